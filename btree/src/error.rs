@@ -1,0 +1,93 @@
+//! What can go wrong in a tree operation.
+
+use selkie_engine::{EngineError, GAddr};
+
+use crate::page::Damage;
+
+/// Error of a tree operation.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum TreeError {
+    /// The engine could not serve a page.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A page is not what the tree wrote. Nothing was changed.
+    #[error("page {addr} is damaged: {what}")]
+    Corrupt {
+        /// The page; [`GAddr::NULL`] where only its bytes were known (see [`TreeError::at`]).
+        addr: GAddr,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// `verify` found pages that are sound one by one but do not form a tree.
+    #[error("the tree is broken at page {addr}: {what}")]
+    Broken {
+        /// The page.
+        addr: GAddr,
+        /// The invariant that does not hold.
+        what: &'static str,
+    },
+    /// `insert` met a row with the same key.
+    #[error("the key is already in the tree")]
+    Duplicate,
+    /// Key plus value exceed [`max_entry`](crate::max_entry).
+    #[error("entry of {bytes} bytes, at most {max} fit a page")]
+    EntryTooLarge {
+        /// Key plus value.
+        bytes: usize,
+        /// The largest allowed.
+        max: usize,
+    },
+    /// The key exceeds [`max_key`](crate::max_key).
+    #[error("key of {bytes} bytes, at most {max} fit a page")]
+    KeyTooLong {
+        /// Length of the key.
+        bytes: usize,
+        /// The longest allowed.
+        max: usize,
+    },
+    /// Others kept changing the tree under the operation, which gave up after a bounded number of
+    /// attempts. Nothing was changed.
+    #[error("gave up after {attempts} attempts: the pages on the way kept changing")]
+    Contended {
+        /// How many.
+        attempts: u32,
+    },
+}
+
+impl TreeError {
+    /// Whether the same operation may succeed later without anything being repaired.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Engine(error) => error.is_retryable(),
+            Self::Contended { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Names the page of a [`TreeError::Corrupt`] that came from bytes alone.
+    #[must_use]
+    pub fn at(self, page: GAddr) -> Self {
+        match self {
+            Self::Corrupt { addr, what } if addr.is_null() => Self::Corrupt { addr: page, what },
+            other => other,
+        }
+    }
+
+    /// The error for a damaged page at `addr`.
+    pub(crate) fn damaged(addr: GAddr) -> impl FnOnce(Damage) -> Self {
+        move |Damage(what)| Self::Corrupt { addr, what }
+    }
+}
+
+impl From<Damage> for TreeError {
+    fn from(Damage(what): Damage) -> Self {
+        Self::Corrupt { addr: GAddr::NULL, what }
+    }
+}
+
+/// The leaf has no room for the row: split it ([`Tree::split_leaf`](crate::Tree::split_leaf)) and
+/// try again on the side the key belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the leaf has no room for the row")]
+pub struct NoRoom;

@@ -1,0 +1,90 @@
+//! Latching pages with bounded patience, the same way for both kinds of latch.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::time::Duration;
+
+use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr, SharedGuard};
+
+use crate::error::TreeError;
+
+/// How often a latch request that was answered `Busy` is repeated.
+const BUSY_RETRIES: u32 = 64;
+/// First pause of a retry; it doubles up to [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_micros(20);
+/// Longest pause of a retry.
+const LONGEST_PAUSE: Duration = Duration::from_millis(2);
+const _: () = assert!(FIRST_PAUSE.as_nanos() < LONGEST_PAUSE.as_nanos());
+
+/// A kind of latch: [`Shared`] or [`Exclusive`].
+pub(crate) trait Latch {
+    /// What holds the latch.
+    type Guard<'e>: Deref<Target = [u8]> + Send;
+
+    /// Asks the engine once; waits as long as the engine allows.
+    fn ask(
+        engine: &Engine,
+        addr: GAddr,
+    ) -> impl Future<Output = Result<Self::Guard<'_>, EngineError>> + Send;
+}
+
+pub(crate) struct Shared;
+pub(crate) struct Exclusive;
+
+impl Latch for Shared {
+    type Guard<'e> = SharedGuard<'e>;
+
+    #[inline]
+    fn ask(
+        engine: &Engine,
+        addr: GAddr,
+    ) -> impl Future<Output = Result<SharedGuard<'_>, EngineError>> + Send {
+        engine.shared(addr)
+    }
+}
+
+impl Latch for Exclusive {
+    type Guard<'e> = ExclusiveGuard<'e>;
+
+    #[inline]
+    fn ask(
+        engine: &Engine,
+        addr: GAddr,
+    ) -> impl Future<Output = Result<ExclusiveGuard<'_>, EngineError>> + Send {
+        engine.exclusive(addr)
+    }
+}
+
+/// Latches a page, waiting for it, and repeats a bounded number of `Busy` answers.
+#[inline]
+pub(crate) async fn latch<L: Latch>(
+    engine: &Engine,
+    addr: GAddr,
+) -> Result<L::Guard<'_>, TreeError> {
+    let mut retries = 0;
+    loop {
+        match L::ask(engine, addr).await {
+            Err(EngineError::Busy { .. }) if retries < BUSY_RETRIES => retries += 1,
+            result => return Ok(result?),
+        }
+        pause(engine, retries).await;
+    }
+}
+
+/// Latches a page exclusively if nobody holds it now.
+pub(crate) async fn try_exclusive(
+    engine: &Engine,
+    addr: GAddr,
+) -> Result<Option<ExclusiveGuard<'_>>, TreeError> {
+    match engine.try_exclusive(addr).await {
+        Ok(guard) => Ok(Some(guard)),
+        Err(error) if error.is_retryable() => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Lets others finish before attempt number `attempt` at the same thing.
+pub(crate) async fn pause(engine: &Engine, attempt: u32) {
+    let pause = FIRST_PAUSE.saturating_mul(1 << attempt.min(16)).min(LONGEST_PAUSE);
+    engine.env().sleep(pause).await;
+}

@@ -1,0 +1,194 @@
+//! Stand-alone operations: each latches one leaf for its own duration.
+//!
+//! For callers that need no transaction (loaders, catalogues, tests), and the pattern that
+//! transactions follow with the same building blocks: locate, latch, check, edit, split if there is
+//! no room; post and reclaim once the latches are gone.
+
+use selkie_engine::{Engine, ExclusiveGuard};
+
+use crate::error::TreeError;
+use crate::latch::{Exclusive, Shared};
+use crate::leaf::{leaf_insert, leaf_remove, leaf_replace};
+use crate::page::{PageView, Placement, Target, max_entry, max_key};
+use crate::split::PendingPost;
+use crate::tree::Tree;
+
+/// What a write does with a row that is there, or is not.
+#[derive(Debug, Clone, Copy)]
+struct Policy {
+    insert: bool,
+    replace: bool,
+}
+
+impl Tree {
+    /// The value of `key`. A heap allocation for the copy only; no round trip when cached.
+    ///
+    /// # Errors
+    /// As [`Tree::locate`].
+    pub async fn get(&self, engine: &Engine, key: &[u8]) -> Result<Option<Vec<u8>>, TreeError> {
+        self.get_with(engine, key, <[u8]>::to_vec).await
+    }
+
+    /// Calls `read` with the value of `key`, under the leaf's shared latch. No heap allocation.
+    ///
+    /// # Errors
+    /// As [`Tree::locate`].
+    pub async fn get_with<R>(
+        &self,
+        engine: &Engine,
+        key: &[u8],
+        read: impl FnOnce(&[u8]) -> R,
+    ) -> Result<Option<R>, TreeError> {
+        let _pin = engine.pin();
+        let (leaf, addr, _) = self.find_leaf::<Shared>(engine, Target::At(key), None).await?;
+        let value = PageView::parse(&leaf).and_then(|view| match view.search(key)? {
+            Ok(slot) => Ok(Some(view.cell(slot)?.value)),
+            Err(_) => Ok(None),
+        });
+        Ok(value.map_err(TreeError::damaged(addr))?.map(read))
+    }
+
+    /// Inserts a row.
+    ///
+    /// # Errors
+    /// [`TreeError::Duplicate`] if the key is there; [`TreeError::KeyTooLong`],
+    /// [`TreeError::EntryTooLarge`]; [`TreeError::Engine`] (pool full, timeout); as
+    /// [`Tree::locate`]. The row is not in the tree after any of them.
+    pub async fn insert(&self, engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+        let policy = Policy { insert: true, replace: false };
+        match self.write(engine, key, value, policy).await? {
+            true => Ok(()),
+            false => Err(TreeError::Duplicate),
+        }
+    }
+
+    /// Inserts a row or replaces its value.
+    ///
+    /// # Errors
+    /// As [`Tree::insert`], without `Duplicate`.
+    pub async fn upsert(&self, engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+        let policy = Policy { insert: true, replace: true };
+        self.write(engine, key, value, policy).await.map(|_| ())
+    }
+
+    /// Replaces the value of a row; `false` if there is no such row.
+    ///
+    /// # Errors
+    /// As [`Tree::upsert`].
+    pub async fn update(
+        &self,
+        engine: &Engine,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<bool, TreeError> {
+        self.write(engine, key, value, Policy { insert: false, replace: true }).await
+    }
+
+    /// Removes a row; `false` if there is none. Reclaims the leaf if it is empty then.
+    ///
+    /// # Errors
+    /// As [`Tree::locate`].
+    pub async fn delete(&self, engine: &Engine, key: &[u8]) -> Result<bool, TreeError> {
+        let _pin = engine.pin();
+        let (mut leaf, addr, _) =
+            self.find_leaf::<Exclusive>(engine, Target::At(key), None).await?;
+        let (found, rows) = PageView::parse(&leaf)
+            .and_then(|view| Ok((view.search(key)?, view.len())))
+            .map_err(TreeError::damaged(addr))?;
+        let Ok(slot) = found else { return Ok(false) };
+        leaf_remove(&mut leaf, slot)?;
+        drop(leaf);
+        if rows == 1 {
+            tidied(self.reclaim(engine, addr).await.map(|_| ()))?;
+        }
+        Ok(true)
+    }
+
+    /// Writes a row as the policy allows; `false` if it does not.
+    async fn write(
+        &self,
+        engine: &Engine,
+        key: &[u8],
+        value: &[u8],
+        policy: Policy,
+    ) -> Result<bool, TreeError> {
+        check_size(engine, key, value)?;
+        let _pin = engine.pin();
+        let (mut leaf, _, strayed) =
+            self.find_leaf::<Exclusive>(engine, Target::At(key), None).await?;
+        let mut posts = Vec::new();
+        if strayed {
+            let view = PageView::parse(&leaf).map_err(TreeError::damaged(leaf.addr()))?;
+            posts.push(PendingPost::found_missing(view.low()));
+        }
+        let written = loop {
+            let damaged = TreeError::damaged(leaf.addr());
+            let found =
+                PageView::parse(&leaf).and_then(|view| view.search(key)).map_err(damaged)?;
+            let written = match found {
+                Ok(slot) if policy.replace => leaf_replace(&mut leaf, slot, value),
+                Err(_) if policy.insert => leaf_insert(&mut leaf, key, value),
+                _ => break false,
+            };
+            if written.is_ok() {
+                break true;
+            }
+            // Every round leaves fewer rows on the key's side, and one row beside it always fits.
+            match self.split_leaf(engine, &mut leaf, key).await {
+                Ok((right, post)) => {
+                    posts.push(post);
+                    leaf = side_of(key, leaf, right)?;
+                }
+                Err(error) => {
+                    drop(leaf);
+                    self.post_all(engine, posts).await?;
+                    return Err(error);
+                }
+            }
+        };
+        drop(leaf);
+        self.post_all(engine, posts).await?;
+        Ok(written)
+    }
+
+    /// Posts what an operation left for the parents.
+    async fn post_all(&self, engine: &Engine, posts: Vec<PendingPost>) -> Result<(), TreeError> {
+        for post in posts {
+            tidied(self.post(engine, post).await)?;
+        }
+        Ok(())
+    }
+}
+
+/// Keeps the one of two neighbours that `key` belongs to and releases the other.
+fn side_of<'e>(
+    key: &[u8],
+    left: ExclusiveGuard<'e>,
+    right: ExclusiveGuard<'e>,
+) -> Result<ExclusiveGuard<'e>, TreeError> {
+    let view = PageView::parse(&left).map_err(TreeError::damaged(left.addr()))?;
+    Ok(if view.place(Target::At(key)) == Placement::Here { left } else { right })
+}
+
+/// The result of work that only keeps the tree in shape, after an operation that has succeeded: it
+/// may fail (the tree is valid without it, and a later operation tries again) unless a page is
+/// damaged.
+fn tidied(result: Result<(), TreeError>) -> Result<(), TreeError> {
+    match result {
+        Err(error @ TreeError::Corrupt { .. }) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses rows that no page takes.
+fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
+    let page = engine.gcl_bytes();
+    let (bytes, max) = (key.len() + value.len(), max_entry(page));
+    if key.len() > max_key(page) {
+        return Err(TreeError::KeyTooLong { bytes: key.len(), max: max_key(page) });
+    }
+    if bytes > max {
+        return Err(TreeError::EntryTooLarge { bytes, max });
+    }
+    Ok(())
+}

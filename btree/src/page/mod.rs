@@ -1,0 +1,49 @@
+//! One page of the tree: a slotted page over plain bytes, with no latch and no I/O.
+//!
+//! Everything here is a function of a byte slice, so it is tested without an engine. Leaves and
+//! inner pages share the format; an inner entry's value is the child's address (8 bytes). Slot 0
+//! of an inner page carries the page's own low fence, so entry `i` covers `[key i, key i + 1)` and
+//! the last one ends at the high fence: there is no special first child.
+//!
+//! # Byte map (little-endian)
+//!
+//! ```text
+//! 0        2       3       4       6      8         10           12        14         16       24      28
+//! | magic  | level | flags | count | heap | garbage | prefix len | low len | high len | right  | extra | slots ..
+//!
+//! slot, 8 bytes    | head u32 | cell offset u16 | suffix length u16 |
+//! cell             | value length u16 | suffix from its 5th byte on | value |
+//! page             [ header 28 | slots -> | free | <- cells (heap) | low fence | high fence ]
+//! ```
+//!
+//! * `level`: 0 for a leaf. `flags`: bit 0 is *dead*: unlinked, kept for readers on their way.
+//! * `heap`: offset of the lowest cell. `garbage`: bytes in the heap no slot points to.
+//! * The fences stand whole at the end of the page: low is inclusive and empty means minus
+//!   infinity, high is exclusive and empty means plus infinity. Every key of the page starts with
+//!   the common prefix of the two fences, which is therefore not stored again: slots and cells
+//!   hold the *suffix* after it.
+//! * `head`: the first four bytes of the suffix as a big-endian integer, padded with zeros. They
+//!   are not repeated in the cell. Heads order most keys without touching a cell.
+//! * `right`: address of the right neighbour, 0 exactly when the high fence is infinite.
+//! * `extra`: in a leaf, the most rows it may hold; in an inner page, how many separators reclaim
+//!   has removed from it (see [`crate::post`]).
+//!
+//! # Damage
+//!
+//! [`PageView::parse`] checks the header in constant time; every later access goes through checked
+//! slicing. A damaged page yields [`Damage`], never a panic and never a byte outside the page.
+
+mod edit;
+mod layout;
+mod rebuild;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+pub use layout::{max_entry, max_key};
+
+pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, slots_end};
+pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};
+pub(crate) use rebuild::{Spec, absorb, choose_cut, format, split, split_into};
+pub(crate) use view::{PageView, Placement, Target};

@@ -1,0 +1,239 @@
+//! Telling parents about split pages, bottom up, one latched page at a time.
+//!
+//! [`Tree::post`] inserts a separator into the page of its level that covers it, splits that page
+//! when it is full, and goes on one level up with the separator of that split. It never holds two
+//! pages that others can reach: pages it splits off are new, and the root is split by copying both
+//! halves down into two new pages, so that the root's address stays.
+//!
+//! # Why a separator never points to a dead leaf
+//!
+//! A leaf can be reclaimed between its split and a post: somebody who strayed there by a right link
+//! may have posted its separator, and reclaim may have removed it again ([`crate::reclaim`]). A
+//! post must notice without latching leaf and parent together. Three facts make that possible:
+//!
+//! 1. Reclaim removes a leaf only together with its separator, under the exclusive latch of the
+//!    inner page that covers the separator, and counts the removal in that page (`extra`).
+//! 2. Inner pages are never removed, and the range of an inner page only shrinks, at the right end.
+//!    A page that covers a separator twice covered it all the time in between. (The root turns
+//!    into a page of a higher level when it is split; the level is compared.)
+//! 3. A split copies the count to the new page, but the address differs.
+//!
+//! So a post knows (page, count) for its separator, read *before* a moment at which the child was
+//! alive: [`Tree::split_leaf`] reads them just before it makes the child; otherwise the child is
+//! looked up by its low fence after reading them. If under the exclusive latch the same page still
+//! covers the separator with the same count, no separator was removed from it since, so the child
+//! is still alive, and it stays so while the latch is held. If anything differs, the child is
+//! looked up again, through the parent and the right links: either a live leaf has that low fence,
+//! which is then the one to post, or the range was absorbed and there is nothing to do. Posting
+//! twice is harmless: the second post finds the separator.
+//!
+//! Inner pages do not die: their separators are posted without this check.
+//!
+//! What is not done: an inner split whose post fails or is cancelled stays unposted (its right
+//! link serves); [`TreeStats::unposted`](crate::TreeStats) counts such pages.
+
+use selkie_engine::{Engine, ExclusiveGuard, GAddr};
+
+use crate::error::TreeError;
+use crate::latch::{Exclusive, Shared, latch, pause};
+use crate::page::{self, Damage, NoRoomOr, PageView, Placement, Spec, Target};
+use crate::split::PendingPost;
+use crate::tree::{RESTARTS, Tree};
+
+impl Tree {
+    /// Inserts the separator of a split into the parent, splitting upward as far as needed. The
+    /// caller holds no latch. Idempotent; does nothing when the page was reclaimed meanwhile.
+    ///
+    /// # Errors
+    /// As [`Tree::locate`], and [`TreeError::Engine`] when the pool is full. The tree is valid
+    /// after every error; the separator is then missing, which a clone of `pending` can mend later.
+    pub async fn post(&self, engine: &Engine, pending: PendingPost) -> Result<(), TreeError> {
+        let _pin = engine.pin();
+        let mut next = Some(pending);
+        while let Some(pending) = next {
+            next = self.post_level(engine, pending).await?;
+        }
+        Ok(())
+    }
+
+    /// Posts on one level; returns what is to be posted one level up.
+    async fn post_level(
+        &self,
+        engine: &Engine,
+        mut pending: PendingPost,
+    ) -> Result<Option<PendingPost>, TreeError> {
+        for attempt in 0..RESTARTS {
+            if attempt > 0 {
+                pause(engine, attempt).await;
+            }
+            if pending.level == 1 && pending.seen.is_none() {
+                match self.find_unposted(engine, &pending.separator).await? {
+                    Some(found) => pending = found,
+                    None => return Ok(None),
+                }
+            }
+            let parent = match pending.seen.take() {
+                Some(seen) => still_covers(engine, &pending, seen).await?,
+                None => {
+                    Some(self.descend_exclusive(engine, &pending.separator, pending.level).await?)
+                }
+            };
+            let Some(mut parent) = parent else { continue };
+            if insert_separator(&mut parent, &pending)? {
+                return Ok(None);
+            }
+            if parent.addr() != self.root() {
+                return self.split_inner(engine, parent, &pending).await.map(Some);
+            }
+            // The root's latch is held throughout, so what was known about it holds for the halves.
+            pending.seen = Some(self.grow_root(engine, parent, &pending.separator).await?);
+        }
+        Err(TreeError::Contended { attempts: RESTARTS })
+    }
+
+    /// Looks for a live leaf with this low fence that its parent does not know.
+    async fn find_unposted(
+        &self,
+        engine: &Engine,
+        separator: &[u8],
+    ) -> Result<Option<PendingPost>, TreeError> {
+        let target = Target::At(separator);
+        let (seen, from) = {
+            let parent = self.descend(engine, target, 1).await?;
+            let damaged = TreeError::damaged(parent.addr());
+            let known = PageView::parse(&parent).and_then(|view| {
+                if view.search(separator)?.is_ok() {
+                    return Ok(None);
+                }
+                Ok(Some((view.header().extra, view.child(view.child_slot(target)?)?)))
+            });
+            match known.map_err(damaged)? {
+                Some((removals, child)) => ((parent.addr(), removals), GAddr::from_u64(child)),
+                None => return Ok(None),
+            }
+        };
+        let (leaf, child, _) = self.find_leaf::<Shared>(engine, target, Some(from)).await?;
+        let view = PageView::parse(&leaf).map_err(TreeError::damaged(child))?;
+        Ok((view.low() == separator).then(|| PendingPost {
+            level: 1,
+            separator: separator.to_vec(),
+            child,
+            seen: Some(seen),
+        }))
+    }
+
+    /// Splits a full inner page, inserts the separator on its side, and returns the note for the
+    /// level above.
+    async fn split_inner(
+        &self,
+        engine: &Engine,
+        mut left: ExclusiveGuard<'_>,
+        pending: &PendingPost,
+    ) -> Result<PendingPost, TreeError> {
+        let left_addr = left.addr();
+        let cut = PageView::parse(&left)
+            .and_then(|view| page::choose_cut(&view, &pending.separator))
+            .map_err(TreeError::damaged(left_addr))?;
+        let mut right = engine.allocate().await?;
+        let (bytes, child) = (left.len(), right.addr());
+        let split =
+            page::split(left.bytes_mut(0..bytes), right.bytes_mut(0..bytes), &cut, child.to_u64());
+        if let Err(damage) = split {
+            engine.free(right);
+            return Err(TreeError::damaged(left_addr)(damage));
+        }
+        let side = if pending.separator < cut.separator { &mut left } else { &mut right };
+        if !insert_separator(side, pending)? {
+            let what = "no room for a separator in a page just split";
+            return Err(TreeError::Corrupt { addr: side.addr(), what });
+        }
+        let level = pending.level + 1;
+        Ok(PendingPost { level, separator: cut.separator, child, seen: None })
+    }
+
+    /// Moves both halves of the full root into new pages, a level below the root. Returns the page
+    /// that covers `separator` now, and its removal count.
+    async fn grow_root(
+        &self,
+        engine: &Engine,
+        mut root: ExclusiveGuard<'_>,
+        separator: &[u8],
+    ) -> Result<(GAddr, u32), TreeError> {
+        let damaged = TreeError::damaged(root.addr());
+        let source = root.to_vec();
+        let planned = PageView::parse(&source)
+            .and_then(|view| Ok((page::choose_cut(&view, separator)?, *view.header())));
+        let (cut, header) = match planned {
+            Ok(planned) => planned,
+            Err(damage) => return Err(damaged(damage)),
+        };
+        let mut left = engine.allocate().await?;
+        let mut right = match engine.allocate().await {
+            Ok(right) => right,
+            Err(error) => {
+                engine.free(left);
+                return Err(error.into());
+            }
+        };
+        let (left_addr, right_addr) = (left.addr(), right.addr());
+        let mut bytes = vec![0; source.len()];
+        let built = page::split_into(
+            &source,
+            left.bytes_mut(0..source.len()),
+            right.bytes_mut(0..source.len()),
+            &cut,
+            right_addr.to_u64(),
+        )
+        .and_then(|()| {
+            let level = header.level.checked_add(1).ok_or(Damage("too many levels"))?;
+            let spec = Spec { level, extra: 0, low: vec![], high: vec![], right: 0 };
+            let children = [left_addr.to_u64().to_le_bytes(), right_addr.to_u64().to_le_bytes()];
+            let keys = [&[][..], &cut.separator];
+            let entries = keys.into_iter().zip(children.iter().map(|child| &child[..]));
+            page::format(&mut bytes, &spec, entries)
+        });
+        if let Err(damage) = built {
+            engine.free(left);
+            engine.free(right);
+            return Err(damaged(damage));
+        }
+        root.bytes_mut(0..source.len()).copy_from_slice(&bytes);
+        let half = if separator < cut.separator.as_slice() { left_addr } else { right_addr };
+        Ok((half, header.extra))
+    }
+}
+
+/// Latches the page `seen` exclusively if it is still the parent for `pending` and nothing was
+/// removed from it.
+async fn still_covers<'e>(
+    engine: &'e Engine,
+    pending: &PendingPost,
+    seen: (GAddr, u32),
+) -> Result<Option<ExclusiveGuard<'e>>, TreeError> {
+    let (addr, removals) = seen;
+    let parent = latch::<Exclusive>(engine, addr).await?;
+    let view = PageView::parse(&parent).map_err(TreeError::damaged(addr))?;
+    let same = view.level() == pending.level
+        && view.header().extra == removals
+        && view.place(Target::At(&pending.separator)) == Placement::Here;
+    Ok(same.then_some(parent))
+}
+
+/// Inserts the separator if it is not there. `false`: no room.
+fn insert_separator(
+    parent: &mut ExclusiveGuard<'_>,
+    pending: &PendingPost,
+) -> Result<bool, TreeError> {
+    let addr = parent.addr();
+    let found = PageView::parse(parent)
+        .and_then(|view| view.search(&pending.separator))
+        .map_err(TreeError::damaged(addr))?;
+    let Err(slot) = found else { return Ok(true) };
+    let bytes = parent.len();
+    let child = pending.child.to_u64().to_le_bytes();
+    match page::insert(parent.bytes_mut(0..bytes), slot, &pending.separator, &child) {
+        Ok(()) => Ok(true),
+        Err(NoRoomOr::NoRoom) => Ok(false),
+        Err(NoRoomOr::Damage(damage)) => Err(TreeError::damaged(addr)(damage)),
+    }
+}

@@ -1,0 +1,88 @@
+//! Splitting a full leaf under its latch, and the note about it for the parent.
+//!
+//! A split is complete the moment the left leaf's latch is released: its right link and high fence
+//! lead to the new page. The parent's separator only shortens the way, so it can wait until the
+//! caller holds no leaf latch (a transaction: until after commit). [`crate::post`] tells how it gets
+//! there.
+
+use selkie_engine::{Engine, ExclusiveGuard, GAddr};
+
+use crate::error::TreeError;
+use crate::page::{self, PageView, Placement, Target};
+use crate::tree::Tree;
+
+/// A page that no parent points to yet. Hand it to [`Tree::post`] once no latch is held. Dropping
+/// it leaves the tree valid, only a little slower around that page, until a later write strays
+/// there and posts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "post the separator once no latch is held"]
+pub struct PendingPost {
+    /// Level of the parent.
+    pub(crate) level: u8,
+    /// Low fence of the child.
+    pub(crate) separator: Vec<u8>,
+    /// The child; null where it is found again by its low fence (level 1 without `seen`).
+    pub(crate) child: GAddr,
+    /// The parent that covered the separator and its removal count, read when the child was alive
+    /// or not yet born.
+    pub(crate) seen: Option<(GAddr, u32)>,
+}
+
+impl PendingPost {
+    /// The note for a leaf that was reached by a right link instead of from its parent.
+    pub(crate) fn found_missing(low_fence: &[u8]) -> Self {
+        Self { level: 1, separator: low_fence.to_vec(), child: GAddr::NULL, seen: None }
+    }
+}
+
+impl Tree {
+    /// Splits `left`, a leaf in which `key` found no room, and returns the new right neighbour,
+    /// latched, with the note for the parent. Afterwards `key` belongs to whichever of the two
+    /// [`LeafView::where_is`](crate::LeafView::where_is) says, and usually has room there; with
+    /// rows near [`max_entry`](crate::max_entry) it may take a second split of that side.
+    ///
+    /// A key at the end of the leaf cuts there, so ascending inserts leave full leaves behind;
+    /// others cut in the middle by bytes. `key` may be in the leaf already, as a row that grows.
+    ///
+    /// Latches inner pages, each for a moment, and allocates a page (a round trip only when the
+    /// node's lease is used up). On an error nothing has changed.
+    ///
+    /// # Errors
+    /// [`TreeError::Engine`] (the pool may be full), [`TreeError::Corrupt`] (also for an entry larger
+    /// than `max_entry`), [`TreeError::Contended`].
+    ///
+    /// # Panics
+    /// When `key` is outside the leaf's fences: the caller skipped the check.
+    pub async fn split_leaf<'e>(
+        &self,
+        engine: &'e Engine,
+        left: &mut ExclusiveGuard<'_>,
+        key: &[u8],
+    ) -> Result<(ExclusiveGuard<'e>, PendingPost), TreeError> {
+        let left_addr = left.addr();
+        let cut = {
+            let view = PageView::parse(left).map_err(TreeError::damaged(left_addr))?;
+            assert!(view.level() == 0, "split_leaf of an inner page");
+            assert!(view.place(Target::At(key)) == Placement::Here, "split for a foreign key");
+            page::choose_cut(&view, key).map_err(TreeError::damaged(left_addr))?
+        };
+        let seen = {
+            let parent = self.descend(engine, Target::At(&cut.separator), 1).await?;
+            let view = PageView::parse(&parent).map_err(TreeError::damaged(parent.addr()))?;
+            Some((parent.addr(), view.header().extra))
+        };
+        let mut right = engine.allocate().await?;
+        let (bytes, child) = (left.len(), right.addr());
+        let split = page::split(
+            left.bytes_mut(0..bytes),
+            right.bytes_mut(0..bytes),
+            &cut,
+            child.to_u64(),
+        );
+        if let Err(damage) = split {
+            engine.free(right);
+            return Err(TreeError::damaged(left_addr)(damage));
+        }
+        Ok((right, PendingPost { level: 1, separator: cut.separator, child, seen }))
+    }
+}

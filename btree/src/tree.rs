@@ -1,0 +1,226 @@
+//! The tree handle: creating and opening it, descending to a page, latching with bounded retries.
+//!
+//! # Descent
+//!
+//! Inner pages are latched shared one at a time and released before the next one is latched: a
+//! B-link tree needs no latch coupling, because a page that was split in between still leads to
+//! the right place by its right link. A key at or above a page's high fence is to its right; a dead
+//! page, or a key below its low fence, means the way here is out of date: start again at the root,
+//! whose address never changes. The caller's epoch pin keeps every address read on the way from
+//! being reused for another page.
+
+use std::ops::Bound;
+
+use selkie_engine::{Engine, ExclusiveGuard, GAddr, SharedGuard};
+
+use crate::error::TreeError;
+use crate::latch::{Exclusive, Latch, Shared, latch, pause};
+use crate::leaf::target_before;
+use crate::page::{self, MAX_PAGE, MIN_PAGE, PageView, Placement, Spec, Target};
+
+/// How often an operation starts again at the root. Every restart means that somebody else
+/// completed a structure change in between.
+pub(crate) const RESTARTS: u32 = 256;
+/// No tree is higher: every level has at least twice the pages of the one above.
+const MAX_HEIGHT: u8 = 64;
+/// No way along right links is longer, unless damage made it a circle.
+const MAX_STEPS: usize = 1 << 20;
+
+/// A B-link tree in the pool. A plain value: copy it freely, on every node.
+///
+/// The root page never moves, so its address names the tree. All methods take the engine of the
+/// node they run on; none blocks the thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Tree {
+    root: GAddr,
+    max_leaf_rows: u16,
+}
+
+impl Tree {
+    /// Makes an empty tree: a root and one leaf. `max_leaf_rows` bounds the rows of a leaf
+    /// (`u16::MAX`: as many as fit) and is at least 1; a small bound spreads hot rows over leaves.
+    ///
+    /// # Errors
+    /// [`TreeError::Engine`], when the pool is full for one.
+    ///
+    /// # Panics
+    /// When the pool's GCLs are not of 512 to 8192 bytes, which a pool refuses at its start.
+    pub async fn create(engine: &Engine, max_leaf_rows: u16) -> Result<Self, TreeError> {
+        let bytes = engine.gcl_bytes();
+        assert!((MIN_PAGE..=MAX_PAGE).contains(&bytes), "the pool's GCL size is out of range");
+        let max_leaf_rows = max_leaf_rows.max(1);
+        let mut leaf = engine.allocate().await?;
+        let mut root = match engine.allocate().await {
+            Ok(root) => root,
+            Err(error) => {
+                engine.free(leaf);
+                return Err(error.into());
+            }
+        };
+        let all = |level, extra| Spec { level, extra, low: vec![], high: vec![], right: 0 };
+        let rows = if max_leaf_rows == u16::MAX { u32::MAX } else { u32::from(max_leaf_rows) };
+        let addr = leaf.addr();
+        page::format(leaf.bytes_mut(0..bytes), &all(0, rows), [])
+            .map_err(TreeError::damaged(addr))?;
+        let child = addr.to_u64().to_le_bytes();
+        let addr = root.addr();
+        page::format(root.bytes_mut(0..bytes), &all(1, 0), [(&[][..], &child[..])])
+            .map_err(TreeError::damaged(addr))?;
+        Ok(Self { root: addr, max_leaf_rows })
+    }
+
+    /// The tree with this root page. `max_leaf_rows` is what it was created with.
+    pub fn open(root: GAddr, max_leaf_rows: u16) -> Self {
+        Self { root, max_leaf_rows: max_leaf_rows.max(1) }
+    }
+
+    /// Address of the root page: all that [`Tree::open`] needs.
+    pub fn root(&self) -> GAddr {
+        self.root
+    }
+
+    /// The most rows a leaf holds; `u16::MAX` means as many as fit.
+    pub fn max_leaf_rows(&self) -> u16 {
+        self.max_leaf_rows
+    }
+
+    /// The leaf that held `key` a moment ago. Latches inner pages only, each for a moment; check the
+    /// leaf by [`LeafView::where_is`](crate::LeafView::where_is) once it is latched. The caller
+    /// holds an epoch pin from before this call until it is done with the address. May be called
+    /// with leaf latches held. No heap allocation; no round trip when the inner pages are cached.
+    ///
+    /// # Errors
+    /// [`TreeError::Engine`], [`TreeError::Corrupt`], [`TreeError::Contended`].
+    #[inline]
+    pub async fn locate(&self, engine: &Engine, key: &[u8]) -> Result<GAddr, TreeError> {
+        self.child_at(engine, Target::At(key)).await
+    }
+
+    /// The leaf that held the greatest keys below `bound` a moment ago: where a reverse scan starts
+    /// and goes on. Otherwise as [`Tree::locate`]; check the leaf by
+    /// [`LeafView::where_is_before`](crate::LeafView::where_is_before).
+    ///
+    /// # Errors
+    /// As [`Tree::locate`].
+    pub async fn locate_before(
+        &self,
+        engine: &Engine,
+        bound: Bound<&[u8]>,
+    ) -> Result<GAddr, TreeError> {
+        self.child_at(engine, target_before(bound)).await
+    }
+
+    /// The level-1 entry for `target`.
+    async fn child_at(&self, engine: &Engine, target: Target<'_>) -> Result<GAddr, TreeError> {
+        let parent = self.descend(engine, target, 1).await?;
+        let child = PageView::parse(&parent)
+            .and_then(|view| view.child(view.child_slot(target)?))
+            .map_err(TreeError::damaged(parent.addr()))?;
+        Ok(GAddr::from_u64(child))
+    }
+
+    /// Latches the page of `level` (1 or more) that covers `target`, shared.
+    pub(crate) async fn descend<'e>(
+        &self,
+        engine: &'e Engine,
+        target: Target<'_>,
+        level: u8,
+    ) -> Result<SharedGuard<'e>, TreeError> {
+        for attempt in 0..RESTARTS {
+            if attempt > 0 {
+                pause(engine, attempt).await;
+            }
+            let mut addr = self.root;
+            // Levels only go down, and right links only go right, on a way that is not damaged.
+            let mut above = MAX_HEIGHT + 1;
+            for _ in 0..MAX_STEPS {
+                let guard = latch::<Shared>(engine, addr).await?;
+                let damaged = TreeError::damaged(addr);
+                let view = match PageView::parse(&guard) {
+                    Ok(view) => view,
+                    Err(damage) => return Err(damaged(damage)),
+                };
+                if view.level() >= above || view.level() < level {
+                    let what = "wrong level below its parent";
+                    return Err(TreeError::Corrupt { addr, what });
+                }
+                match view.place(target) {
+                    Placement::Here if view.level() == level => return Ok(guard),
+                    Placement::Here => {
+                        above = view.level();
+                        let child = view.child_slot(target).and_then(|slot| view.child(slot));
+                        addr = GAddr::from_u64(child.map_err(damaged)?);
+                    }
+                    Placement::Right => addr = GAddr::from_u64(view.header().right),
+                    Placement::Elsewhere => break,
+                }
+            }
+        }
+        Err(TreeError::Contended { attempts: RESTARTS })
+    }
+
+    /// Latches the page of `level` (1 or more) that covers `key`, exclusively. Waits for it holding
+    /// no other inner latch.
+    pub(crate) async fn descend_exclusive<'e>(
+        &self,
+        engine: &'e Engine,
+        key: &[u8],
+        level: u8,
+    ) -> Result<ExclusiveGuard<'e>, TreeError> {
+        for attempt in 0..RESTARTS {
+            if attempt > 0 {
+                pause(engine, attempt).await;
+            }
+            let mut addr = self.descend(engine, Target::At(key), level).await?.addr();
+            loop {
+                let guard = latch::<Exclusive>(engine, addr).await?;
+                let view = PageView::parse(&guard).map_err(TreeError::damaged(addr))?;
+                // The root may have grown a level since.
+                if view.level() != level {
+                    break;
+                }
+                match view.place(Target::At(key)) {
+                    Placement::Here => return Ok(guard),
+                    Placement::Right => addr = GAddr::from_u64(view.header().right),
+                    Placement::Elsewhere => break,
+                }
+            }
+        }
+        Err(TreeError::Contended { attempts: RESTARTS })
+    }
+
+    /// Latches the leaf that covers `target`, starting at `from` (read under the same pin) if given.
+    /// The flag says that the last step was along a right link: a separator may be missing above.
+    #[inline]
+    pub(crate) async fn find_leaf<'e, L: Latch>(
+        &self,
+        engine: &'e Engine,
+        target: Target<'_>,
+        mut from: Option<GAddr>,
+    ) -> Result<(L::Guard<'e>, GAddr, bool), TreeError> {
+        for attempt in 0..RESTARTS {
+            if attempt > 0 {
+                pause(engine, attempt).await;
+            }
+            let mut addr = match from.take() {
+                Some(addr) => addr,
+                None => self.child_at(engine, target).await?,
+            };
+            let mut strayed = false;
+            for _ in 0..MAX_STEPS {
+                let guard = latch::<L>(engine, addr).await?;
+                let view = PageView::parse(&guard).map_err(TreeError::damaged(addr))?;
+                if view.level() != 0 {
+                    return Err(TreeError::Corrupt { addr, what: "an inner page as a leaf" });
+                }
+                match view.place(target) {
+                    Placement::Here => return Ok((guard, addr, strayed)),
+                    Placement::Right => addr = GAddr::from_u64(view.header().right),
+                    Placement::Elsewhere => break,
+                }
+                strayed = true;
+            }
+        }
+        Err(TreeError::Contended { attempts: RESTARTS })
+    }
+}

@@ -1,0 +1,300 @@
+//! `Mailbox`: many senders, one receiver, one-sided writes only.
+//!
+//! ```text
+//! node 1                                      node 2
+//! send(2, m) --[WRITE message; WRITE header, ring]--> ring of 1 --poll--> f(1, m)
+//! credit of 2 <------[WRITE credit, ring]------------------------------- now and then
+//! ```
+//! The receiver returns credit when it owes a quarter of the ring, or when it finds the ring empty
+//! and owes more than a sixteenth; what it then keeps back never stalls a sender (`config` asserts
+//! it). A message that finds the ring full waits in the sender's outbox; credit rings the sender's
+//! doorbell, and its next poll flushes the outbox.
+//!
+//! # Nobody misses mail
+//! Every message and every credit rings the doorbell of the region it is written to. `poll` reads the
+//! doorbell's count *before* it looks at anything and keeps it in `seen`; `wait_mail` waits for the
+//! count to pass `seen`. So:
+//!
+//! - Mail that was rung for before `poll` read the count is found by that poll, or is left because
+//!   the budget was used up; then `poll` itself rings, and nobody sleeps.
+//! - Mail that is rung for later, during the poll too, moves the count past `seen`: a wait returns at
+//!   once. At worst it returns for mail that the poll has already taken.
+//! - Of several threads in `poll` one drains and the others get 0. They may then wait: what the
+//!   drainer misses was rung for after it read the count, which is `seen`. So they come back at
+//!   once, at worst while it still drains; `wait_mail` yields once in that case.
+//!
+//! # Locks
+//! `poll` holds the receiver's lock while it calls `f`, and nobody waits for that lock. A
+//! connection's lock is held for one post and never while `f` runs. So `f` may send.
+//!
+//! # Not done
+//! A peer that died cannot be connected again under its index; sending to oneself is refused.
+
+use crate::config::{MailboxConfig, MailboxDescriptor, ring_offset};
+use crate::connection::{Connection, Local};
+use crate::error::ChannelError;
+use crate::record::MAX_MESSAGE_BYTES;
+use crate::ring_reader::RingReader;
+use parking_lot::Mutex;
+use selkie_fabric::{Endpoint, PeerId};
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
+
+/// Called with the sender and the message.
+type Handler<'a> = &'a mut dyn FnMut(usize, &[u8]);
+
+/// Receives messages from many nodes, and sends to them. See the module for how.
+pub struct Mailbox {
+    me: usize,
+    peer: PeerId,
+    config: MailboxConfig,
+    local: Local,
+    /// The doorbell's count before the last poll looked at anything.
+    seen: AtomicU64,
+    connections: Vec<OnceLock<Connection>>,
+    receiver: Mutex<Receiver>,
+}
+
+/// What only the drainer uses.
+struct Receiver {
+    /// By sender; `None` for this node itself, and for a sender whose ring is damaged.
+    rings: Vec<Option<RingReader>>,
+    /// The ring to look at first, so that a busy sender does not shut out the others.
+    first: usize,
+    message: Vec<u8>,
+}
+
+impl Mailbox {
+    /// Registers the mailbox of node `me` (its index among the peers) at `endpoint`. No round trips.
+    ///
+    /// # Errors
+    /// [`ChannelError::Config`] for a bad field, [`ChannelError::Fabric`] if the region is refused.
+    pub fn open(
+        endpoint: &Arc<dyn Endpoint>,
+        me: usize,
+        config: MailboxConfig,
+    ) -> Result<Self, ChannelError> {
+        config.validate(me)?;
+        let region = endpoint.register(config.region_bytes())?;
+        let ring_bytes = config.ring_bytes as u64;
+        let rings = (0..config.peers)
+            .map(|slot| {
+                (slot != me).then(|| RingReader::new(ring_offset(slot, ring_bytes), ring_bytes))
+            })
+            .collect();
+        Ok(Self {
+            me,
+            peer: endpoint.id(),
+            config,
+            local: Local { region, attention: AtomicU64::new(0) },
+            seen: AtomicU64::new(0),
+            connections: (0..config.peers).map(|_| OnceLock::new()).collect(),
+            receiver: Mutex::new(Receiver { rings, first: 0, message: Vec::new() }),
+        })
+    }
+
+    /// How others reach this mailbox.
+    #[must_use]
+    pub fn descriptor(&self) -> MailboxDescriptor {
+        MailboxDescriptor {
+            peer: self.peer,
+            region: self.local.region.key(),
+            ring_bytes: self.config.ring_bytes as u64,
+            // At most MAX_PEERS.
+            peers: self.config.peers as u32,
+        }
+    }
+
+    /// Connects to mailbox `to`; once, before the first send to it. Also needed to receive more
+    /// than a ring from it, because credit goes the same way. No round trips.
+    ///
+    /// # Errors
+    /// [`ChannelError::ToSelf`], [`ChannelError::UnknownPeer`], [`ChannelError::AlreadyConnected`],
+    /// [`ChannelError::Config`] if the descriptor has no slot for this node, [`ChannelError::Fabric`].
+    pub fn connect(
+        &self,
+        to: usize,
+        mailbox: &MailboxDescriptor,
+        endpoint: &Arc<dyn Endpoint>,
+    ) -> Result<(), ChannelError> {
+        let slot = self.slot(to)?;
+        mailbox.validate(self.me)?;
+        let queue_pair = endpoint.connect(mailbox.peer)?;
+        let limit = self.config.outbox_limit;
+        slot.set(Connection::new(self.me, to, mailbox, queue_pair, limit))
+            .map_err(|_| ChannelError::AlreadyConnected { to })?;
+        // Credit may have been due before there was a way to return it.
+        self.local.region.doorbell().ring();
+        Ok(())
+    }
+
+    /// Sends a message: `header` and `payload`, one behind the other, at most
+    /// [`MAX_MESSAGE_BYTES`]. Never blocks; one chain, whose outcome is not waited for. Messages to
+    /// one peer arrive in the order of the calls. If the peer's ring is full the message waits in
+    /// the outbox for a later `send` or `poll`.
+    ///
+    /// # Errors
+    /// [`ChannelError::PeerLost`] if this or an earlier write to the peer failed (for good),
+    /// [`ChannelError::OutboxFull`] if the message was not taken and may be offered again,
+    /// [`ChannelError::MessageTooLong`], [`ChannelError::NotConnected`], [`ChannelError::ToSelf`],
+    /// [`ChannelError::UnknownPeer`], [`ChannelError::DamagedCredit`] (for good).
+    pub fn send(&self, to: usize, header: &[u8], payload: &[u8]) -> Result<(), ChannelError> {
+        let connection = self.slot(to)?.get().ok_or(ChannelError::NotConnected { to })?;
+        let bytes = header.len() + payload.len();
+        if bytes > MAX_MESSAGE_BYTES {
+            return Err(ChannelError::MessageTooLong { bytes, limit: MAX_MESSAGE_BYTES });
+        }
+        connection.send(&self.local, [header, payload])
+    }
+
+    /// Receives up to `budget` messages, hands each to `f` with its sender, returns credit and
+    /// flushes outboxes. Never blocks. Returns how many it handed over; 0 also if another thread
+    /// is in `poll`. `f` may send, but must not wait for another poll.
+    ///
+    /// # Errors
+    /// [`ChannelError::DamagedRecord`] once for each sender whose ring is damaged. The messages
+    /// before it, and those of the other senders, have been handed over.
+    pub fn poll(&self, budget: usize, f: Handler<'_>) -> Result<usize, ChannelError> {
+        let Some(mut receiver) = self.receiver.try_lock() else { return Ok(0) };
+        let doorbell = self.local.region.doorbell();
+        // Before anything is looked at. Release: pairs with `wait_mail`.
+        self.seen.store(doorbell.count(), Ordering::Release);
+        self.attend();
+        let drained = receiver.drain(self, budget, f);
+        if drained.as_ref().map_or(true, |taken| *taken == budget) {
+            // There may be more, and its rings have been counted already.
+            doorbell.ring();
+        }
+        drained
+    }
+
+    /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at
+    /// once if something came since the last poll, during it included. Cancel safe.
+    ///
+    /// On backends that do not execute inline this also drives what was sent, so some task should
+    /// be waiting; of several waiters the last to be polled drives.
+    pub fn wait_mail(&self) -> impl Future<Output = ()> + Send {
+        // Acquire: pairs with `poll`.
+        let seen = self.seen.load(Ordering::Acquire);
+        async move {
+            let mut rung = pin!(self.local.region.doorbell().wait_past(seen));
+            let mut yielded = false;
+            poll_fn(|context| {
+                if self.drive(context) {
+                    return Poll::Ready(());
+                }
+                if rung.as_mut().poll(context).is_pending() {
+                    return Poll::Pending;
+                }
+                if !yielded && self.receiver.is_locked() {
+                    yielded = true;
+                    context.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(())
+            })
+            .await;
+        }
+    }
+
+    fn slot(&self, to: usize) -> Result<&OnceLock<Connection>, ChannelError> {
+        if to == self.me {
+            return Err(ChannelError::ToSelf { me: to });
+        }
+        let peers = self.config.peers;
+        self.connections.get(to).ok_or(ChannelError::UnknownPeer { peer: to, peers })
+    }
+
+    /// The connections with messages in the outbox or chains that are not known to be done.
+    fn attended(&self) -> impl Iterator<Item = &Connection> {
+        let bits = self.local.attention.load(Ordering::Relaxed);
+        let wanted = move |slot: &usize| bits >> slot & 1 == 1;
+        let slots = (bits.trailing_zeros() as usize..self.connections.len()).filter(wanted);
+        slots.filter_map(|slot| self.connections.get(slot)?.get())
+    }
+
+    fn attend(&self) {
+        self.attended().for_each(|connection| connection.attend(&self.local));
+    }
+
+    fn drive(&self, context: &mut Context<'_>) -> bool {
+        // All of them: each has to know the waker.
+        self.attended()
+            .fold(false, |done, connection| connection.drive(&self.local, context) | done)
+    }
+
+    /// `false` if the credit could not be returned yet.
+    fn return_credit(&self, to: usize, credit: u64) -> bool {
+        self.connections
+            .get(to)
+            .and_then(OnceLock::get)
+            .is_some_and(|connection| connection.return_credit(&self.local, credit))
+    }
+}
+
+impl Receiver {
+    /// Hands over up to `budget` messages, sender by sender.
+    fn drain(
+        &mut self,
+        mailbox: &Mailbox,
+        budget: usize,
+        f: Handler<'_>,
+    ) -> Result<usize, ChannelError> {
+        let senders = self.rings.len();
+        let mut taken = 0;
+        let mut damaged = None;
+        let first = self.first;
+        for from in (first..senders).chain(0..first) {
+            if taken == budget {
+                break;
+            }
+            let Some(slot) = self.rings.get_mut(from) else { continue };
+            let Some(ring) = slot else { continue };
+            match drain_ring(ring, mailbox, from, budget - taken, &mut self.message, f) {
+                Ok(count) => taken += count,
+                Err(error) => {
+                    // Nothing behind the damage can be trusted.
+                    *slot = None;
+                    damaged.get_or_insert(error);
+                }
+            }
+            if taken == budget {
+                self.first = (from + 1) % senders;
+            }
+        }
+        damaged.map_or(Ok(taken), Err)
+    }
+}
+
+/// Hands over up to `budget` messages of one sender, and returns the credit that is due.
+fn drain_ring(
+    ring: &mut RingReader,
+    mailbox: &Mailbox,
+    from: usize,
+    budget: usize,
+    message: &mut Vec<u8>,
+    f: Handler<'_>,
+) -> Result<usize, ChannelError> {
+    let mut taken = 0;
+    loop {
+        let found = taken < budget
+            && ring.next(&*mailbox.local.region, message).map_err(|damage| {
+                let (offset, word) = (damage.offset, damage.word);
+                ChannelError::DamagedRecord { from, offset, word }
+            })?;
+        let idle = !found && taken < budget;
+        if let Some(credit) = ring.credit_due(idle)
+            && mailbox.return_credit(from, credit)
+        {
+            ring.credit_returned(credit);
+        }
+        if !found {
+            return Ok(taken);
+        }
+        taken += 1;
+        f(from, message);
+    }
+}

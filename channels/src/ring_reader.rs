@@ -1,0 +1,89 @@
+//! The receiver's side of a ring: takes records out, in order, and knows what credit it owes.
+//!
+//! It reads the receiver's own memory with atomic loads while the sender may be writing further on.
+//! A header word is read with Acquire, which pairs with the fabric's commit of that word, so the
+//! message behind it is complete. The layout and why stale bytes are harmless: [`crate::ring_writer`].
+
+use crate::config::{BUSY_CREDIT_SHARE, IDLE_CREDIT_SHARE};
+use crate::record::{Record, Sequence, record_bytes};
+use selkie_fabric::{LocalRegion, WORD_BYTES};
+
+/// A header word that no sender writes: the ring cannot be trusted any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Damage {
+    /// Offset of the word in the ring.
+    pub(crate) offset: u64,
+    /// The word.
+    pub(crate) word: u64,
+}
+
+/// What a receiver knows of one sender's ring.
+#[derive(Debug)]
+pub(crate) struct RingReader {
+    /// Offset of the ring in the region.
+    base: usize,
+    ring_bytes: u64,
+    /// Bytes consumed.
+    head: u64,
+    /// Bytes consumed that the sender has been told of.
+    returned: u64,
+    sequence: Sequence,
+}
+
+impl RingReader {
+    /// The reader of a ring that was never used.
+    pub(crate) fn new(base: u64, ring_bytes: u64) -> Self {
+        let base = base as usize;
+        Self { base, ring_bytes, head: 0, returned: 0, sequence: Sequence::FIRST }
+    }
+
+    /// Takes the next message out, into `message`; `false` if there is none.
+    ///
+    /// `message` is resized to the message and keeps its capacity.
+    pub(crate) fn next(
+        &mut self,
+        region: &dyn LocalRegion,
+        message: &mut Vec<u8>,
+    ) -> Result<bool, Damage> {
+        loop {
+            let place = self.head % self.ring_bytes;
+            let at = self.base + place as usize;
+            let word = region.load(at);
+            let damage = Damage { offset: place, word };
+            let lap_left = self.ring_bytes - place;
+            match Record::decode(word, self.sequence).map_err(|_| damage)? {
+                None => return Ok(false),
+                Some(Record::Skip) => self.advance(lap_left),
+                Some(Record::Message { bytes }) => {
+                    let record = record_bytes(bytes) as u64;
+                    if record >= lap_left {
+                        return Err(damage);
+                    }
+                    message.resize(bytes.next_multiple_of(WORD_BYTES), 0);
+                    region.read(at + WORD_BYTES, message);
+                    message.truncate(bytes);
+                    self.advance(record);
+                    return Ok(true);
+                }
+            }
+        }
+    }
+
+    /// The credit to return now, if any. `idle` says that the ring was just found empty.
+    pub(crate) fn credit_due(&self, idle: bool) -> Option<u64> {
+        let owed = self.head - self.returned;
+        let busy_due = owed >= self.ring_bytes / BUSY_CREDIT_SHARE;
+        let idle_due = idle && owed > self.ring_bytes / IDLE_CREDIT_SHARE;
+        (busy_due || idle_due).then_some(self.head)
+    }
+
+    /// The sender has been told of `credit` bytes.
+    pub(crate) fn credit_returned(&mut self, credit: u64) {
+        self.returned = credit;
+    }
+
+    fn advance(&mut self, bytes: u64) {
+        self.head += bytes;
+        self.sequence = self.sequence.next();
+    }
+}

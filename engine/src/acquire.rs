@@ -1,0 +1,253 @@
+//! The slow path of an access: miss, wait, refusal.
+//!
+//! An attempt under the shard's lock either latches the frame, or sets the coherence machine going
+//! and queues the caller. A queued caller keeps its place until it has the latch or goes away;
+//! going away at any await point leaves nothing behind but, at most, a cached page.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::buffer::frames::FrameId;
+use crate::coherence::machine::{Event, Phase};
+use crate::core::Core;
+use crate::line::Active;
+use crate::stats::Counters;
+use crate::waiters::{Signal, Ticket};
+use crate::{EngineError, GAddr};
+
+/// How long a caller that finds no frame pauses before it looks again.
+const FRAME_PAUSE: Duration = Duration::from_millis(1);
+
+/// What a caller wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Access {
+    Shared,
+    Exclusive,
+    /// Exclusive, by a caller that holds the shared latch.
+    Upgrade,
+}
+
+/// What an attempt came to.
+enum Outcome {
+    Latched(FrameId),
+    Busy,
+    NoFrame,
+    Queued(Ticket),
+}
+
+/// A place in a line's queue, given up on drop.
+struct Place<'e> {
+    core: &'e Core,
+    addr: GAddr,
+    ticket: Option<Ticket>,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        let Some(ticket) = self.ticket else { return };
+        let mut map = self.core.shard(self.addr).lock();
+        let mut active = self.core.open(&mut map, self.addr);
+        active.waiters.remove(ticket);
+        // Whatever this waiter was told, or held up, is now for the others.
+        active.waiters.signal_all(false);
+        self.core.close(&mut map, self.addr, active);
+    }
+}
+
+/// Waits until the queued caller is told something.
+struct Told<'p, 'e> {
+    place: &'p Place<'e>,
+    ticket: Ticket,
+}
+
+impl Future for Told<'_, '_> {
+    type Output = Signal;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Signal> {
+        let mut map = self.place.core.shard(self.place.addr).lock();
+        let Some(active) = map.get_mut(&self.place.addr.to_u64()) else {
+            return Poll::Ready(Signal::Retry);
+        };
+        match active.waiters.poll(self.ticket, cx.waker()) {
+            Signal::None => Poll::Pending,
+            signal => Poll::Ready(signal),
+        }
+    }
+}
+
+impl Core {
+    /// Latches the line, fetching it or the right to it if need be. With `nowait` a latch met here
+    /// or elsewhere ends in Busy; bounded by the request timeout in any case.
+    pub(crate) async fn acquire(
+        &self,
+        addr: GAddr,
+        access: Access,
+        nowait: bool,
+    ) -> Result<FrameId, EngineError> {
+        self.check_alive()?;
+        if self.placement.home(addr).is_none() {
+            return Err(EngineError::BadAddress { addr });
+        }
+        let mut place = Place { core: self, addr, ticket: None };
+        let mut missed = false;
+        let mut paused = Duration::ZERO;
+        loop {
+            let ticket = match self.attempt(addr, access, nowait, place.ticket, &mut missed)? {
+                Outcome::Latched(id) => {
+                    // The attempt has taken the place out of the queue.
+                    place.ticket = None;
+                    return Ok(id);
+                }
+                Outcome::Busy => {
+                    Counters::add(&self.counters.busy);
+                    return Err(EngineError::Busy { addr });
+                }
+                Outcome::NoFrame => {
+                    if !self.make_room() {
+                        if paused >= self.config.request_timeout {
+                            return Err(EngineError::CacheFull { frames: self.frames.count() });
+                        }
+                        self.env.sleep(FRAME_PAUSE).await;
+                        paused += FRAME_PAUSE;
+                    }
+                    continue;
+                }
+                Outcome::Queued(ticket) => ticket,
+            };
+            place.ticket = Some(ticket);
+            match (Told { place: &place, ticket }).await {
+                Signal::None | Signal::Retry => {}
+                Signal::Failed(error) => return Err(error),
+                Signal::Refused => {
+                    Counters::add(&self.counters.busy);
+                    return Err(EngineError::Busy { addr });
+                }
+            }
+            self.check_alive()?;
+        }
+    }
+
+    fn attempt(
+        &self,
+        addr: GAddr,
+        access: Access,
+        nowait: bool,
+        ticket: Option<Ticket>,
+        missed: &mut bool,
+    ) -> Result<Outcome, EngineError> {
+        let mut map = self.shard(addr).lock();
+        let mut active = self.open(&mut map, addr);
+        let outcome = self.try_latch(addr, &mut active, access, nowait, ticket, missed);
+        let outcome = match outcome {
+            Some(outcome) => outcome,
+            None => {
+                let now = self.env.now();
+                let exclusive = access != Access::Shared;
+                Outcome::Queued(active.waiters.enqueue(ticket, exclusive, nowait, now))
+            }
+        };
+        if let (Outcome::Latched(_), Some(ticket)) = (&outcome, ticket) {
+            active.waiters.remove(ticket);
+            // Others may share the latch, or look after what is left.
+            active.waiters.signal_all(false);
+        }
+        if matches!(outcome, Outcome::Latched(_)) && !*missed {
+            self.counters.hit();
+        }
+        self.close(&mut map, addr, active);
+        self.failed.get().map_or(Ok(outcome), |error| Err(error.clone()))
+    }
+
+    /// One attempt on an open line; `None` when the caller has to wait.
+    fn try_latch(
+        &self,
+        addr: GAddr,
+        active: &mut Active,
+        access: Access,
+        nowait: bool,
+        ticket: Option<Ticket>,
+        missed: &mut bool,
+    ) -> Option<Outcome> {
+        let exclusive = access != Access::Shared;
+        loop {
+            let allowed =
+                if exclusive { active.line.writable() } else { active.line.readable() };
+            if allowed {
+                return self.try_latch_allowed(active, access, nowait, ticket);
+            }
+            if nowait && active.line.refuses_nowait() {
+                return Some(Outcome::Busy);
+            }
+            if !self.ensure_frame(addr, active) {
+                return Some(Outcome::NoFrame);
+            }
+            let crowded = |id| self.frames.get(id).latch.is_crowded();
+            if access == Access::Upgrade && active.frame.is_some_and(crowded) {
+                return Some(Outcome::Busy);
+            }
+            if !*missed {
+                *missed = true;
+                let upgrade = active.line.phase == Phase::Shared;
+                let counters = &self.counters;
+                Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
+            }
+            let before = active.line.phase;
+            self.run(addr, active, Event::Want { exclusive, nowait }, None);
+            if active.refused && nowait {
+                return Some(Outcome::Busy);
+            }
+            if active.line.phase == before || !active.line.phase.at_rest() {
+                return None;
+            }
+        }
+    }
+
+    /// The line's state allows the access; the local latch and those who came before may not.
+    fn try_latch_allowed(
+        &self,
+        active: &mut Active,
+        access: Access,
+        nowait: bool,
+        ticket: Option<Ticket>,
+    ) -> Option<Outcome> {
+        let id = active.frame?;
+        let frame = self.frames.get(id);
+        if access == Access::Upgrade {
+            let won = frame.latch.try_upgrade_sealed();
+            return Some(if won { Outcome::Latched(id) } else { Outcome::Busy });
+        }
+        let exclusive = access == Access::Exclusive;
+        let behind = !nowait && active.waiters.goes_first(ticket, exclusive);
+        if !behind && !self.gamma_used_up(active) && Core::latch_sealed(frame, exclusive) {
+            if !active.line.deferred.is_empty() {
+                active.accesses += if exclusive { u64::from(self.config.threads) } else { 1 };
+            }
+            active.seen = frame.latch.in_use();
+            return Some(Outcome::Latched(id));
+        }
+        if nowait { Some(Outcome::Busy) } else { None }
+    }
+
+    /// A latch was let go while somebody waited for it.
+    pub(crate) fn notify(&self, addr: GAddr) {
+        let mut map = self.shard(addr).lock();
+        let mut active = self.open(&mut map, addr);
+        self.local_free(addr, &mut active);
+        self.close(&mut map, addr, active);
+    }
+
+    /// Ends the waits that are over their bound.
+    pub(crate) fn expire_waits(&self) {
+        let now = self.env.now();
+        for shard in self.all_shards() {
+            let mut map = shard.lock();
+            for (addr, active) in map.iter_mut() {
+                let addr = GAddr::from_u64(*addr);
+                let error = |waited| EngineError::Timeout { addr, waited };
+                active.waiters.expire(now, self.config.request_timeout, error);
+            }
+        }
+    }
+}

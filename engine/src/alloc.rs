@@ -1,0 +1,200 @@
+//! Allocation: lines from extents leased of the least loaded memory node, freed lines through an
+//! epoch.
+//!
+//! An extent is [`EXTENT_GCLS`] lines of one memory node, leased by one fetch-and-add on its bump
+//! counter, so 63 of 64 allocations need no round trip. Freed lines stay with the node that freed
+//! them, after the epoch has passed, and go to the pool's list when the node leaves.
+
+use std::collections::VecDeque;
+
+use parking_lot::Mutex;
+use selkie_fabric::{Chain, RemoteAddr, Verb};
+use selkie_memnode::layout::{self, EXTENT_GCLS};
+
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// Freed lines taken over from the pool at once.
+const ADOPT_LINES: usize = 64;
+
+/// Lines of an extent that are not allocated yet.
+struct Extent {
+    next: u64,
+    end: u64,
+}
+
+#[derive(Default)]
+struct State {
+    extents: Vec<Extent>,
+    /// Freed lines that may be used again.
+    free: Vec<GAddr>,
+    /// Freed lines and the epoch they were freed in, oldest first.
+    limbo: VecDeque<(GAddr, u64)>,
+    /// Extents leased of each memory node, as last seen.
+    leased: Vec<u64>,
+}
+
+/// A node's share of the pool's free lines.
+pub(crate) struct Allocator(Mutex<State>);
+
+/// A line to be allocated.
+pub(crate) struct Grant {
+    pub(crate) addr: GAddr,
+    /// It was in use before, so its bytes are not zero.
+    pub(crate) reused: bool,
+}
+
+impl Allocator {
+    pub(crate) fn new(memory_nodes: usize) -> Allocator {
+        Allocator(Mutex::new(State { leased: vec![0; memory_nodes], ..State::default() }))
+    }
+
+    /// Puts a freed line on hold until everybody who may still look at it has gone.
+    pub(crate) fn hold(&self, addr: GAddr, epoch: u64) {
+        self.0.lock().limbo.push_back((addr, epoch));
+    }
+
+    /// Puts back a line that was taken but not used.
+    pub(crate) fn put_back(&self, grant: Grant) {
+        let mut state = self.0.lock();
+        if grant.reused {
+            state.free.push(grant.addr);
+        } else {
+            state.extents.push(Extent { next: grant.addr.to_u64(), end: grant.addr.to_u64() + 1 });
+        }
+    }
+
+    pub(crate) fn has_limbo(&self) -> bool {
+        !self.0.lock().limbo.is_empty()
+    }
+
+    /// Releases the lines freed at least two epochs before `published`, the oldest of all nodes.
+    pub(crate) fn ripen(&self, published: u64) {
+        let mut state = self.0.lock();
+        while let Some((addr, epoch)) = state.limbo.front().copied() {
+            if epoch + 2 > published {
+                break;
+            }
+            state.limbo.pop_front();
+            state.free.push(addr);
+        }
+    }
+
+    /// Lines this node has leased or freed and not allocated: (fresh, reusable, on hold).
+    pub(crate) fn unused(&self, gcl_bytes: usize) -> (u64, u64, u64) {
+        let state = self.0.lock();
+        let fresh: u64 =
+            state.extents.iter().map(|e| (e.end - e.next).div_ceil(gcl_bytes as u64)).sum();
+        (fresh, state.free.len() as u64, state.limbo.len() as u64)
+    }
+
+    fn fresh(state: &mut State, gcl_bytes: u64) -> Option<Grant> {
+        let extent = state.extents.last_mut()?;
+        let addr = GAddr::from_u64(extent.next);
+        extent.next += gcl_bytes;
+        if extent.next >= extent.end {
+            state.extents.pop();
+        }
+        Some(Grant { addr, reused: false })
+    }
+
+    /// A freed line, else a fresh one, without a round trip.
+    fn take(&self, gcl_bytes: u64, fresh_only: bool) -> Option<Grant> {
+        let mut state = self.0.lock();
+        if !fresh_only && let Some(addr) = state.free.pop() {
+            return Some(Grant { addr, reused: true });
+        }
+        Self::fresh(&mut state, gcl_bytes)
+    }
+
+    /// Everything unused, when the node leaves.
+    pub(crate) fn drain(&self, gcl_bytes: u64) -> Vec<u64> {
+        let mut state = self.0.lock();
+        let mut lines: Vec<u64> = state.free.drain(..).map(GAddr::to_u64).collect();
+        lines.extend(state.limbo.drain(..).map(|(addr, _)| addr.to_u64()));
+        while let Some(grant) = Self::fresh(&mut state, gcl_bytes) {
+            lines.push(grant.addr.to_u64());
+        }
+        lines
+    }
+}
+
+impl Core {
+    /// A line for the caller to use; a round trip when an extent has to be leased.
+    pub(crate) async fn grant(&self, fresh_only: bool) -> Result<Grant, EngineError> {
+        let gcl_bytes = self.gcl_bytes as u64;
+        let started = self.env.now();
+        loop {
+            if let Some(grant) = self.allocator.take(gcl_bytes, fresh_only) {
+                return Ok(grant);
+            }
+            match self.lease_extent().await {
+                Ok(()) => {}
+                // Freed lines may only need their epoch to pass.
+                Err(EngineError::PoolFull { .. })
+                    if !fresh_only
+                        && self.adopt_and_hold()
+                        && self.env.now() - started < self.config.request_timeout =>
+                {
+                    self.env.sleep(self.config.tick).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes over lines that nodes gave back when they left, to be held for an epoch as they may
+    /// have been freed just before. Whether any line is on hold.
+    fn adopt_and_hold(&self) -> bool {
+        let epoch = self.epochs.current();
+        for line in self.pool.adopt(ADOPT_LINES) {
+            self.allocator.hold(GAddr::from_u64(line), epoch);
+        }
+        self.allocator.has_limbo()
+    }
+
+    /// Leases an extent of the memory node with the fewest leased, as far as this node knows.
+    async fn lease_extent(&self) -> Result<(), EngineError> {
+        loop {
+            let candidate = {
+                let state = self.allocator.0.lock();
+                let open = |(node, leased): &(usize, &u64)| {
+                    **leased < self.placement.extents_of(*node)
+                };
+                // Ties are broken by the node's own number, so that nodes start on different ones.
+                let nodes = state.leased.len();
+                let turn = |node: usize| (node + nodes - self.me.index() % nodes) % nodes;
+                let least = state.leased.iter().enumerate().filter(open);
+                least.min_by_key(|(node, leased)| (**leased, turn(*node))).map(|(node, _)| node)
+            };
+            let Some(node) = candidate else { return Err(self.pool_full()) };
+            let Some(region) = self.pool.descriptor().memory_nodes.get(node).map(|n| n.region)
+            else {
+                return Err(self.pool_full());
+            };
+            let at = RemoteAddr::new(region, layout::EXTENTS_LEASED_AT);
+            let chain = Chain::from([Verb::fetch_and_add(at, 1)]);
+            let done = self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+            let extent = done.old(0).unwrap_or(u64::MAX - 1);
+            let mut state = self.allocator.0.lock();
+            if let Some(leased) = state.leased.get_mut(node) {
+                *leased = extent.saturating_add(1);
+            }
+            if let Some(first) = self.placement.extent(node, extent) {
+                let end = first.to_u64() + EXTENT_GCLS * self.gcl_bytes as u64;
+                // The first two lines of the pool are the null address and the superblock.
+                let next = first.to_u64().max(2 * self.gcl_bytes as u64);
+                state.extents.push(Extent { next, end });
+                return Ok(());
+            }
+        }
+    }
+
+    fn pool_full(&self) -> EngineError {
+        let extent = EXTENT_GCLS * self.gcl_bytes as u64;
+        let state = self.allocator.0.lock();
+        let leased = state.leased.iter().enumerate();
+        let used: u64 = leased.map(|(node, l)| (*l).min(self.placement.extents_of(node))).sum();
+        EngineError::PoolFull { used: used * extent, capacity: self.placement.capacity() }
+    }
+}

@@ -1,0 +1,191 @@
+//! Frames: one arena of page memory, one cache line of metadata a frame, and the free list.
+//!
+//! The arena is allocated once and never moves, so leases of its pages can be handed to the fabric
+//! as buffers. Whoever holds a frame's local latch, or the lock of its line's shard while the latch
+//! is sealed and idle, owns the bytes.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::ops::Range;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use selkie_fabric::Buf;
+
+use super::latch::FrameLatch;
+use crate::GAddr;
+
+/// Alignment of the arena: a page of the machine.
+const ARENA_ALIGN: usize = 4096;
+
+/// Index of a frame.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct FrameId(pub(crate) u32);
+
+/// Metadata of a frame, one cache line.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+pub(crate) struct Frame {
+    pub(crate) latch: FrameLatch,
+    /// The line in it; written under the shard's lock with the latch sealed and idle.
+    addr: AtomicU64,
+    /// Bytes that differ from home, `low << 32 | high`; `low == high` is clean. Written by the
+    /// exclusive holder, or under the shard's lock with the latch idle.
+    dirty: AtomicU64,
+}
+
+const _: () = assert!(size_of::<Frame>() == 64);
+
+impl Frame {
+    #[inline]
+    pub(crate) fn addr(&self) -> GAddr {
+        // Acquire pairs with set_addr: a latch taken on the frame is for the line it names.
+        GAddr::from_u64(self.addr.load(Ordering::Acquire))
+    }
+
+    pub(crate) fn set_addr(&self, addr: GAddr) {
+        // Release pairs with addr().
+        self.addr.store(addr.to_u64(), Ordering::Release);
+    }
+
+    /// Bytes that differ from home.
+    pub(crate) fn dirty(&self) -> Range<usize> {
+        let packed = self.dirty.load(Ordering::Relaxed);
+        (packed >> 32) as usize..(packed & 0xFFFF_FFFF) as usize
+    }
+
+    pub(crate) fn set_dirty(&self, range: Range<usize>) {
+        let packed = (range.start as u64) << 32 | range.end as u64;
+        self.dirty.store(packed, Ordering::Relaxed);
+    }
+
+    /// Widens the dirty bounds; only the exclusive holder calls it.
+    pub(crate) fn add_dirty(&self, range: Range<usize>) {
+        let old = self.dirty();
+        if old.is_empty() {
+            self.set_dirty(range);
+        } else {
+            self.set_dirty(old.start.min(range.start)..old.end.max(range.end));
+        }
+    }
+}
+
+/// Page memory that outlives every buffer leased from it.
+struct Arena {
+    base: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the arena is plain memory; access to its bytes is governed by the frames' latches.
+unsafe impl Send for Arena {}
+// SAFETY: as for Send.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    fn new(bytes: usize) -> Arena {
+        let layout = match Layout::from_size_align(bytes, ARENA_ALIGN) {
+            Ok(layout) if bytes > 0 => layout,
+            _ => handle_alloc_error(Layout::new::<u8>()),
+        };
+        // SAFETY: the layout's size is not zero, checked above.
+        let base = unsafe { alloc_zeroed(layout) };
+        let Some(base) = NonNull::new(base) else { handle_alloc_error(layout) };
+        Arena { base, layout }
+    }
+}
+
+impl Drop for Arena {
+    fn drop(&mut self) {
+        // SAFETY: `base` came from alloc_zeroed with this very layout and is freed only here.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+/// All frames of a node's cache.
+pub(crate) struct Frames {
+    arena: Arc<Arena>,
+    meta: Box<[Frame]>,
+    free: Mutex<Vec<FrameId>>,
+    /// Length of `free`, to look at without the lock.
+    free_count: AtomicUsize,
+    gcl_bytes: usize,
+    gcl_shift: u32,
+    hand: AtomicUsize,
+}
+
+impl Frames {
+    pub(crate) fn new(count: usize, gcl_bytes: usize) -> Frames {
+        Frames {
+            arena: Arc::new(Arena::new(count * gcl_bytes)),
+            meta: (0..count).map(|_| Frame::default()).collect(),
+            free: Mutex::new((0..count as u32).rev().map(FrameId).collect()),
+            free_count: AtomicUsize::new(count),
+            gcl_bytes,
+            gcl_shift: gcl_bytes.trailing_zeros(),
+            hand: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.meta.len()
+    }
+
+    /// All frames.
+    pub(crate) fn ids(&self) -> impl Iterator<Item = FrameId> + use<> {
+        (0..self.meta.len() as u32).map(FrameId)
+    }
+
+    pub(crate) fn free_count(&self) -> usize {
+        self.free_count.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    #[expect(clippy::indexing_slicing, reason = "frame ids are made by this type, below its length")]
+    pub(crate) fn get(&self, id: FrameId) -> &Frame {
+        &self.meta[id.0 as usize]
+    }
+
+    pub(crate) fn take_free(&self) -> Option<FrameId> {
+        let mut free = self.free.lock();
+        let id = free.pop()?;
+        self.free_count.store(free.len(), Ordering::Relaxed);
+        Some(id)
+    }
+
+    pub(crate) fn give_back(&self, id: FrameId) {
+        let mut free = self.free.lock();
+        free.push(id);
+        self.free_count.store(free.len(), Ordering::Relaxed);
+    }
+
+    /// The next frame under the clock hand.
+    pub(crate) fn advance_hand(&self) -> FrameId {
+        let at = self.hand.fetch_add(1, Ordering::Relaxed);
+        FrameId((at % self.meta.len()) as u32)
+    }
+
+    /// First byte of a frame's page.
+    #[inline]
+    pub(crate) fn page_ptr(&self, id: FrameId) -> NonNull<u8> {
+        debug_assert!((id.0 as usize) < self.meta.len(), "frame id beyond the arena");
+        // SAFETY: ids are made by this type, below the count the arena was allocated for.
+        unsafe { self.arena.base.add((id.0 as usize) << self.gcl_shift) }
+    }
+
+    /// A lease of part of a frame's page for the fabric.
+    ///
+    /// # Safety
+    /// Nobody else may touch these bytes until the buffer is dropped: the caller holds the line in
+    /// a state with an operation outstanding, in which the latch is sealed for writers (a lease
+    /// that is only read from may be shared with readers).
+    pub(crate) unsafe fn lease(&self, id: FrameId, range: Range<usize>) -> Buf {
+        assert!(range.end <= self.gcl_bytes, "lease beyond the page");
+        let page = self.page_ptr(id);
+        // SAFETY: the range is within the page, asserted above.
+        let start = unsafe { page.add(range.start) };
+        let keep: Arc<Arena> = Arc::clone(&self.arena);
+        // SAFETY: exclusiveness is the caller's promise; `keep` keeps the memory alive.
+        unsafe { Buf::from_raw(start, range.len(), Some(keep)) }
+    }
+}

@@ -1,0 +1,5 @@
+//! The buffer pool: frames, their local latches, and the table that finds them.
+
+pub(crate) mod frames;
+pub(crate) mod latch;
+pub(crate) mod table;

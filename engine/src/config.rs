@@ -1,0 +1,71 @@
+//! Configuration of one compute node's engine, checked before anything starts.
+
+use std::time::Duration;
+
+use crate::EngineError;
+
+/// Fewest frames a cache can have: the deepest operation (a parent split) holds a handful of pages,
+/// a transaction some hundreds, and eviction needs a choice.
+pub(crate) const MIN_FRAMES: u64 = 1024;
+/// Most frames: indices are 32 bits and one value is reserved.
+pub(crate) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
+
+/// Configuration of [`crate::Engine::start`].
+#[derive(Clone, Debug)]
+pub struct EngineConfig {
+    /// Page data cached at this node, bytes; at least [`EngineConfig::min_cache_bytes`].
+    pub cache_bytes: u64,
+    /// Bound of every wait for a latch, an answer or a frame.
+    pub request_timeout: Duration,
+    /// Local accesses (reads per thread plus writes) a page may still serve after another node
+    /// has asked for it (γ of SELCC §5.3); at least 1.
+    pub gamma: u32,
+    /// Worker threads of the process, by which shared accesses are divided in γ; at least 1.
+    pub threads: u32,
+    /// Ring that each other compute node writes its messages into, bytes.
+    pub ring_bytes: usize,
+    /// Period of the housekeeping: overdue waits, reclamation epochs.
+    pub tick: Duration,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        EngineConfig {
+            cache_bytes: 64 << 20,
+            request_timeout: Duration::from_secs(10),
+            gamma: 256,
+            threads: 2,
+            ring_bytes: 256 << 10,
+            tick: Duration::from_millis(5),
+        }
+    }
+}
+
+impl EngineConfig {
+    /// Smallest cache for lines of `gcl_bytes`, in bytes: what is pinned at the same time must fit.
+    pub fn min_cache_bytes(gcl_bytes: usize) -> u64 {
+        MIN_FRAMES * gcl_bytes as u64
+    }
+
+    pub(crate) fn validate(&self, gcl_bytes: usize) -> Result<(), EngineError> {
+        let refuse = |key, value, allowed: String| Err(EngineError::Config { key, value, allowed });
+        let frames = self.cache_bytes / gcl_bytes as u64;
+        if !(MIN_FRAMES..=MAX_FRAMES).contains(&frames) {
+            let (low, high) = (Self::min_cache_bytes(gcl_bytes), MAX_FRAMES * gcl_bytes as u64);
+            return refuse("cache_bytes", self.cache_bytes, format!("{low} to {high}"));
+        }
+        if self.gamma == 0 {
+            return refuse("gamma", 0, "at least 1".into());
+        }
+        if self.threads == 0 {
+            return refuse("threads", 0, "at least 1".into());
+        }
+        if self.request_timeout.is_zero() {
+            return refuse("request_timeout", 0, "above zero".into());
+        }
+        if self.tick.is_zero() {
+            return refuse("tick", 0, "above zero".into());
+        }
+        Ok(())
+    }
+}

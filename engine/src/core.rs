@@ -1,0 +1,164 @@
+//! What all parts of one engine share.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use selkie_channels::Mailbox;
+use selkie_fabric::env::Env;
+use selkie_fabric::{Doorbell, Endpoint, QueuePair};
+use selkie_memnode::{ComputeIndex, Pool};
+
+use crate::alloc::Allocator;
+use crate::buffer::frames::{FrameId, Frames};
+use crate::buffer::table::AddressTable;
+use crate::coherence::machine::Rules;
+use crate::coherence::word::ComputeId;
+use crate::config::EngineConfig;
+use crate::epoch::Epochs;
+use crate::line::Active;
+use crate::placement::PlacementMap;
+use crate::stats::Counters;
+use crate::{EngineError, GAddr};
+
+/// Hash of line addresses inside a shard: the address is multiplied, as in the address table.
+#[derive(Default)]
+pub(crate) struct LineHasher(u64);
+
+impl Hasher for LineHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte) ^ self.0.rotate_left(8));
+        }
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = value.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(32);
+    }
+}
+
+/// The lines of a shard that are not at rest.
+pub(crate) type LineMap = HashMap<u64, Active, BuildHasherDefault<LineHasher>>;
+
+/// Shards lie on cache lines of their own.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Shard(Mutex<LineMap>);
+
+/// One engine.
+pub(crate) struct Core {
+    /// Itself, for tasks that outlive a call.
+    pub(crate) this: Weak<Core>,
+    pub(crate) me: ComputeId,
+    pub(crate) config: EngineConfig,
+    pub(crate) rules: Rules,
+    pub(crate) env: Env,
+    pub(crate) gcl_bytes: usize,
+    pub(crate) frames: Frames,
+    pub(crate) table: AddressTable,
+    pub(crate) shards: Box<[Shard]>,
+    pub(crate) placement: PlacementMap,
+    /// One to each memory node; all latch operations of a line use the same (rule R1).
+    pub(crate) queue_pairs: Box<[Arc<dyn QueuePair>]>,
+    pub(crate) endpoint: Arc<dyn Endpoint>,
+    pub(crate) pool: Arc<Pool>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    /// For each peer whether the mailbox is connected to it.
+    pub(crate) connected: Box<[OnceLock<()>]>,
+    pub(crate) allocator: Allocator,
+    pub(crate) epochs: Epochs,
+    pub(crate) counters: Counters,
+    /// Rung when free frames run low.
+    pub(crate) evict_bell: Arc<Doorbell>,
+    /// Free frames below which the evictor starts, and above which it stops.
+    pub(crate) low_water: usize,
+    pub(crate) high_water: usize,
+    /// Why the engine serves nothing more.
+    pub(crate) failed: OnceLock<EngineError>,
+    pub(crate) closed: AtomicBool,
+    /// Rung when the last handle goes, so that the tasks end.
+    pub(crate) stop_bell: Arc<Doorbell>,
+}
+
+impl Core {
+    #[expect(clippy::indexing_slicing, reason = "the table masks shard numbers to its own count")]
+    pub(crate) fn shard(&self, addr: GAddr) -> &Mutex<LineMap> {
+        &self.shards[self.table.shard_of(addr)].0
+    }
+
+    /// All shards' locks, for housekeeping.
+    pub(crate) fn all_shards(&self) -> impl Iterator<Item = &Mutex<LineMap>> {
+        self.shards.iter().map(|s| &s.0)
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "the placement map knows only these nodes")]
+    pub(crate) fn queue_pair(&self, node: usize) -> &dyn QueuePair {
+        &*self.queue_pairs[node]
+    }
+
+    /// The page of a frame.
+    ///
+    /// # Safety
+    /// The caller holds the frame's latch, or its sealed line under the shard's lock with no
+    /// writer in, for as long as the slice lives.
+    pub(crate) unsafe fn page(&self, id: FrameId) -> &[u8] {
+        let start = self.frames.page_ptr(id).as_ptr();
+        // SAFETY: page_ptr is the start of gcl_bytes bytes of the arena; the caller keeps writers out.
+        unsafe { std::slice::from_raw_parts(start, self.gcl_bytes) }
+    }
+
+    /// The page of a frame, to be written.
+    ///
+    /// # Safety
+    /// The caller holds the frame's latch exclusively, or its sealed line under the shard's lock
+    /// with nobody in, and makes no second reference, for as long as the slice lives.
+    #[expect(clippy::mut_from_ref, reason = "the frame's latch is the borrow; see Safety")]
+    pub(crate) unsafe fn page_mut(&self, id: FrameId) -> &mut [u8] {
+        let start = self.frames.page_ptr(id).as_ptr();
+        // SAFETY: as for page(), and the caller keeps everybody else out.
+        unsafe { std::slice::from_raw_parts_mut(start, self.gcl_bytes) }
+    }
+
+    /// Puts a message into `to`'s mailbox. Does not wait.
+    pub(crate) fn deliver(
+        &self,
+        to: ComputeId,
+        header: &[u8],
+        page: &[u8],
+    ) -> Result<(), EngineError> {
+        let to = to.index();
+        let failed = |source| EngineError::Message { to, source };
+        let connected = self.connected.get(to).ok_or(EngineError::Pool(format!("no cn{to}")))?;
+        if connected.get().is_none() {
+            let descriptor = self.pool.mailbox_of(ComputeIndex::new(to as u16));
+            let descriptor = descriptor.ok_or(EngineError::Pool(format!("cn{to} is not there")))?;
+            self.mailbox.connect(to, &descriptor, &self.endpoint).map_err(failed)?;
+            let _ = connected.set(());
+        }
+        self.mailbox.send(to, header, page).map_err(failed)
+    }
+
+    /// An error if the engine serves nothing more.
+    pub(crate) fn check_alive(&self) -> Result<(), EngineError> {
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
+        // Relaxed: closing waits for nobody; an access that slips in finds a page or a miss.
+        if self.closed.load(std::sync::atomic::Ordering::Relaxed) {
+            return Err(EngineError::Closed);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        self.stop_bell.ring();
+    }
+}

@@ -1,0 +1,383 @@
+//! One compute node's engine: start, access, allocate, close.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use selkie_channels::{Mailbox, MailboxConfig};
+use selkie_fabric::env::Env;
+use selkie_fabric::{Buf, Chain, Doorbell, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
+use selkie_memnode::{ComputeIndex, Pool, layout};
+
+use crate::acquire::Access;
+use crate::alloc::Allocator;
+use crate::buffer::frames::{Frame, Frames};
+use crate::buffer::table::AddressTable;
+use crate::coherence::machine::Rules;
+use crate::coherence::word::ComputeId;
+use crate::config::EngineConfig;
+use crate::core::{Core, Shard};
+use crate::epoch::{EpochPin, Epochs};
+use crate::evict::run_evictor;
+use crate::line::Batch;
+use crate::placement::PlacementMap;
+use crate::service::{run_housekeeping, run_mail};
+use crate::stats::{Counters, EngineStats};
+use crate::{EngineError, ExclusiveGuard, GAddr, SharedGuard};
+
+/// Share of the frames kept free: the evictor starts below the first, stops at the second.
+const LOW_WATER: usize = 64;
+const HIGH_WATER: usize = 32;
+/// Messages a peer's full ring may hold up here before sending fails: each line has at most one
+/// request and one answer a peer under way, so a few thousand are far beyond any load.
+const OUTBOX_LIMIT: usize = 1 << 16;
+/// Rounds in which closing tries to evict what others still latch or ask for.
+const CLOSE_ROUNDS: u32 = 1000;
+
+/// One compute node of a pool: a coherent cache of its pages. A cheap handle.
+///
+/// Accesses are futures that complete at once on a hit. A miss costs one round trip when no other
+/// node holds the page; else the holder is asked (SELCC §4). Every wait ends within
+/// [`EngineConfig::request_timeout`].
+#[derive(Clone)]
+pub struct Engine(Arc<Core>);
+
+impl Engine {
+    /// Joins the pool as compute node `node` and starts the background tasks.
+    ///
+    /// # Errors
+    /// `Config` for values out of range, `Pool` when the node is there already or beyond the
+    /// pool's `max_compute_nodes`, `Fabric` when a memory node cannot be reached.
+    pub async fn start(
+        pool: &Arc<Pool>,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+        node: ComputeId,
+        config: EngineConfig,
+    ) -> Result<Engine, EngineError> {
+        let descriptor = pool.descriptor();
+        let gcl_bytes = descriptor.gcl_bytes;
+        config.validate(gcl_bytes)?;
+        let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
+        let mailbox = Self::open_mailbox(pool, &endpoint, node, &config)?;
+        let queue_pairs = descriptor
+            .memory_nodes
+            .iter()
+            .map(|memory| endpoint.connect(memory.peer))
+            .collect::<Result<_, _>>()?;
+        let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
+        let table = AddressTable::new(frames, gcl_bytes);
+        let tick = config.tick;
+        let epoch = Self::global_epoch(pool, &endpoint).await?;
+        let core = Arc::new_cyclic(|this| Core {
+            this: this.clone(),
+            me: node,
+            config,
+            rules: Rules::DESIGNED,
+            env: env.clone(),
+            gcl_bytes,
+            shards: (0..table.shards()).map(|_| Shard::default()).collect(),
+            frames: Frames::new(frames, gcl_bytes),
+            table,
+            placement: PlacementMap::new(descriptor),
+            queue_pairs,
+            endpoint,
+            pool: Arc::clone(pool),
+            mailbox,
+            connected: (0..descriptor.max_compute_nodes).map(|_| OnceLock::new()).collect(),
+            allocator: Allocator::new(descriptor.memory_nodes.len()),
+            epochs: Epochs::new(epoch),
+            counters: Counters::new(),
+            evict_bell: Arc::new(Doorbell::new()),
+            low_water: frames / LOW_WATER,
+            high_water: frames / HIGH_WATER,
+            failed: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            stop_bell: Arc::new(Doorbell::new()),
+        });
+        core.publish_epoch(epoch + 1).await?;
+        pool.register_compute(ComputeIndex::new(node.index() as u16), core.mailbox.descriptor())?;
+        drop(env.spawn("mail", run_mail(Arc::downgrade(&core))));
+        drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
+        drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
+        Ok(Engine(core))
+    }
+
+    fn open_mailbox(
+        pool: &Pool,
+        endpoint: &Arc<dyn Endpoint>,
+        node: ComputeId,
+        config: &EngineConfig,
+    ) -> Result<Arc<Mailbox>, EngineError> {
+        let mailbox = MailboxConfig {
+            peers: pool.descriptor().max_compute_nodes,
+            ring_bytes: config.ring_bytes,
+            outbox_limit: OUTBOX_LIMIT,
+        };
+        let failed = |source| EngineError::Message { to: node.index(), source };
+        Ok(Arc::new(Mailbox::open(endpoint, node.index(), mailbox).map_err(failed)?))
+    }
+
+    async fn global_epoch(pool: &Pool, endpoint: &Arc<dyn Endpoint>) -> Result<u64, EngineError> {
+        let Some(memory) = pool.descriptor().memory_nodes.first() else { return Ok(0) };
+        let at = RemoteAddr::new(memory.region, layout::GLOBAL_EPOCH_AT);
+        let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
+        let done = endpoint.connect(memory.peer)?.post(chain).await.map_err(|e| e.error)?;
+        let words = done.buf(0).map(Buf::words).unwrap_or_default();
+        Ok(words.first().map_or(0, |w| u64::from_le(*w)))
+    }
+
+    /// Size of a page in bytes.
+    pub fn gcl_bytes(&self) -> usize {
+        self.0.gcl_bytes
+    }
+
+    /// The well-known page that is zero when the pool starts and never allocated: for a catalogue.
+    pub fn superblock(&self) -> GAddr {
+        GAddr::from_u64(self.0.gcl_bytes as u64)
+    }
+
+    /// The environment the engine runs in.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// Which compute node this is.
+    pub fn node(&self) -> ComputeId {
+        self.0.me
+    }
+
+    /// What the engine has done so far.
+    pub fn stats(&self) -> EngineStats {
+        self.0.counters.snapshot(self.0.frames.count(), self.0.frames.free_count())
+    }
+
+    /// Bytes of memory that the cache takes beside the page data itself.
+    pub fn overhead_bytes(&self) -> usize {
+        self.0.frames.count() * (size_of::<Frame>() + size_of::<u32>()) + self.0.table.bytes()
+    }
+
+    /// Lines this node has leased or freed and not allocated: (fresh, reusable, on hold).
+    pub fn unused_lines(&self) -> (u64, u64, u64) {
+        self.0.allocator.unused(self.0.gcl_bytes)
+    }
+
+    /// Holds back the reuse of every line freed from now on, until the pin is dropped.
+    #[inline]
+    pub fn pin(&self) -> EpochPin<'_> {
+        self.0.epochs.pin()
+    }
+
+    /// The page, if it is cached and nobody is in the way: no waiting, no round trip.
+    #[inline]
+    pub fn shared_hit(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
+        let core = &*self.0;
+        let id = core.table.lookup(&core.frames, addr)?;
+        let frame = core.frames.get(id);
+        if !frame.latch.try_shared_fast() {
+            return None;
+        }
+        let guard = SharedGuard::new(core, id);
+        // The frame may have been given to another line since the lookup.
+        if frame.addr() != addr {
+            return None;
+        }
+        core.counters.hit();
+        Some(guard)
+    }
+
+    /// As [`Engine::shared_hit`], to write.
+    #[inline]
+    pub fn exclusive_hit(&self, addr: GAddr) -> Option<ExclusiveGuard<'_>> {
+        let core = &*self.0;
+        let id = core.table.lookup(&core.frames, addr)?;
+        let frame = core.frames.get(id);
+        if !frame.latch.try_exclusive_fast() {
+            return None;
+        }
+        let guard = ExclusiveGuard::new(core, id);
+        if frame.addr() != addr {
+            return None;
+        }
+        core.counters.hit();
+        Some(guard)
+    }
+
+    /// Latches the page shared; waits for latches here and elsewhere.
+    ///
+    /// # Errors
+    /// `Timeout`, `CacheFull`, `BadAddress`, `Fabric`, `Protocol`, `Closed`.
+    pub async fn shared(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
+        match self.shared_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.shared_slow(addr, false).await,
+        }
+    }
+
+    /// Latches the page exclusively; waits for latches here and elsewhere.
+    ///
+    /// # Errors
+    /// As [`Engine::shared`].
+    pub async fn exclusive(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
+        match self.exclusive_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.exclusive_slow(addr, false).await,
+        }
+    }
+
+    /// Latches the page shared without waiting for latches.
+    ///
+    /// # Errors
+    /// `Busy` if the page is latched exclusively, here or elsewhere; else as [`Engine::shared`].
+    pub async fn try_shared(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
+        match self.shared_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.shared_slow(addr, true).await,
+        }
+    }
+
+    /// Latches the page exclusively without waiting for latches.
+    ///
+    /// # Errors
+    /// `Busy` if the page is latched, here or elsewhere; else as [`Engine::shared`].
+    pub async fn try_exclusive(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
+        match self.exclusive_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.exclusive_slow(addr, true).await,
+        }
+    }
+
+    async fn shared_slow(&self, addr: GAddr, nowait: bool) -> Result<SharedGuard<'_>, EngineError> {
+        let frame = self.0.acquire(addr, Access::Shared, nowait).await?;
+        Ok(SharedGuard::new(&self.0, frame))
+    }
+
+    async fn exclusive_slow(
+        &self,
+        addr: GAddr,
+        nowait: bool,
+    ) -> Result<ExclusiveGuard<'_>, EngineError> {
+        let frame = self.0.acquire(addr, Access::Exclusive, nowait).await?;
+        Ok(ExclusiveGuard::new(&self.0, frame))
+    }
+
+    /// A new page, zero, latched exclusively.
+    ///
+    /// # Errors
+    /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.
+    pub async fn allocate(&self) -> Result<ExclusiveGuard<'_>, EngineError> {
+        let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
+        let (addr, reused) = grant.parts();
+        let mut guard = self.exclusive(addr).await?;
+        if reused {
+            guard.bytes_mut(0..self.0.gcl_bytes).fill(0);
+        }
+        grant.used();
+        Ok(guard)
+    }
+
+    /// Gives the page back to the pool. It keeps its bytes for those who come by old pointers, and
+    /// is reused once every pin held now, at any node, is gone. Does not wait.
+    pub fn free(&self, page: ExclusiveGuard<'_>) {
+        let addr = page.addr();
+        drop(page);
+        self.0.allocator.hold(addr, self.0.epochs.current());
+    }
+
+    /// A new 8-byte counter, zero, on a line of its own that must never be latched as a page.
+    ///
+    /// # Errors
+    /// `PoolFull`, `Fabric`.
+    pub async fn allocate_counter(&self) -> Result<GAddr, EngineError> {
+        // Only a line that no cache has ever held: a late write-back would overwrite the counter.
+        Ok(self.0.grant(true).await?.addr)
+    }
+
+    /// Adds to a counter, wrapping, and returns its value before. One round trip.
+    ///
+    /// # Errors
+    /// `BadAddress`, `Fabric`.
+    pub async fn fetch_add(&self, counter: GAddr, delta: u64) -> Result<u64, EngineError> {
+        let home = self.0.placement.home(counter);
+        let home = home.ok_or(EngineError::BadAddress { addr: counter })?;
+        let chain = Chain::from([Verb::fetch_and_add(home.page, delta)]);
+        let done = self.0.queue_pair(home.node).post(chain).await.map_err(|e| e.error)?;
+        Ok(done.old(0).unwrap_or_default())
+    }
+
+    /// Leaves the pool: refuses new accesses, writes everything back, gives unused lines back.
+    /// Requests of other nodes are answered as long as a handle lives. A second call does nothing.
+    ///
+    /// # Errors
+    /// `Timeout` naming a line that stayed latched; the others are written back all the same.
+    pub async fn close(&self) -> Result<(), EngineError> {
+        let core = &self.0;
+        if core.closed.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let started = core.env.now();
+        let mut left = self.flush_round();
+        for _ in 0..CLOSE_ROUNDS {
+            if left.is_none() || core.env.now() - started > core.config.request_timeout {
+                break;
+            }
+            core.env.sleep(Duration::from_millis(1)).await;
+            left = self.flush_round();
+        }
+        core.publish_epoch(0).await?;
+        core.pool.donate(core.allocator.drain(core.gcl_bytes as u64));
+        core.pool.leave(ComputeIndex::new(core.me.index() as u16))?;
+        match left {
+            None => Ok(()),
+            Some(addr) => Err(EngineError::Timeout { addr, waited: core.env.now() - started }),
+        }
+    }
+
+    /// Evicts all that can be evicted now; a line that cannot.
+    fn flush_round(&self) -> Option<GAddr> {
+        let core = &self.0;
+        let mut left = None;
+        for id in core.frames.ids() {
+            let addr = core.frames.get(id).addr();
+            if addr.is_null() {
+                continue;
+            }
+            let mut batches: Vec<Batch> = core.queue_pairs.iter().map(|_| Batch::default()).collect();
+            if core.evict_one(addr, &mut batches) {
+                for (node, batch) in batches.into_iter().enumerate() {
+                    if !batch.lines.is_empty() {
+                        core.post_batch(node, batch);
+                    }
+                }
+            }
+            if core.frames.get(id).addr() == addr {
+                left = Some(addr);
+            }
+        }
+        left
+    }
+}
+
+/// A line taken from the allocator, put back unless it is used.
+struct Taken<'e> {
+    core: &'e Core,
+    grant: Option<crate::alloc::Grant>,
+}
+
+impl Taken<'_> {
+    fn parts(&self) -> (GAddr, bool) {
+        self.grant.as_ref().map_or((GAddr::NULL, false), |g| (g.addr, g.reused))
+    }
+
+    fn used(mut self) {
+        self.grant = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant.take() {
+            self.core.allocator.put_back(grant);
+        }
+    }
+}

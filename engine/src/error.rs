@@ -1,0 +1,110 @@
+//! What can go wrong between a caller and the pool.
+
+use std::time::Duration;
+
+use selkie_channels::ChannelError;
+use selkie_fabric::FabricError;
+use selkie_memnode::PoolError;
+
+use crate::GAddr;
+use crate::coherence::machine::Violation;
+
+/// Error of an engine operation.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// A `try_` operation met a latch, here or at another compute node.
+    #[error("{addr} is latched by somebody else")]
+    Busy {
+        /// The line.
+        addr: GAddr,
+    },
+    /// No memory node has an extent left.
+    #[error("pool full: used {used} of {capacity} bytes")]
+    PoolFull {
+        /// Bytes of page data leased to compute nodes.
+        used: u64,
+        /// Bytes of page data the pool has.
+        capacity: u64,
+    },
+    /// A latch or an answer did not come within the configured bound.
+    #[error("{addr}: gave up after waiting {waited:?}")]
+    Timeout {
+        /// The line.
+        addr: GAddr,
+        /// How long the caller had waited.
+        waited: Duration,
+    },
+    /// Every frame of the cache is latched.
+    #[error("cache full: all {frames} frames are in use")]
+    CacheFull {
+        /// Frames of the cache.
+        frames: usize,
+    },
+    /// The address names no line of this pool.
+    #[error("{addr} is no address of this pool")]
+    BadAddress {
+        /// The address.
+        addr: GAddr,
+    },
+    /// A verb failed.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// A message could not be sent.
+    #[error("message to cn{to}: {source}")]
+    Message {
+        /// The addressee.
+        to: usize,
+        /// Why.
+        source: ChannelError,
+    },
+    /// A peer or a latch word broke the coherence protocol; the engine has stopped serving.
+    #[error("{addr}: {source}")]
+    Protocol {
+        /// The line.
+        addr: GAddr,
+        /// What was met.
+        source: Violation,
+    },
+    /// The mailbox holds something that no peer of this version sends.
+    #[error("damaged message from cn{from}: {what}")]
+    Mail {
+        /// The sender.
+        from: usize,
+        /// What is wrong with it.
+        what: &'static str,
+    },
+    /// The engine was closed.
+    #[error("the engine is closed")]
+    Closed,
+    /// A configuration value is out of range.
+    #[error("{key} = {value}: must be {allowed}")]
+    Config {
+        /// The key.
+        key: &'static str,
+        /// The value given.
+        value: u64,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The pool refused the node.
+    #[error("pool: {0}")]
+    Pool(String),
+}
+
+impl EngineError {
+    /// Whether the same operation may succeed later without anything being repaired.
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            EngineError::Busy { .. } | EngineError::Timeout { .. } | EngineError::CacheFull { .. } => true,
+            EngineError::Fabric(e) => e.is_retryable(),
+            _ => false,
+        }
+    }
+}
+
+impl From<PoolError> for EngineError {
+    fn from(e: PoolError) -> Self {
+        EngineError::Pool(e.to_string())
+    }
+}

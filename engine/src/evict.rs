@@ -1,0 +1,126 @@
+//! Eviction: clock with a second chance, batched per memory node, in the background.
+//!
+//! The evictor starts when free frames fall below the low-water mark and stops above the high one.
+//! A caller that finds no frame at all evicts a batch itself, as the background task may not get a
+//! turn on a busy thread.
+
+use std::sync::Weak;
+
+use selkie_fabric::env::yield_now;
+use selkie_fabric::{Chain, ChainError};
+
+use crate::GAddr;
+use crate::coherence::machine::{Event, Phase};
+use crate::core::Core;
+use crate::line::{Batch, old_values};
+use crate::stats::Counters;
+
+/// Lines evicted together; bounds the verbs of a chain too.
+const BATCH_LINES: usize = 32;
+/// Frames the hand passes for one batch at most, relative to the cache: everything twice, so that
+/// every used frame had its second chance.
+const SWEEPS: usize = 2;
+
+impl Core {
+    /// Evicts a batch in the foreground. False: no line could be.
+    pub(crate) fn make_room(&self) -> bool {
+        self.evict_batch() > 0 || self.frames.free_count() > 0
+    }
+
+    /// Picks victims, posts one chain a memory node; how many lines were taken.
+    pub(crate) fn evict_batch(&self) -> usize {
+        let mut batches: Vec<Batch> = self.queue_pairs.iter().map(|_| Batch::default()).collect();
+        let mut taken = 0;
+        let passes = SWEEPS * self.frames.count();
+        for _ in 0..passes {
+            if taken == BATCH_LINES {
+                break;
+            }
+            let id = self.frames.advance_hand();
+            let frame = self.frames.get(id);
+            if frame.latch.second_chance_over() && self.evict_one(frame.addr(), &mut batches) {
+                taken += 1;
+            }
+        }
+        for (node, batch) in batches.into_iter().enumerate() {
+            if !batch.lines.is_empty() {
+                self.post_batch(node, batch);
+            }
+        }
+        taken
+    }
+
+    /// Starts the eviction of one line if it is still cached, at rest and idle.
+    pub(crate) fn evict_one(&self, addr: GAddr, batches: &mut [Batch]) -> bool {
+        if addr.is_null() {
+            return false;
+        }
+        let mut map = self.shard(addr).lock();
+        let mut active = self.open(&mut map, addr);
+        let plain = active.line.is_plain() && active.waiters.is_empty();
+        if plain && active.line.phase != Phase::Invalid {
+            self.run(addr, &mut active, Event::Evict, Some(batches));
+        }
+        let evicting = plain && active.line.phase.operation_outstanding();
+        if evicting {
+            Counters::add(&self.counters.evictions);
+        }
+        self.close(&mut map, addr, active);
+        evicting
+    }
+
+    pub(crate) fn post_batch(&self, node: usize, batch: Batch) {
+        let Batch { chain, lines } = batch;
+        let mut completion = self.queue_pair(node).post(chain);
+        match completion.try_take() {
+            Some(result) => self.batch_completed(&lines, result),
+            None => {
+                let Some(core) = self.this.upgrade() else { return };
+                drop(self.env.spawn("eviction", async move {
+                    let result = completion.await;
+                    core.batch_completed(&lines, result);
+                }));
+            }
+        }
+    }
+
+    fn batch_completed(&self, lines: &[GAddr], result: Result<Chain, Box<ChainError>>) {
+        match result {
+            Ok(chain) => {
+                for (addr, old) in lines.iter().zip(old_values(&chain)) {
+                    let mut map = self.shard(*addr).lock();
+                    let mut active = self.open(&mut map, *addr);
+                    let event = self.completed_with(&active, old);
+                    self.run(*addr, &mut active, event, None);
+                    self.close(&mut map, *addr, active);
+                }
+            }
+            Err(error) => {
+                let error = crate::EngineError::Fabric(error.error);
+                for addr in lines {
+                    let mut map = self.shard(*addr).lock();
+                    let mut active = self.open(&mut map, *addr);
+                    self.fail_line(*addr, &mut active, &error);
+                    self.close(&mut map, *addr, active);
+                }
+            }
+        }
+    }
+}
+
+/// The background evictor; ends when the engine is gone.
+pub(crate) async fn run_evictor(core: Weak<Core>) {
+    let Some(bell) = core.upgrade().map(|c| c.evict_bell.clone()) else { return };
+    let mut seen = 0;
+    loop {
+        loop {
+            let Some(core) = core.upgrade() else { return };
+            if core.frames.free_count() >= core.high_water || core.evict_batch() == 0 {
+                break;
+            }
+            drop(core);
+            yield_now().await;
+        }
+        seen = bell.wait_past(seen).await;
+    }
+}

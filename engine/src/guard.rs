@@ -1,0 +1,168 @@
+//! Guards: a latched page, readable or writable, let go on drop.
+
+use std::fmt;
+use std::ops::{Deref, Range};
+use std::ptr::NonNull;
+
+use crate::acquire::Access;
+use crate::buffer::frames::{Frame, FrameId};
+use crate::buffer::latch::Released;
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// Dirty bounds are kept on words: the fabric writes whole words.
+const WORD: usize = 8;
+
+/// A page latched shared: nobody writes it anywhere while the guard lives.
+#[must_use]
+pub struct SharedGuard<'e> {
+    core: &'e Core,
+    frame: &'e Frame,
+    page: NonNull<u8>,
+}
+
+// SAFETY: the latch belongs to the guard, not to a thread, and governs the page's bytes.
+unsafe impl Send for SharedGuard<'_> {}
+// SAFETY: through a shared reference the page can only be read.
+unsafe impl Sync for SharedGuard<'_> {}
+
+/// A page latched exclusively: nobody else reads or writes it anywhere while the guard lives.
+#[must_use]
+pub struct ExclusiveGuard<'e> {
+    core: &'e Core,
+    frame: &'e Frame,
+    page: NonNull<u8>,
+}
+
+// SAFETY: the latch belongs to the guard, not to a thread, and governs the page's bytes.
+unsafe impl Send for ExclusiveGuard<'_> {}
+// SAFETY: through a shared reference the page can only be read.
+unsafe impl Sync for ExclusiveGuard<'_> {}
+
+impl<'e> SharedGuard<'e> {
+    /// The caller has latched the frame shared.
+    #[inline]
+    pub(crate) fn new(core: &'e Core, frame: FrameId) -> Self {
+        SharedGuard { core, frame: core.frames.get(frame), page: core.frames.page_ptr(frame) }
+    }
+
+    /// The line's address.
+    #[inline]
+    pub fn addr(&self) -> GAddr {
+        self.frame.addr()
+    }
+
+    /// Turns the guard into an exclusive one, at most one round trip when no other node reads the
+    /// page. Never waits for a latch.
+    ///
+    /// # Errors
+    /// `Busy` when anybody else, here or at another compute node, has the page latched, or is
+    /// about to write it; the shared guard comes back with every error. Dropping the future drops
+    /// the shared guard.
+    pub async fn try_upgrade(self) -> Result<ExclusiveGuard<'e>, (SharedGuard<'e>, EngineError)> {
+        let addr = self.addr();
+        match self.core.acquire(addr, Access::Upgrade, true).await {
+            Ok(frame) => {
+                let core = self.core;
+                // The shared latch has become the exclusive one.
+                std::mem::forget(self);
+                Ok(ExclusiveGuard::new(core, frame))
+            }
+            Err(error) => Err((self, error)),
+        }
+    }
+}
+
+impl Deref for SharedGuard<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the page has gcl_bytes bytes, and the shared latch is held until the guard drops.
+        unsafe { std::slice::from_raw_parts(self.page.as_ptr(), self.core.gcl_bytes) }
+    }
+}
+
+impl Drop for SharedGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let addr = self.frame.addr();
+        if self.frame.latch.unlock_shared() == Released::Notify {
+            self.core.notify(addr);
+        }
+    }
+}
+
+impl<'e> ExclusiveGuard<'e> {
+    /// The caller has latched the frame exclusively.
+    #[inline]
+    pub(crate) fn new(core: &'e Core, frame: FrameId) -> Self {
+        ExclusiveGuard { core, frame: core.frames.get(frame), page: core.frames.page_ptr(frame) }
+    }
+
+    /// The line's address.
+    #[inline]
+    pub fn addr(&self) -> GAddr {
+        self.frame.addr()
+    }
+
+    /// Bytes `range` of the page, to be changed; only bytes asked for in this way are written back.
+    ///
+    /// # Panics
+    /// If the range does not lie in the page.
+    #[inline]
+    pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        let bytes = self.core.gcl_bytes;
+        // SAFETY: the exclusive latch is held until the guard drops; the borrow is `&mut self`'s.
+        let page = unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), bytes) };
+        assert!(range.start <= range.end && range.end <= page.len(), "range beyond the page");
+        if !range.is_empty() {
+            let low = range.start & !(WORD - 1);
+            self.frame.add_dirty(low..range.end.next_multiple_of(WORD));
+        }
+        #[expect(clippy::indexing_slicing, reason = "checked above")]
+        &mut page[range]
+    }
+
+    /// Turns the guard into a shared one. Does not wait.
+    pub fn downgrade(self) -> SharedGuard<'e> {
+        let guard = SharedGuard { core: self.core, frame: self.frame, page: self.page };
+        std::mem::forget(self);
+        if guard.frame.latch.downgrade() == Released::Notify {
+            guard.core.notify(guard.addr());
+        }
+        guard
+    }
+}
+
+impl Deref for ExclusiveGuard<'_> {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        // SAFETY: the page has gcl_bytes bytes, and the latch is held until the guard drops.
+        unsafe { std::slice::from_raw_parts(self.page.as_ptr(), self.core.gcl_bytes) }
+    }
+}
+
+impl Drop for ExclusiveGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        let addr = self.frame.addr();
+        if self.frame.latch.unlock_exclusive() == Released::Notify {
+            self.core.notify(addr);
+        }
+    }
+}
+
+impl fmt::Debug for SharedGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedGuard({})", self.addr())
+    }
+}
+
+impl fmt::Debug for ExclusiveGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ExclusiveGuard({})", self.addr())
+    }
+}

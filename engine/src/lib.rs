@@ -1,0 +1,32 @@
+//! Address space, buffer manager and SELCC coherence over a pool of memory nodes.
+//!
+//! An [`Engine`] is one compute node. It caches pages (global cache lines) of the pool and keeps
+//! them coherent with the other nodes' caches; guards are latches that hold in the whole cluster.
+
+mod acquire;
+mod addr;
+mod alloc;
+mod buffer;
+pub mod coherence;
+mod config;
+mod core;
+mod engine;
+mod epoch;
+mod error;
+mod evict;
+mod guard;
+mod line;
+mod message;
+mod placement;
+mod service;
+mod stats;
+mod waiters;
+
+pub use addr::GAddr;
+pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
+pub use config::EngineConfig;
+pub use engine::Engine;
+pub use epoch::EpochPin;
+pub use error::EngineError;
+pub use guard::{ExclusiveGuard, SharedGuard};
+pub use stats::EngineStats;

@@ -1,0 +1,395 @@
+//! Drives the coherence machine of every line: opens it, feeds events, carries out actions.
+//!
+//! A line at rest has no state beside its frame's latch word; the shard's map holds only lines
+//! with something under way or somebody waiting. All steps of a line happen under its shard's lock
+//! with the frame's latch sealed, verbs and messages are posted under it too (posting never
+//! blocks), so operations and messages of a line leave in the order of its steps.
+//!
+//! Completions that are ready at once (`mem`, `shm`) are handled in place; others by a task of their
+//! own, so that an operation belongs to the line and not to the caller that caused it.
+
+use std::ops::Range;
+
+use selkie_fabric::{Chain, ChainError, RemoteAddr, Verb};
+
+use crate::buffer::frames::{Frame, FrameId};
+use crate::buffer::latch::Permissions;
+use crate::coherence::machine::{
+    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase,
+};
+use crate::coherence::word::{ComputeId, LatchWord};
+use crate::core::{Core, LineMap};
+use crate::message::{self, Envelope};
+use crate::placement::Home;
+use crate::stats::Counters;
+use crate::waiters::Waiters;
+use crate::{EngineError, GAddr};
+
+/// A line that is not at rest, or that somebody waits for.
+pub(crate) struct Active {
+    pub(crate) line: Line,
+    pub(crate) frame: Option<FrameId>,
+    pub(crate) waiters: Waiters,
+    /// Local accesses since a remote request was deferred, shared ones counting 1, exclusive ones
+    /// as many as there are threads (A of SELCC §5.3, times threads).
+    pub(crate) accesses: u64,
+    /// Use of the local copy that the last step was told.
+    pub(crate) seen: LocalUse,
+    /// The last event refused the `nowait` callers.
+    pub(crate) refused: bool,
+}
+
+/// Latch operations gathered for one memory node, to be posted as one chain.
+#[derive(Default)]
+pub(crate) struct Batch {
+    pub(crate) chain: Chain,
+    pub(crate) lines: Vec<GAddr>,
+}
+
+impl Core {
+    /// Takes a line out of its shard for a step, its latch sealed. [`Core::close`] puts it back.
+    pub(crate) fn open(&self, map: &mut LineMap, addr: GAddr) -> Active {
+        let mut active = map.remove(&addr.to_u64()).unwrap_or_else(|| {
+            let frame = self.table.lookup(&self.frames, addr);
+            let phase = match frame.map(|f| self.frames.get(f).latch.permissions()) {
+                Some((true, true)) => Phase::Modified,
+                Some((true, false)) => Phase::Shared,
+                _ => Phase::Invalid,
+            };
+            Active {
+                line: Line::resting(phase),
+                frame,
+                waiters: Waiters::default(),
+                accesses: 0,
+                seen: LocalUse::Idle,
+                refused: false,
+            }
+        });
+        active.refused = false;
+        active.seen = active.frame.map_or(LocalUse::Idle, |f| self.frames.get(f).latch.seal());
+        active
+    }
+
+    /// Puts a line back: publishes what its state allows, keeps what is not at rest, frees the
+    /// frame of a line without copy.
+    pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: Active) {
+        loop {
+            let plain = active.line.is_plain() && active.waiters.is_empty();
+            let gone = plain && active.line.phase == Phase::Invalid;
+            if gone && active.seen == LocalUse::Idle {
+                if let Some(frame) = active.frame {
+                    self.release_frame(addr, frame);
+                }
+                return;
+            }
+            if active.line.deferred.is_empty() {
+                active.accesses = 0;
+            }
+            let Some(frame) = active.frame else { break };
+            let permissions = Permissions {
+                readable: active.line.readable(),
+                writable: active.line.writable(),
+                // A line that was lost (its memory is dead) under a local latch goes with the latch.
+                pending: !active.waiters.is_empty() || !active.line.deferred.is_empty() || gone,
+            };
+            let now = self.frames.get(frame).latch.publish(permissions);
+            if plain && !gone {
+                return;
+            }
+            // Who let go between seal and publish did not know that somebody waits.
+            if now != LocalUse::Idle || active.seen == LocalUse::Idle {
+                break;
+            }
+            active.seen = self.frames.get(frame).latch.seal();
+            self.local_free(addr, &mut active);
+        }
+        map.insert(addr.to_u64(), active);
+    }
+
+    /// The latch was let go while somebody waited for it: local waiters go first until γ accesses
+    /// have been served since another node asked (SELCC §5.3).
+    pub(crate) fn local_free(&self, addr: GAddr, active: &mut Active) {
+        let asked = !active.line.deferred.is_empty();
+        let used_up = self.gamma_used_up(active);
+        if asked && (used_up || active.waiters.is_empty()) {
+            if used_up {
+                Counters::add(&self.counters.gamma_hand_overs);
+            }
+            self.run(addr, active, Event::LocalFree, None);
+        } else {
+            active.waiters.signal_all(false);
+        }
+    }
+
+    /// Whether local accesses have to make way for a deferred request.
+    pub(crate) fn gamma_used_up(&self, active: &Active) -> bool {
+        !active.line.deferred.is_empty()
+            && active.accesses >= u64::from(self.config.gamma) * u64::from(self.config.threads)
+    }
+
+    fn release_frame(&self, addr: GAddr, id: FrameId) {
+        let frame = self.frames.get(id);
+        self.table.remove(&self.frames, addr, id);
+        frame.set_addr(GAddr::NULL);
+        frame.set_dirty(0..0);
+        // A reader that found the entry a moment ago fails on the sealed latch.
+        let _ = frame.latch.publish(Permissions { readable: false, writable: false, pending: false });
+        self.frames.give_back(id);
+    }
+
+    /// Gives an Invalid line a frame. False: none is free.
+    pub(crate) fn ensure_frame(&self, addr: GAddr, active: &mut Active) -> bool {
+        if active.frame.is_some() {
+            return true;
+        }
+        let Some(id) = self.frames.take_free() else {
+            self.evict_bell.ring();
+            return false;
+        };
+        if self.frames.free_count() < self.low_water {
+            self.evict_bell.ring();
+        }
+        let frame = self.frames.get(id);
+        frame.set_addr(addr);
+        frame.set_dirty(0..0);
+        assert!(self.table.insert(addr, id), "address table: a shard has overflowed");
+        active.frame = Some(id);
+        active.seen = frame.latch.seal();
+        true
+    }
+
+    /// Feeds one event, carries out the actions, and goes on with completions that are ready at
+    /// once. With a batch, latch operations are gathered there instead of posted.
+    pub(crate) fn run(
+        &self,
+        addr: GAddr,
+        active: &mut Active,
+        event: Event,
+        mut batch: Option<&mut [Batch]>,
+    ) {
+        let mut next = Some(event);
+        while let Some(event) = next.take() {
+            if let Some(frame) = active.frame {
+                active.seen = self.frames.get(frame).latch.in_use();
+            }
+            let actions = match active.line.step(&self.rules, self.me, event, active.seen) {
+                Ok(actions) => actions,
+                Err(source) => return self.fail(active, EngineError::Protocol { addr, source }),
+            };
+            let mut wake = false;
+            for action in actions {
+                match action {
+                    Action::Post(operation) => match batch.as_deref_mut() {
+                        Some(batch) => self.gather(addr, active, operation, batch),
+                        None => next = self.post(addr, active, operation),
+                    },
+                    Action::Send { to, message } => self.send(addr, active, to, message),
+                    Action::Wake => wake = true,
+                    Action::Refuse => {
+                        active.refused = true;
+                        wake = true;
+                    }
+                }
+            }
+            if wake {
+                active.waiters.signal_all(active.refused);
+            }
+        }
+    }
+
+    /// Posts a latch operation; its completion event if it is ready at once.
+    fn post(&self, addr: GAddr, active: &mut Active, operation: LatchOperation) -> Option<Event> {
+        let home = self.home_of(addr, active)?;
+        let mut chain = Chain::new();
+        self.build(&home, active, operation, &mut chain);
+        let queue_pair = self.queue_pair(home.node);
+        let mut completion = queue_pair.post(chain);
+        match completion.try_take() {
+            Some(result) => self.completed(addr, active, result),
+            None => {
+                let core = self.this.upgrade()?;
+                drop(self.env.spawn("latch operation", async move {
+                    let result = completion.await;
+                    let mut map = core.shard(addr).lock();
+                    let mut active = core.open(&mut map, addr);
+                    if let Some(event) = core.completed(addr, &mut active, result) {
+                        core.run(addr, &mut active, event, None);
+                    }
+                    core.close(&mut map, addr, active);
+                }));
+                None
+            }
+        }
+    }
+
+    fn gather(&self, addr: GAddr, active: &mut Active, op: LatchOperation, batch: &mut [Batch]) {
+        let Some(home) = self.home_of(addr, active) else { return };
+        if let Some(batch) = batch.get_mut(home.node) {
+            self.build(&home, active, op, &mut batch.chain);
+            batch.lines.push(addr);
+        }
+    }
+
+    fn home_of(&self, addr: GAddr, active: &mut Active) -> Option<Home> {
+        let home = self.placement.home(addr);
+        if home.is_none() {
+            self.fail(active, EngineError::BadAddress { addr });
+        }
+        home
+    }
+
+    /// Appends `[write the dirty bytes]? atomic [read the page]?`.
+    fn build(&self, home: &Home, active: &Active, operation: LatchOperation, chain: &mut Chain) {
+        if let Some(id) = active.frame.filter(|_| operation.write_back) {
+            let dirty = self.frames.get(id).dirty();
+            if !dirty.is_empty() {
+                Counters::add(&self.counters.write_backs);
+                let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
+                // SAFETY: the line's operation is outstanding, so nobody writes the frame, and it
+                // is not reused before the completion; readers may share it.
+                let from = unsafe { self.frames.lease(id, dirty) };
+                chain.push(Verb::Write { at, from });
+            }
+        }
+        chain.push(match operation.atomic {
+            Atomic::Add(delta) => Verb::fetch_and_add(home.latch, delta.bits()),
+            Atomic::Swap { expected, desired } => {
+                Verb::compare_and_swap(home.latch, expected.bits(), desired.bits())
+            }
+        });
+        if let Some(id) = active.frame.filter(|_| operation.read) {
+            // SAFETY: a line that fetches is not readable: nobody else touches the frame until
+            // the completion.
+            let into = unsafe { self.frames.lease(id, 0..self.gcl_bytes) };
+            chain.push(Verb::Read { at: home.page, into });
+        }
+    }
+
+    /// The event of a completed operation; errors end the waits for the line.
+    pub(crate) fn completed(
+        &self,
+        addr: GAddr,
+        active: &mut Active,
+        result: Result<Chain, Box<ChainError>>,
+    ) -> Option<Event> {
+        match result {
+            Ok(chain) => old_values(&chain).next().map(|old| self.completed_with(active, old)),
+            Err(error) => {
+                self.fail_line(addr, active, &EngineError::Fabric(error.error));
+                None
+            }
+        }
+    }
+
+    /// The event of an operation whose atomic found `old`.
+    pub(crate) fn completed_with(&self, active: &Active, old: LatchWord) -> Event {
+        // Whatever was written back is home now; whatever was read is what home has.
+        if let (Phase::Downgrade { .. } | Phase::ReleaseModified, Some(id)) =
+            (active.line.phase, active.frame)
+        {
+            self.frames.get(id).set_dirty(0..0);
+        }
+        Event::Completed { old }
+    }
+
+    /// Sends a message about a line; grants take the page along.
+    fn send(
+        &self,
+        addr: GAddr,
+        active: &mut Active,
+        to: ComputeId,
+        message: Message,
+    ) {
+        let mut dirty = 0..0;
+        let mut page: &[u8] = &[];
+        if let Some(id) = active.frame.filter(|_| message::carries_page(message)) {
+            Counters::add(match message {
+                Message::GrantModified => &self.counters.invalidations,
+                _ => &self.counters.downgrades,
+            });
+            if message == Message::GrantModified {
+                dirty = self.frames.get(id).dirty();
+            }
+            // SAFETY: the latch is sealed and no writer is in (the machine grants only then), so
+            // the bytes are stable while the shard's lock is held.
+            page = unsafe { self.page(id) };
+        } else if message == Message::Released {
+            Counters::add(&self.counters.invalidations);
+        }
+        Counters::add(&self.counters.messages);
+        let header = message::encode(addr, message, &dirty);
+        if let Err(source) = self.deliver(to, &header, page) {
+            self.fail_line(addr, active, &source);
+        }
+    }
+
+    /// A message from another node.
+    pub(crate) fn receive(&self, from: usize, bytes: &[u8]) -> Result<(), EngineError> {
+        let mail = |what| EngineError::Mail { from, what };
+        let (envelope, page) = message::decode(bytes, self.gcl_bytes).map_err(mail)?;
+        let Envelope { addr, message, dirty } = envelope;
+        let from = ComputeId::new(from).ok_or(mail("sender is no node"))?;
+        if self.placement.home(addr).is_none() {
+            return Err(mail("about an address outside the pool"));
+        }
+        let mut map = self.shard(addr).lock();
+        let mut active = self.open(&mut map, addr);
+        if message::carries_page(message) {
+            self.accept_page(&active, from, page, dirty);
+        }
+        self.run(addr, &mut active, Event::Received { from, message }, None);
+        self.close(&mut map, addr, active);
+        Ok(())
+    }
+
+    /// Puts a granted page into the frame that waits for it.
+    fn accept_page(
+        &self,
+        active: &Active,
+        sender: ComputeId,
+        page: &[u8],
+        dirty: Range<usize>,
+    ) {
+        let asked = match active.line.phase {
+            Phase::WaitRead { holder } | Phase::WaitWrite { holder } => holder == sender,
+            _ => false,
+        };
+        // The machine refuses a grant nobody asked for; the frame must not take it either.
+        let Some(id) = active.frame.filter(|_| asked) else { return };
+        // SAFETY: a line that waits for a grant is not readable and has no local users; the
+        // shard's lock is held.
+        let own = unsafe { self.page_mut(id) };
+        own.copy_from_slice(page);
+        self.frames.get(id).set_dirty(dirty);
+    }
+
+    /// A protocol violation: this engine can serve nothing more.
+    fn fail(&self, active: &mut Active, error: EngineError) {
+        active.waiters.fail_all(&error);
+        if matches!(error, EngineError::Protocol { .. }) {
+            let _ = self.failed.set(error);
+        }
+    }
+
+    /// The line's memory or a peer cannot be reached: ends the waits, forgets the copy.
+    pub(crate) fn fail_line(&self, addr: GAddr, active: &mut Active, error: &EngineError) {
+        active.waiters.fail_all(error);
+        let deferred = std::mem::take(&mut active.line.deferred);
+        active.line = Line::new();
+        for asked in deferred {
+            let header = message::encode(addr, Message::NotHeld { holder: None }, &(0..0));
+            // The asker has its own bound; there is nobody else to tell.
+            let _ = self.deliver(asked.from, &header, &[]);
+        }
+    }
+
+    /// Latches a sealed frame for an access that the line's state allows.
+    pub(crate) fn latch_sealed(frame: &Frame, exclusive: bool) -> bool {
+        if exclusive { frame.latch.try_exclusive_sealed() } else { frame.latch.try_shared_sealed() }
+    }
+}
+
+/// The values that the atomics of a batch found, in order.
+pub(crate) fn old_values(chain: &Chain) -> impl Iterator<Item = LatchWord> {
+    chain.verbs.iter().filter_map(Verb::old).map(LatchWord::from_bits)
+}

@@ -1,0 +1,172 @@
+//! Wire format of the messages between compute nodes.
+//!
+//! ```text
+//! byte 0     1       2          3       4..6       6..8        8..16   16..
+//!      +-----+-------+----------+-------+----------+-----------+-------+------------------+
+//!      | tag | flags | priority | hint+1| dirty lo | dirty hi  | gaddr | page, grants only|
+//!      +-----+-------+----------+-------+----------+-----------+-------+------------------+
+//! ```
+//! Little-endian. flags bit 0: nowait. The dirty bounds of a GrantModified say which bytes differ
+//! from home, in units of 8 bytes.
+
+use std::ops::Range;
+
+use crate::GAddr;
+use crate::coherence::machine::{Message, Request, RequestKind};
+use crate::coherence::word::ComputeId;
+
+/// Bytes before the page.
+pub(crate) const HEADER_BYTES: usize = 16;
+
+const NOWAIT: u8 = 1;
+/// Dirty bounds count words, so that the end of an 8 KiB page fits.
+const DIRTY_UNIT: usize = 8;
+
+const TAG_READ: u8 = 1;
+const TAG_WRITE: u8 = 2;
+const TAG_RELEASE: u8 = 3;
+const TAG_GRANT_SHARED: u8 = 4;
+const TAG_GRANT_MODIFIED: u8 = 5;
+const TAG_RELEASED: u8 = 6;
+const TAG_NOT_HELD: u8 = 7;
+const TAG_BUSY: u8 = 8;
+const TAG_CONFIRM: u8 = 9;
+
+/// Message header, decoded.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Envelope {
+    pub(crate) addr: GAddr,
+    pub(crate) message: Message,
+    /// Bytes of a GrantModified's page that differ from home.
+    pub(crate) dirty: Range<usize>,
+}
+
+/// Whether the page travels with this message.
+pub(crate) fn carries_page(message: Message) -> bool {
+    matches!(message, Message::GrantShared | Message::GrantModified)
+}
+
+/// The header of a message. `dirty` must lie on 8-byte bounds.
+pub(crate) fn encode(addr: GAddr, message: Message, dirty: &Range<usize>) -> [u8; HEADER_BYTES] {
+    let (mut flags, mut priority, mut hint) = (0, 0, 0);
+    let tag = match message {
+        Message::Request(request) => {
+            priority = request.priority;
+            if request.nowait {
+                flags = NOWAIT;
+            }
+            match request.kind {
+                RequestKind::Read => TAG_READ,
+                RequestKind::Write => TAG_WRITE,
+                RequestKind::Release => TAG_RELEASE,
+            }
+        }
+        Message::GrantShared => TAG_GRANT_SHARED,
+        Message::GrantModified => TAG_GRANT_MODIFIED,
+        Message::Released => TAG_RELEASED,
+        Message::NotHeld { holder } => {
+            hint = holder.map_or(0, |h| h.index() as u8 + 1);
+            TAG_NOT_HELD
+        }
+        Message::Busy => TAG_BUSY,
+        Message::Confirm => TAG_CONFIRM,
+    };
+    let low = ((dirty.start / DIRTY_UNIT) as u16).to_le_bytes();
+    let high = ((dirty.end / DIRTY_UNIT) as u16).to_le_bytes();
+    let [a, b, c, d, e, f, g, h] = addr.to_u64().to_le_bytes();
+    [tag, flags, priority, hint, low[0], low[1], high[0], high[1], a, b, c, d, e, f, g, h]
+}
+
+/// Header and page of a received message; the error says what is damaged.
+pub(crate) fn decode(bytes: &[u8], gcl_bytes: usize) -> Result<(Envelope, &[u8]), &'static str> {
+    let Some((header, page)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
+        return Err("shorter than a header");
+    };
+    let [tag, flags, priority, hint, l0, l1, h0, h1, a, b, c, d, e, f, g, h] = *header;
+    if flags & !NOWAIT != 0 {
+        return Err("unknown flags");
+    }
+    let request = |kind| Message::Request(Request { kind, nowait: flags & NOWAIT != 0, priority });
+    let message = match tag {
+        TAG_READ => request(RequestKind::Read),
+        TAG_WRITE => request(RequestKind::Write),
+        TAG_RELEASE => request(RequestKind::Release),
+        TAG_GRANT_SHARED => Message::GrantShared,
+        TAG_GRANT_MODIFIED => Message::GrantModified,
+        TAG_RELEASED => Message::Released,
+        TAG_NOT_HELD if hint == 0 => Message::NotHeld { holder: None },
+        TAG_NOT_HELD => match ComputeId::new(usize::from(hint) - 1) {
+            Some(holder) => Message::NotHeld { holder: Some(holder) },
+            None => return Err("names no possible compute node"),
+        },
+        TAG_BUSY => Message::Busy,
+        TAG_CONFIRM => Message::Confirm,
+        _ => return Err("unknown tag"),
+    };
+    if page.len() != if carries_page(message) { gcl_bytes } else { 0 } {
+        return Err("wrong length of the page");
+    }
+    let dirty = usize::from(u16::from_le_bytes([l0, l1])) * DIRTY_UNIT
+        ..usize::from(u16::from_le_bytes([h0, h1])) * DIRTY_UNIT;
+    if dirty.start > dirty.end || dirty.end > gcl_bytes {
+        return Err("dirty bounds beyond the page");
+    }
+    let addr = GAddr::from_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+    Ok((Envelope { addr, message, dirty }, page))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn messages() -> Vec<Message> {
+        let mut all = vec![
+            Message::GrantShared,
+            Message::GrantModified,
+            Message::Released,
+            Message::Busy,
+            Message::Confirm,
+            Message::NotHeld { holder: None },
+        ];
+        for node in (0..58).filter_map(ComputeId::new) {
+            all.push(Message::NotHeld { holder: Some(node) });
+        }
+        for kind in [RequestKind::Read, RequestKind::Write, RequestKind::Release] {
+            for nowait in [false, true] {
+                for priority in [0, 7, 255] {
+                    all.push(Message::Request(Request { kind, nowait, priority }));
+                }
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn every_message_survives_the_wire() {
+        for message in messages() {
+            let page = if carries_page(message) { vec![7; 8192] } else { vec![] };
+            for dirty in [0..0, 8..8192, 0..8192, 4096..4104] {
+                let addr = GAddr::from_u64(0xFEDC_BA98_7654_3210);
+                let mut bytes = encode(addr, message, &dirty).to_vec();
+                bytes.extend(&page);
+                let (envelope, got) = decode(&bytes, 8192).unwrap();
+                assert_eq!(envelope, Envelope { addr, message, dirty });
+                assert_eq!(got, page);
+            }
+        }
+    }
+
+    #[test]
+    fn damage_is_refused() {
+        let whole = encode(GAddr::from_u64(512), Message::Busy, &(0..0));
+        assert!(decode(&whole[..15], 512).is_err(), "short");
+        assert!(decode(&[&whole[..], &[0; 512]].concat(), 512).is_err(), "page on a message without");
+        let grant = encode(GAddr::from_u64(512), Message::GrantShared, &(0..0));
+        assert!(decode(&grant, 512).is_err(), "no page on a grant");
+        for (at, value) in [(0, 0), (0, 10), (1, 2), (3, 59), (4, 1), (7, 1)] {
+            let mut bad = encode(GAddr::from_u64(512), Message::NotHeld { holder: None }, &(0..0));
+            bad[at] = value;
+            assert!(decode(&bad, 512).is_err(), "byte {at} = {value}");
+        }
+    }
+}

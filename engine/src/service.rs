@@ -1,0 +1,150 @@
+//! Background tasks of an engine: the mail, and the housekeeping of waits and epochs.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use selkie_fabric::env::yield_now;
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_memnode::layout;
+
+use crate::EngineError;
+use crate::core::Core;
+
+/// Messages handled before other tasks get a turn.
+const MAIL_BUDGET: usize = 64;
+
+/// Answers other nodes' requests until the engine is gone or a peer breaks the protocol.
+pub(crate) async fn run_mail(core: Weak<Core>) {
+    let Some((mailbox, stop)) = core.upgrade().map(|c| (c.mailbox.clone(), c.stop_bell.clone()))
+    else {
+        return;
+    };
+    loop {
+        {
+            let Some(core) = core.upgrade() else { return };
+            if core.failed.get().is_some() {
+                return;
+            }
+            let mut broken = None;
+            let polled = mailbox.poll(MAIL_BUDGET, &mut |from, bytes| {
+                if let Err(error) = core.receive(from, bytes) {
+                    broken.get_or_insert(error);
+                }
+            });
+            if let Some(error) = broken {
+                let _ = core.failed.set(error);
+                core.fail_all_waits();
+            }
+            match polled {
+                Ok(0) => {}
+                Ok(_) => {
+                    drop(core);
+                    yield_now().await;
+                    continue;
+                }
+                Err(source) => {
+                    let me = core.me.index();
+                    let _ = core.failed.set(EngineError::Message { to: me, source });
+                    core.fail_all_waits();
+                    return;
+                }
+            }
+        }
+        either(mailbox.wait_mail(), async {
+            stop.wait_past(0).await;
+        })
+        .await;
+    }
+}
+
+/// Waits for the first of two futures.
+async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+    let mut a = std::pin::pin!(a);
+    let mut b = std::pin::pin!(b);
+    std::future::poll_fn(|cx| {
+        if a.as_mut().poll(cx).is_ready() || b.as_mut().poll(cx).is_ready() {
+            std::task::Poll::Ready(())
+        } else {
+            std::task::Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Ends overdue waits and moves reclamation on, every tick.
+pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
+    let Some(env) = core.upgrade().map(|c| c.env.clone()) else { return };
+    let mut published = None;
+    loop {
+        env.sleep(tick).await;
+        let Some(core) = core.upgrade() else { return };
+        core.expire_waits();
+        if core.closed.load(std::sync::atomic::Ordering::Relaxed) {
+            continue;
+        }
+        // A memory node that cannot be reached stops reclamation, nothing else; accesses to it
+        // report the error to those who make them.
+        let _ = core.move_epochs(&mut published).await;
+    }
+}
+
+impl Core {
+    pub(crate) fn fail_all_waits(&self) {
+        let Some(error) = self.failed.get() else { return };
+        for shard in self.all_shards() {
+            for active in shard.lock().values_mut() {
+                active.waiters.fail_all(error);
+            }
+        }
+    }
+
+    fn epoch_word(&self, offset: u64) -> Option<RemoteAddr> {
+        let region = self.pool.descriptor().memory_nodes.first()?.region;
+        Some(RemoteAddr::new(region, offset))
+    }
+
+    /// Global epoch, and the oldest epoch that any node has published.
+    async fn read_epochs(&self) -> Result<Option<(u64, u64)>, EngineError> {
+        let nodes = self.pool.descriptor().max_compute_nodes;
+        let bytes = (layout::NODE_EPOCHS_AT - layout::GLOBAL_EPOCH_AT) as usize + 8 * nodes;
+        let Some(at) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(None) };
+        let chain = Chain::from([Verb::read(at, Buf::zeroed(bytes))]);
+        let done = self.queue_pair(0).post(chain).await.map_err(|e| e.error)?;
+        let Some(words) = done.buf(0).map(Buf::words) else { return Ok(None) };
+        let global = words.first().map_or(0, |w| u64::from_le(*w));
+        let present = words.iter().skip(1).map(|w| u64::from_le(*w)).filter(|e| *e != 0);
+        // A published epoch is stored plus one: 0 is an absent node.
+        Ok(Some((global, present.min().map_or(global, |e| e - 1))))
+    }
+
+    /// Publishes this node's epoch (plus one), or its absence (0).
+    pub(crate) async fn publish_epoch(&self, stored: u64) -> Result<(), EngineError> {
+        let offset = layout::node_epoch_offset(self.me.index());
+        let Some(at) = self.epoch_word(offset) else { return Ok(()) };
+        let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
+        self.queue_pair(0).post(chain).await.map_err(|e| e.error)?;
+        Ok(())
+    }
+
+    /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.
+    pub(crate) async fn move_epochs(&self, published: &mut Option<u64>) -> Result<(), EngineError> {
+        let Some((global, _)) = self.read_epochs().await? else { return Ok(()) };
+        let own = self.epochs.follow(global);
+        if *published != Some(own) {
+            self.publish_epoch(own + 1).await?;
+            *published = Some(own);
+        }
+        if !self.allocator.has_limbo() {
+            return Ok(());
+        }
+        let Some((global, oldest)) = self.read_epochs().await? else { return Ok(()) };
+        self.allocator.ripen(oldest);
+        if oldest == global {
+            let Some(at) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(()) };
+            let chain = Chain::from([Verb::compare_and_swap(at, global, global + 1)]);
+            // Somebody else may have moved it; that is as good.
+            self.queue_pair(0).post(chain).await.map_err(|e| e.error)?;
+        }
+        Ok(())
+    }
+}

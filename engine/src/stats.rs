@@ -1,0 +1,154 @@
+//! Counters of one engine, striped so that threads do not fight for a cache line.
+
+use std::cell::Cell;
+use std::ops::Sub;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+/// Threads that have a stripe of their own; those beyond share one.
+const STRIPES: usize = 64;
+
+/// Number of this thread, counted from 0 at its first use of a stripe. It spreads load and means
+/// nothing else.
+#[inline]
+pub(crate) fn stripe() -> usize {
+    static NEXT: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+    }
+    MINE.with(|mine| {
+        if mine.get() == usize::MAX {
+            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
+        }
+        mine.get()
+    })
+}
+
+/// One counter a stripe.
+#[repr(align(64))]
+#[derive(Default)]
+struct Stripe {
+    hits: AtomicU64,
+}
+
+/// What the engine counts. Hits are striped, everything rarer is plain.
+pub(crate) struct Counters {
+    stripes: Box<[Stripe]>,
+    /// Hits of the threads that have no stripe of their own.
+    shared: AtomicU64,
+    pub(crate) misses: AtomicU64,
+    pub(crate) invalidations: AtomicU64,
+    pub(crate) downgrades: AtomicU64,
+    pub(crate) evictions: AtomicU64,
+    pub(crate) write_backs: AtomicU64,
+    pub(crate) upgrades: AtomicU64,
+    pub(crate) busy: AtomicU64,
+    pub(crate) messages: AtomicU64,
+    pub(crate) gamma_hand_overs: AtomicU64,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Counters {
+        Counters {
+            stripes: (0..STRIPES).map(|_| Stripe::default()).collect(),
+            shared: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            invalidations: AtomicU64::new(0),
+            downgrades: AtomicU64::new(0),
+            evictions: AtomicU64::new(0),
+            write_backs: AtomicU64::new(0),
+            upgrades: AtomicU64::new(0),
+            busy: AtomicU64::new(0),
+            messages: AtomicU64::new(0),
+            gamma_hand_overs: AtomicU64::new(0),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn hit(&self) {
+        match self.stripes.get(stripe()) {
+            // Only this thread writes its stripe: no read-modify-write is needed to be exact.
+            Some(s) => s.hits.store(s.hits.load(Ordering::Relaxed) + 1, Ordering::Relaxed),
+            None => Self::add(&self.shared),
+        }
+    }
+
+    pub(crate) fn add(counter: &AtomicU64) {
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn snapshot(&self, frames: usize, frames_free: usize) -> EngineStats {
+        let read = |c: &AtomicU64| c.load(Ordering::Relaxed);
+        EngineStats {
+            hits: self.stripes.iter().map(|s| read(&s.hits)).sum::<u64>() + read(&self.shared),
+            misses: read(&self.misses),
+            invalidations: read(&self.invalidations),
+            downgrades: read(&self.downgrades),
+            evictions: read(&self.evictions),
+            write_backs: read(&self.write_backs),
+            upgrades: read(&self.upgrades),
+            busy: read(&self.busy),
+            messages: read(&self.messages),
+            gamma_hand_overs: read(&self.gamma_hand_overs),
+            frames: frames as u64,
+            frames_free: frames_free as u64,
+        }
+    }
+}
+
+/// What an engine did since its start; subtract two to get an interval.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct EngineStats {
+    /// Accesses served by the cached copy without the slow path.
+    pub hits: u64,
+    /// Accesses that fetched the page or a right to it.
+    pub misses: u64,
+    /// Copies given up because another node asked for them.
+    pub invalidations: u64,
+    /// Exclusive copies turned shared because another node wanted to read.
+    pub downgrades: u64,
+    /// Pages evicted.
+    pub evictions: u64,
+    /// Evictions and downgrades that wrote dirty bytes back.
+    pub write_backs: u64,
+    /// Shared copies that became exclusive.
+    pub upgrades: u64,
+    /// `try_` operations that ended in Busy.
+    pub busy: u64,
+    /// Messages sent to other compute nodes.
+    pub messages: u64,
+    /// Pages handed over because local accesses had used up γ.
+    pub gamma_hand_overs: u64,
+    /// Frames of the cache.
+    pub frames: u64,
+    /// Frames free now.
+    pub frames_free: u64,
+}
+
+impl EngineStats {
+    /// Share of the accesses that were hits, 0..=1; 1 when there were none.
+    pub fn hit_ratio(&self) -> f64 {
+        let all = self.hits + self.misses;
+        if all == 0 { 1.0 } else { self.hits as f64 / all as f64 }
+    }
+}
+
+impl Sub for EngineStats {
+    type Output = EngineStats;
+
+    fn sub(self, earlier: EngineStats) -> EngineStats {
+        EngineStats {
+            hits: self.hits - earlier.hits,
+            misses: self.misses - earlier.misses,
+            invalidations: self.invalidations - earlier.invalidations,
+            downgrades: self.downgrades - earlier.downgrades,
+            evictions: self.evictions - earlier.evictions,
+            write_backs: self.write_backs - earlier.write_backs,
+            upgrades: self.upgrades - earlier.upgrades,
+            busy: self.busy - earlier.busy,
+            messages: self.messages - earlier.messages,
+            gamma_hand_overs: self.gamma_hand_overs - earlier.gamma_hand_overs,
+            frames: self.frames,
+            frames_free: self.frames_free,
+        }
+    }
+}

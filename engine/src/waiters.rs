@@ -1,0 +1,128 @@
+//! Local tasks that wait for a line: who, for what, since when, and how each is told.
+
+use std::time::Duration;
+
+use std::task::Waker;
+
+use crate::EngineError;
+
+/// Order of arrival among the waiters of a line.
+pub(crate) type Ticket = u64;
+
+/// What a waiter has been told.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// Nothing yet.
+    None,
+    /// Look again.
+    Retry,
+    /// The attempt ended in Busy.
+    Refused,
+    /// The wait has failed.
+    Failed(EngineError),
+}
+
+#[derive(Debug)]
+struct Waiter {
+    ticket: Ticket,
+    exclusive: bool,
+    nowait: bool,
+    since: Duration,
+    signal: Signal,
+    waker: Option<Waker>,
+}
+
+/// The waiters of one line, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Waiters {
+    queue: Vec<Waiter>,
+    next: Ticket,
+}
+
+impl Waiters {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Joins the queue, or keeps the place of `ticket` in it and waits for another signal.
+    pub(crate) fn enqueue(
+        &mut self,
+        ticket: Option<Ticket>,
+        exclusive: bool,
+        nowait: bool,
+        now: Duration,
+    ) -> Ticket {
+        if let Some(waiter) = self.queue.iter_mut().find(|w| Some(w.ticket) == ticket) {
+            waiter.signal = Signal::None;
+            return waiter.ticket;
+        }
+        let ticket = self.next;
+        self.next += 1;
+        let signal = Signal::None;
+        self.queue.push(Waiter { ticket, exclusive, nowait, since: now, signal, waker: None });
+        ticket
+    }
+
+    /// Leaves the queue.
+    pub(crate) fn remove(&mut self, ticket: Ticket) {
+        self.queue.retain(|w| w.ticket != ticket);
+    }
+
+    /// Whether somebody who came before `ticket` (everybody, for a newcomer) goes first: writers
+    /// before all, and before a newcoming writer everybody.
+    pub(crate) fn goes_first(&self, ticket: Option<Ticket>, exclusive: bool) -> bool {
+        match ticket {
+            Some(own) => self.queue.iter().any(|w| w.ticket < own && w.exclusive),
+            None => self.queue.iter().any(|w| w.exclusive || exclusive),
+        }
+    }
+
+    /// Tells everybody to look again; those who rather have Busy get it when `refuse`.
+    pub(crate) fn signal_all(&mut self, refuse: bool) {
+        for waiter in &mut self.queue {
+            if refuse && waiter.nowait {
+                waiter.signal = Signal::Refused;
+            } else if matches!(waiter.signal, Signal::None) {
+                waiter.signal = Signal::Retry;
+            }
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Tells everybody that the line cannot be had.
+    pub(crate) fn fail_all(&mut self, error: &EngineError) {
+        for waiter in &mut self.queue {
+            waiter.signal = Signal::Failed(error.clone());
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Ends the waits that are older than `bound`.
+    pub(crate) fn expire(&mut self, now: Duration, bound: Duration, error: impl Fn(Duration) -> EngineError) {
+        for waiter in &mut self.queue {
+            let waited = now.saturating_sub(waiter.since);
+            if waited > bound {
+                waiter.signal = Signal::Failed(error(waited));
+                if let Some(waker) = waiter.waker.take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    /// Takes what `ticket` has been told, or leaves its waker.
+    pub(crate) fn poll(&mut self, ticket: Ticket, waker: &Waker) -> Signal {
+        let Some(waiter) = self.queue.iter_mut().find(|w| w.ticket == ticket) else {
+            return Signal::Retry;
+        };
+        let signal = std::mem::replace(&mut waiter.signal, Signal::None);
+        if matches!(signal, Signal::None) {
+            waiter.waker = Some(waker.clone());
+        }
+        signal
+    }
+}

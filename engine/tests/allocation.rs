@@ -1,0 +1,121 @@
+//! Allocation: balance, reuse through epochs, exhaustion, no leak.
+
+mod common;
+
+use std::collections::HashSet;
+
+use common::{Cluster, GCL, engine_config, page, pool_config};
+use selkie_engine::{EngineConfig, EngineError};
+use selkie_fabric::mem::MemFabric;
+use selkie_memnode::layout::EXTENT_GCLS;
+
+#[test]
+fn every_line_is_handed_out_once_and_nodes_are_loaded_evenly() {
+    let cluster = Cluster::new(3);
+    cluster.run(async {
+        let mut seen = HashSet::new();
+        for turn in 0..30 * EXTENT_GCLS as usize {
+            let guard = cluster.engines[turn % 3].allocate().await.unwrap();
+            assert!(seen.insert(guard.addr()), "{} was handed out twice", guard.addr());
+            assert!(guard.iter().all(|b| *b == 0));
+            assert_ne!(guard.addr(), cluster.engines[0].superblock());
+        }
+        let used = cluster.leased_extents().await;
+        let (least, most) = (used.iter().min().unwrap(), used.iter().max().unwrap());
+        assert!(most - least <= 3, "extents leased per memory node: {used:?}");
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn churn_neither_leaks_nor_reuses_under_a_pin() {
+    // Two memory nodes of one range each: 1,024 lines in all, most of them live at any time.
+    let cluster =
+        Cluster::with(2, |_| MemFabric::new(), pool_config(2, 320 << 10), engine_config());
+    cluster.run(async {
+        let capacity = 2 * (256 << 10) / GCL;
+        let live_target = capacity / 2;
+        let mut live = Vec::new();
+        for round in 0..6 * capacity {
+            let engine = &cluster.engines[round % 2];
+            if live.len() < live_target {
+                let mut guard = engine.allocate().await.unwrap();
+                assert!(guard.iter().all(|b| *b == 0), "reused lines are zero");
+                guard.bytes_mut(0..GCL).fill(0xAA);
+                live.push(guard.addr());
+            } else {
+                for _ in 0..live_target / 2 {
+                    let addr = live.swap_remove(round % live.len());
+                    engine.free(engine.exclusive(addr).await.unwrap());
+                }
+            }
+        }
+        // Under a pin a freed line stays what it was.
+        let (a, b) = (&cluster.engines[0], &cluster.engines[1]);
+        let pin = b.pin();
+        let addr = live.pop().unwrap();
+        a.free(a.exclusive(addr).await.unwrap());
+        for _ in 0..100 {
+            let guard = a.allocate().await.unwrap();
+            assert_ne!(guard.addr(), addr, "reused under a pin");
+            let again = guard.addr();
+            drop(guard);
+            a.free(a.exclusive(again).await.unwrap());
+        }
+        assert_eq!(b.shared(addr).await.unwrap()[0], 0xAA);
+        drop(pin);
+        // Everything that is not live is accounted for.
+        for addr in live.drain(..) {
+            a.free(a.exclusive(addr).await.unwrap());
+        }
+        let unused = |e: &selkie_engine::Engine| {
+            let (fresh, free, hold) = e.unused_lines();
+            fresh + free + hold
+        };
+        let leased: u64 = cluster.pool.used_extents().extents_leased * EXTENT_GCLS;
+        // Two lines are the null address and the superblock.
+        assert_eq!(unused(a) + unused(b), leased - 2, "no line is lost");
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn a_full_pool_says_so_and_goes_on_once_lines_are_freed() {
+    let config = EngineConfig {
+        request_timeout: std::time::Duration::from_millis(200),
+        ..engine_config()
+    };
+    let cluster = Cluster::with(1, |_| MemFabric::new(), pool_config(1, 320 << 10), config);
+    cluster.run(async {
+        let engine = &cluster.engines[0];
+        let mut live = Vec::new();
+        let error = loop {
+            match engine.allocate().await {
+                Ok(guard) => live.push(guard.addr()),
+                Err(error) => break error,
+            }
+        };
+        let capacity = 256 << 10;
+        assert!(
+            matches!(error, EngineError::PoolFull { used, capacity: c } if used == capacity && c == capacity),
+            "{error}"
+        );
+        assert_eq!(live.len(), capacity as usize / GCL - 2, "every line could be used");
+        engine.free(engine.exclusive(live[5]).await.unwrap());
+        assert_eq!(page(engine).await, live[5]);
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn counters_count_across_nodes() {
+    let cluster = Cluster::new(2);
+    cluster.run(async {
+        let counter = cluster.engines[0].allocate_counter().await.unwrap();
+        for turn in 0..100u64 {
+            let before = cluster.engines[turn as usize % 2].fetch_add(counter, 3).await.unwrap();
+            assert_eq!(before, 3 * turn);
+        }
+    });
+    cluster.close_and_check();
+}

@@ -1,0 +1,257 @@
+//! Latches and pages across engines: exclusion, freshness, refusal, waiting, upgrade, hand-over.
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use common::{Cluster, GCL, engine_config, get, page, pool_config};
+use selkie_engine::{EngineError, GAddr};
+use selkie_fabric::env::yield_now;
+use selkie_fabric::mem::MemFabric;
+
+#[test]
+fn a_write_is_seen_by_every_other_node_and_comes_back() {
+    let cluster = Cluster::new(3);
+    cluster.run(async {
+        let addr = page(&cluster.engines[0]).await;
+        for round in 1..50u64 {
+            let writer = &cluster.engines[round as usize % 3];
+            {
+                let mut guard = writer.exclusive(addr).await.unwrap();
+                assert_eq!(get(&guard), round - 1);
+                guard.bytes_mut(0..8).copy_from_slice(&round.to_le_bytes());
+                guard.bytes_mut(GCL - 1..GCL).fill(round as u8);
+            }
+            for reader in &cluster.engines {
+                let guard = reader.shared(addr).await.unwrap();
+                assert_eq!(get(&guard), round);
+                assert_eq!(guard[GCL - 1], round as u8);
+            }
+        }
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn try_is_busy_exactly_when_somebody_is_in_the_way() {
+    let cluster = Cluster::new(2);
+    let (a, b) = (&cluster.engines[0], &cluster.engines[1]);
+    cluster.run(async {
+        let addr = page(a).await;
+        let busy = |r: EngineError| assert!(matches!(r, EngineError::Busy { addr: at } if at == addr));
+        let held = a.exclusive(addr).await.unwrap();
+        for engine in [a, b] {
+            busy(engine.try_shared(addr).await.unwrap_err());
+            busy(engine.try_exclusive(addr).await.unwrap_err());
+        }
+        let held = held.downgrade();
+        for engine in [a, b] {
+            drop(engine.try_shared(addr).await.expect("readers share"));
+            busy(engine.try_exclusive(addr).await.unwrap_err());
+        }
+        drop(held);
+        drop(b.try_exclusive(addr).await.expect("nobody is in the way"));
+        drop(a.try_exclusive(addr).await.expect("nobody is in the way"));
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn a_cancelled_intent_leaves_readers_and_later_writers_unharmed() {
+    let cluster = Cluster::new(3);
+    cluster.run(async {
+        let addr = page(&cluster.engines[0]).await;
+        let reader = cluster.engines[1].shared(addr).await.unwrap();
+        drop(cluster.engines[2].shared(addr).await.unwrap());
+        for _ in 0..3 {
+            let error = cluster.engines[0].try_exclusive(addr).await.unwrap_err();
+            assert!(matches!(error, EngineError::Busy { .. }));
+        }
+        assert_eq!(get(&reader), 0, "the reader's latch still holds");
+        drop(reader);
+        drop(cluster.engines[0].try_exclusive(addr).await.unwrap());
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn upgrades_succeed_alone_and_are_refused_beside_other_readers() {
+    let cluster = Cluster::new(2);
+    let (a, b) = (&cluster.engines[0], &cluster.engines[1]);
+    cluster.run(async {
+        let addr = page(a).await;
+        // Cached shared on both, latched on one: an upgrade takes the other's copy away.
+        drop(b.shared(addr).await.unwrap());
+        let guard = a.shared(addr).await.unwrap();
+        let mut guard = guard.try_upgrade().await.expect("the other node does not use its copy");
+        guard.bytes_mut(0..8).copy_from_slice(&7u64.to_le_bytes());
+        drop(guard);
+        // Latched on both: refused, and the shared latch stays.
+        let ours = a.shared(addr).await.unwrap();
+        let theirs = b.shared(addr).await.unwrap();
+        let (ours, error) = ours.try_upgrade().await.unwrap_err();
+        assert!(matches!(error, EngineError::Busy { .. }));
+        assert_eq!((get(&ours), get(&theirs)), (7, 7));
+        drop(theirs);
+        let second = a.shared(addr).await.unwrap();
+        let (ours, error) = ours.try_upgrade().await.unwrap_err();
+        assert!(matches!(error, EngineError::Busy { .. }), "a local reader counts too");
+        drop(second);
+        drop(ours.try_upgrade().await.unwrap());
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn increments_from_all_nodes_and_tasks_add_up_with_tiny_caches() {
+    const PAGES: usize = 2500;
+    const TASKS: usize = 4;
+    const STEPS: u64 = 4000;
+    let cluster = Cluster::new(3);
+    let pages: Arc<Vec<GAddr>> = Arc::new(cluster.run(async {
+        let mut all = Vec::new();
+        for _ in 0..PAGES {
+            all.push(page(&cluster.engines[0]).await);
+        }
+        all
+    }));
+    let total = Arc::new(AtomicU64::new(0));
+    let env = cluster.runtime.env();
+    let mut tasks = Vec::new();
+    for (node, engine) in cluster.engines.iter().enumerate() {
+        for task in 0..TASKS {
+            let (engine, pages, total) = (engine.clone(), pages.clone(), total.clone());
+            tasks.push(env.spawn("increments", async move {
+                let mut random = (node * TASKS + task) as u64 + 1;
+                for step in 0..STEPS {
+                    random ^= random << 13;
+                    random ^= random >> 7;
+                    random ^= random << 17;
+                    // Half of the accesses go to a few hot pages.
+                    let span = if step % 2 == 0 { 8 } else { PAGES };
+                    let addr = pages[random as usize % span];
+                    let guard = match random >> 60 {
+                        0..8 => engine.exclusive(addr).await.map(Some),
+                        8..12 => match engine.try_exclusive(addr).await {
+                            Err(EngineError::Busy { .. }) => Ok(None),
+                            other => other.map(Some),
+                        },
+                        12..14 => {
+                            let shared = engine.shared(addr).await.unwrap();
+                            match shared.try_upgrade().await {
+                                Err((_, EngineError::Busy { .. })) => Ok(None),
+                                other => other.map(Some).map_err(|(_, e)| e),
+                            }
+                        }
+                        _ => {
+                            let before = get(&engine.shared(addr).await.unwrap());
+                            let after = get(&engine.shared(addr).await.unwrap());
+                            assert!(before <= after, "counters never go back");
+                            Ok(None)
+                        }
+                    };
+                    if let Some(mut guard) = guard.unwrap() {
+                        let value = get(&guard) + 1;
+                        guard.bytes_mut(0..8).copy_from_slice(&value.to_le_bytes());
+                        total.fetch_add(1, Ordering::Relaxed);
+                    }
+                    if step % 16 == 0 {
+                        yield_now().await;
+                    }
+                }
+            }));
+        }
+    }
+    cluster.run(async {
+        for task in tasks {
+            task.join().await.unwrap();
+        }
+        let mut sum = 0;
+        for addr in pages.iter() {
+            sum += get(&cluster.engines[1].shared(*addr).await.unwrap());
+        }
+        assert_eq!(sum, total.load(Ordering::Relaxed), "no increment was lost");
+        for engine in &cluster.engines {
+            let stats = engine.stats();
+            assert!(stats.evictions > 0 && stats.invalidations > 0, "{stats:?}");
+        }
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn a_writer_gets_in_although_readers_never_let_the_page_go() {
+    let mut config = engine_config();
+    config.gamma = 8;
+    let cluster = Cluster::with(2, |_| MemFabric::new(), pool_config(1, 4 << 20), config);
+    let addr = cluster.run(page(&cluster.engines[0]));
+    let env = cluster.runtime.env();
+    let done = Arc::new(AtomicU64::new(0));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (engine, done) = (cluster.engines[0].clone(), done.clone());
+            env.spawn("readers", async move {
+                // Overlapping shared latches: each is let go only when the next is held.
+                let mut held = engine.shared(addr).await.unwrap();
+                while done.load(Ordering::Relaxed) == 0 {
+                    yield_now().await;
+                    match engine.try_shared(addr).await {
+                        Ok(next) => held = next,
+                        Err(EngineError::Busy { .. }) => {
+                            drop(held);
+                            held = engine.shared(addr).await.unwrap();
+                        }
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+                drop(held);
+            })
+        })
+        .collect();
+    cluster.run(async {
+        for value in 1..=20u64 {
+            let mut guard = cluster.engines[1].exclusive(addr).await.unwrap();
+            guard.bytes_mut(0..8).copy_from_slice(&value.to_le_bytes());
+            drop(guard);
+            yield_now().await;
+        }
+        done.store(1, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().await.unwrap();
+        }
+        assert_eq!(get(&cluster.engines[0].shared(addr).await.unwrap()), 20);
+        assert!(cluster.engines[0].stats().gamma_hand_overs > 0, "γ was what let the writer in");
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn addresses_outside_the_pool_are_refused() {
+    let cluster = Cluster::new(1);
+    cluster.run(async {
+        for raw in [0, 1, GCL as u64 + 8, u64::MAX, u64::MAX & !(GCL as u64 - 1)] {
+            let error = cluster.engines[0].shared(GAddr::from_u64(raw)).await.unwrap_err();
+            assert!(matches!(error, EngineError::BadAddress { .. }), "{raw}: {error}");
+        }
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn waits_end_with_an_error_that_names_the_page() {
+    let mut config = engine_config();
+    config.request_timeout = std::time::Duration::from_millis(50);
+    let cluster = Cluster::with(2, |_| MemFabric::new(), pool_config(1, 4 << 20), config);
+    cluster.run(async {
+        let addr = page(&cluster.engines[0]).await;
+        let held = cluster.engines[0].exclusive(addr).await.unwrap();
+        for engine in &cluster.engines {
+            let error = engine.shared(addr).await.unwrap_err();
+            assert!(matches!(error, EngineError::Timeout { addr: at, .. } if at == addr), "{error}");
+        }
+        drop(held);
+        drop(cluster.engines[1].exclusive(addr).await.unwrap());
+    });
+    cluster.close_and_check();
+}

@@ -1,0 +1,136 @@
+//! A small pool with several engines for the tests of this folder.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
+use selkie_fabric::env::{Env, RealRuntime};
+use selkie_fabric::mem::MemFabric;
+use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
+use selkie_memnode::{Pool, PoolConfig, layout};
+
+pub const GCL: usize = 512;
+/// The peer by which a test looks into memory nodes from outside.
+const OBSERVER: u16 = 57;
+
+pub struct Cluster {
+    pub runtime: RealRuntime,
+    pub fabric: Arc<dyn Fabric>,
+    pub pool: Arc<Pool>,
+    pub engines: Vec<Engine>,
+    observer: Arc<dyn Endpoint>,
+}
+
+pub fn pool_config(memory_nodes: usize, bytes_per_node: u64) -> PoolConfig {
+    PoolConfig {
+        memory_nodes,
+        bytes_per_node,
+        gcl_bytes: GCL,
+        range_bytes: 256 << 10,
+        max_compute_nodes: 8,
+    }
+}
+
+pub fn engine_config() -> EngineConfig {
+    EngineConfig {
+        cache_bytes: EngineConfig::min_cache_bytes(GCL),
+        request_timeout: Duration::from_secs(20),
+        tick: Duration::from_millis(1),
+        ..EngineConfig::default()
+    }
+}
+
+pub fn id(node: usize) -> ComputeId {
+    ComputeId::new(node).unwrap()
+}
+
+impl Cluster {
+    pub fn new(engines: usize) -> Cluster {
+        Self::with(engines, |_| MemFabric::new(), pool_config(3, 8 << 20), engine_config())
+    }
+
+    pub fn with(
+        engines: usize,
+        fabric: impl FnOnce(&Env) -> Arc<dyn Fabric>,
+        pool: PoolConfig,
+        config: EngineConfig,
+    ) -> Cluster {
+        let runtime = RealRuntime::new(2).unwrap();
+        let env = runtime.env();
+        let fabric: Arc<dyn Fabric> = fabric(&env);
+        let pool = Pool::start(&fabric, pool).unwrap();
+        let engines = runtime.block_on(async {
+            let mut all = Vec::new();
+            for node in 0..engines {
+                let config = config.clone();
+                all.push(Engine::start(&pool, &fabric, &env, id(node), config).await.unwrap());
+            }
+            all
+        });
+        let observer = fabric.join(PeerId::compute(OBSERVER)).unwrap();
+        Cluster { runtime, fabric, pool, engines, observer }
+    }
+
+    pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// All latch words of the pool that are not free, as (memory node, offset, word).
+    pub async fn latched_words(&self) -> Vec<(usize, u64, u64)> {
+        let descriptor = self.pool.descriptor();
+        let mut latched = Vec::new();
+        let geometry = descriptor.geometry();
+        for (index, node) in descriptor.memory_nodes.iter().enumerate() {
+            let queue_pair = self.observer.connect(node.peer).unwrap();
+            for range in 0..node.ranges {
+                for gcl in 0..geometry.gcls_per_range() as u32 {
+                    let offset = geometry.latch_offset(range, gcl);
+                    let at = RemoteAddr::new(node.region, offset);
+                    let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
+                    let done = queue_pair.post(chain).await.unwrap();
+                    let word = done.buf(0).unwrap().words()[0];
+                    if word != 0 {
+                        latched.push((index, offset, word));
+                    }
+                }
+            }
+        }
+        latched
+    }
+
+    /// Extents leased of each memory node.
+    pub async fn leased_extents(&self) -> Vec<u64> {
+        let mut leased = Vec::new();
+        for node in &self.pool.descriptor().memory_nodes {
+            let queue_pair = self.observer.connect(node.peer).unwrap();
+            let at = RemoteAddr::new(node.region, layout::EXTENTS_LEASED_AT);
+            let done = queue_pair.post(Chain::from([Verb::read(at, Buf::zeroed(8))])).await.unwrap();
+            leased.push(done.buf(0).unwrap().words()[0]);
+        }
+        leased
+    }
+
+    /// Closes all engines and asserts that nothing is left: words free, frames free.
+    pub fn close_and_check(self) {
+        self.run(async {
+            for engine in &self.engines {
+                engine.close().await.unwrap();
+            }
+            assert_eq!(self.latched_words().await, [], "latch words return to rest");
+            for engine in &self.engines {
+                let stats = engine.stats();
+                assert_eq!(stats.frames, stats.frames_free, "frames return to rest");
+            }
+        });
+    }
+}
+
+pub fn get(page: &[u8]) -> u64 {
+    u64::from_le_bytes(page[..8].try_into().unwrap())
+}
+
+/// Allocates a page and lets go of it.
+pub async fn page(engine: &Engine) -> GAddr {
+    engine.allocate().await.unwrap().addr()
+}

@@ -1,0 +1,96 @@
+//! The traits every backend and every decorator implements.
+//!
+//! ```text
+//! Fabric --join(id)--> Endpoint --register(bytes)--> LocalRegion   memory this node lends
+//!                               --connect(peer)----> QueuePair     ordered way to a peer's memory
+//! ```
+//! The contract they share is on the crate's front page; `conformance` tests it.
+
+use std::sync::Arc;
+
+use crate::completion::Completion;
+use crate::doorbell::Doorbell;
+use crate::error::FabricError;
+use crate::id::{PeerId, RegionKey};
+use crate::verb::Chain;
+
+/// A network: where nodes meet.
+pub trait Fabric: Send + Sync {
+    /// Makes the caller the node `id`. Does not block.
+    ///
+    /// # Errors
+    /// `AlreadyJoined` if a living node of that name exists; a dead one may be replaced.
+    fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
+}
+
+/// One node's place on the fabric.
+pub trait Endpoint: Send + Sync {
+    /// The node's name.
+    fn id(&self) -> PeerId;
+
+    /// Lends `bytes` bytes, rounded up to a multiple of 4096, to every peer that learns the key.
+    /// The memory is zero, and not committed before it is touched.
+    ///
+    /// # Errors
+    /// `RegionBytes`, `TooManyRegions`, `OutOfMemory`, and `PeerDead` once this node is dead.
+    fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError>;
+
+    /// A new ordered queue pair to `peer`, which may be this node itself. Does not block.
+    ///
+    /// # Errors
+    /// `UnknownPeer`, and `PeerDead` if the peer or this node is dead.
+    fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError>;
+}
+
+/// An ordered way to one peer's memory.
+pub trait QueuePair: Send + Sync {
+    /// The node at the other end.
+    fn peer(&self) -> PeerId;
+
+    /// Posts a chain: one round trip. Never blocks. The chain executes whether or not the
+    /// completion is kept.
+    ///
+    /// Chains are ordered by their posts: of two posts where one returned before the other was
+    /// called, the first executes first. Posts that overlap in time have no order, and their verbs
+    /// may interleave.
+    ///
+    /// # Errors
+    /// Through the completion: `PeerDead`, `UnknownRegion`, `OutOfBounds`, `Misaligned`, `Stopped`.
+    /// Later chains of the queue pair are not affected by an earlier chain's error.
+    fn post(&self, chain: Chain) -> Completion;
+}
+
+/// Memory this node lends, as the node itself uses it: without the network.
+///
+/// Local accesses race with remote verbs. Single words never tear; longer copies may.
+///
+/// # Panics
+/// Every access panics if it is not inside the region, not aligned to 8 bytes, or not a multiple of
+/// 8 bytes long: unlike a remote address, a local offset is the caller's own arithmetic.
+pub trait LocalRegion: Send + Sync {
+    /// What peers name the region by.
+    fn key(&self) -> RegionKey;
+
+    /// Length in bytes, a multiple of 4096.
+    fn len(&self) -> usize;
+
+    /// Whether the length is 0; it never is.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The word at byte `offset`, with Acquire: it pairs with remote 8-byte writes and atomics.
+    fn load(&self, offset: usize) -> u64;
+
+    /// Sets the word at byte `offset`, with Release: it pairs with remote 8-byte reads and atomics.
+    fn store(&self, offset: usize, value: u64);
+
+    /// Copies from byte `offset` on.
+    fn read(&self, offset: usize, into: &mut [u8]);
+
+    /// Copies to byte `offset` on.
+    fn write(&self, offset: usize, from: &[u8]);
+
+    /// Rung by every `WriteWithDoorbell` to this region, after its payload landed.
+    fn doorbell(&self) -> &Doorbell;
+}

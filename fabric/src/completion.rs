@@ -1,0 +1,110 @@
+//! `Completion`: the future of a posted chain.
+//!
+//! A completion is *self-polling*: polling it drives its queue pair, so any executor will do and no
+//! thread has to poll in the background. Backends that execute inline return it ready, and then it
+//! holds the result itself: neither a waker nor an allocation is involved, and callers in a hurry
+//! ask [`Completion::try_take`] before they bother to await.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use crate::error::FabricError;
+use crate::verb::{Chain, ChainError, ChainResult};
+
+/// A chain that was posted and is not known to be done: what a backend puts into a pending
+/// [`Completion`].
+///
+/// Dropping it must not cancel the operation, nor free its buffers while they may be used.
+pub trait Outstanding: Send {
+    /// Drives the queue pair; wakes the task when there is progress to be had by polling again.
+    /// Not called again after it returned `Ready`.
+    fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<ChainResult>;
+
+    /// Drives the queue pair as far as it goes without waiting. Not called again after `Some`.
+    fn try_result(&mut self) -> Option<ChainResult>;
+}
+
+/// The outcome of one posted chain, now or later.
+///
+/// Dropping it cancels interest in the outcome, never the operation.
+#[must_use = "the buffers and the error of the chain come back through its completion"]
+pub struct Completion {
+    state: State,
+}
+
+#[expect(clippy::large_enum_variant, reason = "the ready kind is the fast path: no allocation")]
+enum State {
+    Ready(ChainResult),
+    Outstanding(Box<dyn Outstanding>),
+    Taken,
+}
+
+impl Completion {
+    /// The completion of a chain that is done. Does not allocate.
+    #[inline]
+    pub fn ready(result: ChainResult) -> Self {
+        Self { state: State::Ready(result) }
+    }
+
+    /// The completion of a chain whose verb at index `executed` failed.
+    #[cold]
+    pub fn failed(chain: Chain, executed: usize, error: FabricError) -> Self {
+        Self::ready(Err(Box::new(ChainError { chain, executed, error })))
+    }
+
+    /// The completion of a chain that is still under way.
+    pub fn outstanding(operation: Box<dyn Outstanding>) -> Self {
+        Self { state: State::Outstanding(operation) }
+    }
+
+    /// The outcome if the chain is done, without waiting; drives the queue pair. `None` if it is
+    /// not done, and also once the outcome has been taken.
+    #[inline]
+    pub fn try_take(&mut self) -> Option<ChainResult> {
+        match std::mem::replace(&mut self.state, State::Taken) {
+            State::Ready(result) => Some(result),
+            State::Taken => None,
+            State::Outstanding(mut operation) => {
+                let result = operation.try_result();
+                if result.is_none() {
+                    self.state = State::Outstanding(operation);
+                }
+                result
+            }
+        }
+    }
+}
+
+impl Future for Completion {
+    type Output = ChainResult;
+
+    /// # Panics
+    /// When polled after it returned the outcome.
+    #[inline]
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<ChainResult> {
+        if let State::Outstanding(operation) = &mut self.state {
+            let polled = operation.poll_result(context);
+            if polled.is_ready() {
+                self.state = State::Taken;
+            }
+            return polled;
+        }
+        match std::mem::replace(&mut self.state, State::Taken) {
+            State::Ready(result) => Poll::Ready(result),
+            _ => panic!("completion polled after its outcome was taken"),
+        }
+    }
+}
+
+impl fmt::Debug for Completion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match &self.state {
+            State::Ready(Ok(_)) => "Completion(done)",
+            State::Ready(Err(_)) => "Completion(failed)",
+            State::Outstanding(_) => "Completion(outstanding)",
+            State::Taken => "Completion(taken)",
+        })
+    }
+}

@@ -1,0 +1,84 @@
+//! What most checks start from: a memory node with a region, and a compute node connected to it.
+
+use std::sync::Arc;
+
+use super::runner::{CheckResult, CheckSubject, Failure, Kill};
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
+use crate::buf::Buf;
+use crate::env::Env;
+use crate::id::{PeerId, RemoteAddr};
+use crate::verb::{Chain, Verb};
+
+/// Bytes of the stage's region.
+pub(super) const REGION_BYTES: usize = 64 << 10;
+
+pub(super) const MEMORY: PeerId = PeerId::memory(0);
+pub(super) const NODE: PeerId = PeerId::compute(0);
+
+pub(super) struct Stage {
+    pub(super) fabric: Arc<dyn Fabric>,
+    pub(super) env: Env,
+    pub(super) kill: Kill,
+    pub(super) memory: Arc<dyn Endpoint>,
+    /// The memory node's region, as the memory node sees it.
+    pub(super) region: Arc<dyn LocalRegion>,
+    pub(super) node: Arc<dyn Endpoint>,
+    /// From the compute node to the memory node.
+    pub(super) queue_pair: Arc<dyn QueuePair>,
+}
+
+impl Stage {
+    pub(super) fn set(subject: CheckSubject) -> Result<Self, Failure> {
+        let CheckSubject { fabric, env, kill } = subject;
+        let memory = fabric.join(MEMORY)?;
+        let region = memory.register(REGION_BYTES)?;
+        let node = fabric.join(NODE)?;
+        let queue_pair = node.connect(MEMORY)?;
+        Ok(Self { fabric, env, kill, memory, region, node, queue_pair })
+    }
+
+    /// The address `offset` bytes into the region.
+    pub(super) fn at(&self, offset: u64) -> RemoteAddr {
+        RemoteAddr::new(self.region.key(), offset)
+    }
+
+    /// Posts on the stage's queue pair and waits.
+    pub(super) async fn post(&self, chain: impl Into<Chain>) -> Result<Chain, Failure> {
+        Ok(self.queue_pair.post(chain.into()).await?)
+    }
+}
+
+/// A buffer of `words` words, all `value`.
+pub(super) fn filled(words: usize, value: u64) -> Buf {
+    let mut buf = Buf::zeroed(words * 8);
+    buf.words_mut().fill(value);
+    buf
+}
+
+/// A write of the single word `value`.
+pub(super) fn write_word(at: RemoteAddr, value: u64) -> Verb {
+    Verb::write(at, filled(1, value))
+}
+
+/// The first word read by the verb at `index`.
+pub(super) fn word_read(chain: &Chain, index: usize) -> Result<u64, Failure> {
+    let word = chain.buf(index).and_then(|buf| buf.words().first().copied());
+    word.ok_or_else(|| Failure::new(format!("verb {index} came back without its buffer")))
+}
+
+/// Fails the check, saying what was claimed, unless both are equal.
+pub(super) fn equal<T: PartialEq + std::fmt::Debug>(
+    claim: &str,
+    found: T,
+    expected: T,
+) -> CheckResult {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{claim}: found {found:?}, expected {expected:?}")))
+}
+
+/// Fails the check, saying what was claimed, unless `holds`.
+pub(super) fn ensure(holds: bool, claim: impl FnOnce() -> String) -> CheckResult {
+    if holds { Ok(()) } else { Err(Failure::new(claim())) }
+}

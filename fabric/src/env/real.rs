@@ -1,0 +1,128 @@
+//! The real environment: threads, timers and the system's clock, by way of tokio.
+//!
+//! This is the only place of the product that knows tokio or reads a clock.
+
+use std::collections::hash_map::RandomState;
+use std::future::Future;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{BoxFuture, Env, Environment, SplitMix, TaskError};
+
+/// Greatest number of worker threads.
+const MAX_THREADS: usize = 4096;
+
+/// What is done with a panic that nobody joined.
+pub type PanicHook = Arc<dyn Fn(&TaskError) + Send + Sync>;
+
+/// How a [`RealRuntime`] is set up.
+pub struct RuntimeConfig {
+    /// Worker threads, 1 to 4096. The thread in `block_on` is not one of them.
+    pub threads: usize,
+    /// Seed of `random_u64`; by default the system's randomness.
+    pub seed: Option<u64>,
+    /// Told of every panic of a task whose handle is gone; by default it is printed to stderr.
+    pub on_panic: Option<PanicHook>,
+}
+
+/// Worker threads and timers. Dropping it stops them: tasks are dropped where they wait, and their
+/// handles say `Cancelled`. It must not be dropped inside one of its own tasks.
+pub struct RealRuntime {
+    runtime: tokio::runtime::Runtime,
+    env: Env,
+}
+
+impl RealRuntime {
+    /// Starts `threads` worker threads, with randomness from the system.
+    ///
+    /// # Errors
+    /// `InvalidInput` if `threads` is not 1 to 4096; else what the system says.
+    pub fn new(threads: usize) -> io::Result<Self> {
+        Self::start(RuntimeConfig { threads, seed: None, on_panic: None })
+    }
+
+    /// As [`RealRuntime::new`], with a chosen seed for `random_u64`.
+    ///
+    /// # Errors
+    /// As [`RealRuntime::new`].
+    pub fn with_seed(threads: usize, seed: u64) -> io::Result<Self> {
+        Self::start(RuntimeConfig { threads, seed: Some(seed), on_panic: None })
+    }
+
+    /// Starts the runtime that `config` describes.
+    ///
+    /// # Errors
+    /// As [`RealRuntime::new`].
+    pub fn start(config: RuntimeConfig) -> io::Result<Self> {
+        let threads = config.threads;
+        if !(1..=MAX_THREADS).contains(&threads) {
+            let what = format!("threads = {threads}: allowed are 1 to {MAX_THREADS}");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("selkie-worker")
+            .enable_time()
+            .build()?;
+        let environment = RealEnvironment {
+            handle: runtime.handle().clone(),
+            started: Instant::now(),
+            // Each `RandomState` carries fresh keys of the system, and hashes nothing to a number.
+            random: SplitMix::new(
+                config.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
+            ),
+            on_panic: config.on_panic,
+        };
+        Ok(Self { runtime, env: Env::new(Arc::new(environment)) })
+    }
+
+    /// The environment these threads provide. It may outlive the runtime, but then tasks are
+    /// cancelled at once, and sleeping panics.
+    pub fn env(&self) -> Env {
+        self.env.clone()
+    }
+
+    /// Runs `future` on the calling thread until it is done, beside the worker threads.
+    ///
+    /// # Panics
+    /// When called inside one of the runtime's tasks; and with the panic of `future`.
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+}
+
+struct RealEnvironment {
+    handle: tokio::runtime::Handle,
+    started: Instant,
+    random: SplitMix,
+    on_panic: Option<PanicHook>,
+}
+
+impl Environment for RealEnvironment {
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        let _inside = self.handle.enter();
+        Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn launch(&self, _name: &'static str, task: BoxFuture<'static, ()>) {
+        // The task announces its own end, so tokio's handle to it is not needed.
+        drop(self.handle.spawn(task));
+    }
+
+    fn random_u64(&self) -> u64 {
+        self.random.next_u64()
+    }
+
+    fn report(&self, failure: &TaskError) {
+        match &self.on_panic {
+            Some(hook) => hook(failure),
+            None => eprintln!("selkie: {failure}"),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What can go wrong with a region, a connection or a verb.
+
+use crate::id::{PeerId, RegionKey, RemoteAddr};
+
+/// Why a fabric operation failed. Nothing of a failed verb has been executed, except with
+/// [`FabricError::PeerDead`] and [`FabricError::Stopped`], which may hide a verb that did execute.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum FabricError {
+    /// The peer died, or this node itself was declared dead and may execute nothing more.
+    #[error("peer {peer} is dead")]
+    PeerDead {
+        /// The dead node.
+        peer: PeerId,
+    },
+    /// No node of that name has joined the fabric.
+    #[error("peer {peer} is not part of this fabric")]
+    UnknownPeer {
+        /// The name asked for.
+        peer: PeerId,
+    },
+    /// A living node of that name is already part of the fabric.
+    #[error("peer {peer} has already joined this fabric")]
+    AlreadyJoined {
+        /// The name taken.
+        peer: PeerId,
+    },
+    /// The peer never registered such a region.
+    #[error("peer {peer} has no {region}")]
+    UnknownRegion {
+        /// The peer that was asked.
+        peer: PeerId,
+        /// The key it does not know.
+        region: RegionKey,
+    },
+    /// The access ends behind the region's last byte.
+    #[error("access of {bytes} bytes at {at} is outside the region's {region_bytes} bytes")]
+    OutOfBounds {
+        /// First byte of the access.
+        at: RemoteAddr,
+        /// Length of the access.
+        bytes: u64,
+        /// Length of the region.
+        region_bytes: u64,
+    },
+    /// The offset is not a multiple of 8.
+    #[error("access at {at} is not aligned to 8 bytes")]
+    Misaligned {
+        /// The address.
+        at: RemoteAddr,
+    },
+    /// A region cannot have that length.
+    #[error("a region of {bytes} bytes was asked for; allowed are 1 to {limit}")]
+    RegionBytes {
+        /// The length asked for.
+        bytes: u64,
+        /// The greatest length allowed.
+        limit: u64,
+    },
+    /// The node has registered as many regions as it may.
+    #[error("peer {peer} already has {limit} regions, the most allowed")]
+    TooManyRegions {
+        /// The node.
+        peer: PeerId,
+        /// The bound.
+        limit: u32,
+    },
+    /// The operating system gave no memory for a region.
+    #[error("no memory for a region of {bytes} bytes")]
+    OutOfMemory {
+        /// The length asked for.
+        bytes: u64,
+    },
+    /// The environment stopped before the operation was done. If it stopped while the chain was
+    /// executing, the chain was dropped with it, and the one that comes back is empty.
+    #[error("the environment stopped while an operation to {peer} was outstanding")]
+    Stopped {
+        /// The peer the operation went to.
+        peer: PeerId,
+    },
+}
+
+impl FabricError {
+    /// Whether the same call may succeed later without anything else being changed.
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::OutOfMemory { .. })
+    }
+}

@@ -1,0 +1,91 @@
+//! `MemFabric` and its endpoints: the registry of the nodes in this process.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
+use crate::error::FabricError;
+use crate::id::PeerId;
+use crate::mem::node::Node;
+use crate::mem::queue_pair::MemQueuePair;
+
+type Nodes = RwLock<HashMap<PeerId, Arc<Node>>>;
+
+/// A fabric within one process. Its memory lives until the fabric, its endpoints, regions and
+/// queue pairs are gone.
+pub struct MemFabric {
+    nodes: Arc<Nodes>,
+}
+
+impl MemFabric {
+    /// A fabric without nodes.
+    #[expect(clippy::new_ret_no_self, reason = "a fabric is always shared")]
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { nodes: Arc::new(Nodes::default()) })
+    }
+
+    /// Declares `peer` dead: from now on its memory cannot be reached and it executes nothing more;
+    /// both fail with `PeerDead`. A verb that another thread is executing at this moment may still
+    /// be finished. Later a new node may join under the same name. Nothing happens if there is no
+    /// such peer.
+    pub fn kill(&self, peer: PeerId) {
+        if let Some(node) = self.nodes.read().get(&peer) {
+            node.kill();
+        }
+    }
+}
+
+impl Fabric for MemFabric {
+    fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError> {
+        let mut nodes = self.nodes.write();
+        if nodes.get(&id).is_some_and(|node| !node.is_dead()) {
+            return Err(FabricError::AlreadyJoined { peer: id });
+        }
+        let node = Arc::new(Node::new(id));
+        nodes.insert(id, Arc::clone(&node));
+        Ok(Arc::new(MemEndpoint { node, nodes: Arc::clone(&self.nodes) }))
+    }
+}
+
+struct MemEndpoint {
+    node: Arc<Node>,
+    nodes: Arc<Nodes>,
+}
+
+impl Endpoint for MemEndpoint {
+    fn id(&self) -> PeerId {
+        self.node.id()
+    }
+
+    fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
+        self.node.check_alive()?;
+        Ok(self.node.register(bytes)?)
+    }
+
+    fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
+        self.node.check_alive()?;
+        let target = self.nodes.read().get(&peer).map(Arc::clone);
+        let target = target.ok_or(FabricError::UnknownPeer { peer })?;
+        target.check_alive()?;
+        Ok(Arc::new(MemQueuePair::new(Arc::clone(&self.node), target)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_free_again_once_its_node_is_dead() {
+        let fabric = MemFabric::new();
+        let id = PeerId::memory(0);
+        let first = fabric.join(id).unwrap();
+        assert_eq!(fabric.join(id).err(), Some(FabricError::AlreadyJoined { peer: id }));
+        fabric.kill(id);
+        let second = fabric.join(id).unwrap();
+        assert_eq!(first.register(8).err(), Some(FabricError::PeerDead { peer: id }));
+        assert!(second.register(8).is_ok());
+    }
+}

@@ -1,0 +1,220 @@
+//! One node of the `mem` fabric: its regions, and whether it lives.
+//!
+//! The region table is append-only, so that remote verbs look regions up without a lock: a slot is
+//! written once, before its key is known to anybody. A key is `peer:16 | slot:16`, so a key used
+//! with the wrong peer is not mistaken for one of that peer's own regions.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+
+use crate::api::LocalRegion;
+use crate::buf::WORD_BYTES;
+use crate::doorbell::Doorbell;
+use crate::error::FabricError;
+use crate::id::{PeerId, RegionKey, RemoteAddr};
+use crate::mem::words::{PAGE_BYTES, Words};
+
+/// Regions one node may register.
+pub const MAX_REGIONS: u32 = 1024;
+
+/// Greatest length of a region: 128 TiB, the address space of a process.
+pub const MAX_REGION_BYTES: u64 = 1 << 47;
+
+const SLOT_BITS: u32 = 16;
+const _: () = assert!(MAX_REGIONS <= 1 << SLOT_BITS);
+
+/// Registered memory and its doorbell.
+pub(crate) struct MemRegion {
+    key: RegionKey,
+    words: Words,
+    doorbell: Doorbell,
+}
+
+pub(crate) struct Node {
+    id: PeerId,
+    dead: AtomicBool,
+    slots: Box<[OnceLock<Arc<MemRegion>>]>,
+    /// Slots in use; its lock orders registrations.
+    registered: Mutex<u32>,
+}
+
+impl Node {
+    pub(crate) fn new(id: PeerId) -> Self {
+        let slots = (0..MAX_REGIONS).map(|_| OnceLock::new()).collect();
+        Self { id, dead: AtomicBool::new(false), slots, registered: Mutex::new(0) }
+    }
+
+    pub(crate) fn id(&self) -> PeerId {
+        self.id
+    }
+
+    pub(crate) fn kill(&self) {
+        // Release: whoever acts on the death sees what led to it.
+        self.dead.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        // Acquire: pairs with `kill`.
+        self.dead.load(Ordering::Acquire)
+    }
+
+    #[inline]
+    pub(crate) fn check_alive(&self) -> Result<(), FabricError> {
+        if self.is_dead() { Err(FabricError::PeerDead { peer: self.id }) } else { Ok(()) }
+    }
+
+    pub(crate) fn register(&self, bytes: usize) -> Result<Arc<MemRegion>, FabricError> {
+        let asked = bytes as u64;
+        if !(1..=MAX_REGION_BYTES).contains(&asked) {
+            return Err(FabricError::RegionBytes { bytes: asked, limit: MAX_REGION_BYTES });
+        }
+        let mut registered = self.registered.lock();
+        let full = FabricError::TooManyRegions { peer: self.id, limit: MAX_REGIONS };
+        let slot = self.slots.get(*registered as usize).ok_or(full)?;
+        let words = Words::zeroed(bytes.div_ceil(PAGE_BYTES))
+            .ok_or(FabricError::OutOfMemory { bytes: asked })?;
+        let key = RegionKey::from_raw(u32::from(self.id.to_raw()) << SLOT_BITS | *registered);
+        *registered += 1;
+        let region = MemRegion { key, words, doorbell: Doorbell::new() };
+        Ok(Arc::clone(slot.get_or_init(|| Arc::new(region))))
+    }
+
+    /// The region at `at`, if it is one of this node's.
+    #[inline]
+    pub(crate) fn region(&self, at: RemoteAddr) -> Result<&MemRegion, FabricError> {
+        let raw = at.region.to_raw();
+        let slot = (raw & ((1 << SLOT_BITS) - 1)) as usize;
+        self.slots
+            .get(slot)
+            .filter(|_| raw >> SLOT_BITS == u32::from(self.id.to_raw()))
+            .and_then(OnceLock::get)
+            .map(Arc::as_ref)
+            .ok_or(FabricError::UnknownRegion { peer: self.id, region: at.region })
+    }
+}
+
+impl MemRegion {
+    #[inline]
+    pub(crate) fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+
+    /// The `count` words from byte offset `offset` on; `None` if they are not all in the region.
+    #[inline]
+    pub(crate) fn words(
+        &self,
+        offset: u64,
+        count: usize,
+    ) -> Option<&[std::sync::atomic::AtomicU64]> {
+        let first = usize::try_from(offset).ok()? / WORD_BYTES;
+        self.words.get(first..first.checked_add(count)?)
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.words.len() * WORD_BYTES
+    }
+
+    /// The words of a local access, or a panic that says what is wrong with it.
+    #[inline]
+    fn local(&self, offset: usize, bytes: usize) -> &[std::sync::atomic::AtomicU64] {
+        let aligned = offset.is_multiple_of(WORD_BYTES) && bytes.is_multiple_of(WORD_BYTES);
+        match self.words(offset as u64, bytes / WORD_BYTES) {
+            Some(words) if aligned => words,
+            _ => panic!(
+                "local access of {bytes} bytes at {offset} in {} of {} bytes is misaligned or \
+                 out of bounds",
+                self.key,
+                self.bytes()
+            ),
+        }
+    }
+}
+
+impl LocalRegion for MemRegion {
+    fn key(&self) -> RegionKey {
+        self.key
+    }
+
+    fn len(&self) -> usize {
+        self.bytes()
+    }
+
+    #[inline]
+    fn load(&self, offset: usize) -> u64 {
+        self.local(offset, WORD_BYTES).first().map_or(0, Words::load)
+    }
+
+    #[inline]
+    fn store(&self, offset: usize, value: u64) {
+        if let Some(word) = self.local(offset, WORD_BYTES).first() {
+            // Release is what the contract promises: it pairs with remote 8-byte verbs.
+            word.store(value, Ordering::Release);
+        }
+    }
+
+    fn read(&self, offset: usize, into: &mut [u8]) {
+        let words = self.local(offset, into.len());
+        for (to, word) in into.chunks_exact_mut(WORD_BYTES).zip(words) {
+            to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        // As in `Words::copy_out`.
+        std::sync::atomic::fence(Ordering::Acquire);
+    }
+
+    fn write(&self, offset: usize, from: &[u8]) {
+        let words = self.local(offset, from.len());
+        // As in `Words::copy_in`; local accesses have no order to keep with later reads.
+        std::sync::atomic::fence(Ordering::Release);
+        let (values, _) = from.as_chunks::<WORD_BYTES>();
+        for (word, value) in words.iter().zip(values) {
+            word.store(u64::from_le_bytes(*value), Ordering::Relaxed);
+        }
+    }
+
+    fn doorbell(&self) -> &Doorbell {
+        &self.doorbell
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regions_are_rounded_up_and_their_number_and_length_bounded() {
+        let node = Node::new(PeerId::memory(1));
+        assert_eq!(node.register(4097).unwrap().len(), 8192);
+        let limit = MAX_REGION_BYTES;
+        for bytes in [0, MAX_REGION_BYTES + 1] {
+            let error = node.register(bytes as usize).err();
+            assert_eq!(error, Some(FabricError::RegionBytes { bytes, limit }));
+        }
+        for _ in 1..MAX_REGIONS {
+            node.register(1).unwrap();
+        }
+        let full = FabricError::TooManyRegions { peer: node.id(), limit: MAX_REGIONS };
+        assert_eq!(node.register(1).err(), Some(full));
+    }
+
+    #[test]
+    fn a_key_of_another_peer_is_unknown() {
+        let (one, two) = (Node::new(PeerId::memory(1)), Node::new(PeerId::memory(2)));
+        let at = RemoteAddr::new(one.register(8).unwrap().key(), 0);
+        two.register(8).unwrap();
+        assert!(one.region(at).is_ok());
+        let unknown = FabricError::UnknownRegion { peer: two.id(), region: at.region };
+        assert_eq!(two.region(at).err(), Some(unknown));
+    }
+
+    #[test]
+    fn local_accesses_outside_or_across_words_panic() {
+        let region = Node::new(PeerId::memory(0)).register(4096).unwrap();
+        for (offset, bytes) in [(4096, 8), (4, 8), (0, 7), (4088, 16), (usize::MAX - 7, 8)] {
+            let access = std::panic::AssertUnwindSafe(|| region.read(offset, &mut vec![0; bytes]));
+            assert!(std::panic::catch_unwind(access).is_err(), "{bytes} bytes at {offset}");
+        }
+    }
+}

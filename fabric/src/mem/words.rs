@@ -1,0 +1,167 @@
+//! `Words`: zeroed memory that any number of threads may access at once, as 8-byte atomic words.
+//!
+//! Remote verbs race with each other and with the owner; the words are atomics so that such races
+//! have defined outcomes. Ordering:
+//!
+//! - Single words: loads and stores are SeqCst, as are the atomics. A store publishes everything
+//!   its thread wrote before; and a store followed by a load of another word keeps its order, as
+//!   the verbs of one queue pair must.
+//! - Longer copies are relaxed word by word between fences: what was written before a copy is
+//!   visible to whoever sees one of the copied words, and a copy out sees what was published by
+//!   the words it read. A copy in is ended by a SeqCst fence, so a later read keeps behind it.
+//!
+//! The module uses `unsafe` to allocate: zeroed pages straight from the system stay uncommitted
+//! until touched, which neither `Vec` nor `Box` promises together with page alignment.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::slice;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use crate::buf::WORD_BYTES;
+
+/// Unit and alignment of region memory.
+pub(crate) const PAGE_BYTES: usize = 4096;
+
+const PAGE_WORDS: usize = PAGE_BYTES / WORD_BYTES;
+
+// Values are little-endian on the wire; words are kept in native order. A big-endian port must swap
+// in `load`, `store` and the atomics.
+const _: () = assert!(cfg!(target_endian = "little"), "only little-endian hosts are supported");
+
+/// Page-aligned zeroed words. Dereferences to them.
+pub(crate) struct Words {
+    /// Of the whole allocation, which is one page longer to leave room for alignment.
+    memory: NonNull<u8>,
+    layout: Layout,
+    /// First aligned word in the allocation.
+    start: NonNull<AtomicU64>,
+    words: usize,
+}
+
+// SAFETY: `Words` owns its memory and gives out nothing but atomics.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl Words {
+    /// `pages` pages of zeros, not committed until touched; `None` if there is no memory.
+    pub(crate) fn zeroed(pages: usize) -> Option<Self> {
+        let words = pages.checked_mul(PAGE_WORDS)?;
+        // Asking for page alignment would make the allocator zero, and so commit, every page.
+        let layout = Layout::array::<AtomicU64>(words.checked_add(PAGE_WORDS)?).ok()?;
+        // SAFETY: the layout is at least one page long.
+        let memory = NonNull::new(unsafe { alloc_zeroed(layout) })?;
+        let gap = memory.align_offset(PAGE_BYTES);
+        // SAFETY: `gap` is below a page, and the allocation is a page longer than `words`.
+        let start = unsafe { memory.add(gap) }.cast();
+        Some(Self { memory, layout, start, words })
+    }
+
+    /// One word.
+    #[inline]
+    pub(crate) fn load(word: &AtomicU64) -> u64 {
+        word.load(Ordering::SeqCst)
+    }
+
+    /// One word.
+    #[inline]
+    pub(crate) fn store(word: &AtomicU64, value: u64) {
+        word.store(value, Ordering::SeqCst);
+    }
+
+    /// Copies words out, up to the shorter of the two.
+    #[inline]
+    pub(crate) fn copy_out(from: &[AtomicU64], into: &mut [u64]) {
+        for (to, word) in into.iter_mut().zip(from) {
+            *to = word.load(Ordering::Relaxed);
+        }
+        // Pairs with the Release fence of `copy_in` and with single-word stores.
+        fence(Ordering::Acquire);
+    }
+
+    /// Copies words in, up to the shorter of the two.
+    #[inline]
+    pub(crate) fn copy_in(to: &[AtomicU64], from: &[u64]) {
+        // Pairs with the Acquire fence of `copy_out` and with single-word loads.
+        fence(Ordering::Release);
+        for (word, value) in to.iter().zip(from) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        // Orders the copy before later reads of this thread; pairs with the same fence, and with
+        // the SeqCst single-word accesses, of other threads.
+        fence(Ordering::SeqCst);
+    }
+
+    /// Compare-and-swap; returns the value found.
+    #[inline]
+    pub(crate) fn compare_and_swap(word: &AtomicU64, expected: u64, desired: u64) -> u64 {
+        word.compare_exchange(expected, desired, Ordering::SeqCst, Ordering::SeqCst)
+            .unwrap_or_else(|found| found)
+    }
+
+    /// Wrapping add; returns the value before.
+    #[inline]
+    pub(crate) fn fetch_and_add(word: &AtomicU64, delta: u64) -> u64 {
+        word.fetch_add(delta, Ordering::SeqCst)
+    }
+}
+
+impl Deref for Words {
+    type Target = [AtomicU64];
+
+    #[inline]
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: `start` is aligned and followed by `words` words inside the allocation `self`
+        // owns; all-zero memory is a valid `AtomicU64`.
+        unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: `zeroed` allocated this memory with this layout, and nobody else frees it.
+        unsafe { dealloc(self.memory.as_ptr(), self.layout) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_aligned_zero_and_of_the_length_asked_for() {
+        for pages in [1, 2, 300] {
+            let words = Words::zeroed(pages).unwrap();
+            assert_eq!(words.len(), pages * PAGE_WORDS);
+            assert_eq!(words.as_ptr() as usize % PAGE_BYTES, 0);
+            assert!(words.iter().all(|word| Words::load(word) == 0));
+            Words::store(words.last().unwrap(), u64::MAX);
+        }
+    }
+
+    #[test]
+    fn more_memory_than_there_can_be_is_no_memory() {
+        assert!(Words::zeroed(usize::MAX / PAGE_BYTES).is_none());
+    }
+
+    /// Resident pages of this process, from the kernel.
+    #[cfg(target_os = "linux")]
+    fn resident_bytes() -> usize {
+        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+        statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn untouched_memory_is_not_committed() {
+        let before = resident_bytes();
+        let words = Words::zeroed((1 << 30) / PAGE_BYTES).unwrap();
+        Words::store(&words[words.len() / 2], 1);
+        let grown = resident_bytes().saturating_sub(before);
+        // Other tests run beside this one, and the kernel may back the touch with a huge page.
+        assert!(grown < 64 << 20, "{grown} bytes became resident");
+        assert_eq!(Words::load(&words[words.len() / 2]), 1);
+    }
+}

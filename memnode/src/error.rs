@@ -1,0 +1,60 @@
+//! Errors of the pool: bad configuration, fabric failures while starting, registry refusals.
+
+use crate::registry::ComputeIndex;
+use selkie_fabric::FabricError;
+use thiserror::Error;
+
+/// Why the pool could not be started, or refused a compute node.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum PoolError {
+    /// A field of the configuration is out of bounds.
+    #[error("{key} = {value} is not allowed: {allowed}")]
+    Config {
+        /// Field of [`crate::PoolConfig`].
+        key: &'static str,
+        /// What was given.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// A memory node could not join the fabric or register its region.
+    #[error("memory node {node}: {source}")]
+    MemoryNode {
+        /// Index of the memory node.
+        node: usize,
+        /// What the fabric said.
+        source: FabricError,
+    },
+    /// The compute node's index is beyond what the pool was started for.
+    #[error("compute node {node} is beyond the pool's limit of {limit} compute nodes")]
+    UnknownCompute {
+        /// The index refused.
+        node: ComputeIndex,
+        /// Compute nodes this pool allows; indexes are below it.
+        limit: usize,
+    },
+    /// A compute node of this index is registered already.
+    #[error("compute node {node} is registered already")]
+    DuplicateCompute {
+        /// The index refused.
+        node: ComputeIndex,
+    },
+    /// No compute node of this index is registered.
+    #[error("compute node {node} is not registered")]
+    NotRegistered {
+        /// The index asked for.
+        node: ComputeIndex,
+    },
+}
+
+impl PoolError {
+    /// True if the same call may succeed later without a change by the caller.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::MemoryNode { source, .. } => source.is_retryable(),
+            _ => false,
+        }
+    }
+}

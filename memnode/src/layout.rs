@@ -1,0 +1,393 @@
+//! Byte layout of the region that a memory node lends, as pure functions.
+//!
+//! Every party (memory nodes, engines, recovery) computes the same offsets from the same two numbers,
+//! so no offset ever travels over the fabric. Nothing here touches memory.
+//!
+//! ```text
+//! region   0        4096                4096 + slab            4096 + 2 slab
+//!          | control | slab of range 0    | slab of range 1      | ...
+//!
+//! slab     0                            gcls_per_range * 64
+//!          | header table                 | data area                          |
+//!          | header of GCL 0, 1, 2, ...   | GCL 0 | GCL 1 | ...               |
+//!            64 bytes each                  gcl_bytes each
+//! ```
+//!
+//! Header of a GCL, one cache line, little-endian:
+//!
+//! ```text
+//! 0   latch          u64       SELCC latch word; only compute nodes read or change it
+//! 8   psn            u64       page sequence number
+//! 16  split_version  [u32; 12] versions of the coded splits
+//! 64
+//! ```
+//!
+//! Control page, little-endian:
+//!
+//! ```text
+//! 0    magic           u64      CONTROL_MAGIC
+//! 8    version         u64      LAYOUT_VERSION
+//! 16   gcl_bytes       u64
+//! 24   range_bytes     u64
+//! 32   (zero)
+//! 64   extents_leased  u64      bump counter, taken by fetch-and-add; may run past the capacity
+//! 72   (zero)
+//! 128  global_epoch    u64      memory node 0 only
+//! 136  node_epoch      u64 x 58 memory node 0 only, one word a compute node
+//! 600  (zero) up to 4096
+//! ```
+
+use std::mem::{offset_of, size_of};
+
+/// Bytes of the control page at the start of every memory node's region.
+pub const CONTROL_PAGE_BYTES: u64 = 4096;
+/// First word of a control page: "SELKIE\0\x01" read as a little-endian integer.
+pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"SELKIE\0\x01");
+/// Version of this layout, second word of a control page.
+pub const LAYOUT_VERSION: u64 = 1;
+/// Offset of the magic word in the control page.
+pub const MAGIC_AT: u64 = 0;
+/// Offset of the layout version in the control page.
+pub const VERSION_AT: u64 = 8;
+/// Offset of the GCL size, in bytes, in the control page.
+pub const GCL_BYTES_AT: u64 = 16;
+/// Offset of the range size, in bytes, in the control page.
+pub const RANGE_BYTES_AT: u64 = 24;
+/// Offset of the extent bump counter: extents leased so far, zero at start. A fetch-and-add that
+/// returns [`SlabGeometry::extents_per_node`] or more leased nothing.
+pub const EXTENTS_LEASED_AT: u64 = 64;
+/// Offset of the global epoch (memory node 0 only); zero at start.
+pub const GLOBAL_EPOCH_AT: u64 = 128;
+/// Offset of the first compute node's epoch word (memory node 0 only); zero at start.
+pub const NODE_EPOCHS_AT: u64 = 136;
+
+/// Bytes of one GCL header: one cache line.
+pub const HEADER_BYTES: u64 = 64;
+/// Splits that a header has a version for: the largest k + r of a coded range.
+pub const MAX_SPLITS: usize = 12;
+/// Most compute nodes a pool can have: the reader bits of a latch word.
+pub const MAX_COMPUTE_NODES: usize = 58;
+/// GCLs in an extent, the unit in which memory is leased to a compute node.
+pub const EXTENT_GCLS: u64 = 64;
+/// Smallest GCL, in bytes.
+pub const MIN_GCL_BYTES: usize = 512;
+/// Largest GCL, in bytes.
+pub const MAX_GCL_BYTES: usize = 8192;
+/// Largest range, in bytes; keeps the index of a GCL within its range in 32 bits.
+pub const MAX_RANGE_BYTES: u64 = 1 << 40;
+
+/// The header of a GCL as it lies in a slab; see the byte map in the module documentation.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Header {
+    /// SELCC latch word. Packed and unpacked by the engine's coherence module, nowhere else.
+    pub latch: u64,
+    /// Page sequence number.
+    pub psn: u64,
+    /// Versions of the coded splits.
+    pub split_version: [u32; MAX_SPLITS],
+}
+
+/// Offset of the latch word in a header.
+pub const LATCH_AT: u64 = offset_of!(Header, latch) as u64;
+/// Offset of the page sequence number in a header.
+pub const PSN_AT: u64 = offset_of!(Header, psn) as u64;
+/// Offset of the split versions in a header.
+pub const SPLIT_VERSION_AT: u64 = offset_of!(Header, split_version) as u64;
+
+const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
+const _: () = assert!(LATCH_AT == 0 && PSN_AT == 8 && SPLIT_VERSION_AT == 16);
+const _: () = assert!(RANGE_BYTES_AT + 8 <= EXTENTS_LEASED_AT);
+const _: () = assert!(EXTENTS_LEASED_AT + 8 <= GLOBAL_EPOCH_AT);
+const _: () = assert!(GLOBAL_EPOCH_AT + 8 == NODE_EPOCHS_AT);
+const _: () = assert!(NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64 <= CONTROL_PAGE_BYTES);
+// The header table of a range fills whole 4 KiB pages, so data areas and slabs stay page aligned.
+const _: () = assert!((EXTENT_GCLS * HEADER_BYTES).is_multiple_of(4096));
+const _: () = assert!(MAX_RANGE_BYTES / MIN_GCL_BYTES as u64 <= 1 << 32);
+
+impl Header {
+    /// The header as it lies in memory.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; HEADER_BYTES as usize] {
+        let mut bytes = [0; HEADER_BYTES as usize];
+        let words = [self.latch, self.psn]
+            .into_iter()
+            .flat_map(u64::to_le_bytes)
+            .chain(self.split_version.into_iter().flat_map(u32::to_le_bytes));
+        for (into, byte) in bytes.iter_mut().zip(words) {
+            *into = byte;
+        }
+        bytes
+    }
+
+    /// Reads a header back from its bytes.
+    #[must_use]
+    pub fn from_bytes(bytes: &[u8; HEADER_BYTES as usize]) -> Self {
+        let (latch, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (psn, rest) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let mut header = Self {
+            latch: u64::from_le_bytes(*latch),
+            psn: u64::from_le_bytes(*psn),
+            split_version: [0; MAX_SPLITS],
+        };
+        for (version, bytes) in header.split_version.iter_mut().zip(rest.as_chunks().0) {
+            *version = u32::from_le_bytes(*bytes);
+        }
+        header
+    }
+}
+
+/// Offset of the epoch word of compute node `index` in the control page of memory node 0.
+///
+/// # Panics
+/// If `index` is not below [`MAX_COMPUTE_NODES`].
+#[must_use]
+pub const fn node_epoch_offset(index: usize) -> u64 {
+    assert!(index < MAX_COMPUTE_NODES, "compute node index beyond the epoch table");
+    NODE_EPOCHS_AT + 8 * index as u64
+}
+
+/// The two sizes that fix every offset in a region.
+///
+/// ```
+/// use selkie_memnode::layout::SlabGeometry;
+/// let geometry = SlabGeometry::new(2048, 1 << 20);
+/// assert_eq!(geometry.gcls_per_range(), 512);
+/// assert_eq!(geometry.extents_per_range(), 8);
+/// assert_eq!(geometry.latch_offset(0, 0), 4096);
+/// assert_eq!(geometry.data_offset(0, 0), 4096 + 512 * 64);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlabGeometry {
+    gcl_bytes: u64,
+    range_bytes: u64,
+}
+
+impl SlabGeometry {
+    /// Geometry of a pool whose sizes were validated already (see [`crate::PoolConfig`]).
+    ///
+    /// # Panics
+    /// If a size is not a power of two within its bounds, or if a range holds less than one extent.
+    #[must_use]
+    pub const fn new(gcl_bytes: usize, range_bytes: u64) -> Self {
+        assert!(
+            gcl_bytes.is_power_of_two() && gcl_bytes >= MIN_GCL_BYTES && gcl_bytes <= MAX_GCL_BYTES,
+            "gcl_bytes must be a power of two in 512..=8192"
+        );
+        assert!(
+            range_bytes.is_power_of_two()
+                && range_bytes >= min_range_bytes(gcl_bytes)
+                && range_bytes <= MAX_RANGE_BYTES,
+            "range_bytes must be a power of two of at least one extent and at most 1 TiB"
+        );
+        Self { gcl_bytes: gcl_bytes as u64, range_bytes }
+    }
+
+    /// Bytes of a GCL.
+    #[must_use]
+    pub const fn gcl_bytes(&self) -> usize {
+        self.gcl_bytes as usize
+    }
+
+    /// Bytes of a range of the global address space (data only, headers not counted).
+    #[must_use]
+    pub const fn range_bytes(&self) -> u64 {
+        self.range_bytes
+    }
+
+    /// GCLs in a range.
+    #[must_use]
+    pub const fn gcls_per_range(&self) -> u64 {
+        self.range_bytes / self.gcl_bytes
+    }
+
+    /// Extents in a range; at least one.
+    #[must_use]
+    pub const fn extents_per_range(&self) -> u64 {
+        self.gcls_per_range() / EXTENT_GCLS
+    }
+
+    /// Extents that a memory node with `ranges` ranges has to lease.
+    #[must_use]
+    pub const fn extents_per_node(&self, ranges: u32) -> u64 {
+        self.extents_per_range() * ranges as u64
+    }
+
+    /// Bytes of data in an extent.
+    #[must_use]
+    pub const fn extent_bytes(&self) -> u64 {
+        EXTENT_GCLS * self.gcl_bytes
+    }
+
+    /// Bytes of a slab: header table and data area of one range.
+    #[must_use]
+    pub const fn slab_bytes(&self) -> u64 {
+        self.gcls_per_range() * HEADER_BYTES + self.range_bytes
+    }
+
+    /// Bytes of a region with `ranges` slabs, control page included.
+    ///
+    /// `None` if that does not fit in 64 bits.
+    #[must_use]
+    pub const fn region_bytes(&self, ranges: u64) -> Option<u64> {
+        match self.slab_bytes().checked_mul(ranges) {
+            Some(slabs) => slabs.checked_add(CONTROL_PAGE_BYTES),
+            None => None,
+        }
+    }
+
+    /// Whole ranges that fit in a region of `bytes`, control page included; possibly none.
+    #[must_use]
+    pub const fn ranges_that_fit(&self, bytes: u64) -> u64 {
+        bytes.saturating_sub(CONTROL_PAGE_BYTES) / self.slab_bytes()
+    }
+
+    /// Offset, in the region, of the slab of range `range` (counted within the memory node).
+    #[must_use]
+    pub const fn slab_offset(&self, range: u32) -> u64 {
+        CONTROL_PAGE_BYTES + range as u64 * self.slab_bytes()
+    }
+
+    /// Offset, in the region, of the header of GCL `gcl` of range `range`.
+    #[must_use]
+    pub const fn header_offset(&self, range: u32, gcl: u32) -> u64 {
+        debug_assert!((gcl as u64) < self.gcls_per_range());
+        self.slab_offset(range) + gcl as u64 * HEADER_BYTES
+    }
+
+    /// Offset, in the region, of the latch word of GCL `gcl` of range `range`.
+    #[must_use]
+    pub const fn latch_offset(&self, range: u32, gcl: u32) -> u64 {
+        self.header_offset(range, gcl) + LATCH_AT
+    }
+
+    /// Offset, in the region, of the first data byte of GCL `gcl` of range `range`.
+    #[must_use]
+    pub const fn data_offset(&self, range: u32, gcl: u32) -> u64 {
+        debug_assert!((gcl as u64) < self.gcls_per_range());
+        self.slab_offset(range) + self.gcls_per_range() * HEADER_BYTES + gcl as u64 * self.gcl_bytes
+    }
+}
+
+/// Smallest range, in bytes, that holds an extent of GCLs of `gcl_bytes`.
+#[must_use]
+pub const fn min_range_bytes(gcl_bytes: usize) -> u64 {
+    EXTENT_GCLS * gcl_bytes as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every legal GCL size with the smallest range and some larger ones.
+    fn geometries() -> impl Iterator<Item = SlabGeometry> {
+        (9..=13).flat_map(|shift| {
+            let gcl_bytes = 1_usize << shift;
+            [1, 2, 16, 1024]
+                .map(|extents| SlabGeometry::new(gcl_bytes, extents * min_range_bytes(gcl_bytes)))
+        })
+    }
+
+    #[test]
+    fn pieces_of_a_region_follow_each_other_without_gap_or_overlap() {
+        for geometry in geometries() {
+            let gcls = geometry.gcls_per_range() as u32;
+            let mut next = CONTROL_PAGE_BYTES;
+            for range in 0..3 {
+                for gcl in 0..gcls {
+                    assert_eq!(geometry.header_offset(range, gcl), next, "{geometry:?}");
+                    next += HEADER_BYTES;
+                }
+                for gcl in 0..gcls {
+                    assert_eq!(geometry.data_offset(range, gcl), next, "{geometry:?}");
+                    next += geometry.gcl_bytes() as u64;
+                }
+            }
+            assert_eq!(geometry.region_bytes(3), Some(next));
+        }
+    }
+
+    #[test]
+    fn offsets_are_aligned() {
+        for geometry in geometries() {
+            for range in [0, 1, 7] {
+                assert_eq!(geometry.slab_offset(range) % 4096, 0);
+                assert_eq!(geometry.data_offset(range, 0) % 4096, 0);
+                for gcl in [0, 1, geometry.gcls_per_range() as u32 - 1] {
+                    assert_eq!(geometry.latch_offset(range, gcl) % HEADER_BYTES, 0);
+                    let data = geometry.data_offset(range, gcl);
+                    assert_eq!(data % (geometry.gcl_bytes() as u64).min(4096), 0);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ranges_that_fit_is_the_floor_at_every_boundary() {
+        for geometry in geometries() {
+            assert_eq!(geometry.ranges_that_fit(0), 0);
+            assert_eq!(geometry.ranges_that_fit(CONTROL_PAGE_BYTES), 0);
+            for ranges in 1..5 {
+                let exact = geometry.region_bytes(ranges).unwrap();
+                assert_eq!(geometry.ranges_that_fit(exact - 1), ranges - 1);
+                assert_eq!(geometry.ranges_that_fit(exact), ranges);
+                assert_eq!(geometry.ranges_that_fit(exact + 1), ranges);
+            }
+        }
+    }
+
+    #[test]
+    fn largest_geometry_does_not_overflow() {
+        let geometry = SlabGeometry::new(MIN_GCL_BYTES, MAX_RANGE_BYTES);
+        assert_eq!(geometry.gcls_per_range(), 1 << 31);
+        let last = geometry.data_offset(3, u32::MAX >> 1);
+        assert_eq!(Some(last + MIN_GCL_BYTES as u64), geometry.region_bytes(4));
+        assert_eq!(geometry.region_bytes(u64::MAX), None);
+        assert!(geometry.ranges_that_fit(u64::MAX) > 0);
+    }
+
+    #[test]
+    fn extents_tile_a_range() {
+        for geometry in geometries() {
+            assert!(geometry.extents_per_range() >= 1);
+            assert_eq!(
+                geometry.extents_per_range() * geometry.extent_bytes(),
+                geometry.range_bytes()
+            );
+            assert_eq!(geometry.extents_per_node(5), 5 * geometry.extents_per_range());
+        }
+    }
+
+    #[test]
+    fn header_bytes_match_the_byte_map() {
+        let header = Header {
+            latch: 0x0102_0304_0506_0708,
+            psn: 0x1112_1314_1516_1718,
+            split_version: std::array::from_fn(|i| 0xA000_0000 + i as u32),
+        };
+        let bytes = header.to_bytes();
+        assert_eq!(bytes[..8], [8, 7, 6, 5, 4, 3, 2, 1]);
+        assert_eq!(bytes[8..16], 0x1112_1314_1516_1718_u64.to_le_bytes());
+        assert_eq!(bytes[16..20], 0xA000_0000_u32.to_le_bytes());
+        assert_eq!(bytes[60..], 0xA000_000B_u32.to_le_bytes());
+        assert_eq!(Header::from_bytes(&bytes), header);
+    }
+
+    #[test]
+    fn epoch_table_lies_between_its_word_and_the_end_of_the_page() {
+        assert_eq!(node_epoch_offset(0), GLOBAL_EPOCH_AT + 8);
+        assert_eq!(node_epoch_offset(57), 592);
+    }
+
+    #[test]
+    #[should_panic(expected = "beyond the epoch table")]
+    fn epoch_of_a_node_beyond_the_table_is_refused() {
+        let _ = node_epoch_offset(MAX_COMPUTE_NODES);
+    }
+
+    #[test]
+    #[should_panic(expected = "at least one extent")]
+    fn range_smaller_than_an_extent_is_refused() {
+        let _ = SlabGeometry::new(1024, 32 * 1024);
+    }
+}

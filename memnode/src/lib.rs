@@ -1,0 +1,47 @@
+//! Memory nodes: slabs, registration and the pool directory; control plane only.
+//!
+//! A memory node lends one region and runs nothing afterwards: compute nodes latch, read and write
+//! its pages with one-sided verbs, and it never reads a latch word. [`layout`] says where everything
+//! lies. [`Pool`] starts the memory nodes of one process and is their control plane: it tells compute
+//! nodes how to reach memory and each other, and passes on memory that leaving nodes hand back.
+//!
+//! ```
+//! use selkie_fabric::{Fabric, mem::MemFabric};
+//! use selkie_memnode::{Pool, PoolConfig};
+//! use std::sync::Arc;
+//!
+//! let fabric: Arc<dyn Fabric> = MemFabric::new();
+//! let pool = Pool::start(
+//!     &fabric,
+//!     PoolConfig {
+//!         memory_nodes: 3,
+//!         bytes_per_node: 16 << 20,
+//!         gcl_bytes: 2048,
+//!         range_bytes: 1 << 20,
+//!         max_compute_nodes: 2,
+//!     },
+//! )?;
+//! let descriptor = pool.descriptor();
+//! assert_eq!(descriptor.memory_nodes.len(), 3);
+//! // The header of GCL 7 in range 2 of a memory node, and its data:
+//! let geometry = descriptor.geometry();
+//! assert_eq!(geometry.latch_offset(2, 7) % 64, 0);
+//! assert!(geometry.data_offset(2, 7) > geometry.latch_offset(2, 7));
+//! assert_eq!(pool.used_extents().bytes_leased, 0);
+//! # Ok::<(), selkie_memnode::PoolError>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod config;
+mod error;
+pub mod layout;
+mod node;
+mod pool;
+mod registry;
+
+pub use config::{MAX_MEMORY_NODES, PoolConfig};
+pub use error::PoolError;
+pub use node::{MemoryNode, MemoryNodeDescriptor};
+pub use pool::{Pool, PoolDescriptor, PoolUsage};
+pub use registry::ComputeIndex;

@@ -1,0 +1,68 @@
+//! A memory node: one registered region with its control page. After the start it runs nothing.
+//!
+//! The node never reads a latch word and never looks at a page: compute nodes do all the work with
+//! one-sided verbs. What it keeps is the endpoint and the region, so that the memory stays lent.
+
+use crate::config::PoolPlan;
+use crate::layout;
+use selkie_fabric::{Endpoint, Fabric, FabricError, LocalRegion, PeerId, RegionKey};
+use std::sync::Arc;
+
+/// What a compute node has to know about a memory node to use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryNodeDescriptor {
+    /// The node's name on the fabric.
+    pub peer: PeerId,
+    /// Its one region, laid out by [`crate::layout`].
+    pub region: RegionKey,
+    /// Ranges (slabs) in the region.
+    pub ranges: u32,
+}
+
+/// A started memory node.
+pub struct MemoryNode {
+    descriptor: MemoryNodeDescriptor,
+    region: Arc<dyn LocalRegion>,
+    /// Keeps the node on the fabric for as long as it lives.
+    _endpoint: Arc<dyn Endpoint>,
+}
+
+impl MemoryNode {
+    /// Joins the fabric as memory node `index`, registers the region, writes the control page.
+    pub(crate) fn start(
+        fabric: &Arc<dyn Fabric>,
+        index: u16,
+        plan: &PoolPlan,
+    ) -> Result<Self, FabricError> {
+        let peer = PeerId::memory(index);
+        let endpoint = fabric.join(peer)?;
+        let region = endpoint.register(plan.region_bytes)?;
+        write_control_page(region.as_ref(), plan);
+        let descriptor = MemoryNodeDescriptor { peer, region: region.key(), ranges: plan.ranges };
+        Ok(Self { descriptor, region, _endpoint: endpoint })
+    }
+
+    /// How compute nodes reach this node.
+    #[must_use]
+    pub fn descriptor(&self) -> &MemoryNodeDescriptor {
+        &self.descriptor
+    }
+
+    /// The extent bump counter as it stands; it may have run past the node's capacity.
+    pub(crate) fn extents_leased(&self) -> u64 {
+        self.region.load(layout::EXTENTS_LEASED_AT as usize)
+    }
+}
+
+/// Sizes first, magic last: who sees the magic sees the rest. The other words start as zero.
+fn write_control_page(region: &dyn LocalRegion, plan: &PoolPlan) {
+    let words = [
+        (layout::VERSION_AT, layout::LAYOUT_VERSION),
+        (layout::GCL_BYTES_AT, plan.geometry.gcl_bytes() as u64),
+        (layout::RANGE_BYTES_AT, plan.geometry.range_bytes()),
+        (layout::MAGIC_AT, layout::CONTROL_MAGIC),
+    ];
+    for (offset, value) in words {
+        region.store(offset as usize, value);
+    }
+}

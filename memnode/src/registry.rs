@@ -1,0 +1,85 @@
+//! Who is in the pool: the mailbox of every compute node, by index. Control plane, not in any data path.
+
+use crate::error::PoolError;
+use parking_lot::RwLock;
+use selkie_channels::MailboxDescriptor;
+use std::fmt;
+
+/// Index of a compute node in its pool, below [`crate::PoolConfig::max_compute_nodes`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ComputeIndex(u16);
+
+impl ComputeIndex {
+    /// The compute node of this index. The pool checks it against its own limit.
+    #[must_use]
+    pub const fn new(index: u16) -> Self {
+        Self(index)
+    }
+
+    /// The index as a number.
+    #[must_use]
+    pub const fn get(self) -> u16 {
+        self.0
+    }
+
+    /// The index as a position in a table.
+    #[must_use]
+    pub const fn as_usize(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for ComputeIndex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// One slot a compute node, filled while the node is in the pool.
+pub(crate) struct Registry {
+    slots: RwLock<Vec<Option<MailboxDescriptor>>>,
+}
+
+impl Registry {
+    pub(crate) fn new(limit: usize) -> Self {
+        Self { slots: RwLock::new(vec![None; limit]) }
+    }
+
+    pub(crate) fn register(
+        &self,
+        node: ComputeIndex,
+        mailbox: MailboxDescriptor,
+    ) -> Result<(), PoolError> {
+        let mut slots = self.slots.write();
+        let limit = slots.len();
+        match slots.get_mut(node.as_usize()) {
+            None => Err(PoolError::UnknownCompute { node, limit }),
+            Some(Some(_)) => Err(PoolError::DuplicateCompute { node }),
+            Some(slot) => {
+                *slot = Some(mailbox);
+                Ok(())
+            }
+        }
+    }
+
+    pub(crate) fn leave(&self, node: ComputeIndex) -> Result<(), PoolError> {
+        let mut slots = self.slots.write();
+        let limit = slots.len();
+        let slot =
+            slots.get_mut(node.as_usize()).ok_or(PoolError::UnknownCompute { node, limit })?;
+        slot.take().map(drop).ok_or(PoolError::NotRegistered { node })
+    }
+
+    pub(crate) fn mailbox_of(&self, node: ComputeIndex) -> Option<MailboxDescriptor> {
+        self.slots.read().get(node.as_usize())?.clone()
+    }
+
+    pub(crate) fn members(&self) -> Vec<ComputeIndex> {
+        let slots = self.slots.read();
+        (0_u16..)
+            .zip(slots.iter())
+            .filter(|(_, s)| s.is_some())
+            .map(|(i, _)| ComputeIndex(i))
+            .collect()
+    }
+}

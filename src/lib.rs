@@ -1,0 +1,1 @@
+//! Selkie: a multi-primary storage engine over disaggregated memory.

@@ -1,0 +1,2 @@
+//! The `selkie` command line.
+fn main() {}

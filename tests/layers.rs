@@ -1,0 +1,84 @@
+//! Who may depend on whom: no cycles, no upward edges.
+
+use std::collections::HashMap;
+
+use cargo_metadata::{DependencyKind, MetadataCommand};
+
+/// Each package may depend on those named after it, which includes all below them.
+const LAYERS: &[(&str, &[&str])] = &[
+    ("selkie-fabric", &[]),
+    ("selkie-channels", &["selkie-fabric"]),
+    ("selkie-memnode", &["selkie-fabric", "selkie-channels"]),
+    ("selkie-engine", &["selkie-fabric", "selkie-channels", "selkie-memnode"]),
+    ("selkie-btree", &["selkie-fabric", "selkie-channels", "selkie-memnode", "selkie-engine"]),
+    (
+        "selkie-txn",
+        &["selkie-fabric", "selkie-channels", "selkie-memnode", "selkie-engine", "selkie-btree"],
+    ),
+    (
+        "selkie-tpcc",
+        &[
+            "selkie-fabric",
+            "selkie-channels",
+            "selkie-memnode",
+            "selkie-engine",
+            "selkie-btree",
+            "selkie-txn",
+        ],
+    ),
+];
+
+#[test]
+fn crates_depend_downwards_only() {
+    let metadata = MetadataCommand::new().no_deps().exec().unwrap();
+    let allowed: HashMap<&str, &[&str]> = LAYERS.iter().copied().collect();
+    let mut seen = 0;
+    for package in &metadata.packages {
+        let name = package.name.as_str();
+        if name == "selkie" {
+            continue;
+        }
+        let allowed = allowed.get(name).unwrap_or_else(|| panic!("{name} has no layer: add it"));
+        seen += 1;
+        for dependency in &package.dependencies {
+            let own = dependency.name.starts_with("selkie");
+            // Tests may look at everything below the top.
+            if own && dependency.kind == DependencyKind::Normal {
+                assert!(
+                    allowed.contains(&dependency.name.as_str()),
+                    "{name} must not depend on {}",
+                    dependency.name
+                );
+            }
+        }
+        let folder = package.manifest_path.parent().and_then(|p| p.file_name()).unwrap();
+        assert_eq!(name, format!("selkie-{folder}"), "packages are named after their folder");
+    }
+    assert_eq!(seen, LAYERS.len(), "every layer exists");
+}
+
+#[test]
+fn only_the_environment_calls_the_runtime_or_reads_the_clock() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut checked = 0;
+    for (package, _) in LAYERS {
+        let folder = root.join(package.trim_start_matches("selkie-")).join("src");
+        let mut pending = vec![folder];
+        while let Some(path) = pending.pop() {
+            if path.is_dir() {
+                pending.extend(std::fs::read_dir(&path).unwrap().map(|e| e.unwrap().path()));
+                continue;
+            }
+            if path.components().any(|c| c.as_os_str() == "env") {
+                continue;
+            }
+            checked += 1;
+            let text = std::fs::read_to_string(&path).unwrap();
+            for forbidden in ["tokio::", "Instant::now", "SystemTime::now", "thread::sleep"] {
+                let product = text.split("#[cfg(test)]").next().unwrap_or_default();
+                assert!(!product.contains(forbidden), "{}: {forbidden}", path.display());
+            }
+        }
+    }
+    assert!(checked > 20, "only {checked} files were looked at");
+}

@@ -1,0 +1,381 @@
+//! Each condition as a function over the facts.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+
+use serde::Serialize;
+
+use super::facts::{CustomerKey, DistrictKey, Facts, OrderKey};
+use crate::scale::Scale;
+
+/// Offending keys named in a report.
+const EXAMPLES: usize = 3;
+
+/// How many conditions there are.
+pub const CONDITIONS: u8 = 12;
+
+/// A condition that does not hold.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Broken {
+    /// Its number, 1 to 12: clause 3.3.2.*number*.
+    pub condition: u8,
+    /// What must hold.
+    pub rule: &'static str,
+    /// Keys for which it does not.
+    pub offences: u64,
+    /// The first of them, with the values found.
+    pub examples: Vec<String>,
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { condition, rule, offences, examples } = self;
+        write!(f, "condition {condition} (clause 3.3.2.{condition}): {rule}: ")?;
+        write!(f, "{offences} offending, first {}", examples.join("; "))
+    }
+}
+
+/// Offences against one condition while it is checked.
+struct Findings(Broken);
+
+impl Findings {
+    fn new(condition: u8, rule: &'static str) -> Self {
+        Self(Broken { condition, rule, offences: 0, examples: Vec::new() })
+    }
+
+    /// Notes an offence unless `holds`.
+    fn expect(&mut self, holds: bool, example: impl FnOnce() -> String) {
+        if !holds {
+            self.0.offences += 1;
+            if self.0.examples.len() < EXAMPLES {
+                self.0.examples.push(example());
+            }
+        }
+    }
+
+    fn finish(self) -> Option<Broken> {
+        (self.0.offences > 0).then_some(self.0)
+    }
+}
+
+/// Checks all conditions; returns those that do not hold.
+#[must_use]
+pub fn check(facts: &Facts, scale: &Scale) -> Vec<Broken> {
+    let sums = Sums::of(facts);
+    [
+        condition_1(facts),
+        condition_2(facts, &sums),
+        condition_3(&sums),
+        condition_4(facts, &sums),
+        condition_5(facts),
+        condition_6(facts),
+        condition_7(facts),
+        condition_8(facts),
+        condition_9(facts),
+        condition_10(facts, &sums),
+        condition_11(facts, &sums, scale),
+        condition_12(facts, &sums),
+    ]
+    .into_iter()
+    .flatten()
+    .collect()
+}
+
+/// Sums that several conditions need.
+struct Sums {
+    districts: BTreeMap<DistrictKey, DistrictSums>,
+    /// Sum of the delivered lines' amounts of a customer's orders.
+    delivered: BTreeMap<CustomerKey, i64>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct DistrictSums {
+    orders: i64,
+    max_order: i32,
+    order_lines_wanted: i64,
+    lines: i64,
+    new_orders: i64,
+    min_new_order: i32,
+    max_new_order: i32,
+    deliveries: i64,
+}
+
+impl Sums {
+    fn of(facts: &Facts) -> Self {
+        let mut districts: BTreeMap<DistrictKey, DistrictSums> =
+            facts.districts.keys().map(|&key| (key, DistrictSums::default())).collect();
+        let mut delivered: BTreeMap<CustomerKey, i64> = BTreeMap::new();
+        for (&(w, d, number), order) in &facts.orders {
+            let sums = districts.entry((w, d)).or_default();
+            sums.orders += 1;
+            sums.max_order = sums.max_order.max(number);
+            sums.order_lines_wanted += i64::from(order.lines);
+            if let Some(lines) = facts.lines.get(&(w, d, number)) {
+                *delivered.entry((w, d, order.customer)).or_default() += lines.delivered_amount;
+            }
+        }
+        for &(w, d, number) in facts.new_orders.keys() {
+            let sums = districts.entry((w, d)).or_default();
+            let first = sums.new_orders == 0;
+            sums.new_orders += 1;
+            sums.max_new_order = sums.max_new_order.max(number);
+            sums.min_new_order = if first { number } else { sums.min_new_order.min(number) };
+        }
+        for (&(w, d, _), lines) in &facts.lines {
+            districts.entry((w, d)).or_default().lines += i64::from(lines.count);
+        }
+        for (&(w, d, _), customer) in &facts.customers {
+            districts.entry((w, d)).or_default().deliveries += i64::from(customer.deliveries);
+        }
+        Self { districts, delivered }
+    }
+}
+
+/// Clause 3.3.2.1: `W_YTD = sum(D_YTD)` for each warehouse.
+fn condition_1(facts: &Facts) -> Option<Broken> {
+    let mut findings = Findings::new(1, "W_YTD = sum(D_YTD)");
+    let mut sums: BTreeMap<i32, i64> = BTreeMap::new();
+    for (&(w, _), district) in &facts.districts {
+        *sums.entry(w).or_default() += district.ytd;
+    }
+    for (w, ytd) in &facts.warehouses {
+        let sum = sums.get(w).copied().unwrap_or(0);
+        findings.expect(*ytd == sum, || format!("warehouse {w}: {ytd} and {sum}"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.2: `D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)` for each district; the last part only if
+/// it has new orders.
+fn condition_2(facts: &Facts, sums: &Sums) -> Option<Broken> {
+    let mut findings = Findings::new(2, "D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)");
+    for (key, district) in &facts.districts {
+        let sums = sums.districts.get(key).copied().unwrap_or_default();
+        let (last, orders, new) = (district.next_order - 1, sums.max_order, sums.max_new_order);
+        let holds = last == orders && (sums.new_orders == 0 || last == new);
+        findings.expect(holds, || format!("district {key:?}: {last}, {orders} and {new}"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.3: `max(NO_O_ID) - min(NO_O_ID) + 1 =` rows of NEW-ORDER, for each district that has some.
+fn condition_3(sums: &Sums) -> Option<Broken> {
+    let mut findings = Findings::new(3, "max(NO_O_ID) - min(NO_O_ID) + 1 = count(NEW-ORDER)");
+    for (key, sums) in sums.districts.iter().filter(|(_, sums)| sums.new_orders > 0) {
+        let (low, high, rows) = (sums.min_new_order, sums.max_new_order, sums.new_orders);
+        let holds = i64::from(high) - i64::from(low) + 1 == rows;
+        findings.expect(holds, || format!("district {key:?}: {low} to {high}, {rows} rows"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.4: `sum(O_OL_CNT) =` rows of ORDER-LINE, for each district.
+fn condition_4(facts: &Facts, sums: &Sums) -> Option<Broken> {
+    let mut findings = Findings::new(4, "sum(O_OL_CNT) = count(ORDER-LINE)");
+    for key in facts.districts.keys() {
+        let sums = sums.districts.get(key).copied().unwrap_or_default();
+        let (wanted, rows) = (sums.order_lines_wanted, sums.lines);
+        findings.expect(wanted == rows, || format!("district {key:?}: {wanted} and {rows}"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.5: an order has no carrier if and only if it has a row in NEW-ORDER.
+fn condition_5(facts: &Facts) -> Option<Broken> {
+    let mut findings = Findings::new(5, "O_CARRIER_ID is null if and only if a NEW-ORDER row exists");
+    for (key, order) in &facts.orders {
+        let is_new = facts.new_orders.contains_key(key);
+        let carrier = if order.delivered { "carrier" } else { "no carrier" };
+        let row = if is_new { "a row" } else { "no row" };
+        findings.expect(order.delivered != is_new, || format!("order {key:?}: {carrier}, {row}"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.6: `O_OL_CNT =` rows of ORDER-LINE, for each order.
+fn condition_6(facts: &Facts) -> Option<Broken> {
+    let mut findings = Findings::new(6, "O_OL_CNT = count(ORDER-LINE) of the order");
+    for (key, order) in &facts.orders {
+        let rows = facts.lines.get(key).map_or(0, |lines| lines.count);
+        let wanted = order.lines;
+        findings.expect(wanted == rows, || format!("order {key:?}: {wanted} and {rows}"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.7: a line has no delivery date if and only if its order has no carrier. A line without
+/// an order breaks it too.
+fn condition_7(facts: &Facts) -> Option<Broken> {
+    let mut findings =
+        Findings::new(7, "OL_DELIVERY_D is null if and only if O_CARRIER_ID is null");
+    for (key, lines) in &facts.lines {
+        let order = facts.orders.get(key);
+        let wanted = order.map(|order| if order.delivered { lines.count } else { 0 });
+        let (delivered, count) = (lines.delivered, lines.count);
+        findings.expect(wanted == Some(delivered), || {
+            let order = match order {
+                None => "which does not exist",
+                Some(order) if order.delivered => "delivered",
+                Some(_) => "not delivered",
+            };
+            format!("order {key:?}, {order}: {delivered} of {count} lines delivered")
+        });
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.8: `W_YTD = sum(H_AMOUNT)` for each warehouse.
+fn condition_8(facts: &Facts) -> Option<Broken> {
+    let mut findings = Findings::new(8, "W_YTD = sum(H_AMOUNT)");
+    let mut paid: BTreeMap<i32, i64> = facts.warehouses.keys().map(|&w| (w, 0)).collect();
+    for (&(w, _), amount) in &facts.paid_in_district {
+        *paid.entry(w).or_default() += amount;
+    }
+    for (w, paid) in paid {
+        let ytd = facts.warehouses.get(&w).copied();
+        findings.expect(ytd == Some(paid), || format!("warehouse {w}: {ytd:?} and {paid}"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.9: `D_YTD = sum(H_AMOUNT)` for each district.
+fn condition_9(facts: &Facts) -> Option<Broken> {
+    let mut findings = Findings::new(9, "D_YTD = sum(H_AMOUNT)");
+    let keys: BTreeSet<DistrictKey> =
+        facts.districts.keys().chain(facts.paid_in_district.keys()).copied().collect();
+    for key in keys {
+        let ytd = facts.districts.get(&key).map(|district| district.ytd);
+        let paid = facts.paid_in_district.get(&key).copied().unwrap_or(0);
+        findings.expect(ytd == Some(paid), || format!("district {key:?}: {ytd:?} and {paid}"));
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.10: `C_BALANCE = sum(OL_AMOUNT) - sum(H_AMOUNT)` for each customer, over delivered lines.
+fn condition_10(facts: &Facts, sums: &Sums) -> Option<Broken> {
+    let mut findings = Findings::new(10, "C_BALANCE = sum(delivered OL_AMOUNT) - sum(H_AMOUNT)");
+    for (key, customer) in &facts.customers {
+        let delivered = sums.delivered.get(key).copied().unwrap_or(0);
+        let paid = facts.paid_by_customer.get(key).copied().unwrap_or(0);
+        let balance = customer.balance;
+        findings.expect(balance == delivered - paid, || {
+            format!("customer {key:?}: {balance}, {delivered} and {paid}")
+        });
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.11: rows of ORDER less rows of NEW-ORDER are 2,100 initially, and one more for each delivery
+/// since (see the module's front page), for each district.
+fn condition_11(facts: &Facts, sums: &Sums, scale: &Scale) -> Option<Broken> {
+    let mut findings =
+        Findings::new(11, "count(ORDER) - count(NEW-ORDER) = initially delivered + deliveries");
+    let initially = i64::from(scale.customers_per_district - scale.new_orders_per_district);
+    for key in facts.districts.keys() {
+        let sums = sums.districts.get(key).copied().unwrap_or_default();
+        let (orders, new, deliveries) = (sums.orders, sums.new_orders, sums.deliveries);
+        findings.expect(orders - new == initially + deliveries, || {
+            format!("district {key:?}: {orders} - {new} and {initially} + {deliveries}")
+        });
+    }
+    findings.finish()
+}
+
+/// Clause 3.3.2.12: `C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT)` for each customer, over delivered lines.
+fn condition_12(facts: &Facts, sums: &Sums) -> Option<Broken> {
+    let mut findings = Findings::new(12, "C_BALANCE + C_YTD_PAYMENT = sum(delivered OL_AMOUNT)");
+    for (key, customer) in &facts.customers {
+        let delivered = sums.delivered.get(key).copied().unwrap_or(0);
+        let (balance, paid) = (customer.balance, customer.ytd_payment);
+        findings.expect(balance + paid == delivered, || {
+            format!("customer {key:?}: {balance} + {paid} and {delivered}")
+        });
+    }
+    findings.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::{CustomerFacts, DistrictFacts, LineFacts, OrderFacts};
+    use super::*;
+
+    const KEY: DistrictKey = (1, 1);
+
+    /// One district: order 1 of customer 1 delivered, order 2 of customer 2 not.
+    fn facts() -> (Facts, Scale) {
+        let scale = Scale { items: 10, customers_per_district: 2, new_orders_per_district: 1 };
+        let mut facts = Facts::default();
+        facts.warehouses.insert(1, 3000);
+        facts.districts.insert(KEY, DistrictFacts { ytd: 3000, next_order: 3 });
+        facts.paid_in_district.insert(KEY, 3000);
+        for (id, paid, delivered) in [(1, 1000, 500), (2, 2000, 0)] {
+            facts.customers.insert((1, 1, id), CustomerFacts {
+                balance: delivered - paid,
+                ytd_payment: paid,
+                deliveries: 0,
+            });
+            facts.paid_by_customer.insert((1, 1, id), paid);
+            let is_delivered = delivered > 0;
+            facts.orders.insert((1, 1, id), OrderFacts {
+                customer: id,
+                delivered: is_delivered,
+                lines: 5,
+            });
+            facts.lines.insert((1, 1, id), LineFacts {
+                count: 5,
+                delivered: if is_delivered { 5 } else { 0 },
+                delivered_amount: delivered,
+            });
+        }
+        facts.new_orders.insert((1, 1, 2), ());
+        (facts, scale)
+    }
+
+    fn broken(change: impl FnOnce(&mut Facts)) -> Vec<u8> {
+        let (mut facts, scale) = facts();
+        change(&mut facts);
+        check(&facts, &scale).iter().map(|broken| broken.condition).collect()
+    }
+
+    #[test]
+    fn each_condition_sees_its_violation() {
+        assert_eq!(broken(|_| ()), [0; 0]);
+        assert_eq!(broken(|f| *f.warehouses.get_mut(&1).unwrap() += 1), [1, 8]);
+        assert_eq!(broken(|f| f.districts.get_mut(&KEY).unwrap().ytd += 1), [1, 9]);
+        assert_eq!(broken(|f| f.districts.get_mut(&KEY).unwrap().next_order += 1), [2]);
+        assert_eq!(broken(|f| _ = f.new_orders.insert((1, 1, 0), ())), [3, 11]);
+        assert_eq!(broken(|f| f.orders.get_mut(&(1, 1, 1)).unwrap().lines += 1), [4, 6]);
+        assert_eq!(broken(|f| f.orders.get_mut(&(1, 1, 1)).unwrap().delivered = false), [5, 7]);
+        assert_eq!(broken(|f| f.lines.get_mut(&(1, 1, 2)).unwrap().delivered = 1), [7]);
+        assert_eq!(broken(|f| *f.paid_in_district.get_mut(&KEY).unwrap() += 1), [8, 9]);
+        assert_eq!(broken(|f| *f.paid_by_customer.get_mut(&(1, 1, 1)).unwrap() += 1), [10]);
+        assert_eq!(broken(|f| f.customers.get_mut(&(1, 1, 1)).unwrap().deliveries = 1), [11]);
+        assert_eq!(broken(|f| f.customers.get_mut(&(1, 1, 1)).unwrap().ytd_payment += 1), [12]);
+        assert_eq!(broken(|f| f.customers.get_mut(&(1, 1, 1)).unwrap().balance += 1), [10, 12]);
+    }
+
+    #[test]
+    fn rows_without_a_parent_are_seen() {
+        let orphan = LineFacts { count: 1, delivered: 0, delivered_amount: 0 };
+        assert_eq!(broken(|f| _ = f.lines.insert((1, 1, 9), orphan)), [4, 7]);
+        assert_eq!(broken(|f| _ = f.paid_in_district.insert((1, 2), 5)), [8, 9]);
+        assert_eq!(broken(|f| _ = f.paid_in_district.insert((2, 1), 5)), [8, 9]);
+    }
+
+    #[test]
+    fn few_of_many_offences_are_named() {
+        let (mut facts, scale) = facts();
+        for id in 10..20 {
+            facts.customers.insert((1, 1, id), CustomerFacts {
+                balance: 1,
+                ytd_payment: -1,
+                deliveries: 0,
+            });
+        }
+        let broken = check(&facts, &scale);
+        assert_eq!((broken.len(), broken[0].offences, broken[0].examples.len()), (1, 10, 3));
+        let text = broken[0].to_string();
+        assert!(text.starts_with("condition 10 (clause 3.3.2.10): C_BALANCE"), "{text}");
+        assert!(text.contains("10 offending, first customer (1, 1, 10): 1, 0 and 0;"), "{text}");
+    }
+}

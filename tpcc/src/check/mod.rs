@@ -1,0 +1,17 @@
+//! The consistency conditions 1 to 12 of clause 3.3.2, checked over the whole database.
+//!
+//! Every table is read once, front to back, warehouse by warehouse and on all compute nodes at the
+//! same time (`collect`), into maps of what the conditions speak about (`facts`); each condition is
+//! then a function over these maps (`conditions`). Nobody may write meanwhile.
+//!
+//! Condition 11 of the specification, orders less new orders is 2,100 in every district, holds only
+//! before the first delivery. Here it says what is meant: that difference is the number of orders
+//! delivered initially plus the number delivered since, which the customers' `C_DELIVERY_CNT` tell.
+
+mod collect;
+mod conditions;
+mod facts;
+
+pub use collect::collect;
+pub use conditions::{Broken, CONDITIONS, check};
+pub use facts::Facts;

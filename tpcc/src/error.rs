@@ -1,0 +1,147 @@
+//! What can go wrong in a TPC-C run.
+
+use selkie_btree::TreeError;
+use selkie_engine::EngineError;
+use selkie_fabric::FabricError;
+use selkie_fabric::env::TaskError;
+use selkie_memnode::PoolError;
+use selkie_txn::{AbortCause, RetryError, RowError, TxnError};
+
+use crate::units::bytes;
+
+/// Error of a load, a run or a check.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TpccError {
+    /// A value is outside what is allowed. Nothing was started.
+    #[error("{key} = {value}: {allowed}")]
+    Config {
+        /// The key.
+        key: &'static str,
+        /// The value given.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// The pool has no room left.
+    #[error("pool full: used {} of {}, needs about {}", bytes(*.used), bytes(*.capacity), bytes(*.needed))]
+    PoolFull {
+        /// Bytes of pages given out.
+        used: u64,
+        /// Bytes of pages the pool has.
+        capacity: u64,
+        /// Bytes that the database and its growth are estimated to take.
+        needed: u64,
+    },
+    /// A row that must exist does not.
+    #[error("{table}: no row {key}")]
+    Missing {
+        /// The table.
+        table: &'static str,
+        /// Its key.
+        key: String,
+    },
+    /// The pool could not be started.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The fabric failed.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// An engine failed.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// A transaction failed.
+    #[error(transparent)]
+    Txn(#[from] TxnError),
+    /// A tree failed.
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// Every attempt at a transaction met a conflict.
+    #[error("{what}: gave up after {attempts} attempts: {last}")]
+    Exhausted {
+        /// What was attempted.
+        what: &'static str,
+        /// Attempts made.
+        attempts: u32,
+        /// The last error.
+        last: Box<TpccError>,
+    },
+    /// The threads could not be started.
+    #[error("threads: {0}")]
+    Threads(#[from] std::io::Error),
+    /// A task panicked or was lost.
+    #[error("task: {0}")]
+    Task(#[from] TaskError),
+    /// A histogram refused its bounds.
+    #[error("histogram: {0}")]
+    Histogram(String),
+}
+
+impl TpccError {
+    /// Whether the same work may well succeed when done again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Txn(error) => error.is_retryable(),
+            Self::Tree(error) => error.is_retryable(),
+            Self::Engine(error) => error.is_retryable(),
+            Self::Exhausted { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Names what was given up.
+    #[must_use]
+    pub fn of_retry(what: &'static str, error: RetryError<Self>) -> Self {
+        match error {
+            RetryError::Exhausted { attempts, last, .. } => {
+                Self::Exhausted { what, attempts, last: Box::new(last) }
+            }
+            other => other.into_inner(),
+        }
+    }
+
+    /// A full pool as [`TpccError::PoolFull`], with what would be `needed`; all else as it is.
+    #[must_use]
+    pub fn or_pool_full(self, needed: u64) -> Self {
+        match self {
+            Self::Engine(EngineError::PoolFull { used, capacity })
+            | Self::Txn(TxnError::Engine(EngineError::PoolFull { used, capacity }))
+            | Self::Tree(TreeError::Engine(EngineError::PoolFull { used, capacity })) => {
+                Self::PoolFull { used, capacity, needed: needed.max(used) }
+            }
+            other => other,
+        }
+    }
+}
+
+impl From<RowError> for TpccError {
+    fn from(error: RowError) -> Self {
+        Self::Txn(error.into())
+    }
+}
+
+impl selkie_txn::Retryable for TpccError {
+    fn retry_cause(&self) -> Option<AbortCause> {
+        match self {
+            Self::Txn(error) => error.retry_cause(),
+            _ if self.is_retryable() => Some(AbortCause::Timeout),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_pool_says_what_is_needed() {
+        let engine = EngineError::PoolFull { used: 60 << 20, capacity: 64 << 20 };
+        let error = TpccError::from(TxnError::from(engine.clone())).or_pool_full(200 << 20);
+        assert_eq!(error.to_string(), "pool full: used 60.0 MiB of 64.0 MiB, needs about 200.0 MiB");
+        assert!(!error.is_retryable());
+        let error = TpccError::from(engine).or_pool_full(0);
+        assert!(matches!(error, TpccError::PoolFull { needed, .. } if needed == 60 << 20));
+    }
+}

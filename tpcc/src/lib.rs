@@ -1,0 +1,1 @@
+//! TPC-C over a Selkie pool: schema, loader, transactions, consistency conditions, report.

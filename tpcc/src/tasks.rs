@@ -1,0 +1,53 @@
+//! Running tasks side by side, and how patiently they meet conflicts.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_fabric::env::Env;
+use selkie_txn::RetryPolicy;
+
+use crate::error::TpccError;
+
+/// How long a transaction is tried again: conflicts end when the other transaction does, so many
+/// attempts only mean many others. Several seconds before it is an error.
+pub(crate) const PATIENCE: RetryPolicy = RetryPolicy {
+    attempts: 2_000,
+    base: Duration::from_micros(10),
+    cap: Duration::from_millis(4),
+};
+
+/// Runs `tasks` in the background and waits for all of them.
+///
+/// # Errors
+/// The first error of a task, once all are over.
+pub(crate) async fn join_all<F>(
+    env: &Env,
+    name: &'static str,
+    tasks: Vec<F>,
+) -> Result<(), TpccError>
+where
+    F: Future<Output = Result<(), TpccError>> + Send + 'static,
+{
+    let first = Arc::new(Mutex::new(None));
+    let mut handles = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        let first = Arc::clone(&first);
+        handles.push(env.spawn(name, async move {
+            if let Err(error) = task.await {
+                first.lock().get_or_insert(error);
+            }
+        }));
+    }
+    let mut lost = None;
+    for handle in handles {
+        if let Err(error) = handle.join().await {
+            lost.get_or_insert(error);
+        }
+    }
+    if let Some(error) = first.lock().take() {
+        return Err(error);
+    }
+    lost.map_or(Ok(()), |error| Err(error.into()))
+}

@@ -1,0 +1,190 @@
+//! What can go wrong in a transaction, and what that says about trying again.
+
+use selkie_btree::TreeError;
+use selkie_engine::{EngineError, GAddr};
+
+use crate::catalogue::CatalogueError;
+use crate::row::RowError;
+use crate::schema::SchemaError;
+
+/// Why a transaction was rolled back: the key of the abort statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum AbortCause {
+    /// Another transaction, here or on another node, holds a leaf that was needed.
+    Conflict,
+    /// A leaf already held shared was needed exclusively, and others hold it too.
+    UpgradeConflict,
+    /// A page or an answer did not come in time.
+    Timeout,
+    /// The caller rolled back, or dropped the transaction.
+    Requested,
+    /// A future was dropped in the middle of a change.
+    Interrupted,
+    /// Anything else: a full pool, a dead peer, a damaged page.
+    Failure,
+}
+
+impl AbortCause {
+    /// All causes, in the order of their statistics.
+    pub const ALL: [Self; 6] = [
+        Self::Conflict,
+        Self::UpgradeConflict,
+        Self::Timeout,
+        Self::Requested,
+        Self::Interrupted,
+        Self::Failure,
+    ];
+
+    /// A short name for reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Conflict => "conflict",
+            Self::UpgradeConflict => "upgrade_conflict",
+            Self::Timeout => "timeout",
+            Self::Requested => "requested",
+            Self::Interrupted => "interrupted",
+            Self::Failure => "failure",
+        }
+    }
+
+    /// Whether the same transaction may well succeed when run again.
+    #[must_use]
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::Conflict | Self::UpgradeConflict | Self::Timeout)
+    }
+}
+
+/// An operation of a transaction failed.
+///
+/// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
+/// [`Schema`](Self::Schema) and [`KeyMismatch`](Self::KeyMismatch) undo that one operation and leave the
+/// transaction usable. Every other error has rolled the transaction back when it is returned: its
+/// latches are free, and all that is left to do is to drop it and, if
+/// [`is_retryable`](Self::is_retryable), to begin again.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TxnError {
+    /// Somebody else holds a leaf that is needed; nobody waits for a lock. Run the transaction again.
+    #[error("conflict on page {leaf:?}{}", if *.upgrade { " while upgrading" } else { "" })]
+    Conflict {
+        /// The leaf.
+        leaf: GAddr,
+        /// It was held shared already.
+        upgrade: bool,
+    },
+    /// A row with this key is there already.
+    #[error("table {table}, {index}: duplicate key")]
+    Duplicate {
+        /// The table.
+        table: String,
+        /// The index, or "primary key".
+        index: String,
+    },
+    /// There is no row to update or delete.
+    #[error("table {table}: no row with this key")]
+    NotFound {
+        /// The table.
+        table: String,
+    },
+    /// The bytes given are not a key of this table or index: too few or too many parts, or other types.
+    #[error("table {table}, {index}: the key given has another shape")]
+    KeyMismatch {
+        /// The table.
+        table: String,
+        /// The index, or "primary key".
+        index: String,
+    },
+    /// A column was misused, or a stored row is damaged.
+    #[error(transparent)]
+    Row(#[from] RowError),
+    /// A row given to one table was made for another.
+    #[error("table {table}: the row was built for another table")]
+    ForeignRow {
+        /// The table.
+        table: String,
+    },
+    /// A table or index that is not there, or cannot be.
+    #[error(transparent)]
+    Schema(#[from] SchemaError),
+    /// The catalogue is missing, damaged or there already.
+    #[error(transparent)]
+    Catalogue(#[from] CatalogueError),
+    /// An index and its table disagree.
+    #[error("table {table}: index {index} disagrees with the rows")]
+    Inconsistent {
+        /// The table.
+        table: String,
+        /// The index.
+        index: String,
+    },
+    /// The transaction was rolled back by an earlier error, or because a future was dropped half-way.
+    #[error("the transaction was rolled back: {}", .cause.name())]
+    RolledBack {
+        /// Why.
+        cause: AbortCause,
+    },
+    /// A leaf kept moving, or a split gave no room, for so many attempts in a row.
+    #[error("no leaf for the key in tree {root:?} after {attempts} attempts")]
+    Restless {
+        /// Root of the tree.
+        root: GAddr,
+        /// The bound that was reached.
+        attempts: u32,
+    },
+    /// The engine failed.
+    #[error(transparent)]
+    Engine(EngineError),
+    /// The tree failed.
+    #[error(transparent)]
+    Tree(TreeError),
+}
+
+impl TxnError {
+    /// Whether the same transaction may well succeed when run again.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        self.abort_cause().is_some_and(AbortCause::is_retryable)
+    }
+
+    /// Why the transaction was rolled back, `None` if it was not.
+    #[must_use]
+    pub fn abort_cause(&self) -> Option<AbortCause> {
+        Some(match self {
+            Self::Conflict { upgrade: false, .. } => AbortCause::Conflict,
+            Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
+            Self::RolledBack { cause } => *cause,
+            Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
+            Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
+            Self::Restless { .. } => AbortCause::Timeout,
+            Self::Engine(_) | Self::Tree(_) | Self::Catalogue(_) | Self::Inconsistent { .. } => {
+                AbortCause::Failure
+            }
+            Self::Duplicate { .. }
+            | Self::NotFound { .. }
+            | Self::KeyMismatch { .. }
+            | Self::Row(_)
+            | Self::ForeignRow { .. }
+            | Self::Schema(_) => return None,
+        })
+    }
+}
+
+impl From<EngineError> for TxnError {
+    fn from(error: EngineError) -> Self {
+        match error {
+            EngineError::Busy { addr } => Self::Conflict { leaf: addr, upgrade: false },
+            other => Self::Engine(other),
+        }
+    }
+}
+
+impl From<TreeError> for TxnError {
+    fn from(error: TreeError) -> Self {
+        match error {
+            TreeError::Engine(error) => error.into(),
+            other => Self::Tree(other),
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! Finding and latching the leaf for a key.
+
+use selkie_btree::{LeafView, Whereabouts};
+use selkie_engine::{EngineError, GAddr, SharedGuard};
+
+use crate::error::TxnError;
+use crate::held::Latch;
+use crate::structure::IndexInfo;
+use crate::transaction::Txn;
+
+/// How often a leaf is located anew after it was split, emptied or given back under our eyes.
+pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
+
+/// How many right links are followed after one descent: splits whose separators are not posted yet, also
+/// the many that one large transaction may have made itself.
+pub(crate) const RIGHT_HOPS: u32 = 4096;
+
+/// How a leaf is needed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+/// A latched leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Leaf {
+    /// Held to the end of the transaction.
+    Held(usize),
+    /// Held until the next operation (in `Work::transient`).
+    Transient,
+}
+
+/// A key's leaf and its place there: where it is, or where it would be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    pub(crate) leaf: Leaf,
+    pub(crate) slot: Result<usize, usize>,
+}
+
+/// A leaf just latched, or held before.
+pub(crate) enum Taken<'db> {
+    Held(usize),
+    Fresh(Latch<'db>),
+}
+
+impl<'db> Txn<'db> {
+    /// Latches the leaf that holds `key` or the gap where it would be.
+    ///
+    /// First the leaves of the tree that were used last are asked: transactions come back to a leaf
+    /// much more often than not, and that saves the descent.
+    pub(crate) async fn find(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+        mode: Mode,
+    ) -> Result<Found, TxnError> {
+        if let Some((held, slot)) = self.find_recent(index, key)? {
+            self.ensure(held, mode).await?;
+            return Ok(Found { leaf: Leaf::Held(held), slot });
+        }
+        let engine = &self.db.engine;
+        for _ in 0..LOCATE_ATTEMPTS {
+            // Pages named by a page read under the pin are not used for something else meanwhile.
+            let _pin = engine.pin();
+            let mut addr = index.tree.locate(engine, key).await?;
+            for _ in 0..RIGHT_HOPS {
+                let taken = self.take(addr, mode).await?;
+                match LeafView::new(self.taken_bytes(&taken))?.where_is(key)? {
+                    Whereabouts::Here(slot) => {
+                        let leaf = self.keep(index, addr, taken, mode).await?;
+                        return Ok(Found { leaf, slot });
+                    }
+                    Whereabouts::Right(next) => addr = next,
+                    Whereabouts::Elsewhere => break,
+                }
+            }
+        }
+        Err(restless(index))
+    }
+
+    /// Looks for `key` in the leaves of the tree that were latched last.
+    fn find_recent(
+        &self,
+        index: &IndexInfo,
+        key: &[u8],
+    ) -> Result<Option<(usize, Result<usize, usize>)>, TxnError> {
+        for held in self.work.held.recent(index.number) {
+            if let Whereabouts::Here(slot) = LeafView::new(self.held_bytes(held))?.where_is(key)? {
+                return Ok(Some((held, slot)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The leaf at `addr`: as it is held, or freshly latched. Waits for no latch.
+    pub(crate) async fn take(&self, addr: GAddr, mode: Mode) -> Result<Taken<'db>, TxnError> {
+        if let Some(held) = self.work.held.position(addr) {
+            return Ok(Taken::Held(held));
+        }
+        let engine = &self.db.engine;
+        let latch = match mode {
+            Mode::Shared => engine.try_shared(addr).await.map(Latch::Shared),
+            Mode::Exclusive => engine.try_exclusive(addr).await.map(Latch::Exclusive),
+        };
+        Ok(Taken::Fresh(latch?))
+    }
+
+    /// Keeps a latched leaf as long as the isolation asks for.
+    pub(crate) async fn keep(
+        &mut self,
+        index: &IndexInfo,
+        addr: GAddr,
+        taken: Taken<'db>,
+        mode: Mode,
+    ) -> Result<Leaf, TxnError> {
+        match taken {
+            Taken::Held(held) => {
+                self.ensure(held, mode).await?;
+                Ok(Leaf::Held(held))
+            }
+            Taken::Fresh(Latch::Shared(guard)) if !self.is_serializable() => {
+                self.work.transient = Some(guard);
+                Ok(Leaf::Transient)
+            }
+            Taken::Fresh(latch) => Ok(Leaf::Held(self.work.held.add(index.number, addr, latch))),
+        }
+    }
+
+    /// Makes sure that a held leaf is held exclusively, if that is the mode.
+    async fn ensure(&mut self, held: usize, mode: Mode) -> Result<(), TxnError> {
+        if mode == Mode::Shared || matches!(self.work.held.latch(held), Some(Latch::Exclusive(_))) {
+            return Ok(());
+        }
+        let Some(Latch::Shared(guard)) = self.work.held.take(held) else { return Ok(()) };
+        self.upgrade(held, guard).await
+    }
+
+    /// Upgrades a held leaf. Its shared latch travels with the future: if that is dropped the latch is
+    /// gone, and with it the right to rely on what was read; hence the mark.
+    async fn upgrade(&mut self, held: usize, guard: SharedGuard<'db>) -> Result<(), TxnError> {
+        let before = self.open_critical();
+        let upgraded = guard.try_upgrade().await;
+        self.close_critical(before);
+        match upgraded {
+            Ok(guard) => {
+                self.work.held.put_back(held, Latch::Exclusive(guard));
+                Ok(())
+            }
+            Err((guard, error)) => {
+                self.work.held.put_back(held, Latch::Shared(guard));
+                Err(match error {
+                    EngineError::Busy { addr } => TxnError::Conflict { leaf: addr, upgrade: true },
+                    other => other.into(),
+                })
+            }
+        }
+    }
+
+    pub(crate) fn taken_bytes<'a>(&'a self, taken: &'a Taken<'db>) -> &'a [u8] {
+        match taken {
+            Taken::Held(held) => self.held_bytes(*held),
+            Taken::Fresh(latch) => latch.bytes(),
+        }
+    }
+
+    /// The bytes of a latched leaf.
+    pub(crate) fn leaf_bytes(&self, leaf: Leaf) -> &[u8] {
+        match leaf {
+            Leaf::Held(held) => self.held_bytes(held),
+            Leaf::Transient => self.work.transient.as_deref().unwrap_or_default(),
+        }
+    }
+
+    /// The bytes of a held leaf; none (which no leaf view accepts) if there is no such leaf.
+    pub(crate) fn held_bytes(&self, held: usize) -> &[u8] {
+        self.work.held.bytes(held).unwrap_or_default()
+    }
+}
+
+pub(crate) fn restless(index: &IndexInfo) -> TxnError {
+    TxnError::Restless { root: index.tree.root(), attempts: LOCATE_ATTEMPTS }
+}

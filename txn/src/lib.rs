@@ -1,0 +1,32 @@
+//! Tables, indexes and serializable transactions over the shared pool.
+mod catalogue;
+mod cursor;
+mod database;
+mod error;
+mod held;
+pub mod key;
+mod latch;
+mod read;
+mod retry;
+mod rollback;
+mod row;
+mod row_write;
+mod schema;
+mod stats;
+mod structure;
+mod transaction;
+mod undo;
+mod upkeep;
+mod write;
+
+pub use catalogue::CatalogueError;
+pub use database::{Database, Index, Isolation, Source, Table};
+pub use error::{AbortCause, TxnError};
+pub use key::{KeyBuf, KeyPart, KeyRange};
+pub use retry::{RetryError, RetryPolicy, Retryable, retry};
+pub use row::{RowError, RowRef, Value};
+pub use row_write::{RowBuilder, RowMut};
+pub use schema::{Column, ColumnType, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError, TableSchema};
+pub use selkie_btree::Direction;
+pub use stats::{AbortCounts, TxnStats};
+pub use transaction::Txn;

@@ -1,0 +1,141 @@
+//! Running a transaction again after a conflict.
+//!
+//! Nobody waits for a lock here, so two transactions that collide must not meet again at once: each
+//! waits a random time below a bound that doubles with every attempt ("full jitter"), up to a cap.
+//! Short waits let other tasks run instead of sleeping, because timers are coarse.
+
+use std::future::Future;
+use std::time::Duration;
+
+use selkie_fabric::env::{Env, yield_now};
+
+use crate::error::{AbortCause, TxnError};
+use crate::stats::AbortCounts;
+
+/// Waits below this let other tasks run until the time is over; longer ones sleep.
+const SLEEP_FLOOR: Duration = Duration::from_millis(2);
+
+/// How often to try, and how long to wait in between.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Most attempts, the first included. Zero counts as one.
+    pub attempts: u32,
+    /// Bound of the wait after the first failure; it doubles with each further one.
+    pub base: Duration,
+    /// The bound grows no further than this.
+    pub cap: Duration,
+}
+
+impl Default for RetryPolicy {
+    /// 64 attempts, 20 us doubling up to 10 ms: about half a second before giving up.
+    fn default() -> Self {
+        let (base, cap) = (Duration::from_micros(20), Duration::from_millis(10));
+        Self { attempts: 64, base, cap }
+    }
+}
+
+impl RetryPolicy {
+    /// The wait after the so-many-th failure (from 0), given 64 random bits.
+    fn wait(&self, failures: u32, random: u64) -> Duration {
+        let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
+        let bound = self.base.saturating_mul(factor).min(self.cap);
+        let bound_ns = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
+        // The high half of the product is uniform below the bound.
+        let wait_ns = (u128::from(bound_ns) * u128::from(random)) >> 64;
+        Duration::from_nanos(u64::try_from(wait_ns).unwrap_or(bound_ns))
+    }
+}
+
+/// An error that knows whether the transaction behind it was rolled back, and why.
+pub trait Retryable {
+    /// The cause if running the transaction again makes sense, `None` if the error is final.
+    fn retry_cause(&self) -> Option<AbortCause>;
+}
+
+impl Retryable for TxnError {
+    fn retry_cause(&self) -> Option<AbortCause> {
+        self.abort_cause().filter(|cause| cause.is_retryable())
+    }
+}
+
+/// [`retry`] gave up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RetryError<E: std::error::Error + 'static> {
+    /// The transaction failed for a reason that another attempt does not change.
+    #[error(transparent)]
+    Final(E),
+    /// Every attempt failed.
+    #[error("gave up after {attempts} attempts, the last failed with: {last}")]
+    Exhausted {
+        /// Attempts made.
+        attempts: u32,
+        /// Why they failed.
+        aborts: AbortCounts,
+        /// The last error.
+        #[source]
+        last: E,
+    },
+}
+
+impl<E: std::error::Error + 'static> RetryError<E> {
+    /// The error of the last attempt.
+    pub fn into_inner(self) -> E {
+        match self {
+            Self::Final(error) | Self::Exhausted { last: error, .. } => error,
+        }
+    }
+
+    /// Whether calling [`retry`] again may help.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Exhausted { .. })
+    }
+}
+
+/// Runs `attempt` until it succeeds, fails for good, or the policy's attempts are used up. `attempt`
+/// begins and commits its own transaction; when it fails the transaction must be dropped or rolled back
+/// before the error is returned, as `?` does.
+///
+/// # Errors
+/// [`RetryError::Final`] with the first error that is not retryable, [`RetryError::Exhausted`] with the
+/// last one that is.
+pub async fn retry<T, E, F, Fut>(
+    env: &Env,
+    policy: &RetryPolicy,
+    mut attempt: F,
+) -> Result<T, RetryError<E>>
+where
+    E: Retryable + std::error::Error + 'static,
+    F: FnMut() -> Fut,
+    Fut: Future<Output = Result<T, E>>,
+{
+    let mut aborts = AbortCounts::default();
+    let mut failures = 0;
+    loop {
+        let error = match attempt().await {
+            Ok(value) => return Ok(value),
+            Err(error) => error,
+        };
+        let Some(cause) = error.retry_cause() else { return Err(RetryError::Final(error)) };
+        aborts.count(cause);
+        if failures + 1 >= policy.attempts {
+            return Err(RetryError::Exhausted { attempts: failures + 1, aborts, last: error });
+        }
+        pause(env, policy.wait(failures, env.random_u64())).await;
+        failures += 1;
+    }
+}
+
+async fn pause(env: &Env, wait: Duration) {
+    if wait >= SLEEP_FLOOR {
+        return env.sleep(wait).await;
+    }
+    let start = env.now();
+    loop {
+        yield_now().await;
+        if env.now().saturating_sub(start) >= wait {
+            return;
+        }
+    }
+}

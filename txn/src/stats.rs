@@ -1,0 +1,141 @@
+//! Counters of what became of transactions, kept so that threads do not fight for a cache line.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Sub;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::error::AbortCause;
+
+/// How many copies of the counters (and pools of scratch memory) there are.
+pub(crate) const SHARDS: usize = 16;
+
+const CAUSES: usize = AbortCause::ALL.len();
+
+/// Aborts by cause.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AbortCounts([u64; CAUSES]);
+
+impl AbortCounts {
+    /// How many there were for `cause`.
+    #[must_use]
+    pub fn of(&self, cause: AbortCause) -> u64 {
+        self.iter().find(|&(other, _)| other == cause).map_or(0, |(_, count)| count)
+    }
+
+    /// Every cause with its count.
+    pub fn iter(&self) -> impl Iterator<Item = (AbortCause, u64)> + '_ {
+        AbortCause::ALL.into_iter().zip(self.0)
+    }
+
+    /// The sum over all causes.
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    pub(crate) fn count(&mut self, cause: AbortCause) {
+        for (slot, other) in self.0.iter_mut().zip(AbortCause::ALL) {
+            *slot += u64::from(other == cause);
+        }
+    }
+}
+
+/// What became of the transactions of one [`Database`](crate::Database) handle and its clones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TxnStats {
+    /// Transactions that committed.
+    pub commits: u64,
+    /// Transactions that were rolled back.
+    pub aborts: AbortCounts,
+    /// Leaves split by transactions, also by those rolled back later.
+    pub splits: u64,
+}
+
+impl Sub for TxnStats {
+    type Output = Self;
+    fn sub(self, earlier: Self) -> Self {
+        let mut aborts = self.aborts;
+        for (now, before) in aborts.0.iter_mut().zip(earlier.aborts.0) {
+            *now -= before;
+        }
+        let (commits, splits) = (self.commits - earlier.commits, self.splits - earlier.splits);
+        Self { commits, aborts, splits }
+    }
+}
+
+/// One copy of the counters, alone on its cache lines (two: the adjacent one is prefetched).
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard {
+    commits: AtomicU64,
+    aborts: [AtomicU64; CAUSES],
+    splits: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct StatsShards([Shard; SHARDS]);
+
+impl StatsShards {
+    pub(crate) fn committed(&self, shard: usize) {
+        if let Some(shard) = self.0.get(shard) {
+            shard.commits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn aborted(&self, shard: usize, cause: AbortCause) {
+        let place = AbortCause::ALL.iter().position(|&other| other == cause);
+        let shard = self.0.get(shard);
+        if let Some(count) = shard.zip(place).and_then(|(shard, place)| shard.aborts.get(place)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn split(&self, shard: usize) {
+        if let Some(shard) = self.0.get(shard) {
+            shard.splits.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(crate) fn snapshot(&self) -> TxnStats {
+        let mut sum = TxnStats::default();
+        for shard in &self.0 {
+            sum.commits += shard.commits.load(Ordering::Relaxed);
+            sum.splits += shard.splits.load(Ordering::Relaxed);
+            for (sum, count) in sum.aborts.0.iter_mut().zip(&shard.aborts) {
+                *sum += count.load(Ordering::Relaxed);
+            }
+        }
+        sum
+    }
+}
+
+/// The shard for the calling thread. Which one it is matters for speed only.
+pub(crate) fn shard_here() -> usize {
+    let mut hasher = DefaultHasher::new();
+    std::thread::current().id().hash(&mut hasher);
+    usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_add_up_over_shards() {
+        let shards = StatsShards::default();
+        shards.committed(0);
+        shards.committed(15);
+        shards.aborted(3, AbortCause::Conflict);
+        let early = shards.snapshot();
+        shards.aborted(4, AbortCause::Conflict);
+        shards.aborted(4, AbortCause::Failure);
+        shards.split(1);
+        let late = shards.snapshot();
+        assert_eq!((late.commits, late.splits, late.aborts.total()), (2, 1, 3));
+        let delta = late - early;
+        assert_eq!(delta.commits, 0);
+        assert_eq!(delta.aborts.of(AbortCause::Conflict), 1);
+        assert_eq!(delta.aborts.of(AbortCause::Failure), 1);
+        assert_eq!(delta.aborts.of(AbortCause::Timeout), 0);
+    }
+}

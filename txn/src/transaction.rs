@@ -1,0 +1,246 @@
+//! A transaction from its beginning to its end.
+//!
+//! Two-phase locking without waiting: every leaf page an operation touches is latched, shared to read
+//! and exclusive to write, and stays latched until the end (growing phase); commit and rollback release
+//! all of them at once (shrinking phase). A leaf that somebody else holds in the way is a conflict: the
+//! transaction is rolled back on the spot, so its latches are free before the caller even sees the error,
+//! and nobody ever waits for a leaf while holding one: there is no deadlock. A leaf is latched even when
+//! the key looked for is not in it, and a scan latches every leaf it crosses: the gaps between keys
+//! are locked too, hence no phantoms.
+//!
+//! ```text
+//!            error that rolls back, future dropped half-way, rollback(), drop
+//!          +------------------------------------------------------> RolledBack(cause)
+//! Active --+
+//!          +-- commit() --> Committed
+//! ```
+//!
+//! *Rollback is exact and cannot fail.* Every change is logged in memory together with the change
+//! itself, with no suspension point in between. Undo works on leaves that are held exclusively, so it
+//! needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at once.
+//! That an entry that was removed fits back is argued in `write`.
+//!
+//! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what was
+//! latched is in the transaction. If the operation was changing something, the transaction is marked, and
+//! whatever is asked of it next, commit included, rolls it back instead.
+//!
+//! *Upkeep.* Splits leave separators to be posted to parents, removals leave empty leaves. Neither is
+//! needed for correctness (a B-link tree is searched through its right links), and posting waits for
+//! latches; so both happen after the latches are released. What cannot be done then is kept for a later
+//! transaction of this database.
+
+use selkie_engine::SharedGuard;
+
+use crate::database::{Inner, Isolation};
+use crate::error::{AbortCause, TxnError};
+use crate::held::HeldLeaves;
+use crate::rollback::{note_empty_leaves, undo_to};
+use crate::undo::UndoLog;
+use crate::upkeep::Upkeep;
+
+/// Postponed upkeep done by one ending transaction, beside its own.
+const POSTPONED_AT_ONCE: usize = 4;
+
+/// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
+pub struct Txn<'db> {
+    pub(crate) db: &'db Inner,
+    isolation: Isolation,
+    shard: usize,
+    state: State,
+    /// An operation that changes something has begun and not ended.
+    changing: bool,
+    pub(crate) work: Work<'db>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Active,
+    Committed,
+    RolledBack(AbortCause),
+}
+
+/// What a transaction holds and logs; its memory is used again by later ones.
+#[derive(Default)]
+pub(crate) struct Work<'db> {
+    pub(crate) held: HeldLeaves<'db>,
+    /// The leaf last read under [`Isolation::ReadCommitted`], until the next operation.
+    pub(crate) transient: Option<SharedGuard<'db>>,
+    pub(crate) undo: UndoLog,
+    pub(crate) upkeep: Vec<Upkeep>,
+    /// Entries were removed, so a held leaf may be empty.
+    pub(crate) removed: bool,
+    /// The row an update works on.
+    pub(crate) row: Vec<u8>,
+    /// The fence that a scan goes on from.
+    pub(crate) bound: Vec<u8>,
+    /// The key of the index entry that a row is fetched for.
+    pub(crate) entry: Vec<u8>,
+}
+
+impl<'db> Work<'db> {
+    /// The same memory with nothing in it.
+    pub(crate) fn emptied<'other>(mut self) -> Work<'other> {
+        self.undo.clear();
+        self.upkeep.clear();
+        Work {
+            held: self.held.emptied(),
+            transient: None,
+            undo: self.undo,
+            upkeep: self.upkeep,
+            removed: false,
+            row: self.row,
+            bound: self.bound,
+            entry: self.entry,
+        }
+    }
+
+    fn release(&mut self) {
+        self.held.release();
+        self.transient = None;
+        self.undo.clear();
+    }
+}
+
+impl<'db> Txn<'db> {
+    pub(crate) fn new(db: &'db Inner, isolation: Isolation, shard: usize, work: Work<'db>) -> Self {
+        Self { db, isolation, shard, state: State::Active, changing: false, work }
+    }
+
+    /// Commits: releases every latch, which makes all changes visible to everyone at once. Then does
+    /// upkeep of the trees, waiting for inner pages only; if the future is dropped there the transaction
+    /// is committed nevertheless.
+    ///
+    /// # Errors
+    /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
+    /// half-way. Nothing else: once the latches are released the transaction has committed, and upkeep
+    /// that fails is left for later.
+    pub async fn commit(mut self) -> Result<(), TxnError> {
+        self.check_active()?;
+        self.state = State::Committed;
+        note_empty_leaves(&mut self.work, self.db);
+        self.work.release();
+        self.db.stats.committed(self.shard);
+        self.tidy().await;
+        Ok(())
+    }
+
+    /// Takes every change back, releases every latch, then does upkeep as [`commit`](Self::commit) does.
+    /// After an error that has rolled the transaction back already, only the upkeep.
+    pub async fn rollback(mut self) {
+        self.abort(self.requested());
+        self.tidy().await;
+    }
+
+    /// How many leaves are latched.
+    #[must_use]
+    pub fn latched_leaves(&self) -> usize {
+        self.work.held.len() + usize::from(self.work.transient.is_some())
+    }
+
+    pub(crate) fn is_serializable(&self) -> bool {
+        self.isolation == Isolation::Serializable
+    }
+
+    /// Begins an operation that reads.
+    pub(crate) fn open_read(&mut self) -> Result<(), TxnError> {
+        self.check_active()?;
+        self.work.transient = None;
+        Ok(())
+    }
+
+    /// Ends an operation that read: errors that are not the caller's roll back.
+    pub(crate) fn close_read<T>(&mut self, result: Result<T, TxnError>) -> Result<T, TxnError> {
+        if let Err(cause) = result.as_ref().map_err(TxnError::abort_cause)
+            && let Some(cause) = cause
+        {
+            self.abort(cause);
+        }
+        result
+    }
+
+    /// Begins an operation that changes; returns the mark to undo to if it fails.
+    pub(crate) fn open_change(&mut self) -> Result<usize, TxnError> {
+        self.open_read()?;
+        self.changing = true;
+        Ok(self.work.undo.len())
+    }
+
+    /// Ends an operation that changed: a failure leaves nothing of it behind.
+    pub(crate) fn close_change<T>(
+        &mut self,
+        mark: usize,
+        result: Result<T, TxnError>,
+    ) -> Result<T, TxnError> {
+        self.changing = false;
+        if let Err(error) = &result {
+            match error.abort_cause() {
+                Some(cause) => self.abort(cause),
+                None => undo_to(&mut self.work, mark),
+            }
+        }
+        result
+    }
+
+    /// Marks the transaction for the time of an await that it cannot survive being dropped in; returns
+    /// what [`close_critical`](Self::close_critical) wants.
+    pub(crate) fn open_critical(&mut self) -> bool {
+        std::mem::replace(&mut self.changing, true)
+    }
+
+    pub(crate) fn close_critical(&mut self, before: bool) {
+        self.changing = before;
+    }
+
+    pub(crate) fn count_split(&self) {
+        self.db.stats.split(self.shard);
+    }
+
+    fn check_active(&mut self) -> Result<(), TxnError> {
+        if self.changing {
+            self.abort(AbortCause::Interrupted);
+        }
+        match self.state {
+            State::Active => Ok(()),
+            State::RolledBack(cause) => Err(TxnError::RolledBack { cause }),
+            State::Committed => Err(TxnError::RolledBack { cause: AbortCause::Requested }),
+        }
+    }
+
+    fn requested(&self) -> AbortCause {
+        if self.changing { AbortCause::Interrupted } else { AbortCause::Requested }
+    }
+
+    /// Takes everything back and releases every latch. Does nothing if that has been done.
+    fn abort(&mut self, cause: AbortCause) {
+        self.changing = false;
+        if self.state != State::Active {
+            return;
+        }
+        self.state = State::RolledBack(cause);
+        undo_to(&mut self.work, 0);
+        note_empty_leaves(&mut self.work, self.db);
+        self.work.release();
+        self.db.stats.aborted(self.shard, cause);
+    }
+
+    /// Does the upkeep of this transaction and some that others left.
+    async fn tidy(&mut self) {
+        while let Some(upkeep) = self.work.upkeep.pop() {
+            self.db.do_upkeep(upkeep).await;
+        }
+        for _ in 0..POSTPONED_AT_ONCE {
+            let Some(upkeep) = self.db.take_postponed() else { break };
+            self.db.do_upkeep(upkeep).await;
+        }
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        self.abort(self.requested());
+        for upkeep in self.work.upkeep.drain(..) {
+            self.db.postpone(upkeep);
+        }
+        self.db.give_work(self.shard, std::mem::take(&mut self.work));
+    }
+}

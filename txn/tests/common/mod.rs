@@ -1,0 +1,184 @@
+//! A small cluster in one process, a table with every kind of index, and looking at all of it.
+#![allow(dead_code, reason = "each test binary uses a part")]
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use selkie_btree::LeafView;
+use selkie_engine::{ComputeId, Engine, EngineConfig};
+use selkie_fabric::mem::MemFabric;
+use selkie_fabric::{Fabric, RealRuntime};
+use selkie_memnode::{Pool, PoolConfig};
+use selkie_txn::{
+    ColumnType, Database, Direction, Isolation, KeyRange, Source, Table, TableSchema, Txn, TxnError,
+};
+
+/// Compute nodes on one pool of two memory nodes, with the smallest cache allowed.
+pub struct Cluster {
+    pub runtime: RealRuntime,
+    pub engines: Vec<Engine>,
+}
+
+impl Cluster {
+    pub fn start(nodes: usize, gcl_bytes: usize) -> Self {
+        let runtime = RealRuntime::new(2).unwrap();
+        let fabric: Arc<dyn Fabric> = MemFabric::new();
+        let config = PoolConfig {
+            memory_nodes: 2,
+            bytes_per_node: 64 << 20,
+            gcl_bytes,
+            range_bytes: 4 << 20,
+            max_compute_nodes: nodes,
+        };
+        let pool = Pool::start(&fabric, config).unwrap();
+        let cache_bytes = EngineConfig::min_cache_bytes(gcl_bytes);
+        let engines = runtime.block_on(async {
+            let mut engines = Vec::new();
+            for node in 0..nodes {
+                let config = EngineConfig { cache_bytes, ..EngineConfig::default() };
+                let id = ComputeId::new(node).unwrap();
+                let env = runtime.env();
+                engines.push(Engine::start(&pool, &fabric, &env, id, config).await.unwrap());
+            }
+            engines
+        });
+        Self { runtime, engines }
+    }
+
+    /// One handle of the same database on every node.
+    pub fn create(&self, tables: Vec<TableSchema>) -> Vec<Database> {
+        self.runtime.block_on(async {
+            let mut databases = vec![Database::create(&self.engines[0], tables).await.unwrap()];
+            for engine in &self.engines[1..] {
+                databases.push(Database::open(engine).await.unwrap());
+            }
+            databases
+        })
+    }
+
+    pub fn close(self) {
+        self.runtime.block_on(async {
+            for engine in &self.engines {
+                engine.close().await.unwrap();
+            }
+        });
+    }
+}
+
+pub const ID: usize = 0;
+pub const TAG: usize = 1;
+pub const OWNER: usize = 2;
+pub const BALANCE: usize = 3;
+pub const NOTE: usize = 4;
+
+/// A table with a unique and an ordinary index, and rows that grow and shrink.
+pub fn accounts() -> TableSchema {
+    TableSchema::new("account")
+        .column("id", ColumnType::I32)
+        .column("tag", ColumnType::I32)
+        .column("owner", ColumnType::Text(6))
+        .column("balance", ColumnType::I64)
+        .nullable_column("note", ColumnType::Text(60))
+        .primary_key([ID])
+        .unique_index("by_tag", [TAG])
+        .index("by_owner", [OWNER, BALANCE])
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Account {
+    pub tag: i32,
+    pub owner: String,
+    pub balance: i64,
+    pub note: Option<String>,
+}
+
+pub async fn insert(
+    db: &Database,
+    txn: &mut Txn<'_>,
+    table: Table,
+    id: i32,
+    account: &Account,
+) -> Result<(), TxnError> {
+    let mut row = db.row(table)?;
+    row.i32(id).i32(account.tag).text(&account.owner).i64(account.balance);
+    match &account.note {
+        Some(note) => row.text(note),
+        None => row.null(),
+    };
+    txn.insert(table, row.finish()?).await
+}
+
+/// Everything stored: for each tree its entries in order, read page by page under waiting latches.
+pub type Dump = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
+
+pub async fn dump(db: &Database) -> Dump {
+    let mut trees = Vec::new();
+    for table in db.tables() {
+        let name = db.schema(table).unwrap().name.clone();
+        trees.push(dump_tree(db, table.into()).await);
+        for index in &db.schema(table).unwrap().indexes {
+            trees.push(dump_tree(db, db.index(&name, &index.name).unwrap().into()).await);
+        }
+    }
+    trees
+}
+
+async fn dump_tree(db: &Database, source: Source) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let (engine, tree) = (db.engine(), db.tree(source).unwrap());
+    let _pin = engine.pin();
+    let mut entries: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+    let mut addr = tree.locate(engine, &[]).await.unwrap();
+    while !addr.is_null() {
+        let page = engine.shared(addr).await.unwrap();
+        let leaf = LeafView::new(&page).unwrap();
+        for slot in 0..leaf.len() {
+            let mut key = Vec::new();
+            leaf.key_into(slot, &mut key).unwrap();
+            assert!(entries.last().is_none_or(|(last, _)| *last < key), "keys out of order");
+            entries.push((key, leaf.value(slot).unwrap().to_vec()));
+        }
+        addr = leaf.right();
+    }
+    entries
+}
+
+/// Fails unless rows and index entries agree, and every tree is sound.
+pub async fn check(db: &Database) {
+    for table in db.tables() {
+        let schema = db.schema(table).unwrap().clone();
+        let rows = scan_all(db, table.into()).await;
+        let forward: Vec<_> = rows.iter().rev().cloned().collect();
+        assert_eq!(scan_reverse(db, table.into()).await, forward, "reverse scan of the table");
+        for index in &schema.indexes {
+            let source = Source::from(db.index(&schema.name, &index.name).unwrap());
+            let mut through_index = scan_all(db, source).await;
+            let backwards: Vec<_> = through_index.iter().rev().cloned().collect();
+            assert_eq!(scan_reverse(db, source).await, backwards, "reverse scan of {}", index.name);
+            through_index.sort();
+            let mut sorted = rows.clone();
+            sorted.sort();
+            assert_eq!(through_index, sorted, "index {} has other rows", index.name);
+        }
+    }
+}
+
+pub async fn scan_all(db: &Database, source: Source) -> Vec<Vec<u8>> {
+    scan(db, source, Direction::Forward).await
+}
+
+async fn scan_reverse(db: &Database, source: Source) -> Vec<Vec<u8>> {
+    scan(db, source, Direction::Reverse).await
+}
+
+async fn scan(db: &Database, source: Source, direction: Direction) -> Vec<Vec<u8>> {
+    let mut rows = Vec::new();
+    let mut txn = db.begin_with(Isolation::ReadCommitted);
+    txn.scan(source, &KeyRange::all(), direction, |row| {
+        rows.push(row.as_bytes().to_vec());
+        Ok(ControlFlow::Continue(()))
+    })
+    .await
+    .unwrap();
+    txn.commit().await.unwrap();
+    rows
+}

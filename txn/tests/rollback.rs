@@ -1,0 +1,301 @@
+//! What is rolled back was never there: exact rollback, against a model and byte for byte.
+
+mod common;
+
+use std::collections::BTreeMap;
+
+use common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
+use proptest::prelude::*;
+use selkie_txn::{Database, KeyRange, RowError, Table, Txn, TxnError, key};
+
+fn account(id: i32, note: usize) -> Account {
+    Account {
+        tag: 1000 - id,
+        owner: format!("own{}", id % 7),
+        balance: i64::from(id),
+        note: (note > 0).then(|| "n".repeat(note)),
+    }
+}
+
+async fn fill(db: &Database, table: Table, ids: impl Iterator<Item = i32>) {
+    for id in ids {
+        let mut txn = db.begin();
+        insert(db, &mut txn, table, id, &account(id, 20)).await.unwrap();
+        txn.commit().await.unwrap();
+    }
+}
+
+#[test]
+fn rollback_restores_every_byte_through_splits() {
+    let cluster = Cluster::start(2, 512);
+    let databases = cluster.create(vec![accounts()]);
+    let db = &databases[0];
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        fill(db, table, (0..60).map(|i| i * 10)).await;
+        let before = dump(db).await;
+        let splits = db.stats().splits;
+        let mut txn = db.begin();
+        for id in (0..300).step_by(10) {
+            txn.delete(table, &key![id]).await.unwrap();
+        }
+        for id in 0..300 {
+            insert(db, &mut txn, table, id, &account(id, 50)).await.unwrap();
+        }
+        for id in (300..600).step_by(10) {
+            let grow = "g".repeat(60);
+            let change = |row: &mut selkie_txn::RowMut<'_>| {
+                row.set_text(NOTE, &grow)?;
+                row.set_i64(BALANCE, -1)?;
+                row.set_text(OWNER, "zzz")?;
+                Ok(row.set_i32(TAG, 5000 + id)?)
+            };
+            txn.update(table, &key![id], change).await.unwrap();
+            txn.update(table, &key![id], |row| Ok(row.set_null(NOTE)?)).await.unwrap();
+        }
+        assert!(db.stats().splits > splits + 20, "the test is about splits");
+        txn.rollback().await;
+        assert_eq!(dump(db).await, before);
+        check(&databases[1]).await;
+        assert_eq!(dump(&databases[1]).await, before);
+    });
+    cluster.close();
+}
+
+/// A full leaf gives up its rows, fills up with others beyond them and splits at its end, so that the
+/// left half stays full; undo must put the deleted rows back under another, longer fence.
+#[test]
+fn deleted_rows_fit_back_under_longer_fences() {
+    let cluster = Cluster::start(1, 512);
+    let databases = cluster.create(vec![accounts()]);
+    let db = &databases[0];
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        for size in 1..=60 {
+            let base = size * 100_000;
+            let add = async |txn: &mut Txn<'_>, id: i32| {
+                let note = Some("n".repeat(usize::try_from(size).unwrap()));
+                let owner = format!("{:05}", id % 100_000);
+                let row = Account { tag: id, owner, balance: 0, note };
+                insert(db, txn, table, id, &row).await.unwrap();
+            };
+            let mut txn = db.begin();
+            for id in 0..40 {
+                add(&mut txn, base + id).await;
+            }
+            txn.commit().await.unwrap();
+            let before = dump(db).await;
+            let mut txn = db.begin();
+            for id in 0..40 {
+                txn.delete(table, &key![base + id]).await.unwrap();
+            }
+            for id in 40..90 {
+                add(&mut txn, base + id * 256).await;
+            }
+            drop(txn);
+            assert_eq!(dump(db).await, before, "notes of {size} bytes");
+        }
+    });
+    cluster.close();
+}
+
+#[test]
+fn a_duplicate_leaves_nothing_behind_and_the_transaction_goes_on() {
+    let cluster = Cluster::start(1, 512);
+    let databases = cluster.create(vec![accounts()]);
+    let db = &databases[0];
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        fill(db, table, 0..40).await;
+        let before = dump(db).await;
+        let mut txn = db.begin();
+        let same_key = insert(db, &mut txn, table, 7, &account(500, 0)).await;
+        assert!(matches!(&same_key, Err(TxnError::Duplicate { index, .. }) if index == "primary key"));
+        let same_tag = insert(db, &mut txn, table, 700, &account(7, 0)).await;
+        assert!(matches!(&same_tag, Err(TxnError::Duplicate { index, .. }) if index == "by_tag"));
+        // The owner's entry has moved by the time the tag is refused.
+        let third = key![3];
+        let both = txn.update(table, &third, |row| {
+            row.set_text(OWNER, "moved")?;
+            row.set_text(NOTE, "another length")?;
+            Ok(row.set_i32(TAG, 1000 - 9)?)
+        });
+        assert!(matches!(both.await, Err(TxnError::Duplicate { .. })));
+        let refused = txn.update(table, &third, |row| {
+            row.set_i64(BALANCE, 1)?;
+            Ok(row.set_i32(0, 1)?)
+        });
+        assert!(matches!(refused.await, Err(TxnError::Row(RowError::KeyColumn { .. }))));
+        assert!(matches!(txn.delete(table, &key![777]).await, Err(TxnError::NotFound { .. })));
+        let long = txn.get(table, &key![7i64]).await.map(|row| row.is_some());
+        assert!(matches!(long, Err(TxnError::KeyMismatch { .. })));
+        txn.commit().await.unwrap();
+        assert_eq!(dump(db).await, before);
+    });
+    cluster.close();
+}
+
+#[derive(Clone, Debug)]
+enum Op {
+    Insert(i32, Account),
+    Update(i32, i32, String, i64, Option<String>),
+    Pay(i32, i64),
+    Delete(i32),
+    Read(i32),
+    Range(i32, i32),
+    Commit,
+    Rollback,
+}
+
+fn ops() -> impl Strategy<Value = Op> {
+    let id = || 0..60i32;
+    let tag = || 0..200i32;
+    let owner = || "[a-c]{0,6}";
+    let note = || proptest::option::of("[x-z]{0,60}");
+    prop_oneof![
+        8 => (id(), tag(), owner(), 0..5i64, note())
+            .prop_map(|(id, tag, owner, balance, note)| Op::Insert(id, Account { tag, owner, balance, note })),
+        4 => (id(), tag(), owner(), 0..5i64, note())
+            .prop_map(|(id, tag, owner, balance, note)| Op::Update(id, tag, owner, balance, note)),
+        3 => (id(), 0..5i64).prop_map(|(id, by)| Op::Pay(id, by)),
+        5 => id().prop_map(Op::Delete),
+        2 => id().prop_map(Op::Read),
+        1 => (id(), id()).prop_map(|(a, b)| Op::Range(a, b)),
+        1 => Just(Op::Commit),
+        1 => Just(Op::Rollback),
+    ]
+}
+
+type Model = BTreeMap<i32, Account>;
+
+fn tag_taken(model: &Model, tag: i32, by_other_than: i32) -> bool {
+    model.iter().any(|(&id, account)| account.tag == tag && id != by_other_than)
+}
+
+async fn step(db: &Database, txn: &mut Txn<'_>, table: Table, model: &mut Model, op: Op) {
+    match op {
+        Op::Insert(id, account) => {
+            let done = insert(db, txn, table, id, &account).await;
+            if model.contains_key(&id) || tag_taken(model, account.tag, id) {
+                assert!(matches!(done, Err(TxnError::Duplicate { .. })), "{done:?}");
+            } else {
+                done.unwrap();
+                model.insert(id, account);
+            }
+        }
+        Op::Update(id, tag, owner, balance, note) => {
+            let key = key![id];
+            let done = txn.update(table, &key, |row| {
+                row.set_i32(TAG, tag)?;
+                row.set_text(OWNER, &owner)?;
+                row.set_i64(BALANCE, balance)?;
+                match &note {
+                    Some(note) => row.set_text(NOTE, note)?,
+                    None => row.set_null(NOTE)?,
+                }
+                Ok(())
+            });
+            let done = done.await;
+            if !model.contains_key(&id) {
+                assert!(matches!(done, Err(TxnError::NotFound { .. })), "{done:?}");
+            } else if tag_taken(model, tag, id) {
+                assert!(matches!(done, Err(TxnError::Duplicate { .. })), "{done:?}");
+            } else {
+                done.unwrap();
+                model.insert(id, Account { tag, owner, balance, note });
+            }
+        }
+        Op::Pay(id, by) => {
+            let key = key![id];
+            let done = txn.update(table, &key, |row| {
+                Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?)
+            });
+            let done = done.await;
+            match model.get_mut(&id) {
+                Some(account) => {
+                    done.unwrap();
+                    account.balance += by;
+                }
+                None => assert!(matches!(done, Err(TxnError::NotFound { .. }))),
+            }
+        }
+        Op::Delete(id) => {
+            let done = txn.delete(table, &key![id]).await;
+            assert_eq!(done.is_ok(), model.remove(&id).is_some());
+        }
+        Op::Read(id) => {
+            let row = txn.get(table, &key![id]).await.unwrap();
+            assert_eq!(row.map(|row| read(&row)), model.get(&id).cloned());
+        }
+        Op::Range(low, high) => {
+            let range = KeyRange::between(&key![low], &key![high]);
+            let inside = || model.iter().filter(|(id, _)| (low..=high).contains(*id));
+            let first = txn.first(table, &range).await.unwrap().map(|row| read(&row));
+            assert_eq!(first.as_ref(), inside().next().map(|(_, account)| account));
+            let last = txn.last(table, &range).await.unwrap().map(|row| read(&row));
+            assert_eq!(last.as_ref(), inside().next_back().map(|(_, account)| account));
+        }
+        Op::Commit | Op::Rollback => {}
+    }
+}
+
+fn read(row: &selkie_txn::RowRef<'_>) -> Account {
+    Account {
+        tag: row.i32(TAG).unwrap(),
+        owner: row.text(OWNER).unwrap().to_owned(),
+        balance: row.i64(BALANCE).unwrap(),
+        note: (!row.is_null(NOTE).unwrap()).then(|| row.text(NOTE).unwrap().to_owned()),
+    }
+}
+
+async fn check_model(db: &Database, table: Table, model: &Model) {
+    check(db).await;
+    let mut txn = db.begin();
+    let mut rows = Vec::new();
+    txn.scan(table, &KeyRange::all(), selkie_txn::Direction::Forward, |row| {
+        rows.push((row.i32(0)?, read(&row)));
+        Ok(std::ops::ControlFlow::Continue(()))
+    })
+    .await
+    .unwrap();
+    txn.commit().await.unwrap();
+    assert_eq!(rows, model.clone().into_iter().collect::<Vec<_>>());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 400, ..ProptestConfig::default() })]
+    #[test]
+    fn random_transactions_match_a_model(rows in 2..20u16, ops in proptest::collection::vec(ops(), 1..400)) {
+        let cluster = Cluster::start(1, 512);
+        let databases = cluster.create(vec![accounts().max_rows_per_page(rows)]);
+        let db = &databases[0];
+        let table = db.table("account").unwrap();
+        cluster.runtime.block_on(async {
+            let (mut committed, mut model) = (Model::new(), Model::new());
+            let mut before = dump(db).await;
+            let mut txn = db.begin();
+            for op in ops {
+                match op {
+                    Op::Commit => {
+                        txn.commit().await.unwrap();
+                        committed = model.clone();
+                        check_model(db, table, &model).await;
+                        before = dump(db).await;
+                        txn = db.begin();
+                    }
+                    Op::Rollback => {
+                        txn.rollback().await;
+                        model = committed.clone();
+                        assert_eq!(dump(db).await, before);
+                        txn = db.begin();
+                    }
+                    op => step(db, &mut txn, table, &mut model, op).await,
+                }
+            }
+            drop(txn);
+            assert_eq!(dump(db).await, before);
+            check_model(db, table, &committed).await;
+        });
+        cluster.close();
+    }
+}

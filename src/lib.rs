@@ -1,1 +1,79 @@
 //! Selkie: a multi-primary storage engine over disaggregated memory.
+//!
+//! Many compute nodes cache, read and write the same pages of one memory pool; a coherence protocol
+//! keeps the caches consistent; memory nodes only serve one-sided reads, writes and atomics. This crate is
+//! the facade: it re-exports the layers, each with its own documentation.
+//!
+//! ```text
+//! tpcc       TPC-C driver                          selkie_tpcc
+//! txn        tables, indexes, transactions         selkie_txn
+//! btree      B-link tree over pages                selkie_btree
+//! engine     page cache, coherence, allocation     selkie_engine
+//! memnode    memory nodes and the pool directory   selkie_memnode
+//! channels   messages between compute nodes        selkie_channels
+//! fabric     one-sided verbs, clock, tasks         selkie_fabric
+//! ```
+//!
+//! Two compute nodes in one process, on the same data:
+//! ```
+//! use std::sync::Arc;
+//! use selkie::engine::{ComputeId, Engine, EngineConfig};
+//! use selkie::fabric::{Fabric, MemFabric, RealRuntime};
+//! use selkie::memnode::{Pool, PoolConfig};
+//! use selkie::txn::{ColumnType, Database, TableSchema, key};
+//!
+//! let runtime = RealRuntime::new(2)?;
+//! let env = runtime.env();
+//! runtime.block_on(async move {
+//!     let fabric: Arc<dyn Fabric> = MemFabric::new();
+//!     let pool = Pool::start(&fabric, PoolConfig {
+//!         memory_nodes: 3,
+//!         bytes_per_node: 32 << 20,
+//!         gcl_bytes: 2048,
+//!         range_bytes: 1 << 20,
+//!         max_compute_nodes: 2,
+//!     })?;
+//!     let start = |index| {
+//!         let id = ComputeId::new(index).ok_or("no such node");
+//!         let config = EngineConfig { cache_bytes: 8 << 20, ..EngineConfig::default() };
+//!         let (pool, fabric, env) = (&pool, &fabric, &env);
+//!         async move {
+//!             let engine = Engine::start(pool, fabric, env, id?, config).await?;
+//!             Ok::<_, Box<dyn std::error::Error>>(engine)
+//!         }
+//!     };
+//!     let (first, second) = (start(0).await?, start(1).await?);
+//!
+//!     // One node creates the database and writes, ...
+//!     let account = TableSchema::new("account")
+//!         .column("id", ColumnType::I32)
+//!         .column("cents", ColumnType::I64)
+//!         .primary_key([0]);
+//!     let db = Database::create(&first, vec![account]).await?;
+//!     let account = db.table("account")?;
+//!     let mut row = db.row(account)?;
+//!     let mut txn = db.begin();
+//!     txn.insert(account, row.i32(7).i64(10_00).finish()?).await?;
+//!     txn.commit().await?;
+//!
+//!     // ... the other reads what it wrote.
+//!     let db = Database::open(&second).await?;
+//!     let mut txn = db.begin();
+//!     let found = txn.get(db.table("account")?, &key![7]).await?.ok_or("no such account")?;
+//!     assert_eq!(found.i64(1)?, 10_00);
+//!     drop(txn);
+//!     first.close().await?;
+//!     second.close().await?;
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub use selkie_btree as btree;
+pub use selkie_channels as channels;
+pub use selkie_engine as engine;
+pub use selkie_fabric as fabric;
+pub use selkie_memnode as memnode;
+pub use selkie_tpcc as tpcc;
+pub use selkie_txn as txn;

@@ -57,6 +57,8 @@ struct State {
     lost: Option<ChannelError>,
     /// The state of this connection's bit in `Local::attention`.
     attended: bool,
+    /// Somebody may be waiting for mail who does not know what is new here; see [`State::settle`].
+    news: bool,
 }
 
 impl Connection {
@@ -81,6 +83,7 @@ impl Connection {
             buffers: BufferPool::new(),
             lost: None,
             attended: false,
+            news: false,
         };
         Self { state: Mutex::new(state) }
     }
@@ -89,16 +92,16 @@ impl Connection {
     pub(crate) fn send(&self, local: &Local, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
         let mut state = self.state.lock();
         let sent = state.send(local, parts);
-        state.update_attention(local);
+        state.settle(local);
         sent
     }
 
     /// Looks at finished chains and sends from the outbox what fits.
     pub(crate) fn attend(&self, local: &Local) {
         let mut state = self.state.lock();
-        state.reap(local);
+        state.reap();
         state.flush(local);
-        state.update_attention(local);
+        state.settle(local);
     }
 
     /// Tells the peer that `credit` bytes of its ring here have been consumed. `false` if that has to
@@ -113,8 +116,8 @@ impl Connection {
         }
         let from = state.buffers.take_word(credit);
         let at = RemoteAddr::new(state.region, state.credit_at);
-        state.post(local, Chain::from(Verb::write_with_doorbell(at, from)));
-        state.update_attention(local);
+        state.post(Chain::from(Verb::write_with_doorbell(at, from)));
+        state.settle(local);
         true
     }
 
@@ -128,14 +131,14 @@ impl Connection {
             state.finish(result);
             finished = true;
         }
-        state.update_attention(local);
+        state.settle(local);
         finished
     }
 }
 
 impl State {
     fn send(&mut self, local: &Local, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
-        self.reap(local);
+        self.reap();
         self.flush(local);
         self.check_open()?;
         if self.outbox.is_empty() && self.place(local, parts) {
@@ -143,10 +146,13 @@ impl State {
         }
         self.check_open()?;
         if self.outbox.len() < self.outbox_limit {
+            // Credit may have come since the ring was found full, and a poll may have found nothing
+            // to flush with it.
+            self.news |= self.outbox.is_empty();
             self.outbox.push_back(parts.concat().into_boxed_slice());
             return Ok(());
         }
-        self.probe(local);
+        self.probe();
         self.check_open()?;
         Err(ChannelError::OutboxFull { to: self.to, queued: self.outbox.len() })
     }
@@ -181,7 +187,7 @@ impl State {
         });
         let Some(placement) = placement else { return false };
         let chain = self.record_chain(&placement, parts);
-        self.post(local, chain);
+        self.post(chain);
         true
     }
 
@@ -219,15 +225,15 @@ impl State {
 
     /// Reads a word of the peer's ring only to learn whether the peer still lives: while its ring is
     /// full there is nothing else to post that would tell.
-    fn probe(&mut self, local: &Local) {
+    fn probe(&mut self) {
         if self.pending.is_empty() {
             let into = self.buffers.take(WORD_BYTES);
             let at = RemoteAddr::new(self.region, self.ring_at);
-            self.post(local, Chain::from(Verb::read(at, into)));
+            self.post(Chain::from(Verb::read(at, into)));
         }
     }
 
-    fn post(&mut self, local: &Local, chain: Chain) {
+    fn post(&mut self, chain: Chain) {
         let mut completion = self.queue_pair.post(chain);
         if let Some(result) = completion.try_take() {
             self.finish(result);
@@ -235,13 +241,13 @@ impl State {
         }
         if self.pending.is_empty() {
             // Whoever waits for mail is to poll this completion as well.
-            local.region.doorbell().ring();
+            self.news = true;
         }
         self.pending.push_back(completion);
     }
 
     /// Takes note of the chains that are done.
-    fn reap(&mut self, local: &Local) {
+    fn reap(&mut self) {
         let mut finished = false;
         while let Some(result) = self.pending.front_mut().and_then(Completion::try_take) {
             self.pending.pop_front();
@@ -250,7 +256,7 @@ impl State {
         }
         if finished && !self.pending.is_empty() {
             // The waker of a waiter went with the completion; it is to poll the next one.
-            local.region.doorbell().ring();
+            self.news = true;
         }
     }
 
@@ -270,18 +276,23 @@ impl State {
         self.pending.clear();
     }
 
-    fn update_attention(&mut self, local: &Local) {
+    /// Before the lock is released: sets or clears the attention bit, and *then* rings the own
+    /// doorbell if there is news. In this order, because whoever saw the ring before it polled must
+    /// find the bit, or it would go back to sleep with nobody left to wake it.
+    fn settle(&mut self, local: &Local) {
         let wanted = !self.outbox.is_empty() || !self.pending.is_empty();
-        if wanted == self.attended {
-            return;
+        if wanted != self.attended {
+            self.attended = wanted;
+            let bit = 1_u64 << self.to;
+            // Relaxed: published by the ring below, or by the credit's; the rest is under the lock.
+            if wanted {
+                local.attention.fetch_or(bit, Ordering::Relaxed);
+            } else {
+                local.attention.fetch_and(!bit, Ordering::Relaxed);
+            }
         }
-        self.attended = wanted;
-        let bit = 1_u64 << self.to;
-        // Relaxed: under this connection's lock, and whoever acts on the bit takes that lock.
-        if wanted {
-            local.attention.fetch_or(bit, Ordering::Relaxed);
-        } else {
-            local.attention.fetch_and(!bit, Ordering::Relaxed);
+        if std::mem::take(&mut self.news) && wanted {
+            local.region.doorbell().ring();
         }
     }
 }

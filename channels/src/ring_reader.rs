@@ -87,3 +87,76 @@ impl RingReader {
         self.sequence = self.sequence.next();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::MIN_RING_BYTES;
+    use selkie_fabric::{Fabric, MemFabric, PeerId};
+    use std::sync::Arc;
+
+    const RING: u64 = MIN_RING_BYTES as u64;
+    const BASE: u64 = 512;
+
+    fn ring() -> (Arc<dyn LocalRegion>, RingReader) {
+        let endpoint = MemFabric::new().join(PeerId::compute(0)).unwrap();
+        let region = endpoint.register((BASE + RING) as usize).unwrap();
+        (region, RingReader::new(BASE, RING))
+    }
+
+    #[test]
+    fn a_message_is_taken_once_and_with_its_own_length() {
+        let (region, mut reader) = ring();
+        let mut message = vec![9; 100];
+        assert_eq!(reader.next(&*region, &mut message), Ok(false));
+        region.write(BASE as usize + 8, b"thirteen byte...");
+        region.store(BASE as usize, Record::Message { bytes: 13 }.encode(Sequence::FIRST));
+        assert_eq!(reader.next(&*region, &mut message), Ok(true));
+        assert_eq!(message, b"thirteen byte");
+        assert_eq!(reader.next(&*region, &mut message), Ok(false));
+        assert_eq!(reader.head, 64);
+    }
+
+    #[test]
+    fn a_record_that_reaches_the_end_of_the_ring_is_damage() {
+        let (region, mut reader) = ring();
+        for (bytes, fits) in [(56, true), (57, false), (120, false)] {
+            reader.head = RING - 128;
+            reader.sequence = Sequence::FIRST;
+            let word = Record::Message { bytes }.encode(Sequence::FIRST);
+            region.store((BASE + RING) as usize - 128, word);
+            let expected = if fits { Ok(true) } else { Err(Damage { offset: RING - 128, word }) };
+            assert_eq!(reader.next(&*region, &mut Vec::new()), expected, "{bytes}");
+        }
+    }
+
+    #[test]
+    fn a_skip_leads_to_the_start_of_the_next_lap() {
+        let (region, mut reader) = ring();
+        reader.head = RING - 64;
+        let second = Sequence::FIRST.next();
+        region.store((BASE + RING) as usize - 64, Record::Skip.encode(Sequence::FIRST));
+        assert_eq!(reader.next(&*region, &mut Vec::new()), Ok(false));
+        assert_eq!(reader.head, RING);
+        region.store(BASE as usize, Record::Message { bytes: 0 }.encode(second));
+        assert_eq!(reader.next(&*region, &mut Vec::new()), Ok(true));
+        assert_eq!(reader.head, RING + 64);
+    }
+
+    #[test]
+    fn credit_is_due_at_a_quarter_and_when_idle_above_a_sixteenth() {
+        let (_, mut reader) = ring();
+        for (owed, busy, idle) in [
+            (0, false, false),
+            (RING / 16, false, false),
+            (RING / 16 + 64, false, true),
+            (RING / 4 - 64, false, true),
+            (RING / 4, true, true),
+        ] {
+            reader.head = RING + owed;
+            reader.credit_returned(RING);
+            assert_eq!(reader.credit_due(false).is_some(), busy, "{owed}");
+            assert_eq!(reader.credit_due(true), idle.then_some(RING + owed), "{owed}");
+        }
+    }
+}

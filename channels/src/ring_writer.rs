@@ -19,7 +19,7 @@
 //! goes to the start of the ring, and a skip record is committed at the tail *after* it. There is
 //! always room for the skip record's word, because a record stops short of the end of the ring.
 
-use crate::record::{Record, Sequence, record_bytes};
+use crate::record::{RECORD_ALIGN, Record, Sequence, record_bytes};
 
 /// A place for a record, with the words that commit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,9 @@ impl RingWriter {
 
     /// Takes note of the bytes that the receiver says it has consumed.
     pub(crate) fn set_credit(&mut self, credit: u64) -> Result<(), BadCredit> {
-        if !(self.credit..=self.tail).contains(&credit) {
+        // Records end at multiples of the alignment, so a receiver never means anything else.
+        let possible = credit.is_multiple_of(RECORD_ALIGN as u64);
+        if !possible || !(self.credit..=self.tail).contains(&credit) {
             return Err(BadCredit { least: self.credit, most: self.tail });
         }
         self.credit = credit;
@@ -115,7 +117,7 @@ mod tests {
             let Some(placed) = ring.reserve(bytes) else {
                 let owed = ring.tail - ring.credit;
                 assert!(owed > 0, "a record fits an empty ring");
-                ring.set_credit(ring.credit + 1 + draw(owed)).unwrap();
+                ring.set_credit(ring.credit + 64 * (1 + draw(owed / 64))).unwrap();
                 continue;
             };
             let end = placed.offset + 8 + placed.body_bytes as u64;
@@ -171,6 +173,7 @@ mod tests {
         ring.reserve(MAX_MESSAGE_BYTES).unwrap();
         let most = MAX_RECORD_BYTES as u64;
         assert_eq!(ring.set_credit(most + 1), Err(BadCredit { least: 0, most }));
+        assert_eq!(ring.set_credit(most - 8), Err(BadCredit { least: 0, most }));
         ring.set_credit(most).unwrap();
         assert_eq!(ring.set_credit(most - 64), Err(BadCredit { least: most, most }));
     }

@@ -132,7 +132,14 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn compare(name: &str, threads: usize, passes: usize, bare: &BareTable, engine: &Engine, keys: &[u64]) -> f64 {
+fn compare(
+    name: &str,
+    threads: usize,
+    passes: usize,
+    bare: &BareTable,
+    engine: &Engine,
+    keys: &[u64],
+) -> f64 {
     let (mut bare_ns, mut engine_ns) = (Vec::new(), Vec::new());
     let mut checksums = (0, 0);
     for _ in 0..ROUNDS {

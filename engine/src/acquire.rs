@@ -172,13 +172,17 @@ impl Core {
     ) -> Option<Outcome> {
         let exclusive = access != Access::Shared;
         loop {
-            let allowed =
-                if exclusive { active.line.writable() } else { active.line.readable() };
+            let allowed = if exclusive { active.line.writable() } else { active.line.readable() };
             if allowed {
                 return self.try_latch_allowed(active, access, nowait, ticket);
             }
             if nowait && active.line.refuses_nowait() {
                 return Some(Outcome::Busy);
+            }
+            if !nowait && active.waiters.goes_first(ticket, exclusive) {
+                // The line is fetched for whoever is next: a right that nobody in turn can use
+                // would only be taken away again.
+                return None;
             }
             if !self.ensure_frame(addr, active) {
                 return Some(Outcome::NoFrame);
@@ -234,7 +238,7 @@ impl Core {
     pub(crate) fn notify(&self, addr: GAddr) {
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
-        self.local_free(addr, &mut active);
+        active.waiters.signal_all(false);
         self.close(&mut map, addr, active);
     }
 

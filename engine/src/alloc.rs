@@ -158,9 +158,8 @@ impl Core {
         loop {
             let candidate = {
                 let state = self.allocator.0.lock();
-                let open = |(node, leased): &(usize, &u64)| {
-                    **leased < self.placement.extents_of(*node)
-                };
+                let open =
+                    |(node, leased): &(usize, &u64)| **leased < self.placement.extents_of(*node);
                 // Ties are broken by the node's own number, so that nodes start on different ones.
                 let nodes = state.leased.len();
                 let turn = |node: usize| (node + nodes - self.me.index() % nodes) % nodes;

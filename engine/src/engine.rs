@@ -152,6 +152,20 @@ impl Engine {
         self.0.counters.snapshot(self.0.frames.count(), self.0.frames.free_count())
     }
 
+    /// Lines with something under way, in words for a person who looks for what is stuck.
+    pub fn active_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for shard in self.0.all_shards() {
+            for (addr, active) in shard.lock().iter() {
+                let addr = GAddr::from_u64(*addr);
+                let latch = active.frame.map(|id| self.0.frames.get(id).latch.in_use());
+                let (line, waiters) = (&active.line, &active.waiters);
+                lines.push(format!("{addr}: latched by {latch:?}, {line:?}, waiters {waiters:?}"));
+            }
+        }
+        lines
+    }
+
     /// Bytes of memory that the cache takes beside the page data itself.
     pub fn overhead_bytes(&self) -> usize {
         self.0.frames.count() * (size_of::<Frame>() + size_of::<u32>()) + self.0.table.bytes()
@@ -342,7 +356,8 @@ impl Engine {
             if addr.is_null() {
                 continue;
             }
-            let mut batches: Vec<Batch> = core.queue_pairs.iter().map(|_| Batch::default()).collect();
+            let mut batches: Vec<Batch> =
+                core.queue_pairs.iter().map(|_| Batch::default()).collect();
             if core.evict_one(addr, &mut batches) {
                 for (node, batch) in batches.into_iter().enumerate() {
                     if !batch.lines.is_empty() {

@@ -96,7 +96,9 @@ impl EngineError {
     /// Whether the same operation may succeed later without anything being repaired.
     pub fn is_retryable(&self) -> bool {
         match self {
-            EngineError::Busy { .. } | EngineError::Timeout { .. } | EngineError::CacheFull { .. } => true,
+            EngineError::Busy { .. }
+            | EngineError::Timeout { .. }
+            | EngineError::CacheFull { .. } => true,
             EngineError::Fabric(e) => e.is_retryable(),
             _ => false,
         }

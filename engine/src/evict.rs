@@ -10,7 +10,7 @@ use selkie_fabric::env::yield_now;
 use selkie_fabric::{Chain, ChainError};
 
 use crate::GAddr;
-use crate::coherence::machine::{Event, Phase};
+use crate::coherence::machine::Event;
 use crate::core::Core;
 use crate::line::{Batch, old_values};
 use crate::stats::Counters;
@@ -57,11 +57,11 @@ impl Core {
         }
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
-        let plain = active.line.is_plain() && active.waiters.is_empty();
-        if plain && active.line.phase != Phase::Invalid {
+        let settled = active.line.phase.at_rest() && active.waiters.is_empty();
+        if settled {
             self.run(addr, &mut active, Event::Evict, Some(batches));
         }
-        let evicting = plain && active.line.phase.operation_outstanding();
+        let evicting = settled && active.line.phase.operation_outstanding();
         if evicting {
             Counters::add(&self.counters.evictions);
         }

@@ -96,28 +96,38 @@ impl Core {
             if plain && !gone {
                 return;
             }
-            // Who let go between seal and publish did not know that somebody waits.
-            if now != LocalUse::Idle || active.seen == LocalUse::Idle {
+            if now != LocalUse::Idle {
                 break;
             }
-            active.seen = self.frames.get(frame).latch.seal();
-            self.local_free(addr, &mut active);
+            if self.must_answer(&active) {
+                active.seen = self.frames.get(frame).latch.seal();
+                self.run(addr, &mut active, Event::LocalFree, None);
+            } else {
+                // Who let go between seal and publish did not know that somebody waits.
+                if active.seen != LocalUse::Idle {
+                    active.waiters.signal_all(false);
+                }
+                break;
+            }
         }
         map.insert(addr.to_u64(), active);
     }
 
-    /// The latch was let go while somebody waited for it: local waiters go first until γ accesses
-    /// have been served since another node asked (SELCC §5.3).
-    pub(crate) fn local_free(&self, addr: GAddr, active: &mut Active) {
-        let asked = !active.line.deferred.is_empty();
-        let used_up = self.gamma_used_up(active);
-        if asked && (used_up || active.waiters.is_empty()) {
-            if used_up {
-                Counters::add(&self.counters.gamma_hand_overs);
-            }
-            self.run(addr, active, Event::LocalFree, None);
-        } else {
-            active.waiters.signal_all(false);
+    /// Whether the deferred requests of an idle line have their turn: local waiters that the
+    /// present state can serve go first, until γ accesses have been served since another node
+    /// asked (SELCC §5.3).
+    fn must_answer(&self, active: &Active) -> bool {
+        let line = &active.line;
+        if line.deferred.is_empty() || !line.phase.at_rest() || !line.confirmed {
+            return false;
+        }
+        if self.gamma_used_up(active) {
+            Counters::add(&self.counters.gamma_hand_overs);
+            return true;
+        }
+        match active.waiters.next_is_writer() {
+            None => true,
+            Some(writer) => !(if writer { line.writable() } else { line.readable() }),
         }
     }
 
@@ -127,13 +137,27 @@ impl Core {
             && active.accesses >= u64::from(self.config.gamma) * u64::from(self.config.threads)
     }
 
+    /// Who uses the local copy or is next to: a waiter that was told to go on would find the line
+    /// gone again if other nodes went first.
+    fn local_use(&self, active: &Active) -> LocalUse {
+        if active.seen != LocalUse::Idle || self.gamma_used_up(active) {
+            return active.seen;
+        }
+        match active.waiters.next_is_writer() {
+            None => LocalUse::Idle,
+            Some(false) => LocalUse::ReaderNext,
+            Some(true) => LocalUse::WriterNext,
+        }
+    }
+
     fn release_frame(&self, addr: GAddr, id: FrameId) {
         let frame = self.frames.get(id);
         self.table.remove(&self.frames, addr, id);
         frame.set_addr(GAddr::NULL);
         frame.set_dirty(0..0);
         // A reader that found the entry a moment ago fails on the sealed latch.
-        let _ = frame.latch.publish(Permissions { readable: false, writable: false, pending: false });
+        let _ =
+            frame.latch.publish(Permissions { readable: false, writable: false, pending: false });
         self.frames.give_back(id);
     }
 
@@ -172,7 +196,8 @@ impl Core {
             if let Some(frame) = active.frame {
                 active.seen = self.frames.get(frame).latch.in_use();
             }
-            let actions = match active.line.step(&self.rules, self.me, event, active.seen) {
+            let local = self.local_use(active);
+            let actions = match active.line.step(&self.rules, self.me, event, local) {
                 Ok(actions) => actions,
                 Err(source) => return self.fail(active, EngineError::Protocol { addr, source }),
             };
@@ -293,13 +318,7 @@ impl Core {
     }
 
     /// Sends a message about a line; grants take the page along.
-    fn send(
-        &self,
-        addr: GAddr,
-        active: &mut Active,
-        to: ComputeId,
-        message: Message,
-    ) {
+    fn send(&self, addr: GAddr, active: &mut Active, to: ComputeId, message: Message) {
         let mut dirty = 0..0;
         let mut page: &[u8] = &[];
         if let Some(id) = active.frame.filter(|_| message::carries_page(message)) {
@@ -343,13 +362,7 @@ impl Core {
     }
 
     /// Puts a granted page into the frame that waits for it.
-    fn accept_page(
-        &self,
-        active: &Active,
-        sender: ComputeId,
-        page: &[u8],
-        dirty: Range<usize>,
-    ) {
+    fn accept_page(&self, active: &Active, sender: ComputeId, page: &[u8], dirty: Range<usize>) {
         let asked = match active.line.phase {
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } => holder == sender,
             _ => false,

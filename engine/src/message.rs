@@ -160,7 +160,10 @@ mod tests {
     fn damage_is_refused() {
         let whole = encode(GAddr::from_u64(512), Message::Busy, &(0..0));
         assert!(decode(&whole[..15], 512).is_err(), "short");
-        assert!(decode(&[&whole[..], &[0; 512]].concat(), 512).is_err(), "page on a message without");
+        assert!(
+            decode(&[&whole[..], &[0; 512]].concat(), 512).is_err(),
+            "page on a message without"
+        );
         let grant = encode(GAddr::from_u64(512), Message::GrantShared, &(0..0));
         assert!(decode(&grant, 512).is_err(), "no page on a grant");
         for (at, value) in [(0, 0), (0, 10), (1, 2), (3, 59), (4, 1), (7, 1)] {

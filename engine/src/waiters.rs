@@ -77,6 +77,13 @@ impl Waiters {
         }
     }
 
+    /// What the first in turn waits for: whether to write. Those whose wait has failed and who only
+    /// have to take note of it do not count.
+    pub(crate) fn next_is_writer(&self) -> Option<bool> {
+        let waits = |w: &&Waiter| !matches!(w.signal, Signal::Failed(_) | Signal::Refused);
+        self.queue.iter().find(waits).map(|w| w.exclusive)
+    }
+
     /// Tells everybody to look again; those who rather have Busy get it when `refuse`.
     pub(crate) fn signal_all(&mut self, refuse: bool) {
         for waiter in &mut self.queue {
@@ -102,7 +109,12 @@ impl Waiters {
     }
 
     /// Ends the waits that are older than `bound`.
-    pub(crate) fn expire(&mut self, now: Duration, bound: Duration, error: impl Fn(Duration) -> EngineError) {
+    pub(crate) fn expire(
+        &mut self,
+        now: Duration,
+        bound: Duration,
+        error: impl Fn(Duration) -> EngineError,
+    ) {
         for waiter in &mut self.queue {
             let waited = now.saturating_sub(waiter.since);
             if waited > bound {

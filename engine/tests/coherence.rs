@@ -39,7 +39,8 @@ fn try_is_busy_exactly_when_somebody_is_in_the_way() {
     let (a, b) = (&cluster.engines[0], &cluster.engines[1]);
     cluster.run(async {
         let addr = page(a).await;
-        let busy = |r: EngineError| assert!(matches!(r, EngineError::Busy { addr: at } if at == addr));
+        let busy =
+            |r: EngineError| assert!(matches!(r, EngineError::Busy { addr: at } if at == addr));
         let held = a.exclusive(addr).await.unwrap();
         for engine in [a, b] {
             busy(engine.try_shared(addr).await.unwrap_err());
@@ -165,7 +166,7 @@ fn increments_from_all_nodes_and_tasks_add_up_with_tiny_caches() {
     }
     cluster.run(async {
         for task in tasks {
-            task.join().await.unwrap();
+            task.join().await.unwrap_or_else(|e| panic!("{e}\n{}", cluster.describe()));
         }
         let mut sum = 0;
         for addr in pages.iter() {
@@ -248,7 +249,10 @@ fn waits_end_with_an_error_that_names_the_page() {
         let held = cluster.engines[0].exclusive(addr).await.unwrap();
         for engine in &cluster.engines {
             let error = engine.shared(addr).await.unwrap_err();
-            assert!(matches!(error, EngineError::Timeout { addr: at, .. } if at == addr), "{error}");
+            assert!(
+                matches!(error, EngineError::Timeout { addr: at, .. } if at == addr),
+                "{error}"
+            );
         }
         drop(held);
         drop(cluster.engines[1].exclusive(addr).await.unwrap());

@@ -7,9 +7,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use common::{Cluster, GCL, engine_config, page, pool_config};
-use selkie_fabric::meter::{Meter, MeterSnapshot};
-use selkie_fabric::mem::MemFabric;
 use selkie_fabric::PeerId;
+use selkie_fabric::mem::MemFabric;
+use selkie_fabric::meter::{Meter, MeterSnapshot};
 
 /// Counts the allocations of each thread.
 struct Counting;

@@ -34,7 +34,7 @@ pub struct Completion {
     state: State,
 }
 
-#[expect(clippy::large_enum_variant, reason = "the ready kind is the fast path: no allocation")]
+/// The ready kind is large so that the fast path needs no allocation.
 enum State {
     Ready(ChainResult),
     Outstanding(Box<dyn Outstanding>),
@@ -63,16 +63,16 @@ impl Completion {
     /// not done, and also once the outcome has been taken.
     #[inline]
     pub fn try_take(&mut self) -> Option<ChainResult> {
+        if let State::Outstanding(operation) = &mut self.state {
+            let result = operation.try_result();
+            if result.is_some() {
+                self.state = State::Taken;
+            }
+            return result;
+        }
         match std::mem::replace(&mut self.state, State::Taken) {
             State::Ready(result) => Some(result),
-            State::Taken => None,
-            State::Outstanding(mut operation) => {
-                let result = operation.try_result();
-                if result.is_none() {
-                    self.state = State::Outstanding(operation);
-                }
-                result
-            }
+            _ => None,
         }
     }
 }

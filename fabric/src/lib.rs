@@ -1,4 +1,65 @@
 //! One-sided verbs, clock, randomness and task spawning: the only door to other machines.
+//!
+//! A node *registers* memory that other nodes then read and write directly, without its processor
+//! taking part. A node that wants something of another's memory *posts* a chain of verbs to a queue
+//! pair and gets a completion. There are five verbs ([`Verb`]): read, write, write with doorbell,
+//! compare-and-swap, fetch-and-add. There are no messages: nodes that want to talk write into each
+//! other's memory and ring the [`Doorbell`].
+//!
+//! ```
+//! use selkie_fabric::{Buf, Fabric, MemFabric, PeerId, RealRuntime, RemoteAddr, Verb};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let fabric = MemFabric::new();
+//!
+//! // A memory node lends a page ...
+//! let memory = fabric.join(PeerId::memory(0))?;
+//! let region = memory.register(4096)?;
+//!
+//! // ... and a compute node counts in one word of it and reads 64 bytes, in one round trip.
+//! let node = fabric.join(PeerId::compute(0))?;
+//! let queue_pair = node.connect(memory.id())?;
+//! let counter = RemoteAddr::new(region.key(), 0);
+//! let runtime = RealRuntime::new(1)?;
+//! let chain = runtime.block_on(queue_pair.post(
+//!     [Verb::fetch_and_add(counter, 5), Verb::read(counter, Buf::zeroed(64))].into(),
+//! ))?;
+//!
+//! assert_eq!(chain.old(0), Some(0));
+//! assert_eq!(chain.buf(1).map(|buf| buf[0]), Some(5));
+//! assert_eq!(region.load(0), 5);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Contract
+//! The same for every backend and decorator; [`conformance`] tests it.
+//!
+//! - *Units.* Addresses are byte offsets into a region, aligned to 8; payloads are multiples of 8
+//!   bytes. The word of 8 bytes, little-endian, is the unit of atomicity: words never tear, longer
+//!   payloads may tear against concurrent writers.
+//! - *Order.* The verbs of one queue pair execute at the target in posting order, those of different
+//!   queue pairs in any order. So a write is in place before a later atomic of its queue pair, and
+//!   an atomic before a later read. A read or an atomic followed by a write needs the earlier
+//!   completion first: `mem` keeps that order too, other backends need not. Completions of one queue
+//!   pair come in posting order.
+//! - *Publication.* Whoever sees a word written by an atomic or by a write of 8 bytes, by a verb or
+//!   by [`LocalRegion::load`], sees what the same queue pair wrote before. A doorbell rings after
+//!   its payload is in place. The completion of a write alone does not prove to a *third* party that
+//!   it is in place; a later read or atomic on the same queue pair does.
+//! - *Buffers* are moved into the operation and come back with its completion, after errors too.
+//!   Dropping a [`Completion`] cancels interest, never the operation.
+//! - *Errors.* A chain stops at its first failing verb, of which nothing is executed; the chains
+//!   after it are not affected. A dead peer surfaces as [`FabricError::PeerDead`] on every
+//!   outstanding and later operation, and a node that was declared dead executes nothing more.
+//!   Nothing hangs.
+//! - *Execution.* Polling a completion drives its queue pair, so any executor will do. `post` never
+//!   blocks. On `mem` every completion is ready at once.
+//! - Clock, sleep, tasks and randomness come from an [`Env`] and from nowhere else.
+//!
+//! # Contents
+//! Backend [`mem`]; decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
+//! (delays, deaths, torn writes, corruption); [`env`](mod@env); [`conformance`].
 
 mod api;
 mod buf;

@@ -158,6 +158,7 @@ impl Chain {
 }
 
 impl<const N: usize> From<[Verb; N]> for Chain {
+    #[inline]
     fn from(verbs: [Verb; N]) -> Self {
         Self { verbs: SmallVec::from_iter(verbs) }
     }

@@ -10,11 +10,16 @@ use selkie_fabric::{Fabric, MemFabric, RealRuntime};
 
 const THREADS: usize = 4;
 
+/// Worker threads enough for tasks to race.
+fn runtime() -> RealRuntime {
+    #[expect(clippy::unwrap_used, reason = "a test without threads cannot go on")]
+    RealRuntime::new(THREADS).unwrap()
+}
+
 /// The suite over `mem` as wrapped by `decorate`; peers are killed in `mem`.
 fn over_mem(decorate: fn(Arc<MemFabric>, &selkie_fabric::Env) -> Arc<dyn Fabric>) -> Report {
     run_all(&|| {
-        let runtime = RealRuntime::new(THREADS).unwrap();
-        Subject::real(runtime, |env| {
+        Subject::real(runtime(), |env| {
             let mem = MemFabric::new();
             let fabric = decorate(Arc::clone(&mem), env);
             (fabric, Box::new(move |peer| mem.kill(peer)))
@@ -25,8 +30,7 @@ fn over_mem(decorate: fn(Arc<MemFabric>, &selkie_fabric::Env) -> Arc<dyn Fabric>
 /// The suite over `fault` over `mem`; peers are dropped by `fault`.
 fn over_fault(plan: &FaultPlan) -> Report {
     run_all(&|| {
-        let runtime = RealRuntime::new(THREADS).unwrap();
-        Subject::real(runtime, |env| {
+        Subject::real(runtime(), |env| {
             let fault = FaultFabric::wrap(MemFabric::new(), plan.clone(), env.clone());
             let killer = Arc::clone(&fault);
             (fault, Box::new(move |peer| killer.drop_peer(peer)))

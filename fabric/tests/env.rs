@@ -1,5 +1,7 @@
 //! The real environment: clock, sleep, tasks, and what becomes of their panics.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

@@ -1,5 +1,7 @@
 //! Every fault must really happen, and leave the order within a queue pair intact.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
+
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;

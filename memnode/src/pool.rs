@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use crate::layout;
     use selkie_fabric::mem::MemFabric;
-    use selkie_fabric::{Buf, Chain, PeerId, RemoteAddr, Verb};
+    use selkie_fabric::{Buf, Chain, Endpoint, PeerId, RemoteAddr, Verb};
 
     const CONFIG: PoolConfig = PoolConfig {
         memory_nodes: 2,
@@ -199,8 +199,11 @@ mod tests {
         (fabric, pool)
     }
 
-    fn run(fabric: &Arc<dyn Fabric>, node: PeerId, verb: Verb) -> Verb {
-        let endpoint = fabric.join(PeerId::compute(9)).unwrap();
+    fn join(fabric: &Arc<dyn Fabric>) -> Arc<dyn Endpoint> {
+        fabric.join(PeerId::compute(0)).unwrap()
+    }
+
+    fn run(endpoint: &Arc<dyn Endpoint>, node: PeerId, verb: Verb) -> Verb {
         let queue_pair = endpoint.connect(node).unwrap();
         let mut chain = Chain::new();
         chain.push(verb);
@@ -218,7 +221,7 @@ mod tests {
         let (fabric, pool) = pool();
         let node = &pool.descriptor().memory_nodes[1];
         let at = RemoteAddr { region: node.region, offset: 0 };
-        let verb = run(&fabric, node.peer, Verb::Read { at, into: Buf::zeroed(640) });
+        let verb = run(&join(&fabric), node.peer, Verb::Read { at, into: Buf::zeroed(640) });
         let Verb::Read { into, .. } = verb else { panic!("not the verb posted") };
         let word = |at: u64| u64::from_le_bytes(into[at as usize..][..8].try_into().unwrap());
         assert_eq!(word(layout::MAGIC_AT), layout::CONTROL_MAGIC);
@@ -234,12 +237,12 @@ mod tests {
         let node = &pool.descriptor().memory_nodes[0];
         let geometry = pool.descriptor().geometry();
         assert_eq!(node.ranges, 3);
+        let endpoint = join(&fabric);
         let last = geometry.data_offset(node.ranges - 1, geometry.gcls_per_range() as u32 - 1);
         let at = RemoteAddr { region: node.region, offset: last };
-        run(&fabric, node.peer, Verb::Read { at, into: Buf::zeroed(512) });
+        run(&endpoint, node.peer, Verb::Read { at, into: Buf::zeroed(512) });
         let beyond = geometry.slab_offset(node.ranges).next_multiple_of(4096);
         let at = RemoteAddr { region: node.region, offset: beyond };
-        let endpoint = fabric.join(PeerId::compute(8)).unwrap();
         let chain = Chain::from([Verb::Read { at, into: Buf::zeroed(8) }]);
         let answer = endpoint.connect(node.peer).unwrap().post(chain).try_take();
         assert!(answer.expect("mem completes inline").is_err());
@@ -254,10 +257,11 @@ mod tests {
         let bytes = all * extent_bytes;
         let none = PoolUsage { extents_leased: 0, extents: all, bytes_leased: 0, bytes };
         assert_eq!(pool.used_extents(), none);
+        let endpoint = join(&fabric);
         let lease = |node: usize, delta: u64| {
             let node = &pool.descriptor().memory_nodes[node];
             let at = RemoteAddr { region: node.region, offset: layout::EXTENTS_LEASED_AT };
-            run(&fabric, node.peer, Verb::FetchAndAdd { at, delta, old: 0 });
+            run(&endpoint, node.peer, Verb::FetchAndAdd { at, delta, old: 0 });
         };
         lease(1, 5);
         assert_eq!(pool.used_extents().extents_leased, 5);

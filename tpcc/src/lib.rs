@@ -1,1 +1,68 @@
 //! TPC-C over a Selkie pool: schema, loader, transactions, consistency conditions, report.
+//!
+//! By the specification's revision 5.11: nine tables at their cardinalities, all five transactions in
+//! full, the mix 45/43/4/4/4, NURand, and the consistency conditions 1 to 12 after the run. Every
+//! module cites the clause it follows and says where a choice was open.
+//!
+//! ```text
+//! scale, schema, columns, random    what there is: cardinalities, tables, the specified random values
+//! cluster, load                     a pool in this process, and the initial database
+//! input, kind, transactions         what terminals enter, in which mix, and what is done with it
+//! run, report                       workers, the measurement, and what is said about it
+//! check                             the consistency conditions
+//! ```
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use selkie_tpcc::{Config, Scale, Silent, run};
+//!
+//! let config = Config {
+//!     warehouses: 1,
+//!     compute_nodes: 2,
+//!     duration: Duration::from_millis(200),
+//!     scale: Scale::divided_by(100),
+//!     ..Config::default()
+//! };
+//! let progress: Arc<dyn selkie_tpcc::Progress> = Arc::new(Silent);
+//! let report = run(&config, &progress)?;
+//! assert!(report.is_consistent());
+//! println!("{report}");
+//! # Ok::<(), selkie_tpcc::TpccError>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod check;
+mod cluster;
+pub mod columns;
+mod config;
+mod error;
+mod input;
+mod kind;
+mod load;
+mod progress;
+mod random;
+mod report;
+mod run;
+mod scale;
+pub mod schema;
+mod tasks;
+pub mod transactions;
+pub mod units;
+
+pub use cluster::{Cluster, Node};
+pub use config::{
+    Affinity, Config, MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_WAREHOUSES, MAX_WORKERS,
+};
+pub use error::TpccError;
+pub use input::{
+    CustomerBy, DeliveryInput, InputSource, LineInput, Lines, NewOrderInput, OrderStatusInput,
+    PaymentInput, StockLevelInput, UNUSED_ITEM,
+};
+pub use kind::{Deck, Kind};
+pub use load::{LoadReport, load};
+pub use progress::{Progress, Silent};
+pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
+pub use report::{Interval, Report};
+pub use run::{KindStats, Latency, Measurements, measure, run, run_on};
+pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};

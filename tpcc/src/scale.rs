@@ -83,7 +83,7 @@ impl Scale {
 
 /// Bytes of pages that a second of run may add, about: at 30,000 transactions a second, 45 % of them
 /// an order of ten lines, 43 % a history row.
-pub const GROWTH_BYTES_PER_SECOND: u64 = 13_500 * ORDER_BYTES + 13_000 * 128;
+pub(crate) const GROWTH_BYTES_PER_SECOND: u64 = 13_500 * ORDER_BYTES + 13_000 * 128;
 
 // Bytes in pages, slack of half-full pages included; measured after a load at 2 KiB pages. See the
 // test `estimates_are_near_what_a_load_takes`.

@@ -1,4 +1,78 @@
 //! Tables, indexes and serializable transactions over the shared pool.
+//!
+//! A [`Database`] is a set of tables that every compute node of a pool may open and change at the same
+//! time. A table is a B-link tree whose leaves hold the rows in the order of the primary key; each
+//! secondary index is a tree of its own. Schemas and roots stand in a catalogue that begins in the
+//! superblock. A [`Txn`] reads and changes rows of any table; it is two-phase locked without waiting, the
+//! locks being the latches of the leaf pages, which the pool's coherence protocol makes valid across
+//! nodes.
+//!
+//! | to learn about | read |
+//! |---|---|
+//! | locking, rollback, cancellation | [`Txn`] and `transaction.rs` |
+//! | why undo always has room, what an update logs | `write.rs`, `undo.rs` |
+//! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
+//! | rows and keys, byte by byte | `row.rs`, [`key`] |
+//! | the catalogue | `catalogue.rs` |
+//!
+//! # Example
+//!
+//! Two compute nodes on one pool: the first creates a bank, the second moves money.
+//!
+//! ```
+//! # use std::sync::Arc;
+//! # use selkie_engine::{ComputeId, Engine, EngineConfig};
+//! # use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
+//! # use selkie_memnode::{Pool, PoolConfig};
+//! use selkie_txn::{ColumnType, Database, RetryPolicy, TableSchema, TxnError, key, retry};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let runtime = RealRuntime::new(2)?;
+//! # let env = runtime.env();
+//! # let fabric: Arc<dyn Fabric> = MemFabric::new();
+//! # let pool = Pool::start(&fabric, PoolConfig { memory_nodes: 2, bytes_per_node: 16 << 20,
+//! #     gcl_bytes: 2048, range_bytes: 4 << 20, max_compute_nodes: 2 }).unwrap();
+//! # runtime.block_on(async {
+//! # let (id_0, id_1) = (ComputeId::new(0).unwrap(), ComputeId::new(1).unwrap());
+//! let node_0 = Engine::start(&pool, &fabric, &env, id_0, EngineConfig::default()).await?;
+//! let node_1 = Engine::start(&pool, &fabric, &env, id_1, EngineConfig::default()).await?;
+//!
+//! let account = TableSchema::new("account")
+//!     .column("id", ColumnType::I32)
+//!     .column("owner", ColumnType::Text(20))
+//!     .column("balance", ColumnType::I64)
+//!     .primary_key([0])
+//!     .index("by_owner", [1]);
+//! let db = Database::create(&node_0, vec![account]).await?;
+//! let table = db.table("account")?;
+//! let mut txn = db.begin();
+//! for (id, owner) in [(1, "ada"), (2, "grace")] {
+//!     txn.insert(table, db.row(table)?.i32(id).text(owner).i64(100).finish()?).await?;
+//! }
+//! txn.commit().await?;
+//!
+//! let db = Database::open(&node_1).await?;
+//! retry(&env, &RetryPolicy::default(), || async {
+//!     let mut txn = db.begin();
+//!     txn.update(table, &key![1], |row| Ok(row.set_i64(2, row.i64(2)? - 30)?)).await?;
+//!     txn.update(table, &key![2], |row| Ok(row.set_i64(2, row.i64(2)? + 30)?)).await?;
+//!     txn.commit().await
+//! })
+//! .await?;
+//!
+//! let mut txn = db.begin();
+//! let by_owner = db.index("account", "by_owner")?;
+//! let row = txn.first(by_owner, &selkie_txn::KeyRange::prefix(&key!["grace"])).await?;
+//! assert_eq!(row.ok_or("no such owner")?.i64(2)?, 130);
+//! txn.commit().await?;
+//! # node_0.close().await?;
+//! # node_1.close().await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })
+//! # }
+//! ```
+#![forbid(unsafe_code)]
+
 mod catalogue;
 mod cursor;
 mod database;

@@ -139,3 +139,56 @@ async fn pause(env: &Env, wait: Duration) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use selkie_engine::GAddr;
+    use selkie_fabric::RealRuntime;
+
+    use super::*;
+
+    fn conflict() -> TxnError {
+        TxnError::Conflict { leaf: GAddr::NULL, upgrade: false }
+    }
+
+    #[test]
+    fn conflicts_are_repeated_up_to_the_bound_and_counted() {
+        let runtime = RealRuntime::new(1).unwrap();
+        let env = runtime.env();
+        let policy = RetryPolicy { attempts: 5, ..RetryPolicy::default() };
+        let run = |failures: u32, error: fn() -> TxnError| {
+            let calls = Cell::new(0);
+            let result = runtime.block_on(retry(&env, &policy, || {
+                calls.set(calls.get() + 1);
+                let done = calls.get() > failures;
+                async move { if done { Ok("done") } else { Err(error()) } }
+            }));
+            (result, calls.get())
+        };
+        let (result, calls) = run(4, conflict);
+        assert_eq!((result.unwrap(), calls), ("done", 5));
+        let (result, calls) = run(5, conflict);
+        assert_eq!(calls, 5);
+        let Err(RetryError::Exhausted { attempts: 5, aborts, last }) = result else { panic!() };
+        assert_eq!((aborts.total(), aborts.of(AbortCause::Conflict)), (5, 5));
+        assert!(matches!(last, TxnError::Conflict { .. }));
+        let (result, calls) = run(5, || TxnError::NotFound { table: String::new() });
+        assert!(matches!(result, Err(RetryError::Final(TxnError::NotFound { .. }))));
+        assert_eq!(calls, 1);
+    }
+
+    #[test]
+    fn waits_double_up_to_the_cap_and_are_spread_below_the_bound() {
+        let policy = RetryPolicy {
+            attempts: 9,
+            base: Duration::from_micros(10),
+            cap: Duration::from_micros(50),
+        };
+        let longest = |failures| policy.wait(failures, u64::MAX).as_nanos();
+        assert_eq!([0, 1, 2, 3, 40].map(longest), [9_999, 19_999, 39_999, 49_999, 49_999]);
+        assert_eq!(policy.wait(3, 0), Duration::ZERO);
+        assert_eq!(policy.wait(1, 1 << 63), Duration::from_micros(10));
+    }
+}

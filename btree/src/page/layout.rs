@@ -49,6 +49,12 @@ const fn check(page: usize) {
         HEADER + FENCE_RESERVE + 3 * (leaf_entry - HEAD) <= page,
         "three maximal entries with short fences fit a leaf"
     );
+    // Of a full page, with one more entry, the larger side of the best cut has at most half of the
+    // bytes and half an entry; the separator comes on top, as the fence of either side.
+    assert!(
+        (page - HEADER) / 2 + leaf_entry + key + key / 2 + HEADER <= page,
+        "both halves of a leaf fit their pages with their new fences"
+    );
     // An inner page split in the middle by bytes has room for one more separator in either half.
     let inner_entry = entry_bytes(key, CHILD) + HEAD;
     assert!(

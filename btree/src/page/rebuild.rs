@@ -156,7 +156,7 @@ pub(crate) struct Cut {
 /// Chooses where to split `view` for `key`, which found no room in it.
 ///
 /// A key that goes at the end of the page cuts there: ascending inserts leave full pages behind,
-/// and a leaf's right page starts empty. Otherwise both sides, the new entry included, come out as
+/// and a leaf's right page starts empty or nearly so. Otherwise both sides, the new entry included, come out as
 /// equal in bytes as they can. Every leaf cut leaves either side at most as many rows as there were,
 /// the new one included. A leaf's separator is as short as the two keys beside it allow; an inner
 /// page's is the key of the right page's first child.
@@ -183,11 +183,10 @@ pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<Cut, Damage>
     let Err(new) = found else {
         // The entry in `found` outgrew the page: nothing is added.
         let at = balanced(&bytes).ok_or(too_few)?;
-        return leaf_cut(view, at, key_at(view, at - 1)?, key_at(view, at)?);
+        return leaf_cut(view, at, &key_at(view, at - 1)?, key_at(view, at)?);
     };
     if new == view.len() {
-        let last = new.checked_sub(1).ok_or(too_few)?;
-        return leaf_cut(view, new, key_at(view, last)?, key.to_vec());
+        return end_cut(view, key, &bytes);
     }
     let suffix = key.len().saturating_sub(usize::from(view.header().prefix_len));
     bytes.insert(new, entry_bytes(suffix, values / view.len()));
@@ -196,7 +195,24 @@ pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<Cut, Damage>
     let at = if cut > new { cut - 1 } else { cut };
     let left_last = if cut == new + 1 { key.to_vec() } else { key_at(view, at - 1)? };
     let right_first = if cut == new { key.to_vec() } else { key_at(view, at)? };
-    leaf_cut(view, at, left_last, right_first)
+    leaf_cut(view, at, &left_last, right_first)
+}
+
+/// The cut for a key that goes at the end of a leaf: as far right as the left page, which gets the
+/// separator as its high fence, has room for. `bytes` are the sizes of the entries.
+fn end_cut(view: &PageView<'_>, key: &[u8], bytes: &[usize]) -> Result<Cut, Damage> {
+    let mut left = HEADER + view.low().len() + bytes.iter().sum::<usize>();
+    let mut right_first = key.to_vec();
+    for (last, size) in bytes.iter().enumerate().rev() {
+        let left_last = key_at(view, last)?;
+        let cut = leaf_cut(view, last + 1, &left_last, right_first)?;
+        if left + cut.separator.len() <= view.page_bytes() {
+            return Ok(cut);
+        }
+        left -= size;
+        right_first = left_last;
+    }
+    Err(Damage("entry larger than a page can take"))
 }
 
 /// The whole key of a slot.
@@ -210,10 +226,10 @@ fn key_at(view: &PageView<'_>, slot: usize) -> Result<Vec<u8>, Damage> {
 fn leaf_cut(
     view: &PageView<'_>,
     at: usize,
-    left_last: Vec<u8>,
+    left_last: &[u8],
     mut right_first: Vec<u8>,
 ) -> Result<Cut, Damage> {
-    if left_last >= right_first || at > view.len() {
+    if left_last >= right_first.as_slice() || at > view.len() {
         return Err(Damage("keys out of order"));
     }
     let common = left_last.iter().zip(&right_first).take_while(|(a, b)| a == b).count();

@@ -103,6 +103,11 @@ impl<'a> PageView<'a> {
         self.page.get(self.page.len() - usize::from(self.header.high_len)..).unwrap_or_default()
     }
 
+    /// Size of the page.
+    pub(crate) fn page_bytes(&self) -> usize {
+        self.page.len()
+    }
+
     /// First byte after the heap.
     pub(crate) fn heap_end(&self) -> usize {
         self.page.len() - usize::from(self.header.low_len) - usize::from(self.header.high_len)

@@ -141,7 +141,10 @@ impl Frames {
     }
 
     #[inline]
-    #[expect(clippy::indexing_slicing, reason = "frame ids are made by this type, below its length")]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "frame ids are made by this type, below its length"
+    )]
     pub(crate) fn get(&self, id: FrameId) -> &Frame {
         &self.meta[id.0 as usize]
     }

@@ -130,7 +130,11 @@ impl FrameLatch {
         // Release pairs with the Acquire of try_exclusive and seal: reads end before a write.
         let old = self.0.fetch_sub(ONE_READER, Ordering::Release);
         debug_assert!(old & READERS > 0, "shared latch released twice");
-        if old & PENDING != 0 && old & READERS == ONE_READER { Released::Notify } else { Released::Quiet }
+        if old & PENDING != 0 && old & READERS == ONE_READER {
+            Released::Notify
+        } else {
+            Released::Quiet
+        }
     }
 
     /// Lets an exclusive latch go. One atomic.

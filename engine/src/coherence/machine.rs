@@ -103,6 +103,10 @@ pub enum LocalUse {
     Readers,
     /// An exclusive holder.
     Writer,
+    /// Nobody yet, but a local reader is next and goes before other nodes.
+    ReaderNext,
+    /// Nobody yet, but a local writer is next and goes before other nodes.
+    WriterNext,
 }
 
 /// What happens to a line.
@@ -344,9 +348,22 @@ pub struct Line {
     retries: u8,
     /// The acquisition under way has followed a hint already.
     hinted: bool,
-    /// An upgrade lost to a holder whose release request is on its way (R4): trying again before
-    /// it is here could only fail again.
-    upgrade_lost: bool,
+    /// What upgrades of the shared copy can hope for.
+    upgrade: UpgradeHope,
+}
+
+/// What an upgrade can hope for (R4), by what was heard from other writers since the copy is here.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum UpgradeHope {
+    /// Nothing speaks against one.
+    Open,
+    /// A holder is in the word, and its release request is on its way or deferred here: an upgrade
+    /// before that is answered could only fail.
+    Lost,
+    /// The last release request was answered Busy. A holder found by an upgrade may be that writer,
+    /// its cancelled intent not yet out of the word: no request need follow, so upgrades are tried
+    /// again, as they would be never otherwise.
+    Refused,
 }
 
 impl Line {
@@ -366,7 +383,7 @@ impl Line {
             nowait: false,
             retries: 0,
             hinted: false,
-            upgrade_lost: false,
+            upgrade: UpgradeHope::Open,
         }
     }
 
@@ -395,7 +412,7 @@ impl Line {
             && self.confirmed
             && self.owed.is_empty()
             && self.deferred.is_empty()
-            && !self.upgrade_lost
+            && matches!(self.upgrade, UpgradeHope::Open)
     }
 
     /// Whether a `nowait` caller must not join the acquisition under way: that one waits for
@@ -410,6 +427,15 @@ impl Line {
                         | Phase::WaitWrite { .. }
                         | Phase::WaitSharers { .. }
                 ))
+    }
+
+    /// What the public fields do not show, for the model's hash.
+    #[cfg(test)]
+    pub(super) const fn private_state(&self) -> u64 {
+        self.nowait as u64
+            | (self.hinted as u64) << 1
+            | (self.upgrade as u64) << 2
+            | (self.retries as u64) << 4
     }
 
     /// Takes one event. `local` is the use of the local copy at this moment.
@@ -488,7 +514,7 @@ impl Step<'_> {
         self.line.hinted = false;
         match self.line.phase {
             Phase::Invalid => self.acquire(exclusive),
-            Phase::Shared if exclusive && self.line.upgrade_lost => {
+            Phase::Shared if exclusive && self.line.upgrade == UpgradeHope::Lost => {
                 if nowait {
                     self.out.push(Action::Refuse);
                 }
@@ -506,10 +532,8 @@ impl Step<'_> {
 
     fn acquire(&mut self, exclusive: bool) {
         if exclusive {
-            let atomic = Atomic::Swap {
-                expected: LatchWord::FREE,
-                desired: LatchWord::held_by(self.me),
-            };
+            let atomic =
+                Atomic::Swap { expected: LatchWord::FREE, desired: LatchWord::held_by(self.me) };
             self.post(Phase::AcquireExclusive, false, atomic, true);
         } else {
             let atomic = Atomic::Add(LatchDelta::add_reader(self.me));
@@ -525,7 +549,6 @@ impl Step<'_> {
         }
         match self.line.phase {
             Phase::Shared => {
-                self.line.upgrade_lost = false;
                 let atomic = Atomic::Add(LatchDelta::remove_reader(self.me));
                 self.post(Phase::ReleaseShared { reply_to: None }, false, atomic, false);
             }
@@ -611,6 +634,9 @@ impl Step<'_> {
             return self.settle(Phase::Modified);
         }
         self.line.phase = Phase::WaitSharers { pending };
+        self.line.upgrade = UpgradeHope::Open;
+        // Readers need not wait for the answers: the copy is good already.
+        self.out.push(Action::Wake);
         for reader in pending.iter() {
             self.ask(reader, RequestKind::Release);
         }
@@ -619,7 +645,9 @@ impl Step<'_> {
 
     /// R4: stay Shared. Behind a holder its release request comes; else readers changed: try anew.
     fn upgrade_lost(&mut self, holder: Option<ComputeId>) {
-        self.line.upgrade_lost = holder.is_some();
+        if holder.is_some() && self.line.upgrade == UpgradeHope::Open {
+            self.line.upgrade = UpgradeHope::Lost;
+        }
         if holder.is_some() && self.line.nowait {
             self.out.push(Action::Refuse);
         }
@@ -640,6 +668,9 @@ impl Step<'_> {
 
     fn settle_as(&mut self, phase: Phase, handed_to: Option<ComputeId>) {
         self.line.phase = phase;
+        if phase != Phase::Shared {
+            self.line.upgrade = UpgradeHope::Open;
+        }
         self.out.push(Action::Wake);
         self.drain_with(handed_to);
     }
@@ -675,9 +706,15 @@ impl Step<'_> {
     fn request_with(&mut self, from: ComputeId, request: Request, handed_to: Option<ComputeId>) {
         let defer = self.defers_all()
             || match (self.line.phase, request.kind) {
-                // R7: the intent holder answers once it is settled; a reader that waits for a
+                // R7: the intent holder answers once it is settled, and that may take latches
+                // elsewhere unless its own callers are `nowait`; a reader that waits for a
                 // grant cannot say whether it holds a copy until the holder has answered.
-                (Phase::WaitSharers { .. }, RequestKind::Read | RequestKind::Write) => true,
+                (Phase::WaitSharers { .. }, RequestKind::Read | RequestKind::Write) => {
+                    if request.nowait && !self.line.nowait {
+                        return self.send(from, Message::Busy);
+                    }
+                    true
+                }
                 (Phase::WaitRead { holder }, RequestKind::Release) => from != holder,
                 _ => false,
             };
@@ -685,9 +722,15 @@ impl Step<'_> {
             return self.line.deferred.push(Deferred { from, request });
         }
         let in_use = match (self.line.phase, request.kind) {
-            (Phase::Shared, RequestKind::Release) => self.local != LocalUse::Idle,
+            // A writer in waiting has no use for a shared copy; it must not keep it from the one
+            // that it lost its upgrade to.
+            (Phase::Shared, RequestKind::Release) => {
+                !matches!(self.local, LocalUse::Idle | LocalUse::WriterNext)
+            }
             (Phase::Modified, RequestKind::Write) => self.local != LocalUse::Idle,
-            (Phase::Modified, RequestKind::Read) => self.local == LocalUse::Writer,
+            (Phase::Modified, RequestKind::Read) => {
+                matches!(self.local, LocalUse::Writer | LocalUse::WriterNext)
+            }
             _ => {
                 let holder = handed_to.filter(|h| *h != from);
                 return self.send(from, Message::NotHeld { holder });
@@ -695,12 +738,28 @@ impl Step<'_> {
         };
         match (in_use, request.nowait) {
             (true, true) => {
-                self.line.upgrade_lost = false;
+                self.refuse_release(request.kind);
                 self.send(from, Message::Busy);
             }
-            (true, false) => self.line.deferred.push(Deferred { from, request }),
+            (true, false) => {
+                if request.kind == RequestKind::Release {
+                    self.line.upgrade = UpgradeHope::Lost;
+                }
+                self.line.deferred.push(Deferred { from, request });
+            }
             (false, _) => self.give(from, request.kind),
         }
+    }
+
+    /// The writer that is answered Busy cancels its intent: upgrades may be tried again.
+    fn refuse_release(&mut self, kind: RequestKind) {
+        if kind != RequestKind::Release {
+            return;
+        }
+        if self.line.upgrade == UpgradeHope::Lost {
+            self.out.push(Action::Wake);
+        }
+        self.line.upgrade = UpgradeHope::Refused;
     }
 
     /// R5, and the release of a shared copy.
@@ -708,7 +767,6 @@ impl Step<'_> {
         let me = self.me;
         match kind {
             RequestKind::Release => {
-                self.line.upgrade_lost = false;
                 let atomic = Atomic::Add(LatchDelta::remove_reader(me));
                 self.post(Phase::ReleaseShared { reply_to: Some(to) }, false, atomic, false);
             }

@@ -299,7 +299,8 @@ mod tests {
 
     #[test]
     fn sets_list_their_members_in_order() {
-        let members: Vec<usize> = NodeSet(1 << 57 | 1 << 3 | 1).iter().map(ComputeId::index).collect();
+        let members: Vec<usize> =
+            NodeSet(1 << 57 | 1 << 3 | 1).iter().map(ComputeId::index).collect();
         assert_eq!(members, [0, 3, 57]);
         assert_eq!(NodeSet(READERS_MASK).iter().count(), MAX_COMPUTE_NODES);
     }

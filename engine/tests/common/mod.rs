@@ -99,13 +99,20 @@ impl Cluster {
         latched
     }
 
+    /// What every engine has under way.
+    pub fn describe(&self) -> String {
+        let of = |e: &Engine| format!("{}: {:#?}\n", e.node(), e.active_lines());
+        self.engines.iter().map(of).collect()
+    }
+
     /// Extents leased of each memory node.
     pub async fn leased_extents(&self) -> Vec<u64> {
         let mut leased = Vec::new();
         for node in &self.pool.descriptor().memory_nodes {
             let queue_pair = self.observer.connect(node.peer).unwrap();
             let at = RemoteAddr::new(node.region, layout::EXTENTS_LEASED_AT);
-            let done = queue_pair.post(Chain::from([Verb::read(at, Buf::zeroed(8))])).await.unwrap();
+            let done =
+                queue_pair.post(Chain::from([Verb::read(at, Buf::zeroed(8))])).await.unwrap();
             leased.push(done.buf(0).unwrap().words()[0]);
         }
         leased

@@ -18,6 +18,7 @@ pub(crate) struct Torn {
 }
 
 /// Tears the write that `cut` names; gives the chain back if there is no such write.
+#[expect(clippy::result_large_err, reason = "the chain is given back, it is no error")]
 pub(crate) fn tear(mut chain: Chain, cut: Cut) -> Result<Torn, Chain> {
     let parts = match chain.verbs.get(cut.verb) {
         Some(Verb::Write { at, from }) => halves(*at, from, cut.head_words, Verb::write),

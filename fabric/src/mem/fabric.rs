@@ -21,7 +21,6 @@ pub struct MemFabric {
 
 impl MemFabric {
     /// A fabric without nodes.
-    #[expect(clippy::new_ret_no_self, reason = "a fabric is always shared")]
     pub fn new() -> Arc<Self> {
         Arc::new(Self { nodes: Arc::new(Nodes::default()) })
     }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::facts::{CustomerKey, DistrictKey, Facts, OrderKey};
+use super::facts::{CustomerKey, DistrictKey, Facts};
 use crate::scale::Scale;
 
 /// Offending keys named in a report.

@@ -20,6 +20,7 @@ mod stock_level;
 pub use delivery::{DeliveryOutput, deliver_district};
 pub use new_order::{NewOrderOutput, new_order};
 pub use order_status::{OrderStatusOutput, order_status};
+pub(crate) use payment::BAD_CREDIT;
 pub use payment::{PaymentOutput, payment};
 pub use session::Session;
 pub use stock_level::{StockLevelOutput, stock_level};

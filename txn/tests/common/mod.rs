@@ -147,10 +147,12 @@ pub async fn check(db: &Database) {
     for table in db.tables() {
         let schema = db.schema(table).unwrap().clone();
         let rows = scan_all(db, table.into()).await;
+        verify(db, table.into(), rows.len()).await;
         let forward: Vec<_> = rows.iter().rev().cloned().collect();
         assert_eq!(scan_reverse(db, table.into()).await, forward, "reverse scan of the table");
         for index in &schema.indexes {
             let source = Source::from(db.index(&schema.name, &index.name).unwrap());
+            verify(db, source, rows.len()).await;
             let mut through_index = scan_all(db, source).await;
             let backwards: Vec<_> = through_index.iter().rev().cloned().collect();
             assert_eq!(scan_reverse(db, source).await, backwards, "reverse scan of {}", index.name);
@@ -160,6 +162,11 @@ pub async fn check(db: &Database) {
             assert_eq!(through_index, sorted, "index {} has other rows", index.name);
         }
     }
+}
+
+async fn verify(db: &Database, source: Source, rows: usize) {
+    let stats = db.tree(source).unwrap().verify(db.engine()).await.unwrap();
+    assert_eq!(stats.entries, rows, "{source:?} has entries without rows");
 }
 
 pub async fn scan_all(db: &Database, source: Source) -> Vec<Vec<u8>> {

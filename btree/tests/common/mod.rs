@@ -1,0 +1,99 @@
+//! A pool, a runtime and some compute nodes for the tests of this folder.
+#![allow(dead_code, reason = "each test binary uses some of it")]
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+
+use selkie_btree::{Direction, Tree};
+use selkie_engine::{ComputeId, Engine, EngineConfig};
+use selkie_fabric::Fabric;
+use selkie_fabric::env::RealRuntime;
+use selkie_fabric::mem::MemFabric;
+use selkie_memnode::{Pool, PoolConfig};
+
+/// What a tree should hold.
+pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+/// Rows in the order a scan gave them.
+pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+/// A range of keys.
+pub type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Everything.
+pub const ALL: Range<'static> = (Bound::Unbounded, Bound::Unbounded);
+
+pub struct Cluster {
+    pub runtime: RealRuntime,
+    pub engines: Vec<Engine>,
+}
+
+impl Cluster {
+    /// Two memory nodes and `nodes` compute nodes with a cache of `frames` pages each, on two
+    /// threads.
+    pub fn start(nodes: u8, gcl_bytes: usize, frames: usize) -> Self {
+        let runtime = RealRuntime::new(2).unwrap();
+        let env = runtime.env();
+        let fabric: Arc<dyn Fabric> = MemFabric::new();
+        let config = PoolConfig {
+            memory_nodes: 2,
+            bytes_per_node: 64 << 20,
+            gcl_bytes,
+            range_bytes: 8 << 20,
+            max_compute_nodes: usize::from(nodes.max(1)),
+        };
+        let pool = Pool::start(&fabric, config).unwrap();
+        let engines = (0..nodes)
+            .map(|node| {
+                let cache_bytes = (frames * gcl_bytes) as u64;
+                let config = EngineConfig { cache_bytes, ..EngineConfig::default() };
+                let node = ComputeId::new(node).unwrap();
+                runtime.block_on(Engine::start(&pool, &fabric, &env, node, config)).unwrap()
+            })
+            .collect();
+        Self { runtime, engines }
+    }
+
+    /// Closes every node: a latch that was not released shows here.
+    pub fn stop(self) {
+        for engine in &self.engines {
+            self.runtime.block_on(engine.close()).unwrap();
+        }
+    }
+}
+
+/// The rows of a range.
+pub async fn rows(tree: Tree, engine: &Engine, range: Range<'_>, direction: Direction) -> Rows {
+    let mut rows = Vec::new();
+    let collect = |key: &[u8], value: &[u8]| {
+        rows.push((key.to_vec(), value.to_vec()));
+        ControlFlow::Continue(())
+    };
+    tree.scan(engine, range, direction, collect).await.unwrap();
+    rows
+}
+
+/// Compares the whole tree with the model: both scan directions, every invariant, the row count.
+pub async fn assert_same(tree: Tree, engine: &Engine, model: &Model) -> selkie_btree::TreeStats {
+    let stats = tree.verify(engine).await.unwrap();
+    assert_eq!(stats.entries, model.len());
+    let expected: Rows = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    assert!(rows(tree, engine, ALL, Direction::Forward).await == expected, "forward scan");
+    let mut backward = rows(tree, engine, ALL, Direction::Reverse).await;
+    backward.reverse();
+    assert!(backward == expected, "reverse scan");
+    stats
+}
+
+/// A small generator, so that tests need no seed from outside.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// A number below `bound`.
+    pub fn below(&mut self, bound: usize) -> usize {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % bound as u64) as usize
+    }
+}

@@ -1,0 +1,232 @@
+//! Several nodes, several tasks each, on one tree with caches far smaller than it.
+//!
+//! Every key has one task that writes it, so each task knows exactly what its own keys hold at any
+//! moment, whatever the others do around them; together the tasks know the final tree.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use common::{ALL, Cluster, Dice, Model, assert_same, rows};
+use selkie_btree::{Direction, Tree, TreeError};
+use selkie_engine::{Engine, EngineError};
+
+/// Runs `task(engine, task number)` `per_node` times on every node, and passes a panic on.
+fn on_every_node<F>(
+    cluster: &Cluster, per_node: usize, task: impl Fn(Engine, usize) -> F,
+) where
+    F: Future<Output = ()> + Send + 'static,
+{
+    let env = cluster.runtime.env();
+    let mut running = Vec::new();
+    let finished = Arc::new(AtomicU64::new(0));
+    for (node, engine) in cluster.engines.iter().enumerate() {
+        for number in 0..per_node {
+            let work = task(engine.clone(), node * per_node + number);
+            let finished = finished.clone();
+            running.push(env.spawn("stress", async move {
+                work.await;
+                finished.fetch_add(1, Ordering::Relaxed);
+            }));
+        }
+    }
+    let tasks = running.len() as u64;
+    cluster.runtime.block_on(async {
+        for handle in running {
+            handle.join().await;
+        }
+    });
+    assert_eq!(finished.load(Ordering::Relaxed), tasks, "a task panicked");
+}
+
+/// Repeats an operation that was refused only because others were in the way.
+macro_rules! insist {
+    ($operation:expr) => {{
+        let mut tries = 0;
+        loop {
+            match $operation.await {
+                Err(error) if error.is_retryable() && tries < 100 => tries += 1,
+                result => break result.unwrap(),
+            }
+        }
+    }};
+}
+
+fn name(number: usize) -> Vec<u8> {
+    let mut key = format!("row/{number:05}").into_bytes();
+    key.resize(key.len() + number % 13, b'x');
+    key
+}
+
+#[test]
+fn random_operations_of_many_tasks_match_their_models() {
+    const TASKS: usize = 9;
+    let cluster = Cluster::start(3, 512, 64);
+    let engine = cluster.engines[0].clone();
+    let tree = cluster.runtime.block_on(Tree::create(&engine, u16::MAX)).unwrap();
+    let whole = Arc::new(Mutex::new(Model::new()));
+    on_every_node(&cluster, TASKS / 3, |engine, task| {
+        let whole = whole.clone();
+        async move {
+            let own = random_work(tree, &engine, task, TASKS).await;
+            whole.lock().unwrap().extend(own);
+        }
+    });
+    let whole = std::mem::take(&mut *whole.lock().unwrap());
+    assert!(whole.len() > 1_000);
+    for engine in &cluster.engines {
+        let stats = cluster.runtime.block_on(assert_same(tree, engine, &whole));
+        assert!(stats.leaves > 2 * 64, "far larger than a cache: {stats:?}");
+    }
+    cluster.stop();
+}
+
+async fn random_work(tree: Tree, engine: &Engine, task: usize, tasks: usize) -> Model {
+    let mut own = Model::new();
+    let mut dice = Dice(task as u64 + 100);
+    for step in 0..1_200_usize {
+        let key = name(dice.below(600) * tasks + task);
+        let has = own.contains_key(&key);
+        let value = vec![step as u8; dice.below(60)];
+        match dice.below(20) {
+            0..6 => {
+                let found = insist!(tree.get(engine, &key));
+                assert_eq!(found.as_ref(), own.get(&key));
+            }
+            6..12 => {
+                insist!(tree.upsert(engine, &key, &value));
+                own.insert(key, value);
+            }
+            12..15 if !has => {
+                insist!(tree.insert(engine, &key, &value));
+                own.insert(key, value);
+            }
+            12..15 => {
+                assert!(matches!(tree.insert(engine, &key, b"").await, Err(TreeError::Duplicate)));
+            }
+            15..19 => {
+                assert_eq!(insist!(tree.delete(engine, &key)), has);
+                own.remove(&key);
+            }
+            _ => compare_own(tree, engine, &own, task, tasks, step).await,
+        }
+    }
+    own
+}
+
+/// A scan among concurrent writers: strictly ordered, and the task's own rows exactly.
+async fn compare_own(
+    tree: Tree, engine: &Engine, own: &Model, task: usize, tasks: usize, step: usize,
+) {
+    let direction = [Direction::Forward, Direction::Reverse][step % 2];
+    let mut met = Model::new();
+    let mut last: Option<Vec<u8>> = None;
+    let collect = |key: &[u8], value: &[u8]| {
+        if let Some(last) = &last {
+            let ascending = last.as_slice() < key;
+            assert!(ascending == (direction == Direction::Forward) && last != key);
+        }
+        last = Some(key.to_vec());
+        let number: usize = std::str::from_utf8(&key[4..9]).unwrap().parse().unwrap();
+        if number % tasks == task {
+            met.insert(key.to_vec(), value.to_vec());
+        }
+        ControlFlow::Continue(())
+    };
+    match tree.scan(engine, ALL, direction, collect).await {
+        Ok(()) => assert!(met == *own, "task {task} step {step}: own rows differ"),
+        Err(TreeError::Engine(EngineError::Timeout { .. } | EngineError::Busy { .. })) => {}
+        Err(other) => panic!("{other}"),
+    }
+}
+
+#[test]
+fn concurrent_ascending_inserts_lose_nothing() {
+    let cluster = Cluster::start(3, 512, 64);
+    let engine = cluster.engines[0].clone();
+    let tree = cluster.runtime.block_on(Tree::create(&engine, u16::MAX)).unwrap();
+    let next = Arc::new(AtomicU64::new(0));
+    const ROWS: u64 = 6_000;
+    on_every_node(&cluster, 2, |engine, _| {
+        let next = next.clone();
+        async move {
+            loop {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                if number >= ROWS {
+                    return;
+                }
+                let key = number.to_be_bytes();
+                insist!(tree.insert(&engine, &key, &key));
+                assert_eq!(insist!(tree.get(&engine, &key)).unwrap(), key);
+            }
+        }
+    });
+    let model =
+        (0..ROWS).map(|n| (n.to_be_bytes().to_vec(), n.to_be_bytes().to_vec())).collect();
+    let engine = &cluster.engines[2];
+    let stats = cluster.runtime.block_on(assert_same(tree, engine, &model));
+    assert!(stats.height >= 3, "{stats:?}");
+    cluster.stop();
+}
+
+#[test]
+fn emptied_leaves_are_reclaimed_under_concurrent_scans() {
+    const BLOCK: usize = 150;
+    let cluster = Cluster::start(3, 512, 64);
+    let engine = cluster.engines[0].clone();
+    let tree = cluster.runtime.block_on(Tree::create(&engine, u16::MAX)).unwrap();
+    // Rows that stay: between the blocks that come and go.
+    let pillars: Model =
+        (0..=6).map(|n| (name(n * 1_000), b"pillar".to_vec())).collect();
+    cluster.runtime.block_on(async {
+        for (key, value) in &pillars {
+            tree.insert(&engine, key, value).await.unwrap();
+        }
+    });
+    let writing = Arc::new(AtomicU64::new(6));
+    let peak = Arc::new(AtomicBool::new(false));
+    on_every_node(&cluster, 3, |engine, task| {
+        let (writing, pillars, peak) = (writing.clone(), pillars.clone(), peak.clone());
+        async move {
+            if task % 3 == 2 {
+                while writing.load(Ordering::Relaxed) > 0 {
+                    for direction in [Direction::Forward, Direction::Reverse] {
+                        let mut met = rows(tree, &engine, ALL, direction).await;
+                        peak.fetch_or(met.len() > BLOCK, Ordering::Relaxed);
+                        let ascending = direction == Direction::Forward;
+                        assert!(met.windows(2).all(|w| (w[0].0 < w[1].0) == ascending));
+                        met.retain(|(key, _)| pillars.contains_key(key));
+                        assert_eq!(met.len(), pillars.len(), "every pillar once");
+                    }
+                }
+                return;
+            }
+            let base = (task - task / 3) * 1_000 + 1;
+            for round in 0..5 {
+                for number in base..base + BLOCK {
+                    insist!(tree.insert(&engine, &name(number), &[round; 30]));
+                }
+                for number in base..base + BLOCK {
+                    // From the left, from the right, and from both ends to the middle.
+                    let number = match round % 3 {
+                        0 => number,
+                        1 => 2 * base + BLOCK - 1 - number,
+                        _ if (number - base) % 2 == 0 => base + (number - base) / 2,
+                        _ => base + BLOCK - 1 - (number - base) / 2,
+                    };
+                    assert!(insist!(tree.delete(&engine, &name(number))));
+                }
+            }
+            writing.fetch_sub(1, Ordering::Relaxed);
+        }
+    });
+    assert!(peak.load(Ordering::Relaxed), "scans and writers overlapped");
+    let engine = &cluster.engines[1];
+    let stats = cluster.runtime.block_on(assert_same(tree, engine, &pillars));
+    // 6 blocks of 150 rows filled well over 150 leaves; a few stay (reclaim met somebody, or the
+    // leaf is the first under its parent).
+    assert!(stats.leaves < 60, "{stats:?}");
+    cluster.stop();
+}

@@ -1,0 +1,113 @@
+//! What must hold in every state.
+
+use stateright::Property;
+
+use super::protocol::Protocol;
+use super::world::{Fault, World, id};
+use crate::coherence::machine::{LocalUse, Message, Phase};
+use crate::coherence::word::{LatchDelta, LatchWord};
+
+pub(super) const STALE_READ: &str = "no stale read";
+pub(super) const TWO_WRITERS: &str = "single writer";
+
+/// What the published rules break.
+pub(super) fn safety<const N: usize>() -> Vec<Property<Protocol<N>>> {
+    vec![
+        Property::always(STALE_READ, |_, world: &World<N>| {
+            world.nodes.iter().all(|node| node.fresh || !node.line.readable())
+        }),
+        Property::always(TWO_WRITERS, single_writer),
+    ]
+}
+
+/// What only makes sense for rules that keep the word whole.
+pub(super) fn answers_and_rest<const N: usize>() -> Vec<Property<Protocol<N>>> {
+    vec![
+        Property::always("no violation", |_, world: &World<N>| {
+            world.fault != Some(Fault::Violation)
+        }),
+        Property::always("no impossible action", |_, world: &World<N>| {
+            world.fault != Some(Fault::Action)
+        }),
+        Property::always("no lost right", |_, world: &World<N>| {
+            world.fault != Some(Fault::RightLost)
+        }),
+        Property::always("no lost wake-up", |_, world: &World<N>| {
+            world.fault != Some(Fault::WakeLost)
+        }),
+        Property::always("one answer a request", |_, world: &World<N>| {
+            world.fault.is_some() || one_answer(world)
+        }),
+        Property::always("comes to rest", |model: &Protocol<N>, world: &World<N>| {
+            let latched = world.nodes.iter().any(|node| node.latch != LocalUse::Idle);
+            world.fault.is_some() || latched || !world.quiet() || at_rest(model, world)
+        }),
+        Property::always("nowait waits for no latch", |model: &Protocol<N>, world: &World<N>| {
+            world.fault.is_some() || !world.quiet() || nowait_is_over(model, world)
+        }),
+    ]
+}
+
+fn single_writer<const N: usize>(_: &Protocol<N>, world: &World<N>) -> bool {
+    let readable = world.nodes.iter().filter(|node| node.line.readable()).count();
+    readable <= 1 || !world.nodes.iter().any(|node| node.line.writable())
+}
+
+/// For each pair of nodes: exactly one of request, deferred request, answer in the making and
+/// answer exists while the asker counts on an answer, and none otherwise. Grants are answers.
+fn one_answer<const N: usize>(world: &World<N>) -> bool {
+    let pairs = (0..N).flat_map(|asker| (0..N).map(move |asked| (asker, asked)));
+    pairs.filter(|(asker, asked)| asker != asked).all(|(asker, asked)| {
+        let line = &world.nodes[asker].line;
+        let asks = |message| matches!(message, Message::Request(_));
+        let answers = |message| !asks(message) && message != Message::Confirm;
+        let requests = &world.wires[asker][asked];
+        let replies = &world.wires[asked][asker];
+        let other = &world.nodes[asked].line;
+        let making = other.phase == Phase::ReleaseShared { reply_to: Some(id(asker)) };
+        let found = requests.packets().iter().filter(|p| asks(p.message)).count()
+            + replies.packets().iter().filter(|p| answers(p.message)).count()
+            + other.deferred.iter().filter(|d| d.from == id(asker)).count()
+            + usize::from(making);
+        let counted_on = match line.phase {
+            Phase::WaitRead { holder } | Phase::WaitWrite { holder } => holder == id(asked),
+            Phase::WaitSharers { pending } => pending.contains(id(asked)),
+            _ => false,
+        };
+        found == usize::from(counted_on) + usize::from(line.owed.contains(id(asked)))
+    })
+}
+
+/// Nothing under way, no latch held: every line rests, the word says the same as the lines, and
+/// every local caller that is not served could start.
+fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
+    let mut word = LatchWord::FREE;
+    for (index, node) in world.nodes.iter().enumerate() {
+        match node.line.phase {
+            Phase::Shared => word = word.add(LatchDelta::add_reader(id(index))),
+            Phase::Modified => {
+                word = LatchWord::from_bits(word.bits() + LatchWord::held_by(id(index)).bits());
+            }
+            _ => {}
+        }
+    }
+    let calls = [(false, false), (false, true), (true, false), (true, true)];
+    world.word == word
+        && world.nodes.iter().enumerate().all(|(index, node)| {
+            let line = &node.line;
+            line.phase.at_rest()
+                && line.confirmed
+                && line.owed.is_empty()
+                && line.deferred.is_empty()
+                && !calls.iter().any(|(x, nowait)| model.stuck(index, line, *x, *nowait))
+        })
+}
+
+/// Nothing under way, latches held for ever: no line goes on acquiring for `nowait` callers, and
+/// none keeps one of them waiting.
+fn nowait_is_over<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
+    world.nodes.iter().enumerate().all(|(index, node)| {
+        let line = &node.line;
+        !model.stuck(index, line, false, true) && !model.stuck(index, line, true, true)
+    })
+}

@@ -1,0 +1,390 @@
+//! What can happen in the model, and what follows: the checker's view of the world.
+//!
+//! The driver's habits are the engine's: new local users are kept out during a step, grants take
+//! the page as it is at the step, a write-back takes what the local copy holds when home executes
+//! it (it cannot change: the page is not writable then). Every write-back is taken as of a dirty
+//! page: writing back a clean one changes nothing at home.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use smallvec::SmallVec;
+use stateright::{Model, Property};
+
+use super::properties;
+use super::world::{Chain, Fault, Packet, Verb, World, id, phase_tag};
+use crate::coherence::machine::{Action, Actions, Event, Line, LocalUse, Message, Phase, Rules};
+
+/// How local latches are modelled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Latching {
+    /// Latches are taken and let go by steps of their own.
+    Explicit,
+    /// A latch is open until the line asks for its use; then every use that the state allows is
+    /// tried, and one that defers a request stays until it is let go. Fewer states, same events.
+    Lazy,
+}
+
+/// A model to check.
+#[derive(Debug)]
+pub(super) struct Protocol<const N: usize> {
+    pub(super) rules: Rules,
+    pub(super) latching: Latching,
+    /// Kinds of callers: those that wait for latches elsewhere, those that rather have Busy.
+    pub(super) nowait: &'static [bool],
+    pub(super) symmetric: bool,
+    /// The phases met in the search, by tag, to show that it was not in vain.
+    pub(super) met: AtomicU32,
+}
+
+/// Every use of a local copy, those that others are compared with first.
+const ALL_USES: [LocalUse; 5] = [
+    LocalUse::Idle,
+    LocalUse::Readers,
+    LocalUse::Writer,
+    LocalUse::ReaderNext,
+    LocalUse::WriterNext,
+];
+
+/// Whether a step under the use `a` stands for one under `b` that came to the same.
+fn stands_for(a: LocalUse, b: LocalUse) -> bool {
+    matches!(
+        (a, b),
+        (LocalUse::Idle, _)
+            | (LocalUse::Readers, LocalUse::ReaderNext)
+            | (LocalUse::Writer, LocalUse::WriterNext)
+    )
+}
+
+/// What happened.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    /// The application's doing.
+    Want {
+        exclusive: bool,
+        nowait: bool,
+    },
+    Evict,
+    Write,
+    Latch(LocalUse),
+    Unlatch,
+    /// The system's.
+    Freed(LocalUse),
+    Home(Verb),
+    Complete(LocalUse),
+    /// A message from a node; a request that is deferred overtakes that many older ones.
+    Receive {
+        from: usize,
+        message: Message,
+        local: LocalUse,
+        overtakes: usize,
+    },
+}
+
+/// A step and the world after it.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) struct Step<const N: usize> {
+    pub(super) node: usize,
+    pub(super) what: What,
+    pub(super) after: World<N>,
+}
+
+impl<const N: usize> Protocol<N> {
+    pub(super) fn new(latching: Latching, nowait: &'static [bool]) -> Self {
+        // Priority only orders deferred requests; here a deferred request overtakes any number of
+        // older ones instead, so every order that priorities could make is searched.
+        let rules = Rules { max_priority: 0, ..Rules::DESIGNED };
+        Protocol { rules, latching, nowait, symmetric: true, met: AtomicU32::new(0) }
+    }
+
+    /// One of the published protocol's rules is on: messages may come too early or not at all.
+    fn published(&self) -> bool {
+        !self.rules.confirm || !self.rules.wait_for_reset
+    }
+
+    /// Runs the checked function; `None` for an error or a panic.
+    pub(super) fn run(
+        &self,
+        line: &mut Line,
+        node: usize,
+        event: Event,
+        local: LocalUse,
+    ) -> Option<Actions> {
+        let step = AssertUnwindSafe(|| line.step(&self.rules, id(node), event, local));
+        catch_unwind(step).ok()?.ok()
+    }
+
+    /// Whether a local caller can only wait to be told.
+    pub(super) fn stuck(&self, node: usize, line: &Line, exclusive: bool, nowait: bool) -> bool {
+        let allowed = if exclusive { line.writable() } else { line.readable() };
+        if allowed || nowait && line.refuses_nowait() {
+            return false;
+        }
+        if !line.phase.at_rest() {
+            return true;
+        }
+        let mut tried = line.clone();
+        let actions = self.run(&mut tried, node, Event::Want { exclusive, nowait }, LocalUse::Idle);
+        actions.is_some_and(|actions| actions.is_empty()) && tried == *line
+    }
+
+    /// Uses of the local copy that an event can meet.
+    fn uses(&self, world: &World<N>, node: usize) -> impl Iterator<Item = LocalUse> + use<N> {
+        let Node { line, latch, .. } = &world.nodes[node];
+        let open = self.latching == Latching::Lazy && *latch == LocalUse::Idle;
+        let (readable, writable, latch) = (line.readable(), line.writable(), *latch);
+        ALL_USES.into_iter().filter(move |local| {
+            if !open {
+                return *local == latch;
+            }
+            match local {
+                LocalUse::Idle | LocalUse::ReaderNext | LocalUse::WriterNext => true,
+                LocalUse::Readers => readable,
+                LocalUse::Writer => writable,
+            }
+        })
+    }
+
+    /// Feeds an event to a line in every use of its copy, and carries the actions out. `world` is
+    /// the world at the moment of the event.
+    fn drive(
+        &self,
+        world: &World<N>,
+        node: usize,
+        event: Event,
+        mut then: impl FnMut(LocalUse, World<N>),
+    ) {
+        let mut outcomes: SmallVec<[(LocalUse, (Line, Actions)); 5]> = SmallVec::new();
+        for local in self.uses(world, node) {
+            let mut after = world.clone();
+            let Some(actions) = self.run(&mut after.nodes[node].line, node, event, local) else {
+                // Published rules: the message stays where it is, the word is beyond repair.
+                if !self.published() {
+                    after.fault = Some(Fault::Violation);
+                    then(local, after);
+                }
+                return;
+            };
+            let outcome = (after.nodes[node].line.clone(), actions.clone());
+            if outcomes.iter().any(|(use_, o)| stands_for(*use_, local) && *o == outcome) {
+                continue;
+            }
+            if !after.nodes[node].line.deferred.is_empty() {
+                after.nodes[node].latch = local;
+            }
+            after.fault = self.fault(world, &after, node, event, &actions);
+            for action in actions {
+                if !self.carry_out(&mut after, node, action) {
+                    after.fault = Some(Fault::Action);
+                }
+            }
+            if self.published() {
+                after.fault = None;
+            }
+            self.met.fetch_or(1 << phase_tag(outcome.0.phase), Ordering::Relaxed);
+            outcomes.push((local, outcome));
+            after.forget(node);
+            then(local, after);
+        }
+    }
+
+    /// Faults of a step by itself.
+    fn fault(
+        &self,
+        before: &World<N>,
+        after: &World<N>,
+        node: usize,
+        event: Event,
+        actions: &Actions,
+    ) -> Option<Fault> {
+        let (before, after) = (&before.nodes[node].line, &after.nodes[node].line);
+        let keeps = |local, right: fn(&Line) -> bool| {
+            let mut line = before.clone();
+            !right(before) || self.run(&mut line, node, event, local).is_none() || right(&line)
+        };
+        if !keeps(LocalUse::Readers, Line::readable) || !keeps(LocalUse::Writer, Line::writable) {
+            return Some(Fault::RightLost);
+        }
+        let told = actions.contains(&Action::Wake) || matches!(event, Event::Want { .. });
+        let missed = |exclusive, nowait| {
+            self.stuck(node, before, exclusive, nowait)
+                && !self.stuck(node, after, exclusive, nowait)
+        };
+        let pairs = [(false, false), (false, true), (true, false), (true, true)];
+        let lost = !told && pairs.into_iter().any(|(exclusive, nowait)| missed(exclusive, nowait));
+        lost.then_some(Fault::WakeLost)
+    }
+
+    /// False: an action that no driver could carry out.
+    fn carry_out(&self, world: &mut World<N>, node: usize, action: Action) -> bool {
+        match action {
+            Action::Post(operation) => {
+                let chain = Chain::post(operation, id(node), N);
+                chain.is_some() && std::mem::replace(&mut world.nodes[node].chain, chain).is_none()
+            }
+            Action::Send { to, message } => {
+                let grant = matches!(message, Message::GrantShared | Message::GrantModified);
+                let fresh = grant && world.nodes[node].fresh;
+                let to = to.index();
+                to < N && to != node && world.wires[node][to].push(Packet { message, fresh })
+            }
+            Action::Wake | Action::Refuse => true,
+        }
+    }
+
+    fn application(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
+        let Node { line, latch, .. } = &world.nodes[node];
+        let mut event = |what, event| {
+            self.drive(world, node, event, |_, after| {
+                if after != *world {
+                    out.push(Step { node, what, after });
+                }
+            });
+        };
+        for exclusive in [false, true] {
+            let allowed = if exclusive { line.writable() } else { line.readable() };
+            for nowait in self.nowait.iter().copied().filter(|_| !allowed && line.phase.at_rest()) {
+                event(What::Want { exclusive, nowait }, Event::Want { exclusive, nowait });
+            }
+        }
+        if line.phase.at_rest() {
+            event(What::Evict, Event::Evict);
+        }
+        let mut plain = |what, change: &dyn Fn(&mut World<N>)| {
+            let mut after = world.clone();
+            change(&mut after);
+            if after != *world {
+                out.push(Step { node, what, after });
+            }
+        };
+        let explicit = self.latching == Latching::Explicit;
+        if explicit && *latch == LocalUse::Idle {
+            for (right, local) in
+                [(line.readable(), LocalUse::Readers), (line.writable(), LocalUse::Writer)]
+            {
+                if right {
+                    plain(What::Latch(local), &|after| after.nodes[node].latch = local);
+                }
+            }
+        }
+        let writer = *latch == LocalUse::Writer || !explicit && *latch == LocalUse::Idle;
+        if writer && line.writable() {
+            plain(What::Write, &|after| after.write(node));
+        }
+        if *latch != LocalUse::Idle {
+            plain(What::Unlatch, &|after| {
+                let node = &mut after.nodes[node];
+                node.latch = LocalUse::Idle;
+                node.free_due = !node.line.deferred.is_empty();
+            });
+        }
+    }
+
+    fn system(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
+        let mut before = world.clone();
+        if world.nodes[node].free_due {
+            before.nodes[node].free_due = false;
+            self.drive(&before, node, Event::LocalFree, |local, after| {
+                out.push(Step { node, what: What::Freed(local), after });
+            });
+        }
+        let Some(chain) = world.nodes[node].chain else { return };
+        let mut before = world.clone();
+        let Some(verb) = chain.next() else {
+            before.nodes[node].chain = None;
+            if chain.reads() {
+                before.nodes[node].fresh = chain.data;
+            }
+            self.drive(&before, node, Event::Completed { old: chain.old }, |local, after| {
+                out.push(Step { node, what: What::Complete(local), after });
+            });
+            return;
+        };
+        let fresh = world.nodes[node].fresh;
+        if let Some(chain) = &mut before.nodes[node].chain {
+            match verb {
+                Verb::WriteBack => before.home_fresh = fresh,
+                Verb::Atomic => {
+                    chain.old = world.word;
+                    before.word = chain.change.apply(id(node), world.word);
+                }
+                Verb::Read => chain.data = world.home_fresh,
+            }
+            chain.advance();
+        }
+        before.forget(node);
+        out.push(Step { node, what: What::Home(verb), after: before });
+    }
+
+    fn mail(&self, world: &World<N>, node: usize, from: usize, out: &mut Vec<Step<N>>) {
+        let Some(Packet { message, fresh }) = world.wires[from][node].first() else { return };
+        let mut before = world.clone();
+        before.wires[from][node].pop();
+        if matches!(message, Message::GrantShared | Message::GrantModified) {
+            before.nodes[node].fresh = fresh;
+        }
+        let older = world.nodes[node].line.deferred.len();
+        let event = Event::Received { from: id(from), message };
+        self.drive(&before, node, event, |local, after| {
+            let newcomer = after.nodes[node].line.deferred.len() > older;
+            for overtakes in 0..=if newcomer { older } else { 0 } {
+                let mut after = after.clone();
+                if newcomer {
+                    after.nodes[node].line.deferred[older - overtakes..].rotate_right(1);
+                }
+                let what = What::Receive { from, message, local, overtakes };
+                out.push(Step { node, what, after });
+            }
+        });
+    }
+}
+
+use super::world::Node;
+
+impl<const N: usize> Model for Protocol<N> {
+    type State = World<N>;
+    type Action = Step<N>;
+
+    fn init_states(&self) -> Vec<World<N>> {
+        vec![World::new(self.symmetric)]
+    }
+
+    fn actions(&self, world: &World<N>, out: &mut Vec<Step<N>>) {
+        if world.fault.is_some() {
+            return;
+        }
+        for node in 0..N {
+            self.application(world, node, out);
+            self.system(world, node, out);
+            for from in (0..N).filter(|from| *from != node) {
+                self.mail(world, node, from, out);
+            }
+        }
+    }
+
+    fn next_state(&self, _: &World<N>, step: Step<N>) -> Option<World<N>> {
+        Some(step.after)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = properties::safety();
+        if !self.published() {
+            all.extend(properties::answers_and_rest());
+        }
+        all
+    }
+}
+
+/// How much a phase says to a reader of a trace.
+pub(super) fn describe<const N: usize>(step: &Step<N>) -> String {
+    let World { word, nodes, home_fresh, .. } = &step.after;
+    let phases: Vec<Phase> = nodes.iter().map(|n| n.line.phase).collect();
+    let readers: Vec<usize> = word.readers().iter().map(|r| r.index()).collect();
+    let holder = word.holder().ok().flatten().map(|h| h.index());
+    let copies: String = nodes.iter().map(|n| if n.fresh { 'F' } else { '-' }).collect();
+    let home = if *home_fresh { "fresh" } else { "stale" };
+    format!(
+        "cn{} {:?} -> word {holder:?}{readers:?}, home {home}, copies {copies}, {phases:?}",
+        step.node, step.what
+    )
+}

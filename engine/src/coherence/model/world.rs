@@ -1,0 +1,491 @@
+//! The world of the model: home, network and N compute nodes, one line.
+//!
+//! Ids are compared for equality only, so any renaming of the nodes maps runs onto runs. A state
+//! therefore hashes as the class of its renamings, and the checker looks at one state of each.
+
+use std::hash::{Hash, Hasher};
+
+use crate::coherence::machine::{
+    Atomic, Deferred, LatchOperation, Line, LocalUse, Message, Phase, Request, RequestKind,
+};
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
+
+/// Messages that can be under way from one node to another: a request, an answer to the other's
+/// request, a Confirm. One more shows a fault.
+const WIRE_LIMIT: usize = 3;
+
+/// The node with this index.
+pub(super) fn id(index: usize) -> ComputeId {
+    ComputeId::new(index).unwrap()
+}
+
+/// A message and, for grants, whether the page beside it is fresh.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Packet {
+    pub(super) message: Message,
+    pub(super) fresh: bool,
+}
+
+/// What is under way from one node to another, oldest first.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wire {
+    packets: [Packet; WIRE_LIMIT],
+    len: u8,
+}
+
+impl Wire {
+    const BLANK: Packet = Packet { message: Message::Confirm, fresh: false };
+    const EMPTY: Wire = Wire { packets: [Wire::BLANK; WIRE_LIMIT], len: 0 };
+
+    pub(super) fn packets(&self) -> &[Packet] {
+        &self.packets[..self.len as usize]
+    }
+
+    pub(super) fn first(&self) -> Option<Packet> {
+        self.packets().first().copied()
+    }
+
+    /// False: the wire is full, which the protocol excludes.
+    pub(super) fn push(&mut self, packet: Packet) -> bool {
+        let full = self.len as usize == WIRE_LIMIT;
+        if !full {
+            self.packets[self.len as usize] = packet;
+            self.len += 1;
+        }
+        !full
+    }
+
+    pub(super) fn pop(&mut self) {
+        self.packets.rotate_left(1);
+        self.packets[WIRE_LIMIT - 1] = Wire::BLANK;
+        self.len -= 1;
+    }
+}
+
+/// The atomic of a chain, by what it means: deltas cannot be renamed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Change {
+    AddReader,
+    RemoveReader,
+    RemoveHolder,
+    CancelIntent,
+    HandOver(ComputeId),
+    Downgrade(ComputeId),
+    Swap { expected: LatchWord, desired: LatchWord },
+}
+
+impl Change {
+    /// `None`: an addend that no rule has.
+    fn of(atomic: Atomic, me: ComputeId, nodes: usize) -> Option<Change> {
+        let delta = match atomic {
+            Atomic::Swap { expected, desired } => return Some(Change::Swap { expected, desired }),
+            Atomic::Add(delta) => delta,
+        };
+        let others = (0..nodes).map(id).filter(|to| *to != me);
+        [Change::AddReader, Change::RemoveReader, Change::RemoveHolder, Change::CancelIntent]
+            .into_iter()
+            .chain(others.flat_map(|to| [Change::HandOver(to), Change::Downgrade(to)]))
+            .find(|change| change.delta(me) == Some(delta))
+    }
+
+    fn delta(self, me: ComputeId) -> Option<LatchDelta> {
+        Some(match self {
+            Change::AddReader => LatchDelta::add_reader(me),
+            Change::RemoveReader => LatchDelta::remove_reader(me),
+            Change::RemoveHolder => LatchDelta::remove_holder(me),
+            Change::CancelIntent => LatchDelta::cancel_intent(me),
+            Change::HandOver(to) => LatchDelta::hand_over(me, to),
+            Change::Downgrade(to) => LatchDelta::downgrade(me, to),
+            Change::Swap { .. } => return None,
+        })
+    }
+
+    /// The word after the atomic has met `word`.
+    pub(super) fn apply(self, me: ComputeId, word: LatchWord) -> LatchWord {
+        match (self, self.delta(me)) {
+            (Change::Swap { expected, desired }, _) if expected == word => desired,
+            (_, Some(delta)) => word.add(delta),
+            _ => word,
+        }
+    }
+}
+
+/// One verb of a chain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verb {
+    WriteBack,
+    Atomic,
+    Read,
+}
+
+/// A posted latch operation.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Chain {
+    write_back: bool,
+    pub(super) change: Change,
+    read: bool,
+    /// Verbs that home has executed.
+    done: u8,
+    /// What the atomic found.
+    pub(super) old: LatchWord,
+    /// What was read is fresh.
+    pub(super) data: bool,
+}
+
+impl Chain {
+    pub(super) fn post(op: LatchOperation, me: ComputeId, nodes: usize) -> Option<Chain> {
+        let change = Change::of(op.atomic, me, nodes)?;
+        let LatchOperation { write_back, read, .. } = op;
+        Some(Chain { write_back, change, read, done: 0, old: LatchWord::FREE, data: false })
+    }
+
+    /// The verb that home executes next.
+    pub(super) fn next(&self) -> Option<Verb> {
+        let verbs =
+            [(self.write_back, Verb::WriteBack), (true, Verb::Atomic), (self.read, Verb::Read)];
+        verbs.into_iter().filter(|v| v.0).nth(self.done as usize).map(|v| v.1)
+    }
+
+    pub(super) fn advance(&mut self) {
+        self.done += 1;
+    }
+
+    /// The local copy is still to be written back.
+    pub(super) fn will_write_back(&self) -> bool {
+        self.write_back && self.done == 0
+    }
+
+    /// What the chain reads is put into the local copy on completion.
+    pub(super) fn reads(&self) -> bool {
+        self.read
+    }
+}
+
+/// One compute node.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Node {
+    pub(super) line: Line,
+    /// Nobody has written since the local copy was taken.
+    pub(super) fresh: bool,
+    /// The local latch. With [`super::Latching::Lazy`], `Idle` leaves it open.
+    pub(super) latch: LocalUse,
+    /// The latch was let go while requests were deferred, and the line does not know yet.
+    pub(super) free_due: bool,
+    pub(super) chain: Option<Chain>,
+}
+
+/// What the checked function, or a world driven by it, must never do; see the properties.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Fault {
+    /// [`Line::step`] returned an error, or panicked.
+    Violation,
+    /// A chain beside another (R1), an addend of no rule, a message too many or to nobody.
+    Action,
+    /// A local latch holder lost the right that its latch stands for.
+    RightLost,
+    /// Local callers could go on, and were not told.
+    WakeLost,
+}
+
+/// A state of the whole.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct World<const N: usize> {
+    pub(super) word: LatchWord,
+    /// Nobody has written since home's page was.
+    pub(super) home_fresh: bool,
+    pub(super) fault: Option<Fault>,
+    pub(super) nodes: [Node; N],
+    /// `wires[from][to]`.
+    pub(super) wires: [[Wire; N]; N],
+    /// Hash renamings of the nodes alike.
+    pub(super) symmetric: bool,
+}
+
+impl<const N: usize> World<N> {
+    pub(super) fn new(symmetric: bool) -> Self {
+        let node = Node {
+            line: Line::new(),
+            fresh: false,
+            latch: LocalUse::Idle,
+            free_due: false,
+            chain: None,
+        };
+        World {
+            word: LatchWord::FREE,
+            home_fresh: true,
+            fault: None,
+            nodes: std::array::from_fn(|_| node.clone()),
+            wires: [[Wire::EMPTY; N]; N],
+            symmetric,
+        }
+    }
+
+    /// `writer` writes its copy: every other one goes stale, wherever it is.
+    pub(super) fn write(&mut self, writer: usize) {
+        self.home_fresh = false;
+        for (index, node) in self.nodes.iter_mut().enumerate() {
+            node.fresh = index == writer;
+            if let Some(chain) = &mut node.chain {
+                chain.data = false;
+            }
+        }
+        for wire in self.wires.as_flattened_mut() {
+            for packet in &mut wire.packets {
+                packet.fresh = false;
+            }
+        }
+    }
+
+    /// Nothing is under way: only the application can move.
+    pub(super) fn quiet(&self) -> bool {
+        self.nodes.iter().all(|n| n.chain.is_none() && !n.free_due)
+            && self.wires.as_flattened().iter().all(|wire| wire.len == 0)
+    }
+
+    /// Forgets what has no meaning any more, so that equal states are equal.
+    pub(super) fn forget(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        let kept = node.line.readable() || node.chain.is_some_and(|chain| chain.will_write_back());
+        node.fresh &= kept;
+    }
+
+    /// Hash of the state in which the node at each place of `order` has that place's id.
+    fn fingerprint(&self, order: &[usize; N]) -> u64 {
+        let mut rank = [0; N];
+        for (place, node) in order.iter().enumerate() {
+            rank[*node] = place;
+        }
+        let mut to = Renamed { mixer: Mixer(0), rank };
+        to.word(self.word);
+        to.put(u64::from(self.home_fresh) | self.fault.map_or(0, |f| 2 + f as u64) << 1);
+        for node in order {
+            to.node(&self.nodes[*node]);
+            for peer in order.iter().filter(|peer| *peer != node) {
+                to.wire(&self.wires[*node][*peer]);
+            }
+        }
+        to.mixer.0
+    }
+
+    /// A number that renaming does not change: nodes that differ in it are never exchanged.
+    fn signature(&self, index: usize) -> u64 {
+        let node = &self.nodes[index];
+        let wires: usize = (0..N)
+            .map(|peer| {
+                self.wires[index][peer].len as usize * 4 + self.wires[peer][index].len as usize
+            })
+            .sum();
+        let mut mixer = Mixer(0);
+        mixer.put(phase_tag(node.line.phase));
+        mixer.put(wires as u64 * 64 + node.line.deferred.len() as u64);
+        mixer.put(
+            u64::from(self.word.readers().contains(id(index)))
+                | u64::from(self.word.holder() == Ok(Some(id(index)))) << 1
+                | u64::from(node.fresh) << 2
+                | node.chain.map_or(0, |chain| u64::from(chain.done) + 1) << 3,
+        );
+        mixer.0
+    }
+}
+
+impl<const N: usize> Hash for World<N> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let mut order: [usize; N] = std::array::from_fn(|i| i);
+        if !self.symmetric {
+            return state.write_u64(self.fingerprint(&order));
+        }
+        let signatures: [u64; N] = std::array::from_fn(|i| self.signature(i));
+        order.sort_by_key(|i| signatures[*i]);
+        let mut least = u64::MAX;
+        permute(&mut order, 0, &signatures, &mut |order| {
+            least = least.min(self.fingerprint(order));
+        });
+        state.write_u64(least);
+    }
+}
+
+/// Calls `f` with every order that keeps the signatures sorted.
+fn permute<const N: usize>(
+    order: &mut [usize; N],
+    from: usize,
+    signatures: &[u64; N],
+    f: &mut impl FnMut(&[usize; N]),
+) {
+    if from == N {
+        return f(order);
+    }
+    for other in from..N {
+        if signatures[order[other]] == signatures[order[from]] {
+            order.swap(from, other);
+            permute(order, from + 1, signatures, f);
+            order.swap(from, other);
+        }
+    }
+}
+
+/// Mixes numbers into one; the checker only needs that different states rarely meet.
+struct Mixer(u64);
+
+impl Mixer {
+    fn put(&mut self, value: u64) {
+        let mut x = (self.0 ^ value).wrapping_add(0x9E37_79B9_7F4A_7C15);
+        x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        self.0 = x ^ (x >> 31);
+    }
+}
+
+/// Feeds parts of a state to the hash, with every id renamed.
+struct Renamed<const N: usize> {
+    mixer: Mixer,
+    rank: [usize; N],
+}
+
+impl<const N: usize> Renamed<N> {
+    fn put(&mut self, value: u64) {
+        self.mixer.put(value);
+    }
+
+    /// The id's new index plus one; ids beyond the nodes (damaged words) as they are.
+    fn node_id(&self, node: ComputeId) -> u64 {
+        self.rank.get(node.index()).map_or(node.index(), |rank| *rank) as u64 + 1
+    }
+
+    fn set(&self, set: NodeSet) -> u64 {
+        set.iter().fold(0, |all, node| all | 1 << self.node_id(node))
+    }
+
+    fn word(&mut self, word: LatchWord) {
+        let holder = match word.holder() {
+            Ok(None) => 0,
+            Ok(Some(node)) => self.node_id(node),
+            Err(bad) => 100 + u64::from(bad.0),
+        };
+        let readers = self.set(word.readers());
+        self.put(readers.rotate_left(5) ^ holder);
+    }
+
+    fn node(&mut self, node: &Node) {
+        let line = &node.line;
+        let (words, named) = phase_arguments(line.phase);
+        let owed = self.set(line.owed);
+        let named = self.set(named);
+        self.put(
+            phase_tag(line.phase)
+                | line.private_state() << 8
+                | u64::from(line.confirmed) << 24
+                | u64::from(node.fresh) << 25
+                | u64::from(node.free_due) << 26
+                | (node.latch as u64) << 27
+                | (line.deferred.len() as u64) << 32
+                | owed << 40
+                | named << 52,
+        );
+        if let Some(word) = words {
+            self.word(word);
+        }
+        for Deferred { from, request } in &line.deferred {
+            let code = message_code(Message::Request(*request));
+            let from = self.node_id(*from);
+            self.put(code << 8 | from);
+        }
+        let Some(chain) = &node.chain else { return self.put(0) };
+        let (tag, named) = match chain.change {
+            Change::AddReader => (1, None),
+            Change::RemoveReader => (2, None),
+            Change::RemoveHolder => (3, None),
+            Change::CancelIntent => (4, None),
+            Change::HandOver(to) => (5, Some(to)),
+            Change::Downgrade(to) => (6, Some(to)),
+            Change::Swap { expected, desired } => {
+                self.word(expected);
+                self.word(desired);
+                (7, None)
+            }
+        };
+        let named = named.map_or(0, |node| self.node_id(node));
+        self.put(
+            tag | named << 8
+                | u64::from(chain.done) << 16
+                | u64::from(chain.data) << 18
+                | u64::from(chain.write_back) << 19
+                | u64::from(chain.read) << 20,
+        );
+        self.word(chain.old);
+    }
+
+    fn wire(&mut self, wire: &Wire) {
+        let mut code = u64::from(wire.len);
+        for packet in wire.packets() {
+            let hint = match packet.message {
+                Message::NotHeld { holder: Some(node) } => self.node_id(node),
+                _ => 0,
+            };
+            code = code << 18 | message_code(packet.message) << 7 | hint << 1;
+            code |= u64::from(packet.fresh);
+        }
+        self.put(code);
+    }
+}
+
+/// A number for each kind of phase.
+pub(super) const fn phase_tag(phase: Phase) -> u64 {
+    match phase {
+        Phase::Invalid => 0,
+        Phase::AcquireShared => 1,
+        Phase::ResetShared { .. } => 2,
+        Phase::WaitRead { .. } => 3,
+        Phase::Shared => 4,
+        Phase::AcquireExclusive => 5,
+        Phase::Intent { .. } => 6,
+        Phase::WaitSharers { .. } => 7,
+        Phase::WaitWrite { .. } => 8,
+        Phase::Modified => 9,
+        Phase::Upgrade => 10,
+        Phase::UpgradeIntent { .. } => 11,
+        Phase::Downgrade { .. } => 12,
+        Phase::HandOver { .. } => 13,
+        Phase::ReleaseShared { .. } => 14,
+        Phase::ReleaseModified => 15,
+        Phase::CancelIntent => 16,
+    }
+}
+
+/// Kinds of phases.
+pub(super) const PHASES: u32 = 17;
+
+fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
+    let one = |node| NodeSet::EMPTY.with(node);
+    match phase {
+        Phase::Intent { expected } | Phase::UpgradeIntent { expected } => {
+            (Some(expected), NodeSet::EMPTY)
+        }
+        Phase::ResetShared { holder }
+        | Phase::WaitRead { holder }
+        | Phase::WaitWrite { holder } => (None, one(holder)),
+        Phase::WaitSharers { pending } => (None, pending),
+        Phase::Downgrade { to } | Phase::HandOver { to } => (None, one(to)),
+        Phase::ReleaseShared { reply_to } => (None, reply_to.map_or(NodeSet::EMPTY, one)),
+        _ => (None, NodeSet::EMPTY),
+    }
+}
+
+/// A number for each message but for the node it names; below 2^10.
+fn message_code(message: Message) -> u64 {
+    match message {
+        Message::Request(Request { kind, nowait, priority }) => {
+            let kind = match kind {
+                RequestKind::Read => 1,
+                RequestKind::Write => 2,
+                RequestKind::Release => 3,
+            };
+            kind | u64::from(nowait) << 2 | u64::from(priority) << 4
+        }
+        Message::GrantShared => 8,
+        Message::GrantModified => 9,
+        Message::Released => 10,
+        Message::NotHeld { .. } => 11,
+        Message::Busy => 12,
+        Message::Confirm => 13,
+    }
+}

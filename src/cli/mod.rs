@@ -1,0 +1,32 @@
+//! Commands: one module each, and the progress they share.
+
+mod progress;
+mod tpcc;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// The exit code for wrong arguments, the same as clap's.
+const USAGE: u8 = 2;
+
+/// A multi-primary storage engine over disaggregated memory.
+#[derive(Parser)]
+#[command(name = "selkie", version, about)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs TPC-C on a pool inside this process: loads, runs the standard mix, checks the result.
+    Tpcc(tpcc::Arguments),
+}
+
+/// Parses the arguments and runs the command.
+pub(crate) fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Tpcc(arguments) => tpcc::run(&arguments),
+    }
+}

@@ -1,0 +1,76 @@
+//! Progress on stderr: a bar on a terminal, else a line for each fifth of a stage.
+
+use std::io::{IsTerminal, Write};
+use std::sync::Mutex;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use selkie::tpcc::Progress;
+
+/// Lines a stage may take where there is no terminal.
+const LINES: u64 = 5;
+
+const TEMPLATE: &str = "{prefix:>6} [{bar:40}] {percent:>3} % {elapsed_precise}";
+
+/// Shows stages on stderr.
+pub(crate) struct Stderr {
+    terminal: bool,
+    stage: Mutex<Stage>,
+}
+
+struct Stage {
+    name: &'static str,
+    bar: ProgressBar,
+    total: u64,
+    done: u64,
+}
+
+impl Stderr {
+    pub(crate) fn new() -> Self {
+        let stage = Stage { name: "", bar: ProgressBar::hidden(), total: 0, done: 0 };
+        Self { terminal: std::io::stderr().is_terminal(), stage: Mutex::new(stage) }
+    }
+
+    fn with(&self, change: impl FnOnce(&mut Stage)) {
+        // A panic while a number was changed leaves nothing that matters broken.
+        let mut stage = self.stage.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        change(&mut stage);
+    }
+}
+
+impl Progress for Stderr {
+    fn begin(&self, name: &'static str, total: u64) {
+        self.with(|stage| {
+            let bar = if self.terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
+            if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {
+                bar.set_style(style);
+            }
+            bar.set_prefix(name);
+            *stage = Stage { name, bar, total, done: 0 };
+        });
+    }
+
+    fn advance(&self, steps: u64) {
+        self.with(|stage| {
+            let before = stage.done;
+            stage.done = (before + steps).min(stage.total);
+            stage.bar.set_position(stage.done);
+            let part = |done: u64| done * LINES / stage.total.max(1);
+            if !self.terminal && part(before) < part(stage.done) {
+                line(&format!("{}: {} %", stage.name, 100 * stage.done / stage.total.max(1)));
+            }
+        });
+    }
+
+    fn end(&self) {
+        self.with(|stage| stage.bar.finish_and_clear());
+    }
+
+    fn note(&self, text: &str) {
+        line(text);
+    }
+}
+
+/// Writes a line to stderr; nobody reading it is no reason to stop.
+fn line(text: &str) {
+    let _ = writeln!(std::io::stderr(), "{text}");
+}

@@ -1,0 +1,149 @@
+//! A whole pool in one process: memory nodes, and compute nodes with the database opened on each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError};
+use selkie_fabric::env::Env;
+use selkie_fabric::meter::{Meter, MeterSnapshot};
+use selkie_fabric::{Buf, Chain, Fabric, MemFabric, PeerId, RemoteAddr, Verb};
+use selkie_memnode::{Pool, layout};
+use selkie_txn::Database;
+
+use crate::config::Config;
+use crate::error::TpccError;
+use crate::schema::{Tables, schemas};
+
+/// The peer that only looks at how full the memory nodes are; compute nodes have lower numbers.
+const OBSERVER: PeerId = PeerId::compute(PeerId::MAX_INDEX);
+
+/// How long an access may wait for a page before it is an error: far above any stall of a machine
+/// that does something else meanwhile.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A compute node.
+pub struct Node {
+    /// Its engine.
+    pub engine: Engine,
+    /// The database, as opened there.
+    pub db: Database,
+    /// Its tables.
+    pub tables: Tables,
+}
+
+/// The pool and its compute nodes.
+pub struct Cluster {
+    /// The compute nodes; never empty.
+    pub nodes: Vec<Arc<Node>>,
+    env: Env,
+    meter: Arc<Meter>,
+    pool: Arc<Pool>,
+    config: Config,
+}
+
+impl Cluster {
+    /// Starts the memory nodes, then the compute nodes; creates the tables on the first and opens the
+    /// database on the others.
+    ///
+    /// # Errors
+    /// What the configuration is refused for, and what pool, engines and database report.
+    pub async fn start(env: &Env, config: &Config) -> Result<Self, TpccError> {
+        config.validate()?;
+        let meter = Meter::wrap(MemFabric::new());
+        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
+        let pool = Pool::start(&fabric, config.pool())?;
+        let (env, config) = (env.clone(), config.clone());
+        let mut cluster = Self { nodes: Vec::new(), env, meter, pool, config };
+        for index in 0..cluster.config.compute_nodes {
+            let node = cluster.start_node(&fabric, index).await;
+            let node = node.map_err(|error| error.or_pool_full(cluster.config.needed_bytes()))?;
+            cluster.nodes.push(Arc::new(node));
+        }
+        Ok(cluster)
+    }
+
+    async fn start_node(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        index: usize,
+    ) -> Result<Node, TpccError> {
+        let id = ComputeId::new(index).ok_or_else(|| TpccError::Config {
+            key: "compute-nodes",
+            value: (index + 1).to_string(),
+            allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
+        })?;
+        let config = EngineConfig {
+            cache_bytes: self.config.cache_bytes(),
+            threads: u32::try_from(self.config.threads).unwrap_or(u32::MAX),
+            request_timeout: REQUEST_TIMEOUT,
+            ..EngineConfig::default()
+        };
+        let engine = Engine::start(&self.pool, fabric, &self.env, id, config).await?;
+        let db = if index == 0 {
+            Database::create(&engine, schemas()).await?
+        } else {
+            Database::open(&engine).await?
+        };
+        let tables = Tables::resolve(&db)?;
+        Ok(Node { engine, db, tables })
+    }
+
+    /// The environment everything runs in.
+    #[must_use]
+    pub fn env(&self) -> Env {
+        self.env.clone()
+    }
+
+    /// What the compute nodes have asked of the fabric so far.
+    #[must_use]
+    pub fn traffic(&self) -> MeterSnapshot {
+        let of = |node: &Arc<Node>| {
+            let index = u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX);
+            self.meter.snapshot(PeerId::compute(index))
+        };
+        self.nodes.iter().map(of).fold(MeterSnapshot::default(), |sum, one| sum + one)
+    }
+
+    /// Bytes of pages in use in the whole pool. One round trip a memory node.
+    ///
+    /// # Errors
+    /// A failure of the fabric.
+    pub async fn used_bytes(&self) -> Result<u64, TpccError> {
+        let observer = self.meter.join(OBSERVER);
+        let descriptor = self.pool.descriptor();
+        let geometry = layout::SlabGeometry::new(descriptor.gcl_bytes, descriptor.range_bytes);
+        let mut extents = 0;
+        for memory in &descriptor.memory_nodes {
+            let at = RemoteAddr::new(memory.region, layout::EXTENTS_LEASED_AT);
+            let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
+            let done = observer.as_ref().map_err(Clone::clone)?.connect(memory.peer)?.post(chain).await;
+            let done = done.map_err(|error| error.error)?;
+            let words = done.buf(0).map(Buf::words).unwrap_or_default();
+            let leased = words.first().map_or(0, |word| u64::from_le(*word));
+            // The counter runs on when a node is full.
+            extents += leased.min(geometry.extents_per_node(memory.ranges));
+        }
+        let unused: u64 = self
+            .nodes
+            .iter()
+            .map(|node| {
+                let (fresh, reusable, on_hold) = node.engine.unused_lines();
+                fresh + reusable + on_hold
+            })
+            .sum();
+        let line_bytes = descriptor.gcl_bytes as u64;
+        Ok((extents * geometry.extent_bytes()).saturating_sub(unused * line_bytes))
+    }
+
+    /// Stops the compute nodes: writes everything back and gives unused memory back.
+    ///
+    /// # Errors
+    /// The first failure; all nodes are stopped all the same.
+    pub async fn close(self) -> Result<(), TpccError> {
+        let mut first: Result<(), EngineError> = Ok(());
+        for node in &self.nodes {
+            first = first.and(node.engine.close().await);
+        }
+        Ok(first?)
+    }
+}

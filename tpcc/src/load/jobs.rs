@@ -1,0 +1,116 @@
+//! The pieces a load is cut into, and who does them.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+
+use parking_lot::Mutex;
+
+use crate::config::Config;
+use crate::scale::{DISTRICTS, Scale};
+
+/// A run of rows that are neighbours.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Job {
+    /// These items.
+    Items(Range<i32>),
+    /// The row of a warehouse and those of its districts.
+    Warehouse(i32),
+    /// Stock of a warehouse for these items.
+    Stock(i32, Range<i32>),
+    /// Customers of a district with their first payments.
+    Customers(i32, i32),
+    /// Orders of a district with their lines.
+    Orders(i32, i32),
+}
+
+/// Jobs not begun yet, by the node that should do them.
+pub(super) struct Queue(Mutex<Vec<VecDeque<Job>>>);
+
+impl Queue {
+    pub(super) fn new(config: &Config) -> Self {
+        let mut queues = vec![VecDeque::new(); config.compute_nodes.max(1)];
+        let jobs = jobs(&config.scale, config.warehouses.cast_signed());
+        let nodes = queues.len();
+        for (at, (warehouse, job)) in jobs.into_iter().enumerate() {
+            // A warehouse's rows are made by the node that is at home there; items by all in turn.
+            let node = warehouse.map_or(at, |warehouse| warehouse.unsigned_abs() as usize - 1) % nodes;
+            if let Some(queue) = queues.get_mut(node) {
+                queue.push_back(job);
+            }
+        }
+        Self(Mutex::new(queues))
+    }
+
+    /// The next job for a task of `node`: its own, else the last of whoever has most left.
+    pub(super) fn take(&self, node: usize) -> Option<Job> {
+        let mut queues = self.0.lock();
+        if let Some(job) = queues.get_mut(node).and_then(VecDeque::pop_front) {
+            return Some(job);
+        }
+        queues.iter_mut().max_by_key(|queue| queue.len())?.pop_back()
+    }
+
+    /// Drops what is left.
+    pub(super) fn abandon(&self) {
+        self.0.lock().iter_mut().for_each(VecDeque::clear);
+    }
+}
+
+/// All jobs with the warehouse each belongs to. Tables alternate, so that tasks working side by side
+/// work on different ones and seldom meet on a page.
+fn jobs(scale: &Scale, warehouses: i32) -> Vec<(Option<i32>, Job)> {
+    let pieces: Vec<Range<i32>> = (0..DISTRICTS)
+        .map(|piece| {
+            let bound = |piece: i32| {
+                let items = i64::from(scale.items) * i64::from(piece) / i64::from(DISTRICTS);
+                1 + i32::try_from(items).unwrap_or(i32::MAX - 1)
+            };
+            bound(piece)..bound(piece + 1)
+        })
+        .collect();
+    let mut jobs: Vec<_> = pieces.iter().map(|piece| (None, Job::Items(piece.clone()))).collect();
+    for warehouse in 1..=warehouses {
+        let mut push = |job| jobs.push((Some(warehouse), job));
+        push(Job::Warehouse(warehouse));
+        for (district, piece) in (1..=DISTRICTS).zip(&pieces) {
+            push(Job::Customers(warehouse, district));
+            push(Job::Orders(warehouse, district));
+            push(Job::Stock(warehouse, piece.clone()));
+        }
+    }
+    jobs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_job_is_taken_once() {
+        let config = Config { warehouses: 3, compute_nodes: 2, ..Config::default() };
+        let queue = Queue::new(&config);
+        let mut taken = Vec::new();
+        // Node 1 does all: its own first, then those of node 0.
+        while let Some(job) = queue.take(1) {
+            taken.push(job);
+        }
+        assert!(matches!(taken[5], Job::Warehouse(2)), "{:?}", taken[5]);
+        assert_eq!(taken.len(), 10 + 3 * 31);
+        let mut items: Vec<i32> = Vec::new();
+        for job in &taken {
+            assert_eq!(taken.iter().filter(|other| *other == job).count(), 1);
+            if let Job::Items(range) = job {
+                items.extend(range.clone());
+            }
+        }
+        items.sort_unstable();
+        assert_eq!(items, (1..=100_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn an_abandoned_load_has_no_jobs() {
+        let queue = Queue::new(&Config::default());
+        queue.abandon();
+        assert_eq!(queue.take(0), None);
+    }
+}

@@ -1,0 +1,157 @@
+//! The report as one JSON object. Its keys are an interface: others read them.
+
+use serde_json::{Map, Value, json};
+
+use super::Report;
+use crate::config::Config;
+use crate::kind::Kind;
+use crate::run::KindStats;
+
+impl Report {
+    /// The report as a JSON object:
+    /// ```text
+    /// config                 what was run, with derived sizes in bytes
+    /// tpmc, tps              rates
+    /// transactions           completed, of all types
+    /// by_type                for each type: completed, rolled_back, retries (and skipped for Delivery)
+    /// latency_us             for each type: p50, p95, p99, max, in microseconds
+    /// aborts                 attempts rolled back, by cause
+    /// hit_ratio              share of page accesses that found the page cached
+    /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
+    /// invalidations_per_txn, downgrades_per_txn
+    /// engine                 evictions, write_backs, upgrades, busy of all nodes
+    /// load                   seconds, rows
+    /// database_bytes         after the load, and cache_to_database, what one node can cache of it
+    /// final_database_bytes   after the run
+    /// seconds, check_seconds durations of the measurement and of the check
+    /// consistency            "ok", or the list of broken conditions
+    /// ```
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let interval = &self.interval;
+        let bytes = interval.traffic.bytes_read + interval.traffic.bytes_written;
+        let by_kind = |value: fn(Kind, &KindStats) -> Value| -> Map<String, Value> {
+            let kinds = interval.measurements.iter();
+            kinds.map(|(kind, stats)| (kind.name().to_owned(), value(kind, stats))).collect()
+        };
+        let aborts: Map<String, Value> =
+            self.aborts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect();
+        let consistency =
+            if self.is_consistent() { json!("ok") } else { json!(self.broken()) };
+        let cache = self.config.cache_bytes() as f64;
+        json!({
+            "config": config(&self.config),
+            "tpmc": rounded(self.tpmc()),
+            "tps": rounded(self.tps()),
+            "transactions": self.completed(),
+            "by_type": by_kind(counts),
+            "latency_us": by_kind(latency),
+            "aborts": aborts,
+            "hit_ratio": self.hit_ratio(),
+            "round_trips_per_txn": self.per_txn(interval.traffic.chains),
+            "atomics_per_txn": self.per_txn(interval.traffic.atomics),
+            "bytes_per_txn": self.per_txn(bytes),
+            "messages_per_txn": self.per_txn(self.engines(|stats| stats.messages)),
+            "invalidations_per_txn": self.per_txn(self.engines(|stats| stats.invalidations)),
+            "downgrades_per_txn": self.per_txn(self.engines(|stats| stats.downgrades)),
+            "engine": {
+                "evictions": self.engines(|stats| stats.evictions),
+                "write_backs": self.engines(|stats| stats.write_backs),
+                "upgrades": self.engines(|stats| stats.upgrades),
+                "busy": self.engines(|stats| stats.busy),
+            },
+            "load": { "seconds": self.load.duration.as_secs_f64(), "rows": self.load.rows },
+            "database_bytes": self.load.database_bytes,
+            "cache_to_database": cache / self.load.database_bytes.max(1) as f64,
+            "final_database_bytes": interval.database_bytes,
+            "seconds": interval.elapsed.as_secs_f64(),
+            "check_seconds": self.check_duration.as_secs_f64(),
+            "consistency": consistency,
+        })
+    }
+}
+
+fn config(config: &Config) -> Value {
+    json!({
+        "warehouses": config.warehouses,
+        "duration_s": config.duration.as_secs(),
+        "compute_nodes": config.compute_nodes,
+        "memory_nodes": config.memory_nodes,
+        "workers": config.workers,
+        "threads": config.threads,
+        "cache_bytes": config.cache_bytes(),
+        "memory_bytes_per_node": config.pool().bytes_per_node,
+        "gcl": config.gcl_bytes,
+        "affinity": config.affinity,
+        "seed": config.seed,
+        "think": config.think,
+        "standard_scale": config.scale.is_standard(),
+        "scale": config.scale,
+    })
+}
+
+fn counts(kind: Kind, stats: &KindStats) -> Value {
+    let mut counts = json!({ "completed": stats.completed, "retries": stats.retries });
+    match kind {
+        Kind::NewOrder => counts["rolled_back"] = json!(stats.rolled_back),
+        Kind::Delivery => counts["skipped_districts"] = json!(stats.skipped),
+        _ => {}
+    }
+    counts
+}
+
+fn latency(_kind: Kind, stats: &KindStats) -> Value {
+    let latency = stats.latency();
+    json!({
+        "p50": rounded(latency.p50),
+        "p95": rounded(latency.p95),
+        "p99": rounded(latency.p99),
+        "max": rounded(latency.max),
+    })
+}
+
+/// To a tenth: more digits would not be true.
+fn rounded(value: f64) -> f64 {
+    (value * 10.0).round() / 10.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::sample;
+    use super::*;
+
+    #[test]
+    fn the_keys_others_read_are_there() {
+        let json = sample().to_json();
+        for key in [
+            "config",
+            "tpmc",
+            "tps",
+            "latency_us",
+            "aborts",
+            "hit_ratio",
+            "round_trips_per_txn",
+            "atomics_per_txn",
+            "bytes_per_txn",
+            "invalidations_per_txn",
+            "consistency",
+        ] {
+            assert!(!json[key].is_null(), "{key}");
+        }
+        assert_eq!(json["latency_us"]["stock_level"]["p99"], 500.0);
+        assert_eq!(json["by_type"]["payment"]["retries"], 1);
+        assert_eq!(json["bytes_per_txn"], 1000.0);
+        assert_eq!(json["invalidations_per_txn"], 1.0);
+        assert_eq!(json["config"]["cache_bytes"], 4 << 20);
+        assert_eq!(json["cache_to_database"], 0.5);
+        assert_eq!(json["aborts"]["conflict"], 0);
+    }
+
+    #[test]
+    fn consistency_is_ok_or_a_list() {
+        let mut report = sample();
+        assert_eq!(report.to_json()["consistency"][0]["condition"], 3);
+        report.broken.clear();
+        assert_eq!(report.to_json()["consistency"], "ok");
+    }
+}

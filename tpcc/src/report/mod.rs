@@ -1,0 +1,174 @@
+//! The result of a run: as JSON, and as tables for people.
+//!
+//! * `tpmc`: NewOrder transactions completed a minute. The one in a hundred that is rolled back because of
+//!   an unused item is completed work and counts (clause 5.4.2 with 2.4.1.4); a transaction counts once
+//!   however often conflicts made it start again. Without think times (`--think`) and with a run of
+//!   less than two hours it is a measure of this engine and no result the specification would accept.
+//! * `tps`: transactions of all five types completed a second, rolled-back ones included.
+//! * The quotients `*_per_txn` are counters of all compute nodes during the run over the number of these
+//!   transactions: attempts that ended in a conflict, eviction and messages between nodes included.
+//! * `latency_us`: from the first attempt to the end of the last, Delivery from its first district to its
+//!   tenth.
+
+mod json;
+mod table;
+
+use std::time::Duration;
+
+use selkie_engine::EngineStats;
+use selkie_fabric::meter::MeterSnapshot;
+use selkie_txn::{AbortCause, TxnStats};
+
+use crate::check::Broken;
+use crate::config::Config;
+use crate::kind::Kind;
+use crate::load::LoadReport;
+use crate::run::Measurements;
+
+/// What was counted between the beginning and the end of the measurement.
+#[derive(Clone, Debug)]
+pub struct Interval {
+    /// How long it was.
+    pub elapsed: Duration,
+    /// What the workers measured.
+    pub measurements: Measurements,
+    /// What each compute node's engine did.
+    pub engine: Vec<EngineStats>,
+    /// What became of each compute node's transactions.
+    pub txn: Vec<TxnStats>,
+    /// What all compute nodes asked of the fabric.
+    pub traffic: MeterSnapshot,
+    /// Bytes of pages in use at its end.
+    pub database_bytes: u64,
+}
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Report {
+    config: Config,
+    load: LoadReport,
+    interval: Interval,
+    check_duration: Duration,
+    broken: Vec<Broken>,
+}
+
+impl Report {
+    pub(crate) fn new(
+        config: &Config,
+        load: LoadReport,
+        interval: Interval,
+        check_duration: Duration,
+        broken: Vec<Broken>,
+    ) -> Self {
+        Self { config: config.clone(), load, interval, check_duration, broken }
+    }
+
+    /// The conditions that do not hold.
+    #[must_use]
+    pub fn broken(&self) -> &[Broken] {
+        &self.broken
+    }
+
+    /// Whether every condition holds.
+    #[must_use]
+    pub fn is_consistent(&self) -> bool {
+        self.broken.is_empty()
+    }
+
+    /// NewOrder transactions completed a minute.
+    #[must_use]
+    pub fn tpmc(&self) -> f64 {
+        let new_orders = self.interval.measurements.of(Kind::NewOrder);
+        60.0 * self.per_second(new_orders.map_or(0, |stats| stats.completed))
+    }
+
+    /// Transactions completed a second.
+    #[must_use]
+    pub fn tps(&self) -> f64 {
+        self.per_second(self.completed())
+    }
+
+    /// Transactions completed.
+    #[must_use]
+    pub fn completed(&self) -> u64 {
+        self.interval.measurements.completed()
+    }
+
+    /// Share of the accesses to pages that found them cached.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        let sum = |field: fn(&EngineStats) -> u64| self.interval.engine.iter().map(field).sum::<u64>();
+        let (hits, misses) = (sum(|stats| stats.hits), sum(|stats| stats.misses));
+        if hits + misses == 0 { 1.0 } else { hits as f64 / (hits + misses) as f64 }
+    }
+
+    /// Attempts rolled back, by cause. Those asked for are the orders with an unused item.
+    pub fn aborts(&self) -> impl Iterator<Item = (AbortCause, u64)> + '_ {
+        let of = |cause| self.interval.txn.iter().map(|stats| stats.aborts.of(cause)).sum();
+        AbortCause::ALL.into_iter().map(move |cause| (cause, of(cause)))
+    }
+
+    fn per_second(&self, count: u64) -> f64 {
+        let seconds = self.interval.elapsed.as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+
+    fn per_txn(&self, count: u64) -> f64 {
+        let completed = self.completed();
+        if completed > 0 { count as f64 / completed as f64 } else { 0.0 }
+    }
+
+    fn engines(&self, field: fn(&EngineStats) -> u64) -> u64 {
+        self.interval.engine.iter().map(field).sum()
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::check;
+
+    /// A report of one transaction a type in two seconds, with one condition broken.
+    pub(crate) fn sample() -> Report {
+        let mut measurements = Measurements::new().unwrap();
+        for (kind, micros) in Kind::ALL.into_iter().zip([100, 200, 300, 400, 500]) {
+            measurements.kind_mut(kind).unwrap().complete(Duration::from_micros(micros), 2);
+        }
+        let engine = EngineStats { hits: 90, misses: 10, invalidations: 5, ..EngineStats::default() };
+        let traffic = MeterSnapshot {
+            chains: 20,
+            atomics: 10,
+            bytes_read: 4000,
+            bytes_written: 1000,
+            ..MeterSnapshot::default()
+        };
+        let interval = Interval {
+            elapsed: Duration::from_secs(2),
+            measurements,
+            engine: vec![engine],
+            txn: vec![TxnStats::default()],
+            traffic,
+            database_bytes: 12 << 20,
+        };
+        let load =
+            LoadReport { duration: Duration::from_secs(1), rows: 1234, database_bytes: 8 << 20 };
+        let config = Config { cache_mib: Some(4), ..Config::default() };
+        let broken = check::Broken {
+            condition: 3,
+            rule: "a rule",
+            offences: 1,
+            examples: vec!["district (1, 2)".to_owned()],
+        };
+        Report::new(&config, load, interval, Duration::from_secs(1), vec![broken])
+    }
+
+    #[test]
+    fn quotients() {
+        let report = sample();
+        assert!((report.tps() - 2.5).abs() < 1e-9);
+        assert!((report.tpmc() - 30.0).abs() < 1e-9);
+        assert!((report.hit_ratio() - 0.9).abs() < 1e-9);
+        assert!((report.per_txn(report.interval.traffic.chains) - 4.0).abs() < 1e-9);
+        assert!(!report.is_consistent());
+    }
+}

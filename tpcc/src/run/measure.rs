@@ -1,0 +1,138 @@
+//! What a worker measures, and the sum over all workers.
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::error::TpccError;
+use crate::kind::Kind;
+
+/// Longest latency told apart, in nanoseconds: ten minutes. Longer ones count as this.
+const MAX_LATENCY_NS: u64 = 600_000_000_000;
+/// Decimal digits to which latencies are kept.
+const DIGITS: u8 = 3;
+
+/// Percentiles of one type, in microseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Latency {
+    /// Half of the transactions took no longer.
+    pub p50: f64,
+    /// 95 % of them.
+    pub p95: f64,
+    /// 99 % of them.
+    pub p99: f64,
+    /// The slowest.
+    pub max: f64,
+}
+
+/// What happened to the transactions of one type.
+#[derive(Clone, Debug)]
+pub struct KindStats {
+    /// Completed, those rolled back because of an unused item included.
+    pub completed: u64,
+    /// Of these, rolled back because of an unused item.
+    pub rolled_back: u64,
+    /// Attempts beyond the first.
+    pub retries: u64,
+    /// Districts that had nothing to deliver.
+    pub skipped: u64,
+    /// From the first attempt to the end of the last, nanoseconds.
+    latency: Histogram<u64>,
+}
+
+impl KindStats {
+    fn new() -> Result<Self, TpccError> {
+        let latency = Histogram::new_with_bounds(1, MAX_LATENCY_NS, DIGITS);
+        let latency = latency.map_err(|error| TpccError::Histogram(error.to_string()))?;
+        Ok(Self { completed: 0, rolled_back: 0, retries: 0, skipped: 0, latency })
+    }
+
+    /// Notes one that completed.
+    pub(crate) fn complete(&mut self, latency: Duration, attempts: u64) {
+        self.completed += 1;
+        self.retries += attempts.saturating_sub(1);
+        self.latency.saturating_record(u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// The percentiles.
+    #[must_use]
+    pub fn latency(&self) -> Latency {
+        let at = |quantile: f64| self.latency.value_at_quantile(quantile) as f64 / 1000.0;
+        let max = self.latency.max() as f64 / 1000.0;
+        Latency { p50: at(0.50), p95: at(0.95), p99: at(0.99), max }
+    }
+
+    fn add(&mut self, other: &Self) -> Result<(), TpccError> {
+        self.completed += other.completed;
+        self.rolled_back += other.rolled_back;
+        self.retries += other.retries;
+        self.skipped += other.skipped;
+        let added = self.latency.add(&other.latency);
+        added.map_err(|error| TpccError::Histogram(error.to_string()))
+    }
+}
+
+/// The measurements of a worker, or of all.
+#[derive(Clone, Debug)]
+pub struct Measurements {
+    kinds: Vec<KindStats>,
+}
+
+impl Measurements {
+    /// Nothing yet.
+    ///
+    /// # Errors
+    /// [`TpccError::Histogram`]; never with the bounds chosen here.
+    pub fn new() -> Result<Self, TpccError> {
+        let kinds = Kind::ALL.iter().map(|_| KindStats::new()).collect::<Result<_, _>>()?;
+        Ok(Self { kinds })
+    }
+
+    /// What happened to one type; its histogram is behind the types' own.
+    pub fn of(&self, kind: Kind) -> Option<&KindStats> {
+        self.kinds.get(kind.index())
+    }
+
+    /// Every type with what happened to it.
+    pub fn iter(&self) -> impl Iterator<Item = (Kind, &KindStats)> {
+        Kind::ALL.into_iter().zip(&self.kinds)
+    }
+
+    /// Transactions of all types that completed.
+    #[must_use]
+    pub fn completed(&self) -> u64 {
+        self.kinds.iter().map(|stats| stats.completed).sum()
+    }
+
+    pub(crate) fn kind_mut(&mut self, kind: Kind) -> Option<&mut KindStats> {
+        self.kinds.get_mut(kind.index())
+    }
+
+    pub(super) fn add(&mut self, other: &Self) -> Result<(), TpccError> {
+        self.kinds.iter_mut().zip(&other.kinds).try_for_each(|(sum, one)| sum.add(one))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sums_hold_every_workers_transactions() {
+        let mut all = Measurements::new().unwrap();
+        for micros in [100, 300] {
+            let mut one = Measurements::new().unwrap();
+            for _ in 0..50 {
+                one.kind_mut(Kind::Payment).unwrap().complete(Duration::from_micros(micros), 3);
+            }
+            one.kind_mut(Kind::NewOrder).unwrap().complete(Duration::from_secs(3600), 1);
+            all.add(&one).unwrap();
+        }
+        assert_eq!(all.completed(), 102);
+        let payment = all.of(Kind::Payment).unwrap();
+        assert_eq!((payment.completed, payment.retries), (100, 200));
+        let latency = payment.latency();
+        assert!((latency.p50 - 100.0).abs() < 1.0 && (latency.p95 - 300.0).abs() < 1.0);
+        assert!((all.of(Kind::NewOrder).unwrap().latency().max - 600e6).abs() < 1e6);
+    }
+}

@@ -1,0 +1,169 @@
+//! A whole run: start, load, measure, check, stop.
+
+mod measure;
+mod worker;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use selkie_engine::EngineStats;
+use selkie_fabric::env::{Env, RealRuntime};
+use selkie_fabric::meter::MeterSnapshot;
+use selkie_txn::TxnStats;
+
+pub use measure::{KindStats, Latency, Measurements};
+
+use crate::check;
+use crate::cluster::Cluster;
+use crate::config::Config;
+use crate::error::TpccError;
+use crate::load;
+use crate::progress::Progress;
+use crate::report::{Interval, Report};
+use crate::tasks::join_all;
+use crate::units;
+use worker::{Control, Worker};
+
+/// How often the progress of the measurement is told.
+const TICK: Duration = Duration::from_millis(500);
+
+/// Loads a database into a pool of this process, runs the mix on it and checks it. Starts the threads
+/// it needs, and blocks until all is over.
+///
+/// # Errors
+/// [`TpccError::Config`] before anything is started; [`TpccError::PoolFull`]; else what broke.
+/// Conditions that do not hold are no error but part of the report.
+pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, TpccError> {
+    config.validate()?;
+    let runtime = RealRuntime::with_seed(config.threads, config.seed)?;
+    let env = runtime.env();
+    let (config, progress) = (config.clone(), Arc::clone(progress));
+    // The calling thread is none of the runtime's, so it only waits.
+    runtime.block_on(async move {
+        let cluster = Cluster::start(&env, &config).await?;
+        let report = run_on(&cluster, &config, &progress).await;
+        let closed = cluster.close().await;
+        // What broke first says more than what broke because of it.
+        let report = report?;
+        closed.map(|()| report)
+    })
+}
+
+/// Loads, measures and checks on a cluster that was just started.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    cluster: &Cluster,
+    config: &Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report, TpccError> {
+    let load = load::load(cluster, config, progress).await?;
+    let cache = config.cache_bytes();
+    progress.note(&format!(
+        "loaded {} rows in {:.1} s: database {}, cache {} a compute node ({:.0} %)",
+        units::count(load.rows),
+        load.duration.as_secs_f64(),
+        units::bytes(load.database_bytes),
+        units::bytes(cache),
+        100.0 * cache as f64 / load.database_bytes.max(1) as f64,
+    ));
+    let interval = measure(cluster, config, progress).await?;
+    let tasks = load::tasks_per_node(config);
+    let warehouses = config.warehouses.cast_signed();
+    let started = cluster.env().now();
+    let facts = check::collect(&cluster.nodes, warehouses, tasks, progress).await?;
+    let broken = check::check(&facts, &config.scale);
+    let check_duration = cluster.env().now() - started;
+    Ok(Report::new(config, load, interval, check_duration, broken))
+}
+
+/// Runs the mix for the configured time.
+///
+/// # Errors
+/// The first error of a worker that trying again does not mend.
+pub async fn measure(
+    cluster: &Cluster,
+    config: &Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<Interval, TpccError> {
+    let env = cluster.env();
+    let before = Counters::of(cluster);
+    let control = Arc::new(Control::new(config)?);
+    let mut tasks = Vec::new();
+    for (index, node) in cluster.nodes.iter().enumerate() {
+        for number in 0..config.workers {
+            let worker = Worker::new(config, Arc::clone(node), index, number);
+            let control = Arc::clone(&control);
+            tasks.push(async move {
+                let result = worker.run(&control).await;
+                if result.is_err() {
+                    control.stop.store(true, Ordering::Relaxed);
+                }
+                result
+            });
+        }
+    }
+    progress.begin("run", u64::try_from(config.duration.as_millis()).unwrap_or(u64::MAX));
+    let started = env.now();
+    let clock = {
+        let (env, control, progress) = (env.clone(), Arc::clone(&control), Arc::clone(progress));
+        let duration = config.duration;
+        env.clone().spawn("clock", async move { tell_time(&env, duration, &control, &progress).await })
+    };
+    let result = join_all(&env, "worker", tasks).await;
+    control.stop.store(true, Ordering::Relaxed);
+    let stopped = clock.join().await;
+    progress.end();
+    result.map_err(|error| error.or_pool_full(config.needed_bytes()))?;
+    stopped?;
+    let elapsed = env.now() - started;
+    let measurements = control.take_measurements()?;
+    let after = Counters::of(cluster);
+    Ok(Interval {
+        elapsed,
+        measurements,
+        engine: sum(&after.engines, &before.engines),
+        txn: after.txns.iter().zip(&before.txns).map(|(after, before)| *after - *before).collect(),
+        traffic: after.traffic - before.traffic,
+        database_bytes: cluster.used_bytes().await?,
+    })
+}
+
+/// Stops the workers when the time is over.
+async fn tell_time(env: &Env, duration: Duration, control: &Control, progress: &Arc<dyn Progress>) {
+    let started = env.now();
+    let mut told = Duration::ZERO;
+    loop {
+        let elapsed = (env.now() - started).min(duration);
+        progress.advance(u64::try_from((elapsed - told).as_millis()).unwrap_or(0));
+        told = elapsed;
+        if elapsed >= duration || control.stop.load(Ordering::Relaxed) {
+            control.stop.store(true, Ordering::Relaxed);
+            return;
+        }
+        env.sleep(TICK.min(duration - elapsed)).await;
+    }
+}
+
+/// All counters at one moment.
+struct Counters {
+    engines: Vec<EngineStats>,
+    txns: Vec<TxnStats>,
+    traffic: MeterSnapshot,
+}
+
+impl Counters {
+    fn of(cluster: &Cluster) -> Self {
+        Self {
+            engines: cluster.nodes.iter().map(|node| node.engine.stats()).collect(),
+            txns: cluster.nodes.iter().map(|node| node.db.stats()).collect(),
+            traffic: cluster.traffic(),
+        }
+    }
+}
+
+fn sum(after: &[EngineStats], before: &[EngineStats]) -> Vec<EngineStats> {
+    after.iter().zip(before).map(|(after, before)| *after - *before).collect()
+}

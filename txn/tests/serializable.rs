@@ -1,0 +1,293 @@
+//! Isolation between transactions of several compute nodes.
+
+mod common;
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use common::{Account, BALANCE, Cluster, accounts, check, insert};
+use selkie_txn::{
+    AbortCause, ColumnType, Database, Direction, Isolation, KeyRange, RetryPolicy, Table,
+    TableSchema, Txn, TxnError, key, retry,
+};
+
+const ACCOUNTS: i32 = 100;
+const OPENING: i64 = 1000;
+
+fn account(id: i32) -> Account {
+    Account { tag: id, owner: format!("{}", id % 9), balance: OPENING, note: None }
+}
+
+async fn open_accounts(db: &Database, table: Table) {
+    let mut txn = db.begin();
+    for id in 0..ACCOUNTS {
+        insert(db, &mut txn, table, id, &account(id)).await.unwrap();
+    }
+    txn.commit().await.unwrap();
+}
+
+async fn sum(txn: &mut Txn<'_>, table: Table) -> Result<(usize, i64), TxnError> {
+    let (mut rows, mut sum) = (0, 0);
+    txn.scan(table, &KeyRange::all(), Direction::Forward, |row| {
+        (rows, sum) = (rows + 1, sum + row.i64(BALANCE)?);
+        Ok(ControlFlow::Continue(()))
+    })
+    .await?;
+    Ok((rows, sum))
+}
+
+async fn transfer(db: &Database, table: Table, from: i32, to: i32, by: i64) -> Result<(), TxnError> {
+    let mut txn = db.begin();
+    for (id, by) in [(from, -by), (to, by)] {
+        // Half of them read first and write later: an upgrade.
+        if by % 2 == 0 {
+            txn.get(table, &key![id]).await?;
+        }
+        let change = |row: &mut selkie_txn::RowMut<'_>| {
+            Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?)
+        };
+        txn.update(table, &key![id], change).await?;
+    }
+    txn.commit().await
+}
+
+/// Closes an account and opens another with its balance: rows come and go, also in the indexes.
+async fn move_account(db: &Database, table: Table, id: i32) -> Result<(), TxnError> {
+    let mut txn = db.begin();
+    let target = (id + ACCOUNTS) % (2 * ACCOUNTS);
+    let Some(row) = txn.get_for_update(table, &key![id]).await? else { return Ok(()) };
+    let balance = row.i64(BALANCE)?;
+    txn.delete(table, &key![id]).await?;
+    let moved = Account { balance, ..account(target) };
+    insert(db, &mut txn, table, target, &moved).await?;
+    txn.commit().await
+}
+
+#[test]
+fn money_is_neither_made_nor_lost_across_nodes() {
+    let cluster = Cluster::start(3, 512);
+    let databases = cluster.create(vec![accounts().max_rows_per_page(3)]);
+    let table = databases[0].table("account").unwrap();
+    cluster.runtime.block_on(open_accounts(&databases[0], table));
+    let stop = Arc::new(AtomicBool::new(false));
+    let scans = Arc::new(AtomicU64::new(0));
+    let env = cluster.runtime.env();
+    let mut writers = Vec::new();
+    let mut readers = Vec::new();
+    let policy = RetryPolicy { attempts: 100_000, ..RetryPolicy::default() };
+    for db in &databases {
+        for _ in 0..2 {
+            let (db, env) = (db.clone(), env.clone());
+            let task = async move {
+                for _ in 0..300 {
+                    let random = env.random_u64();
+                    let id = |shift: u32| i32::try_from((random >> shift) % 200).unwrap();
+                    let by = i64::try_from(random % 50).unwrap();
+                    let attempt = async || match random % 4 {
+                        0 => move_account(&db, table, id(8)).await,
+                        _ => match transfer(&db, table, id(16), id(32), by).await {
+                            Err(TxnError::NotFound { .. }) => Ok(()),
+                            other => other,
+                        },
+                    };
+                    retry(&env, &policy, attempt).await.unwrap();
+                }
+            };
+            writers.push(cluster.runtime.env().spawn("writer", task));
+        }
+        let (db, stop, scans) = (db.clone(), stop.clone(), scans.clone());
+        let env = env.clone();
+        let task = async move {
+            while !stop.load(Ordering::Relaxed) {
+                let mut txn = db.begin();
+                if let Ok(seen) = sum(&mut txn, table).await {
+                    assert_eq!(seen, (ACCOUNTS as usize, i64::from(ACCOUNTS) * OPENING));
+                    scans.fetch_add(1, Ordering::Relaxed);
+                    txn.commit().await.unwrap();
+                } else {
+                    drop(txn);
+                    env.sleep(std::time::Duration::from_millis(1)).await;
+                }
+            }
+        };
+        readers.push(cluster.runtime.env().spawn("reader", task));
+    }
+    cluster.runtime.block_on(async {
+        for writer in writers {
+            writer.join().await.unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for reader in readers {
+            reader.join().await.unwrap();
+        }
+        for db in &databases {
+            let mut txn = db.begin();
+            let seen = sum(&mut txn, table).await.unwrap();
+            assert_eq!(seen, (ACCOUNTS as usize, i64::from(ACCOUNTS) * OPENING));
+            txn.commit().await.unwrap();
+            check(db).await;
+        }
+    });
+    let commits: u64 = databases.iter().map(|db| db.stats().commits).sum();
+    assert!(commits >= 6 * 300, "every writer's transactions committed: {commits}");
+    assert!(scans.load(Ordering::Relaxed) > 0, "no concurrent scan ever completed");
+    cluster.close();
+}
+
+#[test]
+fn conflicts_are_typed_and_leave_the_winner_alone() {
+    let cluster = Cluster::start(2, 2048);
+    let databases = cluster.create(vec![accounts()]);
+    let table = databases[0].table("account").unwrap();
+    cluster.runtime.block_on(async {
+        open_accounts(&databases[0], table).await;
+        let add = |row: &mut selkie_txn::RowMut<'_>| {
+            Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + 1)?)
+        };
+        for loser_db in &databases {
+            let mut winner = databases[0].begin();
+            winner.update(table, &key![1], add).await.unwrap();
+            let mut loser = loser_db.begin();
+            let before = loser_db.stats();
+            let error = loser.get(table, &key![1]).await.map(|row| row.is_some()).unwrap_err();
+            assert!(matches!(error, TxnError::Conflict { upgrade: false, .. }), "{error}");
+            assert!(error.is_retryable());
+            assert_eq!(loser.latched_leaves(), 0, "rolled back at once");
+            let again = loser.get(table, &key![2]).await.map(|row| row.is_some()).unwrap_err();
+            assert!(matches!(again, TxnError::RolledBack { cause: AbortCause::Conflict }));
+            assert!(matches!(loser.commit().await, Err(TxnError::RolledBack { .. })));
+            winner.commit().await.unwrap();
+            assert_eq!((loser_db.stats() - before).aborts.of(AbortCause::Conflict), 1);
+        }
+        // Two readers of one row both want to write it: one upgrade fails, then the other succeeds.
+        for other in &databases {
+            let (mut a, mut b) = (databases[0].begin(), other.begin());
+            assert!(a.get(table, &key![1]).await.unwrap().is_some());
+            assert!(b.get(table, &key![1]).await.unwrap().is_some());
+            let error = b.update(table, &key![1], add).await.unwrap_err();
+            assert_eq!(error.abort_cause(), Some(AbortCause::UpgradeConflict), "{error}");
+            a.update(table, &key![1], add).await.unwrap();
+            a.commit().await.unwrap();
+        }
+        let mut txn = databases[1].begin();
+        let row = txn.get(table, &key![1]).await.unwrap().unwrap();
+        assert_eq!(row.i64(BALANCE).unwrap(), OPENING + 4);
+    });
+    cluster.close();
+}
+
+#[test]
+fn write_skew_and_phantoms_cannot_commit_twice() {
+    let cluster = Cluster::start(2, 512);
+    let shift = TableSchema::new("shift")
+        .column("day", ColumnType::I32)
+        .column("doctor", ColumnType::I32)
+        .column("on_call", ColumnType::I32)
+        .primary_key([0, 1])
+        .max_rows_per_page(1);
+    let databases = cluster.create(vec![shift]);
+    let table = databases[0].table("shift").unwrap();
+    let put = async |db: &Database, txn: &mut Txn<'_>, day: i32, doctor: i32| {
+        let mut row = db.row(table)?;
+        row.i32(day).i32(doctor).i32(1);
+        txn.insert(table, row.finish()?).await
+    };
+    let count = async |txn: &mut Txn<'_>, day: i32| {
+        let mut on_call = 0;
+        let visit = |row: selkie_txn::RowRef<'_>| {
+            on_call += row.i32(2)?;
+            Ok(ControlFlow::Continue(()))
+        };
+        txn.scan(table, &KeyRange::prefix(&key![day]), Direction::Forward, visit).await?;
+        Ok::<_, TxnError>(on_call)
+    };
+    let count_backwards = async |txn: &mut Txn<'_>, day: i32| {
+        let last = txn.last(table, &KeyRange::prefix(&key![day])).await?;
+        Ok::<_, TxnError>(last.is_some())
+    };
+    cluster.runtime.block_on(async {
+        for (a_db, b_db) in [(0, 0), (0, 1)].map(|(a, b)| (&databases[a], &databases[b])) {
+            let mut txn = a_db.begin();
+            for (day, doctor) in [(1, 1), (1, 2), (3, 1)] {
+                put(a_db, &mut txn, day, doctor).await.unwrap();
+            }
+            txn.commit().await.unwrap();
+
+            // Each goes home if the other stays.
+            let (mut a, mut b) = (a_db.begin(), b_db.begin());
+            assert_eq!(count(&mut a, 1).await.unwrap(), 2);
+            assert_eq!(count(&mut b, 1).await.unwrap(), 2);
+            let first = a.update(table, &key![1, 1], |row| Ok(row.set_i32(2, 0)?)).await;
+            let second = b.update(table, &key![1, 2], |row| Ok(row.set_i32(2, 0)?)).await;
+            assert!(first.is_err() || second.is_err(), "both went home");
+            (drop(a), drop(b));
+
+            // Each inserts into a range that it found empty, and the other too.
+            let (mut a, mut b) = (a_db.begin(), b_db.begin());
+            assert_eq!(count(&mut a, 2).await.unwrap(), 0);
+            assert!(!count_backwards(&mut b, 2).await.unwrap());
+            let first = put(a_db, &mut a, 2, 1).await;
+            let second = put(b_db, &mut b, 2, 2).await;
+            assert!(first.is_err() || second.is_err(), "both inserted a phantom");
+            (drop(a), drop(b));
+
+            // A row looked for and not found is locked, too.
+            let (mut a, mut b) = (a_db.begin(), b_db.begin());
+            assert!(a.get(table, &key![2, 1]).await.unwrap().is_none());
+            assert!(put(b_db, &mut b, 2, 1).await.is_err());
+            a.commit().await.unwrap();
+            drop(b);
+
+            // Rows of other days do not stand in the way of each other.
+            let (mut a, mut b) = (a_db.begin(), b_db.begin());
+            a.update(table, &key![1, 1], |row| Ok(row.set_i32(2, 5)?)).await.unwrap();
+            b.update(table, &key![3, 1], |row| Ok(row.set_i32(2, 5)?)).await.unwrap();
+            assert_eq!(count(&mut a, 1).await.unwrap(), 6);
+            assert_eq!(count(&mut b, 3).await.unwrap(), 5);
+            a.commit().await.unwrap();
+            b.commit().await.unwrap();
+
+            let mut txn = a_db.begin();
+            for (day, doctor) in [(1, 1), (1, 2), (3, 1)] {
+                txn.delete(table, &key![day, doctor]).await.unwrap();
+            }
+            txn.commit().await.unwrap();
+        }
+    });
+    cluster.close();
+}
+
+#[test]
+fn read_committed_holds_no_read_latches() {
+    let cluster = Cluster::start(2, 512);
+    let databases = cluster.create(vec![accounts()]);
+    let table = databases[0].table("account").unwrap();
+    cluster.runtime.block_on(async {
+        open_accounts(&databases[0], table).await;
+        let mut reader = databases[0].begin_with(Isolation::ReadCommitted);
+        assert_eq!(sum(&mut reader, table).await.unwrap().0, ACCOUNTS as usize);
+        assert_eq!(reader.latched_leaves(), 0);
+        assert!(reader.get(table, &key![5]).await.unwrap().is_some());
+        assert_eq!(reader.latched_leaves(), 1, "the row is still being looked at");
+        assert!(reader.get(table, &key![95]).await.unwrap().is_some());
+        assert_eq!(reader.latched_leaves(), 1);
+        let mut writer = databases[1].begin();
+        let set = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_i64(BALANCE, 77)?);
+        writer.update(table, &key![5], set).await.unwrap();
+        writer.commit().await.unwrap();
+        let row = reader.get(table, &key![5]).await.unwrap().unwrap();
+        assert_eq!(row.i64(BALANCE).unwrap(), 77);
+        // What it changes stays latched.
+        reader.update(table, &key![5], set).await.unwrap();
+        assert!(reader.get(table, &key![95]).await.unwrap().is_some());
+        let mut other = databases[1].begin();
+        assert!(other.get(table, &key![5]).await.is_err());
+        reader.commit().await.unwrap();
+
+        let mut reader = databases[0].begin();
+        sum(&mut reader, table).await.unwrap();
+        assert!(reader.latched_leaves() > 5, "a serializable scan holds what it crossed");
+    });
+    cluster.close();
+}

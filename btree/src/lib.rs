@@ -1,4 +1,97 @@
-//! A B-link tree whose pages are global cache lines.
+//! A B-link tree whose pages are global cache lines: many compute nodes work on one tree through
+//! coherent, latched pages.
+//!
+//! Keys and values are byte strings, ordered by bytes. The tree has two faces. *Stand-alone
+//! operations* ([`Tree::get`], [`Tree::insert`], [`Tree::upsert`], [`Tree::update`],
+//! [`Tree::delete`], [`Tree::scan`]) latch for their own duration. *Building blocks* are for
+//! transactions, which keep leaf latches to commit: locate a leaf ([`Tree::locate`],
+//! [`Tree::locate_before`]), latch it through the engine, look at it ([`LeafView`]), change it
+//! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), split it while it is latched
+//! ([`Tree::split_leaf`]), and do the upkeep once no latch is held ([`Tree::post`],
+//! [`Tree::reclaim`]).
+//!
+//! # Why many nodes can share it
+//!
+//! * Every page stores its two fences and a link to its right neighbour. A traversal that meets a
+//!   page which was split since goes right; so inner pages are latched one at a time, for a moment,
+//!   and a split is complete before any parent knows of it.
+//! * A traversal that meets a page which was unlinked starts again at the root. The root's
+//!   address never changes, and an epoch pin keeps addresses on the way from being reused.
+//! * Leaves are never the root: a leaf keeps its address as long as it lives, so a transaction can
+//!   hold it by its address.
+//!
+//! # Latches, and why nobody waits in a circle
+//!
+//! Whoever holds an inner page waits for no latch (posting and reclaiming hold one inner page and
+//! only *try* leaves; pages they allocate are unknown to others). Whoever holds leaves may
+//! therefore wait for inner pages, and must only *try* further leaves; the stand-alone operations
+//! never hold more than one leaf while they wait for another page, which is an inner one.
+//!
+//! # Where things are
+//!
+//! `page/` is the page format as functions over bytes; `tree` descends; `leaf`, `split`, `post` and
+//! `reclaim` are the building blocks, each with its argument; `ops`, `scan` and `verify` stand on
+//! them.
+//!
+//! # Not done
+//!
+//! The first leaf under each parent is never unlinked, so inner pages are never freed. Leaves that
+//! are merely underfull are not merged. Inner pages are read under shared latches, not
+//! optimistically.
+//!
+//! # Example
+//!
+//! ```
+//! use std::ops::{Bound, ControlFlow};
+//! use std::sync::Arc;
+//!
+//! use selkie_btree::{Direction, Tree};
+//! use selkie_engine::{ComputeId, Engine, EngineConfig};
+//! use selkie_fabric::Fabric;
+//! use selkie_fabric::env::RealRuntime;
+//! use selkie_fabric::mem::MemFabric;
+//! use selkie_memnode::{Pool, PoolConfig};
+//!
+//! let runtime = RealRuntime::new(1)?;
+//! let env = runtime.env();
+//! let fabric: Arc<dyn Fabric> = MemFabric::new();
+//! let pool = Pool::start(&fabric, PoolConfig {
+//!     memory_nodes: 1,
+//!     bytes_per_node: 16 << 20,
+//!     gcl_bytes: 2048,
+//!     range_bytes: 4 << 20,
+//!     max_compute_nodes: 2,
+//! })?;
+//! runtime.block_on(async {
+//!     let config = EngineConfig { cache_bytes: 4 << 20, ..EngineConfig::default() };
+//!     let [a, b] = [ComputeId::new(0).unwrap(), ComputeId::new(1).unwrap()];
+//!     let a = Engine::start(&pool, &fabric, &env, a, config.clone()).await?;
+//!     let b = Engine::start(&pool, &fabric, &env, b, config).await?;
+//!
+//!     // One node makes the tree, the other opens it by its root's address.
+//!     let tree = Tree::create(&a, u16::MAX).await?;
+//!     tree.insert(&a, b"otter", b"river").await?;
+//!     let same = Tree::open(tree.root(), u16::MAX);
+//!     same.insert(&b, b"selkie", b"sea").await?;
+//!     same.update(&b, b"otter", b"brook").await?;
+//!     assert_eq!(tree.get(&a, b"otter").await?.as_deref(), Some(&b"brook"[..]));
+//!
+//!     let mut last = None;
+//!     let range = (Bound::Unbounded, Bound::Included(&b"z"[..]));
+//!     tree.scan(&a, range, Direction::Reverse, |key, _| {
+//!         last = Some(key.to_vec());
+//!         ControlFlow::Break(())
+//!     })
+//!     .await?;
+//!     assert_eq!(last.as_deref(), Some(&b"selkie"[..]));
+//!     assert_eq!(tree.verify(&b).await?.entries, 2);
+//!     a.close().await?;
+//!     b.close().await?;
+//!     Ok::<(), Box<dyn std::error::Error>>(())
+//! })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
 
 mod error;
 mod latch;

@@ -4,7 +4,7 @@ mod common;
 
 use std::ops::{Bound, ControlFlow};
 
-use common::{ALL, Cluster, Dice, Model, assert_same, rows};
+use common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 use selkie_btree::{
     Direction, LeafView, NoRoom, Tree, TreeError, Whereabouts, leaf_insert, leaf_remove,
     leaf_replace, max_entry, max_key,
@@ -62,7 +62,7 @@ async fn compare_ranges(tree: Tree, engine: &Engine, model: &Model, dice: &mut D
 fn random_operations_match_an_ordered_map() {
     for (gcl, max_rows, steps) in [(512, u16::MAX, 12_000), (2048, u16::MAX, 8_000), (1024, 2, 4_000)]
     {
-        let cluster = Cluster::start(1, gcl, 256);
+        let cluster = Cluster::start(1, gcl, FRAMES);
         let engine = &cluster.engines[0];
         cluster.runtime.block_on(async {
             let tree = Tree::create(engine, max_rows).await.unwrap();
@@ -117,7 +117,7 @@ fn random_operations_match_an_ordered_map() {
 
 #[test]
 fn ascending_inserts_fill_their_leaves() {
-    let cluster = Cluster::start(1, 2048, 2048);
+    let cluster = Cluster::start(1, 2048, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
@@ -134,7 +134,7 @@ fn ascending_inserts_fill_their_leaves() {
 
 #[test]
 fn scans_stop_when_told_and_may_use_the_tree() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
@@ -159,7 +159,7 @@ fn scans_stop_when_told_and_may_use_the_tree() {
 
 #[test]
 fn rows_that_fit_no_page_are_refused() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
@@ -205,7 +205,7 @@ async fn full_leaf(tree: Tree, engine: &Engine) -> GAddr {
 
 #[test]
 fn an_unposted_split_is_valid_and_posting_is_idempotent() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
@@ -241,7 +241,7 @@ fn an_unposted_split_is_valid_and_posting_is_idempotent() {
 
 #[test]
 fn a_post_for_a_leaf_that_died_does_nothing() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
@@ -272,7 +272,7 @@ fn a_post_for_a_leaf_that_died_does_nothing() {
 
 #[test]
 fn reclaim_gives_up_on_leaves_in_use() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, 1).await.unwrap();
@@ -305,7 +305,7 @@ fn reclaim_gives_up_on_leaves_in_use() {
 
 #[test]
 fn leaves_keep_to_their_row_limit() {
-    let cluster = Cluster::start(1, 2048, 256);
+    let cluster = Cluster::start(1, 2048, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         for limit in [1_u16, 2, 5] {
@@ -335,7 +335,7 @@ fn leaves_keep_to_their_row_limit() {
 
 #[test]
 fn leaf_views_find_rows_below_a_bound() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, 2).await.unwrap();
@@ -377,7 +377,7 @@ fn leaf_views_find_rows_below_a_bound() {
 
 #[test]
 fn values_of_the_same_length_are_written_in_place() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
@@ -397,7 +397,7 @@ fn values_of_the_same_length_are_written_in_place() {
 
 #[test]
 fn damaged_pages_are_named() {
-    let cluster = Cluster::start(1, 512, 256);
+    let cluster = Cluster::start(1, 512, FRAMES);
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
@@ -409,7 +409,7 @@ fn damaged_pages_are_named() {
             let sound = engine.shared(target).await.unwrap().to_vec();
             let mut dice = Dice(9);
             let mut refused = 0;
-            for _ in 0..400 {
+            for _ in 0..150 {
                 let mut guard = engine.exclusive(target).await.unwrap();
                 let at = dice.below(80);
                 guard.bytes_mut(at..at + 1)[0] ^= 1 << dice.below(8);
@@ -435,7 +435,7 @@ fn damaged_pages_are_named() {
                 let mut guard = engine.exclusive(target).await.unwrap();
                 guard.bytes_mut(0..512).copy_from_slice(&sound);
             }
-            assert!(refused > 100, "{name}: {refused}");
+            assert!(refused > 40, "{name}: {refused}");
         }
     });
     cluster.stop();

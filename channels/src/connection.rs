@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::Context;
+use std::task::{Context, Poll};
 
 /// Posted chains that may be unfinished at a time; beyond it messages wait in the outbox.
 const MAX_PENDING: usize = 1024;
@@ -57,7 +57,7 @@ struct State {
     lost: Option<ChannelError>,
     /// The state of this connection's bit in `Local::attention`.
     attended: bool,
-    /// Somebody may be waiting for mail who does not know what is new here; see [`State::settle`].
+    /// Somebody may be waiting for mail who does not know what is new here; see [`Connection::with`].
     news: bool,
 }
 
@@ -90,49 +90,62 @@ impl Connection {
 
     /// Sends a message or puts it into the outbox, behind what is there already.
     pub(crate) fn send(&self, local: &Local, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
-        let mut state = self.state.lock();
-        let sent = state.send(local, parts);
-        state.settle(local);
-        sent
+        self.with(local, |state| state.send(local, parts))
     }
 
     /// Looks at finished chains and sends from the outbox what fits.
     pub(crate) fn attend(&self, local: &Local) {
-        let mut state = self.state.lock();
-        state.reap();
-        state.flush(local);
-        state.settle(local);
+        self.with(local, |state| {
+            state.reap();
+            state.flush(local);
+        });
     }
 
     /// Tells the peer that `credit` bytes of its ring here have been consumed. `false` if that has to
     /// be tried again on a later poll.
     pub(crate) fn return_credit(&self, local: &Local, credit: u64) -> bool {
-        let mut state = self.state.lock();
-        if state.lost.is_some() {
-            return true;
-        }
-        if state.pending.len() >= MAX_PENDING {
-            return false;
-        }
-        let from = state.buffers.take_word(credit);
-        let at = RemoteAddr::new(state.region, state.credit_at);
-        state.post(Chain::from(Verb::write_with_doorbell(at, from)));
-        state.settle(local);
-        true
+        self.with(local, |state| {
+            if state.lost.is_some() {
+                return true;
+            }
+            if state.pending.len() >= MAX_PENDING {
+                return false;
+            }
+            let from = state.buffers.take_word(credit);
+            let at = RemoteAddr::new(state.region, state.credit_at);
+            state.post(Chain::from(Verb::write_with_doorbell(at, from)));
+            true
+        })
     }
 
     /// Polls the oldest unfinished chains; `true` if one finished, which makes a poll worth while.
     pub(crate) fn drive(&self, local: &Local, context: &mut Context<'_>) -> bool {
+        self.with(local, |state| {
+            let mut finished = false;
+            while let Some(oldest) = state.pending.front_mut() {
+                let Poll::Ready(result) = Pin::new(oldest).poll(context) else { break };
+                state.pending.pop_front();
+                state.finish(result);
+                finished = true;
+            }
+            finished
+        })
+    }
+
+    /// Runs `action` under the lock, then makes known what it left to do: first by the attention
+    /// bit, *then* by the doorbell. In this order, because whoever saw the ring before it polled
+    /// must find the bit, or it would go back to sleep with nobody left to wake it.
+    fn with<R>(&self, local: &Local, action: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
-        let mut finished = false;
-        while let Some(oldest) = state.pending.front_mut() {
-            let std::task::Poll::Ready(result) = Pin::new(oldest).poll(context) else { break };
-            state.pending.pop_front();
-            state.finish(result);
-            finished = true;
+        let result = action(&mut state);
+        state.set_attention(local);
+        let news = std::mem::take(&mut state.news);
+        drop(state);
+        if news {
+            // Not under the lock: it may run wakers.
+            local.region.doorbell().ring();
         }
-        state.settle(local);
-        finished
+        result
     }
 }
 
@@ -276,23 +289,20 @@ impl State {
         self.pending.clear();
     }
 
-    /// Before the lock is released: sets or clears the attention bit, and *then* rings the own
-    /// doorbell if there is news. In this order, because whoever saw the ring before it polled must
-    /// find the bit, or it would go back to sleep with nobody left to wake it.
-    fn settle(&mut self, local: &Local) {
+    /// Sets the attention bit to whether there is something to look at on the next poll.
+    fn set_attention(&mut self, local: &Local) {
         let wanted = !self.outbox.is_empty() || !self.pending.is_empty();
-        if wanted != self.attended {
-            self.attended = wanted;
-            let bit = 1_u64 << self.to;
-            // Relaxed: published by the ring below, or by the credit's; the rest is under the lock.
-            if wanted {
-                local.attention.fetch_or(bit, Ordering::Relaxed);
-            } else {
-                local.attention.fetch_and(!bit, Ordering::Relaxed);
-            }
+        if wanted == self.attended {
+            return;
         }
-        if std::mem::take(&mut self.news) && wanted {
-            local.region.doorbell().ring();
+        self.attended = wanted;
+        let bit = 1_u64 << self.to;
+        // Relaxed: published by the own doorbell, or by that of the credit waited for. What the bit
+        // stands for is under the lock.
+        if wanted {
+            local.attention.fetch_or(bit, Ordering::Relaxed);
+        } else {
+            local.attention.fetch_and(!bit, Ordering::Relaxed);
         }
     }
 }

@@ -255,11 +255,13 @@ impl Receiver {
             let Some(ring) = slot else { continue };
             match drain_ring(ring, mailbox, from, budget - taken, &mut self.message, f) {
                 Ok(count) => taken += count,
-                Err(error) => {
+                Err(error) if damaged.is_none() => {
                     // Nothing behind the damage can be trusted.
                     *slot = None;
-                    damaged.get_or_insert(error);
+                    damaged = Some(error);
                 }
+                // The next poll comes upon it again and reports it.
+                Err(_) => {}
             }
             if taken == budget {
                 self.first = (from + 1) % senders;

@@ -17,7 +17,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Waker};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 use support::{Net, check_message, in_time, message, net, unconnected};
 
@@ -206,6 +206,51 @@ fn mail_left_for_the_budget_ends_the_next_wait_at_once() {
     net.boxes[0].send(1, b"x", &[]).unwrap();
     net.boxes[1].poll(5, &mut |_, _| net.boxes[0].send(1, b"late", &[]).unwrap_or(())).unwrap();
     assert!(wait_is_over(&net.boxes[1]), "mail came while polling");
+}
+
+/// A waker that stands for the worst timing: its wake-up empties the receiver's ring, so that the
+/// credit comes right now, and polls the sender once, which finds no further reason to.
+struct PollOnWake {
+    sender: Arc<Mailbox>,
+    receiver: Arc<Mailbox>,
+    received: AtomicU64,
+}
+
+impl PollOnWake {
+    fn receive(&self) {
+        let taken = self.receiver.poll(100, &mut |_, _| {}).unwrap();
+        self.received.fetch_add(taken as u64, Ordering::Relaxed);
+    }
+}
+
+impl Wake for PollOnWake {
+    fn wake(self: Arc<Self>) {
+        self.receive();
+        self.sender.poll(1, &mut |_, _| {}).unwrap();
+        self.receive();
+    }
+}
+
+#[test]
+fn the_first_message_in_the_outbox_calls_for_a_poll_that_finds_it() {
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let net = net(&fabric, 2);
+    let sender = Arc::clone(&net.boxes[0]);
+    sender.poll(1, &mut |_, _| {}).unwrap();
+    let poller = Arc::new(PollOnWake {
+        sender: Arc::clone(&sender),
+        receiver: Arc::clone(&net.boxes[1]),
+        received: AtomicU64::new(0),
+    });
+    let waker = Waker::from(Arc::clone(&poller));
+    let mut wait = std::pin::pin!(sender.wait_mail());
+    assert!(wait.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut sent = 0;
+    while poller.received.load(Ordering::Relaxed) == 0 {
+        sender.send(1, &[0; 1000], &[]).unwrap();
+        sent += 1;
+    }
+    assert_eq!(poller.received.load(Ordering::Relaxed), sent);
 }
 
 #[test]

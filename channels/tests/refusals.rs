@@ -171,6 +171,22 @@ fn damaged_headers_are_refused_once_and_the_other_senders_go_on() {
 }
 
 #[test]
+fn every_damaged_ring_is_reported() {
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let net = net(&fabric, 3);
+    for sender in [0, 1] {
+        let at = ring_at(&net.boxes[2].descriptor(), sender);
+        scribble(&net.endpoints[0], &net.boxes[2], at, u64::MAX);
+    }
+    for from in [0, 1] {
+        let polled = net.boxes[2].poll(9, &mut |_, _| panic!("nothing was sent"));
+        let word = u64::MAX;
+        assert_eq!(polled, Err(ChannelError::DamagedRecord { from, offset: 0, word }));
+    }
+    assert_eq!(net.boxes[2].poll(9, &mut |_, _| panic!("nothing was sent")), Ok(0));
+}
+
+#[test]
 fn impossible_credit_is_refused() {
     let fabric: Arc<dyn Fabric> = MemFabric::new();
     let net = net(&fabric, 2);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError};
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
-use selkie_fabric::{Buf, Chain, Fabric, MemFabric, PeerId, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, Endpoint, Fabric, MemFabric, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{Pool, layout};
 use selkie_txn::Database;
 
@@ -37,6 +37,7 @@ pub struct Cluster {
     pub nodes: Vec<Arc<Node>>,
     env: Env,
     meter: Arc<Meter>,
+    observer: Arc<dyn Endpoint>,
     pool: Arc<Pool>,
     config: Config,
 }
@@ -52,8 +53,9 @@ impl Cluster {
         let meter = Meter::wrap(MemFabric::new());
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, config.pool())?;
+        let observer = meter.join(OBSERVER)?;
         let (env, config) = (env.clone(), config.clone());
-        let mut cluster = Self { nodes: Vec::new(), env, meter, pool, config };
+        let mut cluster = Self { nodes: Vec::new(), env, meter, observer, pool, config };
         for index in 0..cluster.config.compute_nodes {
             let node = cluster.start_node(&fabric, index).await;
             let node = node.map_err(|error| error.or_pool_full(cluster.config.needed_bytes()))?;
@@ -109,14 +111,13 @@ impl Cluster {
     /// # Errors
     /// A failure of the fabric.
     pub async fn used_bytes(&self) -> Result<u64, TpccError> {
-        let observer = self.meter.join(OBSERVER);
         let descriptor = self.pool.descriptor();
         let geometry = layout::SlabGeometry::new(descriptor.gcl_bytes, descriptor.range_bytes);
         let mut extents = 0;
         for memory in &descriptor.memory_nodes {
             let at = RemoteAddr::new(memory.region, layout::EXTENTS_LEASED_AT);
             let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
-            let done = observer.as_ref().map_err(Clone::clone)?.connect(memory.peer)?.post(chain).await;
+            let done = self.observer.connect(memory.peer)?.post(chain).await;
             let done = done.map_err(|error| error.error)?;
             let words = done.buf(0).map(Buf::words).unwrap_or_default();
             let leased = words.first().map_or(0, |word| u64::from_le(*word));

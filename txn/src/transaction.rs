@@ -225,6 +225,8 @@ impl<'db> Txn<'db> {
 
     /// Does the upkeep of this transaction and some that others left.
     async fn tidy(&mut self) {
+        // Oldest first: a leaf is only given back once its parent knows it.
+        self.work.upkeep.reverse();
         while let Some(upkeep) = self.work.upkeep.pop() {
             self.db.do_upkeep(upkeep).await;
         }

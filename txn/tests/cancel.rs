@@ -3,45 +3,54 @@
 mod common;
 
 use std::future::Future;
-use std::pin::Pin;
-use std::task::{Context, Poll, Waker};
+use std::task::Poll;
 
 use common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
-use selkie_txn::{Database, KeyRange, Table, Txn, TxnError, key};
+use selkie_txn::{Database, KeyRange, RetryPolicy, Table, Txn, TxnError, key, retry};
 
 fn account(id: i32) -> Account {
     Account { tag: id, owner: format!("{}", id % 5), balance: 1, note: Some("n".repeat(30)) }
 }
 
-/// Polls up to `polls` times and drops the future; its output if it came to an end.
+/// Polls a future each time it is woken, up to `polls` times, and drops it then; its output if it came
+/// to an end before.
 async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
-    for _ in 0..polls {
-        if let Poll::Ready(output) = Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
-            return Some(output);
+    let mut left = polls;
+    std::future::poll_fn(move |cx| {
+        if left == 0 {
+            return Poll::Ready(None);
         }
-        // Lets mail be answered and timers run.
-        selkie_fabric::env::yield_now().await;
-    }
-    None
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
-/// Every leaf of every table can be latched exclusively by one transaction: nobody else holds any.
+/// Every row and index entry can be changed by one transaction of this node: nobody else holds a leaf.
+/// A page may still be on its way to a node that gave up waiting for it; that passes.
 async fn latch_everything(db: &Database, table: Table) {
-    let mut txn = db.begin();
-    let ids: Vec<i32> = common::scan_all(db, table.into())
-        .await
-        .iter()
-        .map(|row| i32::from_le_bytes(row[1..5].try_into().unwrap()))
-        .collect();
-    for id in ids {
-        let change = |row: &mut selkie_txn::RowMut<'_>| {
-            row.set_i64(BALANCE, row.i64(BALANCE)? + 1)?;
-            Ok(row.set_i32(TAG, -1 - row.i32(TAG)?)?)
-        };
-        txn.update(table, &key![id], change).await.unwrap();
-    }
-    txn.rollback().await;
+    let rows = common::scan_all(db, table.into()).await;
+    let ids: Vec<i32> =
+        rows.iter().map(|row| i32::from_le_bytes(row[1..5].try_into().unwrap())).collect();
+    let policy = RetryPolicy { attempts: 20, ..RetryPolicy::default() };
+    let attempt = async || {
+        let mut txn = db.begin();
+        for &id in &ids {
+            let change = |row: &mut selkie_txn::RowMut<'_>| {
+                row.set_i64(BALANCE, row.i64(BALANCE)? + 1)?;
+                Ok(row.set_i32(TAG, -1 - row.i32(TAG)?)?)
+            };
+            txn.update(table, &key![id], change).await?;
+        }
+        txn.rollback().await;
+        Ok::<_, TxnError>(())
+    };
+    retry(db.engine().env(), &policy, attempt).await.unwrap();
 }
 
 async fn everything(db: &Database, txn: &mut Txn<'_>, table: Table) -> Result<(), TxnError> {

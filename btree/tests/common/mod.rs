@@ -22,6 +22,9 @@ pub type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 /// Everything.
 pub const ALL: Range<'static> = (Bound::Unbounded, Bound::Unbounded);
 
+/// Pages a node's cache holds in these tests: the fewest the engine accepts.
+pub const FRAMES: usize = 1024;
+
 pub struct Cluster {
     pub runtime: RealRuntime,
     pub engines: Vec<Engine>,
@@ -30,7 +33,7 @@ pub struct Cluster {
 impl Cluster {
     /// Two memory nodes and `nodes` compute nodes with a cache of `frames` pages each, on two
     /// threads.
-    pub fn start(nodes: u8, gcl_bytes: usize, frames: usize) -> Self {
+    pub fn start(nodes: usize, gcl_bytes: usize, frames: usize) -> Self {
         let runtime = RealRuntime::new(2).unwrap();
         let env = runtime.env();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
@@ -39,7 +42,7 @@ impl Cluster {
             bytes_per_node: 64 << 20,
             gcl_bytes,
             range_bytes: 8 << 20,
-            max_compute_nodes: usize::from(nodes.max(1)),
+            max_compute_nodes: nodes,
         };
         let pool = Pool::start(&fabric, config).unwrap();
         let engines = (0..nodes)

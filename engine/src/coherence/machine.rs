@@ -507,6 +507,10 @@ impl Step<'_> {
 
     fn want(&mut self, exclusive: bool, nowait: bool) {
         if !self.may_start() {
+            // Answers owed by readers that wait for latches themselves can take their time.
+            if nowait && self.line.phase.at_rest() && !self.line.owed.is_empty() {
+                self.out.push(Action::Refuse);
+            }
             return;
         }
         self.line.nowait = nowait;
@@ -668,6 +672,9 @@ impl Step<'_> {
 
     fn settle_as(&mut self, phase: Phase, handed_to: Option<ComputeId>) {
         self.line.phase = phase;
+        self.line.nowait = false;
+        self.line.retries = 0;
+        self.line.hinted = false;
         if phase != Phase::Shared {
             self.line.upgrade = UpgradeHope::Open;
         }

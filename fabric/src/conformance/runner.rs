@@ -15,7 +15,7 @@ use crate::id::PeerId;
 use crate::verb::ChainError;
 
 /// A check that takes longer hangs.
-const CHECK_TIMEOUT: Duration = Duration::from_secs(120);
+const CHECK_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Declares a peer of the subject's fabric dead.
 pub type Kill = Box<dyn Fn(PeerId) + Send + Sync>;

@@ -1,4 +1,5 @@
 //! Latches and pages across engines: exclusion, freshness, refusal, waiting, upgrade, hand-over.
+#![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
 mod common;
 
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Cluster, GCL, engine_config, get, page, pool_config};
-use selkie_engine::{EngineError, GAddr};
+use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::yield_now;
 use selkie_fabric::mem::MemFabric;
 
@@ -104,6 +105,33 @@ fn upgrades_succeed_alone_and_are_refused_beside_other_readers() {
     cluster.close_and_check();
 }
 
+/// Adds one to the counter in a page, in one of several ways; whether it did.
+async fn increment(engine: &Engine, addr: GAddr, way: u64) -> bool {
+    let guard = match way {
+        0..8 => engine.exclusive(addr).await,
+        8..12 => engine.try_exclusive(addr).await,
+        12..14 => {
+            let shared = engine.shared(addr).await.unwrap();
+            shared.try_upgrade().await.map_err(|(_, error)| error)
+        }
+        _ => {
+            let before = get(&engine.shared(addr).await.unwrap());
+            let after = get(&engine.shared(addr).await.unwrap());
+            assert!(before <= after, "counters never go back");
+            return false;
+        }
+    };
+    match guard {
+        Ok(mut guard) => {
+            let value = get(&guard) + 1;
+            guard.bytes_mut(0..8).copy_from_slice(&value.to_le_bytes());
+            true
+        }
+        Err(EngineError::Busy { .. }) if way >= 8 => false,
+        Err(error) => panic!("{error}"),
+    }
+}
+
 #[test]
 fn increments_from_all_nodes_and_tasks_add_up_with_tiny_caches() {
     const PAGES: usize = 2500;
@@ -123,8 +151,9 @@ fn increments_from_all_nodes_and_tasks_add_up_with_tiny_caches() {
     for (node, engine) in cluster.engines.iter().enumerate() {
         for task in 0..TASKS {
             let (engine, pages, total) = (engine.clone(), pages.clone(), total.clone());
+            let seed = (node * TASKS + task) as u64 + 1;
             tasks.push(env.spawn("increments", async move {
-                let mut random = (node * TASKS + task) as u64 + 1;
+                let mut random = seed;
                 for step in 0..STEPS {
                     random ^= random << 13;
                     random ^= random >> 7;
@@ -132,29 +161,7 @@ fn increments_from_all_nodes_and_tasks_add_up_with_tiny_caches() {
                     // Half of the accesses go to a few hot pages.
                     let span = if step % 2 == 0 { 8 } else { PAGES };
                     let addr = pages[random as usize % span];
-                    let guard = match random >> 60 {
-                        0..8 => engine.exclusive(addr).await.map(Some),
-                        8..12 => match engine.try_exclusive(addr).await {
-                            Err(EngineError::Busy { .. }) => Ok(None),
-                            other => other.map(Some),
-                        },
-                        12..14 => {
-                            let shared = engine.shared(addr).await.unwrap();
-                            match shared.try_upgrade().await {
-                                Err((_, EngineError::Busy { .. })) => Ok(None),
-                                other => other.map(Some).map_err(|(_, e)| e),
-                            }
-                        }
-                        _ => {
-                            let before = get(&engine.shared(addr).await.unwrap());
-                            let after = get(&engine.shared(addr).await.unwrap());
-                            assert!(before <= after, "counters never go back");
-                            Ok(None)
-                        }
-                    };
-                    if let Some(mut guard) = guard.unwrap() {
-                        let value = get(&guard) + 1;
-                        guard.bytes_mut(0..8).copy_from_slice(&value.to_le_bytes());
+                    if increment(&engine, addr, random >> 60).await {
                         total.fetch_add(1, Ordering::Relaxed);
                     }
                     if step % 16 == 0 {
@@ -256,6 +263,52 @@ fn waits_end_with_an_error_that_names_the_page() {
         }
         drop(held);
         drop(cluster.engines[1].exclusive(addr).await.unwrap());
+    });
+    cluster.close_and_check();
+}
+
+/// Waits, bounded, until something under way at the engine matches.
+async fn until(engine: &Engine, what: &str) {
+    for _ in 0..10_000 {
+        if engine.active_lines().iter().any(|line| line.contains(what)) {
+            return;
+        }
+        engine.env().sleep(std::time::Duration::from_micros(100)).await;
+    }
+    panic!("no line with {what}: {:#?}", engine.active_lines());
+}
+
+/// Found by the increments above: a reader that queued behind a local writer, whose upgrade had
+/// lost, counted as a reason to keep the winner's release request waiting, for ever.
+#[test]
+fn a_reader_behind_a_lost_upgrade_does_not_hold_up_the_winner() {
+    let cluster = Cluster::new(2);
+    let env = cluster.runtime.env();
+    let (a, b) = (cluster.engines[0].clone(), cluster.engines[1].clone());
+    cluster.run(async {
+        let addr = page(&a).await;
+        let held = b.shared(addr).await.unwrap();
+        drop(a.shared(addr).await.unwrap());
+        let spawn = |engine: &Engine, exclusive: bool| {
+            let engine = engine.clone();
+            env.spawn("access", async move {
+                if exclusive {
+                    drop(engine.exclusive(addr).await.unwrap());
+                } else {
+                    drop(engine.shared(addr).await.unwrap());
+                }
+            })
+        };
+        let winner = spawn(&a, true);
+        until(&b, "kind: Release").await;
+        let loser = spawn(&b, true);
+        until(&b, "ticket: 0").await;
+        let behind = spawn(&b, false);
+        until(&b, "ticket: 1").await;
+        drop(held);
+        for task in [winner, loser, behind] {
+            task.join().await.unwrap();
+        }
     });
     cluster.close_and_check();
 }

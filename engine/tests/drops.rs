@@ -3,6 +3,12 @@
 //! The fabric delays every completion, so an access really waits at home, for its answer, for its
 //! Confirm; the test polls it some number of times, drops it, and goes on until it once completed.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test support: what goes wrong here shall panic"
+)]
+
 mod common;
 
 use std::future::Future;

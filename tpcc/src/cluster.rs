@@ -64,11 +64,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    async fn start_node(
-        &self,
-        fabric: &Arc<dyn Fabric>,
-        index: usize,
-    ) -> Result<Node, TpccError> {
+    async fn start_node(&self, fabric: &Arc<dyn Fabric>, index: usize) -> Result<Node, TpccError> {
         let id = ComputeId::new(index).ok_or_else(|| TpccError::Config {
             key: "compute-nodes",
             value: (index + 1).to_string(),

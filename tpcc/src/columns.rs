@@ -21,7 +21,16 @@ pub mod warehouse {
 /// DISTRICT.
 pub mod district {
     columns!(
-        D_W_ID, D_ID, D_NAME, D_STREET_1, D_STREET_2, D_CITY, D_STATE, D_ZIP, D_TAX, D_YTD,
+        D_W_ID,
+        D_ID,
+        D_NAME,
+        D_STREET_1,
+        D_STREET_2,
+        D_CITY,
+        D_STATE,
+        D_ZIP,
+        D_TAX,
+        D_YTD,
         D_NEXT_O_ID,
     );
 }
@@ -29,9 +38,26 @@ pub mod district {
 /// CUSTOMER without `C_DATA`.
 pub mod customer {
     columns!(
-        C_W_ID, C_D_ID, C_ID, C_FIRST, C_MIDDLE, C_LAST, C_STREET_1, C_STREET_2, C_CITY, C_STATE,
-        C_ZIP, C_PHONE, C_SINCE, C_CREDIT, C_CREDIT_LIM, C_DISCOUNT, C_BALANCE, C_YTD_PAYMENT,
-        C_PAYMENT_CNT, C_DELIVERY_CNT,
+        C_W_ID,
+        C_D_ID,
+        C_ID,
+        C_FIRST,
+        C_MIDDLE,
+        C_LAST,
+        C_STREET_1,
+        C_STREET_2,
+        C_CITY,
+        C_STATE,
+        C_ZIP,
+        C_PHONE,
+        C_SINCE,
+        C_CREDIT,
+        C_CREDIT_LIM,
+        C_DISCOUNT,
+        C_BALANCE,
+        C_YTD_PAYMENT,
+        C_PAYMENT_CNT,
+        C_DELIVERY_CNT,
     );
 }
 
@@ -60,8 +86,16 @@ pub mod orders {
 /// ORDER-LINE.
 pub mod order_line {
     columns!(
-        OL_W_ID, OL_D_ID, OL_O_ID, OL_NUMBER, OL_I_ID, OL_SUPPLY_W_ID, OL_DELIVERY_D, OL_QUANTITY,
-        OL_AMOUNT, OL_DIST_INFO,
+        OL_W_ID,
+        OL_D_ID,
+        OL_O_ID,
+        OL_NUMBER,
+        OL_I_ID,
+        OL_SUPPLY_W_ID,
+        OL_DELIVERY_D,
+        OL_QUANTITY,
+        OL_AMOUNT,
+        OL_DIST_INFO,
     );
 }
 
@@ -73,7 +107,22 @@ pub mod item {
 /// STOCK; the ten `S_DIST_xx` follow one another.
 pub mod stock {
     columns!(
-        S_W_ID, S_I_ID, S_QUANTITY, S_DIST_01, S_DIST_02, S_DIST_03, S_DIST_04, S_DIST_05, S_DIST_06,
-        S_DIST_07, S_DIST_08, S_DIST_09, S_DIST_10, S_YTD, S_ORDER_CNT, S_REMOTE_CNT, S_DATA,
+        S_W_ID,
+        S_I_ID,
+        S_QUANTITY,
+        S_DIST_01,
+        S_DIST_02,
+        S_DIST_03,
+        S_DIST_04,
+        S_DIST_05,
+        S_DIST_06,
+        S_DIST_07,
+        S_DIST_08,
+        S_DIST_09,
+        S_DIST_10,
+        S_YTD,
+        S_ORDER_CNT,
+        S_REMOTE_CNT,
+        S_DATA,
     );
 }

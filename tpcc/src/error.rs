@@ -139,7 +139,10 @@ mod tests {
     fn a_full_pool_says_what_is_needed() {
         let engine = EngineError::PoolFull { used: 60 << 20, capacity: 64 << 20 };
         let error = TpccError::from(TxnError::from(engine.clone())).or_pool_full(200 << 20);
-        assert_eq!(error.to_string(), "pool full: used 60.0 MiB of 64.0 MiB, needs about 200.0 MiB");
+        assert_eq!(
+            error.to_string(),
+            "pool full: used 60.0 MiB of 64.0 MiB, needs about 200.0 MiB"
+        );
         assert!(!error.is_retryable());
         let error = TpccError::from(engine).or_pool_full(0);
         assert!(matches!(error, TpccError::PoolFull { needed, .. } if needed == 60 << 20));

@@ -123,8 +123,7 @@ impl InputSource {
         let mut lines = Lines::new();
         for number in 1..=count {
             let unused = rolled_back && number == count;
-            let item =
-                if unused { UNUSED_ITEM } else { self.constants.item(&mut self.random) };
+            let item = if unused { UNUSED_ITEM } else { self.constants.item(&mut self.random) };
             let remote = self.warehouses > 1 && self.random.percent(1);
             let supply_warehouse = if remote { self.other_than(warehouse) } else { warehouse };
             let quantity = self.random.uniform(1, 10);
@@ -145,7 +144,14 @@ impl InputSource {
         };
         let customer = self.customer();
         let amount = self.random.amount(1_00, 5_000_00);
-        PaymentInput { warehouse, district, customer_warehouse, customer_district, customer, amount }
+        PaymentInput {
+            warehouse,
+            district,
+            customer_warehouse,
+            customer_district,
+            customer,
+            amount,
+        }
     }
 
     /// Input of OrderStatus (clause 2.6.1).

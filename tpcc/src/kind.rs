@@ -101,7 +101,8 @@ impl Deck {
     /// A full deck; it is shuffled when the first card is drawn.
     #[must_use]
     pub fn new() -> Self {
-        let cards = Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, kind.percent()));
+        let cards =
+            Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, kind.percent()));
         let cards: Vec<_> = cards.collect();
         Self { next: cards.len(), cards }
     }

@@ -66,3 +66,4 @@ pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
 pub use report::{Interval, Report};
 pub use run::{KindStats, Latency, Measurements, measure, run, run_on};
 pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
+pub use transactions::Session;

@@ -290,7 +290,8 @@ const RUN_CONSTANTS: u64 = 2;
 
 /// A for a scaled-down range: the same share of it, rounded up to a power of two less one.
 fn scaled_a(a: u32, standard: i32, scaled: i32) -> u32 {
-    let share = u64::from(a) * u64::from(scaled.unsigned_abs()) / u64::from(standard.unsigned_abs());
+    let share =
+        u64::from(a) * u64::from(scaled.unsigned_abs()) / u64::from(standard.unsigned_abs());
     u32::try_from((share + 1).next_power_of_two() - 1).unwrap_or(a)
 }
 

@@ -65,7 +65,8 @@ impl Scale {
     #[must_use]
     pub fn rows(&self, warehouses: u32) -> u64 {
         let (items, customers) = (positive(self.items), positive(self.customers_per_district));
-        let per_district = 1 + customers * (1 + 1 + 1 + 1 + 10) + positive(self.new_orders_per_district);
+        let per_district =
+            1 + customers * (1 + 1 + 1 + 1 + 10) + positive(self.new_orders_per_district);
         items + u64::from(warehouses) * (1 + items + positive(DISTRICTS) * per_district)
     }
 

@@ -12,11 +12,8 @@ use crate::error::TpccError;
 
 /// How long a transaction is tried again: conflicts end when the other transaction does, so many
 /// attempts only mean many others. Several seconds before it is an error.
-pub(crate) const PATIENCE: RetryPolicy = RetryPolicy {
-    attempts: 2_000,
-    base: Duration::from_micros(10),
-    cap: Duration::from_millis(4),
-};
+pub(crate) const PATIENCE: RetryPolicy =
+    RetryPolicy { attempts: 2_000, base: Duration::from_micros(10), cap: Duration::from_millis(4) };
 
 /// Runs `tasks` in the background and waits for all of them.
 ///

@@ -1,5 +1,11 @@
 //! A small pool with several engines for the tests of this folder.
-#![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test support: each binary uses a part, and what goes wrong here shall panic"
+)]
 
 use std::sync::Arc;
 use std::time::Duration;

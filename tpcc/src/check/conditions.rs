@@ -182,7 +182,8 @@ fn condition_4(facts: &Facts, sums: &Sums) -> Option<Broken> {
 
 /// Clause 3.3.2.5: an order has no carrier if and only if it has a row in NEW-ORDER.
 fn condition_5(facts: &Facts) -> Option<Broken> {
-    let mut findings = Findings::new(5, "O_CARRIER_ID is null if and only if a NEW-ORDER row exists");
+    let mut findings =
+        Findings::new(5, "O_CARRIER_ID is null if and only if a NEW-ORDER row exists");
     for (key, order) in &facts.orders {
         let is_new = facts.new_orders.contains_key(key);
         let carrier = if order.delivered { "carrier" } else { "no carrier" };
@@ -309,23 +310,23 @@ mod tests {
         facts.districts.insert(KEY, DistrictFacts { ytd: 3000, next_order: 3 });
         facts.paid_in_district.insert(KEY, 3000);
         for (id, paid, delivered) in [(1, 1000, 500), (2, 2000, 0)] {
-            facts.customers.insert((1, 1, id), CustomerFacts {
-                balance: delivered - paid,
-                ytd_payment: paid,
-                deliveries: 0,
-            });
+            facts.customers.insert(
+                (1, 1, id),
+                CustomerFacts { balance: delivered - paid, ytd_payment: paid, deliveries: 0 },
+            );
             facts.paid_by_customer.insert((1, 1, id), paid);
             let is_delivered = delivered > 0;
-            facts.orders.insert((1, 1, id), OrderFacts {
-                customer: id,
-                delivered: is_delivered,
-                lines: 5,
-            });
-            facts.lines.insert((1, 1, id), LineFacts {
-                count: 5,
-                delivered: if is_delivered { 5 } else { 0 },
-                delivered_amount: delivered,
-            });
+            facts
+                .orders
+                .insert((1, 1, id), OrderFacts { customer: id, delivered: is_delivered, lines: 5 });
+            facts.lines.insert(
+                (1, 1, id),
+                LineFacts {
+                    count: 5,
+                    delivered: if is_delivered { 5 } else { 0 },
+                    delivered_amount: delivered,
+                },
+            );
         }
         facts.new_orders.insert((1, 1, 2), ());
         (facts, scale)
@@ -366,11 +367,9 @@ mod tests {
     fn few_of_many_offences_are_named() {
         let (mut facts, scale) = facts();
         for id in 10..20 {
-            facts.customers.insert((1, 1, id), CustomerFacts {
-                balance: 1,
-                ytd_payment: -1,
-                deliveries: 0,
-            });
+            facts
+                .customers
+                .insert((1, 1, id), CustomerFacts { balance: 1, ytd_payment: -1, deliveries: 0 });
         }
         let broken = check(&facts, &scale);
         assert_eq!((broken.len(), broken[0].offences, broken[0].examples.len()), (1, 10, 3));

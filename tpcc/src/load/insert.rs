@@ -62,7 +62,8 @@ impl Loader {
                 for batch in batches(self.customer_numbers(), ORDERS) {
                     let insert = || self.orders((warehouse, district), batch.clone(), &customers);
                     retry(env, &PATIENCE, insert).await.map_err(failed)?;
-                    let undelivered = batch.end - self.plan.scale.first_undelivered().max(batch.start);
+                    let undelivered =
+                        batch.end - self.plan.scale.first_undelivered().max(batch.start);
                     let undelivered = usize::try_from(undelivered).unwrap_or(0);
                     self.count(11 * batch.len() + undelivered);
                 }

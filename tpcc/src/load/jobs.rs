@@ -33,7 +33,8 @@ impl Queue {
         let nodes = queues.len();
         for (at, (warehouse, job)) in jobs.into_iter().enumerate() {
             // A warehouse's rows are made by the node that is at home there; items by all in turn.
-            let node = warehouse.map_or(at, |warehouse| warehouse.unsigned_abs() as usize - 1) % nodes;
+            let node =
+                warehouse.map_or(at, |warehouse| warehouse.unsigned_abs() as usize - 1) % nodes;
             if let Some(queue) = queues.get_mut(node) {
                 queue.push_back(job);
             }

@@ -36,8 +36,7 @@ impl Report {
         };
         let aborts: Map<String, Value> =
             self.aborts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect();
-        let consistency =
-            if self.is_consistent() { json!("ok") } else { json!(self.broken()) };
+        let consistency = if self.is_consistent() { json!("ok") } else { json!(self.broken()) };
         let cache = self.config.cache_bytes() as f64;
         json!({
             "config": config(&self.config),

@@ -97,7 +97,8 @@ impl Report {
     /// Share of the accesses to pages that found them cached.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
-        let sum = |field: fn(&EngineStats) -> u64| self.interval.engine.iter().map(field).sum::<u64>();
+        let sum =
+            |field: fn(&EngineStats) -> u64| self.interval.engine.iter().map(field).sum::<u64>();
         let (hits, misses) = (sum(|stats| stats.hits), sum(|stats| stats.misses));
         if hits + misses == 0 { 1.0 } else { hits as f64 / (hits + misses) as f64 }
     }
@@ -134,7 +135,8 @@ pub(crate) mod tests {
         for (kind, micros) in Kind::ALL.into_iter().zip([100, 200, 300, 400, 500]) {
             measurements.kind_mut(kind).unwrap().complete(Duration::from_micros(micros), 2);
         }
-        let engine = EngineStats { hits: 90, misses: 10, invalidations: 5, ..EngineStats::default() };
+        let engine =
+            EngineStats { hits: 90, misses: 10, invalidations: 5, ..EngineStats::default() };
         let traffic = MeterSnapshot {
             chains: 20,
             atomics: 10,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use comfy_table::{CellAlignment, Table, presets::UTF8_HORIZONTAL_ONLY};
+use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 
 use super::Report;
 use crate::check::CONDITIONS;
@@ -32,7 +32,10 @@ impl Report {
         let scale = if config.scale.is_standard() {
             String::new()
         } else {
-            format!(", scaled down to {} items", count(u64::from(config.scale.items.unsigned_abs())))
+            format!(
+                ", scaled down to {} items",
+                count(u64::from(config.scale.items.unsigned_abs()))
+            )
         };
         let database = self.load.database_bytes;
         let cache = config.cache_bytes();
@@ -44,7 +47,10 @@ impl Report {
         let tasks = format!("{} a node, on {} threads", config.workers, config.threads);
         table.add_row(vec!["workers".to_owned(), tasks]);
         let lent = bytes(config.pool().bytes_per_node);
-        table.add_row(vec!["memory nodes".to_owned(), format!("{}, {lent} each", config.memory_nodes)]);
+        table.add_row(vec![
+            "memory nodes".to_owned(),
+            format!("{}, {lent} each", config.memory_nodes),
+        ]);
         let sizes = format!(
             "{} loaded ({} rows in {:.1} s), {} after the run",
             bytes(database),
@@ -63,7 +69,14 @@ impl Report {
     fn by_type(&self) -> Table {
         let mut table = plain();
         table.set_header(vec![
-            "transaction", "completed", "per second", "retries", "p50 us", "p95 us", "p99 us", "max us",
+            "transaction",
+            "completed",
+            "per second",
+            "retries",
+            "p50 us",
+            "p95 us",
+            "p99 us",
+            "max us",
         ]);
         for (kind, stats) in self.interval.measurements.iter() {
             let latency = stats.latency();
@@ -121,7 +134,7 @@ impl Report {
 
 fn plain() -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    table.load_preset(UTF8_BORDERS_ONLY);
     table
 }
 

@@ -110,7 +110,8 @@ pub async fn measure(
     let clock = {
         let (env, control, progress) = (env.clone(), Arc::clone(&control), Arc::clone(progress));
         let duration = config.duration;
-        env.clone().spawn("clock", async move { tell_time(&env, duration, &control, &progress).await })
+        env.clone()
+            .spawn("clock", async move { tell_time(&env, duration, &control, &progress).await })
     };
     let result = join_all(&env, "worker", tasks).await;
     control.stop.store(true, Ordering::Relaxed);

@@ -128,8 +128,7 @@ async fn price(
     let dist_column = s::S_DIST_01 + usize::try_from(input.district - 1).unwrap_or(0);
     let stock_key = key![line.supply_warehouse, line.item];
     let take = |row: &mut RowMut<'_>| take_from_stock(row, line.quantity, remote, dist_column);
-    let (dist_info, stock_original) =
-        txn.update(session.tables.stock, &stock_key, take).await?;
+    let (dist_info, stock_original) = txn.update(session.tables.stock, &stock_key, take).await?;
     let amount = price * i64::from(line.quantity);
     Ok(Some(PricedLine { input: line, amount, dist_info, brand: original && stock_original }))
 }

@@ -85,12 +85,13 @@ async fn pay(
         let bad_credit = row.text(c::C_CREDIT)? == BAD_CREDIT;
         Ok(PaymentOutput { customer: row.i32(c::C_ID)?, balance, bad_credit })
     };
-    let output = txn.update(session.tables.customer, &key, book).await.map_err(|error| {
-        match error {
-            TxnError::NotFound { .. } => missing("customer", (warehouse, district, &input.customer)),
+    let output =
+        txn.update(session.tables.customer, &key, book).await.map_err(|error| match error {
+            TxnError::NotFound { .. } => {
+                missing("customer", (warehouse, district, &input.customer))
+            }
             other => other.into(),
-        }
-    })?;
+        })?;
     if output.bad_credit {
         let note = note(input, output.customer);
         txn.update(session.tables.customer_data, &key, |row| {

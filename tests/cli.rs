@@ -1,0 +1,107 @@
+//! The `selkie` binary from outside: arguments, output, exit codes.
+
+use std::process::{Command, Output};
+
+fn selkie(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_selkie")).arg("tpcc").args(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8(output.stderr.clone()).unwrap()
+}
+
+/// A run of a moment on the smallest database.
+const TINY: [&str; 8] =
+    ["--warehouses", "1", "--scale", "100", "--duration", "1", "--threads", "2"];
+
+#[test]
+fn bad_arguments_are_refused_before_anything_starts() {
+    let cases = [
+        (["--warehouses", "0"], "--warehouses 0: must be 1 to 100000"),
+        (["--compute-nodes", "59"], "--compute-nodes 59: must be 1 to 58"),
+        (["--compute-nodes", "0"], "--compute-nodes 0: must be 1 to 58"),
+        (["--memory-nodes", "0"], "--memory-nodes 0: must be 1 to 1024"),
+        (["--workers", "0"], "--workers 0: must be 1 to 1024"),
+        (["--threads", "0"], "--threads 0: must be 1 to 1024"),
+        (["--duration", "0"], "--duration 0: must be 1 to 86400 seconds"),
+        (["--gcl", "1000"], "--gcl 1000: must be a power of two in 512 to 8192"),
+        (["--gcl", "256"], "--gcl 256: must be a power of two in 512 to 8192"),
+        (["--gcl", "16384"], "--gcl 16384: must be a power of two in 512 to 8192"),
+        (["--gcl", "1024"], "--gcl 1024: must be at least 2048 for TPC-C"),
+        (["--cache-mb", "1"], "--cache-mb 1: must be 2 to "),
+        (["--memory-mb", "1"], "--memory-mb 1: must be 5 to "),
+        (["--scale", "101"], "--scale 101: must be 1 to 100"),
+    ];
+    for (arguments, expected) in cases {
+        let output = selkie(&arguments);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains(expected), "{arguments:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{arguments:?} started something: {text}");
+        assert!(output.stdout.is_empty());
+    }
+    let output = selkie(&["--affinity", "warehouse", "--warehouses", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--compute-nodes 2: with --affinity warehouse"));
+}
+
+#[test]
+fn what_clap_refuses_exits_with_2_too() {
+    for arguments in [["--warehouses", "many"], ["--affinity", "none"], ["--no-such", "1"]] {
+        let output = selkie(&arguments);
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        let (flag, value) = (arguments[0], arguments[1]);
+        let text = stderr(&output);
+        assert!(text.contains(flag) && (flag == "--no-such" || text.contains(value)), "{text}");
+    }
+}
+
+#[test]
+fn a_pool_too_small_is_a_clear_error() {
+    let arguments =
+        ["--warehouses", "1", "--scale", "10", "--memory-nodes", "1", "--memory-mb", "5"];
+    let output = selkie(&arguments);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1), "{text}");
+    assert!(text.contains("error: pool full: used 4.0 MiB of 4.0 MiB, needs about"), "{text}");
+    assert!(!text.contains("panicked"), "{text}");
+}
+
+#[test]
+fn json_is_one_object_and_nothing_else() {
+    let output = selkie(&[&TINY[..], &["--json", "--affinity", "shared", "--seed", "9"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(text.lines().count(), 1);
+    let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+    assert_eq!(json["consistency"], "ok");
+    assert_eq!(json["config"]["seed"], 9);
+    assert_eq!(json["config"]["affinity"], "shared");
+    assert_eq!(json["config"]["compute_nodes"], 2);
+    assert!(json["tps"].as_f64().unwrap() > 0.0 && json["tpmc"].as_f64().unwrap() > 0.0);
+    for kind in ["new_order", "payment", "order_status", "delivery", "stock_level"] {
+        for percentile in ["p50", "p95", "p99"] {
+            let value = json["latency_us"][kind][percentile].as_f64();
+            assert!(value.is_some_and(|value| value > 0.0), "{kind} {percentile}: {text}");
+        }
+    }
+    for key in ["hit_ratio", "round_trips_per_txn", "atomics_per_txn", "bytes_per_txn"] {
+        assert!(json[key].as_f64().unwrap() > 0.0, "{key}: {text}");
+    }
+    assert!(json["invalidations_per_txn"].is_number());
+    assert!(json["aborts"]["conflict"].is_number());
+}
+
+#[test]
+fn people_get_tables_and_progress_goes_to_stderr() {
+    let output = selkie(&TINY);
+    let progress = stderr(&output);
+    assert!(output.status.success(), "{progress}");
+    let text = String::from_utf8(output.stdout).unwrap();
+    for wanted in ["NewOrder", "tpmC", "consistency: ok", "of the loaded database"] {
+        assert!(text.contains(wanted), "{wanted}: {text}");
+    }
+    for stage in ["load: ", "run: ", "check: "] {
+        assert!(progress.contains(stage) && !text.contains(stage), "{progress}");
+    }
+}

@@ -73,12 +73,8 @@ impl Tree {
         };
         let mut right = engine.allocate().await?;
         let (bytes, child) = (left.len(), right.addr());
-        let split = page::split(
-            left.bytes_mut(0..bytes),
-            right.bytes_mut(0..bytes),
-            &cut,
-            child.to_u64(),
-        );
+        let split =
+            page::split(left.bytes_mut(0..bytes), right.bytes_mut(0..bytes), &cut, child.to_u64());
         if let Err(damage) = split {
             engine.free(right);
             return Err(TreeError::damaged(left_addr)(damage));

@@ -59,12 +59,12 @@ fn delayed(one_in: u32, milliseconds: u64) -> FaultPlan {
 
 #[test]
 fn a_delayed_chain_takes_its_time_and_is_not_lost() {
-    run(delayed(1, 20), async |setup| {
+    run(delayed(1, 200), async |setup| {
         let start = setup.env.now();
         let mut completion = setup.queue_pair.post(setup.add());
         assert!(completion.try_take().is_none(), "complete at once");
         assert_eq!(completion.await.unwrap().old(0), Some(0));
-        assert!(setup.env.now() - start >= Duration::from_millis(20));
+        assert!(setup.env.now() - start >= Duration::from_millis(200));
         assert_eq!(setup.fabric.report(), FaultReport { delayed: 1, ..FaultReport::default() });
     });
 }
@@ -103,7 +103,7 @@ fn chains_behind_a_delayed_one_keep_their_order_and_other_queue_pairs_overtake()
 
 #[test]
 fn a_large_write_lands_in_two_parts() {
-    let tear = Tear { one_in: 1, gap: Duration::from_millis(5) };
+    let tear = Tear { one_in: 1, gap: Duration::from_millis(300) };
     run(FaultPlan { tear, ..FaultPlan::none(3) }, async |setup| {
         let write = Verb::write(setup.at(64), Setup::payload(64, u64::MAX));
         let chain = Chain::from([
@@ -115,6 +115,7 @@ fn a_large_write_lands_in_two_parts() {
         let mut torn = false;
         let mut page = vec![0; 64 * 8];
         loop {
+            let before = setup.region.load(0);
             setup.region.read(64, &mut page);
             let landed = page.iter().filter(|byte| **byte == 0xff).count();
             if landed == page.len() {
@@ -122,9 +123,10 @@ fn a_large_write_lands_in_two_parts() {
             }
             if landed > 0 {
                 torn = true;
-                assert_eq!(setup.region.load(0), 1, "verbs before it are done, behind it not");
+                assert!(setup.region.load(0) >= 1, "a verb before the write is not done");
+                assert!(before <= 1, "a verb behind the write is done");
             }
-            setup.env.sleep(Duration::from_micros(100)).await;
+            setup.env.yield_now().await;
         }
         assert!(torn, "nobody saw the write half done");
         let chain = completion.await.unwrap();
@@ -168,7 +170,7 @@ fn a_peer_dies_after_the_planned_number_of_chains() {
 
 #[test]
 fn chains_outstanding_when_a_peer_is_dropped_fail_and_give_their_buffers_back() {
-    run(delayed(1, 30), async |setup| {
+    run(delayed(1, 300), async |setup| {
         let write = || Chain::from([Verb::write(setup.at(0), Setup::payload(4, 1))]);
         let posted: Vec<_> = (0..10).map(|_| setup.queue_pair.post(write())).collect();
         setup.fabric.drop_peer(MEMORY);

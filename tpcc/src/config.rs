@@ -279,7 +279,7 @@ mod tests {
             assert!(pool.bytes_per_node * 3 > config.needed_bytes());
         }
         assert!(large.needed_bytes() > 10 * small.database_bytes());
-        let tiny = Config { scale: Scale::divided_by(100), ..Config::default() };
+        let tiny = Config { scale: Scale::divided_by(100), warehouses: 1, ..Config::default() };
         assert_eq!(tiny.cache_bytes(), EngineConfig::min_cache_bytes(2048));
     }
 }

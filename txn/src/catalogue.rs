@@ -85,7 +85,10 @@ pub enum CatalogueError {
 /// # Errors
 /// [`CatalogueError::Exists`], or what the engine and the tree report. Pages allocated before a failure
 /// are not given back: the pool is to be thrown away.
-pub(crate) async fn create(engine: &Engine, schemas: Vec<TableSchema>) -> Result<Catalogue, TxnError> {
+pub(crate) async fn create(
+    engine: &Engine,
+    schemas: Vec<TableSchema>,
+) -> Result<Catalogue, TxnError> {
     let superblock = engine.exclusive(engine.superblock()).await?;
     if read_u64(&superblock, 0) != Some(0) {
         return Err(CatalogueError::Exists.into());
@@ -183,7 +186,8 @@ fn take_page(page: &[u8]) -> Result<(&[u8], u64, GAddr), Fault> {
     let word = read_u64(page, 8).ok_or_else(short)?;
     let (version, chunk_bytes) = (word & 0xffff_ffff, word >> 32);
     let end = usize::try_from(chunk_bytes).unwrap_or(usize::MAX).saturating_add(HEADER_BYTES);
-    let chunk = page.get(HEADER_BYTES..end).ok_or(Fault::Damage("the chunk ends behind the page"))?;
+    let chunk =
+        page.get(HEADER_BYTES..end).ok_or(Fault::Damage("the chunk ends behind the page"))?;
     let header = page.get(..CHECKSUM_AT).ok_or_else(short)?;
     if read_u64(page, CHECKSUM_AT) != Some(fnv(&[header, chunk])) {
         return Err(Fault::Damage("the checksum is wrong"));

@@ -8,12 +8,16 @@ use std::ops::{Bound, Range};
 
 use selkie_btree::{Direction, LeafView, Whereabouts};
 use selkie_engine::{GAddr, SharedGuard};
+use selkie_fabric::env::yield_now;
 
 use crate::error::TxnError;
 use crate::key::KeyRange;
 use crate::latch::{Found, LOCATE_ATTEMPTS, Leaf, Mode, RIGHT_HOPS, Taken, restless};
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
+
+/// Leaves after which a walk lets other tasks run: walking over cached leaves never suspends.
+const LEAVES_AT_ONCE: u32 = 64;
 
 /// The leaf a cursor stands on.
 enum Stand<'db> {
@@ -34,6 +38,8 @@ pub(crate) struct Cursor<'r, 'db> {
     slots: Range<usize>,
     /// No further leaf has entries in the range.
     last_leaf: bool,
+    /// Leaves walked over.
+    leaves: u32,
 }
 
 impl<'r, 'db> Cursor<'r, 'db> {
@@ -44,7 +50,7 @@ impl<'r, 'db> Cursor<'r, 'db> {
         mode: Mode,
     ) -> Self {
         let last_leaf = range.is_empty();
-        Self { index, range, direction, mode, stand: None, slots: 0..0, last_leaf }
+        Self { index, range, direction, mode, stand: None, slots: 0..0, last_leaf, leaves: 0 }
     }
 
     /// The next entry's slot in the leaf that [`bytes`](Self::bytes) shows.
@@ -56,6 +62,10 @@ impl<'r, 'db> Cursor<'r, 'db> {
             };
             if slot.is_some() || self.last_leaf {
                 return Ok(slot);
+            }
+            self.leaves += 1;
+            if self.leaves.is_multiple_of(LEAVES_AT_ONCE) {
+                yield_now().await;
             }
             match self.direction {
                 Direction::Forward => self.move_right(txn).await?,

@@ -69,7 +69,8 @@ impl<'db> HeldLeaves<'db> {
         if self.latest.len() <= tree {
             self.latest.resize(tree + 1, NONE);
         }
-        let earlier = self.latest.get_mut(tree).map_or(NONE, |latest| std::mem::replace(latest, at));
+        let earlier =
+            self.latest.get_mut(tree).map_or(NONE, |latest| std::mem::replace(latest, at));
         self.leaves.push(HeldLeaf { addr, tree, earlier, latch: Some(latch) });
         if self.leaves.len() > SCANNED {
             if self.by_addr.is_empty() {
@@ -137,7 +138,7 @@ impl<'db> HeldLeaves<'db> {
     pub(crate) fn emptied<'other>(mut self) -> HeldLeaves<'other> {
         self.release();
         // Collecting an empty vector into one of the same layout reuses its allocation.
-        let leaves = self.leaves.into_iter().filter_map(|_| None).collect();
+        let leaves = self.leaves.into_iter().map(|_| unreachable!("it is empty")).collect();
         HeldLeaves { leaves, latest: self.latest, by_addr: self.by_addr }
     }
 }

@@ -308,7 +308,10 @@ fn text_length(value: &[u8]) -> Option<usize> {
 }
 
 /// Splits `key` behind the parts for `columns`; `None` if it does not begin with such parts.
-pub(crate) fn split_parts<'a>(columns: &[KeyColumn], key: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+pub(crate) fn split_parts<'a>(
+    columns: &[KeyColumn],
+    key: &'a [u8],
+) -> Option<(&'a [u8], &'a [u8])> {
     let mut at = 0;
     for &column in columns {
         at += part_length(column, key.get(at..)?)?;
@@ -331,7 +334,10 @@ mod tests {
     fn tuples() -> impl Strategy<Value = Tuple> {
         let small = prop_oneof![any::<i32>(), -2..3i32];
         let text = proptest::option::of("[\u{0}ab\u{ff}]{0,4}");
-        let bytes = proptest::collection::vec(prop_oneof![Just(0u8), Just(1), Just(255), any::<u8>()], 0..5);
+        let bytes = proptest::collection::vec(
+            prop_oneof![Just(0u8), Just(1), Just(255), any::<u8>()],
+            0..5,
+        );
         (small, text, bytes, any::<i64>()).prop_map(|(a, b, c, d)| Tuple(a, b, c, d))
     }
 

@@ -38,6 +38,9 @@ pub(crate) struct Found {
     pub(crate) slot: Result<usize, usize>,
 }
 
+/// A held leaf and a key's place there.
+type HeldPlace = (usize, Result<usize, usize>);
+
 /// A leaf just latched, or held before.
 pub(crate) enum Taken<'db> {
     Held(usize),
@@ -80,11 +83,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Looks for `key` in the leaves of the tree that were latched last.
-    fn find_recent(
-        &self,
-        index: &IndexInfo,
-        key: &[u8],
-    ) -> Result<Option<(usize, Result<usize, usize>)>, TxnError> {
+    fn find_recent(&self, index: &IndexInfo, key: &[u8]) -> Result<Option<HeldPlace>, TxnError> {
         for held in self.work.held.recent(index.number) {
             if let Whereabouts::Here(slot) = LeafView::new(self.held_bytes(held))?.where_is(key)? {
                 return Ok(Some((held, slot)));

@@ -100,7 +100,9 @@ pub use key::{KeyBuf, KeyPart, KeyRange};
 pub use retry::{RetryError, RetryPolicy, Retryable, retry};
 pub use row::{RowError, RowRef, Value};
 pub use row_write::{RowBuilder, RowMut};
-pub use schema::{Column, ColumnType, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError, TableSchema};
+pub use schema::{
+    Column, ColumnType, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError, TableSchema,
+};
 pub use selkie_btree::Direction;
 pub use stats::{AbortCounts, TxnStats};
 pub use transaction::Txn;

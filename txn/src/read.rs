@@ -201,8 +201,7 @@ impl<'db> Txn<'db> {
                 let value = LeafView::new(cursor.bytes(self))?.value(slot)?;
                 visit(RowRef::new(&info.layout, value))?
             } else {
-                let place =
-                    self.follow(info, index, &cursor, slot, entry, Mode::Shared).await?;
+                let place = self.follow(info, index, &cursor, slot, entry, Mode::Shared).await?;
                 match self.row_at(info, Some(place))? {
                     Some(row) => visit(row)?,
                     None => ControlFlow::Continue(()),

@@ -18,7 +18,11 @@ pub(crate) fn undo_to(work: &mut Work<'_>, mark: usize) {
         let Some(entry) = work.undo.last() else { break };
         work.removed |= entry.change == Change::Inserted;
         let done = revert(&mut work.held, &entry);
-        assert!(done.is_some(), "undo of {:?} found another leaf than the one it left", entry.change);
+        assert!(
+            done.is_some(),
+            "undo of {:?} found another leaf than the one it left",
+            entry.change
+        );
         work.undo.pop();
     }
 }

@@ -87,7 +87,10 @@ impl<'a> RowBuilder<'a> {
         Ok(RowRef::new(self.layout, &self.bytes))
     }
 
-    fn step(&mut self, fill: impl FnOnce(&RowLayout, &mut Vec<u8>) -> Result<(), RowError>) -> &mut Self {
+    fn step(
+        &mut self,
+        fill: impl FnOnce(&RowLayout, &mut Vec<u8>) -> Result<(), RowError>,
+    ) -> &mut Self {
         if self.error.is_none() {
             self.error = fill(self.layout, &mut self.bytes).err();
             self.next += 1;
@@ -250,7 +253,12 @@ impl<'a> RowMut<'a> {
         Ok(())
     }
 
-    fn set_variable(&mut self, column: usize, ty: ColumnType, value: &[u8]) -> Result<(), RowError> {
+    fn set_variable(
+        &mut self,
+        column: usize,
+        ty: ColumnType,
+        value: &[u8],
+    ) -> Result<(), RowError> {
         let ordinal = variable_place(self.layout, column, ty, value.len())?;
         self.refuse_key(column)?;
         self.splice(column, ordinal, value)?;

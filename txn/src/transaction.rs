@@ -24,12 +24,17 @@
 //! latched is in the transaction. If the operation was changing something, the transaction is marked, and
 //! whatever is asked of it next, commit included, rolls it back instead.
 //!
+//! *Fairness.* Operations on cached pages never suspend, so a task that runs one transaction after the
+//! other would keep its thread from answering other nodes. Ending a transaction lets other tasks run once,
+//! with nothing latched.
+//!
 //! *Upkeep.* Splits leave separators to be posted to parents, removals leave empty leaves. Neither is
 //! needed for correctness (a B-link tree is searched through its right links), and posting waits for
 //! latches; so both happen after the latches are released. What cannot be done then is kept for a later
 //! transaction of this database.
 
 use selkie_engine::SharedGuard;
+use selkie_fabric::env::yield_now;
 
 use crate::database::{Inner, Isolation};
 use crate::error::{AbortCause, TxnError};
@@ -223,7 +228,7 @@ impl<'db> Txn<'db> {
         self.db.stats.aborted(self.shard, cause);
     }
 
-    /// Does the upkeep of this transaction and some that others left.
+    /// Does the upkeep of this transaction and some that others left, then lets other tasks run.
     async fn tidy(&mut self) {
         // Oldest first: a leaf is only given back once its parent knows it.
         self.work.upkeep.reverse();
@@ -234,6 +239,7 @@ impl<'db> Txn<'db> {
             let Some(upkeep) = self.db.take_postponed() else { break };
             self.db.do_upkeep(upkeep).await;
         }
+        yield_now().await;
     }
 }
 

@@ -223,7 +223,9 @@ impl<'db> Txn<'db> {
         }
         let view = LeafView::new(guard)?;
         if view.len() > 1 && !has_reserve(&view, index) {
-            let Whereabouts::Here(Ok(slot)) = view.where_is(key)? else { return Err(restless(index)) };
+            let Whereabouts::Here(Ok(slot)) = view.where_is(key)? else {
+                return Err(restless(index));
+            };
             leaf_remove(guard, slot)?;
             return Ok(false);
         }
@@ -287,7 +289,8 @@ impl<'db> Txn<'db> {
     ) -> Result<(), TxnError> {
         let work = &mut self.work;
         let dirty = changes.dirty.clone();
-        let (Some(guard), Some(after)) = (work.held.exclusive_mut(leaf), row.get(dirty.clone())) else {
+        let (Some(guard), Some(after)) = (work.held.exclusive_mut(leaf), row.get(dirty.clone()))
+        else {
             return Ok(());
         };
         let start = LeafView::new(guard)?.value_range(slot)?.start + dirty.start;

@@ -1,4 +1,5 @@
 //! Futures dropped at every await point: nothing stays latched, nothing is half done.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod common;
 
@@ -123,7 +124,8 @@ fn an_operation_dropped_half_way_dooms_its_transaction() {
             latch_everything(&databases[1], table).await;
             let mut txn = db.begin();
             txn.update(table, &key![1], |row| Ok(row.set_i64(BALANCE, 9)?)).await.unwrap();
-            let operation = poll_times(insert(db, &mut txn, table, 500, &account(500)), polls).await;
+            let operation =
+                poll_times(insert(db, &mut txn, table, 500, &account(500)), polls).await;
             if operation.is_some() {
                 txn.rollback().await;
                 break;
@@ -157,10 +159,15 @@ fn a_commit_dropped_at_any_await_has_committed() {
         for polls in 1..40 {
             let mut txn = db.begin();
             for id in 0..20 {
-                insert(db, &mut txn, table, polls * 100 + id, &account(polls * 100 + id)).await.unwrap();
+                insert(db, &mut txn, table, polls * 100 + id, &account(polls * 100 + id))
+                    .await
+                    .unwrap();
             }
             poll_times(txn.commit(), usize::try_from(polls).unwrap()).await;
-            assert_eq!(common::scan_all(db, table.into()).await.len(), usize::try_from(polls).unwrap() * 20);
+            assert_eq!(
+                common::scan_all(db, table.into()).await.len(),
+                usize::try_from(polls).unwrap() * 20
+            );
         }
         latch_everything(db, table).await;
         check(db).await;

@@ -49,7 +49,10 @@ fn another_node_opens_what_one_created() {
 fn bad_schemas_are_refused_before_anything_is_written() {
     let cluster = Cluster::start(1, 512);
     let twice = vec![accounts(), accounts()];
-    let huge = vec![accounts(), TableSchema::new("huge").column("id", ColumnType::Text(500)).primary_key([0])];
+    let huge = vec![
+        accounts(),
+        TableSchema::new("huge").column("id", ColumnType::Text(500)).primary_key([0]),
+    ];
     cluster.runtime.block_on(async {
         let error = Database::create(&cluster.engines[0], twice).await.err().unwrap();
         assert!(matches!(error, TxnError::Schema(SchemaError::DuplicateName { .. })), "{error}");
@@ -81,7 +84,10 @@ fn a_damaged_catalogue_is_refused() {
                 flip().await;
                 let refused = Database::open(&cluster.engines[0]).await.err();
                 let refused = refused.unwrap_or_else(|| panic!("byte {at} of {page:?}"));
-                assert!(matches!(refused, TxnError::Catalogue(CatalogueError::Damaged { .. })), "{refused}");
+                assert!(
+                    matches!(refused, TxnError::Catalogue(CatalogueError::Damaged { .. })),
+                    "{refused}"
+                );
                 flip().await;
             }
         }

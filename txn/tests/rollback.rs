@@ -1,4 +1,5 @@
 //! What is rolled back was never there: exact rollback, against a model and byte for byte.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod common;
 
@@ -110,7 +111,9 @@ fn a_duplicate_leaves_nothing_behind_and_the_transaction_goes_on() {
         let before = dump(db).await;
         let mut txn = db.begin();
         let same_key = insert(db, &mut txn, table, 7, &account(500, 0)).await;
-        assert!(matches!(&same_key, Err(TxnError::Duplicate { index, .. }) if index == "primary key"));
+        assert!(
+            matches!(&same_key, Err(TxnError::Duplicate { index, .. }) if index == "primary key")
+        );
         let same_tag = insert(db, &mut txn, table, 700, &account(7, 0)).await;
         assert!(matches!(&same_tag, Err(TxnError::Duplicate { index, .. }) if index == "by_tag"));
         // The owner's entry has moved by the time the tag is refused.
@@ -207,9 +210,8 @@ async fn step(db: &Database, txn: &mut Txn<'_>, table: Table, model: &mut Model,
         }
         Op::Pay(id, by) => {
             let key = key![id];
-            let done = txn.update(table, &key, |row| {
-                Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?)
-            });
+            let done =
+                txn.update(table, &key, |row| Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?));
             let done = done.await;
             match model.get_mut(&id) {
                 Some(account) => {

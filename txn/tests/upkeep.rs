@@ -1,4 +1,5 @@
 //! What transactions leave to trees: posted separators, reclaimed leaves, the backlog.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 mod common;
 

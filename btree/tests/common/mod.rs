@@ -13,27 +13,27 @@ use selkie_fabric::mem::MemFabric;
 use selkie_memnode::{Pool, PoolConfig};
 
 /// What a tree should hold.
-pub type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 /// Rows in the order a scan gave them.
-pub type Rows = Vec<(Vec<u8>, Vec<u8>)>;
+pub(crate) type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 /// A range of keys.
-pub type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+pub(crate) type Range<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Everything.
-pub const ALL: Range<'static> = (Bound::Unbounded, Bound::Unbounded);
+pub(crate) const ALL: Range<'static> = (Bound::Unbounded, Bound::Unbounded);
 
 /// Pages a node's cache holds in these tests: the fewest the engine accepts.
-pub const FRAMES: usize = 1024;
+pub(crate) const FRAMES: usize = 1024;
 
-pub struct Cluster {
-    pub runtime: RealRuntime,
-    pub engines: Vec<Engine>,
+pub(crate) struct Cluster {
+    pub(crate) runtime: RealRuntime,
+    pub(crate) engines: Vec<Engine>,
 }
 
 impl Cluster {
     /// Two memory nodes and `nodes` compute nodes with a cache of `frames` pages each, on two
     /// threads.
-    pub fn start(nodes: usize, gcl_bytes: usize, frames: usize) -> Self {
+    pub(crate) fn start(nodes: usize, gcl_bytes: usize, frames: usize) -> Self {
         let runtime = RealRuntime::new(2).unwrap();
         let env = runtime.env();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
@@ -57,7 +57,7 @@ impl Cluster {
     }
 
     /// Closes every node: a latch that was not released shows here.
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         for engine in &self.engines {
             self.runtime.block_on(engine.close()).unwrap();
         }
@@ -65,7 +65,12 @@ impl Cluster {
 }
 
 /// The rows of a range.
-pub async fn rows(tree: Tree, engine: &Engine, range: Range<'_>, direction: Direction) -> Rows {
+pub(crate) async fn rows(
+    tree: Tree,
+    engine: &Engine,
+    range: Range<'_>,
+    direction: Direction,
+) -> Rows {
     let mut rows = Vec::new();
     let collect = |key: &[u8], value: &[u8]| {
         rows.push((key.to_vec(), value.to_vec()));
@@ -76,7 +81,11 @@ pub async fn rows(tree: Tree, engine: &Engine, range: Range<'_>, direction: Dire
 }
 
 /// Compares the whole tree with the model: both scan directions, every invariant, the row count.
-pub async fn assert_same(tree: Tree, engine: &Engine, model: &Model) -> selkie_btree::TreeStats {
+pub(crate) async fn assert_same(
+    tree: Tree,
+    engine: &Engine,
+    model: &Model,
+) -> selkie_btree::TreeStats {
     let stats = tree.verify(engine).await.unwrap();
     assert_eq!(stats.entries, model.len());
     let expected: Rows = model.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
@@ -88,11 +97,11 @@ pub async fn assert_same(tree: Tree, engine: &Engine, model: &Model) -> selkie_b
 }
 
 /// A small generator, so that tests need no seed from outside.
-pub struct Dice(pub u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
     /// A number below `bound`.
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

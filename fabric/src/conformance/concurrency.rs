@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::runner::{Check, CheckResult, CheckSubject};
-use super::stage::{MEMORY, Stage, ensure, equal, filled, write_word};
+use super::stage::{MEMORY, Race, Stage, ensure, equal, filled, write_word};
 use crate::api::QueuePair;
 use crate::buf::Buf;
-use crate::env::{Env, TaskHandle};
 use crate::id::{PeerId, RemoteAddr};
 use crate::verb::Verb;
 
@@ -20,84 +19,106 @@ pub(super) const CHECKS: &[Check] = &[
 
 const TASKS: u16 = 4;
 
-/// Operations of each task.
-const ROUNDS: u64 = 300;
-
 /// A queue pair from a node of its own for each task.
 fn queue_pairs(stage: &Stage) -> Result<Vec<Arc<dyn QueuePair>>, crate::FabricError> {
     (1..=TASKS).map(|index| stage.fabric.join(PeerId::compute(index))?.connect(MEMORY)).collect()
 }
 
-/// Adds `index + 1` to the word at 0 again and again, and the old values to `sum`.
-fn adder(env: &Env, queue_pair: Arc<dyn QueuePair>, at: RemoteAddr, index: u64) -> TaskHandle {
-    env.spawn("conformance-adder", async move {
-        let mut last = None;
-        for _ in 0..ROUNDS {
-            let posted = queue_pair.post(Verb::fetch_and_add(at, index + 1).into()).await;
-            let old = posted.ok().and_then(|chain| chain.old(0));
-            assert!(old > last, "old values must grow: {old:?} after {last:?}");
-            last = old;
-        }
-    })
-}
-
-async fn adds(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let queue_pairs = queue_pairs(&stage)?.into_iter().zip(0..);
+/// Lets a task for each of `queue_pairs` add its own number to one word, and checks the sum.
+async fn race_of_adds(stage: &Stage, queue_pairs: Vec<Arc<dyn QueuePair>>) -> CheckResult {
+    let race = Race::of(queue_pairs.len() as u64, &stage.env);
+    let expected = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = queue_pairs
-        .map(|(queue_pair, index)| adder(&stage.env, queue_pair, stage.at(0), index))
+        .into_iter()
+        .zip(1..)
+        .map(|(queue_pair, delta)| {
+            let (race, expected) = (race.clone(), Arc::clone(&expected));
+            stage
+                .env
+                .spawn("conformance-adder", adder(race, queue_pair, stage.at(0), delta, expected))
+        })
         .collect();
     for task in tasks {
         task.join().await?;
     }
-    equal("sum", stage.region.load(0), ROUNDS * (1..=u64::from(TASKS)).sum::<u64>())
+    equal("sum", stage.region.load(0), expected.load(Ordering::Acquire))
+}
+
+async fn adder(
+    race: Race,
+    queue_pair: Arc<dyn QueuePair>,
+    at: RemoteAddr,
+    delta: u64,
+    expected: Arc<AtomicU64>,
+) {
+    race.start().await;
+    let mut last = None;
+    let mut rounds = 0;
+    while race.goes_on(rounds) {
+        let posted = queue_pair.post(Verb::fetch_and_add(at, delta).into()).await;
+        let old = posted.ok().and_then(|chain| chain.old(0));
+        assert!(old > last, "old values must grow: {old:?} after {last:?}");
+        last = old;
+        rounds += 1;
+    }
+    expected.fetch_add(rounds * delta, Ordering::AcqRel);
+}
+
+async fn adds(subject: CheckSubject) -> CheckResult {
+    let stage = Stage::set(subject)?;
+    let queue_pairs = queue_pairs(&stage)?;
+    race_of_adds(&stage, queue_pairs).await
 }
 
 async fn shared_queue_pair(subject: CheckSubject) -> CheckResult {
     let stage = Stage::set(subject)?;
-    let task = |index| adder(&stage.env, Arc::clone(&stage.queue_pair), stage.at(0), index);
-    let tasks: Vec<_> = (0..u64::from(TASKS)).map(task).collect();
-    for task in tasks {
-        task.join().await?;
-    }
-    equal("sum", stage.region.load(0), ROUNDS * (1..=u64::from(TASKS)).sum::<u64>())
+    let queue_pairs = (0..TASKS).map(|_| Arc::clone(&stage.queue_pair)).collect();
+    race_of_adds(&stage, queue_pairs).await
 }
 
 async fn swaps(subject: CheckSubject) -> CheckResult {
     let stage = Stage::set(subject)?;
-    let at = stage.at(64);
+    let race = Race::of(u64::from(TASKS), &stage.env);
+    let total = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = queue_pairs(&stage)?
         .into_iter()
         .map(|queue_pair| {
+            let (race, total, at) = (race.clone(), Arc::clone(&total), stage.at(64));
             stage.env.spawn("conformance-swapper", async move {
-                let mut expected = 0;
-                let mut swapped = 0;
-                while swapped < ROUNDS / 4 {
+                race.start().await;
+                let (mut expected, mut swapped, mut rounds) = (0, 0, 0);
+                while race.goes_on(rounds) {
                     let verb = Verb::compare_and_swap(at, expected, expected + 1);
                     let posted = queue_pair.post(verb.into()).await;
                     let old = posted.ok().and_then(|chain| chain.old(0)).unwrap_or(0);
                     swapped += u64::from(old == expected);
                     expected = if old == expected { expected + 1 } else { old };
+                    rounds += 1;
                 }
+                total.fetch_add(swapped, Ordering::AcqRel);
             })
         })
         .collect();
     for task in tasks {
         task.join().await?;
     }
-    equal("swaps", stage.region.load(64), u64::from(TASKS) * (ROUNDS / 4))
+    equal("swaps", stage.region.load(64), total.load(Ordering::Acquire))
 }
 
 /// Two tasks write words of all zeros and all ones, one of them as part of a longer payload.
 async fn words_never_tear(subject: CheckSubject) -> CheckResult {
     let stage = Arc::new(Stage::set(subject)?);
     let running = Arc::new(AtomicU64::new(2));
+    let race = Race::of(2, &stage.env);
     let writers =
         queue_pairs(&stage)?.into_iter().take(2).zip([1, 8]).map(|(queue_pair, words)| {
-            let (at, running) = (stage.at(0), Arc::clone(&running));
+            let (at, running, race) = (stage.at(0), Arc::clone(&running), race.clone());
             stage.env.spawn("conformance-writer", async move {
-                for round in 0..ROUNDS {
+                race.start().await;
+                let mut round = 0;
+                while race.goes_on(round) {
                     let value = if round % 2 == 0 { u64::MAX } else { 0 };
+                    round += 1;
                     let verb = match words {
                         1 => write_word(at, value),
                         words => Verb::write(at, filled(words, value)),

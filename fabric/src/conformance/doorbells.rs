@@ -18,7 +18,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Rings of the checks in which tasks race.
-const ROUNDS: u64 = 300;
+const ROUNDS: u64 = 100;
 
 async fn rings_once(subject: CheckSubject) -> CheckResult {
     let stage = Stage::set(subject)?;

@@ -1,9 +1,10 @@
 //! Checks of order: within a chain, over the chains of a queue pair, and as third parties see it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::runner::{Check, CheckResult, CheckSubject, Failure};
-use super::stage::{MEMORY, Stage, ensure, equal, filled, word_read, write_word};
+use super::stage::{MEMORY, Race, Stage, ensure, equal, filled, word_read, write_word};
 use crate::buf::Buf;
 use crate::id::PeerId;
 use crate::verb::{Chain, Verb};
@@ -24,7 +25,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// Rounds of the checks in which tasks race.
-const ROUNDS: u64 = 300;
+const ROUNDS: u64 = 100;
 
 /// Words of the payloads that are published: a default page.
 const PAYLOAD_WORDS: usize = 256;
@@ -94,7 +95,7 @@ async fn payload_is_there(
 ) -> CheckResult {
     let stage = Arc::new(Stage::set(subject)?);
     let sender = Arc::clone(&stage);
-    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let done = Arc::new(AtomicBool::new(false));
     let sent = Arc::clone(&done);
     let task = stage.env.spawn("conformance-sender", async move {
         for round in 1..=ROUNDS {
@@ -111,7 +112,7 @@ async fn payload_is_there(
                 drop(sender.queue_pair.post(publish.into()));
             }
         }
-        sent.store(true, std::sync::atomic::Ordering::Release);
+        sent.store(true, Ordering::Release);
     });
     let mut payload = vec![0; PAYLOAD_WORDS * 8];
     for round in 1..=ROUNDS {
@@ -125,7 +126,7 @@ async fn payload_is_there(
         stage.region.store(8, round);
     }
     task.join().await?;
-    equal("the sender got through", done.load(std::sync::atomic::Ordering::Acquire), true)
+    equal("the sender got through", done.load(Ordering::Acquire), true)
 }
 
 async fn word_publishes(subject: CheckSubject) -> CheckResult {
@@ -138,16 +139,23 @@ async fn atomic_publishes(subject: CheckSubject) -> CheckResult {
 
 async fn read_after_atomic(subject: CheckSubject) -> CheckResult {
     let stage = Arc::new(Stage::set(subject)?);
-    let writer = Arc::clone(&stage);
+    let race = Race::of(2, &stage.env);
+    let last = Arc::new(AtomicU64::new(u64::MAX));
+    let (writer, pace, end) = (Arc::clone(&stage), race.clone(), Arc::clone(&last));
     let task = stage.env.spawn("conformance-writer", async move {
-        for round in 1..=ROUNDS {
+        pace.start().await;
+        let mut round = 0;
+        while pace.goes_on(round) {
+            round += 1;
             let payload = Verb::write(writer.at(PAYLOAD_AT), filled(PAYLOAD_WORDS, round));
             let count = Verb::fetch_and_add(writer.at(0), 1);
             drop(writer.queue_pair.post([payload, count].into()).await);
         }
+        end.store(round, Ordering::Release);
     });
     let reader = stage.fabric.join(PeerId::compute(1))?;
     let queue_pair = reader.connect(MEMORY)?;
+    race.start().await;
     loop {
         let read = Verb::read(stage.at(PAYLOAD_AT), Buf::zeroed(PAYLOAD_WORDS * 8));
         let chain = [Verb::fetch_and_add(stage.at(0), 0), read].into();
@@ -156,7 +164,7 @@ async fn read_after_atomic(subject: CheckSubject) -> CheckResult {
         let oldest = chain.buf(1).and_then(|buf| buf.words().iter().min().copied());
         let claim = || format!("the atomic saw round {count}, the read behind it {oldest:?}");
         ensure(oldest.is_some_and(|oldest| oldest >= count), claim)?;
-        if count == ROUNDS {
+        if count == last.load(Ordering::Acquire) {
             break;
         }
         stage.env.yield_now().await;

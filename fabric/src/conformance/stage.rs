@@ -1,6 +1,8 @@
 //! What most checks start from: a memory node with a region, and a compute node connected to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use super::runner::{CheckResult, CheckSubject, Failure, Kill};
 use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
@@ -45,6 +47,43 @@ impl Stage {
     /// Posts on the stage's queue pair and waits.
     pub(super) async fn post(&self, chain: impl Into<Chain>) -> Result<Chain, Failure> {
         Ok(self.queue_pair.post(chain.into()).await?)
+    }
+}
+
+/// How long racing tasks go on: long enough to meet each other, however fast or slow verbs are.
+#[derive(Clone)]
+pub(super) struct Race {
+    env: Env,
+    racers: u64,
+    started: Arc<AtomicU64>,
+    until: Duration,
+}
+
+impl Race {
+    /// Rounds a racer runs at least; slow fabrics get no further.
+    const LEAST_ROUNDS: u64 = 50;
+
+    /// Rounds a racer runs at most, in case the clock stands still.
+    const MOST_ROUNDS: u64 = 50_000;
+
+    const DURATION: Duration = Duration::from_millis(50);
+
+    pub(super) fn of(racers: u64, env: &Env) -> Self {
+        let started = Arc::new(AtomicU64::new(0));
+        Self { env: env.clone(), racers, started, until: env.now() + Self::DURATION }
+    }
+
+    /// Waits until every racer is here.
+    pub(super) async fn start(&self) {
+        self.started.fetch_add(1, Ordering::AcqRel);
+        while self.started.load(Ordering::Acquire) < self.racers {
+            self.env.yield_now().await;
+        }
+    }
+
+    /// Whether a racer that has run `rounds` rounds runs another.
+    pub(super) fn goes_on(&self, rounds: u64) -> bool {
+        rounds < Self::LEAST_ROUNDS || (rounds < Self::MOST_ROUNDS && self.env.now() < self.until)
     }
 }
 

@@ -117,7 +117,6 @@ fn rounded(value: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::super::tests::sample;
-    use super::*;
 
     #[test]
     fn the_keys_others_read_are_there() {
@@ -137,7 +136,8 @@ mod tests {
         ] {
             assert!(!json[key].is_null(), "{key}");
         }
-        assert_eq!(json["latency_us"]["stock_level"]["p99"], 500.0);
+        let p99 = json["latency_us"]["stock_level"]["p99"].as_f64().unwrap();
+        assert!((p99 - 500.0).abs() < 1.0, "{p99}");
         assert_eq!(json["by_type"]["payment"]["retries"], 1);
         assert_eq!(json["bytes_per_txn"], 1000.0);
         assert_eq!(json["invalidations_per_txn"], 1.0);

@@ -211,9 +211,9 @@ fn order_status_shows_the_last_order_and_delivery_delivers_the_first() {
         let node = &cluster.nodes[0];
         let session = session(node, 1);
         // The first undelivered order is 22; give its customer a later one, which is then the last.
-        let customer =
-            row(node, node.tables.orders, &key![1, 1, 22], |row| row.i32(o::O_C_ID).unwrap());
-        let customer = customer.await;
+        let first = key![1, 1, 22];
+        let customer = |row: RowRef<'_>| row.i32(o::O_C_ID).unwrap();
+        let customer = row(node, node.tables.orders, &first, customer).await;
         let status =
             OrderStatusInput { warehouse: 1, district: 1, customer: CustomerBy::Id(customer) };
         let before = order_status(&session, &status).await.unwrap();

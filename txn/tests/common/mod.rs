@@ -1,5 +1,6 @@
 //! A small cluster in one process, a table with every kind of index, and looking at all of it.
 #![allow(dead_code, reason = "each test binary uses a part")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -14,13 +15,13 @@ use selkie_txn::{
 };
 
 /// Compute nodes on one pool of two memory nodes, with the smallest cache allowed.
-pub struct Cluster {
-    pub runtime: RealRuntime,
-    pub engines: Vec<Engine>,
+pub(crate) struct Cluster {
+    pub(crate) runtime: RealRuntime,
+    pub(crate) engines: Vec<Engine>,
 }
 
 impl Cluster {
-    pub fn start(nodes: usize, gcl_bytes: usize) -> Self {
+    pub(crate) fn start(nodes: usize, gcl_bytes: usize) -> Self {
         let runtime = RealRuntime::new(2).unwrap();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
         let config = PoolConfig {
@@ -46,7 +47,7 @@ impl Cluster {
     }
 
     /// One handle of the same database on every node.
-    pub fn create(&self, tables: Vec<TableSchema>) -> Vec<Database> {
+    pub(crate) fn create(&self, tables: Vec<TableSchema>) -> Vec<Database> {
         self.runtime.block_on(async {
             let mut databases = vec![Database::create(&self.engines[0], tables).await.unwrap()];
             for engine in &self.engines[1..] {
@@ -56,7 +57,7 @@ impl Cluster {
         })
     }
 
-    pub fn close(self) {
+    pub(crate) fn close(self) {
         self.runtime.block_on(async {
             for engine in &self.engines {
                 engine.close().await.unwrap();
@@ -65,14 +66,14 @@ impl Cluster {
     }
 }
 
-pub const ID: usize = 0;
-pub const TAG: usize = 1;
-pub const OWNER: usize = 2;
-pub const BALANCE: usize = 3;
-pub const NOTE: usize = 4;
+pub(crate) const ID: usize = 0;
+pub(crate) const TAG: usize = 1;
+pub(crate) const OWNER: usize = 2;
+pub(crate) const BALANCE: usize = 3;
+pub(crate) const NOTE: usize = 4;
 
 /// A table with a unique and an ordinary index, and rows that grow and shrink.
-pub fn accounts() -> TableSchema {
+pub(crate) fn accounts() -> TableSchema {
     TableSchema::new("account")
         .column("id", ColumnType::I32)
         .column("tag", ColumnType::I32)
@@ -85,14 +86,14 @@ pub fn accounts() -> TableSchema {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Account {
-    pub tag: i32,
-    pub owner: String,
-    pub balance: i64,
-    pub note: Option<String>,
+pub(crate) struct Account {
+    pub(crate) tag: i32,
+    pub(crate) owner: String,
+    pub(crate) balance: i64,
+    pub(crate) note: Option<String>,
 }
 
-pub async fn insert(
+pub(crate) async fn insert(
     db: &Database,
     txn: &mut Txn<'_>,
     table: Table,
@@ -109,9 +110,9 @@ pub async fn insert(
 }
 
 /// Everything stored: for each tree its entries in order, read page by page under waiting latches.
-pub type Dump = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
+pub(crate) type Dump = Vec<Vec<(Vec<u8>, Vec<u8>)>>;
 
-pub async fn dump(db: &Database) -> Dump {
+pub(crate) async fn dump(db: &Database) -> Dump {
     let mut trees = Vec::new();
     for table in db.tables() {
         let name = db.schema(table).unwrap().name.clone();
@@ -143,7 +144,7 @@ async fn dump_tree(db: &Database, source: Source) -> Vec<(Vec<u8>, Vec<u8>)> {
 }
 
 /// Fails unless rows and index entries agree, and every tree is sound.
-pub async fn check(db: &Database) {
+pub(crate) async fn check(db: &Database) {
     for table in db.tables() {
         let schema = db.schema(table).unwrap().clone();
         let rows = scan_all(db, table.into()).await;
@@ -169,7 +170,7 @@ async fn verify(db: &Database, source: Source, rows: usize) {
     assert_eq!(stats.entries, rows, "{source:?} has entries without rows");
 }
 
-pub async fn scan_all(db: &Database, source: Source) -> Vec<Vec<u8>> {
+pub(crate) async fn scan_all(db: &Database, source: Source) -> Vec<Vec<u8>> {
     scan(db, source, Direction::Forward).await
 }
 

@@ -25,13 +25,32 @@ pub(super) enum Latching {
     Lazy,
 }
 
+/// Whether a node's callers wait for latches elsewhere or rather have Busy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Callers {
+    Waiting,
+    Nowait,
+    Both,
+}
+
+impl Callers {
+    fn nowait(self) -> &'static [bool] {
+        match self {
+            Callers::Waiting => &[false],
+            Callers::Nowait => &[true],
+            Callers::Both => &[false, true],
+        }
+    }
+}
+
 /// A model to check.
 #[derive(Debug)]
 pub(super) struct Protocol<const N: usize> {
     pub(super) rules: Rules,
     pub(super) latching: Latching,
-    /// Kinds of callers: those that wait for latches elsewhere, those that rather have Busy.
-    pub(super) nowait: &'static [bool],
+    /// The callers of each node.
+    pub(super) callers: [Callers; N],
+    /// Take states for the same that differ by a renaming of nodes with the same callers.
     pub(super) symmetric: bool,
     /// The phases met in the search, by tag, to show that it was not in vain.
     pub(super) met: AtomicU32,
@@ -90,11 +109,11 @@ pub(super) struct Step<const N: usize> {
 }
 
 impl<const N: usize> Protocol<N> {
-    pub(super) fn new(latching: Latching, nowait: &'static [bool]) -> Self {
+    pub(super) fn new(latching: Latching, callers: [Callers; N]) -> Self {
         // Priority only orders deferred requests; here a deferred request overtakes any number of
         // older ones instead, so every order that priorities could make is searched.
         let rules = Rules { max_priority: 0, ..Rules::DESIGNED };
-        Protocol { rules, latching, nowait, symmetric: true, met: AtomicU32::new(0) }
+        Protocol { rules, latching, callers, symmetric: true, met: AtomicU32::new(0) }
     }
 
     /// One of the published protocol's rules is on: messages may come too early or not at all.
@@ -243,7 +262,7 @@ impl<const N: usize> Protocol<N> {
         };
         for exclusive in [false, true] {
             let allowed = if exclusive { line.writable() } else { line.readable() };
-            for nowait in self.nowait.iter().copied().filter(|_| !allowed && line.phase.at_rest()) {
+            for nowait in self.callers[node].nowait().iter().copied().filter(|_| !allowed && line.phase.at_rest()) {
                 event(What::Want { exclusive, nowait }, Event::Want { exclusive, nowait });
             }
         }
@@ -346,7 +365,8 @@ impl<const N: usize> Model for Protocol<N> {
     type Action = Step<N>;
 
     fn init_states(&self) -> Vec<World<N>> {
-        vec![World::new(self.symmetric)]
+        let class = |node| if self.symmetric { self.callers[node] as u8 } else { node as u8 };
+        vec![World::new(std::array::from_fn(class))]
     }
 
     fn actions(&self, world: &World<N>, out: &mut Vec<Step<N>>) {

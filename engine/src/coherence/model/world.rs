@@ -197,12 +197,12 @@ pub(super) struct World<const N: usize> {
     pub(super) nodes: [Node; N],
     /// `wires[from][to]`.
     pub(super) wires: [[Wire; N]; N],
-    /// Hash renamings of the nodes alike.
-    pub(super) symmetric: bool,
+    /// Renamings among nodes of the same class hash alike.
+    class: [u8; N],
 }
 
 impl<const N: usize> World<N> {
-    pub(super) fn new(symmetric: bool) -> Self {
+    pub(super) fn new(class: [u8; N]) -> Self {
         let node = Node {
             line: Line::new(),
             fresh: false,
@@ -216,7 +216,7 @@ impl<const N: usize> World<N> {
             fault: None,
             nodes: std::array::from_fn(|_| node.clone()),
             wires: [[Wire::EMPTY; N]; N],
-            symmetric,
+            class,
         }
     }
 
@@ -259,6 +259,7 @@ impl<const N: usize> World<N> {
         to.word(self.word);
         to.put(u64::from(self.home_fresh) | self.fault.map_or(0, |f| 2 + f as u64) << 1);
         for node in order {
+            to.put(u64::from(self.class[*node]));
             to.node(&self.nodes[*node]);
             for peer in order.iter().filter(|peer| *peer != node) {
                 to.wire(&self.wires[*node][*peer]);
@@ -276,7 +277,7 @@ impl<const N: usize> World<N> {
             })
             .sum();
         let mut mixer = Mixer(0);
-        mixer.put(phase_tag(node.line.phase));
+        mixer.put(phase_tag(node.line.phase) | u64::from(self.class[index]) << 8);
         mixer.put(wires as u64 * 64 + node.line.deferred.len() as u64);
         mixer.put(
             u64::from(self.word.readers().contains(id(index)))
@@ -291,9 +292,6 @@ impl<const N: usize> World<N> {
 impl<const N: usize> Hash for World<N> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let mut order: [usize; N] = std::array::from_fn(|i| i);
-        if !self.symmetric {
-            return state.write_u64(self.fingerprint(&order));
-        }
         let signatures: [u64; N] = std::array::from_fn(|i| self.signature(i));
         order.sort_by_key(|i| signatures[*i]);
         let mut least = u64::MAX;

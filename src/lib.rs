@@ -53,14 +53,14 @@
 //!     let account = db.table("account")?;
 //!     let mut row = db.row(account)?;
 //!     let mut txn = db.begin();
-//!     txn.insert(account, row.i32(7).i64(10_00).finish()?).await?;
+//!     txn.insert(account, row.i32(7).i64(1_000).finish()?).await?;
 //!     txn.commit().await?;
 //!
 //!     // ... the other reads what it wrote.
 //!     let db = Database::open(&second).await?;
 //!     let mut txn = db.begin();
 //!     let found = txn.get(db.table("account")?, &key![7]).await?.ok_or("no such account")?;
-//!     assert_eq!(found.i64(1)?, 10_00);
+//!     assert_eq!(found.i64(1)?, 1_000);
 //!     drop(txn);
 //!     first.close().await?;
 //!     second.close().await?;

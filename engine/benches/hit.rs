@@ -2,6 +2,11 @@
 //! of pages with one atomic latch word an entry, measured alternately in one run.
 //!
 //! Run with `cargo bench -p selkie-engine --bench hit`. Under `cargo test` it runs tiny.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark: what goes wrong shall end it"
+)]
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use selkie_channels::Mailbox;
+use selkie_channels::{ChannelError, Mailbox};
 use selkie_fabric::env::Env;
 use selkie_fabric::{Doorbell, Endpoint, QueuePair};
 use selkie_memnode::{ComputeIndex, Pool};
@@ -138,7 +138,11 @@ impl Core {
         if connected.get().is_none() {
             let descriptor = self.pool.mailbox_of(ComputeIndex::new(to as u16));
             let descriptor = descriptor.ok_or(EngineError::Pool(format!("cn{to} is not there")))?;
-            self.mailbox.connect(to, &descriptor, &self.endpoint).map_err(failed)?;
+            match self.mailbox.connect(to, &descriptor, &self.endpoint) {
+                // Another thread may have been faster.
+                Ok(()) | Err(ChannelError::AlreadyConnected { .. }) => {}
+                Err(error) => return Err(failed(error)),
+            }
             let _ = connected.set(());
         }
         self.mailbox.send(to, header, page).map_err(failed)

@@ -143,7 +143,7 @@ impl InputSource {
             (warehouse, district)
         };
         let customer = self.customer();
-        let amount = self.random.amount(1_00, 5_000_00);
+        let amount = self.random.amount(100, 500_000);
         PaymentInput {
             warehouse,
             district,

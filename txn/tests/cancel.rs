@@ -174,3 +174,35 @@ fn a_commit_dropped_at_any_await_has_committed() {
     });
     cluster.close();
 }
+
+#[test]
+fn an_upgrade_dropped_half_way_dooms_its_transaction() {
+    let cluster = Cluster::start(2, 512);
+    let databases = cluster.create(vec![accounts()]);
+    let db = &databases[0];
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        let mut txn = db.begin();
+        for id in 0..60 {
+            insert(db, &mut txn, table, id, &account(id)).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+        let mut doomed = 0;
+        for polls in 1.. {
+            // Both nodes cache the page, so that the upgrade has to ask the other one.
+            common::scan_all(&databases[1], table.into()).await;
+            let mut txn = db.begin();
+            assert!(txn.get(table, &key![1]).await.unwrap().is_some());
+            let upgraded = poll_times(txn.get_for_update(table, &key![1]), polls).await;
+            let upgraded = upgraded.map(|row| row.unwrap().is_some());
+            assert_eq!(txn.commit().await.is_ok(), upgraded.is_some());
+            if upgraded.is_some() {
+                break;
+            }
+            doomed += 1;
+        }
+        assert!(doomed > 0, "nothing waited: the test shows nothing");
+        latch_everything(&databases[1], table).await;
+    });
+    cluster.close();
+}

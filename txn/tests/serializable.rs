@@ -227,7 +227,7 @@ fn write_skew_and_phantoms_cannot_commit_twice() {
             let first = a.update(table, &key![1, 1], |row| Ok(row.set_i32(2, 0)?)).await;
             let second = b.update(table, &key![1, 2], |row| Ok(row.set_i32(2, 0)?)).await;
             assert!(first.is_err() || second.is_err(), "both went home");
-            (drop(a), drop(b));
+            drop((a, b));
 
             // Each inserts into a range that it found empty, and the other too.
             let (mut a, mut b) = (a_db.begin(), b_db.begin());
@@ -236,7 +236,7 @@ fn write_skew_and_phantoms_cannot_commit_twice() {
             let first = put(a_db, &mut a, 2, 1).await;
             let second = put(b_db, &mut b, 2, 2).await;
             assert!(first.is_err() || second.is_err(), "both inserted a phantom");
-            (drop(a), drop(b));
+            drop((a, b));
 
             // A row looked for and not found is locked, too.
             let (mut a, mut b) = (a_db.begin(), b_db.begin());
@@ -294,6 +294,62 @@ fn read_committed_holds_no_read_latches() {
         let mut reader = databases[0].begin();
         sum(&mut reader, table).await.unwrap();
         assert!(reader.latched_leaves() > 5, "a serializable scan holds what it crossed");
+    });
+    cluster.close();
+}
+
+/// Far more pages than either node can cache: every transaction fetches and evicts.
+#[test]
+fn nothing_is_lost_when_the_data_exceeds_the_caches() {
+    const MANY: i32 = 8000;
+    let cluster = Cluster::start(2, 512);
+    let databases = cluster.create(vec![accounts()]);
+    let table = databases[0].table("account").unwrap();
+    cluster.runtime.block_on(async {
+        let mut loaders = Vec::new();
+        for (db, half) in databases.iter().zip([0, 1]) {
+            let db = db.clone();
+            let task = async move {
+                for first in (half * MANY / 2..(half + 1) * MANY / 2).step_by(20) {
+                    let attempt = async || {
+                        let mut txn = db.begin();
+                        for id in first..first + 20 {
+                            insert(&db, &mut txn, table, id, &account(id)).await?;
+                        }
+                        txn.commit().await
+                    };
+                    retry(db.engine().env(), &RetryPolicy::default(), attempt).await.unwrap();
+                }
+            };
+            loaders.push(cluster.runtime.env().spawn("loader", task));
+        }
+        for loader in loaders {
+            loader.join().await.unwrap();
+        }
+        let mut workers = Vec::new();
+        for db in &databases {
+            let db = db.clone();
+            let task = async move {
+                for _ in 0..1500 {
+                    let random = db.engine().env().random_u64();
+                    let id = |shift: u32| i32::try_from((random >> shift) % 8000).unwrap();
+                    let attempt = async || transfer(&db, table, id(8), id(24), 3).await;
+                    retry(db.engine().env(), &RetryPolicy::default(), attempt).await.unwrap();
+                }
+            };
+            workers.push(cluster.runtime.env().spawn("worker", task));
+        }
+        for worker in workers {
+            worker.join().await.unwrap();
+        }
+        for db in &databases {
+            assert!(db.engine().stats().evictions > 1000, "everything fitted the cache");
+            let mut txn = db.begin_with(Isolation::ReadCommitted);
+            let seen = sum(&mut txn, table).await.unwrap();
+            assert_eq!(seen, (MANY as usize, i64::from(MANY) * OPENING));
+            txn.commit().await.unwrap();
+            check(db).await;
+        }
     });
     cluster.close();
 }

@@ -518,11 +518,10 @@ impl Step<'_> {
         self.line.hinted = false;
         match self.line.phase {
             Phase::Invalid => self.acquire(exclusive),
-            Phase::Shared if exclusive && self.line.upgrade == UpgradeHope::Lost => {
-                if nowait {
-                    self.out.push(Action::Refuse);
-                }
+            Phase::Shared if exclusive && self.line.upgrade == UpgradeHope::Lost && nowait => {
+                self.out.push(Action::Refuse);
             }
+            Phase::Shared if exclusive && self.line.upgrade == UpgradeHope::Lost => {}
             Phase::Shared if exclusive => {
                 let atomic = Atomic::Swap {
                     expected: LatchWord::read_by(self.me),

@@ -31,13 +31,36 @@ fn search<const N: usize>(protocol: Protocol<N>) -> usize {
     checker.unique_state_count()
 }
 
-
-use protocol::Callers::{Both as B, Waiting as W, Nowait as D};
-#[test] fn two_explicit() { search(Protocol::<2>::new(Latching::Explicit, [B, B])); }
-#[test] fn two_lazy() { search(Protocol::<2>::new(Latching::Lazy, [B, B])); }
-#[test] fn three_www() { search(Protocol::new(Latching::Lazy, [W, W, W])); }
-#[test] fn three_ddd() { search(Protocol::new(Latching::Lazy, [D, D, D])); }
-#[test] fn three_wwd() { search(Protocol::new(Latching::Lazy, [W, W, D])); }
-#[test] fn three_wdd() { search(Protocol::new(Latching::Lazy, [W, D, D])); }
-#[test] fn three_bbb() { search(Protocol::new(Latching::Lazy, [B, B, B])); }
-#[test] fn three_explicit() { search(Protocol::new(Latching::Explicit, [W, W, D])); }
+use protocol::Callers::{Both as B, Nowait as D, Waiting as W};
+#[test]
+fn two_explicit() {
+    search(Protocol::<2>::new(Latching::Explicit, [B, B]));
+}
+#[test]
+fn two_lazy() {
+    search(Protocol::<2>::new(Latching::Lazy, [B, B]));
+}
+#[test]
+fn three_www() {
+    search(Protocol::new(Latching::Lazy, [W, W, W]));
+}
+#[test]
+fn three_ddd() {
+    search(Protocol::new(Latching::Lazy, [D, D, D]));
+}
+#[test]
+fn three_wwd() {
+    search(Protocol::new(Latching::Lazy, [W, W, D]));
+}
+#[test]
+fn three_wdd() {
+    search(Protocol::new(Latching::Lazy, [W, D, D]));
+}
+#[test]
+fn three_bbb() {
+    search(Protocol::new(Latching::Lazy, [B, B, B]));
+}
+#[test]
+fn three_explicit() {
+    search(Protocol::new(Latching::Explicit, [W, W, D]));
+}

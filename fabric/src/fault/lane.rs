@@ -198,3 +198,52 @@ where
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Duration {
+        Duration::from_millis(milliseconds)
+    }
+
+    /// Enqueues a chain posted at `now` and returns when it executes and is delivered.
+    fn enqueue(lane: &mut Lane, now: u64, outbound: u64, inbound: u64) -> (Duration, Duration) {
+        let fate = Fate { outbound: at(outbound), inbound: at(inbound), ..Fate::default() };
+        let (_, deliver_at, _) = lane.enqueue(Chain::new(), fate, at(now));
+        (lane.queue.back().unwrap().execute_at, deliver_at)
+    }
+
+    #[test]
+    fn chains_neither_execute_nor_complete_before_earlier_ones() {
+        let mut lane = Lane::default();
+        assert_eq!(enqueue(&mut lane, 0, 10, 50), (at(10), at(60)));
+        assert_eq!(enqueue(&mut lane, 1, 2, 3), (at(10), at(60)));
+        assert_eq!(enqueue(&mut lane, 5, 20, 0), (at(25), at(60)));
+        assert_eq!(enqueue(&mut lane, 70, 1, 1), (at(71), at(72)));
+    }
+
+    #[test]
+    fn a_lane_is_idle_when_everything_is_executed_and_delivered() {
+        let mut lane = Lane::default();
+        assert!(lane.is_idle(at(0)));
+        enqueue(&mut lane, 0, 10, 50);
+        assert!(!lane.is_idle(at(100)), "not yet executed");
+        assert!(lane.next_job().is_some());
+        assert!(!lane.is_idle(at(100)), "perhaps being executed");
+        assert!(lane.next_job().is_none());
+        assert!(!lane.is_idle(at(59)), "not yet delivered");
+        assert!(lane.is_idle(at(60)));
+    }
+
+    #[test]
+    fn a_lane_asks_for_one_driver_at_a_time() {
+        let mut lane = Lane::default();
+        let mut needs_driver = || lane.enqueue(Chain::new(), Fate::default(), at(0)).2;
+        assert_eq!([needs_driver(), needs_driver()], [true, false]);
+        while lane.next_job().is_some() {}
+        assert!(lane.enqueue(Chain::new(), Fate::default(), at(0)).2);
+        assert_eq!(lane.abandon().len(), 1);
+        assert!(lane.enqueue(Chain::new(), Fate::default(), at(0)).2);
+    }
+}

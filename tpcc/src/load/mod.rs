@@ -77,7 +77,10 @@ pub async fn load(
     })
 }
 
-/// Enough to keep every thread busy, and no more: tasks only get in each other's way.
+/// Tasks for each thread: while one waits for a page or for its turn, others go on.
+const TASKS_PER_THREAD: usize = 4;
+
+/// Tasks of each compute node that load or check.
 pub(crate) fn tasks_per_node(config: &Config) -> usize {
-    config.threads.div_ceil(config.compute_nodes).max(1)
+    (TASKS_PER_THREAD * config.threads).div_ceil(config.compute_nodes)
 }

@@ -10,9 +10,9 @@ use crate::transactions::BAD_CREDIT;
 /// Point in time of everything loaded: before the environment began.
 const LOADED_AT: i64 = 0;
 /// What every customer has paid once, cents (`H_AMOUNT`, `C_YTD_PAYMENT`).
-const FIRST_PAYMENT: i64 = 10_00;
+const FIRST_PAYMENT: i64 = 1_000;
 /// `C_CREDIT_LIM`, cents.
-const CREDIT_LIMIT: i64 = 50_000_00;
+const CREDIT_LIMIT: i64 = 5_000_000;
 /// `H_WRITER` of loaded rows; workers are numbered from 1.
 const LOADER: i32 = 0;
 
@@ -57,7 +57,7 @@ impl Plan {
         let mut random = self.random(Part::Item, 0, 0, id);
         row.clear();
         row.i32(id).i32(random.uniform(1, 10_000)).text(&random.letters::<24>(14, 24));
-        row.i64(random.amount(1_00, 100_00)).text(&random.data_with_original());
+        row.i64(random.amount(100, 10_000)).text(&random.data_with_original());
     }
 
     pub(super) fn warehouse(&self, row: &mut RowBuilder<'_>, id: i32) {
@@ -158,7 +158,7 @@ impl Plan {
         if order.delivered {
             row.i64(LOADED_AT).i32(5).i64(0);
         } else {
-            row.null().i32(5).i64(random.amount(1, 9_999_99));
+            row.null().i32(5).i64(random.amount(1, 999_999));
         }
         row.text(&random.letters::<24>(24, 24));
     }

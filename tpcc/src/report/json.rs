@@ -90,13 +90,20 @@ fn config(config: &Config) -> Value {
 }
 
 fn counts(kind: Kind, stats: &KindStats) -> Value {
-    let mut counts = json!({ "completed": stats.completed, "retries": stats.retries });
+    let (completed, retries) = (stats.completed, stats.retries);
     match kind {
-        Kind::NewOrder => counts["rolled_back"] = json!(stats.rolled_back),
-        Kind::Delivery => counts["skipped_districts"] = json!(stats.skipped),
-        _ => {}
+        Kind::NewOrder => json!({
+            "completed": completed,
+            "retries": retries,
+            "rolled_back": stats.rolled_back,
+        }),
+        Kind::Delivery => json!({
+            "completed": completed,
+            "retries": retries,
+            "skipped_districts": stats.skipped,
+        }),
+        _ => json!({ "completed": completed, "retries": retries }),
     }
-    counts
 }
 
 fn latency(_kind: Kind, stats: &KindStats) -> Value {

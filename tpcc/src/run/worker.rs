@@ -18,7 +18,7 @@ use crate::random::{NuConstants, Random};
 use crate::scale::DISTRICTS;
 use crate::tasks::PATIENCE;
 use crate::transactions::{
-    Session, deliver_district, new_order, order_status, payment, stock_level,
+    Session, StockLevelProgress, deliver_district, new_order, order_status, payment, stock_level,
 };
 
 /// First stream of the workers' generators; the load's have other numbers.
@@ -158,9 +158,10 @@ impl Worker {
             }
             Kind::StockLevel => {
                 let input = self.source.stock_level();
+                let progress = StockLevelProgress::default();
                 let attempt = || {
                     count();
-                    stock_level(session, &input)
+                    stock_level(session, &input, &progress)
                 };
                 retry(env, &PATIENCE, attempt).await.map_err(failed)?;
             }

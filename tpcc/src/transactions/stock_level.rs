@@ -5,7 +5,8 @@
 
 use std::ops::ControlFlow;
 
-use selkie_txn::{Direction, Isolation, KeyRange, key};
+use parking_lot::Mutex;
+use selkie_txn::{Direction, Isolation, KeyRange, Txn, key};
 use smallvec::SmallVec;
 
 use super::session::{Session, missing};
@@ -21,7 +22,7 @@ const ORDERS: i32 = 20;
 type Items = SmallVec<[i32; (ORDERS * MAX_LINES) as usize]>;
 
 /// What the terminal shows (clause 2.8.3).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StockLevelOutput {
     /// Different items with less than the threshold in stock.
     pub low_stock: usize,
@@ -29,20 +30,76 @@ pub struct StockLevelOutput {
     pub items: usize,
 }
 
-/// Counts items that run short.
+/// How far a StockLevel has come: an attempt that meets a conflict leaves it to the next. At read
+/// committed nothing read before has to stay as it was, so nothing has to be read twice.
+#[derive(Debug, Default)]
+pub struct StockLevelProgress(Mutex<Counted>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    /// The items not looked at yet; `None` before the orders were read.
+    items: Option<Items>,
+    output: StockLevelOutput,
+}
+
+/// Counts items that run short, going on where `progress` stands.
 ///
 /// # Errors
 /// A retryable one on a conflict; else what the database reports, or [`TpccError::Missing`].
 pub async fn stock_level(
     session: &Session<'_>,
     input: &StockLevelInput,
+    progress: &StockLevelProgress,
 ) -> Result<StockLevelOutput, TpccError> {
-    let (tables, warehouse, district) = (&session.tables, input.warehouse, input.district);
     let mut txn = session.db.begin_with(Isolation::ReadCommitted);
+    let mut counted = std::mem::take(&mut *progress.0.lock());
+    let result = count(session, &mut txn, input, &mut counted).await;
+    let output = counted.output;
+    *progress.0.lock() = counted;
+    result?;
+    txn.commit().await?;
+    Ok(output)
+}
+
+async fn count(
+    session: &Session<'_>,
+    txn: &mut Txn<'_>,
+    input: &StockLevelInput,
+    counted: &mut Counted,
+) -> Result<(), TpccError> {
+    let warehouse = input.warehouse;
+    let mut items = match counted.items.take() {
+        Some(items) => items,
+        None => {
+            let items = recent_items(session, txn, input).await?;
+            counted.output = StockLevelOutput { low_stock: 0, items: items.len() };
+            items
+        }
+    };
+    while let Some(&item) = items.last() {
+        let row = match txn.get(session.tables.stock, &key![warehouse, item]).await {
+            Ok(row) => row.ok_or_else(|| missing("stock", (warehouse, item)))?,
+            Err(error) => {
+                counted.items = Some(items);
+                return Err(error.into());
+            }
+        };
+        counted.output.low_stock += usize::from(row.i32(s::S_QUANTITY)? < input.threshold);
+        items.pop();
+    }
+    Ok(())
+}
+
+/// The different items of the district's last orders.
+async fn recent_items(
+    session: &Session<'_>,
+    txn: &mut Txn<'_>,
+    input: &StockLevelInput,
+) -> Result<Items, TpccError> {
+    let (tables, warehouse, district) = (&session.tables, input.warehouse, input.district);
     let row = txn.get(tables.district, &key![warehouse, district]).await?;
     let row = row.ok_or_else(|| missing("district", (warehouse, district)))?;
     let next = row.i32(d::D_NEXT_O_ID)?;
-
     let mut items = Items::new();
     let (oldest, end) = (key![warehouse, district, next - ORDERS], key![warehouse, district, next]);
     let orders = KeyRange::half_open(&oldest, &end);
@@ -53,13 +110,15 @@ pub async fn stock_level(
     .await?;
     items.sort_unstable();
     items.dedup();
+    Ok(items)
+}
 
-    let mut low_stock = 0;
-    for &item in &items {
-        let row = txn.get(tables.stock, &key![warehouse, item]).await?;
-        let row = row.ok_or_else(|| missing("stock", (warehouse, item)))?;
-        low_stock += usize::from(row.i32(s::S_QUANTITY)? < input.threshold);
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn twenty_orders_fit_the_stack() {
+        assert_eq!(Items::new().inline_size(), 300);
     }
-    txn.commit().await?;
-    Ok(StockLevelOutput { low_stock, items: items.len() })
 }

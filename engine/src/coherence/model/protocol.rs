@@ -262,7 +262,12 @@ impl<const N: usize> Protocol<N> {
         };
         for exclusive in [false, true] {
             let allowed = if exclusive { line.writable() } else { line.readable() };
-            for nowait in self.callers[node].nowait().iter().copied().filter(|_| !allowed && line.phase.at_rest()) {
+            for nowait in self.callers[node]
+                .nowait()
+                .iter()
+                .copied()
+                .filter(|_| !allowed && line.phase.at_rest())
+            {
                 event(What::Want { exclusive, nowait }, Event::Want { exclusive, nowait });
             }
         }

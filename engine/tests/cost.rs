@@ -1,4 +1,5 @@
 //! What an access costs: round trips of misses, allocations of hits, bytes written back.
+#![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
 mod common;
 

@@ -3,6 +3,9 @@
 //! For callers that need no transaction (loaders, catalogues, tests), and the pattern that
 //! transactions follow with the same building blocks: locate, latch, check, edit, split if there is
 //! no room; post and reclaim once the latches are gone.
+//!
+//! On cached pages no operation waits for anything: a task that does nothing else must let others
+//! run from time to time (`engine.env().yield_now()`), the engine's own tasks among them.
 
 use selkie_engine::{Engine, ExclusiveGuard};
 

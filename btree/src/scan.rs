@@ -16,6 +16,9 @@ use crate::leaf::target_before;
 use crate::page::{Damage, PageView, Target};
 use crate::tree::Tree;
 
+/// Leaves after which a scan lets other tasks run: on cached pages nothing else would make it wait.
+const YIELD_LEAVES: usize = 32;
+
 /// Which way a scan goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
@@ -32,6 +35,8 @@ struct Batch {
     /// Lengths of key and value, one after the other in `bytes`.
     rows: Vec<(usize, usize)>,
     key: Vec<u8>,
+    /// Leaves copied so far.
+    leaves: usize,
 }
 
 impl Batch {
@@ -58,6 +63,14 @@ impl Batch {
         Ok(false)
     }
 
+    /// Lets other tasks run now and then.
+    async fn breathe(&mut self, engine: &Engine) {
+        self.leaves += 1;
+        if self.leaves.is_multiple_of(YIELD_LEAVES) {
+            engine.env().yield_now().await;
+        }
+    }
+
     /// Hands the rows to the caller until it breaks.
     fn deliver(&self, each: &mut impl FnMut(&[u8], &[u8]) -> ControlFlow<()>) -> ControlFlow<()> {
         let mut rest = self.bytes.as_slice();
@@ -73,7 +86,8 @@ impl Batch {
 
 impl Tree {
     /// Calls `each` with the rows in `range`, in the given order, until it breaks. `each` runs
-    /// without latches but under an epoch pin: pages freed meanwhile wait for the scan to end.
+    /// without latches but under an epoch pin: pages freed meanwhile wait for the scan to end. Other
+    /// tasks get their turn every 32 leaves, cached or not.
     ///
     /// # Errors
     /// As [`Tree::locate`], possibly after some rows.
@@ -130,6 +144,7 @@ impl Tree {
             if batch.deliver(each).is_break() || done {
                 return Ok(());
             }
+            batch.breathe(engine).await;
         }
     }
 
@@ -162,6 +177,7 @@ impl Tree {
             if batch.deliver(each).is_break() || done {
                 return Ok(());
             }
+            batch.breathe(engine).await;
         }
     }
 }

@@ -9,6 +9,9 @@ use crate::latch::{Shared, latch};
 use crate::page::PageView;
 use crate::tree::Tree;
 
+/// Pages after which other tasks get their turn.
+const YIELD_PAGES: usize = 32;
+
 /// The shape of a tree, as [`Tree::verify`] found it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
@@ -88,6 +91,9 @@ async fn walk(
     let mut fence = Vec::new();
     let mut next = expected.first().map_or(GAddr::NULL, |(_, addr)| *addr);
     while !next.is_null() {
+        if result.pages % YIELD_PAGES == YIELD_PAGES - 1 {
+            engine.env().yield_now().await;
+        }
         let addr = next;
         let broken = |what| Err(TreeError::Broken { addr, what });
         if !seen.insert(addr) {

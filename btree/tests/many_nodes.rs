@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex};
 use common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 use selkie_btree::{Direction, Tree, TreeError};
 use selkie_engine::{Engine, EngineError};
+use selkie_fabric::env::yield_now;
 
 /// Runs `task(engine, task number)` `per_node` times on every node, and passes a panic on.
 fn on_every_node<F>(cluster: &Cluster, per_node: usize, task: impl Fn(Engine, usize) -> F)
@@ -102,7 +103,13 @@ async fn random_work(tree: Tree, engine: &Engine, task: usize, tasks: usize) -> 
                 own.insert(key, value);
             }
             60..75 => {
-                assert!(matches!(tree.insert(engine, &key, b"").await, Err(TreeError::Duplicate)));
+                let refused = loop {
+                    match tree.insert(engine, &key, b"").await {
+                        Err(error) if error.is_retryable() => {}
+                        result => break result,
+                    }
+                };
+                assert!(matches!(refused, Err(TreeError::Duplicate)));
             }
             75..99 => {
                 assert_eq!(insist!(tree.delete(engine, &key)), has);
@@ -110,6 +117,7 @@ async fn random_work(tree: Tree, engine: &Engine, task: usize, tasks: usize) -> 
             }
             _ => compare_own(tree, engine, &own, task, tasks, step).await,
         }
+        yield_now().await;
     }
     own
 }
@@ -199,6 +207,7 @@ fn emptied_leaves_are_reclaimed_under_concurrent_scans() {
                         assert!(met.windows(2).all(|w| (w[0].0 < w[1].0) == ascending));
                         met.retain(|(key, _)| pillars.contains_key(key));
                         assert_eq!(met.len(), pillars.len(), "every pillar once");
+                        yield_now().await;
                     }
                 }
                 return;

@@ -307,6 +307,44 @@ fn reclaim_gives_up_on_leaves_in_use() {
 }
 
 #[test]
+fn reclaim_checks_the_pages_it_changes() {
+    let cluster = Cluster::start(1, 512, FRAMES);
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let (tree, other) =
+            (Tree::create(engine, 2).await.unwrap(), Tree::create(engine, 2).await.unwrap());
+        for tree in [tree, other] {
+            for key in [b"a", b"b", b"n"] {
+                tree.insert(engine, key, b"row").await.unwrap();
+            }
+        }
+        let _pin = engine.pin();
+        let left = tree.locate(engine, b"a").await.unwrap();
+        let right = tree.locate(engine, b"n").await.unwrap();
+        let mut guard = engine.exclusive(right).await.unwrap();
+        leaf_remove(&mut guard, 0).unwrap();
+        drop(guard);
+
+        // An address from another tree, as a stale one may be: the leaf here has rows.
+        assert!(!other.reclaim(engine, right).await.unwrap());
+        assert_eq!(other.verify(engine).await.unwrap().entries, 3);
+
+        // A leaf between the two that the parent does not know yet.
+        let mut guard = engine.exclusive(left).await.unwrap();
+        let (middle, post) = tree.split_leaf(engine, &mut guard, b"aa").await.unwrap();
+        drop((guard, middle));
+        assert!(!tree.reclaim(engine, right).await.unwrap());
+        let stats = tree.verify(engine).await.unwrap();
+        assert_eq!((stats.leaves, stats.unposted, stats.entries), (3, 1, 2));
+        tree.post(engine, post).await.unwrap();
+        assert!(tree.reclaim(engine, right).await.unwrap());
+        let stats = tree.verify(engine).await.unwrap();
+        assert_eq!((stats.leaves, stats.unposted, stats.entries), (2, 0, 2));
+    });
+    cluster.stop();
+}
+
+#[test]
 fn leaves_keep_to_their_row_limit() {
     let cluster = Cluster::start(1, 2048, FRAMES);
     let engine = &cluster.engines[0];

@@ -108,3 +108,52 @@ impl fmt::Debug for Completion {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::task::Waker;
+
+    use super::*;
+
+    /// Is done at the second look, and must not be looked at again.
+    struct SecondTime(u32);
+
+    impl SecondTime {
+        fn look(&mut self) -> Option<ChainResult> {
+            self.0 += 1;
+            assert!(self.0 <= 2, "asked again after the outcome");
+            (self.0 == 2).then(|| Ok(Chain::new()))
+        }
+    }
+
+    impl Outstanding for SecondTime {
+        fn poll_result(&mut self, _context: &mut Context<'_>) -> Poll<ChainResult> {
+            self.look().map_or(Poll::Pending, Poll::Ready)
+        }
+
+        fn try_result(&mut self) -> Option<ChainResult> {
+            self.look()
+        }
+    }
+
+    #[test]
+    fn an_outstanding_outcome_is_taken_once_by_try_take_or_by_polling() {
+        let mut taken = Completion::outstanding(Box::new(SecondTime(0)));
+        let outcomes = [(); 3].map(|()| taken.try_take().is_some());
+        assert_eq!(outcomes, [false, true, false]);
+
+        let mut context = Context::from_waker(Waker::noop());
+        let mut polled = Completion::outstanding(Box::new(SecondTime(0)));
+        assert!(Pin::new(&mut polled).poll(&mut context).is_pending());
+        assert!(Pin::new(&mut polled).poll(&mut context).is_ready());
+        assert!(polled.try_take().is_none());
+    }
+
+    #[test]
+    #[should_panic(expected = "after its outcome was taken")]
+    fn polling_for_an_outcome_that_was_taken_panics() {
+        let mut completion = Completion::ready(Ok(Chain::new()));
+        assert!(completion.try_take().is_some());
+        let _ = Pin::new(&mut completion).poll(&mut Context::from_waker(Waker::noop()));
+    }
+}

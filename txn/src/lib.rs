@@ -12,7 +12,7 @@
 //! | locking, rollback, cancellation | [`Txn`] and `transaction.rs` |
 //! | why undo always has room, what an update logs | `write.rs`, `undo.rs` |
 //! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
-//! | rows and keys, byte by byte | `row.rs`, [`key`] |
+//! | rows and keys, byte by byte | `row.rs`, [`mod@key`] |
 //! | the catalogue | `catalogue.rs` |
 //!
 //! # Example

@@ -314,7 +314,9 @@ fn nothing_is_lost_when_the_data_exceeds_the_caches() {
                     let attempt = async || {
                         let mut txn = db.begin();
                         for id in first..first + 20 {
-                            insert(&db, &mut txn, table, id, &account(id)).await?;
+                            let note = Some("n".repeat(60));
+                            let row = Account { note, ..account(id) };
+                            insert(&db, &mut txn, table, id, &row).await?;
                         }
                         txn.commit().await
                     };

@@ -1,8 +1,7 @@
 //! Changing a page in place: insert, remove, replace, flags and counters.
 
-use super::layout::{
-    CELL_HEADER, DEAD, Damage, HEAD, HEADER, Header, SLOT, Slot, entry_bytes, head_of,
-};
+use super::layout::{CELL_HEADER, DEAD, Damage, HEAD, HEADER, Header, SLOT, Slot, entry_bytes};
+use super::order::head_of;
 use super::rebuild::{Spec, rebuild};
 use super::view::PageView;
 

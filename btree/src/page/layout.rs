@@ -152,17 +152,6 @@ impl Header {
     }
 }
 
-/// The head of a key suffix: its first four bytes as a big-endian integer, padded with zeros.
-#[inline]
-pub(crate) fn head_of(suffix: &[u8]) -> u32 {
-    if let Some(head) = suffix.first_chunk::<HEAD>() {
-        return u32::from_be_bytes(*head);
-    }
-    let mut head = [0; HEAD];
-    head[..suffix.len()].copy_from_slice(suffix);
-    u32::from_be_bytes(head)
-}
-
 /// One slot of the array.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Slot {

@@ -35,6 +35,7 @@
 
 mod edit;
 mod layout;
+mod order;
 mod rebuild;
 mod view;
 

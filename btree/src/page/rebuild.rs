@@ -7,7 +7,8 @@
 use std::ops::Range;
 
 use super::edit::{put, put_cell};
-use super::layout::{Damage, HEADER, Header, SLOT, Slot, entry_bytes, head_of};
+use super::layout::{Damage, HEADER, Header, SLOT, Slot, entry_bytes};
+use super::order::head_of;
 use super::view::PageView;
 
 /// What a page is, apart from its entries.

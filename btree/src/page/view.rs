@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::ops::Range;
 
-use super::layout::{CELL_HEADER, CHILD, DEAD, Damage, HEAD, HEADER, Header, SLOT, Slot, head_of};
+use super::layout::{CELL_HEADER, CHILD, DEAD, Damage, HEAD, HEADER, Header, SLOT, Slot};
+use super::order::{compare, head_of};
 
 /// What a traversal looks for on a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,18 +60,6 @@ impl Cell<'_> {
         key.extend(self.slot.head.to_be_bytes().iter().take(in_head));
         key.extend_from_slice(self.rest);
     }
-}
-
-/// Compares bytes; most suffixes differ in the first word, which needs no call.
-#[inline]
-fn compare(a: &[u8], b: &[u8]) -> Ordering {
-    if let (Some(a), Some(b)) = (a.first_chunk(), b.first_chunk()) {
-        let order = u64::from_be_bytes(*a).cmp(&u64::from_be_bytes(*b));
-        if order.is_ne() {
-            return order;
-        }
-    }
-    a.cmp(b)
 }
 
 impl<'a> PageView<'a> {
@@ -138,8 +127,10 @@ impl<'a> PageView<'a> {
         }
         let (low, high) = (self.low(), self.high());
         let (below, above) = match target {
-            Target::At(key) => (key < low, key >= high),
-            Target::Before(key) => (key <= low && !low.is_empty(), key > high),
+            Target::At(key) => (compare(key, low).is_lt(), compare(key, high).is_ge()),
+            Target::Before(key) => {
+                (compare(key, low).is_le() && !low.is_empty(), compare(key, high).is_gt())
+            }
             Target::End => (false, true),
         };
         if below {

@@ -91,6 +91,9 @@ impl Worker {
             let kind = deck.draw(&mut self.source.random);
             if control.think {
                 pause(env, kind.keying_seconds(), control).await;
+                if control.stopped() {
+                    break;
+                }
             }
             let attempts = AtomicU64::new(0);
             let started = env.now();

@@ -9,6 +9,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use selkie_fabric::env::yield_now;
+
 use crate::buffer::frames::FrameId;
 use crate::coherence::machine::{Event, Phase};
 use crate::core::Core;
@@ -34,7 +36,11 @@ enum Outcome {
     Latched(FrameId),
     Busy,
     NoFrame,
+    /// Wait to be told.
     Queued(Ticket),
+    /// In the queue, but to look again soon: an upgrade ended with the line as it was because the
+    /// readers changed under it, and nobody will tell.
+    Again(Ticket),
 }
 
 /// A place in a line's queue, given up on drop.
@@ -114,6 +120,11 @@ impl Core {
                     }
                     continue;
                 }
+                Outcome::Again(ticket) => {
+                    place.ticket = Some(ticket);
+                    yield_now().await;
+                    continue;
+                }
                 Outcome::Queued(ticket) => ticket,
             };
             place.ticket = Some(ticket);
@@ -145,7 +156,9 @@ impl Core {
             None => {
                 let now = self.env.now();
                 let exclusive = access != Access::Shared;
-                Outcome::Queued(active.waiters.enqueue(ticket, exclusive, nowait, now))
+                let ticket = active.waiters.enqueue(ticket, exclusive, nowait, now);
+                let again = exclusive && active.woken && active.line.phase == Phase::Shared;
+                if again { Outcome::Again(ticket) } else { Outcome::Queued(ticket) }
             }
         };
         if let (Outcome::Latched(_), Some(ticket)) = (&outcome, ticket) {

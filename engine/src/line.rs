@@ -35,8 +35,11 @@ pub(crate) struct Active {
     pub(crate) accesses: u64,
     /// Use of the local copy that the last step was told.
     pub(crate) seen: LocalUse,
-    /// The last event refused the `nowait` callers.
+    /// An event since the line was opened refused the `nowait` callers.
     pub(crate) refused: bool,
+    /// An event since the line was opened changed what waiters may hope for. Who is about to queue
+    /// was not among those told.
+    pub(crate) woken: bool,
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -63,9 +66,11 @@ impl Core {
                 accesses: 0,
                 seen: LocalUse::Idle,
                 refused: false,
+                woken: false,
             }
         });
         active.refused = false;
+        active.woken = false;
         active.seen = active.frame.map_or(LocalUse::Idle, |f| self.frames.get(f).latch.seal());
         active
     }
@@ -217,6 +222,7 @@ impl Core {
                 }
             }
             if wake {
+                active.woken = true;
                 active.waiters.signal_all(active.refused);
             }
         }

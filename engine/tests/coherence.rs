@@ -312,3 +312,35 @@ fn a_reader_behind_a_lost_upgrade_does_not_hold_up_the_winner() {
     });
     cluster.close_and_check();
 }
+
+/// Found by the tree's stress: an upgrade that failed because the readers changed between its two
+/// compare-and-swaps left its caller asleep, in a queue that nobody would wake.
+#[test]
+fn writers_among_comings_and_goings_of_readers_never_sleep_for_ever() {
+    let mut config = engine_config();
+    config.request_timeout = std::time::Duration::from_secs(5);
+    let cluster = Cluster::with(3, |_| MemFabric::new(), pool_config(1, 4 << 20), config);
+    let addr = cluster.run(page(&cluster.engines[0]));
+    let env = cluster.runtime.env();
+    let mut tasks = Vec::new();
+    for (node, engine) in cluster.engines.iter().enumerate() {
+        let engine = engine.clone();
+        tasks.push(env.spawn("comings and goings", async move {
+            for step in 0..3000 {
+                drop(engine.shared(addr).await.unwrap());
+                if step % 3 == node {
+                    drop(engine.exclusive(addr).await.unwrap());
+                }
+                if step % 8 == 0 {
+                    yield_now().await;
+                }
+            }
+        }));
+    }
+    cluster.run(async {
+        for task in tasks {
+            task.join().await.unwrap_or_else(|e| panic!("{e}\n{}", cluster.describe()));
+        }
+    });
+    cluster.close_and_check();
+}

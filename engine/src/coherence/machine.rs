@@ -298,10 +298,10 @@ pub struct Rules {
     /// Ask the node a `NotHeld` names before going back to the word.
     pub follow_hints: bool,
     /// R5's Confirm; the published protocol has none.
-    #[cfg(any(test, feature = "published-rules"))]
+    #[cfg(test)]
     pub confirm: bool,
     /// R2's wait for the reset; the published protocol asks at once.
-    #[cfg(any(test, feature = "published-rules"))]
+    #[cfg(test)]
     pub wait_for_reset: bool,
 }
 
@@ -310,23 +310,23 @@ impl Rules {
     pub const DESIGNED: Rules = Rules {
         max_priority: 15,
         follow_hints: true,
-        #[cfg(any(test, feature = "published-rules"))]
+        #[cfg(test)]
         confirm: true,
-        #[cfg(any(test, feature = "published-rules"))]
+        #[cfg(test)]
         wait_for_reset: true,
     };
 
     const fn confirms(&self) -> bool {
-        #[cfg(any(test, feature = "published-rules"))]
+        #[cfg(test)]
         return self.confirm;
-        #[cfg(not(any(test, feature = "published-rules")))]
+        #[cfg(not(test))]
         return true;
     }
 
     const fn waits_for_reset(&self) -> bool {
-        #[cfg(any(test, feature = "published-rules"))]
+        #[cfg(test)]
         return self.wait_for_reset;
-        #[cfg(not(any(test, feature = "published-rules")))]
+        #[cfg(not(test))]
         return true;
     }
 }

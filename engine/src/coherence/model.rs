@@ -1,66 +1,118 @@
-//! model
+//! Model check of the coherence machine: N nodes, one line, one home, driving [`super::machine`]'s own
+//! `Line::step` by `stateright`.
+//!
+//! Every verb of a chain is a step of its own at home, completion another; messages are FIFO per
+//! ordered pair of nodes and arbitrarily slow otherwise; callers want to read or write, with or
+//! without waiting, latch, write and evict whenever the state allows. See `protocol` for what can
+//! happen, `properties` for what is checked, `world` for the state.
+//!
+//! Exhaustive searches (nodes of a kind are interchangeable; W: callers wait, D: callers are
+//! `nowait`, B: both):
+//!
+//! | nodes | states |
+//! | --- | --- |
+//! | B B, latches as steps of their own | 24,216 |
+//! | B B | 3,998 |
+//! | W W W | 1,584,442 |
+//! | W W D | 8,168,084 |
+//! | W D D | 6,650,810 |
+//! | D D D | 557,797 |
+//!
+//! Not exhaustive: four nodes, a bounded search behind an ignored test. Not checked: liveness under
+//! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
+//! asleep at rest, is what is checked). Priorities are abstracted: a deferred request may overtake
+//! any others, so every order that priorities could make is searched.
+
 mod properties;
 mod protocol;
 mod world;
 
+use protocol::Callers::{Both, Nowait, Waiting};
 use protocol::{Latching, Protocol, describe};
 use stateright::{Checker, HasDiscoveries, Model};
-use std::time::Instant;
+use world::PHASES;
 
-fn search<const N: usize>(protocol: Protocol<N>) -> usize {
-    let start = Instant::now();
-    let checker =
-        protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures).spawn_bfs().join();
-    eprintln!(
-        "unique {} generated {} depth {} in {:?} met {:x}",
-        checker.unique_state_count(),
-        checker.state_count(),
-        checker.max_depth(),
-        start.elapsed(),
-        checker.model().met.load(std::sync::atomic::Ordering::Relaxed)
-    );
-    for (name, path) in checker.discoveries() {
-        eprintln!("FAILS {name}");
-        for (_, step) in path.into_vec() {
-            if let Some(step) = step {
-                eprintln!("  {}", describe(&step));
-            }
-        }
-        panic!("{name}");
+use super::machine::Rules;
+
+/// Searches everything, or the first `limit` states; the states seen.
+fn search<const N: usize>(protocol: Protocol<N>, limit: Option<usize>) -> usize {
+    let mut builder = protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
+    if let Some(limit) = limit {
+        builder = builder.target_state_count(limit);
     }
+    let checker = builder.spawn_bfs().join();
+    if let Some((name, path)) = checker.discoveries().into_iter().next() {
+        let steps = path.into_vec().into_iter().filter_map(|(_, step)| step);
+        let trace: Vec<String> = steps.map(|step| describe(&step)).collect();
+        panic!("{name} fails:\n{}", trace.join("\n"));
+    }
+    let met = checker.model().met.load(std::sync::atomic::Ordering::Relaxed);
+    // Only nodes with nowait callers ever cancel an intent.
+    assert!(met.count_ones() >= PHASES - 1, "the search met every kind of phase: {met:#x}");
     checker.unique_state_count()
 }
 
-use protocol::Callers::{Both as B, Nowait as D, Waiting as W};
-#[test]
-fn two_explicit() {
-    search(Protocol::<2>::new(Latching::Explicit, [B, B]));
+fn lazy(callers: [protocol::Callers; 3]) -> usize {
+    search(Protocol::new(Latching::Lazy, callers), None)
 }
+
 #[test]
-fn two_lazy() {
-    search(Protocol::<2>::new(Latching::Lazy, [B, B]));
+fn two_nodes_are_safe_and_come_to_rest() {
+    assert_eq!(search(Protocol::new(Latching::Explicit, [Both, Both]), None), 24_216);
+    assert_eq!(search(Protocol::new(Latching::Lazy, [Both, Both]), None), 3_998);
 }
+
 #[test]
-fn three_www() {
-    search(Protocol::new(Latching::Lazy, [W, W, W]));
+fn three_nodes_that_wait_are_safe_and_come_to_rest() {
+    assert_eq!(lazy([Waiting, Waiting, Waiting]), 1_584_442);
 }
+
 #[test]
-fn three_ddd() {
-    search(Protocol::new(Latching::Lazy, [D, D, D]));
+fn three_nodes_one_of_them_nowait_are_safe_and_come_to_rest() {
+    assert_eq!(lazy([Waiting, Waiting, Nowait]), 8_168_084);
 }
+
 #[test]
-fn three_wwd() {
-    search(Protocol::new(Latching::Lazy, [W, W, D]));
+fn three_nodes_two_of_them_nowait_are_safe_and_come_to_rest() {
+    assert_eq!(lazy([Waiting, Nowait, Nowait]), 6_650_810);
 }
+
 #[test]
-fn three_wdd() {
-    search(Protocol::new(Latching::Lazy, [W, D, D]));
+fn three_nowait_nodes_are_safe_and_come_to_rest() {
+    assert_eq!(lazy([Nowait, Nowait, Nowait]), 557_797);
 }
+
+/// Run with `cargo test --release -p selkie-engine four_nodes -- --ignored`; takes some GiB.
 #[test]
-fn three_bbb() {
-    search(Protocol::new(Latching::Lazy, [B, B, B]));
+#[ignore = "minutes and gigabytes; a bounded search to be run by hand"]
+fn four_nodes_are_safe_as_far_as_searched() {
+    let protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting, Nowait]);
+    assert!(search(protocol, Some(20_000_000)) > 1_000_000);
 }
+
+/// The published rules must fail the safety properties; returns which, with the trace.
+fn rejected(rules: Rules) -> (&'static str, Vec<String>) {
+    let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
+    protocol.rules = Rules { max_priority: 0, follow_hints: false, ..rules };
+    let checker = protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    let (name, path) = checker.discoveries().into_iter().next().expect("must be rejected");
+    let steps = path.into_vec().into_iter().filter_map(|(_, step)| step);
+    (name, steps.map(|step| describe(&step)).collect())
+}
+
 #[test]
-fn three_explicit() {
-    search(Protocol::new(Latching::Explicit, [W, W, D]));
+fn the_published_hand_over_without_confirm_is_rejected() {
+    let (property, trace) = rejected(Rules { confirm: false, ..Rules::DESIGNED });
+    println!("{property} fails:\n{}", trace.join("\n"));
+    assert!([properties::STALE_READ, properties::TWO_WRITERS].contains(&property), "{property}");
+    assert!(trace.len() > 5, "a trace that shows how");
+}
+
+#[test]
+fn asking_before_the_reset_completed_is_rejected() {
+    let (property, trace) = rejected(Rules { wait_for_reset: false, ..Rules::DESIGNED });
+    println!("{property} fails:\n{}", trace.join("\n"));
+    assert!([properties::STALE_READ, properties::TWO_WRITERS].contains(&property), "{property}");
+    assert!(trace.len() > 5, "a trace that shows how");
 }

@@ -121,8 +121,6 @@ pub enum Event {
     },
     /// The buffer manager wants the frame.
     Evict,
-    /// The page was freed: let go without writing it back.
-    Discard,
     /// The outstanding latch operation completed; its atomic found `old`.
     Completed {
         /// Value of the word before the operation.
@@ -451,8 +449,7 @@ impl Line {
         let mut cx = Step { line: self, rules, me, local, out: Actions::new(), event };
         match event {
             Event::Want { exclusive, nowait } => cx.want(exclusive, nowait),
-            Event::Evict => cx.release_own(true),
-            Event::Discard => cx.release_own(false),
+            Event::Evict => cx.release_own(),
             Event::Completed { old } => cx.completed(old)?,
             Event::Received { from, message } => cx.received(from, message)?,
             Event::LocalFree => cx.drain(),
@@ -544,8 +541,8 @@ impl Step<'_> {
         }
     }
 
-    /// Eviction, or discarding a freed page (R8).
-    fn release_own(&mut self, write_back: bool) {
+    /// Eviction (R8).
+    fn release_own(&mut self) {
         let free = self.may_start() && self.local == LocalUse::Idle;
         if !free || !self.line.deferred.is_empty() {
             return;
@@ -557,7 +554,7 @@ impl Step<'_> {
             }
             Phase::Modified => {
                 let atomic = Atomic::Add(LatchDelta::remove_holder(self.me));
-                self.post(Phase::ReleaseModified, write_back, atomic, false);
+                self.post(Phase::ReleaseModified, true, atomic, false);
             }
             _ => {}
         }

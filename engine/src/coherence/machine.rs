@@ -32,7 +32,7 @@
 //!   and forget) the borrow of a late add can show "no writer" while memory is stale.
 //! - R6: a node with an operation outstanding, or unconfirmed, defers requests. Every request gets
 //!   exactly one answer.
-//! - R7: what a waiting node answers at once and what it defers; see [`Line::request`].
+//! - R7: what a waiting node answers at once and what it defers; see `Step::request_with`.
 //! - R8: eviction writes back and releases in one chain; requests met meanwhile are deferred.
 //! - R9: `nowait` requests meet Busy where the page is locally latched. A writer that gives up its
 //!   intent turns it into a reader's bit (nobody else can be holder, and home is current, so the

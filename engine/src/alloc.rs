@@ -6,6 +6,8 @@
 //! them, after the epoch has passed, and go to the pool's list when the node leaves.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
 use selkie_fabric::{Chain, RemoteAddr, Verb};
@@ -108,7 +110,7 @@ impl Allocator {
     }
 
     /// Everything unused, when the node leaves.
-    pub(crate) fn drain(&self, gcl_bytes: u64) -> Vec<u64> {
+    fn drain(&self, gcl_bytes: u64) -> Vec<u64> {
         let mut state = self.0.lock();
         let mut lines: Vec<u64> = state.free.drain(..).map(GAddr::to_u64).collect();
         lines.extend(state.limbo.drain(..).map(|(addr, _)| addr.to_u64()));
@@ -153,8 +155,32 @@ impl Core {
         self.allocator.has_limbo()
     }
 
-    /// Leases an extent of the memory node with the fewest leased, as far as this node knows.
+    /// Leases an extent, in a task of its own: a caller that goes away meanwhile leaves the extent
+    /// to the next one.
     async fn lease_extent(&self) -> Result<(), EngineError> {
+        let core = self.this.upgrade().ok_or(EngineError::Closed)?;
+        let outcome = Arc::new(Mutex::new(Err(EngineError::Closed)));
+        let told = Arc::clone(&outcome);
+        let lease = self.env.spawn("extent lease", async move {
+            let leased = core.lease_least_loaded().await;
+            if core.closed.load(Ordering::Relaxed) {
+                core.give_lines_back();
+            }
+            *told.lock() = leased;
+        });
+        // A task that the environment cut short leaves `Closed`.
+        let _ = lease.join().await;
+        let leased = outcome.lock().clone();
+        leased
+    }
+
+    /// Gives every unused line to the pool: this node allocates no more.
+    pub(crate) fn give_lines_back(&self) {
+        self.pool.donate(self.allocator.drain(self.gcl_bytes as u64));
+    }
+
+    /// Leases an extent of the memory node with the fewest leased, as far as this node knows.
+    async fn lease_least_loaded(&self) -> Result<(), EngineError> {
         loop {
             let candidate = {
                 let state = self.allocator.0.lock();

@@ -339,7 +339,7 @@ impl Engine {
             left = self.flush_round();
         }
         core.publish_epoch(0).await?;
-        core.pool.donate(core.allocator.drain(core.gcl_bytes as u64));
+        core.give_lines_back();
         core.pool.leave(ComputeIndex::new(core.me.index() as u16))?;
         match left {
             None => Ok(()),

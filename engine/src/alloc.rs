@@ -170,8 +170,7 @@ impl Core {
         });
         // A task that the environment cut short leaves `Closed`.
         let _ = lease.join().await;
-        let leased = outcome.lock().clone();
-        leased
+        outcome.lock().clone()
     }
 
     /// Gives every unused line to the pool: this node allocates no more.

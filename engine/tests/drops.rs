@@ -141,7 +141,7 @@ fn an_allocation_dropped_at_every_await_point_leaves_its_lease_to_the_next() {
             let done = poll_times(engine.allocate(), polls).await;
             if let Some(guard) = done {
                 drop(guard.unwrap());
-                live += 1;
+                cluster.check_lines(live + 1).await;
                 break;
             }
             dropped += 1;

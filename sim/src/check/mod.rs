@@ -1,0 +1,1 @@
+//! Checkers: what a history of operations or transactions must look like.

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_fabric::conformance::{Report, Subject, run_all};
+use selkie_fabric::conformance::{Failure, Report, Subject, run_all};
 use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan, Tear};
 use selkie_fabric::meter::Meter;
+use selkie_fabric::sim::{Faults, Schedule, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, RealRuntime};
 
 const THREADS: usize = 4;
@@ -72,4 +73,44 @@ fn fault_with_delays_of_everything_and_torn_writes() {
     let delay = Delay { one_in: 1, at_least: Duration::ZERO, at_most };
     let tear = Tear { one_in: 2, gap: Duration::ZERO };
     over_fault(&FaultPlan { delay, tear, ..FaultPlan::none(3) }).assert_passed();
+}
+
+/// The suite over a simulated world.
+fn over_sim(config: fn() -> WorldConfig) -> Report {
+    run_all(&|| {
+        let world = World::new(config());
+        let controls = world.controls();
+        Subject {
+            fabric: world.fabric(),
+            env: world.env(),
+            kill: Box::new(move |peer| controls.kill(peer)),
+            block_on: Box::new(move |check| {
+                let run = world.run(Duration::from_secs(60), check);
+                run.unwrap_or_else(|error| Err(Failure::new(error.to_string())))
+            }),
+        }
+    })
+}
+
+#[test]
+fn sim() {
+    over_sim(|| WorldConfig::new(1)).assert_passed();
+}
+
+#[test]
+fn sim_with_reordering_tearing_and_late_placement() {
+    over_sim(|| WorldConfig {
+        faults: Faults {
+            reorder_one_in: 3,
+            reorder_by: Duration::from_micros(20),
+            tear_one_in: 2,
+            tear_by: Duration::from_micros(5),
+            late_one_in: 2,
+            late_by: Duration::from_micros(20),
+            ..Faults::default()
+        },
+        schedule: Schedule::Random,
+        ..WorldConfig::new(2)
+    })
+    .assert_passed();
 }

@@ -43,6 +43,7 @@ async fn outstanding(subject: CheckSubject) -> CheckResult {
 async fn later(subject: CheckSubject) -> CheckResult {
     let stage = Stage::set(subject)?;
     stage.post([write_word(stage.at(0), 1)]).await?;
+    stage.settle().await?;
     (stage.kill)(MEMORY);
     let dead = FabricError::PeerDead { peer: MEMORY };
     for verb in [
@@ -65,6 +66,7 @@ async fn later(subject: CheckSubject) -> CheckResult {
 async fn of_the_dead(subject: CheckSubject) -> CheckResult {
     let stage = Stage::set(subject)?;
     stage.post([write_word(stage.at(0), 1)]).await?;
+    stage.settle().await?;
     (stage.kill)(NODE);
     let dead = Some(FabricError::PeerDead { peer: NODE });
     let posted = stage.queue_pair.post(write_word(stage.at(0), 2).into()).await;
@@ -81,7 +83,8 @@ async fn others(subject: CheckSubject) -> CheckResult {
     let queue_pair = stage.node.connect(bystander.id())?;
     (stage.kill)(MEMORY);
     let at = crate::RemoteAddr::new(region.key(), 0);
-    queue_pair.post(write_word(at, 4).into()).await?;
+    let written = Verb::read(at, Buf::zeroed(8));
+    queue_pair.post([write_word(at, 4), written].into()).await?;
     equal("memory of a bystander", region.load(0), 4)?;
     equal("connecting to a bystander", stage.node.connect(bystander.id())?.peer(), bystander.id())
 }

@@ -42,6 +42,7 @@ async fn refused(stage: &Stage, bad: Verb) -> Result<FabricError, Failure> {
     equal("verbs that came back", error.chain.verbs.len(), 3)?;
     let returned = error.chain.buf(1).map(|buf| buf.to_vec());
     equal(&format!("payload of {what}, when it came back"), returned, payload)?;
+    stage.settle().await?;
     equal("word written before the bad verb", stage.region.load(0), 1)?;
     let after = (8..REGION_BYTES).step_by(8).map(|at| stage.region.load(at));
     let changed = after.zip(before.into_iter().skip(1)).position(|(new, old)| new != old);
@@ -68,6 +69,7 @@ async fn out_of_bounds(subject: CheckSubject) -> CheckResult {
         equal("error", refused(&stage, bad).await?, expected)?;
     }
     stage.post([write_word(stage.at(region_bytes - 8), 5)]).await?;
+    stage.settle().await?;
     equal("the last word, later on the same queue pair", stage.region.load(REGION_BYTES - 8), 5)
 }
 

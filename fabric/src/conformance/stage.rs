@@ -44,6 +44,11 @@ impl Stage {
         RemoteAddr::new(self.region.key(), offset)
     }
 
+    /// Reads on the stage's queue pair: whatever it wrote before is then in place for everybody.
+    pub(super) async fn settle(&self) -> CheckResult {
+        self.post([Verb::read(self.at(0), Buf::zeroed(8))]).await.map(drop)
+    }
+
     /// Posts on the stage's queue pair and waits.
     pub(super) async fn post(&self, chain: impl Into<Chain>) -> Result<Chain, Failure> {
         Ok(self.queue_pair.post(chain.into()).await?)

@@ -53,6 +53,7 @@ async fn write(subject: CheckSubject) -> CheckResult {
         stage.region.write(0, &vec![0xee; REGION_BYTES]);
         let payload: Vec<u8> = (0..bytes).map(|index| (index % 13) as u8).collect();
         stage.post([Verb::write(stage.at(offset), Buf::copy_of(&payload))]).await?;
+        stage.settle().await?;
         let mut expected = vec![0xee; REGION_BYTES];
         let range = offset as usize..offset as usize + bytes;
         let target = expected.get_mut(range).ok_or_else(|| Failure::new("range"))?;
@@ -119,6 +120,7 @@ async fn try_take(subject: CheckSubject) -> CheckResult {
     };
     equal("verbs that came back", result?.verbs.len(), 1)?;
     equal("a second outcome", completion.try_take().is_some(), false)?;
+    stage.settle().await?;
     equal("memory", stage.region.load(0), 3)
 }
 
@@ -150,6 +152,7 @@ async fn two_regions(subject: CheckSubject) -> CheckResult {
     equal("the keys are the same", other.key() == stage.region.key(), false)?;
     let at = RemoteAddr::new(other.key(), 0);
     stage.post([write_word(at, 1), write_word(stage.at(0), 2)]).await?;
+    stage.settle().await?;
     equal("one region", other.load(0), 1)?;
     equal("the other", stage.region.load(0), 2)
 }

@@ -8,9 +8,9 @@
 //! (executes verbs), `words` (the memory).
 
 mod fabric;
-mod node;
-mod queue_pair;
-mod words;
+pub(crate) mod node;
+pub(crate) mod queue_pair;
+pub(crate) mod words;
 
 pub use fabric::MemFabric;
 pub use node::{MAX_REGION_BYTES, MAX_REGIONS};

@@ -3,6 +3,7 @@
 //! Posting order is execution order because `post` returns after the last verb. The fast path
 //! allocates nothing and takes no lock; only a failed chain allocates, for its error.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::api::QueuePair;
@@ -28,28 +29,69 @@ impl MemQueuePair {
     fn execute(&self, verb: &mut Verb) -> Result<(), FabricError> {
         self.target.check_alive()?;
         self.owner.check_alive()?;
-        let at = verb.at();
-        let region = self.target.region(at)?;
-        if !at.offset.is_multiple_of(WORD_BYTES as u64) {
-            return Err(FabricError::Misaligned { at });
+        let region = apply(&self.target, verb)?;
+        if matches!(verb, Verb::WriteWithDoorbell { .. }) {
+            region.doorbell().ring();
         }
-        match verb {
-            Verb::Read { into, .. } => read(region, at, into.words_mut()),
-            Verb::Write { from, .. } => write(region, at, from.words()),
-            Verb::WriteWithDoorbell { from, .. } => {
-                write(region, at, from.words())?;
-                region.doorbell().ring();
-                Ok(())
-            }
-            Verb::CompareAndSwap { expected, desired, old, .. } => {
-                *old = Words::compare_and_swap(word(region, at)?, *expected, *desired);
-                Ok(())
-            }
-            Verb::FetchAndAdd { delta, old, .. } => {
-                *old = Words::fetch_and_add(word(region, at)?, *delta);
-                Ok(())
+        Ok(())
+    }
+}
+
+/// Executes a verb on the memory of `target`, but for ringing. The region it acted on.
+#[inline]
+pub(crate) fn apply<'t>(target: &'t Node, verb: &mut Verb) -> Result<&'t MemRegion, FabricError> {
+    let at = verb.at();
+    let region = aligned_region(target, at)?;
+    match verb {
+        Verb::Read { into, .. } => read(region, at, into.words_mut())?,
+        Verb::Write { from, .. } | Verb::WriteWithDoorbell { from, .. } => {
+            write(region, at, from.words())?;
+        }
+        Verb::CompareAndSwap { expected, desired, old, .. } => {
+            *old = Words::compare_and_swap(word(region, at)?, *expected, *desired);
+        }
+        Verb::FetchAndAdd { delta, old, .. } => {
+            *old = Words::fetch_and_add(word(region, at)?, *delta);
+        }
+    }
+    Ok(region)
+}
+
+/// Executes the words `part` of a read or a write that is checked as a whole.
+pub(crate) fn apply_words(
+    target: &Node,
+    verb: &mut Verb,
+    part: Range<usize>,
+) -> Result<(), FabricError> {
+    let at = verb.at();
+    let region = aligned_region(target, at)?;
+    match verb {
+        Verb::Read { into, .. } => {
+            let from = words(region, at, into.words().len())?;
+            if let (Some(from), Some(into)) =
+                (from.get(part.clone()), into.words_mut().get_mut(part))
+            {
+                Words::copy_out(from, into);
             }
         }
+        Verb::Write { from, .. } | Verb::WriteWithDoorbell { from, .. } => {
+            let to = words(region, at, from.words().len())?;
+            if let (Some(to), Some(from)) = (to.get(part.clone()), from.words().get(part)) {
+                Words::copy_in(to, from);
+            }
+        }
+        Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. } => {}
+    }
+    Ok(())
+}
+
+#[inline]
+fn aligned_region(target: &Node, at: RemoteAddr) -> Result<&MemRegion, FabricError> {
+    let region = target.region(at)?;
+    if at.offset.is_multiple_of(WORD_BYTES as u64) {
+        Ok(region)
+    } else {
+        Err(FabricError::Misaligned { at })
     }
 }
 

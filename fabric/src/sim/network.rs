@@ -1,0 +1,630 @@
+//! The state of the simulated network, and the way of a chain through it.
+//!
+//! ```text
+//! post -> Arrive at the target's adapter -> Execute (one event a verb, two if it tears) -> Return
+//!      at the source's adapter -> Deliver: the completion is ready
+//! ```
+//! Along a queue pair each of these times never decreases, so verbs execute and complete in posting
+//! order; different queue pairs overtake each other as queues and faults have it. Everything here
+//! happens under the world's lock and wakes nobody: what must happen outside it is returned.
+
+use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+use super::cost::{CostModel, Faults, nanos};
+use super::slot::Slot;
+use super::trace::{Trace, TraceEvent};
+use crate::env::SplitMix;
+use crate::error::FabricError;
+use crate::id::{PeerId, RemoteAddr};
+use crate::mem::node::Node;
+use crate::mem::queue_pair::{apply, apply_words};
+use crate::mem::words::Words;
+use crate::verb::{Chain, ChainError, Verb};
+
+/// Bytes on the wire of a verb without payload, and of a reply without.
+const HEADER_BYTES: u64 = 32;
+
+/// What happens at some time.
+pub(super) enum Event {
+    /// A sleep is over, or a task that yielded goes on.
+    Wake(Waker),
+    Arrive(Box<Flight>),
+    Execute(Box<Flight>),
+    Return(Box<Flight>),
+    Deliver(Box<Flight>),
+    /// The oldest write of a queue pair that is not in place yet gets there.
+    Place {
+        lane: usize,
+        ticket: u64,
+    },
+    /// The doorbell of a region rings.
+    Ring {
+        node: usize,
+        at: RemoteAddr,
+    },
+    /// Something a fault plan has in store.
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+struct Scheduled {
+    at: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Scheduled {
+    fn eq(&self, other: &Self) -> bool {
+        (self.at, self.order) == (other.at, other.order)
+    }
+}
+
+impl Eq for Scheduled {}
+
+impl PartialOrd for Scheduled {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Scheduled {
+    /// The earliest is the greatest, as the heap gives out the greatest first.
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (other.at, other.order).cmp(&(self.at, self.order))
+    }
+}
+
+/// When each queue of an adapter has served all it has.
+#[derive(Default)]
+struct Adapter {
+    sends: u64,
+    receives: u64,
+    atomics: u64,
+    /// The thread that polls the node's mailboxes.
+    mail: u64,
+}
+
+/// One node.
+pub(super) struct SimNode {
+    pub(super) id: PeerId,
+    pub(super) memory: Arc<Node>,
+    adapter: Adapter,
+    /// How many times slower than the model its adapter is.
+    pub(super) slowness: u32,
+    pub(super) paused: bool,
+    /// It runs nothing more.
+    pub(super) crashed: bool,
+    /// Nothing of it is executed any more.
+    pub(super) fenced: bool,
+    /// Tasks that were woken while it was paused.
+    pub(super) parked: Vec<Arc<super::task::Task>>,
+}
+
+/// A chain under way.
+pub(super) struct Flight {
+    chain: Chain,
+    lane: usize,
+    slot: Arc<Slot>,
+    /// Verbs executed.
+    executed: usize,
+    /// Words done of the verb that is being executed in two parts.
+    words_done: usize,
+    error: Option<FabricError>,
+    /// When a link that is cut gives up.
+    gives_up_at: u64,
+}
+
+impl Flight {
+    fn request_bytes(&self) -> u64 {
+        let payload = |verb: &Verb| match verb {
+            Verb::Read { .. } => 0,
+            verb => verb.buf().map_or(0, |buf| buf.len() as u64),
+        };
+        self.chain.verbs.iter().map(|verb| HEADER_BYTES + payload(verb)).sum()
+    }
+
+    fn reply_bytes(&self) -> u64 {
+        let read = |verb: &Verb| match verb {
+            Verb::Read { into, .. } => into.len() as u64,
+            _ => 0,
+        };
+        HEADER_BYTES + self.chain.verbs.iter().map(read).sum::<u64>()
+    }
+
+    pub(super) fn finish(self) -> (Arc<Slot>, Result<Chain, Box<ChainError>>) {
+        let Flight { chain, slot, executed, error, .. } = self;
+        match error {
+            None => (slot, Ok(chain)),
+            Some(error) => (slot, Err(Box::new(ChainError { chain, executed, error }))),
+        }
+    }
+}
+
+/// A write that is completed but not in place.
+struct Unplaced {
+    ticket: u64,
+    at: RemoteAddr,
+    words: Vec<u64>,
+    ring: bool,
+}
+
+/// One queue pair.
+struct Lane {
+    from: usize,
+    to: usize,
+    last_arrive: u64,
+    last_deliver: u64,
+    /// A chain is being executed.
+    busy: bool,
+    /// Chains that arrived behind it, and when they were all in.
+    waiting: VecDeque<(Box<Flight>, u64)>,
+    unplaced: VecDeque<Unplaced>,
+    /// The peer was given up: every later chain fails.
+    broken: bool,
+}
+
+impl Lane {
+    /// From where to where it leads, and whether it is broken.
+    const fn ends(&self) -> (usize, usize, bool) {
+        (self.from, self.to, self.broken)
+    }
+}
+
+/// What the world has to do once its lock is free.
+pub(super) enum After {
+    Nothing,
+    Wake(Waker),
+    Fill(Box<Flight>),
+    Ring(Arc<Node>, RemoteAddr),
+    Call(Box<dyn FnOnce() + Send>),
+}
+
+/// The network, its clock and what is to come.
+pub(super) struct Network {
+    pub(super) now: u64,
+    heap: BinaryHeap<Scheduled>,
+    order: u64,
+    pub(super) nodes: Vec<SimNode>,
+    pub(super) names: HashMap<PeerId, usize>,
+    lanes: Vec<Lane>,
+    /// Pairs of nodes that cannot reach each other.
+    pub(super) cut: BTreeSet<(usize, usize)>,
+    pub(super) cost: CostModel,
+    pub(super) faults: Faults,
+    pub(super) random: SplitMix,
+    pub(super) trace: Trace,
+    pub(super) stopped: bool,
+}
+
+impl Network {
+    pub(super) fn new(cost: CostModel, faults: Faults, seed: u64, trace: Trace) -> Self {
+        Self {
+            now: 0,
+            heap: BinaryHeap::new(),
+            order: 0,
+            nodes: Vec::new(),
+            names: HashMap::new(),
+            lanes: Vec::new(),
+            cut: BTreeSet::new(),
+            cost,
+            faults,
+            random: SplitMix::of_stream(seed, 1),
+            trace,
+            stopped: false,
+        }
+    }
+
+    pub(super) fn schedule(&mut self, at: u64, event: Event) {
+        self.order += 1;
+        self.heap.push(Scheduled { at: at.max(self.now), order: self.order, event });
+    }
+
+    /// When the next event is.
+    pub(super) fn next_at(&self) -> Option<u64> {
+        self.heap.peek().map(|next| next.at)
+    }
+
+    /// Takes everything that is to come, to be dropped.
+    pub(super) fn clear(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.heap).into_iter().map(|scheduled| scheduled.event).collect()
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "node indices are given out by join, never revoked"
+    )]
+    pub(super) fn node(&self, index: usize) -> &SimNode {
+        &self.nodes[index]
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "as for node()")]
+    pub(super) fn node_mut(&mut self, index: usize) -> &mut SimNode {
+        &mut self.nodes[index]
+    }
+
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "lane indices are given out by connect, never revoked"
+    )]
+    fn lane(&mut self, index: usize) -> &mut Lane {
+        &mut self.lanes[index]
+    }
+
+    pub(super) fn join(&mut self, id: PeerId) -> Result<usize, FabricError> {
+        if self.names.get(&id).is_some_and(|index| !self.node(*index).crashed) {
+            return Err(FabricError::AlreadyJoined { peer: id });
+        }
+        let index = self.nodes.len();
+        self.names.insert(id, index);
+        self.nodes.push(SimNode {
+            id,
+            memory: Arc::new(Node::new(id)),
+            adapter: Adapter::default(),
+            slowness: 1,
+            paused: false,
+            crashed: false,
+            fenced: false,
+            parked: Vec::new(),
+        });
+        Ok(index)
+    }
+
+    pub(super) fn connect(&mut self, from: usize, peer: PeerId) -> Result<usize, FabricError> {
+        self.check_alive(from)?;
+        let to = *self.names.get(&peer).ok_or(FabricError::UnknownPeer { peer })?;
+        self.check_alive(to)?;
+        self.lanes.push(Lane {
+            from,
+            to,
+            last_arrive: 0,
+            last_deliver: 0,
+            busy: false,
+            waiting: VecDeque::new(),
+            unplaced: VecDeque::new(),
+            broken: false,
+        });
+        Ok(self.lanes.len() - 1)
+    }
+
+    pub(super) fn check_alive(&self, node: usize) -> Result<(), FabricError> {
+        let node = self.node(node);
+        if node.crashed || node.fenced {
+            return Err(FabricError::PeerDead { peer: node.id });
+        }
+        Ok(())
+    }
+
+    /// One in `one_in`; 0 is never.
+    fn hits(&self, one_in: u32) -> bool {
+        one_in > 0 && self.random.below(u64::from(one_in)) == 0
+    }
+
+    /// A chain leaves its node.
+    pub(super) fn post(&mut self, lane: usize, chain: Chain, slot: Arc<Slot>) {
+        let (from, to, broken) = self.lane(lane).ends();
+        let peer = self.node(to).id;
+        let mut flight = Box::new(Flight {
+            chain,
+            lane,
+            slot,
+            executed: 0,
+            words_done: 0,
+            error: None,
+            gives_up_at: u64::MAX,
+        });
+        flight.error = if self.stopped {
+            Some(FabricError::Stopped { peer })
+        } else if broken {
+            Some(FabricError::PeerDead { peer })
+        } else {
+            self.check_alive(from).err()
+        };
+        if flight.error.is_some() {
+            return self.schedule(self.now, Event::Deliver(flight));
+        }
+        let bytes = flight.request_bytes();
+        let ready = self.now + nanos(self.cost.post);
+        let sent = self.send(from, ready, flight.chain.verbs.len() as u64, bytes);
+        let mut arrive = sent + nanos(self.cost.one_way);
+        if self.hits(self.faults.reorder_one_in) {
+            arrive += self.random.below(nanos(self.faults.reorder_by) + 1);
+        }
+        let lane = self.lane(lane);
+        lane.last_arrive = lane.last_arrive.max(arrive);
+        let arrive = lane.last_arrive;
+        self.schedule(arrive, Event::Arrive(flight));
+    }
+
+    /// Passes the sending queue of an adapter; when the last byte is out.
+    fn send(&mut self, node: usize, ready: u64, verbs: u64, bytes: u64) -> u64 {
+        let took = verbs * nanos(self.cost.verb) + self.cost.payload(bytes);
+        let node = self.node_mut(node);
+        let took = took * u64::from(node.slowness);
+        node.adapter.sends = node.adapter.sends.max(ready) + took;
+        node.adapter.sends
+    }
+
+    /// Passes the receiving queue of an adapter; when all is in.
+    fn receive(&mut self, node: usize, verbs: u64, bytes: u64) -> u64 {
+        let took = verbs * nanos(self.cost.verb) + self.cost.payload(bytes);
+        let now = self.now;
+        let node = self.node_mut(node);
+        let took = took * u64::from(node.slowness);
+        node.adapter.receives = node.adapter.receives.max(now) + took;
+        node.adapter.receives
+    }
+
+    /// Takes the next event that is due by `bound`, moves the clock there and lets it happen.
+    pub(super) fn step(&mut self) -> Option<After> {
+        let Scheduled { at, event, .. } = self.heap.pop()?;
+        self.now = at;
+        Some(match event {
+            Event::Wake(waker) => After::Wake(waker),
+            Event::Call(call) => After::Call(call),
+            Event::Arrive(flight) => {
+                self.arrive(flight);
+                After::Nothing
+            }
+            Event::Execute(flight) => {
+                self.execute(flight);
+                After::Nothing
+            }
+            Event::Return(flight) => {
+                self.come_back(flight);
+                After::Nothing
+            }
+            Event::Deliver(flight) => {
+                let (from, to, _) = self.lane(flight.lane).ends();
+                self.trace_flight(from, to, &flight);
+                After::Fill(flight)
+            }
+            Event::Place { lane, ticket } => {
+                self.place_up_to(lane, ticket);
+                After::Nothing
+            }
+            Event::Ring { node, at } => {
+                self.trace.record(self.now, &TraceEvent::Ring { peer: self.node(node).id, at });
+                After::Ring(Arc::clone(&self.node(node).memory), at)
+            }
+        })
+    }
+
+    fn trace_flight(&mut self, from: usize, to: usize, flight: &Flight) {
+        let event = TraceEvent::Completed {
+            from: self.node(from).id,
+            to: self.node(to).id,
+            verbs: &flight.chain.verbs,
+            error: flight.error.as_ref(),
+        };
+        self.trace.record(self.now, &event);
+    }
+
+    /// A chain reaches the adapter of its target, or nobody.
+    fn arrive(&mut self, mut flight: Box<Flight>) {
+        let (from, to, broken) = self.lane(flight.lane).ends();
+        let pair = (from.min(to), from.max(to));
+        let give_up = nanos(self.cost.unreachable_after);
+        let dead = FabricError::PeerDead { peer: self.node(to).id };
+        if broken || self.node(to).crashed {
+            self.lane(flight.lane).broken = true;
+            return self.fail(flight, dead, if broken { 0 } else { give_up });
+        }
+        if self.cut.contains(&pair) {
+            // The adapter tries again until the link is back, or gives the queue pair up.
+            if flight.gives_up_at == u64::MAX {
+                flight.gives_up_at = self.now + give_up;
+            }
+            if self.now >= flight.gives_up_at {
+                self.lane(flight.lane).broken = true;
+                return self.fail(flight, dead, 0);
+            }
+            let again = self.now + (give_up / 16).max(1);
+            // Chains behind this one must not overtake it.
+            let lane = self.lane(flight.lane);
+            lane.last_arrive = lane.last_arrive.max(again);
+            return self.schedule(again, Event::Arrive(flight));
+        }
+        if self.node(from).fenced {
+            let error = FabricError::PeerDead { peer: self.node(from).id };
+            return self.fail(flight, error, 0);
+        }
+        let verbs = flight.chain.verbs.len() as u64;
+        let bytes = flight.request_bytes();
+        let received = self.receive(to, verbs, bytes);
+        let lane = self.lane(flight.lane);
+        if lane.busy {
+            return lane.waiting.push_back((flight, received));
+        }
+        lane.busy = true;
+        self.schedule_execution(flight, received);
+    }
+
+    /// Schedules the execution of the flight's next verb, at `ready` or when its turn comes.
+    fn schedule_execution(&mut self, flight: Box<Flight>, ready: u64) {
+        let to = self.lane(flight.lane).to;
+        let mut at = ready;
+        if flight.words_done == 0
+            && let Some(Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. }) =
+                flight.chain.verbs.get(flight.executed)
+        {
+            let took = nanos(self.cost.atomic) * u64::from(self.node(to).slowness);
+            let adapter = &mut self.node_mut(to).adapter;
+            adapter.atomics = adapter.atomics.max(at) + took;
+            at = adapter.atomics;
+        }
+        self.schedule(at, Event::Execute(flight));
+    }
+
+    /// The queue pair's next chain may be executed.
+    fn next_in_lane(&mut self, index: usize) {
+        let lane = self.lane(index);
+        match lane.waiting.pop_front() {
+            Some((flight, received)) => {
+                let at = received.max(self.now);
+                self.schedule_execution(flight, at);
+            }
+            None => lane.busy = false,
+        }
+    }
+
+    /// Executes as many of the flight's verbs as happen at this moment.
+    fn execute(&mut self, mut flight: Box<Flight>) {
+        let (from, to, _) = self.lane(flight.lane).ends();
+        loop {
+            let refused = if self.node(to).crashed {
+                Some(FabricError::PeerDead { peer: self.node(to).id })
+            } else if self.node(from).fenced {
+                Some(FabricError::PeerDead { peer: self.node(from).id })
+            } else {
+                None
+            };
+            if let Some(error) = refused {
+                self.next_in_lane(flight.lane);
+                return self.fail(flight, error, nanos(self.cost.unreachable_after));
+            }
+            match self.execute_verb(&mut flight, to) {
+                Ok(None) => {}
+                Ok(Some(later)) => return self.schedule_execution(flight, later),
+                Err(error) => {
+                    flight.error = Some(error);
+                    break;
+                }
+            }
+            if flight.executed == flight.chain.verbs.len() {
+                break;
+            }
+            // Other queue pairs may get between the verbs of a chain: an atomic takes its turn.
+            let verb = flight.chain.verbs.get(flight.executed);
+            if matches!(verb, Some(Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. })) {
+                return self.schedule_execution(flight, self.now);
+            }
+        }
+        self.next_in_lane(flight.lane);
+        self.reply(flight, to);
+    }
+
+    /// Executes the next verb, or a part of it; when the next part is due.
+    fn execute_verb(&mut self, flight: &mut Flight, to: usize) -> Result<Option<u64>, FabricError> {
+        let lane = flight.lane;
+        let memory = Arc::clone(&self.node(to).memory);
+        let index = flight.executed;
+        let Some(verb) = flight.chain.verbs.get_mut(index) else { return Ok(None) };
+        let words = verb.buf().map_or(1, |buf| buf.words().len());
+        let is_write = matches!(verb, Verb::Write { .. } | Verb::WriteWithDoorbell { .. });
+        let rings = matches!(verb, Verb::WriteWithDoorbell { .. });
+        if !is_write {
+            // Whatever this queue pair wrote is in place before it reads.
+            self.place_up_to(lane, u64::MAX);
+        } else if flight.words_done == 0
+            && (self.hits(self.faults.late_one_in) || !self.lane(lane).unplaced.is_empty())
+        {
+            apply_words(&memory, verb, 0..0)?;
+            self.defer_placement(lane, verb, rings);
+            flight.executed += 1;
+            return Ok(None);
+        }
+        if words > 1 && flight.words_done == 0 && self.hits(self.faults.tear_one_in) {
+            let first = 1 + self.random.below(words as u64 - 1) as usize;
+            apply_words(&memory, verb, 0..first)?;
+            flight.words_done = first;
+            return Ok(Some(self.now + self.random.below(nanos(self.faults.tear_by) + 1)));
+        }
+        if flight.words_done > 0 {
+            apply_words(&memory, verb, flight.words_done..words)?;
+            flight.words_done = 0;
+        } else {
+            apply(&memory, verb)?;
+        }
+        if words > 1 && !is_write && self.hits(self.faults.corrupt_one_in) {
+            let bit = self.random.below(words as u64 * 64) as usize;
+            if let Verb::Read { into, .. } = verb
+                && let Some(byte) = into.get_mut(bit / 8)
+            {
+                *byte ^= 1 << (bit % 8);
+            }
+        }
+        let at = verb.at();
+        flight.executed += 1;
+        if rings {
+            self.ring(to, at);
+        }
+        Ok(None)
+    }
+
+    /// The polling thread of `node` takes note of a message.
+    fn ring(&mut self, node: usize, at: RemoteAddr) {
+        let now = self.now;
+        let took = nanos(self.cost.message);
+        let target = self.node_mut(node);
+        if target.id.is_memory() {
+            // What a memory node does with its messages is charged by those who serve them.
+            return self.schedule(now, Event::Ring { node, at });
+        }
+        target.adapter.mail = target.adapter.mail.max(now) + took;
+        let heard = target.adapter.mail;
+        self.schedule(heard, Event::Ring { node, at });
+    }
+
+    fn defer_placement(&mut self, lane: usize, verb: &Verb, ring: bool) {
+        let words = verb.buf().map(|buf| buf.words().to_vec()).unwrap_or_default();
+        let by = self.random.below(nanos(self.faults.late_by) + 1);
+        let (at, now) = (verb.at(), self.now);
+        self.order += 1;
+        let ticket = self.order;
+        self.lane(lane).unplaced.push_back(Unplaced { ticket, at, words, ring });
+        self.schedule(now + by, Event::Place { lane, ticket });
+    }
+
+    /// Puts the late writes of a queue pair in place, up to and with `ticket`.
+    fn place_up_to(&mut self, lane: usize, ticket: u64) {
+        loop {
+            let to = self.lane(lane).to;
+            let due = self.lane(lane).unplaced.front().is_some_and(|first| first.ticket <= ticket);
+            if !due {
+                return;
+            }
+            let Some(first) = self.lane(lane).unplaced.pop_front() else { return };
+            if self.node(to).crashed {
+                continue;
+            }
+            let memory = Arc::clone(&self.node(to).memory);
+            if let Ok(region) = memory.region(first.at)
+                && let Some(words) = region.words(first.at.offset, first.words.len())
+            {
+                Words::copy_in(words, &first.words);
+            }
+            if first.ring {
+                self.ring(to, first.at);
+            }
+        }
+    }
+
+    /// The target's adapter answers.
+    fn reply(&mut self, flight: Box<Flight>, to: usize) {
+        let bytes = flight.reply_bytes();
+        let sent = self.send(to, self.now, 0, bytes);
+        self.schedule(sent + nanos(self.cost.one_way), Event::Return(flight));
+    }
+
+    /// The answer reaches the source's adapter.
+    fn come_back(&mut self, flight: Box<Flight>) {
+        let from = self.lane(flight.lane).from;
+        let bytes = flight.reply_bytes();
+        let received = self.receive(from, 0, bytes);
+        self.deliver(flight, received);
+    }
+
+    fn deliver(&mut self, flight: Box<Flight>, at: u64) {
+        let lane = self.lane(flight.lane);
+        lane.last_deliver = lane.last_deliver.max(at);
+        let at = lane.last_deliver;
+        self.schedule(at, Event::Deliver(flight));
+    }
+
+    fn fail(&mut self, mut flight: Box<Flight>, error: FabricError, after: u64) {
+        flight.error = Some(error);
+        let at = self.now + after;
+        self.deliver(flight, at);
+    }
+}

@@ -26,6 +26,18 @@ const LAYERS: &[(&str, &[&str])] = &[
             "selkie-txn",
         ],
     ),
+    (
+        "selkie-sim",
+        &[
+            "selkie-fabric",
+            "selkie-channels",
+            "selkie-memnode",
+            "selkie-engine",
+            "selkie-btree",
+            "selkie-txn",
+            "selkie-tpcc",
+        ],
+    ),
 ];
 
 #[test]

@@ -86,5 +86,5 @@ pub(crate) async fn try_exclusive(
 /// Lets others finish before attempt number `attempt` at the same thing.
 pub(crate) async fn pause(engine: &Engine, attempt: u32) {
     let pause = FIRST_PAUSE.saturating_mul(1 << attempt.min(16)).min(LONGEST_PAUSE);
-    engine.env().sleep(pause).await;
+    engine.env().pause(pause).await;
 }

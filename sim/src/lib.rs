@@ -1,3 +1,30 @@
 //! Whole clusters on one thread from one seed: scenarios, fault plans, checkers.
+//!
+//! A run takes a [`Scenario`] and a seed. The seed decides everything: the size of the cluster, what
+//! its clients do, what the network costs, what goes wrong and when ([`Plan`]), and the order of
+//! tasks. So a failure is a seed, and two runs of one seed are the same to the last event.
+//!
+//! ```
+//! use selkie_sim::{Scenario, run};
+//!
+//! let summary = run(Scenario::Counter, 7, None)?;
+//! assert_eq!(summary.trace_hash, run(Scenario::Counter, 7, None)?.trace_hash);
+//! # Ok::<(), Box<selkie_sim::Failure>>(())
+//! ```
+//!
+//! Contents: `scenario` (what clients do and what must hold), `plan` (what goes wrong), `cluster`
+//! (nodes in a simulated world), [`check`] (histories), `sweep` (many seeds).
+#![forbid(unsafe_code)]
 
 pub mod check;
+mod cluster;
+mod error;
+mod plan;
+mod scenario;
+mod sweep;
+
+pub use cluster::{RUN_BOUND, Shape, SimCluster};
+pub use error::{Failure, SimError};
+pub use plan::{Plan, Trouble};
+pub use scenario::{Scenario, Summary, UnknownScenario, run, run_with};
+pub use sweep::{SweepSummary, sweep};

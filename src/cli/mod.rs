@@ -1,6 +1,7 @@
 //! Commands: one module each, and the progress they share.
 
 mod progress;
+mod sim;
 mod tpcc;
 
 use std::process::ExitCode;
@@ -22,11 +23,14 @@ struct Cli {
 enum Command {
     /// Runs TPC-C on a pool inside this process: loads, runs the standard mix, checks the result.
     Tpcc(tpcc::Arguments),
+    /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
+    Sim(sim::Arguments),
 }
 
 /// Parses the arguments and runs the command.
 pub(crate) fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
     }
 }

@@ -43,28 +43,47 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Starts the memory nodes, then the compute nodes; creates the tables on the first and opens the
-    /// database on the others.
+    /// Starts the memory nodes, then the compute nodes, all in this process; creates the tables on
+    /// the first and opens the database on the others.
     ///
     /// # Errors
     /// What the configuration is refused for, and what pool, engines and database report.
     pub async fn start(env: &Env, config: &Config) -> Result<Self, TpccError> {
+        Self::start_on(MemFabric::new(), env, |_| env.clone(), config).await
+    }
+
+    /// As [`Cluster::start`], on any fabric, with each compute node in an environment of its own;
+    /// `env` is that of the driver.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn start_on(
+        fabric: Arc<dyn Fabric>,
+        env: &Env,
+        env_of: impl Fn(usize) -> Env,
+        config: &Config,
+    ) -> Result<Self, TpccError> {
         config.validate()?;
-        let meter = Meter::wrap(MemFabric::new());
+        let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, config.pool())?;
         let observer = meter.join(OBSERVER)?;
         let (env, config) = (env.clone(), config.clone());
         let mut cluster = Self { nodes: Vec::new(), env, meter, observer, pool, config };
         for index in 0..cluster.config.compute_nodes {
-            let node = cluster.start_node(&fabric, index).await;
+            let node = cluster.start_node(&fabric, &env_of(index), index).await;
             let node = node.map_err(|error| error.or_pool_full(cluster.config.needed_bytes()))?;
             cluster.nodes.push(Arc::new(node));
         }
         Ok(cluster)
     }
 
-    async fn start_node(&self, fabric: &Arc<dyn Fabric>, index: usize) -> Result<Node, TpccError> {
+    async fn start_node(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+        index: usize,
+    ) -> Result<Node, TpccError> {
         let id = ComputeId::new(index).ok_or_else(|| TpccError::Config {
             key: "compute-nodes",
             value: (index + 1).to_string(),
@@ -76,7 +95,7 @@ impl Cluster {
             request_timeout: REQUEST_TIMEOUT,
             ..EngineConfig::default()
         };
-        let engine = Engine::start(&self.pool, fabric, &self.env, id, config).await?;
+        let engine = Engine::start(&self.pool, fabric, env, id, config).await?;
         let db = if index == 0 {
             Database::create(&engine, schemas()).await?
         } else {

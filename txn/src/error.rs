@@ -155,6 +155,8 @@ impl TxnError {
             Self::Conflict { upgrade: false, .. } => AbortCause::Conflict,
             Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
             Self::RolledBack { cause } => *cause,
+            Self::Engine(EngineError::Busy { .. })
+            | Self::Tree(TreeError::Engine(EngineError::Busy { .. })) => AbortCause::Conflict,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Restless { .. } => AbortCause::Timeout,

@@ -2,18 +2,18 @@
 //!
 //! Nobody waits for a lock here, so two transactions that collide must not meet again at once: each
 //! waits a random time below a bound that doubles with every attempt ("full jitter"), up to a cap.
-//! Short waits let other tasks run instead of sleeping, because timers are coarse.
 
 use std::future::Future;
 use std::time::Duration;
 
-use selkie_fabric::env::{Env, yield_now};
+use selkie_fabric::env::Env;
 
 use crate::error::{AbortCause, TxnError};
 use crate::stats::AbortCounts;
 
-/// Waits below this let other tasks run until the time is over; longer ones sleep.
-const SLEEP_FLOOR: Duration = Duration::from_millis(2);
+/// Attempts that may end in a timeout. Each of them has waited as long as the engine lets anybody
+/// wait, which is far longer than conflicts last: what they wait for is not coming back.
+const MAX_TIMEOUTS: u64 = 4;
 
 /// How often to try, and how long to wait in between.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +99,7 @@ impl<E: std::error::Error + 'static> RetryError<E> {
 ///
 /// # Errors
 /// [`RetryError::Final`] with the first error that is not retryable, [`RetryError::Exhausted`] with the
-/// last one that is.
+/// last one that is, once the attempts are used up or four of them ended in a timeout.
 pub async fn retry<T, E, F, Fut>(
     env: &Env,
     policy: &RetryPolicy,
@@ -119,24 +119,12 @@ where
         };
         let Some(cause) = error.retry_cause() else { return Err(RetryError::Final(error)) };
         aborts.count(cause);
-        if failures + 1 >= policy.attempts {
+        let hopeless = aborts.of(AbortCause::Timeout) >= MAX_TIMEOUTS;
+        if hopeless || failures + 1 >= policy.attempts {
             return Err(RetryError::Exhausted { attempts: failures + 1, aborts, last: error });
         }
-        pause(env, policy.wait(failures, env.random_u64())).await;
+        env.pause(policy.wait(failures, env.random_u64())).await;
         failures += 1;
-    }
-}
-
-async fn pause(env: &Env, wait: Duration) {
-    if wait >= SLEEP_FLOOR {
-        return env.sleep(wait).await;
-    }
-    let start = env.now();
-    loop {
-        yield_now().await;
-        if env.now().saturating_sub(start) >= wait {
-            return;
-        }
     }
 }
 
@@ -144,7 +132,7 @@ async fn pause(env: &Env, wait: Duration) {
 mod tests {
     use std::cell::Cell;
 
-    use selkie_engine::GAddr;
+    use selkie_engine::{EngineError, GAddr};
     use selkie_fabric::RealRuntime;
 
     use super::*;
@@ -174,6 +162,16 @@ mod tests {
         let Err(RetryError::Exhausted { attempts: 5, aborts, last }) = result else { panic!() };
         assert_eq!((aborts.total(), aborts.of(AbortCause::Conflict)), (5, 5));
         assert!(matches!(last, TxnError::Conflict { .. }));
+        let waited = Duration::from_secs(1);
+        let timeout = || EngineError::Timeout { addr: GAddr::NULL, waited }.into();
+        let policy = RetryPolicy { attempts: 50, base: Duration::ZERO, ..policy };
+        let calls = Cell::new(0);
+        let result: Result<(), RetryError<TxnError>> =
+            runtime.block_on(retry(&env, &policy, || {
+                calls.set(calls.get() + 1);
+                async { Err(timeout()) }
+            }));
+        assert!(matches!(result, Err(RetryError::Exhausted { attempts: 4, .. })), "{result:?}");
         let (result, calls) = run(5, || TxnError::NotFound { table: String::new() });
         assert!(matches!(result, Err(RetryError::Final(TxnError::NotFound { .. }))));
         assert_eq!(calls, 1);

@@ -32,6 +32,9 @@ pub trait Environment: Send + Sync {
     /// Is ready once at least `duration` has passed.
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()>;
 
+    /// Sleeps below this take longer than asked for.
+    fn timer_grain(&self) -> Duration;
+
     /// Runs `task` in the background. It never panics: [`Env::spawn`] has wrapped it. An
     /// environment that stops drops it.
     fn launch(&self, name: &'static str, task: BoxFuture<'static, ()>);
@@ -66,6 +69,21 @@ impl Env {
     /// Is ready once at least `duration` has passed. Allocates.
     pub fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         self.0.sleep(duration)
+    }
+
+    /// Waits about `duration` while other tasks run. Unlike [`Env::sleep`] it keeps short waits short
+    /// where timers are coarse: there it yields until the time is over, which costs processor time.
+    pub async fn pause(&self, duration: Duration) {
+        if duration >= self.0.timer_grain() {
+            return self.sleep(duration).await;
+        }
+        let started = self.now();
+        loop {
+            yield_now().await;
+            if self.now().saturating_sub(started) >= duration {
+                return;
+            }
+        }
     }
 
     /// Runs `task` in the background, whether or not the handle is kept. A panic of the task is

@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 use super::{BoxFuture, Env, Environment, SplitMix, TaskError};
 
+/// tokio's timers tick every millisecond, and a sleep ends at the tick after its time.
+const TIMER_GRAIN: Duration = Duration::from_millis(2);
+
 /// Greatest number of worker threads.
 const MAX_THREADS: usize = 4096;
 
@@ -108,6 +111,10 @@ impl Environment for RealEnvironment {
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let _inside = self.handle.enter();
         Box::pin(tokio::time::sleep(duration))
+    }
+
+    fn timer_grain(&self) -> Duration {
+        TIMER_GRAIN
     }
 
     fn launch(&self, _name: &'static str, task: BoxFuture<'static, ()>) {

@@ -54,6 +54,10 @@ impl Environment for SimEnvironment {
         Box::pin(Sleep { shared: Arc::clone(&self.shared), until, armed: false })
     }
 
+    fn timer_grain(&self) -> Duration {
+        Duration::ZERO
+    }
+
     fn launch(&self, name: &'static str, task: BoxFuture<'static, ()>) {
         self.shared.spawn(self.node(), name, task);
     }

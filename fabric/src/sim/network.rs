@@ -26,6 +26,9 @@ use crate::verb::{Chain, ChainError, Verb};
 /// Bytes on the wire of a verb without payload, and of a reply without.
 const HEADER_BYTES: u64 = 32;
 
+/// How often a chain that meets a cut link is tried again before the queue pair is given up.
+const RETRIES: u64 = 16;
+
 /// What happens at some time.
 pub(super) enum Event {
     /// A sleep is over, or a task that yielded goes on.
@@ -33,6 +36,10 @@ pub(super) enum Event {
     Arrive(Box<Flight>),
     Execute(Box<Flight>),
     Return(Box<Flight>),
+    /// A chain that met a cut link is tried again, and with it those behind it.
+    Retry {
+        lane: usize,
+    },
     Deliver(Box<Flight>),
     /// The oldest write of a queue pair that is not in place yet gets there.
     Place {
@@ -159,6 +166,8 @@ struct Lane {
     busy: bool,
     /// Chains that arrived behind it, and when they were all in.
     waiting: VecDeque<(Box<Flight>, u64)>,
+    /// Chains that met a cut link, oldest first.
+    held_up: VecDeque<Box<Flight>>,
     unplaced: VecDeque<Unplaced>,
     /// The peer was given up: every later chain fails.
     broken: bool,
@@ -281,6 +290,7 @@ impl Network {
             last_deliver: 0,
             busy: false,
             waiting: VecDeque::new(),
+            held_up: VecDeque::new(),
             unplaced: VecDeque::new(),
             broken: false,
         });
@@ -370,6 +380,10 @@ impl Network {
                 self.execute(flight);
                 After::Nothing
             }
+            Event::Retry { lane } => {
+                self.retry(lane);
+                After::Nothing
+            }
             Event::Return(flight) => {
                 self.come_back(flight);
                 After::Nothing
@@ -400,30 +414,64 @@ impl Network {
         self.trace.record(self.now, &event);
     }
 
-    /// A chain reaches the adapter of its target, or nobody.
+    /// A chain reaches the adapter of its target, nobody, or a link that is cut.
     fn arrive(&mut self, mut flight: Box<Flight>) {
         let (from, to, broken) = self.lane(flight.lane).ends();
-        let pair = (from.min(to), from.max(to));
         let give_up = nanos(self.cost.unreachable_after);
         let dead = FabricError::PeerDead { peer: self.node(to).id };
         if broken || self.node(to).crashed {
             self.lane(flight.lane).broken = true;
             return self.fail(flight, dead, if broken { 0 } else { give_up });
         }
-        if self.cut.contains(&pair) {
-            // The adapter tries again until the link is back, or gives the queue pair up.
-            if flight.gives_up_at == u64::MAX {
-                flight.gives_up_at = self.now + give_up;
+        let is_cut = self.is_cut(from, to);
+        let now = self.now;
+        let index = flight.lane;
+        let lane = self.lane(index);
+        if is_cut || !lane.held_up.is_empty() {
+            // The adapter tries again until the link is back, or gives the queue pair up. Chains
+            // behind the one it tries keep behind it.
+            let first = lane.held_up.is_empty();
+            flight.gives_up_at = now + give_up;
+            lane.held_up.push_back(flight);
+            if first {
+                self.schedule(now + (give_up / RETRIES).max(1), Event::Retry { lane: index });
             }
-            if self.now >= flight.gives_up_at {
-                self.lane(flight.lane).broken = true;
-                return self.fail(flight, dead, 0);
+            return;
+        }
+        self.accept(flight, from, to);
+    }
+
+    fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.cut.contains(&(from.min(to), from.max(to)))
+    }
+
+    /// An adapter tries again what a cut link holds up.
+    fn retry(&mut self, index: usize) {
+        let (from, to, _) = self.lane(index).ends();
+        let now = self.now;
+        if !self.is_cut(from, to) {
+            for flight in std::mem::take(&mut self.lane(index).held_up) {
+                self.accept(flight, from, to);
             }
-            let again = self.now + (give_up / 16).max(1);
-            // Chains behind this one must not overtake it.
-            let lane = self.lane(flight.lane);
-            lane.last_arrive = lane.last_arrive.max(again);
-            return self.schedule(again, Event::Arrive(flight));
+            return;
+        }
+        let over = self.lane(index).held_up.front().is_some_and(|first| now >= first.gives_up_at);
+        if !over {
+            let again = now + (nanos(self.cost.unreachable_after) / RETRIES).max(1);
+            return self.schedule(again, Event::Retry { lane: index });
+        }
+        let dead = FabricError::PeerDead { peer: self.node(to).id };
+        self.lane(index).broken = true;
+        for flight in std::mem::take(&mut self.lane(index).held_up) {
+            self.fail(flight, dead.clone(), 0);
+        }
+    }
+
+    /// The target's adapter takes a chain in.
+    fn accept(&mut self, flight: Box<Flight>, from: usize, to: usize) {
+        if self.node(to).crashed {
+            let dead = FabricError::PeerDead { peer: self.node(to).id };
+            return self.fail(flight, dead, nanos(self.cost.unreachable_after));
         }
         if self.node(from).fenced {
             let error = FabricError::PeerDead { peer: self.node(from).id };

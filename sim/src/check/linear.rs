@@ -124,7 +124,7 @@ pub fn linearizable_within(
     sorted.sort_by_key(|operation| (operation.invoked, operation.returned));
     let (mut finished, mut unknown): (Vec<_>, Vec<_>) =
         sorted.into_iter().partition(|operation| operation.returned.is_some());
-    unknown.retain(|operation| !matches!(operation.action, Action::Read(_)));
+    unknown.retain_mut(without_observation);
 
     let mut starts = BTreeSet::from([(initial, BTreeSet::new())]);
     while !finished.is_empty() {
@@ -138,6 +138,15 @@ pub fn linearizable_within(
         finished = rest;
     }
     Ok(())
+}
+
+/// Forgets the return of an operation, and what it observed; whether an effect is left.
+fn without_observation(operation: &mut Operation) -> bool {
+    operation.returned = None;
+    if let Action::FetchAdd { old, .. } = &mut operation.action {
+        *old = 0;
+    }
+    !matches!(operation.action, Action::Read(_))
 }
 
 /// How many of the operations lie before the first quiescent point.
@@ -182,7 +191,8 @@ struct Search<'a> {
 
 impl Search<'_> {
     fn run(&self, starts: &BTreeSet<Start>) -> Outcome {
-        let mut visited: BTreeSet<Configuration> = starts.iter().map(Configuration::start).collect();
+        let mut visited: BTreeSet<Configuration> =
+            starts.iter().map(Configuration::start).collect();
         let mut stack: Vec<Configuration> = visited.iter().cloned().collect();
         let mut ends = BTreeSet::new();
         while let Some(configuration) = stack.pop() {
@@ -199,23 +209,31 @@ impl Search<'_> {
                 return Outcome::GaveUp;
             }
         }
-        let minimal: BTreeSet<_> = ends.iter().filter(|end| !dominated(end, &ends)).cloned().collect();
+        let minimal: BTreeSet<_> =
+            ends.iter().filter(|end| !dominated(end, &ends)).cloned().collect();
         if minimal.is_empty() { Outcome::Stuck } else { Outcome::Ends(minimal) }
     }
 
     fn successors(&self, from: &Configuration) -> Vec<Configuration> {
-        let pending = || {
-            let skipped = self.finished.iter().enumerate().skip(from.low);
-            skipped.filter(|(index, _)| !from.above.contains(index))
-        };
-        let deadline = pending().filter_map(|(_, operation)| operation.returned).min();
+        // By invocation, so what is invoked after the earliest pending return cannot return earlier.
+        let mut deadline = None;
+        let mut next = Vec::new();
+        for (index, operation) in self.finished.iter().enumerate().skip(from.low) {
+            if deadline.is_some_and(|at| operation.invoked > at) {
+                break;
+            }
+            if !from.above.contains(&index) {
+                deadline = deadline.into_iter().chain(operation.returned).min();
+            }
+        }
         let in_time = |operation: &Operation| deadline.is_none_or(|at| operation.invoked <= at);
 
-        let mut next = Vec::new();
-        for (index, operation) in pending().take_while(|(_, operation)| in_time(operation)) {
+        let pending = self.finished.iter().enumerate().skip(from.low);
+        for (index, operation) in pending.take_while(|(_, operation)| in_time(operation)) {
             let observes = !matches!(operation.action, Action::Write(_));
             if let Some(value) = effect(operation.action, from.value)
                 && (observes || !from.must_observe)
+                && !from.above.contains(&index)
             {
                 next.push(from.after_finished(index, value));
             }
@@ -237,21 +255,25 @@ impl Search<'_> {
     fn smallest(&self, starts: &BTreeSet<Start>) -> LinearError {
         let mut ends: Vec<u64> = self.finished.iter().filter_map(|op| op.returned).collect();
         ends.sort_unstable();
-        for end in ends {
-            let invoked = self.finished.iter().filter(|operation| operation.invoked <= end);
-            let (finished, mut open): (Vec<_>, Vec<_>) =
-                invoked.copied().partition(|operation| operation.returned <= Some(end));
-            open.iter_mut().for_each(|operation| operation.returned = None);
-            open.retain(|operation| !matches!(operation.action, Action::Read(_)));
-            // Appended, so that the indices in `starts` keep their meaning.
-            let before = self.unknown.iter().filter(|operation| operation.invoked <= end).copied();
-            let unknown: Vec<_> = before.chain(open).collect();
+        let harmless = ends.partition_point(|end| {
+            let (finished, unknown) = self.until(*end);
             let prefix = Search { finished: &finished, unknown: &unknown, ..*self };
-            if matches!(prefix.run(starts), Outcome::Stuck) {
-                return LinearError::NotLinearizable(prefix.window(starts));
-            }
-        }
-        LinearError::NotLinearizable(self.window(starts))
+            !matches!(prefix.run(starts), Outcome::Stuck)
+        });
+        let (finished, unknown) = self.until(ends.get(harmless).copied().unwrap_or(u64::MAX));
+        let prefix = Search { finished: &finished, unknown: &unknown, ..*self };
+        LinearError::NotLinearizable(prefix.window(starts))
+    }
+
+    /// What had returned by `end`, and what had been invoked without returning.
+    fn until(&self, end: u64) -> (Vec<Operation>, Vec<Operation>) {
+        let invoked = self.finished.iter().filter(|operation| operation.invoked <= end);
+        let (finished, mut open): (Vec<_>, Vec<_>) =
+            invoked.copied().partition(|operation| operation.returned <= Some(end));
+        open.retain_mut(without_observation);
+        // These come last, so that the indices in a start keep their meaning.
+        let unknown = self.unknown.iter().filter(|operation| operation.invoked <= end);
+        (finished, unknown.copied().chain(open).collect())
     }
 
     fn too_hard(&self, starts: &BTreeSet<Start>) -> LinearError {
@@ -294,7 +316,9 @@ impl Configuration {
 /// The value after `action`, if what it observed agrees with the value before.
 fn effect(action: Action, before: u64) -> Option<u64> {
     match action {
-        Action::Read(observed) | Action::FetchAdd { old: observed, .. } if observed != before => None,
+        Action::Read(observed) | Action::FetchAdd { old: observed, .. } if observed != before => {
+            None
+        }
         action => Some(forced_effect(action, before)),
     }
 }

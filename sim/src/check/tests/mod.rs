@@ -1,0 +1,5 @@
+//! Cases by hand: every anomaly, with its nearest harmless neighbour.
+
+mod linear;
+mod parse;
+mod serial;

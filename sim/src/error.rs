@@ -1,0 +1,90 @@
+//! Why a simulated run failed.
+
+use std::fmt;
+
+use selkie_btree::TreeError;
+use selkie_channels::ChannelError;
+use selkie_engine::EngineError;
+use selkie_fabric::FabricError;
+use selkie_fabric::sim::RunError;
+use selkie_memnode::PoolError;
+use selkie_tpcc::TpccError;
+use selkie_txn::TxnError;
+
+use crate::plan::Plan;
+use crate::scenario::Scenario;
+
+/// What went wrong in a run.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SimError {
+    /// It hung, or a task panicked.
+    #[error(transparent)]
+    Run(#[from] RunError),
+    /// Something that must hold does not.
+    #[error("{0}")]
+    Broken(String),
+    /// The scenario named a compute node that is not there.
+    #[error("there is no compute node {0}")]
+    NoSuchNode(usize),
+    /// Messages that never came.
+    #[error("node {node} has got {received} of {total} messages and nothing more comes")]
+    Silent {
+        /// The node that waits.
+        node: usize,
+        /// What it got.
+        received: u64,
+        /// What was sent to it.
+        total: u64,
+    },
+    /// A transaction was tried again and again in vain.
+    #[error("no progress: {0}")]
+    NoProgress(String),
+    /// More compute nodes than a latch word has room for.
+    #[error("{0} compute nodes are more than a latch word has room for")]
+    TooManyNodes(usize),
+    /// An error no plan without a lost node explains.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// As [`SimError::Engine`].
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// As [`SimError::Engine`].
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// As [`SimError::Engine`].
+    #[error(transparent)]
+    Tree(#[from] TreeError),
+    /// As [`SimError::Engine`].
+    #[error(transparent)]
+    Txn(#[from] TxnError),
+    /// As [`SimError::Engine`].
+    #[error(transparent)]
+    Tpcc(#[from] TpccError),
+    /// As [`SimError::Engine`].
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+}
+
+/// A run that failed, with all it takes to see it again.
+#[derive(Debug, thiserror::Error)]
+pub struct Failure {
+    /// What was run.
+    pub scenario: Scenario,
+    /// From which seed.
+    pub seed: u64,
+    /// Under which faults.
+    pub plan: Plan,
+    /// What went wrong.
+    #[source]
+    pub error: SimError,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { scenario, seed, plan, error } = self;
+        writeln!(f, "scenario {scenario} failed with seed {seed}: {error}")?;
+        writeln!(f, "plan: {plan}")?;
+        write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")
+    }
+}

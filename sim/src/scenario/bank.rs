@@ -1,0 +1,284 @@
+//! Accounts on several nodes: see [`super::Scenario::Bank`].
+//!
+//! Beside its balance an account has a version, a number that no other write of the run uses, so
+//! that what a transaction read says which transaction wrote it.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use selkie_fabric::env::{Env, SplitMix};
+use selkie_fabric::sim::TraceSink;
+use selkie_txn::{
+    ColumnType, Database, Direction, KeyRange, RetryError, RetryPolicy, Table, TableSchema,
+    TxnError, key, retry,
+};
+
+use super::{Clients, Done, MEMORY_NODES, Scenario, client_random, done, ensure};
+use crate::check::serial::{Level, Op, Status, Transaction, serializable};
+use crate::cluster::{Shape, SimCluster};
+use crate::error::SimError;
+use crate::plan::Plan;
+
+const WORKERS: usize = 3;
+const STEPS: u64 = 25;
+/// Accounts at the start; others are opened on the way, between them.
+const ACCOUNTS: u64 = 24;
+/// Account numbers leave room for new accounts.
+const SPACING: u64 = 10;
+const DEPOSIT: i64 = 1000;
+
+/// Columns.
+const VERSION: usize = 1;
+const BALANCE: usize = 2;
+
+type History = Arc<Mutex<Vec<Transaction>>>;
+
+pub(super) fn run(seed: u64, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
+    let nodes = usize::from(Scenario::Bank.compute_nodes(seed));
+    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
+    shape.gcl_bytes = 2048;
+    shape.engine.cache_bytes *= 4;
+    let cluster = SimCluster::start(seed, plan, &shape, log)?;
+    let history: History = Arc::default();
+    let databases = cluster.run(open(&cluster, &history))??;
+    plan.arrange(&cluster.world.controls(), cluster.world.now());
+    let mut clients = Clients::new(&cluster);
+    for (node, database) in databases.iter().enumerate() {
+        for worker in 0..WORKERS {
+            let client = node * WORKERS + worker;
+            let teller = Teller {
+                client,
+                db: Arc::clone(database),
+                table: database.table("account")?,
+                env: cluster.env_of(node),
+                history: Arc::clone(&history),
+                random: client_random(seed, client),
+                versions: AtomicU64::new(0),
+                broken: Mutex::new(None),
+            };
+            clients.spawn(node, "teller", teller.run());
+        }
+    }
+    let tally = cluster.run(clients.finish(plan))??;
+    if plan.lost().is_empty() {
+        let history = std::mem::take(&mut *history.lock());
+        if let Err(anomalies) = serializable(&history, Level::StrictSerializable) {
+            let words: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
+            return Err(SimError::Broken(words.join("\n")));
+        }
+        cluster.run(check_trees(&databases))??;
+        for engine in &cluster.engines {
+            cluster.run(engine.close())??;
+        }
+    }
+    Ok(done(&cluster, &tally))
+}
+
+/// Creates the accounts on the first node and opens the database on all.
+async fn open(cluster: &SimCluster, history: &History) -> Result<Vec<Arc<Database>>, SimError> {
+    let account = TableSchema::new("account")
+        .column("id", ColumnType::I64)
+        .column("version", ColumnType::I64)
+        .column("balance", ColumnType::I64)
+        // Few accounts a page, so that transactions meet on some pages and not on all.
+        .column("note", ColumnType::Text(150))
+        .primary_key([0])
+        .index("by_version", [VERSION]);
+    let first = Database::create(cluster.engine(0)?, vec![account]).await?;
+    let table = first.table("account")?;
+    let mut txn = first.begin();
+    let mut ops = Vec::new();
+    for account in 0..ACCOUNTS {
+        let (id, version) = (account * SPACING, account + 1);
+        let mut row = first.row(table)?;
+        row.i64(id.cast_signed()).i64(version.cast_signed()).i64(DEPOSIT).text(&"x".repeat(150));
+        txn.insert(table, row.finish().map_err(TxnError::from)?).await?;
+        ops.push(Op::Write { key: id, value: version });
+    }
+    txn.commit().await?;
+    let status = Status::Committed;
+    let opening = Transaction { process: usize::MAX, invoked: 0, returned: Some(0), status, ops };
+    history.lock().push(opening);
+    let mut databases = vec![Arc::new(first)];
+    for engine in cluster.engines.iter().skip(1) {
+        databases.push(Arc::new(Database::open(engine).await?));
+    }
+    Ok(databases)
+}
+
+async fn check_trees(databases: &[Arc<Database>]) -> Result<(), SimError> {
+    for database in databases {
+        let table = database.table("account")?;
+        let rows = database.tree(table)?.verify(database.engine()).await?.entries;
+        let index = database.index("account", "by_version")?;
+        let entries = database.tree(index)?.verify(database.engine()).await?.entries;
+        ensure(rows == entries, || format!("{rows} accounts, {entries} index entries"))?;
+    }
+    Ok(())
+}
+
+struct Teller {
+    client: usize,
+    db: Arc<Database>,
+    table: Table,
+    env: Env,
+    history: History,
+    random: SplitMix,
+    versions: AtomicU64,
+    /// What an audit found wrong.
+    broken: Mutex<Option<String>>,
+}
+
+/// What a transaction did so far.
+struct Attempt {
+    invoked: u64,
+    ops: Vec<Op>,
+}
+
+impl Teller {
+    async fn run(self) -> Result<u64, SimError> {
+        let policy = RetryPolicy { attempts: 400, ..RetryPolicy::default() };
+        for _ in 0..STEPS {
+            let kind = self.random.below(10);
+            let accounts = [self.account(), self.account()];
+            let result = retry(&self.env, &policy, || async {
+                let mut attempt = Attempt { invoked: self.now(), ops: Vec::new() };
+                let result = match kind {
+                    0..=5 => self.transfer(&mut attempt, accounts).await,
+                    6..=7 => self.audit(&mut attempt).await,
+                    8 => self.open_account(&mut attempt, accounts[0]).await,
+                    _ => self.look(&mut attempt, accounts).await,
+                };
+                // Conflicts roll back exactly; whatever else ends an attempt leaves it open.
+                let status = match &result {
+                    Ok(()) => Status::Committed,
+                    Err(error) if error.abort_cause().is_some() => Status::Aborted,
+                    Err(_) => Status::Unknown,
+                };
+                let returned = (status != Status::Unknown).then(|| self.now());
+                let Attempt { invoked, ops } = attempt;
+                let process = self.client;
+                self.history.lock().push(Transaction { process, invoked, returned, status, ops });
+                result
+            })
+            .await;
+            if let Some(claim) = self.broken.lock().take() {
+                return Err(SimError::Broken(claim));
+            }
+            match result {
+                Ok(()) => {}
+                Err(RetryError::Final(error)) => return Err(error.into()),
+                Err(error) => return Err(SimError::NoProgress(error.to_string())),
+            }
+        }
+        Ok(STEPS)
+    }
+
+    fn account(&self) -> u64 {
+        self.random.below(ACCOUNTS) * SPACING
+    }
+
+    /// A number no other write of the run uses.
+    fn version(&self) -> u64 {
+        let number = self.versions.fetch_add(1, Ordering::Relaxed);
+        (self.client as u64 + 1) * 1_000_000 + number
+    }
+
+    fn now(&self) -> u64 {
+        self.env.now().as_nanos() as u64
+    }
+
+    async fn transfer(&self, attempt: &mut Attempt, [from, to]: [u64; 2]) -> Result<(), TxnError> {
+        if from == to {
+            return Ok(());
+        }
+        let cents = self.random.below(100).cast_signed();
+        let mut txn = self.db.begin();
+        for (id, change) in [(from, -cents), (to, cents)] {
+            let new = self.version();
+            let old = txn
+                .update(self.table, &key![id.cast_signed()], |row| {
+                    let old = row.i64(VERSION)?;
+                    row.set_i64(VERSION, new.cast_signed())?;
+                    row.set_i64(BALANCE, row.i64(BALANCE)? + change)?;
+                    Ok(old)
+                })
+                .await?;
+            attempt.ops.push(Op::Read { key: id, value: Some(old.cast_unsigned()) });
+            attempt.ops.push(Op::Write { key: id, value: new });
+            self.dwell().await;
+        }
+        txn.commit().await
+    }
+
+    /// Reads two accounts by key.
+    async fn look(&self, attempt: &mut Attempt, accounts: [u64; 2]) -> Result<(), TxnError> {
+        let mut txn = self.db.begin();
+        for id in accounts {
+            let row = txn.get(self.table, &key![id.cast_signed()]).await?;
+            let version = row.map(|row| row.i64(VERSION)).transpose()?;
+            attempt.ops.push(Op::Read { key: id, value: version.map(i64::cast_unsigned) });
+            self.dwell().await;
+        }
+        txn.commit().await
+    }
+
+    /// Moves half of an account into a new one beside it.
+    async fn open_account(&self, attempt: &mut Attempt, from: u64) -> Result<(), TxnError> {
+        let id = from + 1 + self.random.below(SPACING - 1);
+        let mut txn = self.db.begin();
+        let there = txn.get(self.table, &key![id.cast_signed()]).await?;
+        let there = there.map(|row| row.i64(VERSION)).transpose()?;
+        attempt.ops.push(Op::Read { key: id, value: there.map(i64::cast_unsigned) });
+        if there.is_some() {
+            return txn.commit().await;
+        }
+        let (new, opened) = (self.version(), self.version());
+        let (old, half) = txn
+            .update(self.table, &key![from.cast_signed()], |row| {
+                let (old, balance) = (row.i64(VERSION)?, row.i64(BALANCE)?);
+                row.set_i64(VERSION, new.cast_signed())?;
+                row.set_i64(BALANCE, balance - balance / 2)?;
+                Ok((old, balance / 2))
+            })
+            .await?;
+        attempt.ops.push(Op::Read { key: from, value: Some(old.cast_unsigned()) });
+        attempt.ops.push(Op::Write { key: from, value: new });
+        let mut row = self.db.row(self.table)?;
+        row.i64(id.cast_signed()).i64(opened.cast_signed()).i64(half).text("opened");
+        txn.insert(self.table, row.finish()?).await?;
+        attempt.ops.push(Op::Write { key: id, value: opened });
+        txn.commit().await
+    }
+
+    /// Reads all accounts; their sum is what was deposited.
+    async fn audit(&self, attempt: &mut Attempt) -> Result<(), TxnError> {
+        let mut txn = self.db.begin();
+        let (mut sum, mut seen) = (0, Vec::new());
+        let direction =
+            if self.random.below(2) == 0 { Direction::Forward } else { Direction::Reverse };
+        txn.scan(self.table, &KeyRange::all(), direction, |row| {
+            sum += row.i64(BALANCE)?;
+            seen.push((row.i64(0)?.cast_unsigned(), row.i64(VERSION)?.cast_unsigned()));
+            Ok(ControlFlow::Continue(()))
+        })
+        .await?;
+        let expected = ACCOUNTS.cast_signed() * DEPOSIT;
+        if sum != expected {
+            let accounts = seen.len();
+            let claim = format!("an audit found {sum} in {accounts} accounts, not {expected}");
+            *self.broken.lock() = Some(claim);
+        }
+        attempt.ops.push(Op::Scan { low: 0, high: ACCOUNTS * SPACING, seen });
+        txn.commit().await
+    }
+
+    /// Thinks for a while in the middle of a transaction, now and then.
+    async fn dwell(&self) {
+        if self.random.below(3) == 0 {
+            self.env.sleep(std::time::Duration::from_nanos(self.random.below(5_000))).await;
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! One tree, many nodes: see [`super::Scenario::Tree`].
+//!
+//! Each key belongs to one client, the only one to change it, which therefore knows what must be
+//! there; everybody reads everything.
+
+use std::collections::BTreeMap;
+use std::ops::{Bound, ControlFlow};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_btree::{Direction, Tree, TreeError};
+use selkie_engine::Engine;
+use selkie_fabric::env::{Env, SplitMix};
+use selkie_fabric::sim::TraceSink;
+
+use super::{Clients, Done, MEMORY_NODES, Scenario, client_random, done, ensure};
+use crate::cluster::{Shape, SimCluster};
+use crate::error::SimError;
+use crate::plan::Plan;
+
+const WORKERS: usize = 3;
+const STEPS: u64 = 120;
+const KEYS: u64 = 400;
+const MAX_VALUE: u64 = 60;
+/// Errors that go away by themselves are repeated so often.
+const PATIENCE: u32 = 50;
+
+type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
+
+pub(super) fn run(seed: u64, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
+    let nodes = usize::from(Scenario::Tree.compute_nodes(seed));
+    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
+    shape.gcl_bytes = 1024;
+    shape.engine.cache_bytes *= 2;
+    let cluster = SimCluster::start(seed, plan, &shape, log)?;
+    let tree = Arc::new(cluster.run(Tree::create(cluster.engine(0)?, u16::MAX))??);
+    plan.arrange(&cluster.world.controls(), cluster.world.now());
+    let mut clients = Clients::new(&cluster);
+    let oracles: Arc<Mutex<Oracle>> = Arc::default();
+    for node in 0..nodes {
+        for worker in 0..WORKERS {
+            let client = node * WORKERS + worker;
+            let gardener = Gardener {
+                client: client as u64,
+                clients: (nodes * WORKERS) as u64,
+                engine: cluster.engine(node)?.clone(),
+                env: cluster.env_of(node),
+                tree: Arc::clone(&tree),
+                random: client_random(seed, client),
+                own: Oracle::new(),
+            };
+            let oracles = Arc::clone(&oracles);
+            clients.spawn(node, "gardener", async move {
+                let (operations, own) = gardener.run().await?;
+                oracles.lock().extend(own);
+                Ok(operations)
+            });
+        }
+    }
+    let tally = cluster.run(clients.finish(plan))??;
+    if plan.lost().is_empty() {
+        let oracle = std::mem::take(&mut *oracles.lock());
+        for engine in &cluster.engines {
+            let found = cluster.run(everything(&tree, engine))??;
+            ensure(found == oracle, || {
+                format!(
+                    "{} sees {} rows, the oracle has {}",
+                    engine.node(),
+                    found.len(),
+                    oracle.len()
+                )
+            })?;
+            let entries = cluster.run(tree.verify(engine))??.entries;
+            ensure(entries == oracle.len(), || format!("verify() counts {entries} rows"))?;
+        }
+        for engine in &cluster.engines {
+            cluster.run(engine.close())??;
+        }
+    }
+    Ok(done(&cluster, &tally))
+}
+
+async fn everything(tree: &Tree, engine: &Engine) -> Result<Oracle, TreeError> {
+    let mut found = Oracle::new();
+    tree.scan(engine, (Bound::Unbounded, Bound::Unbounded), Direction::Forward, |key, value| {
+        found.insert(key.to_vec(), value.to_vec());
+        ControlFlow::Continue(())
+    })
+    .await?;
+    Ok(found)
+}
+
+struct Gardener {
+    client: u64,
+    clients: u64,
+    engine: Engine,
+    env: Env,
+    tree: Arc<Tree>,
+    random: SplitMix,
+    /// What its own keys must hold.
+    own: Oracle,
+}
+
+impl Gardener {
+    async fn run(mut self) -> Result<(u64, Oracle), SimError> {
+        for _ in 0..STEPS {
+            match self.random.below(10) {
+                0..=5 => self.change().await?,
+                6..=7 => self.look().await?,
+                _ => self.scan().await?,
+            }
+            if self.random.below(4) == 0 {
+                self.env.sleep(Duration::from_nanos(self.random.below(20_000))).await;
+            }
+        }
+        Ok((STEPS, self.own))
+    }
+
+    /// A key of this client's.
+    fn own_key(&self) -> Vec<u8> {
+        let number = self.random.below(KEYS) * self.clients + self.client;
+        number.to_be_bytes().to_vec()
+    }
+
+    fn value(&self) -> Vec<u8> {
+        let bytes = self.random.below(MAX_VALUE) as usize;
+        std::iter::repeat_with(|| self.random.next_u64() as u8).take(bytes).collect()
+    }
+
+    async fn change(&mut self) -> Result<(), SimError> {
+        let (key, value) = (self.own_key(), self.value());
+        let there = self.own.contains_key(&key);
+        for attempt in 0..PATIENCE {
+            let result = if there && value.len().is_multiple_of(3) {
+                self.tree.delete(&self.engine, &key).await.map(|gone| (gone, None))
+            } else if there {
+                self.tree.update(&self.engine, &key, &value).await.map(|was| (was, Some(&value)))
+            } else {
+                self.tree.insert(&self.engine, &key, &value).await.map(|()| (true, Some(&value)))
+            };
+            match result {
+                Ok((changed, now)) => {
+                    ensure(changed, || {
+                        format!("key {key:?} was gone before its owner deleted it")
+                    })?;
+                    match now {
+                        Some(value) => self.own.insert(key, value.clone()),
+                        None => self.own.remove(&key),
+                    };
+                    return Ok(());
+                }
+                Err(error) if error.is_retryable() && attempt + 1 < PATIENCE => {
+                    self.env.sleep(Duration::from_micros(u64::from(attempt) * 10)).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    async fn look(&self) -> Result<(), SimError> {
+        let key = self.own_key();
+        let found = self.tree.get(&self.engine, &key).await?;
+        ensure(found.as_ref() == self.own.get(&key), || {
+            format!("key {key:?} holds {found:?}, its owner wrote {:?}", self.own.get(&key))
+        })
+    }
+
+    /// Scans a stretch: in order, within its bounds, and right about this client's own keys.
+    async fn scan(&self) -> Result<(), SimError> {
+        let start = self.random.below(KEYS * self.clients);
+        let (low, high) = (start.to_be_bytes(), (start + 200).to_be_bytes());
+        let reverse = self.random.below(2) == 0;
+        let direction = if reverse { Direction::Reverse } else { Direction::Forward };
+        let mut seen: Vec<(Vec<u8>, Vec<u8>)> = Vec::new();
+        let range = (Bound::Included(&low[..]), Bound::Excluded(&high[..]));
+        self.tree
+            .scan(&self.engine, range, direction, |key, value| {
+                seen.push((key.to_vec(), value.to_vec()));
+                ControlFlow::Continue(())
+            })
+            .await?;
+        if reverse {
+            seen.reverse();
+        }
+        let keys = seen.iter().map(|(key, _)| key);
+        ensure(keys.clone().is_sorted() && seen.is_sorted_by(|a, b| a.0 < b.0), || {
+            format!("a scan from {start} is out of order: {:?}", keys.collect::<Vec<_>>())
+        })?;
+        let own = |key: &[u8]| {
+            key.first_chunk().is_some_and(|k| u64::from_be_bytes(*k) % self.clients == self.client)
+        };
+        let mine: Vec<_> = seen.iter().filter(|(key, _)| own(key)).cloned().collect();
+        let (low, high) = (low.to_vec(), high.to_vec());
+        let expected: Vec<_> =
+            self.own.range(low..high).map(|(key, value)| (key.clone(), value.clone())).collect();
+        ensure(mine == expected, || {
+            format!("a scan from {start} found {mine:?} of its owner's {expected:?}")
+        })
+    }
+}

@@ -1,0 +1,121 @@
+//! `selkie sim`.
+
+use std::io::{BufWriter, Write};
+use std::ops::Range;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use clap::Args;
+use selkie::tpcc::Progress;
+use selkie_sim::{Scenario, sweep};
+
+use super::progress::Stderr;
+
+/// A seed decides everything: the size of the cluster, what its clients do, what goes wrong and when.
+/// The same seed gives the same run.
+///
+/// Exit code 0: everything held; 1: something did not, and how to see it again is printed; 2: wrong
+/// arguments.
+#[derive(Args)]
+#[group(id = "what", required = true, multiple = false, args = ["seed", "seeds"])]
+pub(crate) struct Arguments {
+    /// Replay one seed, with a log of every event on stdout
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// Run every seed from A up to, and without, B; stop at the first failure
+    #[arg(long, value_name = "A..B")]
+    seeds: Option<Seeds>,
+    /// What the clients do: counter, bank, tree, tpcc or ring [default: chosen by each seed]
+    #[arg(long, value_name = "NAME")]
+    scenario: Option<Scenario>,
+    /// Threads of a sweep, 1 to 1024 [default: one for each core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    threads: Option<u16>,
+}
+
+/// A range of seeds.
+#[derive(Clone, Debug)]
+struct Seeds(Range<u64>);
+
+impl FromStr for Seeds {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |part: &str| {
+            part.parse().map_err(|_| format!("{part:?} is no number from 0 to {}", u64::MAX))
+        };
+        let (start, end) = text.split_once("..").ok_or("a range is written A..B, as in 0..1000")?;
+        let (start, end): (u64, u64) = (number(start)?, number(end)?);
+        if start >= end {
+            return Err(format!("the range is empty: {start} must be less than {end}"));
+        }
+        Ok(Self(start..end))
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    match (arguments.seed, &arguments.seeds) {
+        (Some(seed), _) => replay(seed, arguments.scenario),
+        (None, Some(Seeds(seeds))) => run_all(seeds.clone(), arguments),
+        (None, None) => ExitCode::from(super::USAGE),
+    }
+}
+
+fn replay(seed: u64, scenario: Option<Scenario>) -> ExitCode {
+    let scenario = scenario.unwrap_or_else(|| Scenario::of_seed(seed));
+    let mut out = BufWriter::new(std::io::stdout());
+    // A reader that has seen enough is no reason to stop: the verdict is still wanted.
+    let log = Box::new(move |line: &str| drop(writeln!(out, "{line}")));
+    match selkie_sim::run(scenario, seed, Some(log)) {
+        Ok(summary) => {
+            eprintln!("plan: {}", summary.plan);
+            eprintln!(
+                "scenario {scenario}, seed {seed}: ok, {} operations in {:?} of virtual time, {} \
+                 clients gave up, trace {:016x}",
+                summary.operations, summary.virtual_time, summary.gave_up, summary.trace_hash
+            );
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run_all(seeds: Range<u64>, arguments: &Arguments) -> ExitCode {
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
+    let threads = arguments.threads.map_or(cores, usize::from);
+    let progress = Stderr::new();
+    let told = AtomicU64::new(0);
+    progress.begin("seeds", seeds.end - seeds.start);
+    let started = Instant::now();
+    let result = sweep(seeds.clone(), arguments.scenario, threads, &|runs| {
+        let before = told.fetch_max(runs, Ordering::Relaxed);
+        progress.advance(runs.saturating_sub(before));
+    });
+    progress.end();
+    match result {
+        Ok(summary) => {
+            println!(
+                "{} runs ok, seeds {}..{}: {} operations, {} clients gave up because a node was \
+                 lost, traces {:016x}, {:.1} s",
+                summary.runs,
+                seeds.start,
+                seeds.end,
+                summary.operations,
+                summary.gave_up,
+                summary.trace_hash,
+                started.elapsed().as_secs_f64()
+            );
+            ExitCode::SUCCESS
+        }
+        Err(failure) => {
+            eprintln!("{failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -3,12 +3,28 @@
 use std::time::Duration;
 
 use crate::EngineError;
+use crate::coherence::machine::Rules;
 
 /// Fewest frames a cache can have: the deepest operation (a parent split) holds a handful of pages,
 /// a transaction some hundreds, and eviction needs a choice.
 pub(crate) const MIN_FRAMES: u64 = 1024;
 /// Most frames: indices are 32 bits and one value is reserved.
 pub(crate) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
+
+/// A bug that a test brings back to show that it would be found.
+#[cfg(feature = "planted")]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Planted {
+    /// None.
+    #[default]
+    Nothing,
+    /// The published hand-over: no Confirm follows a grant (rule R5).
+    NoConfirm,
+    /// A reader asks the holder before its own bit is reset (rule R2).
+    EarlyAsk,
+    /// A page is written back on another queue pair than the one that then releases it (rule R8).
+    LooseWriteBack,
+}
 
 /// Configuration of [`crate::Engine::start`].
 #[derive(Clone, Debug)]
@@ -26,6 +42,9 @@ pub struct EngineConfig {
     pub ring_bytes: usize,
     /// Period of the housekeeping: overdue waits, reclamation epochs.
     pub tick: Duration,
+    /// The bug to bring back.
+    #[cfg(feature = "planted")]
+    pub planted: Planted,
 }
 
 impl Default for EngineConfig {
@@ -37,6 +56,8 @@ impl Default for EngineConfig {
             threads: 2,
             ring_bytes: 256 << 10,
             tick: Duration::from_millis(5),
+            #[cfg(feature = "planted")]
+            planted: Planted::Nothing,
         }
     }
 }
@@ -45,6 +66,17 @@ impl EngineConfig {
     /// Smallest cache for lines of `gcl_bytes`, in bytes: what is pinned at the same time must fit.
     pub fn min_cache_bytes(gcl_bytes: usize) -> u64 {
         MIN_FRAMES * gcl_bytes as u64
+    }
+
+    /// The rules of the coherence protocol.
+    pub(crate) const fn rules(&self) -> Rules {
+        Rules {
+            #[cfg(feature = "planted")]
+            confirm: !matches!(self.planted, Planted::NoConfirm),
+            #[cfg(feature = "planted")]
+            wait_for_reset: !matches!(self.planted, Planted::EarlyAsk),
+            ..Rules::DESIGNED
+        }
     }
 
     pub(crate) fn validate(&self, gcl_bytes: usize) -> Result<(), EngineError> {

@@ -66,6 +66,9 @@ pub(crate) struct Core {
     pub(crate) placement: PlacementMap,
     /// One to each memory node; all latch operations of a line use the same (rule R1).
     pub(crate) queue_pairs: Box<[Arc<dyn QueuePair>]>,
+    /// For write-backs that a planted bug takes off their queue pair.
+    #[cfg(feature = "planted")]
+    pub(crate) loose_queue_pairs: Box<[Arc<dyn QueuePair>]>,
     pub(crate) endpoint: Arc<dyn Endpoint>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) mailbox: Arc<Mailbox>,

@@ -13,7 +13,6 @@ use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
-use crate::coherence::machine::Rules;
 use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::core::{Core, Shard};
@@ -60,11 +59,12 @@ impl Engine {
         config.validate(gcl_bytes)?;
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
         let mailbox = Self::open_mailbox(pool, &endpoint, node, &config)?;
-        let queue_pairs = descriptor
-            .memory_nodes
-            .iter()
-            .map(|memory| endpoint.connect(memory.peer))
-            .collect::<Result<_, _>>()?;
+        let connect = || -> Result<Box<[_]>, _> {
+            descriptor.memory_nodes.iter().map(|memory| endpoint.connect(memory.peer)).collect()
+        };
+        let queue_pairs = connect()?;
+        #[cfg(feature = "planted")]
+        let loose_queue_pairs = connect()?;
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let table = AddressTable::new(frames, gcl_bytes);
         let tick = config.tick;
@@ -72,8 +72,8 @@ impl Engine {
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             me: node,
+            rules: config.rules(),
             config,
-            rules: Rules::DESIGNED,
             env: env.clone(),
             gcl_bytes,
             shards: (0..table.shards()).map(|_| Shard::default()).collect(),
@@ -81,6 +81,8 @@ impl Engine {
             table,
             placement: PlacementMap::new(descriptor),
             queue_pairs,
+            #[cfg(feature = "planted")]
+            loose_queue_pairs,
             endpoint,
             pool: Arc::clone(pool),
             mailbox,

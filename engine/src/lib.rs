@@ -25,6 +25,8 @@ mod waiters;
 pub use addr::GAddr;
 pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
 pub use config::EngineConfig;
+#[cfg(feature = "planted")]
+pub use config::Planted;
 pub use engine::Engine;
 pub use epoch::EpochPin;
 pub use error::EngineError;

@@ -279,7 +279,7 @@ impl Core {
                 // SAFETY: the line's operation is outstanding, so nobody writes the frame, and it
                 // is not reused before the completion; readers may share it.
                 let from = unsafe { self.frames.lease(id, dirty) };
-                chain.push(Verb::Write { at, from });
+                self.push_write_back(home.node, Verb::Write { at, from }, chain);
             }
         }
         chain.push(match operation.atomic {
@@ -293,6 +293,25 @@ impl Core {
             // the completion.
             let into = unsafe { self.frames.lease(id, 0..self.gcl_bytes) };
             chain.push(Verb::Read { at: home.page, into });
+        }
+    }
+
+    /// The write-back goes before the atomic that gives the page up, on the same queue pair.
+    #[cfg(not(feature = "planted"))]
+    fn push_write_back(&self, _node: usize, write: Verb, chain: &mut Chain) {
+        chain.push(write);
+    }
+
+    /// As above, unless a planted bug takes it elsewhere.
+    #[cfg(feature = "planted")]
+    fn push_write_back(&self, node: usize, write: Verb, chain: &mut Chain) {
+        match (self.config.planted, &write, self.loose_queue_pairs.get(node)) {
+            (crate::Planted::LooseWriteBack, Verb::Write { at, from }, Some(loose)) => {
+                // A copy: the frame is only lent for as long as the latch operation lasts.
+                let copy = Verb::write(*at, selkie_fabric::Buf::copy_of(from));
+                drop(loose.post(Chain::from(copy)));
+            }
+            _ => chain.push(write),
         }
     }
 

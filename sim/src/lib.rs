@@ -26,5 +26,5 @@ mod sweep;
 pub use cluster::{RUN_BOUND, Shape, SimCluster};
 pub use error::{Failure, SimError};
 pub use plan::{Plan, Trouble};
-pub use scenario::{Scenario, Summary, UnknownScenario, run, run_with};
+pub use scenario::{Scenario, Summary, Tune, UnknownScenario, run, run_with};
 pub use sweep::{SweepSummary, sweep};

@@ -19,7 +19,7 @@ use super::progress::Stderr;
 /// Exit code 0: everything held; 1: something did not, and how to see it again is printed; 2: wrong
 /// arguments.
 #[derive(Args)]
-#[group(id = "what", required = true, multiple = false, args = ["seed", "seeds"])]
+#[command(group = clap::ArgGroup::new("what").required(true).args(["seed", "seeds"]))]
 pub(crate) struct Arguments {
     /// Replay one seed, with a log of every event on stdout
     #[arg(long, value_name = "N")]

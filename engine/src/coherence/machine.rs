@@ -296,10 +296,10 @@ pub struct Rules {
     /// Ask the node a `NotHeld` names before going back to the word.
     pub follow_hints: bool,
     /// R5's Confirm; the published protocol has none.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted"))]
     pub confirm: bool,
     /// R2's wait for the reset; the published protocol asks at once.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "planted"))]
     pub wait_for_reset: bool,
 }
 
@@ -308,23 +308,23 @@ impl Rules {
     pub const DESIGNED: Rules = Rules {
         max_priority: 15,
         follow_hints: true,
-        #[cfg(test)]
+        #[cfg(any(test, feature = "planted"))]
         confirm: true,
-        #[cfg(test)]
+        #[cfg(any(test, feature = "planted"))]
         wait_for_reset: true,
     };
 
     const fn confirms(&self) -> bool {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "planted"))]
         return self.confirm;
-        #[cfg(not(test))]
+        #[cfg(not(any(test, feature = "planted")))]
         return true;
     }
 
     const fn waits_for_reset(&self) -> bool {
-        #[cfg(test)]
+        #[cfg(any(test, feature = "planted"))]
         return self.wait_for_reset;
-        #[cfg(not(test))]
+        #[cfg(not(any(test, feature = "planted")))]
         return true;
     }
 }

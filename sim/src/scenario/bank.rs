@@ -15,7 +15,7 @@ use selkie_txn::{
     TxnError, key, retry,
 };
 
-use super::{Clients, Done, MEMORY_NODES, Scenario, client_random, done, ensure};
+use super::{Clients, Done, MEMORY_NODES, Scenario, Tune, client_random, done, ensure};
 use crate::check::serial::{Level, Op, Status, Transaction, serializable};
 use crate::cluster::{Shape, SimCluster};
 use crate::error::SimError;
@@ -35,11 +35,17 @@ const BALANCE: usize = 2;
 
 type History = Arc<Mutex<Vec<Transaction>>>;
 
-pub(super) fn run(seed: u64, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
+pub(super) fn run(
+    seed: u64,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
     let nodes = usize::from(Scenario::Bank.compute_nodes(seed));
     let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
     shape.gcl_bytes = 2048;
     shape.engine.cache_bytes *= 4;
+    tune(&mut shape.engine);
     let cluster = SimCluster::start(seed, plan, &shape, log)?;
     let history: History = Arc::default();
     let databases = cluster.run(open(&cluster, &history))??;

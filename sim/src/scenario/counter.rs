@@ -10,7 +10,7 @@ use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 
-use super::{Clients, Done, MEMORY_NODES, Scenario, client_random, done, ensure};
+use super::{Clients, Done, MEMORY_NODES, Scenario, Tune, client_random, done, ensure};
 use crate::check::linear::{Action, Operation, linearizable};
 use crate::cluster::{RUN_BOUND, Shape, SimCluster, is_refusal};
 use crate::error::SimError;
@@ -26,9 +26,15 @@ const MANY_PAGES: usize = 1500;
 /// What each page saw.
 type History = Arc<Vec<Mutex<Vec<Operation>>>>;
 
-pub(super) fn run(seed: u64, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
+pub(super) fn run(
+    seed: u64,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
     let nodes = usize::from(Scenario::Counter.compute_nodes(seed));
-    let shape = Shape::small(usize::from(MEMORY_NODES), nodes);
+    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
+    tune(&mut shape.engine);
     let cluster = SimCluster::start(seed, plan, &shape, log)?;
     let many = seed.is_multiple_of(4);
     let page_count = if many { MANY_PAGES } else { 2 * HOT_PAGES };

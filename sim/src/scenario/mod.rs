@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use selkie_engine::EngineConfig;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
@@ -105,20 +106,19 @@ pub struct Summary {
     pub gave_up: u64,
 }
 
+/// Changes the configuration of a scenario's engines.
+pub type Tune<'t> = dyn Fn(&mut EngineConfig) + 't;
+
 /// Runs `scenario` with `seed`, under the faults drawn from it.
 ///
 /// # Errors
 /// What does not hold, with all it takes to see it again.
 pub fn run(scenario: Scenario, seed: u64, log: Option<TraceSink>) -> Result<Summary, Box<Failure>> {
-    let mut plan = Plan::draw(seed, MEMORY_NODES, scenario.compute_nodes(seed));
-    if scenario == Scenario::Tpcc {
-        // The driver waits for its workers on all nodes, and those of a lost one never end.
-        plan.spare_compute_nodes();
-    }
-    run_with(scenario, seed, &plan, log)
+    run_with(scenario, seed, &scenario.plan(seed), &|_| {}, log)
 }
 
-/// [`run`] under faults of the caller's choice.
+/// [`run`] under faults of the caller's choice, with engines configured by `tune`, which is given
+/// the scenario's own configuration (TPC-C and the rings have none).
 ///
 /// # Errors
 /// As [`run`].
@@ -126,12 +126,13 @@ pub fn run_with(
     scenario: Scenario,
     seed: u64,
     plan: &Plan,
+    tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Summary, Box<Failure>> {
     let outcome = match scenario {
-        Scenario::Counter => counter::run(seed, plan, log),
-        Scenario::Bank => bank::run(seed, plan, log),
-        Scenario::Tree => tree::run(seed, plan, log),
+        Scenario::Counter => counter::run(seed, plan, tune, log),
+        Scenario::Bank => bank::run(seed, plan, tune, log),
+        Scenario::Tree => tree::run(seed, plan, tune, log),
         Scenario::Tpcc => tpcc::run(seed, plan, log),
         Scenario::Ring => ring::run(seed, plan, log),
     };
@@ -153,6 +154,16 @@ pub fn run_with(
 const MEMORY_NODES: u16 = 3;
 
 impl Scenario {
+    /// What goes wrong in the run of `seed`.
+    pub fn plan(self, seed: u64) -> Plan {
+        let mut plan = Plan::draw(seed, MEMORY_NODES, self.compute_nodes(seed));
+        if self == Scenario::Tpcc {
+            // The driver waits for its workers on all nodes, and those of a lost one never end.
+            plan.spare_compute_nodes();
+        }
+        plan
+    }
+
     /// Compute nodes: two to four, by the seed.
     fn compute_nodes(self, seed: u64) -> u16 {
         2 + (seed / 16 % 3) as u16

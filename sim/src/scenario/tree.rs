@@ -14,7 +14,7 @@ use selkie_engine::Engine;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 
-use super::{Clients, Done, MEMORY_NODES, Scenario, client_random, done, ensure};
+use super::{Clients, Done, MEMORY_NODES, Scenario, Tune, client_random, done, ensure};
 use crate::cluster::{Shape, SimCluster};
 use crate::error::SimError;
 use crate::plan::Plan;
@@ -28,11 +28,17 @@ const PATIENCE: u32 = 50;
 
 type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
 
-pub(super) fn run(seed: u64, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
+pub(super) fn run(
+    seed: u64,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
     let nodes = usize::from(Scenario::Tree.compute_nodes(seed));
     let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
     shape.gcl_bytes = 1024;
     shape.engine.cache_bytes *= 2;
+    tune(&mut shape.engine);
     let cluster = SimCluster::start(seed, plan, &shape, log)?;
     let tree = Arc::new(cluster.run(Tree::create(cluster.engine(0)?, u16::MAX))??);
     plan.arrange(&cluster.world.controls(), cluster.world.now());

@@ -1,0 +1,42 @@
+//! Bugs that are brought back must be found: each within a stated number of seeds of one scenario.
+//! The same seeds without the bug pass, so it is the bug that is found.
+
+#![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
+
+use selkie_engine::Planted;
+use selkie_sim::{Scenario, run, run_with};
+
+/// The first of `seeds` seeds that finds `planted`, and what it reports.
+fn finds(planted: Planted, scenario: Scenario, seeds: u64) -> (u64, String) {
+    for seed in 0..seeds {
+        let plan = scenario.plan(seed);
+        if !plan.lost().is_empty() {
+            // Clients may end in any error there.
+            continue;
+        }
+        let found = run_with(scenario, seed, &plan, &|config| config.planted = planted, None);
+        if let Err(failure) = found {
+            run(scenario, seed, None).unwrap();
+            return (seed, failure.to_string());
+        }
+    }
+    panic!("{planted:?} is not found by {seeds} seeds of {scenario}");
+}
+
+#[test]
+fn the_published_hand_over_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::NoConfirm, Scenario::Counter, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn asking_before_the_reset_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::EarlyAsk, Scenario::Counter, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn a_write_back_that_is_not_ordered_before_its_release_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::LooseWriteBack, Scenario::Counter, 100);
+    println!("seed {seed}: {report}");
+}

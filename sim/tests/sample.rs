@@ -1,0 +1,56 @@
+//! A short, fixed sample of seeds of every scenario, and what makes a failure worth having: that it
+//! happens again.
+
+#![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
+
+use std::sync::{Arc, Mutex};
+
+use selkie_sim::{Plan, Scenario, run, run_with, sweep};
+
+/// Seeds of the sample. Long sweeps are for `selkie sim --seeds`.
+const SAMPLE: u64 = 160;
+
+#[test]
+fn a_sample_of_all_scenarios_holds() {
+    let summary = sweep(0..SAMPLE, None, 2, &|_| {}).unwrap_or_else(|failure| panic!("{failure}"));
+    assert_eq!(summary.runs, SAMPLE);
+    assert!(summary.operations > 50_000, "{summary:?}");
+    assert!(summary.gave_up > 0, "some of the seeds lose a node: {summary:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
+    for scenario in Scenario::ALL {
+        let first = run(scenario, 21, None).unwrap();
+        assert_eq!(first, run(scenario, 21, None).unwrap(), "{scenario}");
+        assert_ne!(first.trace_hash, run(scenario, 22, None).unwrap().trace_hash, "{scenario}");
+    }
+}
+
+#[test]
+fn threads_do_not_change_what_a_sweep_does() {
+    let alone = sweep(300..330, Some(Scenario::Counter), 1, &|_| {}).unwrap();
+    assert_eq!(alone, sweep(300..330, Some(Scenario::Counter), 4, &|_| {}).unwrap());
+}
+
+#[test]
+fn the_event_log_says_what_happened_and_changes_nothing() {
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let sink = Arc::clone(&lines);
+    let log = Box::new(move |line: &str| sink.lock().unwrap().push(line.to_owned()));
+    let logged = run(Scenario::Counter, 9, Some(log)).unwrap();
+    assert_eq!(logged, run(Scenario::Counter, 9, None).unwrap());
+    let lines = lines.lock().unwrap();
+    let having = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
+    for what in ["FAA", "CAS", "READ", "WRITE+BELL", "bell of", "crashes", "is paused", "cut off"] {
+        assert!(having(what) > 0, "no line says {what}");
+    }
+}
+
+#[test]
+fn a_calm_network_needs_no_excuses() {
+    for scenario in Scenario::ALL {
+        let summary = run_with(scenario, 3, &Plan::calm(), &|_| {}, None).unwrap();
+        assert!(summary.operations > 0 && summary.gave_up == 0, "{summary:?}");
+    }
+}

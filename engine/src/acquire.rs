@@ -39,7 +39,7 @@ enum Outcome {
     /// Wait to be told.
     Queued(Ticket),
     /// In the queue, but to look again soon: an upgrade ended with the line as it was because the
-    /// readers changed under it, and nobody will tell.
+    /// readers changed under it, or a try for a latch without a cache was in vain; nobody will tell.
     Again(Ticket),
 }
 
@@ -157,7 +157,12 @@ impl Core {
                 let now = self.env.now();
                 let exclusive = access != Access::Shared;
                 let ticket = active.waiters.enqueue(ticket, exclusive, nowait, now);
-                let again = exclusive && active.woken && active.line.phase == Phase::Shared;
+                let again = active.woken
+                    && match active.line.phase {
+                        Phase::Shared => exclusive,
+                        Phase::Invalid => !self.caches(),
+                        _ => false,
+                    };
                 if again { Outcome::Again(ticket) } else { Outcome::Queued(ticket) }
             }
         };
@@ -238,7 +243,7 @@ impl Core {
         let exclusive = access == Access::Exclusive;
         let behind = !nowait && active.waiters.goes_first(ticket, exclusive);
         if !behind && !self.gamma_used_up(active) && Core::latch_sealed(frame, exclusive) {
-            if !active.line.deferred.is_empty() {
+            if !active.line.deferred.is_empty() || !self.caches() {
                 active.accesses += if exclusive { u64::from(self.config.threads) } else { 1 };
             }
             active.seen = frame.latch.in_use();

@@ -11,6 +11,17 @@ pub(crate) const MIN_FRAMES: u64 = 1024;
 /// Most frames: indices are 32 bits and one value is reserved.
 pub(crate) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
 
+/// How the nodes of a pool agree on who may use a page. All nodes of a pool must use the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Coherence {
+    /// Pages and latches stay cached until another node asks for them (SELCC).
+    #[default]
+    Selcc,
+    /// Baseline without a cache, SEL of SELCC §7: the latch word is acquired for every access, with
+    /// the page, and given up with the last local user. Whoever meets another node tries again.
+    Sel,
+}
+
 /// A bug that a test brings back to show that it would be found.
 #[cfg(feature = "planted")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,6 +40,8 @@ pub enum Planted {
 /// Configuration of [`crate::Engine::start`].
 #[derive(Clone, Debug)]
 pub struct EngineConfig {
+    /// Protocol of the pool.
+    pub coherence: Coherence,
     /// Page data cached at this node, bytes; at least [`EngineConfig::min_cache_bytes`].
     pub cache_bytes: u64,
     /// Bound of every wait for a latch, an answer or a frame.
@@ -50,6 +63,7 @@ pub struct EngineConfig {
 impl Default for EngineConfig {
     fn default() -> Self {
         EngineConfig {
+            coherence: Coherence::Selcc,
             cache_bytes: 64 << 20,
             request_timeout: Duration::from_secs(10),
             gamma: 256,
@@ -71,6 +85,7 @@ impl EngineConfig {
     /// The rules of the coherence protocol.
     pub(crate) const fn rules(&self) -> Rules {
         Rules {
+            ask_holders: matches!(self.coherence, Coherence::Selcc),
             #[cfg(feature = "planted")]
             confirm: !matches!(self.planted, Planted::NoConfirm),
             #[cfg(feature = "planted")]

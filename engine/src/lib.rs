@@ -24,7 +24,7 @@ mod waiters;
 
 pub use addr::GAddr;
 pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
-pub use config::EngineConfig;
+pub use config::{Coherence, EngineConfig};
 #[cfg(feature = "planted")]
 pub use config::Planted;
 pub use engine::Engine;

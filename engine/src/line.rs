@@ -23,7 +23,7 @@ use crate::message::{self, Envelope};
 use crate::placement::Home;
 use crate::stats::Counters;
 use crate::waiters::Waiters;
-use crate::{EngineError, GAddr};
+use crate::{Coherence, EngineError, GAddr};
 
 /// A line that is not at rest, or that somebody waits for.
 pub(crate) struct Active {
@@ -87,7 +87,7 @@ impl Core {
                 }
                 return;
             }
-            if active.line.deferred.is_empty() {
+            if active.line.deferred.is_empty() && self.caches() {
                 active.accesses = 0;
             }
             let Some(frame) = active.frame else { break };
@@ -95,9 +95,19 @@ impl Core {
                 readable: active.line.readable(),
                 writable: active.line.writable(),
                 // A line that was lost (its memory is dead) under a local latch goes with the latch.
-                pending: !active.waiters.is_empty() || !active.line.deferred.is_empty() || gone,
+                // A page that is not kept goes with the latch, too.
+                pending: !active.waiters.is_empty()
+                    || !active.line.deferred.is_empty()
+                    || gone
+                    || !self.caches(),
             };
             let now = self.frames.get(frame).latch.publish(permissions);
+            if now == LocalUse::Idle && self.gives_up(&active) {
+                active.seen = self.frames.get(frame).latch.seal();
+                active.accesses = 0;
+                self.run(addr, &mut active, Event::Evict, None);
+                continue;
+            }
             if plain && !gone {
                 return;
             }
@@ -116,6 +126,18 @@ impl Core {
             }
         }
         map.insert(addr.to_u64(), active);
+    }
+
+    /// Whether pages outlive the latches for which they were fetched.
+    pub(crate) fn caches(&self) -> bool {
+        self.config.coherence != Coherence::Sel
+    }
+
+    /// Whether an idle page is to be given up at once: it has served somebody, or nobody wants it.
+    fn gives_up(&self, active: &Active) -> bool {
+        !self.caches()
+            && matches!(active.line.phase, Phase::Shared | Phase::Modified)
+            && (active.accesses > 0 || active.waiters.is_empty())
     }
 
     /// Whether the deferred requests of an idle line have their turn: local waiters that the
@@ -145,7 +167,7 @@ impl Core {
     /// Who uses the local copy or is next to: a waiter that was told to go on would find the line
     /// gone again if other nodes went first.
     fn local_use(&self, active: &Active) -> LocalUse {
-        if active.seen != LocalUse::Idle || self.gamma_used_up(active) {
+        if active.seen != LocalUse::Idle || self.gamma_used_up(active) || !self.caches() {
             return active.seen;
         }
         match active.waiters.next_is_writer() {

@@ -295,6 +295,9 @@ pub struct Rules {
     pub max_priority: u8,
     /// Ask the node a `NotHeld` names before going back to the word.
     pub follow_hints: bool,
+    /// Ask whoever is in the way; else try the word again and again, as the baseline without a cache
+    /// does, whose driver gives every latch up when the last local user has.
+    pub ask_holders: bool,
     /// R5's Confirm; the published protocol has none.
     #[cfg(any(test, feature = "planted"))]
     pub confirm: bool,
@@ -308,6 +311,7 @@ impl Rules {
     pub const DESIGNED: Rules = Rules {
         max_priority: 15,
         follow_hints: true,
+        ask_holders: true,
         #[cfg(any(test, feature = "planted"))]
         confirm: true,
         #[cfg(any(test, feature = "planted"))]
@@ -578,6 +582,19 @@ impl Step<'_> {
                     self.ask(holder, RequestKind::Read);
                 }
             }
+            (Phase::ResetShared { .. }, _) if !self.rules.ask_holders => {
+                self.in_vain(Phase::Invalid);
+            }
+            (Phase::AcquireExclusive, _)
+                if !self.rules.ask_holders && old != LatchWord::FREE =>
+            {
+                self.in_vain(Phase::Invalid);
+            }
+            (Phase::Upgrade, _)
+                if !self.rules.ask_holders && old != LatchWord::read_by(me) =>
+            {
+                self.in_vain(Phase::Shared);
+            }
             (Phase::ResetShared { holder }, _) => {
                 self.line.phase = Phase::WaitRead { holder };
                 if self.rules.waits_for_reset() {
@@ -617,6 +634,14 @@ impl Step<'_> {
             _ => return Err(self.violation()),
         }
         Ok(())
+    }
+
+    /// Somebody is in the way who is not to be asked.
+    fn in_vain(&mut self, phase: Phase) {
+        if self.line.nowait {
+            self.out.push(Action::Refuse);
+        }
+        self.settle(phase);
     }
 
     /// The word has no holder: it is free, or writer intent must be announced (R3).

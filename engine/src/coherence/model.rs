@@ -116,3 +116,18 @@ fn asking_before_the_reset_completed_is_rejected() {
     assert!([properties::STALE_READ, properties::TWO_WRITERS].contains(&property), "{property}");
     assert!(trace.len() > 5, "a trace that shows how");
 }
+
+/// The baseline without a cache: whoever meets another node tries again.
+#[test]
+fn two_nodes_without_asking_are_safe_and_come_to_rest() {
+    let mut protocol = Protocol::new(Latching::Lazy, [Both, Both]);
+    protocol.rules.ask_holders = false;
+    let checker = protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
+    let checker = checker.spawn_bfs().join();
+    if let Some((name, path)) = checker.discoveries().into_iter().next() {
+        let steps = path.into_vec().into_iter().filter_map(|(_, step)| step);
+        let trace: Vec<String> = steps.map(|step| describe(&step)).collect();
+        panic!("{name} fails:\n{}", trace.join("\n"));
+    }
+    assert!(checker.unique_state_count() > 100);
+}

@@ -155,8 +155,8 @@ fn window_len(finished: &[Operation]) -> usize {
     finished
         .iter()
         .position(|operation| {
-            let quiescent = latest.is_some_and(|latest| latest < Some(operation.invoked));
-            latest = latest.max(Some(operation.returned));
+            let quiescent = latest.is_some_and(|latest| latest < operation.invoked);
+            latest = latest.max(operation.returned);
             quiescent
         })
         .unwrap_or(finished.len())

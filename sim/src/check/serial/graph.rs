@@ -184,9 +184,7 @@ impl<'h> Graph<'h> {
         let mut reached: PerTxn<Option<Edge>> = PerTxn::new(self.history, None);
         let mut queue = VecDeque::from([start]);
         while let Some(txn) = queue.pop_front() {
-            let mut edges: Vec<&Edge> = self.out[txn].iter().collect();
-            edges.sort_by_key(|edge| edge.why.dependency());
-            for edge in edges {
+            for edge in &self.out[txn] {
                 let usable = edge.why.dependency() <= weakest && members[edge.to];
                 if usable && reached[edge.to].is_none() {
                     reached[edge.to] = Some(*edge);

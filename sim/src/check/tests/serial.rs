@@ -141,6 +141,16 @@ fn g2() {
 }
 
 #[test]
+fn the_shortest_cycle_is_reported() {
+    // T0 and T1 are a write skew; T1, T2 and T3 are a longer one in the same component.
+    let skews = ["0-9 r1=- w2=5", "0-9 r2=- w1=5 r3=- w5=5", "0-9 w3=5 r4=-", "0-9 w4=5 r5=-"];
+    let anomalies = check(&skews, Level::Serializable);
+    assert_eq!(anomalies.len(), 1);
+    assert_eq!(anomalies[0].transactions, [0, 1]);
+    assert_eq!(check(&skews[1..], Level::Serializable)[0].transactions.len(), 3);
+}
+
+#[test]
 fn phantoms() {
     // Each scanned for what the other was about to insert.
     only(Kind::G2, &["0-9 s1..9= w3=5", "0-9 s1..9= w4=6"]);
@@ -191,6 +201,8 @@ fn real_time() {
     good(&stale);
     assert_eq!(strict(&["0-9 w1=5", "9-19 r1=-"]), []);
     assert_eq!(strict(&["0-9 w1=5", "10-19", "20-29", "30-39 r1=-"]), [Kind::RealTime]);
+    let through = check(&["0-9 w1=5", "10-19", "20-29", "30-39 r1=-"], Level::StrictSerializable);
+    assert_eq!(through[0].transactions, [3, 0], "{through:#?}");
     // What the frontier forgets still follows.
     assert_eq!(strict(&["0-9 w1=5", "0-30", "10-19 w2=6", "20-29 r1=- r2=6"]), [Kind::RealTime]);
     // The version order follows from real time.

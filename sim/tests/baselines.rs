@@ -1,0 +1,16 @@
+//! The baselines are measured against, so they must be right as well.
+
+#![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
+
+use selkie_engine::Coherence;
+use selkie_sim::{Scenario, run_with};
+
+#[test]
+fn the_baseline_without_a_cache_is_coherent() {
+    for seed in 0..60 {
+        let scenario = [Scenario::Counter, Scenario::Bank, Scenario::Tree][seed as usize % 3];
+        let plan = scenario.plan(seed);
+        let tune = |config: &mut selkie_engine::EngineConfig| config.coherence = Coherence::Sel;
+        run_with(scenario, seed, &plan, &tune, None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}

@@ -1,5 +1,6 @@
 //! Commands: one module each, and the progress they share.
 
+mod micro;
 mod progress;
 mod sim;
 mod tpcc;
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Runs TPC-C on a pool inside this process: loads, runs the standard mix, checks the result.
     Tpcc(tpcc::Arguments),
+    /// Measures page accesses under a coherence protocol, in real or in virtual time.
+    Micro(micro::Arguments),
     /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
     Sim(sim::Arguments),
 }
@@ -31,6 +34,7 @@ enum Command {
 pub(crate) fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
+        Command::Micro(arguments) => micro::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     }
 }

@@ -72,6 +72,17 @@ pub enum TpccError {
     /// A task panicked or was lost.
     #[error("task: {0}")]
     Task(#[from] TaskError),
+    /// The micro-benchmark's counters do not say what its workers wrote.
+    #[error("{written} writes were made, the pages count {counted}: writes were lost or doubled")]
+    Lost {
+        /// Writes that workers made.
+        written: u64,
+        /// Writes that the pages have seen.
+        counted: u64,
+    },
+    /// A simulated run hung, or one of its tasks panicked.
+    #[error("simulation: {0}")]
+    Stuck(String),
     /// A histogram refused its bounds.
     #[error("histogram: {0}")]
     Histogram(String),

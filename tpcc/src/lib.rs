@@ -10,6 +10,7 @@
 //! input, kind, transactions         what terminals enter, in which mix, and what is done with it
 //! run, report                       workers, the measurement, and what is said about it
 //! check                             the consistency conditions
+//! micro                             the micro-benchmark of the coherence protocols
 //! ```
 //!
 //! ```
@@ -40,6 +41,7 @@ mod error;
 mod input;
 mod kind;
 mod load;
+pub mod micro;
 mod progress;
 mod random;
 mod report;

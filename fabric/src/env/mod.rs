@@ -35,6 +35,11 @@ pub trait Environment: Send + Sync {
     /// Sleeps below this take longer than asked for.
     fn timer_grain(&self) -> Duration;
 
+    /// Whether time only passes where somebody says so, by sleeping.
+    fn is_virtual(&self) -> bool {
+        false
+    }
+
     /// Runs `task` in the background. It never panics: [`Env::spawn`] has wrapped it. An
     /// environment that stops drops it.
     fn launch(&self, name: &'static str, task: BoxFuture<'static, ()>);
@@ -83,6 +88,14 @@ impl Env {
             if self.now().saturating_sub(started) >= duration {
                 return;
             }
+        }
+    }
+
+    /// Accounts for processor work: in a virtual environment the time passes, in a real one it has
+    /// passed already.
+    pub async fn spend(&self, work: Duration) {
+        if self.0.is_virtual() {
+            self.sleep(work).await;
         }
     }
 

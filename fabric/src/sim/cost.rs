@@ -28,6 +28,9 @@ pub struct CostModel {
     pub bytes_per_second: u64,
     /// Processor time of a compute node to take in one message, on one thread.
     pub message: Duration,
+    /// Processor time of a compute node's worker for one access to a cached page: drawing it, looking
+    /// it up, latching, reading or writing some words.
+    pub access: Duration,
     /// Processor time of one core of a memory node to serve one remote procedure call.
     pub rpc: Duration,
     /// How long a node that does not answer is tried before its peer has an error.
@@ -45,6 +48,7 @@ impl CostModel {
         atomic: Duration::from_nanos(370),
         bytes_per_second: 6_800_000_000,
         message: Duration::from_nanos(300),
+        access: Duration::from_nanos(500),
         rpc: Duration::from_nanos(1_000),
         unreachable_after: Duration::from_millis(1),
     };
@@ -59,6 +63,7 @@ impl CostModel {
         atomic: Duration::from_nanos(20),
         bytes_per_second: 24_000_000_000,
         message: Duration::from_nanos(200),
+        access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(700),
         unreachable_after: Duration::from_millis(1),
     };
@@ -72,6 +77,7 @@ impl CostModel {
         atomic: Duration::from_nanos(10),
         bytes_per_second: 28_000_000_000,
         message: Duration::from_nanos(150),
+        access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(700),
         unreachable_after: Duration::from_millis(1),
     };
@@ -86,6 +92,7 @@ impl CostModel {
         atomic: Duration::from_nanos(300),
         bytes_per_second: 11_000_000_000,
         message: Duration::from_nanos(1_000),
+        access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(2_000),
         unreachable_after: Duration::from_millis(20),
     };

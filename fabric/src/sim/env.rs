@@ -58,6 +58,10 @@ impl Environment for SimEnvironment {
         Duration::ZERO
     }
 
+    fn is_virtual(&self) -> bool {
+        true
+    }
+
     fn launch(&self, name: &'static str, task: BoxFuture<'static, ()>) {
         self.shared.spawn(self.node(), name, task);
     }

@@ -1,0 +1,145 @@
+//! `selkie micro`.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use selkie::engine::Coherence;
+use selkie::fabric::sim::CostModel;
+use selkie::tpcc::TpccError;
+use selkie::tpcc::micro::{self, Ablation, Config, Network};
+
+/// Workers on every compute node read and write pages of one pool. Without --sim the pool is in this
+/// process and time is real; with it the network is simulated and time is virtual. After the run every
+/// write is looked for in the pages.
+///
+/// Exit code 0: the run ended and no write was lost; 1: it failed; 2: wrong arguments, nothing was started.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Protocol of the pool
+    #[arg(long, value_enum, default_value = "selcc")]
+    coherence: CoherenceArgument,
+    /// Compute nodes, each with its own cache, 1 to 58
+    #[arg(long, value_name = "N", default_value_t = Config::default().compute_nodes)]
+    compute_nodes: usize,
+    /// Memory nodes of the pool, 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = Config::default().memory_nodes)]
+    memory_nodes: usize,
+    /// Workers of each compute node, 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = Config::default().workers)]
+    workers: usize,
+    /// Pages in all
+    #[arg(long, value_name = "N", default_value_t = Config::default().gcls)]
+    gcls: u64,
+    /// Bytes of a page, a power of two, 512 to 8192
+    #[arg(long, value_name = "BYTES", default_value_t = Config::default().gcl_bytes)]
+    gcl: usize,
+    /// Cache of each compute node in MiB
+    #[arg(long, value_name = "N", default_value_t = Config::default().cache_mib)]
+    cache_mb: u64,
+    /// Share of accesses that read, 0 to 1
+    #[arg(long, value_name = "F", default_value_t = Config::default().read_ratio)]
+    read_ratio: f64,
+    /// Share of pages that all nodes use, and of accesses to them, 0 to 1
+    #[arg(long, value_name = "F", default_value_t = Config::default().sharing_ratio)]
+    sharing_ratio: f64,
+    /// Chance that an access goes to the page of the access before, 0 to 1
+    #[arg(long, value_name = "F", default_value_t = Config::default().locality)]
+    locality: f64,
+    /// Exponent of the Zipf distribution that pages are drawn from; 0 is uniform
+    #[arg(long, value_name = "F", default_value_t = Config::default().zipf)]
+    zipf: f64,
+    /// Let the first N compute nodes only write and the others only read
+    #[arg(long, value_name = "N")]
+    writer_nodes: Option<usize>,
+    /// Simulate the network: paper, modern, cxl or tcp
+    #[arg(long, value_name = "PRESET", value_parser = preset)]
+    sim: Option<CostModel>,
+    /// Milliseconds measured [default: 20 of virtual, 2000 of real time]
+    #[arg(long, value_name = "N")]
+    duration_ms: Option<u64>,
+    /// Milliseconds run before [default: half of the measured ones]
+    #[arg(long, value_name = "N")]
+    warmup_ms: Option<u64>,
+    /// Threads of the process in real time, 1 to 1024 [default: one for each core]
+    #[arg(long, value_name = "N", conflicts_with = "sim")]
+    threads: Option<usize>,
+    /// Seed of all choices
+    #[arg(long, value_name = "N", default_value_t = Config::default().seed)]
+    seed: u64,
+    /// Print one JSON object on stdout instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum CoherenceArgument {
+    /// Pages and latches are cached until another node asks for them
+    Selcc,
+    /// Baseline: the remote latch is taken for every access, nothing is cached
+    Sel,
+}
+
+fn preset(name: &str) -> Result<CostModel, String> {
+    CostModel::preset(name).ok_or_else(|| {
+        let known: Vec<_> = CostModel::PRESETS.iter().map(|preset| preset.name).collect();
+        format!("there is no such preset; there are {}", known.join(", "))
+    })
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let started = Instant::now();
+    let mut report = match micro::run(&config(arguments)) {
+        Ok(report) => report,
+        Err(TpccError::Config { key, value, allowed }) => {
+            eprintln!("error: --{key} {value}: {allowed}");
+            return ExitCode::from(super::USAGE);
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::FAILURE;
+        }
+    };
+    report.real = Some(started.elapsed());
+    let text =
+        if arguments.json { format!("{}\n", report.to_json()) } else { report.to_string() };
+    if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
+        eprintln!("error: stdout: {error}");
+        return ExitCode::FAILURE;
+    }
+    ExitCode::SUCCESS
+}
+
+fn config(arguments: &Arguments) -> Config {
+    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
+    let (network, duration_ms) = match &arguments.sim {
+        Some(cost) => (Network::Simulated(cost.clone()), 20),
+        None => (Network::Real { threads: arguments.threads.unwrap_or(cores) }, 2000),
+    };
+    let duration_ms = arguments.duration_ms.unwrap_or(duration_ms);
+    Config {
+        coherence: match arguments.coherence {
+            CoherenceArgument::Selcc => Coherence::Selcc,
+            CoherenceArgument::Sel => Coherence::Sel,
+        },
+        compute_nodes: arguments.compute_nodes,
+        memory_nodes: arguments.memory_nodes,
+        workers: arguments.workers,
+        gcls: arguments.gcls,
+        gcl_bytes: arguments.gcl,
+        cache_mib: arguments.cache_mb,
+        read_ratio: arguments.read_ratio,
+        sharing_ratio: arguments.sharing_ratio,
+        locality: arguments.locality,
+        zipf: arguments.zipf,
+        writer_nodes: arguments.writer_nodes,
+        memnode_cores: Config::default().memnode_cores,
+        network,
+        duration: Duration::from_millis(duration_ms),
+        warmup: Duration::from_millis(arguments.warmup_ms.unwrap_or(duration_ms / 2)),
+        seed: arguments.seed,
+        ablation: Ablation::default(),
+    }
+}

@@ -1,0 +1,315 @@
+//! One run: a pool, its pages, the workers, the clock, and the count of all writes at the end.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_engine::{ComputeId, Engine, EngineStats, GAddr};
+use selkie_fabric::env::{Env, RealRuntime, yield_now};
+use selkie_fabric::meter::Meter;
+use selkie_fabric::sim::{World, WorldConfig};
+use selkie_fabric::{Fabric, MemFabric, PeerId};
+use selkie_memnode::Pool;
+
+use super::config::{Config, Network};
+use super::report::{Histogram, Report, Sample};
+use super::workload::{Choices, Pages};
+use crate::error::TpccError;
+use crate::tasks::join_all;
+
+/// Samples of the throughput over time.
+const SAMPLES: u32 = 20;
+/// Accesses after which a worker lets others run; hits alone never would.
+const TURN: u64 = 32;
+/// Virtual time in which even the slowest run is over.
+const BOUND: Duration = Duration::from_secs(3 * 3600);
+
+/// Runs the benchmark. Blocks until it is over; starts the threads it needs.
+///
+/// # Errors
+/// [`TpccError::Config`] before anything is started; [`TpccError::Lost`] if writes were lost or
+/// doubled; else what pool and engines report.
+pub fn run(config: &Config) -> Result<Report, TpccError> {
+    config.validate()?;
+    match &config.network {
+        Network::Real { threads } => {
+            let runtime = RealRuntime::with_seed(*threads, config.seed)?;
+            let env = runtime.env();
+            let stage = Stage::new(config, MemFabric::new(), &env, |_| env.clone());
+            runtime.block_on(stage.play())
+        }
+        Network::Simulated(cost) => {
+            let world =
+                World::new(WorldConfig { cost: cost.clone(), ..WorldConfig::new(config.seed) });
+            let env_of = |node: usize| world.env_of(PeerId::compute(node as u16));
+            let stage = Stage::new(config, world.fabric(), &world.env(), env_of);
+            world.run(BOUND, stage.play()).map_err(|error| TpccError::Stuck(error.to_string()))?
+        }
+    }
+}
+
+/// What is needed to start.
+struct Stage {
+    config: Config,
+    meter: Arc<Meter>,
+    env: Env,
+    envs: Vec<Env>,
+}
+
+/// What the workers share.
+struct Control {
+    stop: AtomicBool,
+    /// Accesses that count, which those of the warm-up do not.
+    measuring: AtomicBool,
+    /// Accesses of each node since the start.
+    accesses: Vec<AtomicU64>,
+    writes: AtomicU64,
+    latency: Mutex<Histogram>,
+}
+
+/// Counters at one moment.
+struct Moment {
+    at: Duration,
+    accesses: Vec<u64>,
+    engines: Vec<EngineStats>,
+    traffic: selkie_fabric::meter::MeterSnapshot,
+}
+
+impl Stage {
+    fn new(
+        config: &Config,
+        fabric: Arc<dyn Fabric>,
+        env: &Env,
+        env_of: impl Fn(usize) -> Env,
+    ) -> Self {
+        let envs = (0..config.compute_nodes).map(env_of).collect();
+        Self { config: config.clone(), meter: Meter::wrap(fabric), env: env.clone(), envs }
+    }
+
+    async fn play(self) -> Result<Report, TpccError> {
+        let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
+        let pool = Pool::start(&fabric, self.config.pool())?;
+        let mut engines = Vec::new();
+        for (node, env) in self.envs.iter().enumerate() {
+            let id = ComputeId::new(node).ok_or_else(|| TpccError::Config {
+                key: "compute-nodes",
+                value: self.config.compute_nodes.to_string(),
+                allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
+            })?;
+            engines.push(Engine::start(&pool, &fabric, env, id, self.config.engine()).await?);
+        }
+        let pages = Arc::new(Pages::divide(&self.config, self.allocate(&engines).await?));
+        let control = Arc::new(Control {
+            stop: AtomicBool::new(false),
+            measuring: AtomicBool::new(false),
+            accesses: engines.iter().map(|_| AtomicU64::new(0)).collect(),
+            writes: AtomicU64::new(0),
+            latency: Mutex::new(Histogram::new()?),
+        });
+        let mut workers = Vec::new();
+        for (node, (engine, env)) in engines.iter().zip(&self.envs).enumerate() {
+            for number in 0..self.config.workers {
+                let worker = Worker {
+                    node,
+                    engine: engine.clone(),
+                    env: env.clone(),
+                    access: self.access_time(),
+                    choices: Choices::new(&self.config, Arc::clone(&pages), node, number),
+                    control: Arc::clone(&control),
+                };
+                workers.push(worker.run());
+            }
+        }
+        let clock = async {
+            let measured = self.measure(&control, &engines).await;
+            control.stop.store(true, Ordering::Relaxed);
+            measured
+        };
+        let (worked, (moments, samples)) = both(join_all(&self.env, "worker", workers), clock).await;
+        worked?;
+        let counted = self.count(&engines, &pages).await?;
+        let written = control.writes.load(Ordering::Relaxed);
+        if counted != written {
+            return Err(TpccError::Lost { written, counted });
+        }
+        for engine in &engines {
+            engine.close().await?;
+        }
+        let [before, after] = &moments;
+        let latency = control.latency.lock().clone();
+        let stats = after.engines.iter().zip(&before.engines).map(|(after, before)| *after - *before);
+        let accesses = after.accesses.iter().zip(&before.accesses).map(|(after, before)| after - before);
+        Ok(Report {
+            config: self.config.clone(),
+            elapsed: after.at - before.at,
+            accesses: accesses.collect(),
+            engines: stats.collect(),
+            traffic: after.traffic - before.traffic,
+            latency,
+            samples,
+            writes: written,
+            real: None,
+        })
+    }
+
+    fn access_time(&self) -> Duration {
+        match &self.config.network {
+            Network::Real { .. } => Duration::ZERO,
+            Network::Simulated(cost) => cost.access,
+        }
+    }
+
+    /// Allocates the pages, each node its share.
+    async fn allocate(&self, engines: &[Engine]) -> Result<Vec<GAddr>, TpccError> {
+        let all = Arc::new(Mutex::new(vec![Vec::new(); engines.len()]));
+        let nodes = engines.len() as u64;
+        let tasks = engines.iter().zip(0..).map(|(engine, node)| {
+            let (engine, all) = (engine.clone(), Arc::clone(&all));
+            let share = self.config.gcls / nodes + u64::from(node < self.config.gcls % nodes);
+            async move {
+                let mut pages = Vec::new();
+                for _ in 0..share {
+                    // Written, so that its counter starts at zero whatever the line held before.
+                    let mut page = engine.allocate().await?;
+                    page.bytes_mut(0..8).fill(0);
+                    pages.push(page.addr());
+                }
+                if let Some(own) = all.lock().get_mut(node as usize) {
+                    *own = pages;
+                }
+                Ok(())
+            }
+        });
+        join_all(&self.env, "allocate", tasks.collect()).await?;
+        Ok(std::mem::take(&mut *all.lock()).concat())
+    }
+
+    fn moment(&self, control: &Control, engines: &[Engine]) -> Moment {
+        let of_node = |node: usize| self.meter.snapshot(PeerId::compute(node as u16));
+        Moment {
+            at: self.env.now(),
+            accesses: control.accesses.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
+            engines: engines.iter().map(Engine::stats).collect(),
+            traffic: (0..engines.len()).map(of_node).fold(Default::default(), |sum, one| sum + one),
+        }
+    }
+
+    /// Lets the warm-up pass, then the measurement; the counters at both of its ends.
+    async fn measure(&self, control: &Control, engines: &[Engine]) -> ([Moment; 2], Vec<Sample>) {
+        self.env.sleep(self.config.warmup).await;
+        control.measuring.store(true, Ordering::Relaxed);
+        let before = self.moment(control, engines);
+        let mut samples = Vec::new();
+        let mut last = before.accesses.clone();
+        for sample in 1..=SAMPLES {
+            let due = before.at + self.config.duration * sample / SAMPLES;
+            self.env.sleep(due.saturating_sub(self.env.now())).await;
+            if control.stop.load(Ordering::Relaxed) {
+                break;
+            }
+            let now: Vec<u64> = control.accesses.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+            let by_node = now.iter().zip(&last).map(|(now, last)| now - last).collect();
+            samples.push(Sample { at: self.env.now() - before.at, accesses: by_node });
+            last = now;
+        }
+        let after = self.moment(control, engines);
+        control.measuring.store(false, Ordering::Relaxed);
+        ([before, after], samples)
+    }
+
+    /// Adds up the counters of all pages, read through the nodes in turn.
+    async fn count(&self, engines: &[Engine], pages: &Arc<Pages>) -> Result<u64, TpccError> {
+        let total = Arc::new(AtomicU64::new(0));
+        let nodes = engines.len();
+        let tasks = engines.iter().enumerate().map(|(node, engine)| {
+            let (engine, pages, total) = (engine.clone(), Arc::clone(pages), Arc::clone(&total));
+            async move {
+                for page in pages.all().skip(node).step_by(nodes) {
+                    let guard = engine.shared(page).await?;
+                    let counter = guard.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                    total.fetch_add(counter, Ordering::Relaxed);
+                }
+                Ok(())
+            }
+        });
+        join_all(&self.env, "count", tasks.collect()).await?;
+        Ok(total.load(Ordering::Relaxed))
+    }
+}
+
+/// Runs two futures side by side to the end of both.
+async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
+    let (mut first, mut second) = (None, None);
+    std::future::poll_fn(move |context| {
+        use std::task::Poll;
+        if first.is_none()
+            && let Poll::Ready(output) = a.as_mut().poll(context)
+        {
+            first = Some(output);
+        }
+        if second.is_none()
+            && let Poll::Ready(output) = b.as_mut().poll(context)
+        {
+            second = Some(output);
+        }
+        if first.is_some() && second.is_some() {
+            return Poll::Ready(first.take().zip(second.take()));
+        }
+        Poll::Pending
+    })
+    .await
+    .unwrap_or_else(|| unreachable!("both are there"))
+}
+
+struct Worker {
+    node: usize,
+    engine: Engine,
+    env: Env,
+    /// Processor time of an access, in virtual time.
+    access: Duration,
+    choices: Choices,
+    control: Arc<Control>,
+}
+
+impl Worker {
+    async fn run(mut self) -> Result<(), TpccError> {
+        let result = self.work().await;
+        if result.is_err() {
+            self.control.stop.store(true, Ordering::Relaxed);
+        }
+        result
+    }
+
+    async fn work(&mut self) -> Result<(), TpccError> {
+        let mut latency = Histogram::new()?;
+        let (mut accesses, mut writes) = (0_u64, 0_u64);
+        while !self.control.stop.load(Ordering::Relaxed) {
+            let (page, write) = self.choices.next();
+            let started = self.env.now();
+            if write {
+                let mut guard = self.engine.exclusive(page).await?;
+                let counter = guard.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                guard.bytes_mut(0..8).copy_from_slice(&(counter + 1).to_le_bytes());
+                writes += 1;
+            } else {
+                let guard = self.engine.shared(page).await?;
+                std::hint::black_box(guard.first_chunk::<8>());
+            }
+            self.env.spend(self.access).await;
+            if let Some(count) = self.control.accesses.get(self.node) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            if self.control.measuring.load(Ordering::Relaxed) {
+                latency.record(self.env.now() - started);
+            }
+            accesses += 1;
+            if accesses.is_multiple_of(TURN) && self.access.is_zero() {
+                yield_now().await;
+            }
+        }
+        self.control.writes.fetch_add(writes, Ordering::Relaxed);
+        self.control.latency.lock().add(&latency)
+    }
+}

@@ -216,7 +216,8 @@ impl Core {
                 Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
             }
             let before = active.line.phase;
-            self.run(addr, active, Event::Want { exclusive, nowait }, None);
+            let hint = self.hints.get(addr);
+            self.run(addr, active, Event::Want { exclusive, nowait, hint }, None);
             if active.refused && nowait {
                 return Some(Outcome::Busy);
             }

@@ -49,6 +49,8 @@ pub struct EngineConfig {
     /// Local accesses (reads per thread plus writes) a page may still serve after another node
     /// has asked for it (γ of SELCC §5.3); at least 1.
     pub gamma: u32,
+    /// Remember who a page was given to, and ask there first.
+    pub hints: bool,
     /// Worker threads of the process, by which shared accesses are divided in γ; at least 1.
     pub threads: u32,
     /// Ring that each other compute node writes its messages into, bytes.
@@ -67,6 +69,7 @@ impl Default for EngineConfig {
             cache_bytes: 64 << 20,
             request_timeout: Duration::from_secs(10),
             gamma: 256,
+            hints: true,
             threads: 2,
             ring_bytes: 256 << 10,
             tick: Duration::from_millis(5),

@@ -18,6 +18,7 @@ use crate::coherence::machine::Rules;
 use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::epoch::Epochs;
+use crate::hints::Hints;
 use crate::line::Active;
 use crate::placement::PlacementMap;
 use crate::stats::Counters;
@@ -74,6 +75,7 @@ pub(crate) struct Core {
     pub(crate) mailbox: Arc<Mailbox>,
     /// For each peer whether the mailbox is connected to it.
     pub(crate) connected: Box<[OnceLock<()>]>,
+    pub(crate) hints: Hints,
     pub(crate) allocator: Allocator,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Counters,

@@ -18,6 +18,7 @@ use crate::config::EngineConfig;
 use crate::core::{Core, Shard};
 use crate::epoch::{EpochPin, Epochs};
 use crate::evict::run_evictor;
+use crate::hints::Hints;
 use crate::line::Batch;
 use crate::placement::PlacementMap;
 use crate::service::{run_housekeeping, run_mail};
@@ -68,6 +69,7 @@ impl Engine {
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let table = AddressTable::new(frames, gcl_bytes);
         let tick = config.tick;
+        let hints = Hints::new(if config.hints { frames } else { 0 });
         let epoch = Self::global_epoch(pool, &endpoint).await?;
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
@@ -87,6 +89,7 @@ impl Engine {
             pool: Arc::clone(pool),
             mailbox,
             connected: (0..descriptor.max_compute_nodes).map(|_| OnceLock::new()).collect(),
+            hints,
             allocator: Allocator::new(descriptor.memory_nodes.len()),
             epochs: Epochs::new(epoch),
             counters: Counters::new(),

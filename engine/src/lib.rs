@@ -15,6 +15,7 @@ mod epoch;
 mod error;
 mod evict;
 mod guard;
+mod hints;
 mod line;
 mod message;
 mod placement;
@@ -24,9 +25,9 @@ mod waiters;
 
 pub use addr::GAddr;
 pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
-pub use config::{Coherence, EngineConfig};
 #[cfg(feature = "planted")]
 pub use config::Planted;
+pub use config::{Coherence, EngineConfig};
 pub use engine::Engine;
 pub use epoch::EpochPin;
 pub use error::EngineError;

@@ -382,6 +382,9 @@ impl Core {
         } else if message == Message::Released {
             Counters::add(&self.counters.invalidations);
         }
+        if matches!(message, Message::GrantModified | Message::Released) {
+            self.hints.set(addr, to);
+        }
         Counters::add(&self.counters.messages);
         let header = message::encode(addr, message, &dirty);
         if let Err(source) = self.deliver(to, &header, page) {
@@ -397,6 +400,11 @@ impl Core {
         let from = ComputeId::new(from).ok_or(mail("sender is no node"))?;
         if self.placement.home(addr).is_none() {
             return Err(mail("about an address outside the pool"));
+        }
+        match message {
+            Message::NotHeld { holder: None } => self.hints.forget(addr, from),
+            Message::NotHeld { holder: Some(holder) } => self.hints.set(addr, holder),
+            _ => {}
         }
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);

@@ -103,8 +103,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         }
     };
     report.real = Some(started.elapsed());
-    let text =
-        if arguments.json { format!("{}\n", report.to_json()) } else { report.to_string() };
+    let text = if arguments.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
         eprintln!("error: stdout: {error}");
         return ExitCode::FAILURE;

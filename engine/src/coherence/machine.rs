@@ -118,6 +118,9 @@ pub enum Event {
         exclusive: bool,
         /// The caller rather has Busy than wait for latches elsewhere.
         nowait: bool,
+        /// The node that probably holds the line, to be asked before the word is looked at: saves
+        /// the atomics, and the round trip, that would only find a holder. Any node is a safe guess.
+        hint: Option<ComputeId>,
     },
     /// The buffer manager wants the frame.
     Evict,
@@ -452,7 +455,7 @@ impl Line {
     ) -> Result<Actions, Violation> {
         let mut cx = Step { line: self, rules, me, local, out: Actions::new(), event };
         match event {
-            Event::Want { exclusive, nowait } => cx.want(exclusive, nowait),
+            Event::Want { exclusive, nowait, hint } => cx.want(exclusive, nowait, hint),
             Event::Evict => cx.release_own(),
             Event::Completed { old } => cx.completed(old)?,
             Event::Received { from, message } => cx.received(from, message)?,
@@ -506,7 +509,7 @@ impl Step<'_> {
             && self.line.owed.is_empty()
     }
 
-    fn want(&mut self, exclusive: bool, nowait: bool) {
+    fn want(&mut self, exclusive: bool, nowait: bool, hint: Option<ComputeId>) {
         if !self.may_start() {
             // Answers owed by readers that wait for latches themselves can take their time.
             if nowait && self.line.phase.at_rest() && !self.line.owed.is_empty() {
@@ -518,7 +521,10 @@ impl Step<'_> {
         self.line.retries = 0;
         self.line.hinted = false;
         match self.line.phase {
-            Phase::Invalid => self.acquire(exclusive),
+            Phase::Invalid => match hint.filter(|holder| self.follows(*holder)) {
+                Some(holder) => self.follow(exclusive, holder),
+                None => self.acquire(exclusive),
+            },
             Phase::Shared if exclusive && self.line.upgrade == UpgradeHope::Lost && nowait => {
                 self.out.push(Action::Refuse);
             }
@@ -585,14 +591,10 @@ impl Step<'_> {
             (Phase::ResetShared { .. }, _) if !self.rules.ask_holders => {
                 self.in_vain(Phase::Invalid);
             }
-            (Phase::AcquireExclusive, _)
-                if !self.rules.ask_holders && old != LatchWord::FREE =>
-            {
+            (Phase::AcquireExclusive, _) if !self.rules.ask_holders && old != LatchWord::FREE => {
                 self.in_vain(Phase::Invalid);
             }
-            (Phase::Upgrade, _)
-                if !self.rules.ask_holders && old != LatchWord::read_by(me) =>
-            {
+            (Phase::Upgrade, _) if !self.rules.ask_holders && old != LatchWord::read_by(me) => {
                 self.in_vain(Phase::Shared);
             }
             (Phase::ResetShared { holder }, _) => {
@@ -869,21 +871,29 @@ impl Step<'_> {
         self.line.phase = Phase::Invalid;
         self.drain();
         match hint {
-            Some(holder) if self.rules.follow_hints && !self.line.hinted && holder != self.me => {
-                self.line.hinted = true;
-                let (phase, kind) = if exclusive {
-                    (Phase::WaitWrite { holder }, RequestKind::Write)
-                } else {
-                    (Phase::WaitRead { holder }, RequestKind::Read)
-                };
-                self.line.phase = phase;
-                self.ask(holder, kind);
-            }
+            Some(holder) if self.follows(holder) => self.follow(exclusive, holder),
             _ => {
                 self.line.hinted = false;
                 self.acquire(exclusive);
             }
         }
+    }
+
+    /// Whether the acquisition under way may ask a node that need not be the holder: once.
+    fn follows(&self, holder: ComputeId) -> bool {
+        self.rules.follow_hints && self.rules.ask_holders && !self.line.hinted && holder != self.me
+    }
+
+    /// Asks a node that probably holds the line.
+    fn follow(&mut self, exclusive: bool, holder: ComputeId) {
+        self.line.hinted = true;
+        let (phase, kind) = if exclusive {
+            (Phase::WaitWrite { holder }, RequestKind::Write)
+        } else {
+            (Phase::WaitRead { holder }, RequestKind::Read)
+        };
+        self.line.phase = phase;
+        self.ask(holder, kind);
     }
 
     fn sharer_answered(&mut self, pending: NodeSet, busy: bool) {

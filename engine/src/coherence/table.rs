@@ -51,7 +51,7 @@ fn phases() -> Vec<Phase> {
 fn events() -> Vec<Event> {
     let mut events = vec![Event::Evict, Event::LocalFree];
     for (exclusive, nowait) in [(false, false), (true, false), (true, true)] {
-        events.push(Event::Want { exclusive, nowait });
+        events.push(Event::Want { exclusive, nowait, hint: None });
     }
     for old in [
         LatchWord::FREE,

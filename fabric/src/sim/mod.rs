@@ -43,5 +43,6 @@ mod trace;
 mod world;
 
 pub use cost::{CostModel, Faults};
+pub use network::Busy;
 pub use trace::TraceSink;
 pub use world::{Controls, RunError, Schedule, World, WorldConfig};

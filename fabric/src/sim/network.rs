@@ -11,6 +11,7 @@
 use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 use super::cost::{CostModel, Faults, nanos};
 use super::slot::Slot;
@@ -90,6 +91,20 @@ struct Adapter {
     atomics: u64,
     /// The thread that polls the node's mailboxes.
     mail: u64,
+    busy: Busy,
+}
+
+/// How long each queue of a node's adapter has served, of the time that passed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Busy {
+    /// Sending.
+    pub sends: Duration,
+    /// Receiving.
+    pub receives: Duration,
+    /// Executing atomics.
+    pub atomics: Duration,
+    /// The thread that takes messages in.
+    pub mail: Duration,
 }
 
 /// One node.
@@ -260,6 +275,10 @@ impl Network {
         &mut self.lanes[index]
     }
 
+    pub(super) fn busy(&self) -> Vec<(PeerId, Busy)> {
+        self.nodes.iter().map(|node| (node.id, node.adapter.busy)).collect()
+    }
+
     pub(super) fn join(&mut self, id: PeerId) -> Result<usize, FabricError> {
         if self.names.get(&id).is_some_and(|index| !self.node(*index).crashed) {
             return Err(FabricError::AlreadyJoined { peer: id });
@@ -352,6 +371,7 @@ impl Network {
         let node = self.node_mut(node);
         let took = took * u64::from(node.slowness);
         node.adapter.sends = node.adapter.sends.max(ready) + took;
+        node.adapter.busy.sends += Duration::from_nanos(took);
         node.adapter.sends
     }
 
@@ -362,6 +382,7 @@ impl Network {
         let node = self.node_mut(node);
         let took = took * u64::from(node.slowness);
         node.adapter.receives = node.adapter.receives.max(now) + took;
+        node.adapter.busy.receives += Duration::from_nanos(took);
         node.adapter.receives
     }
 
@@ -499,6 +520,7 @@ impl Network {
             let took = nanos(self.cost.atomic) * u64::from(self.node(to).slowness);
             let adapter = &mut self.node_mut(to).adapter;
             adapter.atomics = adapter.atomics.max(at) + took;
+            adapter.busy.atomics += Duration::from_nanos(took);
             at = adapter.atomics;
         }
         self.schedule(at, Event::Execute(flight));
@@ -610,6 +632,7 @@ impl Network {
             return self.schedule(now, Event::Ring { node, at });
         }
         target.adapter.mail = target.adapter.mail.max(now) + took;
+        target.adapter.busy.mail += Duration::from_nanos(took);
         let heard = target.adapter.mail;
         self.schedule(heard, Event::Ring { node, at });
     }

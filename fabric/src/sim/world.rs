@@ -12,7 +12,7 @@ use parking_lot::Mutex;
 use super::cost::{CostModel, Faults, nanos};
 use super::env::SimEnvironment;
 use super::fabric::SimFabric;
-use super::network::{After, Event, Network};
+use super::network::{After, Busy, Event, Network};
 use super::task::{ReadyQueue, Task};
 use super::trace::{Trace, TraceEvent, TraceSink};
 use crate::api::Fabric;
@@ -363,6 +363,11 @@ impl Controls {
     /// The two nodes reach each other again.
     pub fn heal(&self, one: PeerId, other: PeerId) {
         self.link(one, other, false);
+    }
+
+    /// How long each node's adapter has been busy; nothing once the world is gone.
+    pub fn busy(&self) -> Vec<(PeerId, Busy)> {
+        self.shared.upgrade().map(|shared| shared.network.lock().busy()).unwrap_or_default()
     }
 
     /// Puts a line into the event log.

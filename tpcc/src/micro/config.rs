@@ -141,7 +141,8 @@ impl Config {
         }
         let cores = self.memnode_cores;
         check((0.01..=64.0).contains(&cores), "memnode-cores", &cores, || {
-            "must be 0.01 to 64; below 1 is a share of a stranded core, above it a whole number".into()
+            "must be 0.01 to 64; below 1 is a share of a stranded core, above it a whole number"
+                .into()
         })?;
         check(cores < 1.0 || cores.fract() == 0.0, "memnode-cores", &cores, || {
             "must be a whole number above 1".into()

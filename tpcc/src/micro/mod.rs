@@ -13,5 +13,5 @@ mod run;
 mod workload;
 
 pub use config::{Ablation, Config, Network};
-pub use report::{Report, Sample};
+pub use report::{Load, Report, Sample};
 pub use run::run;

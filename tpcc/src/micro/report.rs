@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use selkie_engine::{Coherence, EngineStats};
+use selkie_fabric::PeerId;
 use selkie_fabric::meter::MeterSnapshot;
+use selkie_fabric::sim::Busy;
 use serde_json::{Value, json};
 
 use super::config::{Ablation, Config, Network};
@@ -47,6 +49,41 @@ pub struct Sample {
     pub accesses: Vec<u64>,
 }
 
+/// Share of the time that the busiest adapter's queue of each kind was busy: near 1, that queue is
+/// what bounds the run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Load {
+    /// Sending.
+    pub sends: f64,
+    /// Receiving.
+    pub receives: f64,
+    /// Executing atomics.
+    pub atomics: f64,
+    /// Taking messages in.
+    pub mail: f64,
+}
+
+impl Load {
+    /// The load between two looks at the same nodes; nothing where there are no simulated ones.
+    pub(super) fn between(
+        before: &[(PeerId, Busy)],
+        after: &[(PeerId, Busy)],
+        elapsed: Duration,
+    ) -> Option<Self> {
+        let busiest = |of: fn(&Busy) -> Duration| {
+            let pairs = before.iter().zip(after);
+            let most = pairs.map(|((_, before), (_, after))| of(after) - of(before)).max();
+            Some(most?.as_secs_f64() / elapsed.as_secs_f64())
+        };
+        Some(Self {
+            sends: busiest(|busy| busy.sends)?,
+            receives: busiest(|busy| busy.receives)?,
+            atomics: busiest(|busy| busy.atomics)?,
+            mail: busiest(|busy| busy.mail)?,
+        })
+    }
+}
+
 /// Outcome of a run. All counts are of the measurement, without the warm-up.
 pub struct Report {
     /// What was run.
@@ -59,6 +96,8 @@ pub struct Report {
     pub engines: Vec<EngineStats>,
     /// What the compute nodes asked of the network.
     pub traffic: MeterSnapshot,
+    /// How busy the simulated adapters were.
+    pub load: Option<Load>,
     /// Accesses over time.
     pub samples: Vec<Sample>,
     /// Writes of the whole run, all of them found in the pages afterwards.
@@ -125,6 +164,12 @@ impl Report {
             "invalidations_per_op": self.per_op(self.sum(|stats| stats.invalidations)),
             "downgrades_per_op": self.per_op(self.sum(|stats| stats.downgrades)),
             "evictions_per_op": self.per_op(self.sum(|stats| stats.evictions)),
+            "load": self.load.map(|load| json!({
+                "sends": load.sends,
+                "receives": load.receives,
+                "atomics": load.atomics,
+                "mail": load.mail,
+            })),
             "seconds": self.elapsed.as_secs_f64(),
             "real_seconds": self.real.map(|real| real.as_secs_f64()),
             "writes_checked": self.writes,
@@ -141,7 +186,8 @@ pub(super) fn name(coherence: Coherence) -> &'static str {
 }
 
 fn config(config: &Config) -> Value {
-    let Ablation { no_gamma, no_ageing, no_batching, no_send_ring, no_dirty_bounds } = config.ablation;
+    let Ablation { no_gamma, no_ageing, no_batching, no_send_ring, no_dirty_bounds } =
+        config.ablation;
     let (network, threads) = match &config.network {
         Network::Real { threads } => ("embedded", Some(*threads)),
         Network::Simulated(cost) => (cost.name, None),
@@ -187,11 +233,25 @@ impl fmt::Display for Report {
         row("protocol", name(config.coherence).to_owned());
         let nodes = (config.compute_nodes, config.workers, config.memory_nodes);
         row("nodes", format!("{} compute x {} workers, {} memory", nodes.0, nodes.1, nodes.2));
-        row("pages", format!("{} of {} B, cache {} MiB a node", count(config.gcls), config.gcl_bytes, config.cache_mib));
-        row("accesses", format!(
-            "{:.0} % reads, sharing {:.0} %, locality {}, zipf {}",
-            100.0 * config.read_ratio, 100.0 * config.sharing_ratio, config.locality, config.zipf
-        ));
+        row(
+            "pages",
+            format!(
+                "{} of {} B, cache {} MiB a node",
+                count(config.gcls),
+                config.gcl_bytes,
+                config.cache_mib
+            ),
+        );
+        row(
+            "accesses",
+            format!(
+                "{:.0} % reads, sharing {:.0} %, locality {}, zipf {}",
+                100.0 * config.read_ratio,
+                100.0 * config.sharing_ratio,
+                config.locality,
+                config.zipf
+            ),
+        );
         row("network", network);
         row("seed", config.seed.to_string());
         row("accesses a second", count(self.ops_per_second() as u64));
@@ -203,8 +263,24 @@ impl fmt::Display for Report {
         let bytes = self.traffic.bytes_read + self.traffic.bytes_written;
         row("bytes an access", format!("{:.0}", self.per_op(bytes)));
         row("messages an access", format!("{:.3}", self.per_op(self.sum(|s| s.messages))));
-        row("invalidations an access", format!("{:.3}", self.per_op(self.sum(|s| s.invalidations))));
-        let real = self.real.map(|real| format!("; the whole run took {:.1} s", real.as_secs_f64()));
+        row(
+            "invalidations an access",
+            format!("{:.3}", self.per_op(self.sum(|s| s.invalidations))),
+        );
+        let real =
+            self.real.map(|real| format!("; the whole run took {:.1} s", real.as_secs_f64()));
+        if let Some(Load { sends, receives, atomics, mail }) = self.load {
+            row(
+                "busiest adapters",
+                format!(
+                    "atomics {:.0} %, mail {:.0} %, sending {:.0} %, receiving {:.0} %",
+                    100.0 * atomics,
+                    100.0 * mail,
+                    100.0 * sends,
+                    100.0 * receives
+                ),
+            );
+        }
         row("measured", format!("{:?}{}", self.elapsed, real.unwrap_or_default()));
         row("writes", format!("{}, all of them found in the pages", count(self.writes)));
         if let Some(column) = table.column_mut(1) {

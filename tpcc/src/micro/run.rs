@@ -8,12 +8,12 @@ use parking_lot::Mutex;
 use selkie_engine::{ComputeId, Engine, EngineStats, GAddr};
 use selkie_fabric::env::{Env, RealRuntime, yield_now};
 use selkie_fabric::meter::Meter;
-use selkie_fabric::sim::{World, WorldConfig};
+use selkie_fabric::sim::{Busy, Controls, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::Pool;
 
 use super::config::{Config, Network};
-use super::report::{Histogram, Report, Sample};
+use super::report::{Histogram, Load, Report, Sample};
 use super::workload::{Choices, Pages};
 use crate::error::TpccError;
 use crate::tasks::join_all;
@@ -36,14 +36,15 @@ pub fn run(config: &Config) -> Result<Report, TpccError> {
         Network::Real { threads } => {
             let runtime = RealRuntime::with_seed(*threads, config.seed)?;
             let env = runtime.env();
-            let stage = Stage::new(config, MemFabric::new(), &env, |_| env.clone());
+            let stage = Stage::new(config, MemFabric::new(), &env, |_| env.clone(), None);
             runtime.block_on(stage.play())
         }
         Network::Simulated(cost) => {
             let world =
                 World::new(WorldConfig { cost: cost.clone(), ..WorldConfig::new(config.seed) });
             let env_of = |node: usize| world.env_of(PeerId::compute(node as u16));
-            let stage = Stage::new(config, world.fabric(), &world.env(), env_of);
+            let controls = Some(world.controls());
+            let stage = Stage::new(config, world.fabric(), &world.env(), env_of, controls);
             world.run(BOUND, stage.play()).map_err(|error| TpccError::Stuck(error.to_string()))?
         }
     }
@@ -55,6 +56,8 @@ struct Stage {
     meter: Arc<Meter>,
     env: Env,
     envs: Vec<Env>,
+    /// Of the world, if it is simulated.
+    controls: Option<Controls>,
 }
 
 /// What the workers share.
@@ -74,6 +77,7 @@ struct Moment {
     accesses: Vec<u64>,
     engines: Vec<EngineStats>,
     traffic: selkie_fabric::meter::MeterSnapshot,
+    busy: Vec<(PeerId, Busy)>,
 }
 
 impl Stage {
@@ -82,9 +86,11 @@ impl Stage {
         fabric: Arc<dyn Fabric>,
         env: &Env,
         env_of: impl Fn(usize) -> Env,
+        controls: Option<Controls>,
     ) -> Self {
         let envs = (0..config.compute_nodes).map(env_of).collect();
-        Self { config: config.clone(), meter: Meter::wrap(fabric), env: env.clone(), envs }
+        let (config, env) = (config.clone(), env.clone());
+        Self { config, meter: Meter::wrap(fabric), env, envs, controls }
     }
 
     async fn play(self) -> Result<Report, TpccError> {
@@ -126,7 +132,8 @@ impl Stage {
             control.stop.store(true, Ordering::Relaxed);
             measured
         };
-        let (worked, (moments, samples)) = both(join_all(&self.env, "worker", workers), clock).await;
+        let (worked, (moments, samples)) =
+            both(join_all(&self.env, "worker", workers), clock).await;
         worked?;
         let counted = self.count(&engines, &pages).await?;
         let written = control.writes.load(Ordering::Relaxed);
@@ -138,8 +145,10 @@ impl Stage {
         }
         let [before, after] = &moments;
         let latency = control.latency.lock().clone();
-        let stats = after.engines.iter().zip(&before.engines).map(|(after, before)| *after - *before);
-        let accesses = after.accesses.iter().zip(&before.accesses).map(|(after, before)| after - before);
+        let stats =
+            after.engines.iter().zip(&before.engines).map(|(after, before)| *after - *before);
+        let accesses =
+            after.accesses.iter().zip(&before.accesses).map(|(after, before)| after - before);
         Ok(Report {
             config: self.config.clone(),
             elapsed: after.at - before.at,
@@ -147,6 +156,7 @@ impl Stage {
             engines: stats.collect(),
             traffic: after.traffic - before.traffic,
             latency,
+            load: Load::between(&before.busy, &after.busy, after.at - before.at),
             samples,
             writes: written,
             real: None,
@@ -192,6 +202,7 @@ impl Stage {
             accesses: control.accesses.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
             engines: engines.iter().map(Engine::stats).collect(),
             traffic: (0..engines.len()).map(of_node).fold(Default::default(), |sum, one| sum + one),
+            busy: self.controls.as_ref().map(Controls::busy).unwrap_or_default(),
         }
     }
 
@@ -208,7 +219,8 @@ impl Stage {
             if control.stop.load(Ordering::Relaxed) {
                 break;
             }
-            let now: Vec<u64> = control.accesses.iter().map(|c| c.load(Ordering::Relaxed)).collect();
+            let now: Vec<u64> =
+                control.accesses.iter().map(|c| c.load(Ordering::Relaxed)).collect();
             let by_node = now.iter().zip(&last).map(|(now, last)| now - last).collect();
             samples.push(Sample { at: self.env.now() - before.at, accesses: by_node });
             last = now;

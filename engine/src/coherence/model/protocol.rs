@@ -14,6 +14,7 @@ use stateright::{Model, Property};
 use super::properties;
 use super::world::{Chain, Fault, Packet, Verb, World, id, phase_tag};
 use crate::coherence::machine::{Action, Actions, Event, Line, LocalUse, Message, Phase, Rules};
+use crate::coherence::word::ComputeId;
 
 /// How local latches are modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,6 +83,7 @@ pub(super) enum What {
     Want {
         exclusive: bool,
         nowait: bool,
+        hint: Option<ComputeId>,
     },
     Evict,
     Write,
@@ -143,7 +145,12 @@ impl<const N: usize> Protocol<N> {
             return true;
         }
         let mut tried = line.clone();
-        let actions = self.run(&mut tried, node, Event::Want { exclusive, nowait }, LocalUse::Idle);
+        let actions = self.run(
+            &mut tried,
+            node,
+            Event::Want { exclusive, nowait, hint: None },
+            LocalUse::Idle,
+        );
         actions.is_some_and(|actions| actions.is_empty()) && tried == *line
     }
 
@@ -268,7 +275,13 @@ impl<const N: usize> Protocol<N> {
                 .copied()
                 .filter(|_| !allowed && line.phase.at_rest())
             {
-                event(What::Want { exclusive, nowait }, Event::Want { exclusive, nowait });
+                for hint in (0..=N).map(|node| (node < N).then(|| id(node))) {
+                    // A hint only matters where there is no copy.
+                    if hint.is_none() || line.phase == Phase::Invalid {
+                        let want = Event::Want { exclusive, nowait, hint };
+                        event(What::Want { exclusive, nowait, hint }, want);
+                    }
+                }
             }
         }
         if line.phase.at_rest() {

@@ -91,6 +91,7 @@ impl fmt::Display for Edge {
     }
 }
 
+#[derive(Clone)]
 pub(super) struct Graph<'h> {
     history: &'h [Transaction],
     out: PerTxn<Vec<Edge>>,

@@ -20,10 +20,10 @@ pub fn serializable(history: &[Transaction], level: Level) -> Result<(), Vec<Ano
     registers::add_dependencies(&mut facts, &mut graph);
     lists::add_dependencies(&mut facts, &mut graph);
     let mut anomalies = std::mem::take(&mut facts.anomalies);
-    anomalies.extend(cycles(&facts, &mut graph));
+    anomalies.extend(close(&facts, &mut graph));
     if anomalies.is_empty() && level == Level::StrictSerializable {
         add_real_time(&facts, &mut graph);
-        anomalies.extend(cycles(&facts, &mut graph));
+        anomalies.extend(close(&facts, &mut graph));
         // Also where only the reason for an edge is in real time.
         anomalies.iter_mut().for_each(|anomaly| anomaly.kind = Kind::RealTime);
     }
@@ -33,9 +33,9 @@ pub fn serializable(history: &[Transaction], level: Level) -> Result<(), Vec<Ano
     if anomalies.is_empty() { Ok(()) } else { Err(anomalies) }
 }
 
-/// Infers edges until nothing follows or there is a cycle; those found first have the plainest
-/// reasons.
-fn cycles<'h>(facts: &Facts<'h>, graph: &mut Graph<'h>) -> Vec<Anomaly> {
+/// Infers edges until nothing follows or there is a cycle: what is found first has the plainest
+/// reasons. Returns the cycles.
+pub(super) fn close<'h>(facts: &Facts<'h>, graph: &mut Graph<'h>) -> Vec<Anomaly> {
     loop {
         let cycles = graph.cycles();
         if !cycles.is_empty() {

@@ -19,7 +19,7 @@
 //!
 //! *Cost.* For n transactions: n²/8 bytes and, in each round of inference, edges times n/64 steps;
 //! rounds are few. Only blind writes of registers can take exponential time, and that is bounded by
-//! [`MAX_BACKTRACKS`].
+//! [`MAX_TRIES`].
 //!
 //! ```
 //! use selkie_sim::check::serial::{Kind, Level, Op, Status, Transaction, serializable};
@@ -50,4 +50,4 @@ mod schedule;
 pub use anomaly::{Anomaly, Kind};
 pub use history::{Level, Op, Status, Transaction};
 pub use judge::serializable;
-pub use schedule::MAX_BACKTRACKS;
+pub use schedule::MAX_TRIES;

@@ -2,64 +2,65 @@
 //!
 //! Serializability of blind writes is NP-complete (Papadimitriou, JACM 1979), so inference alone
 //! cannot decide it. Here an order is built transaction by transaction. One may come next if all
-//! its predecessors in the graph came, and nobody is still to read what it would overwrite. A
-//! transaction is *harmless* if placing it now loses no order: if of each register that it writes
-//! it read the version before, or nobody reads what it writes. Harmless ones are placed at once, so
-//! only blind writes branch; the earliest to return goes first, and after [`MAX_BACKTRACKS`] dead
-//! ends the search gives up.
+//! its predecessors in the graph came, and nobody is still to read what it would overwrite;
+//! *harmless* ones first, which cannot spoil an order, then the earliest to return.
+//!
+//! *Conflicts.* If nothing may come next, each candidate `Wi` would overwrite some `Ai` that `Ri` is
+//! still to read, and `Ri` waits for another candidate. So there is a circle of them in which not
+//! all `Ai` can come before their `Wi`. For each one the search starts again with an edge from `Wi`
+//! to `Ai` and what follows from it, so it is complete: no order is left out. After [`MAX_TRIES`]
+//! it gives up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::anomaly::{Anomaly, Kind};
 use super::facts::Facts;
-use super::graph::Graph;
-use super::history::{PerTxn, Txn};
+use super::graph::{Graph, Why};
+use super::history::{Object, PerTxn, Txn};
+use super::judge::close;
 
-/// Dead ends after which there is no verdict.
-pub const MAX_BACKTRACKS: usize = 1 << 16;
+/// Orders that are tried before there is no verdict.
+pub const MAX_TRIES: usize = 1 << 10;
 
 /// Looks for a serial order that agrees with `graph`, which must be acyclic and closed.
 pub(super) fn find(facts: &Facts<'_>, graph: &Graph<'_>) -> Option<Anomaly> {
-    let mut board = Board::new(facts, graph);
-    let mut stack = vec![Frame { choices: board.choices(), placed: None }];
-    let (mut dead_ends, mut stuck) = (0, board.unplaced.clone());
-    while let Some(frame) = stack.last_mut() {
-        if let Some(placed) = frame.placed.take() {
-            board.take_back(placed);
-        }
-        let Some(txn) = frame.choices.pop() else {
-            stack.pop();
-            dead_ends += 1;
-            if dead_ends > MAX_BACKTRACKS {
-                let reason = format!("no order of blind writes after {MAX_BACKTRACKS} dead ends");
-                return Some(Anomaly::new(Kind::Undecided, facts.history, stuck, reason));
-            }
-            continue;
+    let mut stack: Vec<Vec<Conflict>> = vec![Vec::new()];
+    let mut first = Vec::new();
+    for _ in 0..MAX_TRIES {
+        let Some(decided) = stack.pop() else {
+            let reason = "each order of these blind writes contradicts a read";
+            return Some(Anomaly::new(Kind::NoSerialOrder, facts.history, first, reason));
         };
-        frame.placed = Some(board.place(txn));
-        if board.unplaced.len() < stuck.len() {
-            stuck.clone_from(&board.unplaced);
+        let mut graph = graph.clone();
+        for Conflict { writer, installer, why, .. } in &decided {
+            graph.add(*writer, *installer, *why);
         }
-        let choices = board.choices();
-        stack.push(Frame { choices, placed: None });
-        if board.unplaced.is_empty() {
+        if !decided.is_empty() && !close(facts, &mut graph).is_empty() {
+            continue;
+        }
+        let conflicts = Board::new(facts, &graph).play();
+        if conflicts.is_empty() {
             return None;
         }
+        if decided.is_empty() {
+            let involved = conflicts.iter().flat_map(|c| [c.installer, c.reader, c.writer]);
+            first = involved.collect::<BTreeSet<Txn>>().into_iter().collect();
+        }
+        let decide = |conflict| decided.iter().copied().chain([conflict]).collect();
+        stack.extend(conflicts.into_iter().map(decide));
     }
-    let reason = "each order of the blind writes contradicts a read; the best left over";
-    (!stuck.is_empty()).then(|| Anomaly::new(Kind::NoSerialOrder, facts.history, stuck, reason))
+    let reason = format!("no order of blind writes found in {MAX_TRIES} tries");
+    Some(Anomaly::new(Kind::Undecided, facts.history, first, reason))
 }
 
-struct Frame {
-    /// What may come next, best last.
-    choices: Vec<Txn>,
-    placed: Option<Placed>,
-}
-
-/// A transaction that was placed, and the versions it replaced.
-struct Placed {
-    txn: Txn,
-    replaced: Vec<(u64, Option<Txn>)>,
+/// `writer` would overwrite what `reader` is still to read from `installer`.
+#[derive(Clone, Copy)]
+struct Conflict {
+    installer: Txn,
+    reader: Txn,
+    writer: Txn,
+    /// The reason for the edge from writer to installer.
+    why: Why,
 }
 
 /// A version of a register: its writer, or `None` for the initial one.
@@ -67,15 +68,15 @@ type Version = (u64, Option<Txn>);
 
 struct Board<'a> {
     graph: &'a Graph<'a>,
-    writes: PerTxn<Vec<u64>>,
+    /// Written registers and values.
+    writes: PerTxn<Vec<(u64, u64)>>,
     reads: PerTxn<Vec<Version>>,
-    unplaced: BTreeSet<Txn>,
-    /// Unplaced transactions whose predecessors were all placed, by return.
+    /// Those to be placed whose predecessors were all placed, by return.
     ready: BTreeSet<(u64, Txn)>,
     returned: PerTxn<u64>,
-    predecessors: PerTxn<usize>,
-    current: BTreeMap<u64, Option<Txn>>,
-    /// Unplaced readers of each version.
+    predecessors: PerTxn<BTreeSet<Txn>>,
+    current: BTreeMap<u64, (Txn, u64)>,
+    /// Those to be placed that read a version.
     readers: BTreeMap<Version, BTreeSet<Txn>>,
 }
 
@@ -86,16 +87,15 @@ impl<'a> Board<'a> {
             graph,
             writes: PerTxn::new(history, Vec::new()),
             reads: PerTxn::new(history, Vec::new()),
-            unplaced: facts.transactions().map(|(txn, _)| txn).collect(),
             ready: BTreeSet::new(),
             returned: PerTxn::new(history, u64::MAX),
-            predecessors: PerTxn::new(history, 0),
+            predecessors: PerTxn::new(history, BTreeSet::new()),
             current: BTreeMap::new(),
             readers: BTreeMap::new(),
         };
         for (key, register) in &facts.registers {
-            for writer in register.writes.keys() {
-                board.writes[*writer].push(*key);
+            for (writer, value) in &register.writes {
+                board.writes[*writer].push((*key, *value));
             }
             for read in &register.reads {
                 let version = (*key, read.version.map(|(_, writer)| writer));
@@ -105,74 +105,83 @@ impl<'a> Board<'a> {
         }
         for (txn, transaction) in facts.transactions() {
             board.returned[txn] = transaction.returned.unwrap_or(u64::MAX);
-            graph.successors(txn).for_each(|next| board.predecessors[next] += 1);
+            for next in graph.successors(txn) {
+                board.predecessors[next].insert(txn);
+            }
         }
-        let unplaced = board.unplaced.iter();
-        let ready = unplaced.filter(|txn| board.predecessors[**txn] == 0);
-        board.ready = ready.map(|txn| (board.returned[*txn], *txn)).collect();
+        let first = facts.transactions().filter(|(txn, _)| board.predecessors[*txn].is_empty());
+        board.ready = first.map(|(txn, _)| (board.returned[txn], txn)).collect();
         board
     }
 
-    /// What may come next, best last: a harmless one alone, or all.
-    fn choices(&self) -> Vec<Txn> {
-        let mut choices = Vec::new();
-        for (_, txn) in self.ready.iter().filter(|(_, txn)| !self.blocked(*txn)) {
-            if self.harmless(*txn) {
-                return vec![*txn];
+    /// Places transactions until all are placed or none may come next; the circle of conflicts.
+    fn play(mut self) -> Vec<Conflict> {
+        while let Some((_, first)) = self.ready.first().copied() {
+            let free = self.ready.iter().map(|(_, txn)| *txn);
+            let mut free = free.filter(|txn| self.conflict(*txn).is_none());
+            let any = free.clone().next();
+            match free.find(|txn| self.is_harmless(*txn)).or(any) {
+                Some(txn) => self.place(txn),
+                None => return self.circle(first),
             }
-            choices.push(*txn);
         }
-        choices.reverse();
-        choices
+        Vec::new()
     }
 
-    /// Whether another is still to read what `txn` would overwrite.
-    fn blocked(&self, txn: Txn) -> bool {
-        self.writes[txn].iter().any(|key| {
-            let current = self.current.get(key).copied().flatten();
-            let readers = self.readers.get(&(*key, current));
-            readers.is_some_and(|readers| readers.iter().any(|reader| *reader != txn))
+    /// Another that is still to read what `writer` would overwrite.
+    fn conflict(&self, writer: Txn) -> Option<Conflict> {
+        self.writes[writer].iter().find_map(|(key, first)| {
+            let (installer, second) = *self.current.get(key)?;
+            let mut readers = self.readers.get(&(*key, Some(installer)))?.iter();
+            let reader = *readers.find(|reader| **reader != writer)?;
+            let object = Object::Register(*key);
+            let why = Why::Hidden { object, first: *first, second, reader };
+            Some(Conflict { installer, reader, writer, why })
         })
     }
 
-    fn harmless(&self, txn: Txn) -> bool {
-        self.writes[txn].iter().all(|key| {
+    /// From one candidate to the reader it waits for, to the candidate that the reader waits for,
+    /// until one comes again.
+    fn circle(&self, start: Txn) -> Vec<Conflict> {
+        let mut conflicts: Vec<Conflict> = Vec::new();
+        let mut writer = start;
+        loop {
+            if let Some(again) = conflicts.iter().position(|conflict| conflict.writer == writer) {
+                return conflicts.split_off(again);
+            }
+            let Some(conflict) = self.conflict(writer) else { return conflicts };
+            conflicts.push(conflict);
+            writer = conflict.reader;
+            while let Some(before) = self.predecessors[writer].first() {
+                writer = *before;
+            }
+        }
+    }
+
+    /// Whether any order of the rest can as well begin with `txn`: of each register that it writes
+    /// it read the version before, or nobody reads what it writes.
+    fn is_harmless(&self, txn: Txn) -> bool {
+        self.writes[txn].iter().all(|(key, _)| {
             let update = self.reads[txn].iter().any(|(read, _)| read == key);
-            update || self.readers.get(&(*key, Some(txn))).is_none_or(BTreeSet::is_empty)
+            update || !self.readers.contains_key(&(*key, Some(txn)))
         })
     }
 
-    fn place(&mut self, txn: Txn) -> Placed {
-        self.unplaced.remove(&txn);
+    fn place(&mut self, txn: Txn) {
         self.ready.remove(&(self.returned[txn], txn));
         for next in self.graph.successors(txn) {
-            self.predecessors[next] -= 1;
-            if self.predecessors[next] == 0 {
+            if self.predecessors[next].remove(&txn) && self.predecessors[next].is_empty() {
                 self.ready.insert((self.returned[next], next));
             }
         }
         for version in &self.reads[txn] {
             let (key, from) = *version;
-            let current = self.current.get(&key).copied().flatten();
+            let current = self.current.get(&key).map(|(writer, _)| *writer);
             assert_eq!(current, from, "what {txn} read of key {key} is not overwritten");
             self.readers.entry(*version).or_default().remove(&txn);
         }
-        let keys = self.writes[txn].iter();
-        let replaced =
-            keys.map(|key| (*key, self.current.insert(*key, Some(txn)).flatten())).collect();
-        Placed { txn, replaced }
-    }
-
-    fn take_back(&mut self, Placed { txn, replaced }: Placed) {
-        self.current.extend(replaced);
-        for version in &self.reads[txn] {
-            self.readers.entry(*version).or_default().insert(txn);
+        for (key, value) in &self.writes[txn] {
+            self.current.insert(*key, (txn, *value));
         }
-        for next in self.graph.successors(txn) {
-            self.ready.remove(&(self.returned[next], next));
-            self.predecessors[next] += 1;
-        }
-        self.ready.insert((self.returned[txn], txn));
-        self.unplaced.insert(txn);
     }
 }

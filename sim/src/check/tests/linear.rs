@@ -101,9 +101,10 @@ fn unknown_outcomes_stay_cheap() {
     // None is observed, so none is tried.
     let writes = (10..50).map(|value| (1, 0, Action::Write(value)));
     let reads = (0..20).map(|i| (3 + 2 * i, 4 + 2 * i, READ_0));
-    check(true, &writes.chain(reads.clone()).collect::<Vec<_>>());
+    let overlapping = (1..7).map(|value| (100, 109, Action::Write(value)));
+    check(true, &writes.chain(reads).chain(overlapping).collect::<Vec<_>>());
     // Equal ones are tried in one order.
-    let adds = (0..40).map(|_| (1, 0, add(1, 0)));
+    let adds = (0..40).map(|old| (1, 0, add(1, old)));
     check(
         true,
         &adds.chain([(3, 4, Action::Read(20)), (5, 6, Action::Read(40))]).collect::<Vec<_>>(),

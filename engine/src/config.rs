@@ -20,6 +20,9 @@ pub enum Coherence {
     /// Baseline without a cache, SEL of SELCC §7: the latch word is acquired for every access, with
     /// the page, and given up with the last local user. Whoever meets another node tries again.
     Sel,
+    /// Baseline in the manner of GAM: pages are cached, and a directory at each memory node's processor
+    /// ([`crate::start_directories`]) says who may use them.
+    Rpc,
 }
 
 /// A bug that a test brings back to show that it would be found.

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use selkie_channels::{ChannelError, Mailbox};
+use selkie_channels::{ChannelError, Mailbox, MailboxDescriptor};
 use selkie_fabric::env::Env;
 use selkie_fabric::{Doorbell, Endpoint, QueuePair};
 use selkie_memnode::{ComputeIndex, Pool};
@@ -73,7 +73,7 @@ pub(crate) struct Core {
     pub(crate) endpoint: Arc<dyn Endpoint>,
     pub(crate) pool: Arc<Pool>,
     pub(crate) mailbox: Arc<Mailbox>,
-    /// For each peer whether the mailbox is connected to it.
+    /// For each compute node, then each memory node's directory, whether the mailbox is connected to it.
     pub(crate) connected: Box<[OnceLock<()>]>,
     pub(crate) hints: Hints,
     pub(crate) allocator: Allocator,
@@ -137,12 +137,33 @@ impl Core {
         header: &[u8],
         page: &[u8],
     ) -> Result<(), EngineError> {
-        let to = to.index();
+        let descriptor = || self.pool.mailbox_of(ComputeIndex::new(to.index() as u16));
+        self.deliver_to(to.index(), descriptor, header, page)
+    }
+
+    /// Puts a message into the mailbox of a memory node's directory. Does not wait.
+    pub(crate) fn deliver_to_directory(
+        &self,
+        memory_node: usize,
+        header: &[u8],
+        page: &[u8],
+    ) -> Result<(), EngineError> {
+        let slot = self.pool.descriptor().max_compute_nodes + memory_node;
+        self.deliver_to(slot, || self.pool.directory_of(memory_node), header, page)
+    }
+
+    fn deliver_to(
+        &self,
+        to: usize,
+        descriptor: impl FnOnce() -> Option<MailboxDescriptor>,
+        header: &[u8],
+        page: &[u8],
+    ) -> Result<(), EngineError> {
         let failed = |source| EngineError::Message { to, source };
-        let connected = self.connected.get(to).ok_or(EngineError::Pool(format!("no cn{to}")))?;
+        let connected = self.connected.get(to).ok_or(EngineError::Pool(format!("no node {to}")))?;
         if connected.get().is_none() {
-            let descriptor = self.pool.mailbox_of(ComputeIndex::new(to as u16));
-            let descriptor = descriptor.ok_or(EngineError::Pool(format!("cn{to} is not there")))?;
+            let descriptor = descriptor();
+            let descriptor = descriptor.ok_or(EngineError::Pool(format!("node {to} is gone")))?;
             match self.mailbox.connect(to, &descriptor, &self.endpoint) {
                 // Another thread may have been faster.
                 Ok(()) | Err(ChannelError::AlreadyConnected { .. }) => {}

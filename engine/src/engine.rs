@@ -23,7 +23,7 @@ use crate::line::Batch;
 use crate::placement::PlacementMap;
 use crate::service::{run_housekeeping, run_mail};
 use crate::stats::{Counters, EngineStats};
-use crate::{EngineError, ExclusiveGuard, GAddr, SharedGuard};
+use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 /// Share of the frames kept free: the evictor starts below the first, stops at the second.
 const LOW_WATER: usize = 64;
@@ -88,7 +88,7 @@ impl Engine {
             endpoint,
             pool: Arc::clone(pool),
             mailbox,
-            connected: (0..descriptor.max_compute_nodes).map(|_| OnceLock::new()).collect(),
+            connected: (0..Self::mailbox_peers(pool, true)).map(|_| OnceLock::new()).collect(),
             hints,
             allocator: Allocator::new(descriptor.memory_nodes.len()),
             epochs: Epochs::new(epoch),
@@ -114,13 +114,27 @@ impl Engine {
         node: ComputeId,
         config: &EngineConfig,
     ) -> Result<Arc<Mailbox>, EngineError> {
+        let directories = config.coherence == Coherence::Rpc;
+        let memory_nodes = 0..pool.descriptor().memory_nodes.len();
+        if let Some(node) = memory_nodes.into_iter().find(|n| pool.directory_of(*n).is_none())
+            && directories
+        {
+            return Err(EngineError::Pool(format!("memory node {node} has no directory running")));
+        }
         let mailbox = MailboxConfig {
-            peers: pool.descriptor().max_compute_nodes,
+            peers: Self::mailbox_peers(pool, directories),
             ring_bytes: config.ring_bytes,
             outbox_limit: OUTBOX_LIMIT,
         };
         let failed = |source| EngineError::Message { to: node.index(), source };
         Ok(Arc::new(Mailbox::open(endpoint, node.index(), mailbox).map_err(failed)?))
+    }
+
+    /// Compute nodes, and the memory nodes' directories if there are any.
+    fn mailbox_peers(pool: &Pool, directories: bool) -> usize {
+        let descriptor = pool.descriptor();
+        let memory_nodes = if directories { descriptor.memory_nodes.len() } else { 0 };
+        descriptor.max_compute_nodes + memory_nodes
     }
 
     async fn global_epoch(pool: &Pool, endpoint: &Arc<dyn Endpoint>) -> Result<u64, EngineError> {

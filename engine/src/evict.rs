@@ -10,7 +10,7 @@ use selkie_fabric::env::yield_now;
 use selkie_fabric::{Chain, ChainError};
 
 use crate::GAddr;
-use crate::coherence::machine::Event;
+use crate::coherence::machine::{Event, Phase};
 use crate::core::Core;
 use crate::line::{Batch, old_values};
 use crate::stats::Counters;
@@ -61,7 +61,12 @@ impl Core {
         if settled {
             self.run(addr, &mut active, Event::Evict, Some(batches));
         }
-        let evicting = settled && active.line.phase.operation_outstanding();
+        let evicting = settled
+            && match active.line.phase {
+                // Without a latch word the copy is gone at once.
+                Phase::Invalid => active.frame.is_some(),
+                phase => phase.operation_outstanding(),
+            };
         if evicting {
             Counters::add(&self.counters.evictions);
         }

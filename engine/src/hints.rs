@@ -60,7 +60,7 @@ mod tests {
     fn hints_are_for_their_line_and_end_with_their_holder() {
         let hints = Hints::new(5);
         let id = |node| ComputeId::new(node).unwrap();
-        let line = |number| GAddr::from_u64(number * 512);
+        let line = |number: u64| GAddr::from_u64(number * 512);
         assert_eq!(hints.get(line(3)), None);
         hints.set(line(3), id(57));
         assert_eq!(hints.get(line(3)), Some(id(57)));

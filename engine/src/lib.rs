@@ -6,6 +6,7 @@
 mod acquire;
 mod addr;
 mod alloc;
+mod baseline;
 mod buffer;
 pub mod coherence;
 mod config;
@@ -23,10 +24,12 @@ mod service;
 mod stats;
 mod waiters;
 
-pub use addr::GAddr;
-pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
 #[cfg(feature = "planted")]
 pub use config::Planted;
+
+pub use addr::GAddr;
+pub use baseline::{DirectoryConfig, start_directories};
+pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
 pub use config::{Coherence, EngineConfig};
 pub use engine::Engine;
 pub use epoch::EpochPin;

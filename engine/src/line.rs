@@ -145,7 +145,10 @@ impl Core {
     /// asked (SELCC §5.3).
     fn must_answer(&self, active: &Active) -> bool {
         let line = &active.line;
-        if line.deferred.is_empty() || !line.phase.at_rest() || !line.confirmed {
+        let settled = line.phase.at_rest() && line.confirmed
+            // A directory may take the copy from a node that has asked it for more.
+            || self.config.coherence == Coherence::Rpc;
+        if line.deferred.is_empty() || !settled {
             return false;
         }
         if self.gamma_used_up(active) {
@@ -162,6 +165,14 @@ impl Core {
     pub(crate) fn gamma_used_up(&self, active: &Active) -> bool {
         !active.line.deferred.is_empty()
             && active.accesses >= u64::from(self.config.gamma) * u64::from(self.config.threads)
+    }
+
+    /// Looks who is in the frame, and says who uses the local copy or is next to.
+    pub(crate) fn refresh_use(&self, active: &mut Active) -> LocalUse {
+        if let Some(frame) = active.frame {
+            active.seen = self.frames.get(frame).latch.in_use();
+        }
+        self.local_use(active)
     }
 
     /// Who uses the local copy or is next to: a waiter that was told to go on would find the line
@@ -218,12 +229,12 @@ impl Core {
         event: Event,
         mut batch: Option<&mut [Batch]>,
     ) {
+        if self.config.coherence == Coherence::Rpc {
+            return self.run_client(addr, active, event);
+        }
         let mut next = Some(event);
         while let Some(event) = next.take() {
-            if let Some(frame) = active.frame {
-                active.seen = self.frames.get(frame).latch.in_use();
-            }
-            let local = self.local_use(active);
+            let local = self.refresh_use(active);
             let actions = match active.line.step(&self.rules, self.me, event, local) {
                 Ok(actions) => actions,
                 Err(source) => return self.fail(active, EngineError::Protocol { addr, source }),
@@ -395,6 +406,9 @@ impl Core {
     /// A message from another node.
     pub(crate) fn receive(&self, from: usize, bytes: &[u8]) -> Result<(), EngineError> {
         let mail = |what| EngineError::Mail { from, what };
+        if from >= self.pool.descriptor().max_compute_nodes {
+            return self.receive_from_directory(from, bytes);
+        }
         let (envelope, page) = message::decode(bytes, self.gcl_bytes).map_err(mail)?;
         let Envelope { addr, message, dirty } = envelope;
         let from = ComputeId::new(from).ok_or(mail("sender is no node"))?;
@@ -444,6 +458,9 @@ impl Core {
         active.waiters.fail_all(error);
         let deferred = std::mem::take(&mut active.line.deferred);
         active.line = Line::new();
+        if self.config.coherence == Coherence::Rpc {
+            return;
+        }
         for asked in deferred {
             let header = message::encode(addr, Message::NotHeld { holder: None }, &(0..0));
             // The asker has its own bound; there is nobody else to tell.

@@ -8,6 +8,12 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum PoolError {
+    /// A memory node's directory cannot be entered.
+    #[error("memory node {memory_node} does not exist, or has a directory already")]
+    Directory {
+        /// The memory node.
+        memory_node: usize,
+    },
     /// A field of the configuration is out of bounds.
     #[error("{key} = {value} is not allowed: {allowed}")]
     Config {

@@ -24,7 +24,7 @@ pub struct MemoryNode {
     descriptor: MemoryNodeDescriptor,
     region: Arc<dyn LocalRegion>,
     /// Keeps the node on the fabric for as long as it lives.
-    _endpoint: Arc<dyn Endpoint>,
+    endpoint: Arc<dyn Endpoint>,
 }
 
 impl MemoryNode {
@@ -39,13 +39,26 @@ impl MemoryNode {
         let region = endpoint.register(plan.region_bytes)?;
         write_control_page(region.as_ref(), plan);
         let descriptor = MemoryNodeDescriptor { peer, region: region.key(), ranges: plan.ranges };
-        Ok(Self { descriptor, region, _endpoint: endpoint })
+        Ok(Self { descriptor, region, endpoint })
     }
 
     /// How compute nodes reach this node.
     #[must_use]
     pub fn descriptor(&self) -> &MemoryNodeDescriptor {
         &self.descriptor
+    }
+
+    /// The node's place on the fabric, for what its own processor does: nothing, but in the baseline
+    /// that serves calls.
+    #[must_use]
+    pub fn endpoint(&self) -> &Arc<dyn Endpoint> {
+        &self.endpoint
+    }
+
+    /// The node's memory as its own processor sees it.
+    #[must_use]
+    pub fn region(&self) -> &Arc<dyn LocalRegion> {
+        &self.region
     }
 
     /// The extent bump counter as it stands; it may have run past the node's capacity.

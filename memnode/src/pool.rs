@@ -83,7 +83,7 @@ impl Pool {
             max_compute_nodes: config.max_compute_nodes,
             memory_nodes: nodes.iter().map(|node| node.descriptor().clone()).collect(),
         };
-        let registry = Registry::new(config.max_compute_nodes);
+        let registry = Registry::new(config.max_compute_nodes, config.memory_nodes);
         Ok(Arc::new(Self { descriptor, nodes, registry, donated: Mutex::default() }))
     }
 
@@ -118,6 +118,28 @@ impl Pool {
     /// [`PoolError::NotRegistered`] or [`PoolError::UnknownCompute`].
     pub fn leave(&self, node: ComputeIndex) -> Result<(), PoolError> {
         self.registry.leave(node)
+    }
+
+    /// Enters the mailbox at which a memory node's processor serves calls, for the baseline that needs it.
+    ///
+    /// # Errors
+    /// [`PoolError::Directory`] if there is no such memory node, or it has one already.
+    pub fn register_directory(
+        &self,
+        memory_node: usize,
+        mailbox: MailboxDescriptor,
+    ) -> Result<(), PoolError> {
+        if self.registry.register_directory(memory_node, mailbox) {
+            Ok(())
+        } else {
+            Err(PoolError::Directory { memory_node })
+        }
+    }
+
+    /// The mailbox at which a memory node's processor serves calls, if it does.
+    #[must_use]
+    pub fn directory_of(&self, memory_node: usize) -> Option<MailboxDescriptor> {
+        self.registry.directory_of(memory_node)
     }
 
     /// The mailbox of a compute node, if it is in the pool.

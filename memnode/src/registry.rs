@@ -35,14 +35,27 @@ impl fmt::Display for ComputeIndex {
     }
 }
 
-/// One slot a compute node, filled while the node is in the pool.
+/// One slot a compute node, filled while the node is in the pool, and one a memory node, filled if its
+/// processor serves calls.
 pub(crate) struct Registry {
     slots: RwLock<Vec<Option<MailboxDescriptor>>>,
+    directories: RwLock<Vec<Option<MailboxDescriptor>>>,
 }
 
 impl Registry {
-    pub(crate) fn new(limit: usize) -> Self {
-        Self { slots: RwLock::new(vec![None; limit]) }
+    pub(crate) fn new(limit: usize, memory_nodes: usize) -> Self {
+        let directories = RwLock::new(vec![None; memory_nodes]);
+        Self { slots: RwLock::new(vec![None; limit]), directories }
+    }
+
+    pub(crate) fn register_directory(&self, node: usize, mailbox: MailboxDescriptor) -> bool {
+        let mut directories = self.directories.write();
+        let slot = directories.get_mut(node).filter(|slot| slot.is_none());
+        slot.map(|slot| *slot = Some(mailbox)).is_some()
+    }
+
+    pub(crate) fn directory_of(&self, node: usize) -> Option<MailboxDescriptor> {
+        self.directories.read().get(node)?.clone()
     }
 
     pub(crate) fn register(

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError};
+use selkie_engine::{
+    Coherence, ComputeId, DirectoryConfig, Engine, EngineConfig, EngineError, start_directories,
+};
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{RunError, TraceSink, World, WorldConfig};
@@ -94,6 +96,13 @@ impl SimCluster {
                 max_compute_nodes: shape.compute_nodes,
             },
         )?;
+        if shape.engine.coherence == Coherence::Rpc {
+            let env_of = |index: usize| world.env_of(PeerId::memory(index as u16));
+            let message = plan.cost.rpc;
+            let config =
+                DirectoryConfig { cores: 2.0, message, ring_bytes: shape.engine.ring_bytes };
+            start_directories(&pool, env_of, config)?;
+        }
         let observer = world.fabric().join(OBSERVER)?;
         let mut cluster = Self { world, pool, engines: Vec::new(), meter, observer };
         for index in 0..shape.compute_nodes {

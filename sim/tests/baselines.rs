@@ -5,12 +5,21 @@
 use selkie_engine::Coherence;
 use selkie_sim::{Scenario, run_with};
 
-#[test]
-fn the_baseline_without_a_cache_is_coherent() {
+fn holds(coherence: Coherence) {
     for seed in 0..60 {
         let scenario = [Scenario::Counter, Scenario::Bank, Scenario::Tree][seed as usize % 3];
         let plan = scenario.plan(seed);
-        let tune = |config: &mut selkie_engine::EngineConfig| config.coherence = Coherence::Sel;
+        let tune = |config: &mut selkie_engine::EngineConfig| config.coherence = coherence;
         run_with(scenario, seed, &plan, &tune, None).unwrap_or_else(|failure| panic!("{failure}"));
     }
+}
+
+#[test]
+fn the_baseline_without_a_cache_is_coherent() {
+    holds(Coherence::Sel);
+}
+
+#[test]
+fn the_baseline_with_directories_is_coherent() {
+    holds(Coherence::Rpc);
 }

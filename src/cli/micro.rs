@@ -53,6 +53,10 @@ pub(crate) struct Arguments {
     /// Let the first N compute nodes only write and the others only read
     #[arg(long, value_name = "N")]
     writer_nodes: Option<usize>,
+    /// Cores of each memory node for --coherence rpc; below 1 that share of a stranded core. In real
+    /// time they are tasks on the process's threads
+    #[arg(long, value_name = "N", default_value_t = Config::default().memnode_cores)]
+    memnode_cores: f64,
     /// Simulate the network: paper, modern, cxl or tcp
     #[arg(long, value_name = "PRESET", value_parser = preset)]
     sim: Option<CostModel>,
@@ -79,6 +83,8 @@ enum CoherenceArgument {
     Selcc,
     /// Baseline: the remote latch is taken for every access, nothing is cached
     Sel,
+    /// Baseline: pages are cached, and a directory on each memory node's processor says by whom
+    Rpc,
 }
 
 fn preset(name: &str) -> Result<CostModel, String> {
@@ -122,6 +128,7 @@ fn config(arguments: &Arguments) -> Config {
         coherence: match arguments.coherence {
             CoherenceArgument::Selcc => Coherence::Selcc,
             CoherenceArgument::Sel => Coherence::Sel,
+            CoherenceArgument::Rpc => Coherence::Rpc,
         },
         compute_nodes: arguments.compute_nodes,
         memory_nodes: arguments.memory_nodes,
@@ -134,7 +141,7 @@ fn config(arguments: &Arguments) -> Config {
         locality: arguments.locality,
         zipf: arguments.zipf,
         writer_nodes: arguments.writer_nodes,
-        memnode_cores: Config::default().memnode_cores,
+        memnode_cores: arguments.memnode_cores,
         network,
         duration: Duration::from_millis(duration_ms),
         warmup: Duration::from_millis(arguments.warmup_ms.unwrap_or(duration_ms / 2)),

@@ -348,7 +348,7 @@ pub struct Line {
     /// Requests to be answered later.
     pub deferred: Vec<Deferred>,
     /// The acquisition under way would rather have Busy than wait.
-    nowait: bool,
+    pub(crate) nowait: bool,
     /// Failed tries of the acquisition under way.
     retries: u8,
     /// The acquisition under way has followed a hint already.

@@ -3,7 +3,7 @@
 //!
 //! Every verb of a chain is a step of its own at home, completion another; messages are FIFO per
 //! ordered pair of nodes and arbitrarily slow otherwise; callers want to read or write, with or
-//! without waiting, latch, write and evict whenever the state allows. See `protocol` for what can
+//! without waiting and with any hint, latch, write and evict whenever the state allows. See `protocol` for what can
 //! happen, `properties` for what is checked, `world` for the state.
 //!
 //! Exhaustive searches (nodes of a kind are interchangeable; W: callers wait, D: callers are
@@ -11,12 +11,12 @@
 //!
 //! | nodes | states |
 //! | --- | --- |
-//! | B B, latches as steps of their own | 24,216 |
+//! | B B, latches as steps of their own | 32,955 |
 //! | B B | 3,998 |
-//! | W W W | 1,584,442 |
-//! | W W D | 8,168,084 |
-//! | W D D | 6,650,810 |
-//! | D D D | 557,797 |
+//! | W W W | 2,412,694 |
+//! | W W D | 12,159,218 |
+//! | W D D | 9,598,978 |
+//! | D D D | 792,568 |
 //!
 //! Not exhaustive: four nodes, a bounded search behind an ignored test. Not checked: liveness under
 //! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
@@ -58,28 +58,28 @@ fn lazy(callers: [protocol::Callers; 3]) -> usize {
 
 #[test]
 fn two_nodes_are_safe_and_come_to_rest() {
-    assert_eq!(search(Protocol::new(Latching::Explicit, [Both, Both]), None), 24_216);
+    assert_eq!(search(Protocol::new(Latching::Explicit, [Both, Both]), None), 32_955);
     assert_eq!(search(Protocol::new(Latching::Lazy, [Both, Both]), None), 3_998);
 }
 
 #[test]
 fn three_nodes_that_wait_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Waiting, Waiting, Waiting]), 1_584_442);
+    assert_eq!(lazy([Waiting, Waiting, Waiting]), 2_412_694);
 }
 
 #[test]
 fn three_nodes_one_of_them_nowait_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Waiting, Waiting, Nowait]), 8_168_084);
+    assert_eq!(lazy([Waiting, Waiting, Nowait]), 12_159_218);
 }
 
 #[test]
 fn three_nodes_two_of_them_nowait_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Waiting, Nowait, Nowait]), 6_650_810);
+    assert_eq!(lazy([Waiting, Nowait, Nowait]), 9_598_978);
 }
 
 #[test]
 fn three_nowait_nodes_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Nowait, Nowait, Nowait]), 557_797);
+    assert_eq!(lazy([Nowait, Nowait, Nowait]), 792_568);
 }
 
 /// Run with `cargo test --release -p selkie-engine four_nodes -- --ignored`; takes some GiB.

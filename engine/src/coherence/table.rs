@@ -52,6 +52,7 @@ fn events() -> Vec<Event> {
     let mut events = vec![Event::Evict, Event::LocalFree];
     for (exclusive, nowait) in [(false, false), (true, false), (true, true)] {
         events.push(Event::Want { exclusive, nowait, hint: None });
+        events.push(Event::Want { exclusive, nowait, hint: Some(node(1)) });
     }
     for old in [
         LatchWord::FREE,

@@ -180,8 +180,9 @@ impl Report {
 /// The name of a protocol on the command line.
 pub(super) fn name(coherence: Coherence) -> &'static str {
     match coherence {
+        Coherence::Selcc => "selcc",
         Coherence::Sel => "sel",
-        _ => "selcc",
+        Coherence::Rpc => "rpc",
     }
 }
 

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_engine::{ComputeId, Engine, EngineStats, GAddr};
+use selkie_engine::{
+    Coherence, ComputeId, DirectoryConfig, Engine, EngineStats, GAddr, start_directories,
+};
 use selkie_fabric::env::{Env, RealRuntime, yield_now};
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{Busy, Controls, World, WorldConfig};
@@ -96,6 +98,15 @@ impl Stage {
     async fn play(self) -> Result<Report, TpccError> {
         let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, self.config.pool())?;
+        if self.config.coherence == Coherence::Rpc {
+            let message = match &self.config.network {
+                Network::Real { .. } => Duration::ZERO,
+                Network::Simulated(cost) => cost.rpc,
+            };
+            let (cores, ring_bytes) = (self.config.memnode_cores, self.config.engine().ring_bytes);
+            let directories = DirectoryConfig { cores, message, ring_bytes };
+            start_directories(&pool, |_| self.env.clone(), directories)?;
+        }
         let mut engines = Vec::new();
         for (node, env) in self.envs.iter().enumerate() {
             let id = ComputeId::new(node).ok_or_else(|| TpccError::Config {

@@ -28,7 +28,7 @@ pub fn serializable(history: &[Transaction], level: Level) -> Result<(), Vec<Ano
         anomalies.iter_mut().for_each(|anomaly| anomaly.kind = Kind::RealTime);
     }
     if anomalies.is_empty() {
-        anomalies.extend(schedule::find(&facts, &graph));
+        anomalies.extend(schedule::find(&facts, &graph, schedule::MAX_TRIES));
     }
     if anomalies.is_empty() { Ok(()) } else { Err(anomalies) }
 }

@@ -1,5 +1,5 @@
 //! Cases by hand: every anomaly, with its nearest harmless neighbour.
 
 mod linear;
-mod parse;
+pub(super) mod parse;
 mod serial;

@@ -1,0 +1,96 @@
+//! Drives a node's lines under a directory: the counterpart of `line` for SELCC.
+
+use super::client::{ClientAction, ClientEvent, step};
+use super::message::{FromNode, ToNode, decode_to, encode_from};
+use crate::coherence::machine::{Event, Phase};
+use crate::core::Core;
+use crate::line::Active;
+use crate::stats::Counters;
+use crate::{EngineError, GAddr};
+
+impl Core {
+    /// Feeds an event of the driver's; those of latch operations do not happen here.
+    pub(crate) fn run_client(&self, addr: GAddr, active: &mut Active, event: Event) {
+        let event = match event {
+            Event::Want { exclusive, nowait, .. } => ClientEvent::Want { exclusive, nowait },
+            Event::Evict => ClientEvent::Evict,
+            Event::LocalFree => ClientEvent::LocalFree,
+            Event::Completed { .. } | Event::Received { .. } => return,
+        };
+        // Without a message from outside nothing can be unexpected.
+        let _ = self.feed(addr, active, event);
+    }
+
+    fn feed(&self, addr: GAddr, active: &mut Active, event: ClientEvent) -> Result<(), ()> {
+        let local = self.refresh_use(active);
+        let actions = step(&mut active.line, self.me, event, local).map_err(drop)?;
+        let mut wake = false;
+        for action in actions {
+            match action {
+                ClientAction::Send(message) => self.send_to_directory(addr, active, message),
+                ClientAction::Wake => wake = true,
+                ClientAction::Refuse => {
+                    active.refused = true;
+                    wake = true;
+                }
+            }
+        }
+        if wake {
+            active.woken = true;
+            active.waiters.signal_all(active.refused);
+        }
+        Ok(())
+    }
+
+    fn send_to_directory(&self, addr: GAddr, active: &mut Active, message: FromNode) {
+        let counters = &self.counters;
+        match message {
+            FromNode::Gave { .. } => Counters::add(&counters.invalidations),
+            FromNode::Kept => Counters::add(&counters.downgrades),
+            FromNode::Evict { page: true } => Counters::add(&counters.write_backs),
+            _ => {}
+        }
+        Counters::add(&counters.messages);
+        let mut page: &[u8] = &[];
+        if let Some(id) = active.frame.filter(|_| message.carries_page()) {
+            // SAFETY: the latch is sealed and no writer is in (a copy in use is not given), so the
+            // bytes are stable while the shard's lock is held.
+            page = unsafe { self.page(id) };
+            self.frames.get(id).set_dirty(0..0);
+        }
+        let header = encode_from(addr, message);
+        let sent = match self.placement.home(addr) {
+            Some(home) => self.deliver_to_directory(home.node, &header, page),
+            None => Err(EngineError::BadAddress { addr }),
+        };
+        if let Err(error) = sent {
+            self.fail_line(addr, active, &error);
+        }
+    }
+
+    /// A message from a memory node's directory.
+    pub(crate) fn receive_from_directory(
+        &self,
+        from: usize,
+        bytes: &[u8],
+    ) -> Result<(), EngineError> {
+        let mail = |what| EngineError::Mail { from, what };
+        let (addr, message, page) = decode_to(bytes, self.gcl_bytes).map_err(mail)?;
+        let home = self.placement.home(addr).ok_or(mail("about an address outside the pool"))?;
+        if home.node + self.pool.descriptor().max_compute_nodes != from {
+            return Err(mail("about a page of another memory node"));
+        }
+        let mut map = self.shard(addr).lock();
+        let mut active = self.open(&mut map, addr);
+        let waits = matches!(active.line.phase, Phase::WaitRead { .. } | Phase::WaitWrite { .. });
+        if let (ToNode::Grant { page: true, .. }, Some(id), true) = (message, active.frame, waits) {
+            // SAFETY: a line that waits for its page is not readable and has no local users; the
+            // shard's lock is held.
+            unsafe { self.page_mut(id) }.copy_from_slice(page);
+            self.frames.get(id).set_dirty(0..0);
+        }
+        let fed = self.feed(addr, &mut active, ClientEvent::Told(message));
+        self.close(&mut map, addr, active);
+        fed.map_err(|()| mail("does not follow from what was asked"))
+    }
+}

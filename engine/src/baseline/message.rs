@@ -79,7 +79,7 @@ impl FromNode {
         let page = if self.carries_page() { PAGE } else { 0 };
         match self {
             FromNode::Ask { exclusive, nowait } => {
-                (32, exclusive as u8 * EXCLUSIVE | nowait as u8 * NOWAIT)
+                (32, (exclusive as u8 * EXCLUSIVE) | (nowait as u8 * NOWAIT))
             }
             FromNode::Kept => (33, page),
             FromNode::Gave { .. } => (34, page),
@@ -99,10 +99,10 @@ impl ToNode {
     const fn parts(self) -> (u8, u8) {
         match self {
             ToNode::Grant { exclusive, page } => {
-                (48, exclusive as u8 * EXCLUSIVE | page as u8 * PAGE)
+                (48, (exclusive as u8 * EXCLUSIVE) | (page as u8 * PAGE))
             }
             ToNode::Refused => (49, 0),
-            ToNode::Recall { keep, nowait } => (50, keep as u8 * EXCLUSIVE | nowait as u8 * NOWAIT),
+            ToNode::Recall { keep, nowait } => (50, (keep as u8 * EXCLUSIVE) | (nowait as u8 * NOWAIT)),
         }
     }
 }

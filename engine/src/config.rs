@@ -54,6 +54,10 @@ pub struct EngineConfig {
     pub gamma: u32,
     /// Remember who a page was given to, and ask there first.
     pub hints: bool,
+    /// Leave this node's bit in a page's latch word when its shared copy is evicted, until a writer
+    /// asks: saves the atomic of the eviction and that of the next fetch. Costs a bit for each page of
+    /// the pool.
+    pub sticky_bits: bool,
     /// Worker threads of the process, by which shared accesses are divided in γ; at least 1.
     pub threads: u32,
     /// Ring that each other compute node writes its messages into, bytes.
@@ -73,6 +77,7 @@ impl Default for EngineConfig {
             request_timeout: Duration::from_secs(10),
             gamma: 256,
             hints: true,
+            sticky_bits: true,
             threads: 2,
             ring_bytes: 256 << 10,
             tick: Duration::from_millis(5),
@@ -92,6 +97,7 @@ impl EngineConfig {
     pub(crate) const fn rules(&self) -> Rules {
         Rules {
             ask_holders: matches!(self.coherence, Coherence::Selcc),
+            sticky_bits: self.sticky_bits && matches!(self.coherence, Coherence::Selcc),
             #[cfg(feature = "planted")]
             confirm: !matches!(self.planted, Planted::NoConfirm),
             #[cfg(feature = "planted")]

@@ -19,6 +19,7 @@ use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::epoch::Epochs;
 use crate::hints::Hints;
+use crate::lapsed::LineSet;
 use crate::line::Active;
 use crate::placement::PlacementMap;
 use crate::stats::Counters;
@@ -76,6 +77,8 @@ pub(crate) struct Core {
     /// For each compute node, then each memory node's directory, whether the mailbox is connected to it.
     pub(crate) connected: Box<[OnceLock<()>]>,
     pub(crate) hints: Hints,
+    /// Lines without a copy whose word still has this node's bit.
+    pub(crate) lapsed: LineSet,
     pub(crate) allocator: Allocator,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Counters,

@@ -13,12 +13,14 @@ use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
+use crate::coherence::machine::Event;
 use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::core::{Core, Shard};
 use crate::epoch::{EpochPin, Epochs};
-use crate::evict::run_evictor;
+use crate::evict::{BATCH_LINES, run_evictor};
 use crate::hints::Hints;
+use crate::lapsed::LineSet;
 use crate::line::Batch;
 use crate::placement::PlacementMap;
 use crate::service::{run_housekeeping, run_mail};
@@ -90,6 +92,7 @@ impl Engine {
             mailbox,
             connected: (0..Self::mailbox_peers(pool, true)).map(|_| OnceLock::new()).collect(),
             hints,
+            lapsed: LineSet::new(descriptor),
             allocator: Allocator::new(descriptor.memory_nodes.len()),
             epochs: Epochs::new(epoch),
             counters: Counters::new(),
@@ -377,17 +380,25 @@ impl Engine {
             }
             let mut batches: Vec<Batch> =
                 core.queue_pairs.iter().map(|_| Batch::default()).collect();
-            if core.evict_one(addr, &mut batches) {
-                for (node, batch) in batches.into_iter().enumerate() {
-                    if !batch.lines.is_empty() {
-                        core.post_batch(node, batch);
-                    }
-                }
+            if core.give_up(addr, Event::Leave, &mut batches) {
+                core.post_batches(batches);
             }
             if core.frames.get(id).addr() == addr {
                 left = Some(addr);
             }
         }
+        let fresh =
+            || -> Vec<Batch> { core.queue_pairs.iter().map(|_| Batch::default()).collect() };
+        let (mut batches, mut gathered) = (fresh(), 0);
+        for addr in core.lapsed.all() {
+            gathered += usize::from(core.give_up(addr, Event::Leave, &mut batches));
+            if gathered == BATCH_LINES {
+                core.post_batches(std::mem::replace(&mut batches, fresh()));
+                gathered = 0;
+            }
+            left = Some(addr);
+        }
+        core.post_batches(batches);
         left
     }
 }

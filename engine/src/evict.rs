@@ -16,7 +16,7 @@ use crate::line::{Batch, old_values};
 use crate::stats::Counters;
 
 /// Lines evicted together; bounds the verbs of a chain too.
-const BATCH_LINES: usize = 32;
+pub(crate) const BATCH_LINES: usize = 32;
 /// Frames the hand passes for one batch at most, relative to the cache: everything twice, so that
 /// every used frame had its second chance.
 const SWEEPS: usize = 2;
@@ -42,16 +42,26 @@ impl Core {
                 taken += 1;
             }
         }
+        self.post_batches(batches);
+        taken
+    }
+
+    /// Posts what was gathered, one chain a memory node.
+    pub(crate) fn post_batches(&self, batches: Vec<Batch>) {
         for (node, batch) in batches.into_iter().enumerate() {
             if !batch.lines.is_empty() {
                 self.post_batch(node, batch);
             }
         }
-        taken
     }
 
     /// Starts the eviction of one line if it is still cached, at rest and idle.
     pub(crate) fn evict_one(&self, addr: GAddr, batches: &mut [Batch]) -> bool {
+        self.give_up(addr, Event::Evict, batches)
+    }
+
+    /// Starts to give up one line if it is at rest and idle: its copy, or all the word says of it.
+    pub(crate) fn give_up(&self, addr: GAddr, event: Event, batches: &mut [Batch]) -> bool {
         if addr.is_null() {
             return false;
         }
@@ -59,12 +69,12 @@ impl Core {
         let mut active = self.open(&mut map, addr);
         let settled = active.line.phase.at_rest() && active.waiters.is_empty();
         if settled {
-            self.run(addr, &mut active, Event::Evict, Some(batches));
+            self.run(addr, &mut active, event, Some(batches));
         }
         let evicting = settled
             && match active.line.phase {
-                // Without a latch word the copy is gone at once.
-                Phase::Invalid => active.frame.is_some(),
+                // The copy is gone at once where the word need not be told, or there is none.
+                Phase::Invalid | Phase::Lapsed => active.frame.is_some(),
                 phase => phase.operation_outstanding(),
             };
         if evicting {
@@ -74,7 +84,7 @@ impl Core {
         evicting
     }
 
-    pub(crate) fn post_batch(&self, node: usize, batch: Batch) {
+    fn post_batch(&self, node: usize, batch: Batch) {
         let Batch { chain, lines } = batch;
         let mut completion = self.queue_pair(node).post(chain);
         match completion.try_take() {

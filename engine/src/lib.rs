@@ -17,6 +17,7 @@ mod error;
 mod evict;
 mod guard;
 mod hints;
+mod lapsed;
 mod line;
 mod message;
 mod placement;

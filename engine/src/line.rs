@@ -40,6 +40,8 @@ pub(crate) struct Active {
     /// An event since the line was opened changed what waiters may hope for. Who is about to queue
     /// was not among those told.
     pub(crate) woken: bool,
+    /// The set of lapsed lines has it.
+    pub(crate) lapsed: bool,
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -54,9 +56,11 @@ impl Core {
     pub(crate) fn open(&self, map: &mut LineMap, addr: GAddr) -> Active {
         let mut active = map.remove(&addr.to_u64()).unwrap_or_else(|| {
             let frame = self.table.lookup(&self.frames, addr);
+            let lapsed = frame.is_none() && self.lapsed.contains(addr);
             let phase = match frame.map(|f| self.frames.get(f).latch.permissions()) {
                 Some((true, true)) => Phase::Modified,
                 Some((true, false)) => Phase::Shared,
+                _ if lapsed => Phase::Lapsed,
                 _ => Phase::Invalid,
             };
             Active {
@@ -67,6 +71,7 @@ impl Core {
                 seen: LocalUse::Idle,
                 refused: false,
                 woken: false,
+                lapsed,
             }
         });
         active.refused = false;
@@ -80,12 +85,12 @@ impl Core {
     pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: Active) {
         loop {
             let plain = active.line.is_plain() && active.waiters.is_empty();
-            let gone = plain && active.line.phase == Phase::Invalid;
+            let gone = plain && matches!(active.line.phase, Phase::Invalid | Phase::Lapsed);
             if gone && active.seen == LocalUse::Idle {
                 if let Some(frame) = active.frame {
                     self.release_frame(addr, frame);
                 }
-                return;
+                return self.note_lapse(addr, &active);
             }
             if active.line.deferred.is_empty() && self.caches() {
                 active.accesses = 0;
@@ -109,7 +114,7 @@ impl Core {
                 continue;
             }
             if plain && !gone {
-                return;
+                return self.note_lapse(addr, &active);
             }
             if now != LocalUse::Idle {
                 break;
@@ -126,6 +131,14 @@ impl Core {
             }
         }
         map.insert(addr.to_u64(), active);
+    }
+
+    /// A line that comes to rest without a copy leaves nothing behind but its bit in the word.
+    fn note_lapse(&self, addr: GAddr, active: &Active) {
+        let lapsed = active.line.phase == Phase::Lapsed;
+        if lapsed != active.lapsed {
+            self.lapsed.set(addr, lapsed);
+        }
     }
 
     /// Whether pages outlive the latches for which they were fetched.
@@ -302,7 +315,7 @@ impl Core {
         home
     }
 
-    /// Appends `[write the dirty bytes]? atomic [read the page]?`.
+    /// Appends `[write the dirty bytes]? [atomic]? [read the page]?`.
     fn build(&self, home: &Home, active: &Active, operation: LatchOperation, chain: &mut Chain) {
         if let Some(id) = active.frame.filter(|_| operation.write_back) {
             let dirty = self.frames.get(id).dirty();
@@ -315,12 +328,16 @@ impl Core {
                 self.push_write_back(home.node, Verb::Write { at, from }, chain);
             }
         }
-        chain.push(match operation.atomic {
-            Atomic::Add(delta) => Verb::fetch_and_add(home.latch, delta.bits()),
-            Atomic::Swap { expected, desired } => {
-                Verb::compare_and_swap(home.latch, expected.bits(), desired.bits())
+        match operation.atomic {
+            Some(Atomic::Add(delta)) => {
+                chain.push(Verb::fetch_and_add(home.latch, delta.bits()));
             }
-        });
+            Some(Atomic::Swap { expected, desired }) => {
+                let (expected, desired) = (expected.bits(), desired.bits());
+                chain.push(Verb::compare_and_swap(home.latch, expected, desired));
+            }
+            None => {}
+        }
         if let Some(id) = active.frame.filter(|_| operation.read) {
             // SAFETY: a line that fetches is not readable: nobody else touches the frame until
             // the completion.
@@ -356,7 +373,11 @@ impl Core {
         result: Result<Chain, Box<ChainError>>,
     ) -> Option<Event> {
         match result {
-            Ok(chain) => old_values(&chain).next().map(|old| self.completed_with(active, old)),
+            // A chain without an atomic has found nothing, and nothing is what it is asked for.
+            Ok(chain) => {
+                let old = old_values(&chain).next().unwrap_or(LatchWord::FREE);
+                Some(self.completed_with(active, old))
+            }
             Err(error) => {
                 self.fail_line(addr, active, &EngineError::Fabric(error.error));
                 None

@@ -13,7 +13,7 @@ impl Core {
     pub(crate) fn run_client(&self, addr: GAddr, active: &mut Active, event: Event) {
         let event = match event {
             Event::Want { exclusive, nowait, .. } => ClientEvent::Want { exclusive, nowait },
-            Event::Evict => ClientEvent::Evict,
+            Event::Evict | Event::Leave => ClientEvent::Evict,
             Event::LocalFree => ClientEvent::LocalFree,
             Event::Completed { .. } | Event::Received { .. } => return,
         };

@@ -102,7 +102,9 @@ impl ToNode {
                 (48, (exclusive as u8 * EXCLUSIVE) | (page as u8 * PAGE))
             }
             ToNode::Refused => (49, 0),
-            ToNode::Recall { keep, nowait } => (50, (keep as u8 * EXCLUSIVE) | (nowait as u8 * NOWAIT)),
+            ToNode::Recall { keep, nowait } => {
+                (50, (keep as u8 * EXCLUSIVE) | (nowait as u8 * NOWAIT))
+            }
         }
     }
 }

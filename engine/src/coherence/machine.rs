@@ -124,6 +124,8 @@ pub enum Event {
     },
     /// The buffer manager wants the frame.
     Evict,
+    /// The node leaves, or wants its bit out of the word.
+    Leave,
     /// The outstanding latch operation completed; its atomic found `old`.
     Completed {
         /// Value of the word before the operation.
@@ -154,13 +156,13 @@ pub enum Atomic {
     },
 }
 
-/// One chain to the line's home: `[write the dirty page]? atomic [read the page]?`.
+/// One chain to the line's home: `[write the dirty page]? [atomic]? [read the page]?`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LatchOperation {
     /// Write the local page back first, if it is dirty.
     pub write_back: bool,
-    /// The atomic on the latch word.
-    pub atomic: Atomic,
+    /// The atomic on the latch word; none to read the page alone.
+    pub atomic: Option<Atomic>,
     /// Read the page into the local copy after.
     pub read: bool,
 }
@@ -222,6 +224,11 @@ pub enum Phase {
         /// Who was asked.
         holder: ComputeId,
     },
+    /// No copy, but this node's bit is still in the word: nobody can become holder before it has been
+    /// asked, so a reader needs the page only.
+    Lapsed,
+    /// From Lapsed: `READ` outstanding.
+    Refetch,
     /// The only copy.
     Modified,
     /// `CAS (0, my bit) -> me` outstanding.
@@ -260,6 +267,7 @@ impl Phase {
             Phase::Invalid
                 | Phase::WaitRead { .. }
                 | Phase::Shared
+                | Phase::Lapsed
                 | Phase::WaitSharers { .. }
                 | Phase::WaitWrite { .. }
                 | Phase::Modified
@@ -268,7 +276,7 @@ impl Phase {
 
     /// Whether only local events or requests can change it.
     pub const fn at_rest(self) -> bool {
-        matches!(self, Phase::Invalid | Phase::Shared | Phase::Modified)
+        matches!(self, Phase::Invalid | Phase::Shared | Phase::Lapsed | Phase::Modified)
     }
 }
 
@@ -301,6 +309,8 @@ pub struct Rules {
     /// Ask whoever is in the way; else try the word again and again, as the baseline without a cache
     /// does, whose driver gives every latch up when the last local user has.
     pub ask_holders: bool,
+    /// Leave this node's bit in the word when a shared copy is evicted.
+    pub sticky_bits: bool,
     /// R5's Confirm; the published protocol has none.
     #[cfg(any(test, feature = "planted"))]
     pub confirm: bool,
@@ -315,6 +325,7 @@ impl Rules {
         max_priority: 15,
         follow_hints: true,
         ask_holders: true,
+        sticky_bits: true,
         #[cfg(any(test, feature = "planted"))]
         confirm: true,
         #[cfg(any(test, feature = "planted"))]
@@ -355,6 +366,8 @@ pub struct Line {
     hinted: bool,
     /// What upgrades of the shared copy can hope for.
     upgrade: UpgradeHope,
+    /// The upgrade under way began without a copy.
+    lapsed: bool,
 }
 
 /// What an upgrade can hope for (R4), by what was heard from other writers since the copy is here.
@@ -379,7 +392,7 @@ impl Line {
 
     /// A line at rest with nothing owed either way.
     pub const fn resting(phase: Phase) -> Self {
-        assert!(phase.at_rest(), "a line can only rest in Invalid, Shared or Modified");
+        assert!(phase.at_rest(), "a line can only rest in Invalid, Shared, Lapsed or Modified");
         Line {
             phase,
             confirmed: true,
@@ -389,17 +402,19 @@ impl Line {
             retries: 0,
             hinted: false,
             upgrade: UpgradeHope::Open,
+            lapsed: false,
         }
     }
 
     /// Whether the local copy may be read.
     pub const fn readable(&self) -> bool {
+        if matches!(self.phase, Phase::Upgrade | Phase::UpgradeIntent { .. }) {
+            return !self.lapsed;
+        }
         matches!(
             self.phase,
             Phase::Shared
                 | Phase::Modified
-                | Phase::Upgrade
-                | Phase::UpgradeIntent { .. }
                 | Phase::WaitSharers { .. }
                 | Phase::CancelIntent
                 | Phase::Downgrade { .. }
@@ -440,7 +455,8 @@ impl Line {
         self.nowait as u64
             | (self.hinted as u64) << 1
             | (self.upgrade as u64) << 2
-            | (self.retries as u64) << 4
+            | (self.lapsed as u64) << 4
+            | (self.retries as u64) << 5
     }
 
     /// Takes one event. `local` is the use of the local copy at this moment.
@@ -456,7 +472,8 @@ impl Line {
         let mut cx = Step { line: self, rules, me, local, out: Actions::new(), event };
         match event {
             Event::Want { exclusive, nowait, hint } => cx.want(exclusive, nowait, hint),
-            Event::Evict => cx.release_own(),
+            Event::Evict => cx.evict(),
+            Event::Leave => cx.release_own(),
             Event::Completed { old } => cx.completed(old)?,
             Event::Received { from, message } => cx.received(from, message)?,
             Event::LocalFree => cx.drain(),
@@ -487,9 +504,13 @@ impl Step<'_> {
     }
 
     fn post(&mut self, phase: Phase, write_back: bool, atomic: Atomic, read: bool) {
+        self.post_chain(phase, LatchOperation { write_back, atomic: Some(atomic), read });
+    }
+
+    fn post_chain(&mut self, phase: Phase, operation: LatchOperation) {
         assert!(!self.line.phase.operation_outstanding(), "R1: second operation on a line");
         self.line.phase = phase;
-        self.out.push(Action::Post(LatchOperation { write_back, atomic, read }));
+        self.out.push(Action::Post(operation));
     }
 
     fn send(&mut self, to: ComputeId, message: Message) {
@@ -525,16 +546,24 @@ impl Step<'_> {
                 Some(holder) => self.follow(exclusive, holder),
                 None => self.acquire(exclusive),
             },
-            Phase::Shared if exclusive && self.line.upgrade == UpgradeHope::Lost && nowait => {
-                self.out.push(Action::Refuse);
+            Phase::Lapsed if !exclusive => {
+                let read = LatchOperation { write_back: false, atomic: None, read: true };
+                self.post_chain(Phase::Refetch, read);
             }
-            Phase::Shared if exclusive && self.line.upgrade == UpgradeHope::Lost => {}
-            Phase::Shared if exclusive => {
+            Phase::Shared | Phase::Lapsed
+                if exclusive && self.line.upgrade == UpgradeHope::Lost =>
+            {
+                if nowait {
+                    self.out.push(Action::Refuse);
+                }
+            }
+            Phase::Shared | Phase::Lapsed if exclusive => {
                 let atomic = Atomic::Swap {
                     expected: LatchWord::read_by(self.me),
                     desired: LatchWord::held_by(self.me),
                 };
-                self.post(Phase::Upgrade, false, atomic, false);
+                self.line.lapsed = self.line.phase == Phase::Lapsed;
+                self.post(Phase::Upgrade, false, atomic, self.line.lapsed);
             }
             _ => {}
         }
@@ -551,14 +580,28 @@ impl Step<'_> {
         }
     }
 
-    /// Eviction (R8).
+    /// Whether nothing keeps the node from giving its copy up.
+    fn may_release(&self) -> bool {
+        self.may_start() && self.local == LocalUse::Idle && self.line.deferred.is_empty()
+    }
+
+    /// Eviction (R8). The bit of a shared copy stays in the word, where the rules have it so: the
+    /// atomic, and that of the next fetch, are only needed once a writer asks for them.
+    fn evict(&mut self) {
+        if self.line.phase == Phase::Shared && self.rules.sticky_bits && self.may_release() {
+            self.line.phase = Phase::Lapsed;
+        } else if self.line.phase != Phase::Lapsed {
+            self.release_own();
+        }
+    }
+
+    /// Gives up the copy and all that the word says of this node.
     fn release_own(&mut self) {
-        let free = self.may_start() && self.local == LocalUse::Idle;
-        if !free || !self.line.deferred.is_empty() {
+        if !self.may_release() {
             return;
         }
         match self.line.phase {
-            Phase::Shared => {
+            Phase::Shared | Phase::Lapsed => {
                 let atomic = Atomic::Add(LatchDelta::remove_reader(self.me));
                 self.post(Phase::ReleaseShared { reply_to: None }, false, atomic, false);
             }
@@ -597,6 +640,7 @@ impl Step<'_> {
             (Phase::Upgrade, _) if !self.rules.ask_holders && old != LatchWord::read_by(me) => {
                 self.in_vain(Phase::Shared);
             }
+            (Phase::Refetch, _) => self.settle(Phase::Shared),
             (Phase::ResetShared { holder }, _) => {
                 self.line.phase = Phase::WaitRead { holder };
                 if self.rules.waits_for_reset() {
@@ -616,7 +660,7 @@ impl Step<'_> {
             (Phase::Upgrade, None) if old == LatchWord::read_by(me) => self.settle(Phase::Modified),
             (Phase::Upgrade, None) => {
                 let atomic = Atomic::Swap { expected: old, desired: old.with_intent(me) };
-                self.post(Phase::UpgradeIntent { expected: old }, false, atomic, false);
+                self.post(Phase::UpgradeIntent { expected: old }, false, atomic, self.line.lapsed);
             }
             (Phase::UpgradeIntent { expected }, None) if old == expected => self.intent_won(old),
             (Phase::Upgrade | Phase::UpgradeIntent { .. }, _) => self.upgrade_lost(holder),
@@ -662,6 +706,7 @@ impl Step<'_> {
         }
         self.line.phase = Phase::WaitSharers { pending };
         self.line.upgrade = UpgradeHope::Open;
+        self.line.lapsed = false;
         // Readers need not wait for the answers: the copy is good already.
         self.out.push(Action::Wake);
         for reader in pending.iter() {
@@ -678,7 +723,7 @@ impl Step<'_> {
         if holder.is_some() && self.line.nowait {
             self.out.push(Action::Refuse);
         }
-        self.settle(Phase::Shared);
+        self.settle(if self.line.lapsed { Phase::Lapsed } else { Phase::Shared });
     }
 
     fn confirm(&mut self, to: ComputeId, phase: Phase) {
@@ -698,7 +743,8 @@ impl Step<'_> {
         self.line.nowait = false;
         self.line.retries = 0;
         self.line.hinted = false;
-        if phase != Phase::Shared {
+        self.line.lapsed = false;
+        if !matches!(phase, Phase::Shared | Phase::Lapsed) {
             self.line.upgrade = UpgradeHope::Open;
         }
         self.out.push(Action::Wake);
@@ -757,6 +803,7 @@ impl Step<'_> {
             (Phase::Shared, RequestKind::Release) => {
                 !matches!(self.local, LocalUse::Idle | LocalUse::WriterNext)
             }
+            (Phase::Lapsed, RequestKind::Release) => false,
             (Phase::Modified, RequestKind::Write) => self.local != LocalUse::Idle,
             (Phase::Modified, RequestKind::Read) => {
                 matches!(self.local, LocalUse::Writer | LocalUse::WriterNext)

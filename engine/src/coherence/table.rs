@@ -45,11 +45,13 @@ fn phases() -> Vec<Phase> {
         Phase::ReleaseShared { reply_to: None },
         Phase::ReleaseModified,
         Phase::CancelIntent,
+        Phase::Lapsed,
+        Phase::Refetch,
     ]
 }
 
 fn events() -> Vec<Event> {
-    let mut events = vec![Event::Evict, Event::LocalFree];
+    let mut events = vec![Event::Evict, Event::Leave, Event::LocalFree];
     for (exclusive, nowait) in [(false, false), (true, false), (true, true)] {
         events.push(Event::Want { exclusive, nowait, hint: None });
         events.push(Event::Want { exclusive, nowait, hint: Some(node(1)) });
@@ -97,7 +99,8 @@ fn action(action: Action) -> String {
         Action::Post(LatchOperation { write_back, atomic: change, read }) => {
             let before = if write_back { "write, " } else { "" };
             let after = if read { ", read" } else { "" };
-            format!("[{before}{}{after}]", atomic(change))
+            let change = change.map_or("nothing".into(), atomic);
+            format!("[{before}{change}{after}]")
         }
         Action::Send { to, message } => format!("{message:?} to {to}"),
         Action::Wake => "wake".into(),
@@ -133,8 +136,10 @@ fn table() -> String {
     let uses = [LocalUse::Readers, LocalUse::Writer, LocalUse::ReaderNext, LocalUse::WriterNext];
     for phase in [Phase::Shared, Phase::Modified] {
         for event in events() {
-            if matches!(event, Event::Received { message: Message::Request(_), .. } | Event::Evict)
-            {
+            if matches!(
+                event,
+                Event::Received { message: Message::Request(_), .. } | Event::Evict | Event::Leave
+            ) {
                 for local in uses {
                     row(&mut table, phase, event, local, true);
                 }

@@ -93,7 +93,7 @@ impl Default for Config {
             coherence: Coherence::Selcc,
             compute_nodes: 8,
             memory_nodes: 8,
-            workers: 8,
+            workers: 16,
             gcls: 65_536,
             gcl_bytes: 2048,
             cache_mib: 16,

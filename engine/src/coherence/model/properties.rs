@@ -84,7 +84,7 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
     let mut word = LatchWord::FREE;
     for (index, node) in world.nodes.iter().enumerate() {
         match node.line.phase {
-            Phase::Shared => word = word.add(LatchDelta::add_reader(id(index))),
+            Phase::Shared | Phase::Lapsed => word = word.add(LatchDelta::add_reader(id(index))),
             Phase::Modified => {
                 word = LatchWord::from_bits(word.bits() + LatchWord::held_by(id(index)).bits());
             }

@@ -86,6 +86,7 @@ pub(super) enum What {
         hint: Option<ComputeId>,
     },
     Evict,
+    Leave,
     Write,
     Latch(LocalUse),
     Unlatch,
@@ -286,6 +287,7 @@ impl<const N: usize> Protocol<N> {
         }
         if line.phase.at_rest() {
             event(What::Evict, Event::Evict);
+            event(What::Leave, Event::Leave);
         }
         let mut plain = |what, change: &dyn Fn(&mut World<N>)| {
             let mut after = world.clone();

@@ -71,15 +71,23 @@ pub(super) enum Change {
     CancelIntent,
     HandOver(ComputeId),
     Downgrade(ComputeId),
-    Swap { expected: LatchWord, desired: LatchWord },
+    Swap {
+        expected: LatchWord,
+        desired: LatchWord,
+    },
+    /// No atomic.
+    Nothing,
 }
 
 impl Change {
     /// `None`: an addend that no rule has.
-    fn of(atomic: Atomic, me: ComputeId, nodes: usize) -> Option<Change> {
+    fn of(atomic: Option<Atomic>, me: ComputeId, nodes: usize) -> Option<Change> {
         let delta = match atomic {
-            Atomic::Swap { expected, desired } => return Some(Change::Swap { expected, desired }),
-            Atomic::Add(delta) => delta,
+            None => return Some(Change::Nothing),
+            Some(Atomic::Swap { expected, desired }) => {
+                return Some(Change::Swap { expected, desired });
+            }
+            Some(Atomic::Add(delta)) => delta,
         };
         let others = (0..nodes).map(id).filter(|to| *to != me);
         [Change::AddReader, Change::RemoveReader, Change::RemoveHolder, Change::CancelIntent]
@@ -96,7 +104,7 @@ impl Change {
             Change::CancelIntent => LatchDelta::cancel_intent(me),
             Change::HandOver(to) => LatchDelta::hand_over(me, to),
             Change::Downgrade(to) => LatchDelta::downgrade(me, to),
-            Change::Swap { .. } => return None,
+            Change::Swap { .. } | Change::Nothing => return None,
         })
     }
 
@@ -141,8 +149,9 @@ impl Chain {
 
     /// The verb that home executes next.
     pub(super) fn next(&self) -> Option<Verb> {
+        let atomic = self.change != Change::Nothing;
         let verbs =
-            [(self.write_back, Verb::WriteBack), (true, Verb::Atomic), (self.read, Verb::Read)];
+            [(self.write_back, Verb::WriteBack), (atomic, Verb::Atomic), (self.read, Verb::Read)];
         verbs.into_iter().filter(|v| v.0).nth(self.done as usize).map(|v| v.1)
     }
 
@@ -395,6 +404,7 @@ impl<const N: usize> Renamed<N> {
             Change::CancelIntent => (4, None),
             Change::HandOver(to) => (5, Some(to)),
             Change::Downgrade(to) => (6, Some(to)),
+            Change::Nothing => (8, None),
             Change::Swap { expected, desired } => {
                 self.word(expected);
                 self.word(desired);
@@ -446,11 +456,13 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::ReleaseShared { .. } => 14,
         Phase::ReleaseModified => 15,
         Phase::CancelIntent => 16,
+        Phase::Lapsed => 17,
+        Phase::Refetch => 18,
     }
 }
 
 /// Kinds of phases.
-pub(super) const PHASES: u32 = 17;
+pub(super) const PHASES: u32 = 19;
 
 fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
     let one = |node| NodeSet::EMPTY.with(node);

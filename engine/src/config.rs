@@ -52,6 +52,9 @@ pub struct EngineConfig {
     /// Local accesses (reads per thread plus writes) a page may still serve after another node
     /// has asked for it (γ of SELCC §5.3); at least 1.
     pub gamma: u32,
+    /// How long a page that was just fetched, or a right to it, is kept although other nodes wait for
+    /// it, so that whoever waited for it here can use it more than once. Zero: not at all.
+    pub hold: Duration,
     /// Remember who a page was given to, and ask there first.
     pub hints: bool,
     /// Leave this node's bit in a page's latch word when its shared copy is evicted, until a writer
@@ -76,6 +79,7 @@ impl Default for EngineConfig {
             cache_bytes: 64 << 20,
             request_timeout: Duration::from_secs(10),
             gamma: 256,
+            hold: Duration::from_micros(5),
             hints: true,
             sticky_bits: true,
             threads: 2,

@@ -9,6 +9,7 @@
 //! own, so that an operation belongs to the line and not to the caller that caused it.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use selkie_fabric::{Chain, ChainError, RemoteAddr, Verb};
 
@@ -42,6 +43,10 @@ pub(crate) struct Active {
     pub(crate) woken: bool,
     /// The set of lapsed lines has it.
     pub(crate) lapsed: bool,
+    /// What the line allowed when it was opened: to read, to write.
+    allowed: (bool, bool),
+    /// A task will let go of the line when its time here is over.
+    timed: bool,
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -72,8 +77,11 @@ impl Core {
                 refused: false,
                 woken: false,
                 lapsed,
+                allowed: (false, false),
+                timed: false,
             }
         });
+        active.allowed = (active.line.readable(), active.line.writable());
         active.refused = false;
         active.woken = false;
         active.seen = active.frame.map_or(LocalUse::Idle, |f| self.frames.get(f).latch.seal());
@@ -96,6 +104,7 @@ impl Core {
                 active.accesses = 0;
             }
             let Some(frame) = active.frame else { break };
+            self.keep_time(addr, &mut active, frame);
             let permissions = Permissions {
                 readable: active.line.readable(),
                 writable: active.line.writable(),
@@ -169,7 +178,7 @@ impl Core {
             return true;
         }
         match active.waiters.next_is_writer() {
-            None => true,
+            None => !self.is_held(active),
             Some(writer) => !(if writer { line.writable() } else { line.readable() }),
         }
     }
@@ -195,10 +204,60 @@ impl Core {
             return active.seen;
         }
         match active.waiters.next_is_writer() {
+            None if self.is_held(active) && active.line.writable() => LocalUse::WriterNext,
+            None if self.is_held(active) => LocalUse::ReaderNext,
             None => LocalUse::Idle,
             Some(false) => LocalUse::ReaderNext,
             Some(true) => LocalUse::WriterNext,
         }
+    }
+
+    /// Who does not wait for a latch is not to be refused for a page nobody uses.
+    fn without_hold(&self, active: &Active, event: Event, local: LocalUse) -> LocalUse {
+        let nowait = matches!(
+            event,
+            Event::Received { message: Message::Request(request), .. } if request.nowait
+        );
+        let nobody = active.seen == LocalUse::Idle && active.waiters.next_is_writer().is_none();
+        if nowait && nobody { LocalUse::Idle } else { local }
+    }
+
+    /// Whether the line has its right so lately that others have to wait ([`crate::EngineConfig::hold`]).
+    fn is_held(&self, active: &Active) -> bool {
+        !self.config.hold.is_zero() && !self.hold_left(active).is_zero()
+    }
+
+    fn hold_left(&self, active: &Active) -> Duration {
+        let Some(frame) = active.frame.filter(|_| active.line.readable()) else {
+            return Duration::ZERO;
+        };
+        let until = self.frames.get(frame).right_since() + self.config.hold;
+        until.saturating_sub(self.env.now())
+    }
+
+    /// Notes when a right came, and sees to it that a line whose time is not over is looked at then.
+    fn keep_time(&self, addr: GAddr, active: &mut Active, frame: FrameId) {
+        if self.config.hold.is_zero() {
+            return;
+        }
+        let (readable, writable) = (active.line.readable(), active.line.writable());
+        if readable && !active.allowed.0 || writable && !active.allowed.1 {
+            self.frames.get(frame).set_right_since(self.env.now());
+        }
+        active.allowed = (readable, writable);
+        let left = self.hold_left(active);
+        if active.line.deferred.is_empty() || active.timed || left.is_zero() {
+            return;
+        }
+        let Some(core) = self.this.upgrade() else { return };
+        active.timed = true;
+        drop(self.env.spawn("hold", async move {
+            core.env.pause(left).await;
+            let mut map = core.shard(addr).lock();
+            let mut active = core.open(&mut map, addr);
+            active.timed = false;
+            core.close(&mut map, addr, active);
+        }));
     }
 
     fn release_frame(&self, addr: GAddr, id: FrameId) {
@@ -248,6 +307,7 @@ impl Core {
         let mut next = Some(event);
         while let Some(event) = next.take() {
             let local = self.refresh_use(active);
+            let local = self.without_hold(active, event, local);
             let actions = match active.line.step(&self.rules, self.me, event, local) {
                 Ok(actions) => actions,
                 Err(source) => return self.fail(active, EngineError::Protocol { addr, source }),

@@ -9,6 +9,7 @@ use std::ops::Range;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::Buf;
@@ -33,6 +34,8 @@ pub(crate) struct Frame {
     /// Bytes that differ from home, `low << 32 | high`; `low == high` is clean. Written by the
     /// exclusive holder, or under the shard's lock with the latch idle.
     dirty: AtomicU64,
+    /// When the line got its present right, nanoseconds of the environment's clock.
+    right_since: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
@@ -47,6 +50,16 @@ impl Frame {
     pub(crate) fn set_addr(&self, addr: GAddr) {
         // Release pairs with addr().
         self.addr.store(addr.to_u64(), Ordering::Release);
+    }
+
+    /// When the line got its present right.
+    pub(crate) fn right_since(&self) -> Duration {
+        Duration::from_nanos(self.right_since.load(Ordering::Relaxed))
+    }
+
+    /// The line gets a right, under the shard's lock.
+    pub(crate) fn set_right_since(&self, now: Duration) {
+        self.right_since.store(now.as_nanos() as u64, Ordering::Relaxed);
     }
 
     /// Bytes that differ from home.

@@ -11,6 +11,9 @@ pub(crate) const MIN_FRAMES: u64 = 1024;
 /// Most frames: indices are 32 bits and one value is reserved.
 pub(crate) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
 
+/// Most pages evicted together: bounds the verbs of a chain.
+const MAX_EVICTION_BATCH: usize = 256;
+
 /// How the nodes of a pool agree on who may use a page. All nodes of a pool must use the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Coherence {
@@ -52,6 +55,14 @@ pub struct EngineConfig {
     /// Local accesses (reads per thread plus writes) a page may still serve after another node
     /// has asked for it (γ of SELCC §5.3); at least 1.
     pub gamma: u32,
+    /// Prefer requests of other nodes that have tried or waited longer.
+    pub ageing: bool,
+    /// Pages evicted together, with one chain a memory node; 1 to 256.
+    pub eviction_batch: usize,
+    /// Copy a dirty page that leaves, so that its frame is free before it is home (SELCC §5.2.1).
+    pub send_ring: bool,
+    /// Write back only the stretch of a page that was changed (SELCC §5.2.2), not all of it.
+    pub dirty_bounds: bool,
     /// How long a page that was just fetched, or a right to it, is kept although other nodes wait for
     /// it, so that whoever waited for it here can use it more than once. Zero: not at all.
     pub hold: Duration,
@@ -79,6 +90,10 @@ impl Default for EngineConfig {
             cache_bytes: 64 << 20,
             request_timeout: Duration::from_secs(10),
             gamma: 256,
+            ageing: true,
+            eviction_batch: 32,
+            send_ring: true,
+            dirty_bounds: true,
             hold: Duration::from_micros(5),
             hints: true,
             sticky_bits: true,
@@ -100,6 +115,7 @@ impl EngineConfig {
     /// The rules of the coherence protocol.
     pub(crate) const fn rules(&self) -> Rules {
         Rules {
+            max_priority: if self.ageing { Rules::DESIGNED.max_priority } else { 0 },
             ask_holders: matches!(self.coherence, Coherence::Selcc),
             sticky_bits: self.sticky_bits && matches!(self.coherence, Coherence::Selcc),
             #[cfg(feature = "planted")]
@@ -119,6 +135,10 @@ impl EngineConfig {
         }
         if self.gamma == 0 {
             return refuse("gamma", 0, "at least 1".into());
+        }
+        if !(1..=MAX_EVICTION_BATCH).contains(&self.eviction_batch) {
+            let allowed = format!("1 to {MAX_EVICTION_BATCH}");
+            return refuse("eviction_batch", self.eviction_batch as u64, allowed);
         }
         if self.threads == 0 {
             return refuse("threads", 0, "at least 1".into());

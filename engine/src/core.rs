@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -82,6 +82,8 @@ pub(crate) struct Core {
     pub(crate) allocator: Allocator,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Counters,
+    /// Dirty pages copied out of their frames and not home yet.
+    pub(crate) copies_under_way: AtomicUsize,
     /// Rung when free frames run low.
     pub(crate) evict_bell: Arc<Doorbell>,
     /// Free frames below which the evictor starts, and above which it stops.
@@ -103,6 +105,15 @@ impl Core {
     /// All shards' locks, for housekeeping.
     pub(crate) fn all_shards(&self) -> impl Iterator<Item = &Mutex<LineMap>> {
         self.shards.iter().map(|s| &s.0)
+    }
+
+    /// A line with an operation under way, if there is one.
+    pub(crate) fn line_under_way(&self) -> Option<GAddr> {
+        self.all_shards().find_map(|shard| {
+            let map = shard.lock();
+            let found = map.iter().find(|(_, active)| !active.line.phase.at_rest());
+            found.map(|(addr, _)| GAddr::from_u64(*addr))
+        })
     }
 
     #[expect(clippy::indexing_slicing, reason = "the placement map knows only these nodes")]

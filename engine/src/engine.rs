@@ -1,6 +1,6 @@
 //! One compute node's engine: start, access, allocate, close.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::core::{Core, Shard};
 use crate::epoch::{EpochPin, Epochs};
-use crate::evict::{BATCH_LINES, run_evictor};
+use crate::evict::run_evictor;
 use crate::hints::Hints;
 use crate::lapsed::LineSet;
 use crate::line::Batch;
@@ -96,6 +96,7 @@ impl Engine {
             allocator: Allocator::new(descriptor.memory_nodes.len()),
             epochs: Epochs::new(epoch),
             counters: Counters::new(),
+            copies_under_way: AtomicUsize::new(0),
             evict_bell: Arc::new(Doorbell::new()),
             low_water: frames / LOW_WATER,
             high_water: frames / HIGH_WATER,
@@ -392,14 +393,15 @@ impl Engine {
         let (mut batches, mut gathered) = (fresh(), 0);
         for addr in core.lapsed.all() {
             gathered += usize::from(core.give_up(addr, Event::Leave, &mut batches));
-            if gathered == BATCH_LINES {
+            if gathered == core.config.eviction_batch {
                 core.post_batches(std::mem::replace(&mut batches, fresh()));
                 gathered = 0;
             }
             left = Some(addr);
         }
         core.post_batches(batches);
-        left
+        // Frames may be free before the word says so.
+        left.or_else(|| core.line_under_way())
     }
 }
 

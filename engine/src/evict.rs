@@ -15,8 +15,6 @@ use crate::core::Core;
 use crate::line::{Batch, old_values};
 use crate::stats::Counters;
 
-/// Lines evicted together; bounds the verbs of a chain too.
-pub(crate) const BATCH_LINES: usize = 32;
 /// Frames the hand passes for one batch at most, relative to the cache: everything twice, so that
 /// every used frame had its second chance.
 const SWEEPS: usize = 2;
@@ -33,7 +31,7 @@ impl Core {
         let mut taken = 0;
         let passes = SWEEPS * self.frames.count();
         for _ in 0..passes {
-            if taken == BATCH_LINES {
+            if taken == self.config.eviction_batch {
                 break;
             }
             let id = self.frames.advance_hand();
@@ -105,6 +103,7 @@ impl Core {
                 for (addr, old) in lines.iter().zip(old_values(&chain)) {
                     let mut map = self.shard(*addr).lock();
                     let mut active = self.open(&mut map, *addr);
+                    self.write_done(&mut active);
                     let event = self.completed_with(&active, old);
                     self.run(*addr, &mut active, event, None);
                     self.close(&mut map, *addr, active);
@@ -115,6 +114,7 @@ impl Core {
                 for addr in lines {
                     let mut map = self.shard(*addr).lock();
                     let mut active = self.open(&mut map, *addr);
+                    self.write_done(&mut active);
                     self.fail_line(*addr, &mut active, &error);
                     self.close(&mut map, *addr, active);
                 }

@@ -9,9 +9,10 @@
 //! own, so that an operation belongs to the line and not to the caller that caused it.
 
 use std::ops::Range;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use selkie_fabric::{Chain, ChainError, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, ChainError, RemoteAddr, Verb};
 
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
@@ -25,6 +26,10 @@ use crate::placement::Home;
 use crate::stats::Counters;
 use crate::waiters::Waiters;
 use crate::{Coherence, EngineError, GAddr};
+
+/// Copies of dirty pages that may be on their way home at a time; pages beyond that keep their frames
+/// until they are there.
+const SEND_RING_PAGES: usize = 1024;
 
 /// A line that is not at rest, or that somebody waits for.
 pub(crate) struct Active {
@@ -45,6 +50,8 @@ pub(crate) struct Active {
     pub(crate) lapsed: bool,
     /// What the line allowed when it was opened: to read, to write.
     allowed: (bool, bool),
+    /// A copy of the page is on its way home.
+    copied: bool,
     /// A task will let go of the line when its time here is over.
     timed: bool,
 }
@@ -78,6 +85,7 @@ impl Core {
                 woken: false,
                 lapsed,
                 allowed: (false, false),
+                copied: false,
                 timed: false,
             }
         });
@@ -315,10 +323,13 @@ impl Core {
             let mut wake = false;
             for action in actions {
                 match action {
-                    Action::Post(operation) => match batch.as_deref_mut() {
-                        Some(batch) => self.gather(addr, active, operation, batch),
-                        None => next = self.post(addr, active, operation),
-                    },
+                    Action::Post(operation) => {
+                        match batch.as_deref_mut() {
+                            Some(batch) => self.gather(addr, active, operation, batch),
+                            None => next = self.post(addr, active, operation),
+                        }
+                        self.free_early(addr, active);
+                    }
                     Action::Send { to, message } => self.send(addr, active, to, message),
                     Action::Wake => wake = true,
                     Action::Refuse => {
@@ -376,15 +387,26 @@ impl Core {
     }
 
     /// Appends `[write the dirty bytes]? [atomic]? [read the page]?`.
-    fn build(&self, home: &Home, active: &Active, operation: LatchOperation, chain: &mut Chain) {
+    fn build(&self, home: &Home, active: &mut Active, op: LatchOperation, chain: &mut Chain) {
+        let operation = op;
         if let Some(id) = active.frame.filter(|_| operation.write_back) {
-            let dirty = self.frames.get(id).dirty();
+            let mut dirty = self.frames.get(id).dirty();
             if !dirty.is_empty() {
+                if !self.config.dirty_bounds {
+                    dirty = 0..self.gcl_bytes;
+                }
                 Counters::add(&self.counters.write_backs);
                 let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
-                // SAFETY: the line's operation is outstanding, so nobody writes the frame, and it
-                // is not reused before the completion; readers may share it.
-                let from = unsafe { self.frames.lease(id, dirty) };
+                active.copied = active.line.phase == Phase::ReleaseModified && self.may_copy();
+                let from = if active.copied {
+                    // SAFETY: the line is being evicted: the latch is sealed and nobody is in.
+                    let page = unsafe { self.page(id) };
+                    Buf::copy_of(page.get(dirty).unwrap_or_default())
+                } else {
+                    // SAFETY: the line's operation is outstanding, so nobody writes the frame, and
+                    // it is not reused before the completion; readers may share it.
+                    unsafe { self.frames.lease(id, dirty) }
+                };
                 self.push_write_back(home.node, Verb::Write { at, from }, chain);
             }
         }
@@ -403,6 +425,42 @@ impl Core {
             // the completion.
             let into = unsafe { self.frames.lease(id, 0..self.gcl_bytes) };
             chain.push(Verb::Read { at: home.page, into });
+        }
+    }
+
+    /// Whether a dirty page that leaves may be copied: as many copies are under way as there may be.
+    fn may_copy(&self) -> bool {
+        // Relaxed: a bound on memory, nothing hangs on its order.
+        let full = || self.copies_under_way.load(Ordering::Relaxed) >= SEND_RING_PAGES;
+        if !self.config.send_ring || full() {
+            return false;
+        }
+        self.copies_under_way.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// The operation that took a copy along is over.
+    pub(crate) fn write_done(&self, active: &mut Active) {
+        if std::mem::take(&mut active.copied) {
+            self.copies_under_way.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Frees the frame of a line that is on its way out and whose page nobody needs here any more.
+    fn free_early(&self, addr: GAddr, active: &mut Active) {
+        if !self.config.send_ring || active.seen != LocalUse::Idle {
+            return;
+        }
+        let free = match active.line.phase {
+            Phase::HandOver { .. } | Phase::ReleaseShared { .. } => true,
+            Phase::ReleaseModified => {
+                active.copied
+                    || active.frame.is_some_and(|id| self.frames.get(id).dirty().is_empty())
+            }
+            _ => false,
+        };
+        if let Some(frame) = active.frame.take_if(|_| free) {
+            self.release_frame(addr, frame);
         }
     }
 
@@ -432,6 +490,7 @@ impl Core {
         active: &mut Active,
         result: Result<Chain, Box<ChainError>>,
     ) -> Option<Event> {
+        self.write_done(active);
         match result {
             // A chain without an atomic has found nothing, and nothing is what it is asked for.
             Ok(chain) => {

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use selkie::engine::Coherence;
 use selkie::fabric::sim::CostModel;
 use selkie::tpcc::TpccError;
-use selkie::tpcc::micro::{self, Ablation, Config, Network};
+use selkie::tpcc::micro::{self, Config, Network, Part};
 
 /// Workers on every compute node read and write pages of one pool. Without --sim the pool is in this
 /// process and time is real; with it the network is simulated and time is virtual. After the run every
@@ -57,6 +57,10 @@ pub(crate) struct Arguments {
     /// time they are tasks on the process's threads
     #[arg(long, value_name = "N", default_value_t = Config::default().memnode_cores)]
     memnode_cores: f64,
+    /// Switch parts of selcc off: gamma, ageing, batching, send-ring, dirty-bounds, hints, sticky-bits,
+    /// hold
+    #[arg(long, value_name = "PART,...", value_delimiter = ',', value_parser = part)]
+    without: Vec<Part>,
     /// Simulate the network: paper, modern, cxl or tcp
     #[arg(long, value_name = "PRESET", value_parser = preset)]
     sim: Option<CostModel>,
@@ -85,6 +89,13 @@ enum CoherenceArgument {
     Sel,
     /// Baseline: pages are cached, and a directory on each memory node's processor says by whom
     Rpc,
+}
+
+fn part(name: &str) -> Result<Part, String> {
+    Part::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| {
+        let known: Vec<_> = Part::ALL.iter().map(|part| part.name()).collect();
+        format!("there is no such part; there are {}", known.join(", "))
+    })
 }
 
 fn preset(name: &str) -> Result<CostModel, String> {
@@ -146,6 +157,6 @@ fn config(arguments: &Arguments) -> Config {
         duration: Duration::from_millis(duration_ms),
         warmup: Duration::from_millis(arguments.warmup_ms.unwrap_or(duration_ms / 2)),
         seed: arguments.seed,
-        ablation: Ablation::default(),
+        without: arguments.without.clone(),
     }
 }

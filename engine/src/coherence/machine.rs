@@ -763,7 +763,10 @@ impl Step<'_> {
         }
         let mut waiting = std::mem::take(&mut self.line.deferred);
         waiting.sort_by_key(|d| std::cmp::Reverse(d.request.priority));
-        for Deferred { from, request } in waiting {
+        for Deferred { from, mut request } in waiting {
+            // Who is passed over grows older, so that nobody waits for ever behind those who try
+            // again and again (SELCC §5.3).
+            request.priority = request.priority.saturating_add(1).min(self.rules.max_priority);
             self.request_with(from, request, handed_to);
         }
     }

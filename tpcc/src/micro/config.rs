@@ -28,19 +28,67 @@ pub enum Network {
     Simulated(CostModel),
 }
 
-/// A part of the protocol that is switched off to see what it is worth (SELCC §7.2.3).
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Ablation {
-    /// No γ: local accesses always go before other nodes' requests.
-    pub no_gamma: bool,
-    /// Requests do not grow in priority.
-    pub no_ageing: bool,
-    /// Pages are evicted one by one.
-    pub no_batching: bool,
-    /// Frames are not reusable before their write-back is done.
-    pub no_send_ring: bool,
-    /// Whole pages are written back.
-    pub no_dirty_bounds: bool,
+/// Parts of the protocol that can be switched off to see what they are worth (SELCC §7.2.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// γ: other nodes get their turn although local accesses go on.
+    Gamma,
+    /// Requests that tried or waited longer go first.
+    Ageing,
+    /// Pages are evicted together.
+    Batching,
+    /// Frames are free before their write-back is done.
+    SendRing,
+    /// Only what was changed is written back.
+    DirtyBounds,
+    /// Who a page was given to is asked first.
+    Hints,
+    /// Evicted shared copies leave their bit in the word.
+    StickyBits,
+    /// A fetched page is kept for a moment.
+    Hold,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Part; 8] = [
+        Part::Gamma,
+        Part::Ageing,
+        Part::Batching,
+        Part::SendRing,
+        Part::DirtyBounds,
+        Part::Hints,
+        Part::StickyBits,
+        Part::Hold,
+    ];
+
+    /// Its name on the command line and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Part::Gamma => "gamma",
+            Part::Ageing => "ageing",
+            Part::Batching => "batching",
+            Part::SendRing => "send-ring",
+            Part::DirtyBounds => "dirty-bounds",
+            Part::Hints => "hints",
+            Part::StickyBits => "sticky-bits",
+            Part::Hold => "hold",
+        }
+    }
+
+    fn switch_off(self, engine: &mut EngineConfig) {
+        match self {
+            Part::Gamma => engine.gamma = u32::MAX,
+            Part::Ageing => engine.ageing = false,
+            Part::Batching => engine.eviction_batch = 1,
+            Part::SendRing => engine.send_ring = false,
+            Part::DirtyBounds => engine.dirty_bounds = false,
+            Part::Hints => engine.hints = false,
+            Part::StickyBits => engine.sticky_bits = false,
+            Part::Hold => engine.hold = Duration::ZERO,
+        }
+    }
 }
 
 /// Configuration of a run.
@@ -82,7 +130,7 @@ pub struct Config {
     /// Seed of all choices.
     pub seed: u64,
     /// What is switched off.
-    pub ablation: Ablation,
+    pub without: Vec<Part>,
 }
 
 impl Default for Config {
@@ -107,7 +155,7 @@ impl Default for Config {
             duration: Duration::from_millis(20),
             warmup: Duration::from_millis(10),
             seed: 1,
-            ablation: Ablation::default(),
+            without: Vec::new(),
         }
     }
 }
@@ -180,13 +228,15 @@ impl Config {
     }
 
     pub(super) fn engine(&self) -> EngineConfig {
-        EngineConfig {
+        let mut engine = EngineConfig {
             coherence: self.coherence,
             cache_bytes: self.cache_mib * MIB,
             threads: u32::try_from(self.workers).unwrap_or(u32::MAX),
             request_timeout: Duration::from_secs(30),
             ..EngineConfig::default()
-        }
+        };
+        self.without.iter().for_each(|part| part.switch_off(&mut engine));
+        engine
     }
 }
 

@@ -10,7 +10,7 @@ use selkie_fabric::meter::MeterSnapshot;
 use selkie_fabric::sim::Busy;
 use serde_json::{Value, json};
 
-use super::config::{Ablation, Config, Network};
+use super::config::{Config, Network};
 use crate::error::TpccError;
 use crate::units::count;
 
@@ -187,8 +187,6 @@ pub(super) fn name(coherence: Coherence) -> &'static str {
 }
 
 fn config(config: &Config) -> Value {
-    let Ablation { no_gamma, no_ageing, no_batching, no_send_ring, no_dirty_bounds } =
-        config.ablation;
     let (network, threads) = match &config.network {
         Network::Real { threads } => ("embedded", Some(*threads)),
         Network::Simulated(cost) => (cost.name, None),
@@ -212,10 +210,7 @@ fn config(config: &Config) -> Value {
         "duration_ms": config.duration.as_secs_f64() * 1e3,
         "warmup_ms": config.warmup.as_secs_f64() * 1e3,
         "seed": config.seed,
-        "switched_off": {
-            "gamma": no_gamma, "ageing": no_ageing, "batching": no_batching,
-            "send_ring": no_send_ring, "dirty_bounds": no_dirty_bounds,
-        },
+        "without": config.without.iter().map(|part| part.name()).collect::<Vec<_>>(),
     })
 }
 
@@ -254,6 +249,10 @@ impl fmt::Display for Report {
             ),
         );
         row("network", network);
+        if !config.without.is_empty() {
+            let parts: Vec<_> = config.without.iter().map(|part| part.name()).collect();
+            row("switched off", parts.join(", "));
+        }
         row("seed", config.seed.to_string());
         row("accesses a second", count(self.ops_per_second() as u64));
         let quantiles = [0.5, 0.95, 0.99].map(|q| format!("{:.1}", self.latency.micros(q)));

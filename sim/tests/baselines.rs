@@ -1,6 +1,10 @@
 //! The baselines are measured against, so they must be right as well.
 
-#![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test support: what goes wrong here shall panic"
+)]
 
 use selkie_engine::Coherence;
 use selkie_sim::{Scenario, run_with};

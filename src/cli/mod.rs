@@ -25,7 +25,7 @@ enum Command {
     /// Runs TPC-C on a pool inside this process: loads, runs the standard mix, checks the result.
     Tpcc(tpcc::Arguments),
     /// Measures page accesses under a coherence protocol, in real or in virtual time.
-    Micro(micro::Arguments),
+    Micro(Box<micro::Arguments>),
     /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
     Sim(sim::Arguments),
 }

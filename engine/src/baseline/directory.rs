@@ -177,8 +177,11 @@ mod tests {
         ToNode::Recall { keep, nowait }
     }
 
+    /// Who says what, and what is sent to whom then.
+    type Step<'s> = (usize, FromNode, &'s [(usize, ToNode)]);
+
     /// Feeds messages and compares what is sent.
-    fn script(entry: &mut Entry, steps: &[(usize, FromNode, &[(usize, ToNode)])]) {
+    fn script(entry: &mut Entry, steps: &[Step<'_>]) {
         for (from, message, expected) in steps {
             let sent = entry.receive(id(*from), *message).unwrap();
             let expected: Answers =

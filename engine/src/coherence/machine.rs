@@ -553,9 +553,8 @@ impl Step<'_> {
             Phase::Shared | Phase::Lapsed
                 if exclusive && self.line.upgrade == UpgradeHope::Lost =>
             {
-                if nowait {
-                    self.out.push(Action::Refuse);
-                }
+                // The winner's request ends the wait of those who wait.
+                self.out.extend(nowait.then_some(Action::Refuse));
             }
             Phase::Shared | Phase::Lapsed if exclusive => {
                 let atomic = Atomic::Swap {

@@ -214,13 +214,16 @@ fn config(config: &Config) -> Value {
     })
 }
 
+fn place(network: &Network) -> String {
+    match network {
+        Network::Real { threads } => format!("in this process, {threads} threads, real time"),
+        Network::Simulated(cost) => format!("simulated, preset {}, virtual time", cost.name),
+    }
+}
+
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let config = &self.config;
-        let network = match &config.network {
-            Network::Real { threads } => format!("in this process, {threads} threads, real time"),
-            Network::Simulated(cost) => format!("simulated, preset {}, virtual time", cost.name),
-        };
         let mut table = Table::new();
         table.load_preset(UTF8_BORDERS_ONLY);
         let mut row = |name: &str, value: String| {
@@ -248,7 +251,7 @@ impl fmt::Display for Report {
                 config.zipf
             ),
         );
-        row("network", network);
+        row("network", place(&config.network));
         if !config.without.is_empty() {
             let parts: Vec<_> = config.without.iter().map(|part| part.name()).collect();
             row("switched off", parts.join(", "));

@@ -98,24 +98,7 @@ impl Stage {
     async fn play(self) -> Result<Report, TpccError> {
         let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, self.config.pool())?;
-        if self.config.coherence == Coherence::Rpc {
-            let message = match &self.config.network {
-                Network::Real { .. } => Duration::ZERO,
-                Network::Simulated(cost) => cost.rpc,
-            };
-            let (cores, ring_bytes) = (self.config.memnode_cores, self.config.engine().ring_bytes);
-            let directories = DirectoryConfig { cores, message, ring_bytes };
-            start_directories(&pool, |_| self.env.clone(), directories)?;
-        }
-        let mut engines = Vec::new();
-        for (node, env) in self.envs.iter().enumerate() {
-            let id = ComputeId::new(node).ok_or_else(|| TpccError::Config {
-                key: "compute-nodes",
-                value: self.config.compute_nodes.to_string(),
-                allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
-            })?;
-            engines.push(Engine::start(&pool, &fabric, env, id, self.config.engine()).await?);
-        }
+        let engines = self.start_engines(&pool, &fabric).await?;
         let pages = Arc::new(Pages::divide(&self.config, self.allocate(&engines).await?));
         let control = Arc::new(Control {
             stop: AtomicBool::new(false),
@@ -172,6 +155,32 @@ impl Stage {
             writes: written,
             real: None,
         })
+    }
+
+    async fn start_engines(
+        &self,
+        pool: &Arc<Pool>,
+        fabric: &Arc<dyn Fabric>,
+    ) -> Result<Vec<Engine>, TpccError> {
+        if self.config.coherence == Coherence::Rpc {
+            let message = match &self.config.network {
+                Network::Real { .. } => Duration::ZERO,
+                Network::Simulated(cost) => cost.rpc,
+            };
+            let (cores, ring_bytes) = (self.config.memnode_cores, self.config.engine().ring_bytes);
+            let directories = DirectoryConfig { cores, message, ring_bytes };
+            start_directories(pool, |_| self.env.clone(), directories)?;
+        }
+        let mut engines = Vec::new();
+        for (node, env) in self.envs.iter().enumerate() {
+            let id = ComputeId::new(node).ok_or_else(|| TpccError::Config {
+                key: "compute-nodes",
+                value: self.config.compute_nodes.to_string(),
+                allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
+            })?;
+            engines.push(Engine::start(pool, fabric, env, id, self.config.engine()).await?);
+        }
+        Ok(engines)
     }
 
     fn access_time(&self) -> Duration {

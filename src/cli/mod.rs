@@ -1,5 +1,6 @@
 //! Commands: one module each, and the progress they share.
 
+mod figures;
 mod micro;
 mod progress;
 mod sim;
@@ -26,6 +27,8 @@ enum Command {
     Tpcc(tpcc::Arguments),
     /// Measures page accesses under a coherence protocol, in real or in virtual time.
     Micro(Box<micro::Arguments>),
+    /// Measures the papers' experiments in virtual time: CSV, plots, and a page that compares.
+    Figures(figures::Arguments),
     /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
     Sim(sim::Arguments),
 }
@@ -34,6 +37,7 @@ enum Command {
 pub(crate) fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
+        Command::Figures(arguments) => figures::run(&arguments),
         Command::Micro(arguments) => micro::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
     }

@@ -54,3 +54,15 @@ fn a_calm_network_needs_no_excuses() {
         assert!(summary.operations > 0 && summary.gave_up == 0, "{summary:?}");
     }
 }
+
+/// Seeds that once found something.
+#[test]
+fn seeds_that_found_something_hold() {
+    for (scenario, seed, _found) in [
+        (Scenario::Counter, 420, "a node left before the words of lines without a frame were free"),
+        (Scenario::Counter, 12, "chains held up by a cut link overtook each other"),
+        (Scenario::Bank, 41, "a client tried again for ever what a lost node would not give"),
+    ] {
+        run(scenario, seed, None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}

@@ -39,23 +39,23 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = Config::default().cache_mib)]
     cache_mb: u64,
     /// Share of accesses that read, 0 to 1
-    #[arg(long, value_name = "F", default_value_t = Config::default().read_ratio)]
+    #[arg(long, value_name = "F", default_value_t = Config::default().read_ratio, allow_negative_numbers = true)]
     read_ratio: f64,
     /// Share of pages that all nodes use, and of accesses to them, 0 to 1
-    #[arg(long, value_name = "F", default_value_t = Config::default().sharing_ratio)]
+    #[arg(long, value_name = "F", default_value_t = Config::default().sharing_ratio, allow_negative_numbers = true)]
     sharing_ratio: f64,
     /// Chance that an access goes to the page of the access before, 0 to 1
-    #[arg(long, value_name = "F", default_value_t = Config::default().locality)]
+    #[arg(long, value_name = "F", default_value_t = Config::default().locality, allow_negative_numbers = true)]
     locality: f64,
     /// Exponent of the Zipf distribution that pages are drawn from; 0 is uniform
-    #[arg(long, value_name = "F", default_value_t = Config::default().zipf)]
+    #[arg(long, value_name = "F", default_value_t = Config::default().zipf, allow_negative_numbers = true)]
     zipf: f64,
     /// Let the first N compute nodes only write and the others only read
     #[arg(long, value_name = "N")]
     writer_nodes: Option<usize>,
     /// Cores of each memory node for --coherence rpc; below 1 that share of a stranded core. In real
     /// time they are tasks on the process's threads
-    #[arg(long, value_name = "N", default_value_t = Config::default().memnode_cores)]
+    #[arg(long, value_name = "N", default_value_t = Config::default().memnode_cores, allow_negative_numbers = true)]
     memnode_cores: f64,
     /// Switch parts of selcc off: gamma, ageing, batching, send-ring, dirty-bounds, hints, sticky-bits,
     /// hold

@@ -56,11 +56,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = arguments.threads.map_or(cores, usize::from);
     let duration = Duration::from_millis(arguments.duration_ms);
-    let result = measure::all(&figures, duration, arguments.seed, threads);
-    let result = result
-        .map_err(Box::<dyn std::error::Error>::from)
-        .and_then(|measured| Ok(page::write(&arguments.out, &measured, duration, arguments.seed)?));
-    match result {
+    let make = || -> Result<(), Box<dyn std::error::Error>> {
+        // Before minutes of measuring.
+        page::make_folder(&arguments.out)?;
+        let measured = measure::all(&figures, duration, arguments.seed, threads)?;
+        Ok(page::write(&arguments.out, &measured, duration, arguments.seed)?)
+    };
+    match make() {
         Ok(()) => {
             println!("{}", arguments.out.join("README.md").display());
             ExitCode::SUCCESS

@@ -1,0 +1,158 @@
+//! The subcommands that simulate and measure, from outside: arguments, output, exit codes.
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+
+use std::process::{Command, Output};
+
+fn selkie(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_selkie")).args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn bad_arguments_are_refused_with_what_is_allowed() {
+    for (arguments, expected) in [
+        (&["sim", "--seeds", "5..5"][..], "the range is empty: 5 must be less than 5"),
+        (&["sim", "--seeds", "9..2"], "the range is empty"),
+        (&["sim", "--seeds", "7"], "a range is written A..B"),
+        (&["sim", "--seeds", "a..7"], "\"a\" is no number"),
+        (&["sim", "--seed", "1", "--scenario", "x"], "there are counter, bank, tree, tpcc, ring"),
+        (&["sim"], "--seeds <A..B>"),
+        (&["sim", "--seed", "1", "--seeds", "1..2"], "cannot be used with"),
+        (&["micro", "--sim", "x"], "there are paper, modern, cxl, tcp"),
+        (&["micro", "--read-ratio", "1.5"], "--read-ratio 1.5: must be 0 to 1"),
+        (&["micro", "--sharing-ratio", "-1"], "--sharing-ratio -1: must be 0 to 1"),
+        (&["micro", "--locality", "nan"], "--locality NaN: must be 0 to 1"),
+        (&["micro", "--zipf", "11"], "--zipf 11: must be 0 (uniform) to less than 10"),
+        (&["micro", "--coherence", "x"], "selcc, sel, rpc"),
+        (&["micro", "--without", "x"], "there are gamma, ageing"),
+        (&["micro", "--memnode-cores", "0"], "--memnode-cores 0: must be 0.01 to 64"),
+        (&["figures", "x", "--out", "y"], "there are scalability, locality, skew"),
+        (&["figures", "locality"], "--out <DIR>"),
+    ] {
+        let output = selkie(arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
+        assert!(said.contains(expected), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn a_seed_is_replayed_with_its_events() {
+    let output = selkie(&["sim", "--seed", "9", "--scenario", "counter"]);
+    let said = text(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("plan: network") && said.contains("scenario counter, seed 9: ok"),
+        "{said}"
+    );
+    let events = text(&output.stdout);
+    assert!(events.lines().count() > 1000 && events.contains("FAA") && events.contains("READ"));
+    assert_eq!(output, selkie(&["sim", "--seed", "9", "--scenario", "counter"]), "again the same");
+}
+
+#[test]
+fn a_sweep_says_what_it_did() {
+    let output = selkie(&["sim", "--seeds", "100..108", "--scenario", "ring"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).starts_with("8 runs ok, seeds 100..108: "));
+    assert!(text(&output.stderr).contains("seeds: 100 %"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_micro_benchmark_reports_under_every_protocol_and_repeats_itself_in_virtual_time() {
+    for coherence in ["selcc", "sel", "rpc"] {
+        let run = || {
+            let output = selkie(&[
+                "micro",
+                "--sim",
+                "modern",
+                "--coherence",
+                coherence,
+                "--compute-nodes",
+                "2",
+                "--memory-nodes",
+                "2",
+                "--workers",
+                "2",
+                "--gcls",
+                "4000",
+                "--cache-mb",
+                "2",
+                "--duration-ms",
+                "2",
+                "--read-ratio",
+                "0.5",
+                "--json",
+            ]);
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            let mut report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+            report["real_seconds"].take();
+            report
+        };
+        let report = run();
+        for key in [
+            "ops_per_second",
+            "hit_ratio",
+            "round_trips_per_op",
+            "atomics_per_op",
+            "invalidations_per_op",
+            "messages_per_op",
+            "bytes_per_op",
+        ] {
+            assert!(report[key].is_number(), "{coherence}: no {key} in {report}");
+        }
+        assert!(report["ops_per_second"].as_f64().unwrap() > 10_000.0, "{report}");
+        assert!(report["writes_checked"].as_u64().unwrap() > 100, "{report}");
+        assert_eq!(report["config"]["coherence"], coherence);
+        assert_eq!(report, run(), "{coherence}: the seed decides");
+    }
+}
+
+#[test]
+fn the_micro_benchmark_runs_in_real_time_too() {
+    for coherence in ["selcc", "sel", "rpc"] {
+        let output = selkie(&[
+            "micro",
+            "--coherence",
+            coherence,
+            "--compute-nodes",
+            "2",
+            "--memory-nodes",
+            "2",
+            "--workers",
+            "2",
+            "--gcls",
+            "4000",
+            "--cache-mb",
+            "2",
+            "--duration-ms",
+            "200",
+        ]);
+        assert!(output.status.success(), "{coherence}: {}", text(&output.stderr));
+        assert!(text(&output.stdout).contains("all of them found in the pages"));
+    }
+}
+
+#[test]
+fn figures_are_files_and_a_page() {
+    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures");
+    let out = folder.to_str().unwrap();
+    let output = selkie(&["figures", "fairness", "--out", out, "--duration-ms", "1"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
+    let page = read("README.md");
+    assert!(
+        page.contains("![fairness](fairness.svg)") && page.contains("the writer's accesses"),
+        "{page}"
+    );
+    assert_eq!(read("fairness.csv").lines().count(), 3, "a heading and two points");
+    assert!(read("fairness.svg").contains("<svg"));
+    let file = folder.join("README.md");
+    let output = selkie(&["figures", "fairness", "--out", file.to_str().unwrap()]);
+    assert_eq!(output.status.code(), Some(1), "a file is no folder");
+    assert!(text(&output.stderr).contains("README.md"), "{}", text(&output.stderr));
+}

@@ -103,84 +103,101 @@ impl Figure {
     /// What was published.
     pub(super) fn claims(self) -> Vec<Claim> {
         match self {
-            Figure::Scalability => vec![
-                Claim {
-                    what: "1 to 16 nodes, all shared, write-intensive, speed-up",
-                    published: 10.4,
-                    ours: |m| {
-                        m.ratio(
-                            ("write-intensive, shared 100 %", "16"),
-                            ("write-intensive, shared 100 %", "1"),
-                        )
-                    },
-                    why: "One node alone meets nobody. Among sixteen, writes take copies away from readers, and \
-                          each copy costs an atomic at the page's home; the busiest home is at its limit.",
-                },
-                Claim {
-                    what: "1 to 16 nodes, all shared, write-only, speed-up",
-                    published: 9.8,
-                    ours: |m| {
-                        m.ratio(
-                            ("write-only, shared 100 %", "16"),
-                            ("write-only, shared 100 %", "1"),
-                        )
-                    },
-                    why: "One node alone pays an acquiring and a releasing atomic a miss; a hand-over between \
-                          nodes is one atomic.",
-                },
-            ],
-            Figure::Locality => vec![
-                sel_claim("read-intensive, locality 0.5, selcc over sel", 1.85, |m| {
-                    m.ratio(("selcc, read-intensive", "0.5"), ("sel, read-intensive", "0.5"))
-                }),
-                sel_claim("write-intensive, locality 0.5, selcc over sel", 1.26, |m| {
-                    m.ratio(("selcc, write-intensive", "0.5"), ("sel, write-intensive", "0.5"))
-                }),
-                sel_claim("write-only, locality 0.5, selcc over sel", 1.71, |m| {
-                    m.ratio(("selcc, write-only", "0.5"), ("sel, write-only", "0.5"))
-                }),
-            ],
-            Figure::Skew => vec![
-                sel_claim("read-intensive, exponent 0.99, selcc over sel", 3.09, |m| {
-                    m.ratio(("selcc, read-intensive", "0.99"), ("sel, read-intensive", "0.99"))
-                }),
-                Claim {
-                    what: "write-intensive, exponent 0.99, 64 workers a node, selcc over sel",
-                    published: 7.0,
-                    ours: |m| {
-                        m.ratio(
-                            ("selcc, write-intensive, 64 workers", "0.99"),
-                            ("sel, write-intensive, 64 workers", "0.99"),
-                        )
-                    },
-                    why: "The baseline here lets one worker of a node try for a latch at a time and the others \
-                          wait locally, which spares it most of the retries that the published one makes. \
-                          SELCC is bound by the atomics at the home of the hottest page.",
-                },
-            ],
-            Figure::Fairness => vec![Claim {
-                what: "the writer's accesses over the median reader's",
-                published: 0.5,
-                ours: |m| m.fairness("selcc"),
-                why: "A page that was just fetched is kept for some microseconds.",
-            }],
-            Figure::RemoteCpu => vec![
-                Claim {
-                    what: "selcc over rpc with one core",
-                    published: 4.3,
-                    ours: |m| m.ratio(("selcc", "1"), ("rpc", "1")),
-                    why: "Evicted readers leave their bit in the latch word, which halves the atomics of reads.",
-                },
-                Claim {
-                    what: "selcc over rpc with eight cores",
-                    published: 0.9,
-                    ours: |m| m.ratio(("selcc", "8"), ("rpc", "8")),
-                    why: "With eight cores the directory answers in one round trip, as the latch word does.",
-                },
-            ],
+            Figure::Scalability => scalability_claims(),
+            Figure::Locality => locality_claims(),
+            Figure::Skew => skew_claims(),
+            Figure::Fairness => fairness_claims(),
+            Figure::RemoteCpu => remote_cpu_claims(),
             Figure::GclSize | Figure::Ablation => Vec::new(),
         }
     }
+}
+
+fn scalability_claims() -> Vec<Claim> {
+    vec![
+        Claim {
+            what: "1 to 16 nodes, all shared, write-intensive, speed-up",
+            published: 10.4,
+            ours: |m| {
+                m.ratio(
+                    ("write-intensive, shared 100 %", "16"),
+                    ("write-intensive, shared 100 %", "1"),
+                )
+            },
+            why: "One node alone meets nobody. Among sixteen, writes take copies away from readers, and \
+                          each copy costs an atomic at the page's home; the busiest home is at its limit.",
+        },
+        Claim {
+            what: "1 to 16 nodes, all shared, write-only, speed-up",
+            published: 9.8,
+            ours: |m| {
+                m.ratio(("write-only, shared 100 %", "16"), ("write-only, shared 100 %", "1"))
+            },
+            why: "One node alone pays an acquiring and a releasing atomic a miss; a hand-over between \
+                          nodes is one atomic.",
+        },
+    ]
+}
+
+fn locality_claims() -> Vec<Claim> {
+    vec![
+        sel_claim("read-intensive, locality 0.5, selcc over sel", 1.85, |m| {
+            m.ratio(("selcc, read-intensive", "0.5"), ("sel, read-intensive", "0.5"))
+        }),
+        sel_claim("write-intensive, locality 0.5, selcc over sel", 1.26, |m| {
+            m.ratio(("selcc, write-intensive", "0.5"), ("sel, write-intensive", "0.5"))
+        }),
+        sel_claim("write-only, locality 0.5, selcc over sel", 1.71, |m| {
+            m.ratio(("selcc, write-only", "0.5"), ("sel, write-only", "0.5"))
+        }),
+    ]
+}
+
+fn skew_claims() -> Vec<Claim> {
+    vec![
+        sel_claim("read-intensive, exponent 0.99, selcc over sel", 3.09, |m| {
+            m.ratio(("selcc, read-intensive", "0.99"), ("sel, read-intensive", "0.99"))
+        }),
+        Claim {
+            what: "write-intensive, exponent 0.99, 64 workers a node, selcc over sel",
+            published: 7.0,
+            ours: |m| {
+                m.ratio(
+                    ("selcc, write-intensive, 64 workers", "0.99"),
+                    ("sel, write-intensive, 64 workers", "0.99"),
+                )
+            },
+            why: "The baseline here lets one worker of a node try for a latch at a time and the others \
+                          wait locally, which spares it most of the retries that the published one makes. \
+                          SELCC is bound by the atomics at the home of the hottest page.",
+        },
+    ]
+}
+
+fn fairness_claims() -> Vec<Claim> {
+    vec![Claim {
+        what: "the writer's accesses over the median reader's",
+        published: 0.5,
+        ours: |m| m.fairness("selcc"),
+        why: "A page that was just fetched is kept for some microseconds.",
+    }]
+}
+
+fn remote_cpu_claims() -> Vec<Claim> {
+    vec![
+        Claim {
+            what: "selcc over rpc with one core",
+            published: 4.3,
+            ours: |m| m.ratio(("selcc", "1"), ("rpc", "1")),
+            why: "Evicted readers leave their bit in the latch word, which halves the atomics of reads.",
+        },
+        Claim {
+            what: "selcc over rpc with eight cores",
+            published: 0.9,
+            ours: |m| m.ratio(("selcc", "8"), ("rpc", "8")),
+            why: "With eight cores the directory answers in one round trip, as the latch word does.",
+        },
+    ]
 }
 
 const fn sel_claim(

@@ -12,6 +12,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use selkie_channels::ChannelError;
 use selkie_fabric::{Buf, Chain, ChainError, RemoteAddr, Verb};
 
 use crate::buffer::frames::{Frame, FrameId};
@@ -253,8 +254,11 @@ impl Core {
             self.frames.get(frame).set_right_since(self.env.now());
         }
         active.allowed = (readable, writable);
+        if active.line.deferred.is_empty() || active.timed {
+            return;
+        }
         let left = self.hold_left(active);
-        if active.line.deferred.is_empty() || active.timed || left.is_zero() {
+        if left.is_zero() {
             return;
         }
         let Some(core) = self.this.upgrade() else { return };
@@ -538,8 +542,20 @@ impl Core {
         }
         Counters::add(&self.counters.messages);
         let header = message::encode(addr, message, &dirty);
-        if let Err(source) = self.deliver(to, &header, page) {
-            self.fail_line(addr, active, &source);
+        match self.deliver(to, &header, page) {
+            Ok(()) => {}
+            Err(error) if matches!(message, Message::Request(_)) => {
+                self.fail_line(addr, active, &error);
+            }
+            // A lost peer waits for no answer; what it held is for its recovery. The line here goes on
+            // as if the answer had come: its state is what the word says of this node.
+            Err(EngineError::Message { source: ChannelError::PeerLost { .. }, .. })
+            | Err(EngineError::Pool(_)) => {}
+            // An answer that a living peer does not get would leave it waiting.
+            Err(error) => {
+                active.waiters.fail_all(&error);
+                let _ = self.failed.set(error);
+            }
         }
     }
 

@@ -70,6 +70,13 @@ impl Allocator {
         !self.0.lock().limbo.is_empty()
     }
 
+    /// Whether lines were freed here and not allocated again, ripe or not: looked at together, as they
+    /// ripen at any time.
+    fn has_freed(&self) -> bool {
+        let state = self.0.lock();
+        !(state.limbo.is_empty() && state.free.is_empty())
+    }
+
     /// Releases the lines freed at least two epochs before `published`, the oldest of all nodes.
     pub(crate) fn ripen(&self, published: u64) {
         let mut state = self.0.lock();
@@ -146,13 +153,13 @@ impl Core {
     }
 
     /// Takes over lines that nodes gave back when they left, to be held for an epoch as they may
-    /// have been freed just before. Whether any line is on hold.
+    /// have been freed just before. Whether a freed line can be had, now or once its epoch has passed.
     fn adopt_and_hold(&self) -> bool {
         let epoch = self.epochs.current();
         for line in self.pool.adopt(ADOPT_LINES) {
             self.allocator.hold(GAddr::from_u64(line), epoch);
         }
-        self.allocator.has_limbo()
+        self.allocator.has_freed()
     }
 
     /// Leases an extent, in a task of its own: a caller that goes away meanwhile leaves the extent

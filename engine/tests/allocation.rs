@@ -5,7 +5,7 @@ mod common;
 use std::collections::HashSet;
 
 use common::{Cluster, GCL, engine_config, page, pool_config};
-use selkie_engine::{EngineConfig, EngineError};
+use selkie_engine::EngineError;
 use selkie_fabric::mem::MemFabric;
 use selkie_memnode::layout::EXTENT_GCLS;
 
@@ -75,9 +75,8 @@ fn churn_neither_leaks_nor_reuses_under_a_pin() {
 
 #[test]
 fn a_full_pool_says_so_and_goes_on_once_lines_are_freed() {
-    let config =
-        EngineConfig { request_timeout: std::time::Duration::from_millis(200), ..engine_config() };
-    let cluster = Cluster::with(1, |_| MemFabric::new(), pool_config(1, 320 << 10), config);
+    let cluster =
+        Cluster::with(1, |_| MemFabric::new(), pool_config(1, 320 << 10), engine_config());
     cluster.run(async {
         let engine = &cluster.engines[0];
         let mut live = Vec::new();

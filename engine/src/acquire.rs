@@ -216,8 +216,8 @@ impl Core {
                 Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
             }
             let before = active.line.phase;
-            let hint = self.hints.get(addr);
-            self.run(addr, active, Event::Want { exclusive, nowait, hint }, None);
+            let look = self.config.looks && self.guesses.in_the_way(exclusive, before);
+            self.run(addr, active, Event::Want { exclusive, nowait, look }, None);
             if active.refused && nowait {
                 return Some(Outcome::Busy);
             }

@@ -11,6 +11,8 @@ pub(crate) const MIN_FRAMES: u64 = 1024;
 /// Most frames: indices are 32 bits and one value is reserved.
 pub(crate) const MAX_FRAMES: u64 = u32::MAX as u64 - 1;
 
+/// Most tasks that take messages in: there are no more peers.
+pub const MAX_MAIL_TASKS: usize = selkie_channels::MAX_PEERS;
 /// Most pages evicted together: bounds the verbs of a chain.
 const MAX_EVICTION_BATCH: usize = 256;
 
@@ -66,16 +68,18 @@ pub struct EngineConfig {
     /// How long a page that was just fetched, or a right to it, is kept although other nodes wait for
     /// it, so that whoever waited for it here can use it more than once. Zero: not at all.
     pub hold: Duration,
-    /// Remember who a page was given to, and ask there first.
-    pub hints: bool,
     /// Leave this node's bit in a page's latch word when its shared copy is evicted, until a writer
-    /// asks: saves the atomic of the eviction and that of the next fetch. Costs a bit for each page of
-    /// the pool.
+    /// asks: saves the atomic of the eviction and that of the next fetch.
     pub sticky_bits: bool,
+    /// Look at a page's latch word before the atomic that claims it, while most claims meet another node.
+    pub looks: bool,
     /// Worker threads of the process, by which shared accesses are divided in γ; at least 1.
     pub threads: u32,
     /// Ring that each other compute node writes its messages into, bytes.
     pub ring_bytes: usize,
+    /// Tasks that take other nodes' messages in, each with a mailbox of its own for its share of the
+    /// nodes; 1 to 64. More than one pays where they can run on processors of their own.
+    pub mail_tasks: usize,
     /// Period of the housekeeping: overdue waits, reclamation epochs.
     pub tick: Duration,
     /// The bug to bring back.
@@ -95,10 +99,11 @@ impl Default for EngineConfig {
             send_ring: true,
             dirty_bounds: true,
             hold: Duration::from_micros(5),
-            hints: true,
             sticky_bits: true,
+            looks: true,
             threads: 2,
             ring_bytes: 256 << 10,
+            mail_tasks: 1,
             tick: Duration::from_millis(5),
             #[cfg(feature = "planted")]
             planted: Planted::Nothing,
@@ -142,6 +147,9 @@ impl EngineConfig {
         }
         if self.threads == 0 {
             return refuse("threads", 0, "at least 1".into());
+        }
+        if !(1..=MAX_MAIL_TASKS).contains(&self.mail_tasks) {
+            return refuse("mail_tasks", self.mail_tasks as u64, format!("1 to {MAX_MAIL_TASKS}"));
         }
         if self.request_timeout.is_zero() {
             return refuse("request_timeout", 0, "above zero".into());

@@ -18,8 +18,8 @@ use crate::coherence::machine::Rules;
 use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::epoch::Epochs;
-use crate::hints::Hints;
-use crate::lapsed::LineSet;
+use crate::guess::Guesses;
+use crate::left::LeftLines;
 use crate::line::Active;
 use crate::placement::PlacementMap;
 use crate::stats::Counters;
@@ -73,12 +73,13 @@ pub(crate) struct Core {
     pub(crate) loose_queue_pairs: Box<[Arc<dyn QueuePair>]>,
     pub(crate) endpoint: Arc<dyn Endpoint>,
     pub(crate) pool: Arc<Pool>,
-    pub(crate) mailbox: Arc<Mailbox>,
+    /// Each for a share of the peers, see [`Core::mailbox_for`].
+    pub(crate) mailboxes: Box<[Arc<Mailbox>]>,
     /// For each compute node, then each memory node's directory, whether the mailbox is connected to it.
     pub(crate) connected: Box<[OnceLock<()>]>,
-    pub(crate) hints: Hints,
+    pub(crate) guesses: Guesses,
     /// Lines without a copy whose word still has this node's bit.
-    pub(crate) lapsed: LineSet,
+    pub(crate) left: LeftLines,
     pub(crate) allocator: Allocator,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Counters,
@@ -151,7 +152,8 @@ impl Core {
         header: &[u8],
         page: &[u8],
     ) -> Result<(), EngineError> {
-        let descriptor = || self.pool.mailbox_of(ComputeIndex::new(to.index() as u16));
+        let descriptor =
+            || self.pool.mailbox_of(ComputeIndex::new(to.index() as u16), self.me.index());
         self.deliver_to(to.index(), descriptor, header, page)
     }
 
@@ -178,14 +180,20 @@ impl Core {
         if connected.get().is_none() {
             let descriptor = descriptor();
             let descriptor = descriptor.ok_or(EngineError::Pool(format!("node {to} is gone")))?;
-            match self.mailbox.connect(to, &descriptor, &self.endpoint) {
+            match self.mailbox_for(to).connect(to, &descriptor, &self.endpoint) {
                 // Another thread may have been faster.
                 Ok(()) | Err(ChannelError::AlreadyConnected { .. }) => {}
                 Err(error) => return Err(failed(error)),
             }
             let _ = connected.set(());
         }
-        self.mailbox.send(to, header, page).map_err(failed)
+        self.mailbox_for(to).send(to, header, page).map_err(failed)
+    }
+
+    /// The mailbox in which messages of this peer arrive, and by which those to it leave.
+    #[expect(clippy::indexing_slicing, reason = "a remainder of the count; there is at least one")]
+    fn mailbox_for(&self, peer: usize) -> &Mailbox {
+        &self.mailboxes[peer % self.mailboxes.len()]
     }
 
     /// An error if the engine serves nothing more.

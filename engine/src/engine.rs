@@ -19,8 +19,8 @@ use crate::config::EngineConfig;
 use crate::core::{Core, Shard};
 use crate::epoch::{EpochPin, Epochs};
 use crate::evict::run_evictor;
-use crate::hints::Hints;
-use crate::lapsed::LineSet;
+use crate::guess::Guesses;
+use crate::left::LeftLines;
 use crate::line::Batch;
 use crate::placement::PlacementMap;
 use crate::service::{run_housekeeping, run_mail};
@@ -61,7 +61,7 @@ impl Engine {
         let gcl_bytes = descriptor.gcl_bytes;
         config.validate(gcl_bytes)?;
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
-        let mailbox = Self::open_mailbox(pool, &endpoint, node, &config)?;
+        let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
         let connect = || -> Result<Box<[_]>, _> {
             descriptor.memory_nodes.iter().map(|memory| endpoint.connect(memory.peer)).collect()
         };
@@ -71,7 +71,6 @@ impl Engine {
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let table = AddressTable::new(frames, gcl_bytes);
         let tick = config.tick;
-        let hints = Hints::new(if config.hints { frames } else { 0 });
         let epoch = Self::global_epoch(pool, &endpoint).await?;
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
@@ -89,10 +88,10 @@ impl Engine {
             loose_queue_pairs,
             endpoint,
             pool: Arc::clone(pool),
-            mailbox,
+            mailboxes,
             connected: (0..Self::mailbox_peers(pool, true)).map(|_| OnceLock::new()).collect(),
-            hints,
-            lapsed: LineSet::new(descriptor),
+            guesses: Guesses::default(),
+            left: LeftLines::new(descriptor),
             allocator: Allocator::new(descriptor.memory_nodes.len()),
             epochs: Epochs::new(epoch),
             counters: Counters::new(),
@@ -105,19 +104,23 @@ impl Engine {
             stop_bell: Arc::new(Doorbell::new()),
         });
         core.publish_epoch(epoch + 1).await?;
-        pool.register_compute(ComputeIndex::new(node.index() as u16), core.mailbox.descriptor())?;
-        drop(env.spawn("mail", run_mail(Arc::downgrade(&core))));
+        let descriptors = core.mailboxes.iter().map(|mailbox| mailbox.descriptor()).collect();
+        pool.register_compute(ComputeIndex::new(node.index() as u16), descriptors)?;
+        for mailbox in &core.mailboxes {
+            drop(env.spawn("mail", run_mail(Arc::downgrade(&core), Arc::clone(mailbox))));
+        }
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         Ok(Engine(core))
     }
 
-    fn open_mailbox(
+    /// One for each task that takes messages in.
+    fn open_mailboxes(
         pool: &Pool,
         endpoint: &Arc<dyn Endpoint>,
         node: ComputeId,
         config: &EngineConfig,
-    ) -> Result<Arc<Mailbox>, EngineError> {
+    ) -> Result<Box<[Arc<Mailbox>]>, EngineError> {
         let directories = config.coherence == Coherence::Rpc;
         let memory_nodes = 0..pool.descriptor().memory_nodes.len();
         if let Some(node) = memory_nodes.into_iter().find(|n| pool.directory_of(*n).is_none())
@@ -125,13 +128,14 @@ impl Engine {
         {
             return Err(EngineError::Pool(format!("memory node {node} has no directory running")));
         }
-        let mailbox = MailboxConfig {
+        let shape = MailboxConfig {
             peers: Self::mailbox_peers(pool, directories),
             ring_bytes: config.ring_bytes,
             outbox_limit: OUTBOX_LIMIT,
         };
         let failed = |source| EngineError::Message { to: node.index(), source };
-        Ok(Arc::new(Mailbox::open(endpoint, node.index(), mailbox).map_err(failed)?))
+        let open = |_| Mailbox::open(endpoint, node.index(), shape).map(Arc::new).map_err(failed);
+        (0..config.mail_tasks).map(open).collect()
     }
 
     /// Compute nodes, and the memory nodes' directories if there are any.
@@ -391,7 +395,7 @@ impl Engine {
         let fresh =
             || -> Vec<Batch> { core.queue_pairs.iter().map(|_| Batch::default()).collect() };
         let (mut batches, mut gathered) = (fresh(), 0);
-        for addr in core.lapsed.all() {
+        for addr in core.left.all() {
             gathered += usize::from(core.give_up(addr, Event::Leave, &mut batches));
             if gathered == core.config.eviction_batch {
                 core.post_batches(std::mem::replace(&mut batches, fresh()));

@@ -10,7 +10,7 @@ use selkie_fabric::env::yield_now;
 use selkie_fabric::{Chain, ChainError};
 
 use crate::GAddr;
-use crate::coherence::machine::{Event, Phase};
+use crate::coherence::machine::Event;
 use crate::core::Core;
 use crate::line::{Batch, old_values};
 use crate::stats::Counters;
@@ -72,7 +72,7 @@ impl Core {
         let evicting = settled
             && match active.line.phase {
                 // The copy is gone at once where the word need not be told, or there is none.
-                Phase::Invalid | Phase::Lapsed => active.frame.is_some(),
+                phase if phase.without_copy() => active.frame.is_some(),
                 phase => phase.operation_outstanding(),
             };
         if evicting {

@@ -18,10 +18,11 @@ use selkie_fabric::{Buf, Chain, ChainError, RemoteAddr, Verb};
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
 use crate::coherence::machine::{
-    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase,
+    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, WordAccess,
 };
-use crate::coherence::word::{ComputeId, LatchWord};
+use crate::coherence::word::{ComputeId, LatchWord, NodeSet};
 use crate::core::{Core, LineMap};
+use crate::left::Left;
 use crate::message::{self, Envelope};
 use crate::placement::Home;
 use crate::stats::Counters;
@@ -47,10 +48,12 @@ pub(crate) struct Active {
     /// An event since the line was opened changed what waiters may hope for. Who is about to queue
     /// was not among those told.
     pub(crate) woken: bool,
-    /// The set of lapsed lines has it.
-    pub(crate) lapsed: bool,
+    /// What is known of the line's bit in the word, where there is no copy.
+    left: Left,
     /// What the line allowed when it was opened: to read, to write.
     allowed: (bool, bool),
+    /// The last operation was a look at the word.
+    looked: bool,
     /// A copy of the page is on its way home.
     copied: bool,
     /// A task will let go of the line when its time here is over.
@@ -69,23 +72,27 @@ impl Core {
     pub(crate) fn open(&self, map: &mut LineMap, addr: GAddr) -> Active {
         let mut active = map.remove(&addr.to_u64()).unwrap_or_else(|| {
             let frame = self.table.lookup(&self.frames, addr);
-            let lapsed = frame.is_none() && self.lapsed.contains(addr);
-            let phase = match frame.map(|f| self.frames.get(f).latch.permissions()) {
-                Some((true, true)) => Phase::Modified,
-                Some((true, false)) => Phase::Shared,
-                _ if lapsed => Phase::Lapsed,
-                _ => Phase::Invalid,
+            let left = if frame.is_none() { self.left.get(addr) } else { Left::Nothing };
+            let phase = match (frame.map(|f| self.frames.get(f).latch.permissions()), left) {
+                (Some((true, true)), _) => Phase::Modified,
+                (Some((true, false)), _) => Phase::Shared,
+                (_, Left::Bit) => Phase::Lapsed,
+                (_, Left::BitWith(to)) => Phase::Ceded { to },
+                (_, Left::Nothing) => Phase::Invalid,
             };
+            let mut line = Line::resting(phase);
+            line.carried = frame.map_or(NodeSet::EMPTY, |f| self.frames.get(f).carried());
             Active {
-                line: Line::resting(phase),
+                line,
                 frame,
                 waiters: Waiters::default(),
                 accesses: 0,
                 seen: LocalUse::Idle,
                 refused: false,
                 woken: false,
-                lapsed,
+                left,
                 allowed: (false, false),
+                looked: false,
                 copied: false,
                 timed: false,
             }
@@ -102,12 +109,12 @@ impl Core {
     pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: Active) {
         loop {
             let plain = active.line.is_plain() && active.waiters.is_empty();
-            let gone = plain && matches!(active.line.phase, Phase::Invalid | Phase::Lapsed);
+            let gone = plain && active.line.phase.without_copy();
             if gone && active.seen == LocalUse::Idle {
                 if let Some(frame) = active.frame {
                     self.release_frame(addr, frame);
                 }
-                return self.note_lapse(addr, &active);
+                return self.note_left(addr, &active);
             }
             if active.line.deferred.is_empty() && self.caches() {
                 active.accesses = 0;
@@ -132,7 +139,8 @@ impl Core {
                 continue;
             }
             if plain && !gone {
-                return self.note_lapse(addr, &active);
+                self.frames.get(frame).set_carried(active.line.carried);
+                return self.note_left(addr, &active);
             }
             if now != LocalUse::Idle {
                 break;
@@ -152,10 +160,14 @@ impl Core {
     }
 
     /// A line that comes to rest without a copy leaves nothing behind but its bit in the word.
-    fn note_lapse(&self, addr: GAddr, active: &Active) {
-        let lapsed = active.line.phase == Phase::Lapsed;
-        if lapsed != active.lapsed {
-            self.lapsed.set(addr, lapsed);
+    fn note_left(&self, addr: GAddr, active: &Active) {
+        let left = match active.line.phase {
+            Phase::Lapsed => Left::Bit,
+            Phase::Ceded { to } => Left::BitWith(to),
+            _ => Left::Nothing,
+        };
+        if left != active.left {
+            self.left.set(addr, left);
         }
     }
 
@@ -414,15 +426,16 @@ impl Core {
                 self.push_write_back(home.node, Verb::Write { at, from }, chain);
             }
         }
-        match operation.atomic {
-            Some(Atomic::Add(delta)) => {
+        match operation.word {
+            WordAccess::Change(Atomic::Add(delta)) => {
                 chain.push(Verb::fetch_and_add(home.latch, delta.bits()));
             }
-            Some(Atomic::Swap { expected, desired }) => {
+            WordAccess::Change(Atomic::Swap { expected, desired }) => {
                 let (expected, desired) = (expected.bits(), desired.bits());
                 chain.push(Verb::compare_and_swap(home.latch, expected, desired));
             }
-            None => {}
+            WordAccess::Look => chain.push(Verb::read(home.latch, Buf::zeroed(8))),
+            WordAccess::Skip => {}
         }
         if let Some(id) = active.frame.filter(|_| operation.read) {
             // SAFETY: a line that fetches is not readable: nobody else touches the frame until
@@ -456,7 +469,7 @@ impl Core {
             return;
         }
         let free = match active.line.phase {
-            Phase::HandOver { .. } | Phase::ReleaseShared { .. } => true,
+            Phase::HandOver { .. } | Phase::ReleaseShared => true,
             Phase::ReleaseModified => {
                 active.copied
                     || active.frame.is_some_and(|id| self.frames.get(id).dirty().is_empty())
@@ -496,9 +509,18 @@ impl Core {
     ) -> Option<Event> {
         self.write_done(active);
         match result {
-            // A chain without an atomic has found nothing, and nothing is what it is asked for.
             Ok(chain) => {
-                let old = old_values(&chain).next().unwrap_or(LatchWord::FREE);
+                let looks = active.line.phase.looks();
+                let old = if looks {
+                    seen_word(&chain)
+                } else {
+                    // A chain that leaves the word alone has found nothing, and is asked for nothing.
+                    old_values(&chain).next().unwrap_or(LatchWord::FREE)
+                };
+                // What follows a look says nothing new.
+                if !std::mem::replace(&mut active.looked, looks) {
+                    self.guesses.learn(self.me, active.line.phase, old);
+                }
                 Some(self.completed_with(active, old))
             }
             Err(error) => {
@@ -537,9 +559,6 @@ impl Core {
         } else if message == Message::Released {
             Counters::add(&self.counters.invalidations);
         }
-        if matches!(message, Message::GrantModified | Message::Released) {
-            self.hints.set(addr, to);
-        }
         Counters::add(&self.counters.messages);
         let header = message::encode(addr, message, &dirty);
         match self.deliver(to, &header, page) {
@@ -570,11 +589,6 @@ impl Core {
         let from = ComputeId::new(from).ok_or(mail("sender is no node"))?;
         if self.placement.home(addr).is_none() {
             return Err(mail("about an address outside the pool"));
-        }
-        match message {
-            Message::NotHeld { holder: None } => self.hints.forget(addr, from),
-            Message::NotHeld { holder: Some(holder) } => self.hints.set(addr, holder),
-            _ => {}
         }
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
@@ -613,7 +627,7 @@ impl Core {
     pub(crate) fn fail_line(&self, addr: GAddr, active: &mut Active, error: &EngineError) {
         active.waiters.fail_all(error);
         let deferred = std::mem::take(&mut active.line.deferred);
-        active.line = Line::new();
+        active.line = active.line.forgotten();
         if self.config.coherence == Coherence::Rpc {
             return;
         }
@@ -628,6 +642,12 @@ impl Core {
     pub(crate) fn latch_sealed(frame: &Frame, exclusive: bool) -> bool {
         if exclusive { frame.latch.try_exclusive_sealed() } else { frame.latch.try_shared_sealed() }
     }
+}
+
+/// The word that a look has read.
+fn seen_word(chain: &Chain) -> LatchWord {
+    let word = chain.buf(0).and_then(|buf| buf.words().first().copied());
+    LatchWord::from_bits(u64::from_le(word.unwrap_or_default()))
 }
 
 /// The values that the atomics of a batch found, in order.

@@ -1,8 +1,9 @@
 //! Background tasks of an engine: the mail, and the housekeeping of waits and epochs.
 
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use selkie_channels::Mailbox;
 use selkie_fabric::env::yield_now;
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::layout;
@@ -13,12 +14,10 @@ use crate::core::Core;
 /// Messages handled before other tasks get a turn.
 const MAIL_BUDGET: usize = 64;
 
-/// Answers other nodes' requests until the engine is gone or a peer breaks the protocol.
-pub(crate) async fn run_mail(core: Weak<Core>) {
-    let Some((mailbox, stop)) = core.upgrade().map(|c| (c.mailbox.clone(), c.stop_bell.clone()))
-    else {
-        return;
-    };
+/// Answers the requests of the nodes that write to a mailbox until the engine is gone or a peer breaks the
+/// protocol.
+pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
+    let Some(stop) = core.upgrade().map(|c| c.stop_bell.clone()) else { return };
     loop {
         {
             let Some(core) = core.upgrade() else { return };

@@ -99,7 +99,8 @@ impl Pool {
         &self.nodes
     }
 
-    /// Enters a compute node with the mailbox it receives at.
+    /// Enters a compute node with the mailboxes it receives at, each from its share of the senders: see
+    /// [`Pool::mailbox_of`].
     ///
     /// # Errors
     /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`] if
@@ -107,9 +108,9 @@ impl Pool {
     pub fn register_compute(
         &self,
         node: ComputeIndex,
-        mailbox: MailboxDescriptor,
+        mailboxes: Vec<MailboxDescriptor>,
     ) -> Result<(), PoolError> {
-        self.registry.register(node, mailbox)
+        self.registry.register(node, mailboxes)
     }
 
     /// Takes a compute node out; its index may be registered again afterwards.
@@ -142,10 +143,11 @@ impl Pool {
         self.registry.directory_of(memory_node)
     }
 
-    /// The mailbox of a compute node, if it is in the pool.
+    /// The mailbox in which a compute node receives from the peer `sender`, if it is in the pool: of its
+    /// mailboxes the one whose number is the remainder of `sender`.
     #[must_use]
-    pub fn mailbox_of(&self, node: ComputeIndex) -> Option<MailboxDescriptor> {
-        self.registry.mailbox_of(node)
+    pub fn mailbox_of(&self, node: ComputeIndex, sender: usize) -> Option<MailboxDescriptor> {
+        self.registry.mailbox_of(node, sender)
     }
 
     /// The compute nodes in the pool, by rising index.
@@ -298,22 +300,24 @@ mod tests {
     fn registry_refuses_duplicates_and_indexes_beyond_the_limit() {
         let (_fabric, pool) = pool();
         let (one, three) = (ComputeIndex::new(1), ComputeIndex::new(3));
-        pool.register_compute(one, mailbox(1, &pool)).unwrap();
-        pool.register_compute(three, mailbox(3, &pool)).unwrap();
-        assert_eq!(pool.mailbox_of(one), Some(mailbox(1, &pool)));
-        assert_eq!(pool.mailbox_of(ComputeIndex::new(0)), None);
+        pool.register_compute(one, vec![mailbox(1, &pool), mailbox(9, &pool)]).unwrap();
+        pool.register_compute(three, vec![mailbox(3, &pool)]).unwrap();
+        assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, &pool)));
+        assert_eq!(pool.mailbox_of(one, 3), Some(mailbox(9, &pool)), "each sender has its mailbox");
+        assert_eq!(pool.mailbox_of(three, 3), Some(mailbox(3, &pool)));
+        assert_eq!(pool.mailbox_of(ComputeIndex::new(0), 0), None);
         assert_eq!(pool.members(), [one, three]);
-        let again = pool.register_compute(one, mailbox(2, &pool));
+        let again = pool.register_compute(one, vec![mailbox(2, &pool)]);
         assert!(matches!(again, Err(PoolError::DuplicateCompute { node }) if node == one));
-        assert_eq!(pool.mailbox_of(one), Some(mailbox(1, &pool)), "the first stays");
-        let beyond = pool.register_compute(ComputeIndex::new(4), mailbox(4, &pool));
+        assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, &pool)), "the first stays");
+        let beyond = pool.register_compute(ComputeIndex::new(4), vec![mailbox(4, &pool)]);
         assert!(matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })));
         pool.leave(one).unwrap();
         assert!(matches!(pool.leave(one), Err(PoolError::NotRegistered { .. })));
         let unknown = pool.leave(ComputeIndex::new(4));
         assert!(matches!(unknown, Err(PoolError::UnknownCompute { .. })));
-        pool.register_compute(one, mailbox(2, &pool)).unwrap();
-        assert_eq!(pool.mailbox_of(one), Some(mailbox(2, &pool)));
+        pool.register_compute(one, vec![mailbox(2, &pool)]).unwrap();
+        assert_eq!(pool.mailbox_of(one, 1), Some(mailbox(2, &pool)));
     }
 
     #[test]

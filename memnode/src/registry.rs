@@ -1,4 +1,4 @@
-//! Who is in the pool: the mailbox of every compute node, by index. Control plane, not in any data path.
+//! Who is in the pool: the mailboxes of every compute node, by index. Control plane, not in any data path.
 
 use crate::error::PoolError;
 use parking_lot::RwLock;
@@ -38,7 +38,7 @@ impl fmt::Display for ComputeIndex {
 /// One slot a compute node, filled while the node is in the pool, and one a memory node, filled if its
 /// processor serves calls.
 pub(crate) struct Registry {
-    slots: RwLock<Vec<Option<MailboxDescriptor>>>,
+    slots: RwLock<Vec<Option<Vec<MailboxDescriptor>>>>,
     directories: RwLock<Vec<Option<MailboxDescriptor>>>,
 }
 
@@ -61,7 +61,7 @@ impl Registry {
     pub(crate) fn register(
         &self,
         node: ComputeIndex,
-        mailbox: MailboxDescriptor,
+        mailboxes: Vec<MailboxDescriptor>,
     ) -> Result<(), PoolError> {
         let mut slots = self.slots.write();
         let limit = slots.len();
@@ -69,7 +69,7 @@ impl Registry {
             None => Err(PoolError::UnknownCompute { node, limit }),
             Some(Some(_)) => Err(PoolError::DuplicateCompute { node }),
             Some(slot) => {
-                *slot = Some(mailbox);
+                *slot = Some(mailboxes);
                 Ok(())
             }
         }
@@ -83,8 +83,14 @@ impl Registry {
         slot.take().map(drop).ok_or(PoolError::NotRegistered { node })
     }
 
-    pub(crate) fn mailbox_of(&self, node: ComputeIndex) -> Option<MailboxDescriptor> {
-        self.slots.read().get(node.as_usize())?.clone()
+    pub(crate) fn mailbox_of(
+        &self,
+        node: ComputeIndex,
+        sender: usize,
+    ) -> Option<MailboxDescriptor> {
+        let slots = self.slots.read();
+        let mailboxes = slots.get(node.as_usize())?.as_ref()?;
+        mailboxes.get(sender.checked_rem(mailboxes.len())?).cloned()
     }
 
     pub(crate) fn members(&self) -> Vec<ComputeIndex> {

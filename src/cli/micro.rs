@@ -53,11 +53,15 @@ pub(crate) struct Arguments {
     /// Let the first N compute nodes only write and the others only read
     #[arg(long, value_name = "N")]
     writer_nodes: Option<usize>,
+    /// Tasks of each compute node that take messages in, 1 to 64 [default: 4 with --sim, each on a
+    /// processor of its own; else 1]
+    #[arg(long, value_name = "N")]
+    mail_tasks: Option<usize>,
     /// Cores of each memory node for --coherence rpc; below 1 that share of a stranded core. In real
     /// time they are tasks on the process's threads
     #[arg(long, value_name = "N", default_value_t = Config::default().memnode_cores, allow_negative_numbers = true)]
     memnode_cores: f64,
-    /// Switch parts of selcc off: gamma, ageing, batching, send-ring, dirty-bounds, hints, sticky-bits,
+    /// Switch parts of selcc off: gamma, ageing, batching, send-ring, dirty-bounds, sticky-bits, looks,
     /// hold
     #[arg(long, value_name = "PART,...", value_delimiter = ',', value_parser = part)]
     without: Vec<Part>,
@@ -130,9 +134,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 fn config(arguments: &Arguments) -> Config {
     let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
-    let (network, duration_ms) = match &arguments.sim {
-        Some(cost) => (Network::Simulated(cost.clone()), 20),
-        None => (Network::Real { threads: arguments.threads.unwrap_or(cores) }, 2000),
+    let (network, duration_ms, mail_tasks) = match &arguments.sim {
+        Some(cost) => (Network::Simulated(cost.clone()), 20, Config::default().mail_tasks),
+        None => (Network::Real { threads: arguments.threads.unwrap_or(cores) }, 2000, 1),
     };
     let duration_ms = arguments.duration_ms.unwrap_or(duration_ms);
     Config {
@@ -152,6 +156,7 @@ fn config(arguments: &Arguments) -> Config {
         locality: arguments.locality,
         zipf: arguments.zipf,
         writer_nodes: arguments.writer_nodes,
+        mail_tasks: arguments.mail_tasks.unwrap_or(mail_tasks),
         memnode_cores: arguments.memnode_cores,
         network,
         duration: Duration::from_millis(duration_ms),

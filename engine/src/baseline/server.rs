@@ -191,7 +191,7 @@ impl Server {
         let failed = |source| EngineError::Message { to, source };
         let connected = self.connected.get(to).ok_or(EngineError::Pool(format!("no cn{to}")))?;
         if connected.get().is_none() {
-            let descriptor = self.pool.mailbox_of(ComputeIndex::new(to as u16));
+            let descriptor = self.pool.mailbox_of(ComputeIndex::new(to as u16), self.me);
             let descriptor = descriptor.ok_or(EngineError::Pool(format!("cn{to} is not there")))?;
             match self.mailbox.connect(to, &descriptor, &self.endpoint) {
                 Ok(()) | Err(selkie_channels::ChannelError::AlreadyConnected { .. }) => {}

@@ -16,6 +16,7 @@ use selkie_fabric::Buf;
 
 use super::latch::FrameLatch;
 use crate::GAddr;
+use crate::coherence::word::{LatchWord, NodeSet};
 
 /// Alignment of the arena: a page of the machine.
 const ARENA_ALIGN: usize = 4096;
@@ -36,6 +37,8 @@ pub(crate) struct Frame {
     dirty: AtomicU64,
     /// When the line got its present right, nanoseconds of the environment's clock.
     right_since: AtomicU64,
+    /// Readers whose bits in the latch word are the holder's to clear; under the shard's lock.
+    carried: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
@@ -60,6 +63,15 @@ impl Frame {
     /// The line gets a right, under the shard's lock.
     pub(crate) fn set_right_since(&self, now: Duration) {
         self.right_since.store(now.as_nanos() as u64, Ordering::Relaxed);
+    }
+
+    /// Readers whose bits in the latch word are this node's to clear.
+    pub(crate) fn carried(&self) -> NodeSet {
+        LatchWord::from_bits(self.carried.load(Ordering::Relaxed)).readers()
+    }
+
+    pub(crate) fn set_carried(&self, readers: NodeSet) {
+        self.carried.store(LatchWord::of_readers(readers).bits(), Ordering::Relaxed);
     }
 
     /// Bytes that differ from home.

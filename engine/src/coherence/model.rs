@@ -11,12 +11,12 @@
 //!
 //! | nodes | states |
 //! | --- | --- |
-//! | B B, latches as steps of their own | 54,846 |
-//! | B B | 10,181 |
-//! | W W W | 4,033,338 |
-//! | W W D | 23,022,060 |
-//! | W D D | 19,111,716 |
-//! | D D D | 1,630,104 |
+//! | B B, latches as steps of their own | 72,225 |
+//! | B B | 14,499 |
+//! | W W W | 5,983,565 |
+//! | W W D | 28,138,198 |
+//! | W D D | 38,576,764 |
+//! | D D D | 15,437,882 |
 //!
 //! Not exhaustive: four nodes, a bounded search behind an ignored test. Not checked: liveness under
 //! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
@@ -47,8 +47,8 @@ fn search<const N: usize>(protocol: Protocol<N>, limit: Option<usize>) -> usize 
         panic!("{name} fails:\n{}", trace.join("\n"));
     }
     let met = checker.model().met.load(std::sync::atomic::Ordering::Relaxed);
-    // Only nodes with nowait callers ever cancel an intent.
-    assert!(met.count_ones() >= PHASES - 1, "the search met every kind of phase: {met:#x}");
+    // Only nodes with nowait callers are ever refused, and cancel an intent.
+    assert!(met.count_ones() >= PHASES - 2, "the search met every kind of phase: {met:#x}");
     checker.unique_state_count()
 }
 
@@ -58,28 +58,28 @@ fn lazy(callers: [protocol::Callers; 3]) -> usize {
 
 #[test]
 fn two_nodes_are_safe_and_come_to_rest() {
-    assert_eq!(search(Protocol::new(Latching::Explicit, [Both, Both]), None), 54_846);
-    assert_eq!(search(Protocol::new(Latching::Lazy, [Both, Both]), None), 10_181);
+    assert_eq!(search(Protocol::new(Latching::Explicit, [Both, Both]), None), 72_225);
+    assert_eq!(search(Protocol::new(Latching::Lazy, [Both, Both]), None), 14_499);
 }
 
 #[test]
 fn three_nodes_that_wait_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Waiting, Waiting, Waiting]), 4_033_338);
+    assert_eq!(lazy([Waiting, Waiting, Waiting]), 5_983_565);
 }
 
 #[test]
 fn three_nodes_one_of_them_nowait_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Waiting, Waiting, Nowait]), 23_022_060);
+    assert_eq!(lazy([Waiting, Waiting, Nowait]), 28_138_198);
 }
 
 #[test]
 fn three_nodes_two_of_them_nowait_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Waiting, Nowait, Nowait]), 19_111_716);
+    assert_eq!(lazy([Waiting, Nowait, Nowait]), 38_576_764);
 }
 
 #[test]
 fn three_nowait_nodes_are_safe_and_come_to_rest() {
-    assert_eq!(lazy([Nowait, Nowait, Nowait]), 1_630_104);
+    assert_eq!(lazy([Nowait, Nowait, Nowait]), 15_437_882);
 }
 
 /// Run with `cargo test --release -p selkie-engine four_nodes -- --ignored`; takes some GiB.

@@ -8,7 +8,7 @@ use std::fmt::Write;
 
 use super::machine::{
     Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, Request, RequestKind,
-    Rules,
+    Rules, WordAccess,
 };
 use super::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 
@@ -34,27 +34,32 @@ fn phases() -> Vec<Phase> {
         Phase::Shared,
         Phase::AcquireExclusive,
         Phase::Intent { expected: readers() },
-        Phase::WaitSharers { pending },
+        Phase::WaitSharers { pending, refused: false },
+        Phase::WaitSharers { pending: NodeSet::EMPTY.with(node(1)), refused: true },
         Phase::WaitWrite { holder },
         Phase::Modified,
         Phase::Upgrade,
         Phase::UpgradeIntent { expected: readers() },
         Phase::Downgrade { to },
         Phase::HandOver { to },
-        Phase::ReleaseShared { reply_to: Some(to) },
-        Phase::ReleaseShared { reply_to: None },
+        Phase::ReleaseShared,
         Phase::ReleaseModified,
         Phase::CancelIntent,
         Phase::Lapsed,
         Phase::Refetch,
+        Phase::Ceded { to },
+        Phase::Look { exclusive: false },
+        Phase::Look { exclusive: true },
+        Phase::UpgradeLook,
     ]
 }
 
 fn events() -> Vec<Event> {
     let mut events = vec![Event::Evict, Event::Leave, Event::LocalFree];
     for (exclusive, nowait) in [(false, false), (true, false), (true, true)] {
-        events.push(Event::Want { exclusive, nowait, hint: None });
-        events.push(Event::Want { exclusive, nowait, hint: Some(node(1)) });
+        for look in [false, true] {
+            events.push(Event::Want { exclusive, nowait, look });
+        }
     }
     for old in [
         LatchWord::FREE,
@@ -96,10 +101,14 @@ fn atomic(atomic: Atomic) -> String {
 
 fn action(action: Action) -> String {
     match action {
-        Action::Post(LatchOperation { write_back, atomic: change, read }) => {
+        Action::Post(LatchOperation { write_back, word, read }) => {
             let before = if write_back { "write, " } else { "" };
             let after = if read { ", read" } else { "" };
-            let change = change.map_or("nothing".into(), atomic);
+            let change = match word {
+                WordAccess::Change(change) => atomic(change),
+                WordAccess::Look => "look".into(),
+                WordAccess::Skip => "skip".into(),
+            };
             format!("[{before}{change}{after}]")
         }
         Action::Send { to, message } => format!("{message:?} to {to}"),

@@ -139,6 +139,11 @@ impl LatchWord {
         }
     }
 
+    /// The word with these readers and no holder.
+    pub const fn of_readers(readers: NodeSet) -> Self {
+        LatchWord(readers.0)
+    }
+
     /// The nodes whose reader bit is set.
     pub const fn readers(self) -> NodeSet {
         NodeSet(self.0 & READERS_MASK)
@@ -198,6 +203,11 @@ impl LatchDelta {
     /// The holder `me`, whose intent failed, becomes a reader (rule R9).
     pub const fn cancel_intent(me: ComputeId) -> Self {
         LatchDelta(me.bit().wrapping_sub(me.holder_field()))
+    }
+
+    /// This, and the bits of `readers` go.
+    pub const fn clearing(self, readers: NodeSet) -> Self {
+        LatchDelta(self.0.wrapping_sub(readers.0))
     }
 }
 
@@ -267,10 +277,19 @@ mod tests {
                 let cancelled = held.add(LatchDelta::cancel_intent(me));
                 assert_eq!(cancelled.holder(), Ok(None));
                 assert_eq!(cancelled.readers(), others.with(me));
+                let cleared = held.add(LatchDelta::remove_holder(me).clearing(others));
+                assert_eq!(cleared, LatchWord::FREE);
                 for to in ids().filter(|to| *to != me) {
                     let handed = held.add(LatchDelta::hand_over(me, to));
                     assert_eq!(handed.holder(), Ok(Some(to)));
                     assert_eq!(handed.readers(), others);
+                    let cleared = held.add(LatchDelta::hand_over(me, to).clearing(others));
+                    assert_eq!(cleared, LatchWord::held_by(to));
+                    if others.contains(to) {
+                        let shared = held.add(LatchDelta::downgrade(me, to).clearing(others));
+                        assert_eq!(shared.holder(), Ok(None));
+                        assert_eq!(shared.readers(), NodeSet::EMPTY.with(me).with(to));
+                    }
                     let alone = LatchWord::held_by(me).add(LatchDelta::downgrade(me, to));
                     assert_eq!(alone.holder(), Ok(None));
                     assert_eq!(alone.readers(), NodeSet::EMPTY.with(me).with(to));

@@ -7,7 +7,8 @@
 //! Each adapter is three queues that serve in order of arrival: one for what it sends, one for what
 //! it receives, one for atomics. A queue that is busy makes those behind it wait, which is what
 //! bounds throughput; the wire adds latency only. Processors are not modelled but for the work of
-//! posting, and of the thread that polls a node's mailbox.
+//! posting, and of the threads that poll a node's mailbox: a message is not in place before the one
+//! that polls for its sender has had the time to take it in.
 
 use std::time::Duration;
 
@@ -26,8 +27,10 @@ pub struct CostModel {
     pub atomic: Duration,
     /// Bandwidth of a port in each direction, bytes a second.
     pub bytes_per_second: u64,
-    /// Processor time of a compute node to take in one message, on one thread.
+    /// Processor time of a compute node to take in one message.
     pub message: Duration,
+    /// Threads of a compute node that take messages in, each from its share of the senders.
+    pub mail_threads: u32,
     /// Processor time of a compute node's worker for one access to a cached page: drawing it, looking
     /// it up, latching, reading or writing some words.
     pub access: Duration,
@@ -48,6 +51,7 @@ impl CostModel {
         atomic: Duration::from_nanos(370),
         bytes_per_second: 6_800_000_000,
         message: Duration::from_nanos(300),
+        mail_threads: 1,
         access: Duration::from_nanos(500),
         rpc: Duration::from_nanos(1_000),
         unreachable_after: Duration::from_millis(1),
@@ -63,6 +67,7 @@ impl CostModel {
         atomic: Duration::from_nanos(20),
         bytes_per_second: 24_000_000_000,
         message: Duration::from_nanos(200),
+        mail_threads: 1,
         access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(700),
         unreachable_after: Duration::from_millis(1),
@@ -77,6 +82,7 @@ impl CostModel {
         atomic: Duration::from_nanos(10),
         bytes_per_second: 28_000_000_000,
         message: Duration::from_nanos(150),
+        mail_threads: 1,
         access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(700),
         unreachable_after: Duration::from_millis(1),
@@ -92,6 +98,7 @@ impl CostModel {
         atomic: Duration::from_nanos(300),
         bytes_per_second: 11_000_000_000,
         message: Duration::from_nanos(1_000),
+        mail_threads: 1,
         access: Duration::from_nanos(300),
         rpc: Duration::from_nanos(2_000),
         unreachable_after: Duration::from_millis(20),

@@ -89,9 +89,16 @@ struct Adapter {
     sends: u64,
     receives: u64,
     atomics: u64,
-    /// The thread that polls the node's mailboxes.
-    mail: u64,
+    /// The threads that poll the node's mailboxes.
+    mail: Vec<MailThread>,
     busy: Busy,
+}
+
+/// A thread that takes messages in.
+#[derive(Clone, Default)]
+struct MailThread {
+    free_at: u64,
+    busy: u64,
 }
 
 /// How long each queue of a node's adapter has served, of the time that passed.
@@ -103,7 +110,7 @@ pub struct Busy {
     pub receives: Duration,
     /// Executing atomics.
     pub atomics: Duration,
-    /// The thread that takes messages in.
+    /// The busiest of the threads that take messages in.
     pub mail: Duration,
 }
 
@@ -168,6 +175,8 @@ struct Unplaced {
     ticket: u64,
     at: RemoteAddr,
     words: Vec<u64>,
+    /// When it is due: not before those ahead of it.
+    due: u64,
     ring: bool,
 }
 
@@ -586,13 +595,15 @@ impl Network {
         if !is_write {
             // Whatever this queue pair wrote is in place before it reads.
             self.place_up_to(lane, u64::MAX);
-        } else if flight.words_done == 0
-            && (self.hits(self.faults.late_one_in) || !self.lane(lane).unplaced.is_empty())
-        {
-            apply_words(&memory, verb, 0..0)?;
-            self.defer_placement(lane, verb, rings);
-            flight.executed += 1;
-            return Ok(None);
+        } else if flight.words_done == 0 {
+            let late = self.hits(self.faults.late_one_in);
+            let heard = if rings { self.heard(lane) } else { 0 };
+            if late || heard > self.now || !self.lane(lane).unplaced.is_empty() {
+                apply_words(&memory, verb, 0..0)?;
+                self.defer_placement(lane, verb, rings, heard, late);
+                flight.executed += 1;
+                return Ok(None);
+            }
         }
         if words > 1 && flight.words_done == 0 && self.hits(self.faults.tear_one_in) {
             let first = 1 + self.random.below(words as u64 - 1) as usize;
@@ -622,29 +633,42 @@ impl Network {
         Ok(None)
     }
 
-    /// The polling thread of `node` takes note of a message.
-    fn ring(&mut self, node: usize, at: RemoteAddr) {
-        let now = self.now;
-        let took = nanos(self.cost.message);
-        let target = self.node_mut(node);
+    /// When the thread that polls for messages of this queue pair has taken in one that comes now. What
+    /// a memory node does with its messages is charged by those who serve them.
+    fn heard(&mut self, lane: usize) -> u64 {
+        let (from, to, _) = self.lane(lane).ends();
+        let (now, took) = (self.now, nanos(self.cost.message));
+        let threads = self.cost.mail_threads.max(1) as usize;
+        let sender = usize::from(self.node(from).id.index());
+        let target = self.node_mut(to);
         if target.id.is_memory() {
-            // What a memory node does with its messages is charged by those who serve them.
-            return self.schedule(now, Event::Ring { node, at });
+            return now;
         }
-        target.adapter.mail = target.adapter.mail.max(now) + took;
-        target.adapter.busy.mail += Duration::from_nanos(took);
-        let heard = target.adapter.mail;
-        self.schedule(heard, Event::Ring { node, at });
+        let adapter = &mut target.adapter;
+        adapter.mail.resize_with(threads, MailThread::default);
+        let Some(thread) = adapter.mail.get_mut(sender % threads) else { return now };
+        thread.free_at = now.max(thread.free_at) + took;
+        thread.busy += took;
+        adapter.busy.mail = adapter.busy.mail.max(Duration::from_nanos(thread.busy));
+        thread.free_at
     }
 
-    fn defer_placement(&mut self, lane: usize, verb: &Verb, ring: bool) {
+    fn ring(&mut self, node: usize, at: RemoteAddr) {
+        self.schedule(self.now, Event::Ring { node, at });
+    }
+
+    /// The write is in place at `heard`, some time after if it is late, and in any case not before
+    /// what its queue pair wrote earlier.
+    fn defer_placement(&mut self, lane: usize, verb: &Verb, ring: bool, heard: u64, late: bool) {
         let words = verb.buf().map(|buf| buf.words().to_vec()).unwrap_or_default();
-        let by = self.random.below(nanos(self.faults.late_by) + 1);
-        let (at, now) = (verb.at(), self.now);
+        let by = if late { self.random.below(nanos(self.faults.late_by) + 1) } else { 0 };
+        let ahead = self.lane(lane).unplaced.back().map_or(0, |last| last.due);
+        let due = (self.now.max(heard) + by).max(ahead);
         self.order += 1;
         let ticket = self.order;
-        self.lane(lane).unplaced.push_back(Unplaced { ticket, at, words, ring });
-        self.schedule(now + by, Event::Place { lane, ticket });
+        let at = verb.at();
+        self.lane(lane).unplaced.push_back(Unplaced { ticket, at, words, due, ring });
+        self.schedule(due, Event::Place { lane, ticket });
     }
 
     /// Puts the late writes of a queue pair in place, up to and with `ticket`.

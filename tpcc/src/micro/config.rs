@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use selkie_engine::{Coherence, EngineConfig, MAX_COMPUTE_NODES};
+use selkie_engine::{Coherence, EngineConfig, MAX_COMPUTE_NODES, MAX_MAIL_TASKS};
 use selkie_fabric::sim::CostModel;
 use selkie_memnode::{PoolConfig, layout};
 
@@ -41,10 +41,10 @@ pub enum Part {
     SendRing,
     /// Only what was changed is written back.
     DirtyBounds,
-    /// Who a page was given to is asked first.
-    Hints,
     /// Evicted shared copies leave their bit in the word.
     StickyBits,
+    /// A look at the word goes before a claim that would probably fail.
+    Looks,
     /// A fetched page is kept for a moment.
     Hold,
 }
@@ -57,8 +57,8 @@ impl Part {
         Part::Batching,
         Part::SendRing,
         Part::DirtyBounds,
-        Part::Hints,
         Part::StickyBits,
+        Part::Looks,
         Part::Hold,
     ];
 
@@ -71,8 +71,8 @@ impl Part {
             Part::Batching => "batching",
             Part::SendRing => "send-ring",
             Part::DirtyBounds => "dirty-bounds",
-            Part::Hints => "hints",
             Part::StickyBits => "sticky-bits",
+            Part::Looks => "looks",
             Part::Hold => "hold",
         }
     }
@@ -84,8 +84,8 @@ impl Part {
             Part::Batching => engine.eviction_batch = 1,
             Part::SendRing => engine.send_ring = false,
             Part::DirtyBounds => engine.dirty_bounds = false,
-            Part::Hints => engine.hints = false,
             Part::StickyBits => engine.sticky_bits = false,
+            Part::Looks => engine.looks = false,
             Part::Hold => engine.hold = Duration::ZERO,
         }
     }
@@ -119,6 +119,8 @@ pub struct Config {
     pub zipf: f64,
     /// The first so many nodes only write and the others only read, whatever the read ratio says.
     pub writer_nodes: Option<usize>,
+    /// Tasks of each compute node that take messages in; in virtual time each has a processor of its own.
+    pub mail_tasks: usize,
     /// Cores of each memory node that serve calls, for protocols that make any.
     pub memnode_cores: f64,
     /// The network.
@@ -150,6 +152,7 @@ impl Default for Config {
             locality: 0.0,
             zipf: 0.0,
             writer_nodes: None,
+            mail_tasks: 4,
             memnode_cores: 1.0,
             network: Network::Simulated(CostModel::PAPER),
             duration: Duration::from_millis(20),
@@ -187,6 +190,7 @@ impl Config {
         ] {
             check((0.0..=1.0).contains(&ratio), key, &ratio, || "must be 0 to 1".into())?;
         }
+        count("mail-tasks", self.mail_tasks as u64, 1, MAX_MAIL_TASKS as u64)?;
         let cores = self.memnode_cores;
         check((0.01..=64.0).contains(&cores), "memnode-cores", &cores, || {
             "must be 0.01 to 64; below 1 is a share of a stranded core, above it a whole number"
@@ -233,6 +237,7 @@ impl Config {
             cache_bytes: self.cache_mib * MIB,
             threads: u32::try_from(self.workers).unwrap_or(u32::MAX),
             request_timeout: Duration::from_secs(30),
+            mail_tasks: self.mail_tasks,
             ..EngineConfig::default()
         };
         self.without.iter().for_each(|part| part.switch_off(&mut engine));

@@ -204,6 +204,7 @@ fn config(config: &Config) -> Value {
         "locality": config.locality,
         "zipf": config.zipf,
         "writer_nodes": config.writer_nodes,
+        "mail_tasks": config.mail_tasks,
         "memnode_cores": config.memnode_cores,
         "network": network,
         "threads": threads,

@@ -10,7 +10,7 @@ use selkie_engine::{
 };
 use selkie_fabric::env::{Env, RealRuntime, yield_now};
 use selkie_fabric::meter::Meter;
-use selkie_fabric::sim::{Busy, Controls, World, WorldConfig};
+use selkie_fabric::sim::{Busy, Controls, CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::Pool;
 
@@ -42,8 +42,9 @@ pub fn run(config: &Config) -> Result<Report, TpccError> {
             runtime.block_on(stage.play())
         }
         Network::Simulated(cost) => {
-            let world =
-                World::new(WorldConfig { cost: cost.clone(), ..WorldConfig::new(config.seed) });
+            let mail_threads = u32::try_from(config.mail_tasks).unwrap_or(1);
+            let cost = CostModel { mail_threads, ..cost.clone() };
+            let world = World::new(WorldConfig { cost, ..WorldConfig::new(config.seed) });
             let env_of = |node: usize| world.env_of(PeerId::compute(node as u16));
             let controls = Some(world.controls());
             let stage = Stage::new(config, world.fabric(), &world.env(), env_of, controls);

@@ -53,8 +53,7 @@ fn single_writer<const N: usize>(_: &Protocol<N>, world: &World<N>) -> bool {
     readable <= 1 || !world.nodes.iter().any(|node| node.line.writable())
 }
 
-/// For each pair of nodes: exactly one of request, deferred request, answer in the making and
-/// answer exists while the asker counts on an answer, and none otherwise. Grants are answers.
+/// For each pair of nodes: exactly one of request, deferred request and answer exists while the asker counts on an answer, and none otherwise. Grants are answers.
 fn one_answer<const N: usize>(world: &World<N>) -> bool {
     let pairs = (0..N).flat_map(|asker| (0..N).map(move |asked| (asker, asked)));
     pairs.filter(|(asker, asked)| asker != asked).all(|(asker, asked)| {
@@ -64,17 +63,15 @@ fn one_answer<const N: usize>(world: &World<N>) -> bool {
         let requests = &world.wires[asker][asked];
         let replies = &world.wires[asked][asker];
         let other = &world.nodes[asked].line;
-        let making = other.phase == Phase::ReleaseShared { reply_to: Some(id(asker)) };
         let found = requests.packets().iter().filter(|p| asks(p.message)).count()
             + replies.packets().iter().filter(|p| answers(p.message)).count()
-            + other.deferred.iter().filter(|d| d.from == id(asker)).count()
-            + usize::from(making);
+            + other.deferred.iter().filter(|d| d.from == id(asker)).count();
         let counted_on = match line.phase {
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } => holder == id(asked),
-            Phase::WaitSharers { pending } => pending.contains(id(asked)),
+            Phase::WaitSharers { pending, .. } => pending.contains(id(asked)),
             _ => false,
         };
-        found == usize::from(counted_on) + usize::from(line.owed.contains(id(asked)))
+        found == usize::from(counted_on)
     })
 }
 
@@ -86,7 +83,11 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
         match node.line.phase {
             Phase::Shared | Phase::Lapsed => word = word.add(LatchDelta::add_reader(id(index))),
             Phase::Modified => {
-                word = LatchWord::from_bits(word.bits() + LatchWord::held_by(id(index)).bits());
+                let held = word.bits() + LatchWord::held_by(id(index)).bits();
+                word = LatchWord::from_bits(held);
+                for reader in node.line.carried.iter() {
+                    word = word.add(LatchDelta::add_reader(reader));
+                }
             }
             _ => {}
         }
@@ -97,7 +98,7 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
             let line = &node.line;
             line.phase.at_rest()
                 && line.confirmed
-                && line.owed.is_empty()
+                && (line.carried.is_empty() || line.phase == Phase::Modified)
                 && line.deferred.is_empty()
                 && !calls.iter().any(|(x, nowait)| model.stuck(index, line, *x, *nowait))
         })

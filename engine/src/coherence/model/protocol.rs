@@ -12,9 +12,8 @@ use smallvec::SmallVec;
 use stateright::{Model, Property};
 
 use super::properties;
-use super::world::{Chain, Fault, Packet, Verb, World, id, phase_tag};
+use super::world::{Chain, Fault, Packet, Verb, World, id, phase_tag, place};
 use crate::coherence::machine::{Action, Actions, Event, Line, LocalUse, Message, Phase, Rules};
-use crate::coherence::word::ComputeId;
 
 /// How local latches are modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,7 +82,7 @@ pub(super) enum What {
     Want {
         exclusive: bool,
         nowait: bool,
-        hint: Option<ComputeId>,
+        look: bool,
     },
     Evict,
     Leave,
@@ -149,7 +148,7 @@ impl<const N: usize> Protocol<N> {
         let actions = self.run(
             &mut tried,
             node,
-            Event::Want { exclusive, nowait, hint: None },
+            Event::Want { exclusive, nowait, look: false },
             LocalUse::Idle,
         );
         actions.is_some_and(|actions| actions.is_empty()) && tried == *line
@@ -252,7 +251,7 @@ impl<const N: usize> Protocol<N> {
             Action::Send { to, message } => {
                 let grant = matches!(message, Message::GrantShared | Message::GrantModified);
                 let fresh = grant && world.nodes[node].fresh;
-                let to = to.index();
+                let to = place(to);
                 to < N && to != node && world.wires[node][to].push(Packet { message, fresh })
             }
             Action::Wake | Action::Refuse => true,
@@ -276,12 +275,9 @@ impl<const N: usize> Protocol<N> {
                 .copied()
                 .filter(|_| !allowed && line.phase.at_rest())
             {
-                for hint in (0..=N).map(|node| (node < N).then(|| id(node))) {
-                    // A hint only matters where there is no copy.
-                    if hint.is_none() || line.phase == Phase::Invalid {
-                        let want = Event::Want { exclusive, nowait, hint };
-                        event(What::Want { exclusive, nowait, hint }, want);
-                    }
+                for look in [false, true] {
+                    let want = Event::Want { exclusive, nowait, look };
+                    event(What::Want { exclusive, nowait, look }, want);
                 }
             }
         }
@@ -343,9 +339,8 @@ impl<const N: usize> Protocol<N> {
         if let Some(chain) = &mut before.nodes[node].chain {
             match verb {
                 Verb::WriteBack => before.home_fresh = fresh,
-                Verb::Atomic => {
-                    chain.old = world.word;
-                    before.word = chain.change.apply(id(node), world.word);
+                Verb::Word => {
+                    before.word = chain.change(id(node), world.word);
                 }
                 Verb::Read => chain.data = world.home_fresh,
             }
@@ -419,8 +414,8 @@ impl<const N: usize> Model for Protocol<N> {
 pub(super) fn describe<const N: usize>(step: &Step<N>) -> String {
     let World { word, nodes, home_fresh, .. } = &step.after;
     let phases: Vec<Phase> = nodes.iter().map(|n| n.line.phase).collect();
-    let readers: Vec<usize> = word.readers().iter().map(|r| r.index()).collect();
-    let holder = word.holder().ok().flatten().map(|h| h.index());
+    let readers: Vec<usize> = word.readers().iter().map(place).collect();
+    let holder = word.holder().ok().flatten().map(place);
     let copies: String = nodes.iter().map(|n| if n.fresh { 'F' } else { '-' }).collect();
     let home = if *home_fresh { "fresh" } else { "stale" };
     format!(

@@ -7,16 +7,23 @@ use std::hash::{Hash, Hasher};
 
 use crate::coherence::machine::{
     Atomic, Deferred, LatchOperation, Line, LocalUse, Message, Phase, Request, RequestKind,
+    WordAccess,
 };
-use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, MAX_COMPUTE_NODES, NodeSet};
 
 /// Messages that can be under way from one node to another: a request, an answer to the other's
 /// request, a Confirm. One more shows a fault.
 const WIRE_LIMIT: usize = 3;
 
-/// The node with this index.
-pub(super) fn id(index: usize) -> ComputeId {
-    ComputeId::new(index).unwrap()
+/// The id of the node at this place: the greatest ones, so that whatever carries out of the readers'
+/// bits is seen in the holder's field.
+pub(super) fn id(place: usize) -> ComputeId {
+    ComputeId::new(MAX_COMPUTE_NODES - 1 - place).unwrap()
+}
+
+/// The place of the node with this id.
+pub(super) fn place(id: ComputeId) -> usize {
+    MAX_COMPUTE_NODES - 1 - id.index()
 }
 
 /// A message and, for grants, whether the page beside it is fresh.
@@ -75,25 +82,37 @@ pub(super) enum Change {
         expected: LatchWord,
         desired: LatchWord,
     },
-    /// No atomic.
-    Nothing,
+    /// A look only.
+    Look,
+    /// The word is left alone.
+    Skip,
 }
 
 impl Change {
-    /// `None`: an addend that no rule has.
-    fn of(atomic: Option<Atomic>, me: ComputeId, nodes: usize) -> Option<Change> {
-        let delta = match atomic {
-            None => return Some(Change::Nothing),
-            Some(Atomic::Swap { expected, desired }) => {
-                return Some(Change::Swap { expected, desired });
+    /// The change, and the bits that it clears beside. `None`: an addend that no rule has.
+    fn of(access: WordAccess, me: ComputeId, nodes: usize) -> Option<(Change, NodeSet)> {
+        let delta = match access {
+            WordAccess::Skip => return Some((Change::Skip, NodeSet::EMPTY)),
+            WordAccess::Look => return Some((Change::Look, NodeSet::EMPTY)),
+            WordAccess::Change(Atomic::Swap { expected, desired }) => {
+                return Some((Change::Swap { expected, desired }, NodeSet::EMPTY));
             }
-            Some(Atomic::Add(delta)) => delta,
+            WordAccess::Change(Atomic::Add(delta)) => delta,
         };
-        let others = (0..nodes).map(id).filter(|to| *to != me);
-        [Change::AddReader, Change::RemoveReader, Change::RemoveHolder, Change::CancelIntent]
-            .into_iter()
-            .chain(others.flat_map(|to| [Change::HandOver(to), Change::Downgrade(to)]))
-            .find(|change| change.delta(me) == Some(delta))
+        let others = || (0..nodes).map(id).filter(|to| *to != me);
+        let changes =
+            [Change::AddReader, Change::RemoveReader, Change::RemoveHolder, Change::CancelIntent]
+                .into_iter()
+                .chain(others().flat_map(|to| [Change::HandOver(to), Change::Downgrade(to)]));
+        let mut sets = vec![NodeSet::EMPTY];
+        for other in others() {
+            sets.extend(sets.clone().into_iter().map(|set| set.with(other)));
+        }
+        let pairs = changes.flat_map(|change| sets.iter().map(move |set| (change, *set)));
+        let holds = |change| !matches!(change, Change::AddReader | Change::RemoveReader);
+        pairs
+            .filter(|(change, cleared)| holds(*change) || cleared.is_empty())
+            .find(|(change, cleared)| change.delta(me).map(|d| d.clearing(*cleared)) == Some(delta))
     }
 
     fn delta(self, me: ComputeId) -> Option<LatchDelta> {
@@ -104,15 +123,15 @@ impl Change {
             Change::CancelIntent => LatchDelta::cancel_intent(me),
             Change::HandOver(to) => LatchDelta::hand_over(me, to),
             Change::Downgrade(to) => LatchDelta::downgrade(me, to),
-            Change::Swap { .. } | Change::Nothing => return None,
+            Change::Swap { .. } | Change::Look | Change::Skip => return None,
         })
     }
 
-    /// The word after the atomic has met `word`.
-    pub(super) fn apply(self, me: ComputeId, word: LatchWord) -> LatchWord {
+    /// The word after the change has met `word`.
+    fn apply(self, cleared: NodeSet, me: ComputeId, word: LatchWord) -> LatchWord {
         match (self, self.delta(me)) {
             (Change::Swap { expected, desired }, _) if expected == word => desired,
-            (_, Some(delta)) => word.add(delta),
+            (_, Some(delta)) => word.add(delta.clearing(cleared)),
             _ => word,
         }
     }
@@ -122,7 +141,7 @@ impl Change {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     WriteBack,
-    Atomic,
+    Word,
     Read,
 }
 
@@ -130,7 +149,9 @@ pub(super) enum Verb {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Chain {
     write_back: bool,
-    pub(super) change: Change,
+    change: Change,
+    /// Readers' bits that go with it.
+    cleared: NodeSet,
     read: bool,
     /// Verbs that home has executed.
     done: u8,
@@ -142,16 +163,23 @@ pub(super) struct Chain {
 
 impl Chain {
     pub(super) fn post(op: LatchOperation, me: ComputeId, nodes: usize) -> Option<Chain> {
-        let change = Change::of(op.atomic, me, nodes)?;
+        let (change, cleared) = Change::of(op.word, me, nodes)?;
         let LatchOperation { write_back, read, .. } = op;
-        Some(Chain { write_back, change, read, done: 0, old: LatchWord::FREE, data: false })
+        let old = LatchWord::FREE;
+        Some(Chain { write_back, change, cleared, read, done: 0, old, data: false })
+    }
+
+    /// Home does to the word what the chain says.
+    pub(super) fn change(&mut self, me: ComputeId, word: LatchWord) -> LatchWord {
+        self.old = word;
+        self.change.apply(self.cleared, me, word)
     }
 
     /// The verb that home executes next.
     pub(super) fn next(&self) -> Option<Verb> {
-        let atomic = self.change != Change::Nothing;
+        let word = self.change != Change::Skip;
         let verbs =
-            [(self.write_back, Verb::WriteBack), (atomic, Verb::Atomic), (self.read, Verb::Read)];
+            [(self.write_back, Verb::WriteBack), (word, Verb::Word), (self.read, Verb::Read)];
         verbs.into_iter().filter(|v| v.0).nth(self.done as usize).map(|v| v.1)
     }
 
@@ -353,9 +381,9 @@ impl<const N: usize> Renamed<N> {
         self.mixer.put(value);
     }
 
-    /// The id's new index plus one; ids beyond the nodes (damaged words) as they are.
+    /// The id's new place plus one; ids beyond the nodes (damaged words) as they are.
     fn node_id(&self, node: ComputeId) -> u64 {
-        self.rank.get(node.index()).map_or(node.index(), |rank| *rank) as u64 + 1
+        self.rank.get(place(node)).map_or(place(node), |rank| *rank) as u64 + 1
     }
 
     fn set(&self, set: NodeSet) -> u64 {
@@ -375,7 +403,7 @@ impl<const N: usize> Renamed<N> {
     fn node(&mut self, node: &Node) {
         let line = &node.line;
         let (words, named) = phase_arguments(line.phase);
-        let owed = self.set(line.owed);
+        let carried = self.set(line.carried);
         let named = self.set(named);
         self.put(
             phase_tag(line.phase)
@@ -385,7 +413,7 @@ impl<const N: usize> Renamed<N> {
                 | u64::from(node.free_due) << 26
                 | (node.latch as u64) << 27
                 | (line.deferred.len() as u64) << 32
-                | owed << 40
+                | carried << 40
                 | named << 52,
         );
         if let Some(word) = words {
@@ -404,7 +432,8 @@ impl<const N: usize> Renamed<N> {
             Change::CancelIntent => (4, None),
             Change::HandOver(to) => (5, Some(to)),
             Change::Downgrade(to) => (6, Some(to)),
-            Change::Nothing => (8, None),
+            Change::Skip => (8, None),
+            Change::Look => (9, None),
             Change::Swap { expected, desired } => {
                 self.word(expected);
                 self.word(desired);
@@ -417,7 +446,8 @@ impl<const N: usize> Renamed<N> {
                 | u64::from(chain.done) << 16
                 | u64::from(chain.data) << 18
                 | u64::from(chain.write_back) << 19
-                | u64::from(chain.read) << 20,
+                | u64::from(chain.read) << 20
+                | self.set(chain.cleared) << 24,
         );
         self.word(chain.old);
     }
@@ -446,23 +476,28 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::Shared => 4,
         Phase::AcquireExclusive => 5,
         Phase::Intent { .. } => 6,
-        Phase::WaitSharers { .. } => 7,
+        Phase::WaitSharers { refused: false, .. } => 7,
         Phase::WaitWrite { .. } => 8,
         Phase::Modified => 9,
         Phase::Upgrade => 10,
         Phase::UpgradeIntent { .. } => 11,
         Phase::Downgrade { .. } => 12,
         Phase::HandOver { .. } => 13,
-        Phase::ReleaseShared { .. } => 14,
+        Phase::ReleaseShared => 14,
         Phase::ReleaseModified => 15,
         Phase::CancelIntent => 16,
         Phase::Lapsed => 17,
         Phase::Refetch => 18,
+        Phase::Ceded { .. } => 19,
+        Phase::Look { exclusive: false } => 20,
+        Phase::Look { exclusive: true } => 21,
+        Phase::UpgradeLook => 22,
+        Phase::WaitSharers { refused: true, .. } => 23,
     }
 }
 
 /// Kinds of phases.
-pub(super) const PHASES: u32 = 19;
+pub(super) const PHASES: u32 = 24;
 
 fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
     let one = |node| NodeSet::EMPTY.with(node);
@@ -473,9 +508,8 @@ fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
         Phase::ResetShared { holder }
         | Phase::WaitRead { holder }
         | Phase::WaitWrite { holder } => (None, one(holder)),
-        Phase::WaitSharers { pending } => (None, pending),
-        Phase::Downgrade { to } | Phase::HandOver { to } => (None, one(to)),
-        Phase::ReleaseShared { reply_to } => (None, reply_to.map_or(NodeSet::EMPTY, one)),
+        Phase::WaitSharers { pending, .. } => (None, pending),
+        Phase::Downgrade { to } | Phase::HandOver { to } | Phase::Ceded { to } => (None, one(to)),
         _ => (None, NodeSet::EMPTY),
     }
 }

@@ -1,0 +1,199 @@
+//! Between lines of two nodes: requests, and the answers to them.
+
+use super::super::word::{ComputeId, LatchDelta, NodeSet};
+use super::{
+    Action, Deferred, LocalUse, Message, Phase, Request, RequestKind, Step, UpgradeHope, Violation,
+};
+
+impl Step<'_> {
+    /// A request of another node: answered, or deferred.
+    pub(super) fn request(&mut self, from: ComputeId, request: Request) {
+        let defer = self.defers_all()
+            || match (self.line.phase, request.kind) {
+                // R7: the intent holder answers once it is settled, and that may take latches
+                // elsewhere unless its own callers are `nowait`; a reader that waits for a
+                // grant cannot say whether it holds a copy until the holder has answered.
+                (Phase::WaitSharers { .. }, RequestKind::Read | RequestKind::Write) => {
+                    if request.nowait && !self.line.nowait {
+                        return self.send(from, Message::Busy);
+                    }
+                    true
+                }
+                (Phase::WaitRead { holder }, RequestKind::Release) => from != holder,
+                _ => false,
+            };
+        if defer {
+            return self.line.deferred.push(Deferred { from, request });
+        }
+        let in_use = match (self.line.phase, request.kind) {
+            // A writer in waiting has no use for a shared copy; it must not keep it from the one
+            // that it lost its upgrade to.
+            (Phase::Shared, RequestKind::Release) => {
+                !matches!(self.local, LocalUse::Idle | LocalUse::WriterNext)
+            }
+            (Phase::Lapsed, RequestKind::Release) => false,
+            (Phase::Modified, RequestKind::Write) => self.local != LocalUse::Idle,
+            (Phase::Modified, RequestKind::Read) => {
+                matches!(self.local, LocalUse::Writer | LocalUse::WriterNext)
+            }
+            _ => {
+                let holder = self.handed_to.filter(|holder| *holder != from);
+                return self.send(from, Message::NotHeld { holder });
+            }
+        };
+        match (in_use, request.nowait) {
+            (true, true) => {
+                self.refuse_release(request.kind);
+                self.send(from, Message::Busy);
+            }
+            (true, false) => {
+                if request.kind == RequestKind::Release {
+                    self.line.upgrade = UpgradeHope::Lost;
+                }
+                self.line.deferred.push(Deferred { from, request });
+            }
+            (false, _) => self.give(from, request.kind),
+        }
+    }
+
+    /// The writer that is answered Busy cancels its intent: upgrades may be tried again.
+    pub(super) fn refuse_release(&mut self, kind: RequestKind) {
+        if kind != RequestKind::Release {
+            return;
+        }
+        if self.line.upgrade == UpgradeHope::Lost {
+            self.out.push(Action::Wake);
+        }
+        self.line.upgrade = UpgradeHope::Refused;
+    }
+
+    /// R5, and the release of a shared copy.
+    pub(super) fn give(&mut self, to: ComputeId, kind: RequestKind) {
+        let me = self.me;
+        match kind {
+            // The writer clears the bit with its own next change of the word.
+            RequestKind::Release => {
+                self.send(to, Message::Released);
+                self.settle(Phase::Ceded { to });
+            }
+            RequestKind::Write => {
+                self.send(to, Message::GrantModified);
+                self.post_add(Phase::HandOver { to }, false, LatchDelta::hand_over(me, to));
+            }
+            RequestKind::Read => {
+                self.send(to, Message::GrantShared);
+                self.post_add(Phase::Downgrade { to }, true, LatchDelta::downgrade(me, to));
+            }
+        }
+    }
+
+    pub(super) fn received(&mut self, from: ComputeId, message: Message) -> Result<(), Violation> {
+        if from == self.me {
+            return Err(self.violation());
+        }
+        match (message, self.line.phase) {
+            (Message::Request(request), _) => self.request(from, request),
+            (Message::GrantShared, Phase::WaitRead { holder }) if holder == from => {
+                self.granted(Phase::Shared);
+            }
+            (Message::GrantModified, Phase::WaitWrite { holder }) if holder == from => {
+                self.granted(Phase::Modified);
+            }
+            (Message::Confirm, Phase::Shared | Phase::Modified | Phase::Lapsed)
+                if !self.line.confirmed =>
+            {
+                self.line.confirmed = true;
+                self.settle(self.line.phase);
+            }
+            (Message::NotHeld { holder: hint }, Phase::WaitRead { holder }) if holder == from => {
+                self.try_again(false, hint);
+            }
+            (Message::NotHeld { holder: hint }, Phase::WaitWrite { holder }) if holder == from => {
+                self.try_again(true, hint);
+            }
+            (Message::Busy, Phase::WaitRead { holder } | Phase::WaitWrite { holder })
+                if holder == from =>
+            {
+                self.out.push(Action::Refuse);
+                self.settle(if self.line.ceded {
+                    Phase::Ceded { to: holder }
+                } else {
+                    Phase::Invalid
+                });
+            }
+            (
+                Message::Released | Message::NotHeld { .. } | Message::Busy,
+                Phase::WaitSharers { pending, refused },
+            ) if pending.contains(from) => {
+                if message == Message::Released {
+                    self.line.carried = self.line.carried.with(from);
+                }
+                let refused = refused || message == Message::Busy;
+                self.sharer_answered(pending.without(from), refused);
+            }
+            _ => return Err(self.violation()),
+        }
+        Ok(())
+    }
+
+    pub(super) fn granted(&mut self, phase: Phase) {
+        self.line.confirmed = !self.rules.confirms();
+        self.settle(if self.line.leaving { Phase::Lapsed } else { phase });
+    }
+
+    /// The node asked does not hold the line: ask the one it names, once, or go back to the word.
+    pub(super) fn try_again(&mut self, exclusive: bool, hint: Option<ComputeId>) {
+        if self.line.leaving {
+            return self.settle(Phase::Invalid);
+        }
+        self.line.retries = self.line.retries.saturating_add(1).min(self.rules.max_priority);
+        self.line.ceded = false;
+        self.line.phase = Phase::Invalid;
+        self.drain();
+        match hint {
+            Some(holder) if self.follows(holder) => self.follow(exclusive, holder),
+            _ => {
+                self.line.hinted = false;
+                if self.rules.ask_holders {
+                    self.look(Phase::Look { exclusive });
+                } else {
+                    self.acquire(exclusive);
+                }
+            }
+        }
+    }
+
+    /// Whether the acquisition under way may ask a node that need not be the holder: once.
+    pub(super) fn follows(&self, holder: ComputeId) -> bool {
+        self.rules.follow_hints && !self.line.hinted && holder != self.me
+    }
+
+    /// Asks a node that probably holds the line.
+    pub(super) fn follow(&mut self, exclusive: bool, holder: ComputeId) {
+        self.line.hinted = true;
+        self.wait_for(exclusive, holder);
+    }
+
+    /// Asks `holder`.
+    pub(super) fn wait_for(&mut self, exclusive: bool, holder: ComputeId) {
+        let (phase, kind) = if exclusive {
+            (Phase::WaitWrite { holder }, RequestKind::Write)
+        } else {
+            (Phase::WaitRead { holder }, RequestKind::Read)
+        };
+        self.line.phase = phase;
+        self.ask(holder, kind);
+    }
+
+    pub(super) fn sharer_answered(&mut self, pending: NodeSet, refused: bool) {
+        if !pending.is_empty() {
+            self.line.phase = Phase::WaitSharers { pending, refused };
+        } else if refused {
+            // R9: only this node can be the holder, so the add turns its intent into a bit.
+            let delta = LatchDelta::cancel_intent(self.me);
+            self.post_add(Phase::CancelIntent, false, delta);
+        } else {
+            self.settle(Phase::Modified);
+        }
+    }
+}

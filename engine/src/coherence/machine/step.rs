@@ -1,0 +1,314 @@
+//! A line's own transitions: what is wanted of it, and what its operations found.
+
+use super::super::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
+use super::{
+    Action, Atomic, Deferred, LatchOperation, LocalUse, Message, Phase, Request, RequestKind, Step,
+    UpgradeHope, Violation, WordAccess,
+};
+
+impl Step<'_> {
+    pub(super) fn violation(&self) -> Violation {
+        Violation { phase: self.line.phase, event: self.event }
+    }
+
+    pub(super) fn post(&mut self, phase: Phase, write_back: bool, atomic: Atomic, read: bool) {
+        let word = WordAccess::Change(atomic);
+        self.post_chain(phase, LatchOperation { write_back, word, read });
+    }
+
+    pub(super) fn look(&mut self, phase: Phase) {
+        let operation = LatchOperation { write_back: false, word: WordAccess::Look, read: false };
+        self.post_chain(phase, operation);
+    }
+
+    pub(super) fn post_chain(&mut self, phase: Phase, operation: LatchOperation) {
+        assert!(!self.line.phase.operation_outstanding(), "R1: second operation on a line");
+        self.line.phase = phase;
+        self.out.push(Action::Post(operation));
+    }
+
+    pub(super) fn send(&mut self, to: ComputeId, message: Message) {
+        debug_assert!(to != self.me, "a node does not write to itself");
+        self.out.push(Action::Send { to, message });
+    }
+
+    pub(super) fn ask(&mut self, to: ComputeId, kind: RequestKind) {
+        let request = Request { kind, nowait: self.line.nowait, priority: self.line.retries };
+        self.send(to, Message::Request(request));
+    }
+
+    /// A global transition of the node's own may start.
+    pub(super) fn may_start(&self) -> bool {
+        self.line.phase.at_rest() && (self.line.confirmed || !self.rules.confirms())
+    }
+
+    pub(super) fn want(&mut self, exclusive: bool, nowait: bool, look: bool) {
+        if !self.may_start() {
+            return;
+        }
+        self.line.nowait = nowait;
+        self.line.retries = 0;
+        self.line.hinted = false;
+        match self.line.phase {
+            Phase::Invalid if look => self.look(Phase::Look { exclusive }),
+            Phase::Invalid => self.acquire(exclusive),
+            Phase::Lapsed if !exclusive => {
+                let word = WordAccess::Skip;
+                let read = LatchOperation { write_back: false, word, read: true };
+                self.post_chain(Phase::Refetch, read);
+            }
+            Phase::Ceded { to } => {
+                self.line.ceded = true;
+                self.wait_for(exclusive, to);
+            }
+            Phase::Shared | Phase::Lapsed
+                if exclusive && self.line.upgrade == UpgradeHope::Lost =>
+            {
+                // The winner's request ends the wait of those who wait.
+                self.out.extend(nowait.then_some(Action::Refuse));
+            }
+            Phase::Shared | Phase::Lapsed if exclusive => {
+                self.line.lapsed = self.line.phase == Phase::Lapsed;
+                if look {
+                    self.look(Phase::UpgradeLook);
+                } else {
+                    self.upgrade_from(LatchWord::read_by(self.me));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Upgrades, if the word is what it is taken for: without a holder.
+    pub(super) fn upgrade_from(&mut self, expected: LatchWord) {
+        let atomic = Atomic::Swap { expected, desired: expected.with_intent(self.me) };
+        let alone = expected == LatchWord::read_by(self.me);
+        let phase = if alone { Phase::Upgrade } else { Phase::UpgradeIntent { expected } };
+        self.post(phase, false, atomic, self.line.lapsed);
+    }
+
+    pub(super) fn acquire(&mut self, exclusive: bool) {
+        if exclusive {
+            let atomic =
+                Atomic::Swap { expected: LatchWord::FREE, desired: LatchWord::held_by(self.me) };
+            self.post(Phase::AcquireExclusive, false, atomic, true);
+        } else {
+            let atomic = Atomic::Add(LatchDelta::add_reader(self.me));
+            self.post(Phase::AcquireShared, false, atomic, true);
+        }
+    }
+
+    /// Whether nothing keeps the node from giving its copy up.
+    pub(super) fn may_release(&self) -> bool {
+        self.may_start() && self.local == LocalUse::Idle && self.line.deferred.is_empty()
+    }
+
+    /// Eviction (R8). The bit of a shared copy stays in the word, where the rules have it so: the
+    /// atomic, and that of the next fetch, are only needed once a writer asks for them.
+    pub(super) fn evict(&mut self) {
+        if self.line.phase == Phase::Shared && self.rules.sticky_bits && self.may_release() {
+            self.line.phase = Phase::Lapsed;
+        } else if !self.line.phase.without_copy() {
+            self.release_own();
+        }
+    }
+
+    /// The node leaves. A bit in another's care is taken back first, as a shared copy would be.
+    pub(super) fn leave(&mut self) {
+        match self.line.phase {
+            Phase::Ceded { to } if self.may_release() => {
+                self.line.ceded = true;
+                self.line.leaving = true;
+                self.line.nowait = false;
+                self.line.retries = 0;
+                self.wait_for(false, to);
+            }
+            _ => self.release_own(),
+        }
+    }
+
+    /// Gives up the copy and all that the word says of this node.
+    pub(super) fn release_own(&mut self) {
+        if !self.may_release() {
+            return;
+        }
+        match self.line.phase {
+            Phase::Shared | Phase::Lapsed => {
+                let atomic = Atomic::Add(LatchDelta::remove_reader(self.me));
+                self.post(Phase::ReleaseShared, false, atomic, false);
+            }
+            Phase::Modified => {
+                self.post_add(Phase::ReleaseModified, true, LatchDelta::remove_holder(self.me));
+            }
+            _ => {}
+        }
+    }
+
+    /// The holder's change of the word, in which the bits that it carries go.
+    pub(super) fn post_add(&mut self, phase: Phase, write_back: bool, delta: LatchDelta) {
+        let carried = std::mem::replace(&mut self.line.carried, NodeSet::EMPTY);
+        self.post(phase, write_back, Atomic::Add(delta.clearing(carried)), false);
+    }
+
+    pub(super) fn completed(&mut self, old: LatchWord) -> Result<(), Violation> {
+        let me = self.me;
+        let phase = self.line.phase;
+        let holder = old.holder().map_err(|_| self.violation())?;
+        if holder == Some(me) && phase.acquires() || !phase.operation_outstanding() {
+            return Err(self.violation());
+        }
+        // The operation is over; every branch below sets the phase it leads to.
+        self.line.phase = Phase::Invalid;
+        match (phase, holder) {
+            (Phase::Look { exclusive }, Some(holder)) => {
+                self.wait_for(exclusive, holder);
+                self.drain();
+            }
+            (Phase::Look { exclusive: true }, None) if old != LatchWord::FREE => {
+                self.found_readers(old);
+            }
+            (Phase::Look { exclusive }, None) => self.acquire(exclusive),
+            (Phase::UpgradeLook, None) => self.upgrade_from(old),
+            (Phase::AcquireShared, None) => self.settle(Phase::Shared),
+            (Phase::AcquireShared, Some(holder)) => {
+                let atomic = Atomic::Add(LatchDelta::remove_reader(me));
+                self.post(Phase::ResetShared { holder }, false, atomic, false);
+                if !self.rules.waits_for_reset() {
+                    self.ask(holder, RequestKind::Read);
+                }
+            }
+            (Phase::ResetShared { .. }, _) if !self.rules.ask_holders => {
+                self.in_vain(Phase::Invalid);
+            }
+            (Phase::AcquireExclusive, _) if !self.rules.ask_holders && old != LatchWord::FREE => {
+                self.in_vain(Phase::Invalid);
+            }
+            (Phase::Upgrade, _) if !self.rules.ask_holders && old != LatchWord::read_by(me) => {
+                self.in_vain(Phase::Shared);
+            }
+            (Phase::Refetch, _) => self.settle(Phase::Shared),
+            (Phase::ResetShared { holder }, _) => {
+                self.line.phase = Phase::WaitRead { holder };
+                if self.rules.waits_for_reset() {
+                    self.ask(holder, RequestKind::Read);
+                }
+                self.drain();
+            }
+            (Phase::AcquireExclusive | Phase::Intent { .. }, Some(holder)) => {
+                self.wait_for(true, holder);
+                self.drain();
+            }
+            (Phase::AcquireExclusive, None) => self.found_readers(old),
+            (Phase::Intent { expected }, None) if old == expected => self.intent_won(old),
+            (Phase::Intent { .. }, None) if old == LatchWord::FREE => self.acquire(true),
+            (Phase::Intent { .. }, None) => self.found_readers(old),
+            (Phase::Upgrade, None) if old == LatchWord::read_by(me) => self.settle(Phase::Modified),
+            (Phase::Upgrade, None) => self.upgrade_from(old),
+            (Phase::UpgradeIntent { expected }, None) if old == expected => self.intent_won(old),
+            (Phase::UpgradeLook | Phase::Upgrade | Phase::UpgradeIntent { .. }, _) => {
+                self.upgrade_lost(holder);
+            }
+            (Phase::Downgrade { to }, _) => self.confirm(to, Phase::Shared),
+            (Phase::HandOver { to }, _) => {
+                self.handed_to = Some(to);
+                self.confirm(to, Phase::Invalid);
+            }
+            (Phase::ReleaseShared | Phase::ReleaseModified, _) => self.settle(Phase::Invalid),
+            (Phase::CancelIntent, _) => {
+                self.out.push(Action::Refuse);
+                self.settle(Phase::Shared);
+            }
+            _ => return Err(self.violation()),
+        }
+        Ok(())
+    }
+
+    /// Somebody is in the way who is not to be asked.
+    pub(super) fn in_vain(&mut self, phase: Phase) {
+        if self.line.nowait {
+            self.out.push(Action::Refuse);
+        }
+        self.settle(phase);
+    }
+
+    /// The word has no holder: it is free, or writer intent must be announced (R3).
+    pub(super) fn found_readers(&mut self, old: LatchWord) {
+        if old == LatchWord::FREE {
+            return self.settle(Phase::Modified);
+        }
+        let atomic = Atomic::Swap { expected: old, desired: old.with_intent(self.me) };
+        self.post(Phase::Intent { expected: old }, false, atomic, true);
+    }
+
+    pub(super) fn intent_won(&mut self, old: LatchWord) {
+        let pending = old.readers().without(self.me);
+        if pending.is_empty() {
+            return self.settle(Phase::Modified);
+        }
+        self.line.phase = Phase::WaitSharers { pending, refused: false };
+        self.line.upgrade = UpgradeHope::Open;
+        self.line.lapsed = false;
+        // Readers need not wait for the answers: the copy is good already.
+        self.out.push(Action::Wake);
+        for reader in pending.iter() {
+            self.ask(reader, RequestKind::Release);
+        }
+        self.drain();
+    }
+
+    /// R4: stay Shared. Behind a holder its release request comes; else readers changed: try anew.
+    pub(super) fn upgrade_lost(&mut self, holder: Option<ComputeId>) {
+        if holder.is_some() && self.line.upgrade == UpgradeHope::Open {
+            self.line.upgrade = UpgradeHope::Lost;
+        }
+        if holder.is_some() && self.line.nowait {
+            self.out.push(Action::Refuse);
+        }
+        self.settle(if self.line.lapsed { Phase::Lapsed } else { Phase::Shared });
+    }
+
+    pub(super) fn confirm(&mut self, to: ComputeId, phase: Phase) {
+        if self.rules.confirms() {
+            self.send(to, Message::Confirm);
+        }
+        self.settle(phase);
+    }
+
+    /// The line has come to rest: answer what waited, tell local waiters.
+    pub(super) fn settle(&mut self, phase: Phase) {
+        self.line.phase = phase;
+        self.line.nowait = false;
+        self.line.retries = 0;
+        self.line.hinted = false;
+        self.line.lapsed = false;
+        self.line.ceded = false;
+        self.line.leaving = false;
+        if !matches!(phase, Phase::Shared | Phase::Lapsed) {
+            self.line.upgrade = UpgradeHope::Open;
+        }
+        self.out.push(Action::Wake);
+        self.drain();
+    }
+
+    /// Gives deferred requests another chance, the highest priority first, older ones before
+    /// younger; those that must wait on are deferred again.
+    pub(super) fn drain(&mut self) {
+        if self.line.deferred.is_empty() || self.defers_all() {
+            return;
+        }
+        let mut waiting = std::mem::take(&mut self.line.deferred);
+        waiting.sort_by_key(|d| std::cmp::Reverse(d.request.priority));
+        for Deferred { from, mut request } in waiting {
+            // Who is passed over grows older, so that nobody waits for ever behind those who try
+            // again and again (SELCC §5.3).
+            request.priority = request.priority.saturating_add(1).min(self.rules.max_priority);
+            self.request(from, request);
+        }
+    }
+
+    /// R6.
+    pub(super) fn defers_all(&self) -> bool {
+        let unconfirmed = !self.line.confirmed && self.rules.confirms();
+        self.line.phase.operation_outstanding() || unconfirmed
+    }
+}

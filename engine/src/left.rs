@@ -1,0 +1,131 @@
+//! What this node has left in the latch words of lines it has no copy of: one byte a line of the pool.
+//!
+//! Exact, as a forgotten bit would be added to the word twice. The byte of a line changes under the lock
+//! of its shard. Bytes come in chunks that are allocated when the first line of one is noted.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+use selkie_memnode::PoolDescriptor;
+
+use crate::GAddr;
+use crate::coherence::word::ComputeId;
+
+/// Lines of a chunk.
+const CHUNK_LINES: usize = 4096;
+
+/// This node's bit in the word of a line that it has no copy of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    /// It is not set.
+    Nothing,
+    /// It is set.
+    Bit,
+    /// It may be set; that node clears it.
+    BitWith(ComputeId),
+}
+
+impl Left {
+    fn to_byte(self) -> u8 {
+        match self {
+            Left::Nothing => 0,
+            Left::Bit => 1,
+            Left::BitWith(node) => 2 + node.index() as u8,
+        }
+    }
+
+    fn from_byte(byte: u8) -> Left {
+        match (byte, byte.checked_sub(2).and_then(|index| ComputeId::new(index.into()))) {
+            (1, _) => Left::Bit,
+            (_, Some(node)) => Left::BitWith(node),
+            _ => Left::Nothing,
+        }
+    }
+}
+
+type Chunk = Box<[AtomicU8]>;
+
+/// [`Left`] of every line.
+pub(crate) struct LeftLines {
+    chunks: Box<[OnceLock<Chunk>]>,
+    gcl_shift: u32,
+}
+
+impl LeftLines {
+    /// Nothing left in any line of the pool.
+    pub(crate) fn new(pool: &PoolDescriptor) -> LeftLines {
+        let ranges: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
+        let lines = ranges * pool.range_bytes / pool.gcl_bytes as u64;
+        let chunks = (0..lines.div_ceil(CHUNK_LINES as u64)).map(|_| OnceLock::new()).collect();
+        LeftLines { chunks, gcl_shift: pool.gcl_bytes.trailing_zeros() }
+    }
+
+    fn place(&self, addr: GAddr) -> Option<(&OnceLock<Chunk>, usize)> {
+        let line = (addr.to_u64() >> self.gcl_shift) as usize;
+        Some((self.chunks.get(line / CHUNK_LINES)?, line % CHUNK_LINES))
+    }
+
+    pub(crate) fn get(&self, addr: GAddr) -> Left {
+        let byte = self.place(addr).and_then(|(chunk, line)| chunk.get()?.get(line));
+        // Relaxed, as everywhere here: the shard's lock orders what belongs to a line.
+        byte.map_or(Left::Nothing, |byte| Left::from_byte(byte.load(Ordering::Relaxed)))
+    }
+
+    /// Lines outside the pool are ignored: they have no word.
+    pub(crate) fn set(&self, addr: GAddr, left: Left) {
+        let Some((chunk, line)) = self.place(addr) else { return };
+        let chunk = chunk.get_or_init(|| (0..CHUNK_LINES).map(|_| AtomicU8::new(0)).collect());
+        if let Some(byte) = chunk.get(line) {
+            byte.store(left.to_byte(), Ordering::Relaxed);
+        }
+    }
+
+    /// The lines in whose words a bit was left, as they are when the iterator gets to them.
+    pub(crate) fn all(&self) -> impl Iterator<Item = GAddr> + '_ {
+        let chunks = self.chunks.iter().enumerate();
+        let chunks = chunks.filter_map(|(index, chunk)| Some((index, chunk.get()?)));
+        chunks.flat_map(move |(index, chunk)| {
+            let lines = chunk.iter().enumerate();
+            let left = lines.filter(|(_, byte)| byte.load(Ordering::Relaxed) != 0);
+            left.map(move |(line, _)| {
+                GAddr::from_u64(((index * CHUNK_LINES + line) as u64) << self.gcl_shift)
+            })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use selkie_fabric::{PeerId, RegionKey};
+    use selkie_memnode::MemoryNodeDescriptor;
+
+    use super::*;
+    use crate::coherence::word::MAX_COMPUTE_NODES;
+
+    #[test]
+    fn lines_keep_what_was_noted_for_them() {
+        let (peer, region) = (PeerId::memory(0), RegionKey::from_raw(0));
+        let node = MemoryNodeDescriptor { peer, region, ranges: 20 };
+        let lines = LeftLines::new(&PoolDescriptor {
+            gcl_bytes: 512,
+            range_bytes: 256 << 10,
+            max_compute_nodes: 1,
+            memory_nodes: vec![node],
+        });
+        let line = |number: u64| GAddr::from_u64(number * 512);
+        let node = |index| Left::BitWith(ComputeId::new(index).unwrap());
+        let noted = (0..MAX_COMPUTE_NODES).map(node).chain([Left::Bit]);
+        let noted: Vec<(u64, Left)> = (4090..).zip(noted).collect();
+        for (number, left) in &noted {
+            lines.set(line(*number), *left);
+        }
+        assert!(noted.iter().all(|(number, left)| lines.get(line(*number)) == *left));
+        assert!(lines.all().eq(noted.iter().map(|(number, _)| line(*number))));
+        lines.set(line(4091), Left::Nothing);
+        assert_eq!(lines.get(line(4091)), Left::Nothing);
+        assert_eq!(lines.get(line(1)), Left::Nothing);
+        assert_eq!(lines.all().count(), noted.len() - 1);
+        lines.set(line(1 << 30), Left::Bit);
+        assert_eq!(lines.get(line(1 << 30)), Left::Nothing, "no line of the pool");
+    }
+}

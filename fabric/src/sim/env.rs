@@ -9,7 +9,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::cost::nanos;
-use super::network::Event;
+use super::events::Event;
 use super::world::Shared;
 use crate::env::{BoxFuture, Environment, TaskError};
 use crate::id::PeerId;

@@ -35,14 +35,16 @@
 
 mod cost;
 mod env;
+mod events;
 mod fabric;
 mod network;
+mod parts;
 mod slot;
 mod task;
 mod trace;
 mod world;
 
 pub use cost::{CostModel, Faults};
-pub use network::Busy;
+pub use parts::Busy;
 pub use trace::TraceSink;
 pub use world::{Controls, RunError, Schedule, World, WorldConfig};

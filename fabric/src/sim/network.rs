@@ -8,12 +8,14 @@
 //! order; different queue pairs overtake each other as queues and faults have it. Everything here
 //! happens under the world's lock and wakes nobody: what must happen outside it is returned.
 
-use std::collections::{BTreeSet, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
 use super::cost::{CostModel, Faults, nanos};
+use super::events::{Agenda, Event};
+use super::parts::{Adapter, Busy, Flight, Lane, MailThread, SimNode, Unplaced};
 use super::slot::Slot;
 use super::trace::{Trace, TraceEvent};
 use crate::env::SplitMix;
@@ -22,187 +24,10 @@ use crate::id::{PeerId, RemoteAddr};
 use crate::mem::node::Node;
 use crate::mem::queue_pair::{apply, apply_words};
 use crate::mem::words::Words;
-use crate::verb::{Chain, ChainError, Verb};
-
-/// Bytes on the wire of a verb without payload, and of a reply without.
-const HEADER_BYTES: u64 = 32;
+use crate::verb::{Chain, Verb};
 
 /// How often a chain that meets a cut link is tried again before the queue pair is given up.
 const RETRIES: u64 = 16;
-
-/// What happens at some time.
-pub(super) enum Event {
-    /// A sleep is over, or a task that yielded goes on.
-    Wake(Waker),
-    Arrive(Box<Flight>),
-    Execute(Box<Flight>),
-    Return(Box<Flight>),
-    /// A chain that met a cut link is tried again, and with it those behind it.
-    Retry {
-        lane: usize,
-    },
-    Deliver(Box<Flight>),
-    /// The oldest write of a queue pair that is not in place yet gets there.
-    Place {
-        lane: usize,
-        ticket: u64,
-    },
-    /// The doorbell of a region rings.
-    Ring {
-        node: usize,
-        at: RemoteAddr,
-    },
-    /// Something a fault plan has in store.
-    Call(Box<dyn FnOnce() + Send>),
-}
-
-struct Scheduled {
-    at: u64,
-    order: u64,
-    event: Event,
-}
-
-impl PartialEq for Scheduled {
-    fn eq(&self, other: &Self) -> bool {
-        (self.at, self.order) == (other.at, other.order)
-    }
-}
-
-impl Eq for Scheduled {}
-
-impl PartialOrd for Scheduled {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Scheduled {
-    /// The earliest is the greatest, as the heap gives out the greatest first.
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (other.at, other.order).cmp(&(self.at, self.order))
-    }
-}
-
-/// When each queue of an adapter has served all it has.
-#[derive(Default)]
-struct Adapter {
-    sends: u64,
-    receives: u64,
-    atomics: u64,
-    /// The threads that poll the node's mailboxes.
-    mail: Vec<MailThread>,
-    busy: Busy,
-}
-
-/// A thread that takes messages in.
-#[derive(Clone, Default)]
-struct MailThread {
-    free_at: u64,
-    busy: u64,
-}
-
-/// How long each queue of a node's adapter has served, of the time that passed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Busy {
-    /// Sending.
-    pub sends: Duration,
-    /// Receiving.
-    pub receives: Duration,
-    /// Executing atomics.
-    pub atomics: Duration,
-    /// The busiest of the threads that take messages in.
-    pub mail: Duration,
-}
-
-/// One node.
-pub(super) struct SimNode {
-    pub(super) id: PeerId,
-    pub(super) memory: Arc<Node>,
-    adapter: Adapter,
-    /// How many times slower than the model its adapter is.
-    pub(super) slowness: u32,
-    pub(super) paused: bool,
-    /// It runs nothing more.
-    pub(super) crashed: bool,
-    /// Nothing of it is executed any more.
-    pub(super) fenced: bool,
-    /// Tasks that were woken while it was paused.
-    pub(super) parked: Vec<Arc<super::task::Task>>,
-}
-
-/// A chain under way.
-pub(super) struct Flight {
-    chain: Chain,
-    lane: usize,
-    slot: Arc<Slot>,
-    /// Verbs executed.
-    executed: usize,
-    /// Words done of the verb that is being executed in two parts.
-    words_done: usize,
-    error: Option<FabricError>,
-    /// When a link that is cut gives up.
-    gives_up_at: u64,
-}
-
-impl Flight {
-    fn request_bytes(&self) -> u64 {
-        let payload = |verb: &Verb| match verb {
-            Verb::Read { .. } => 0,
-            verb => verb.buf().map_or(0, |buf| buf.len() as u64),
-        };
-        self.chain.verbs.iter().map(|verb| HEADER_BYTES + payload(verb)).sum()
-    }
-
-    fn reply_bytes(&self) -> u64 {
-        let read = |verb: &Verb| match verb {
-            Verb::Read { into, .. } => into.len() as u64,
-            _ => 0,
-        };
-        HEADER_BYTES + self.chain.verbs.iter().map(read).sum::<u64>()
-    }
-
-    pub(super) fn finish(self) -> (Arc<Slot>, Result<Chain, Box<ChainError>>) {
-        let Flight { chain, slot, executed, error, .. } = self;
-        match error {
-            None => (slot, Ok(chain)),
-            Some(error) => (slot, Err(Box::new(ChainError { chain, executed, error }))),
-        }
-    }
-}
-
-/// A write that is completed but not in place.
-struct Unplaced {
-    ticket: u64,
-    at: RemoteAddr,
-    words: Vec<u64>,
-    /// When it is due: not before those ahead of it.
-    due: u64,
-    ring: bool,
-}
-
-/// One queue pair.
-struct Lane {
-    from: usize,
-    to: usize,
-    last_arrive: u64,
-    last_deliver: u64,
-    /// A chain is being executed.
-    busy: bool,
-    /// Chains that arrived behind it, and when they were all in.
-    waiting: VecDeque<(Box<Flight>, u64)>,
-    /// Chains that met a cut link, oldest first.
-    held_up: VecDeque<Box<Flight>>,
-    unplaced: VecDeque<Unplaced>,
-    /// The peer was given up: every later chain fails.
-    broken: bool,
-}
-
-impl Lane {
-    /// From where to where it leads, and whether it is broken.
-    const fn ends(&self) -> (usize, usize, bool) {
-        (self.from, self.to, self.broken)
-    }
-}
 
 /// What the world has to do once its lock is free.
 pub(super) enum After {
@@ -216,8 +41,7 @@ pub(super) enum After {
 /// The network, its clock and what is to come.
 pub(super) struct Network {
     pub(super) now: u64,
-    heap: BinaryHeap<Scheduled>,
-    order: u64,
+    agenda: Agenda,
     pub(super) nodes: Vec<SimNode>,
     pub(super) names: HashMap<PeerId, usize>,
     lanes: Vec<Lane>,
@@ -234,8 +58,7 @@ impl Network {
     pub(super) fn new(cost: CostModel, faults: Faults, seed: u64, trace: Trace) -> Self {
         Self {
             now: 0,
-            heap: BinaryHeap::new(),
-            order: 0,
+            agenda: Agenda::default(),
             nodes: Vec::new(),
             names: HashMap::new(),
             lanes: Vec::new(),
@@ -249,18 +72,17 @@ impl Network {
     }
 
     pub(super) fn schedule(&mut self, at: u64, event: Event) {
-        self.order += 1;
-        self.heap.push(Scheduled { at: at.max(self.now), order: self.order, event });
+        self.agenda.schedule(at.max(self.now), event);
     }
 
     /// When the next event is.
     pub(super) fn next_at(&self) -> Option<u64> {
-        self.heap.peek().map(|next| next.at)
+        self.agenda.next_at()
     }
 
     /// Takes everything that is to come, to be dropped.
     pub(super) fn clear(&mut self) -> Vec<Event> {
-        std::mem::take(&mut self.heap).into_iter().map(|scheduled| scheduled.event).collect()
+        self.agenda.clear()
     }
 
     #[expect(
@@ -311,17 +133,7 @@ impl Network {
         self.check_alive(from)?;
         let to = *self.names.get(&peer).ok_or(FabricError::UnknownPeer { peer })?;
         self.check_alive(to)?;
-        self.lanes.push(Lane {
-            from,
-            to,
-            last_arrive: 0,
-            last_deliver: 0,
-            busy: false,
-            waiting: VecDeque::new(),
-            held_up: VecDeque::new(),
-            unplaced: VecDeque::new(),
-            broken: false,
-        });
+        self.lanes.push(Lane::new(from, to));
         Ok(self.lanes.len() - 1)
     }
 
@@ -397,7 +209,7 @@ impl Network {
 
     /// Takes the next event that is due by `bound`, moves the clock there and lets it happen.
     pub(super) fn step(&mut self) -> Option<After> {
-        let Scheduled { at, event, .. } = self.heap.pop()?;
+        let (at, event) = self.agenda.pop()?;
         self.now = at;
         Some(match event {
             Event::Wake(waker) => After::Wake(waker),
@@ -664,8 +476,7 @@ impl Network {
         let by = if late { self.random.below(nanos(self.faults.late_by) + 1) } else { 0 };
         let ahead = self.lane(lane).unplaced.back().map_or(0, |last| last.due);
         let due = (self.now.max(heard) + by).max(ahead);
-        self.order += 1;
-        let ticket = self.order;
+        let ticket = self.agenda.next_order();
         let at = verb.at();
         self.lane(lane).unplaced.push_back(Unplaced { ticket, at, words, due, ring });
         self.schedule(due, Event::Place { lane, ticket });

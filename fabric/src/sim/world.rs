@@ -11,8 +11,10 @@ use parking_lot::Mutex;
 
 use super::cost::{CostModel, Faults, nanos};
 use super::env::SimEnvironment;
+use super::events::Event;
 use super::fabric::SimFabric;
-use super::network::{After, Busy, Event, Network};
+use super::network::{After, Network};
+use super::parts::Busy;
 use super::task::{ReadyQueue, Task};
 use super::trace::{Trace, TraceEvent, TraceSink};
 use crate::api::Fabric;

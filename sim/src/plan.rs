@@ -56,7 +56,10 @@ impl Plan {
         let coin = || random.below(2) == 0;
         let micros = |most: u64| Duration::from_micros(1 + random.below(most));
         let presets = CostModel::PRESETS;
-        let cost = presets.into_iter().nth(random.below(4) as usize).unwrap_or(CostModel::PAPER);
+        let preset = presets.into_iter().nth(random.below(4) as usize);
+        let mut cost = preset.unwrap_or(CostModel::PAPER);
+        // Some nodes take messages in on several threads.
+        cost.mail_threads = 1 + (seed / 4 % 3) as u32;
         let mut faults = Faults::default();
         if coin() {
             faults.reorder_one_in = 1 + random.below(8) as u32;

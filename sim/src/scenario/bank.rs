@@ -15,9 +15,9 @@ use selkie_txn::{
     TxnError, key, retry,
 };
 
-use super::{Clients, Done, MEMORY_NODES, Scenario, Tune, client_random, done, ensure};
+use super::{Clients, Done, Scenario, Tune, client_random, done, ensure, start};
 use crate::check::serial::{Level, Op, Status, Transaction, serializable};
-use crate::cluster::{Shape, SimCluster};
+use crate::cluster::SimCluster;
 use crate::error::SimError;
 use crate::plan::Plan;
 
@@ -41,12 +41,10 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
-    let nodes = usize::from(Scenario::Bank.compute_nodes(seed));
-    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
-    shape.gcl_bytes = 2048;
-    shape.engine.cache_bytes *= 4;
-    tune(&mut shape.engine);
-    let cluster = SimCluster::start(seed, plan, &shape, log)?;
+    let cluster = start(Scenario::Bank, seed, plan, tune, log, |shape| {
+        shape.gcl_bytes = 2048;
+        shape.engine.cache_bytes *= 4;
+    })?;
     let history: History = Arc::default();
     let databases = cluster.run(open(&cluster, &history))??;
     plan.arrange(&cluster.world.controls(), cluster.world.now());

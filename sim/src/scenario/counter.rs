@@ -10,9 +10,9 @@ use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 
-use super::{Clients, Done, MEMORY_NODES, Scenario, Tune, client_random, done, ensure};
+use super::{Clients, Done, Scenario, Tune, client_random, done, ensure, start};
 use crate::check::linear::{Action, Operation, linearizable};
-use crate::cluster::{RUN_BOUND, Shape, SimCluster, is_refusal};
+use crate::cluster::{RUN_BOUND, is_refusal};
 use crate::error::SimError;
 use crate::plan::Plan;
 
@@ -32,10 +32,8 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
-    let nodes = usize::from(Scenario::Counter.compute_nodes(seed));
-    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
-    tune(&mut shape.engine);
-    let cluster = SimCluster::start(seed, plan, &shape, log)?;
+    let cluster = start(Scenario::Counter, seed, plan, tune, log, |_| {})?;
+    let nodes = cluster.engines.len();
     let many = seed.is_multiple_of(4);
     let page_count = if many { MANY_PAGES } else { 2 * HOT_PAGES };
     let pages = cluster.run(async {
@@ -69,11 +67,12 @@ pub(super) fn run(
     let tally = cluster.run(clients.finish(plan))??;
     for (page, operations) in history.iter().enumerate() {
         let operations = std::mem::take(&mut *operations.lock());
-        if !plan.lost().is_empty() {
-            continue;
-        }
         let checked = linearizable(1, &operations);
         checked.map_err(|error| SimError::Broken(format!("page {page}: {error}")))?;
+        if !plan.lost().is_empty() {
+            // What a lost node had written and nobody else has is gone with it.
+            continue;
+        }
         let added = operations.iter().filter(|o| matches!(o.action, Action::FetchAdd { .. }));
         let expected = 1 + added.count() as u64;
         let addr = pages.get(page).copied().unwrap_or(GAddr::NULL);

@@ -17,7 +17,7 @@ use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 
-use crate::cluster::SimCluster;
+use crate::cluster::{Shape, SimCluster};
 use crate::error::{Failure, SimError};
 use crate::plan::Plan;
 
@@ -250,6 +250,23 @@ fn client_random(seed: u64, client: usize) -> SplitMix {
 }
 
 /// The report of a cluster's run.
+/// Starts the scenario's cluster as `shaped`, on top of what is usual.
+fn start(
+    scenario: Scenario,
+    seed: u64,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+    shaped: impl FnOnce(&mut Shape),
+) -> Result<SimCluster, SimError> {
+    let nodes = usize::from(scenario.compute_nodes(seed));
+    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
+    shape.engine.mail_tasks = plan.cost.mail_threads as usize;
+    shaped(&mut shape);
+    tune(&mut shape.engine);
+    SimCluster::start(seed, plan, &shape, log)
+}
+
 fn done(cluster: &SimCluster, tally: &Tally) -> Done {
     Done {
         trace_hash: cluster.world.trace_hash(),

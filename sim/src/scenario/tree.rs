@@ -14,8 +14,7 @@ use selkie_engine::Engine;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 
-use super::{Clients, Done, MEMORY_NODES, Scenario, Tune, client_random, done, ensure};
-use crate::cluster::{Shape, SimCluster};
+use super::{Clients, Done, Scenario, Tune, client_random, done, ensure, start};
 use crate::error::SimError;
 use crate::plan::Plan;
 
@@ -34,12 +33,11 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
-    let nodes = usize::from(Scenario::Tree.compute_nodes(seed));
-    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
-    shape.gcl_bytes = 1024;
-    shape.engine.cache_bytes *= 2;
-    tune(&mut shape.engine);
-    let cluster = SimCluster::start(seed, plan, &shape, log)?;
+    let cluster = start(Scenario::Tree, seed, plan, tune, log, |shape| {
+        shape.gcl_bytes = 1024;
+        shape.engine.cache_bytes *= 2;
+    })?;
+    let nodes = cluster.engines.len();
     let tree = Arc::new(cluster.run(Tree::create(cluster.engine(0)?, u16::MAX))??);
     plan.arrange(&cluster.world.controls(), cluster.world.now());
     let mut clients = Clients::new(&cluster);

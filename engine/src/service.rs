@@ -18,6 +18,7 @@ const MAIL_BUDGET: usize = 64;
 /// protocol.
 pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
     let Some(stop) = core.upgrade().map(|c| c.stop_bell.clone()) else { return };
+    let mut since_turn = 0;
     loop {
         {
             let Some(core) = core.upgrade() else { return };
@@ -35,11 +36,15 @@ pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
                 core.fail_all_waits();
             }
             match polled {
-                Ok(0) => {}
-                Ok(_) => {
-                    drop(core);
-                    yield_now().await;
-                    continue;
+                Ok(taken) => {
+                    since_turn += taken;
+                    if since_turn >= MAIL_BUDGET {
+                        since_turn = 0;
+                        drop(core);
+                        yield_now().await;
+                        continue;
+                    }
+                    // All has been taken; what came meanwhile ends the wait at once.
                 }
                 Err(source) => {
                     let me = core.me.index();

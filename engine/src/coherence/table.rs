@@ -40,7 +40,7 @@ fn phases() -> Vec<Phase> {
         Phase::Modified,
         Phase::Upgrade,
         Phase::UpgradeIntent { expected: readers() },
-        Phase::Downgrade { to },
+        Phase::Downgrade { to: pending },
         Phase::HandOver { to },
         Phase::ReleaseShared,
         Phase::ReleaseModified,

@@ -195,9 +195,9 @@ impl LatchDelta {
         LatchDelta(to.holder_field().wrapping_sub(me.holder_field()))
     }
 
-    /// The holder `me` becomes a reader beside `to` (rule R5, asked by a reader).
-    pub const fn downgrade(me: ComputeId, to: ComputeId) -> Self {
-        LatchDelta(me.bit().wrapping_add(to.bit()).wrapping_sub(me.holder_field()))
+    /// The holder `me` becomes a reader beside `to` (rule R5, asked by readers).
+    pub const fn downgrade(me: ComputeId, to: NodeSet) -> Self {
+        LatchDelta(me.bit().wrapping_add(to.0).wrapping_sub(me.holder_field()))
     }
 
     /// The holder `me`, whose intent failed, becomes a reader (rule R9).
@@ -286,13 +286,17 @@ mod tests {
                     let cleared = held.add(LatchDelta::hand_over(me, to).clearing(others));
                     assert_eq!(cleared, LatchWord::held_by(to));
                     if others.contains(to) {
-                        let shared = held.add(LatchDelta::downgrade(me, to).clearing(others));
+                        let one = NodeSet::EMPTY.with(to);
+                        let shared = held.add(LatchDelta::downgrade(me, one).clearing(others));
                         assert_eq!(shared.holder(), Ok(None));
-                        assert_eq!(shared.readers(), NodeSet::EMPTY.with(me).with(to));
+                        assert_eq!(shared.readers(), one.with(me));
                     }
+                }
+                let all = NodeSet(READERS_MASK).without(me);
+                for to in [others, all] {
                     let alone = LatchWord::held_by(me).add(LatchDelta::downgrade(me, to));
                     assert_eq!(alone.holder(), Ok(None));
-                    assert_eq!(alone.readers(), NodeSet::EMPTY.with(me).with(to));
+                    assert_eq!(alone.readers(), to.with(me));
                 }
             }
         }

@@ -192,7 +192,8 @@ fn fairness_claims() -> Vec<Claim> {
         what: "the writer's accesses over the median reader's",
         published: 0.5,
         ours: |m| m.fairness("selcc"),
-        why: "A page that was just fetched is kept for some microseconds.",
+        why: "A page that was just fetched is kept for some microseconds, and readers that wait for it get \
+                  their copies together, by one atomic.",
     }]
 }
 

@@ -33,9 +33,7 @@ impl Step<'_> {
             }
             (Phase::Lapsed, RequestKind::Release) => false,
             (Phase::Modified, RequestKind::Write) => self.local != LocalUse::Idle,
-            (Phase::Modified, RequestKind::Read) => {
-                matches!(self.local, LocalUse::Writer | LocalUse::WriterNext)
-            }
+            (Phase::Modified, RequestKind::Read) => !self.grants_reads(),
             _ => {
                 let holder = self.handed_to.filter(|holder| *holder != from);
                 return self.send(from, Message::NotHeld { holder });
@@ -80,11 +78,28 @@ impl Step<'_> {
                 self.send(to, Message::GrantModified);
                 self.post_add(Phase::HandOver { to }, false, LatchDelta::hand_over(me, to));
             }
-            RequestKind::Read => {
-                self.send(to, Message::GrantShared);
-                self.post_add(Phase::Downgrade { to }, true, LatchDelta::downgrade(me, to));
-            }
+            RequestKind::Read => self.share(to),
         }
+    }
+
+    /// Whether those who ask to read may have a copy.
+    pub(super) fn grants_reads(&self) -> bool {
+        self.line.phase == Phase::Modified
+            && !matches!(self.local, LocalUse::Writer | LocalUse::WriterNext)
+    }
+
+    /// Grants shared copies, to `first` and to all others who wait to read: one atomic for all.
+    pub(super) fn share(&mut self, first: ComputeId) {
+        let mut to = NodeSet::EMPTY.with(first);
+        self.line.deferred.retain(|deferred| {
+            let reads = deferred.request.kind == RequestKind::Read;
+            if reads {
+                to = to.with(deferred.from);
+            }
+            !reads
+        });
+        to.iter().for_each(|reader| self.send(reader, Message::GrantShared));
+        self.post_add(Phase::Downgrade { to }, true, LatchDelta::downgrade(self.me, to));
     }
 
     pub(super) fn received(&mut self, from: ComputeId, message: Message) -> Result<(), Violation> {

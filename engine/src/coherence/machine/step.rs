@@ -159,6 +159,10 @@ impl Step<'_> {
         }
         // The operation is over; every branch below sets the phase it leads to.
         self.line.phase = Phase::Invalid;
+        if let Some(phase) = self.failed_try(phase, old) {
+            self.in_vain(phase);
+            return Ok(());
+        }
         match (phase, holder) {
             (Phase::Look { exclusive }, Some(holder)) => {
                 self.wait_for(exclusive, holder);
@@ -176,15 +180,6 @@ impl Step<'_> {
                 if !self.rules.waits_for_reset() {
                     self.ask(holder, RequestKind::Read);
                 }
-            }
-            (Phase::ResetShared { .. }, _) if !self.rules.ask_holders => {
-                self.in_vain(Phase::Invalid);
-            }
-            (Phase::AcquireExclusive, _) if !self.rules.ask_holders && old != LatchWord::FREE => {
-                self.in_vain(Phase::Invalid);
-            }
-            (Phase::Upgrade, _) if !self.rules.ask_holders && old != LatchWord::read_by(me) => {
-                self.in_vain(Phase::Shared);
             }
             (Phase::Refetch, _) => self.settle(Phase::Shared),
             (Phase::ResetShared { holder }, _) => {
@@ -208,10 +203,14 @@ impl Step<'_> {
             (Phase::UpgradeLook | Phase::Upgrade | Phase::UpgradeIntent { .. }, _) => {
                 self.upgrade_lost(holder);
             }
-            (Phase::Downgrade { to }, _) => self.confirm(to, Phase::Shared),
+            (Phase::Downgrade { to }, _) => {
+                to.iter().for_each(|reader| self.confirm(reader));
+                self.settle(Phase::Shared);
+            }
             (Phase::HandOver { to }, _) => {
                 self.handed_to = Some(to);
-                self.confirm(to, Phase::Invalid);
+                self.confirm(to);
+                self.settle(Phase::Invalid);
             }
             (Phase::ReleaseShared | Phase::ReleaseModified, _) => self.settle(Phase::Invalid),
             (Phase::CancelIntent, _) => {
@@ -221,6 +220,17 @@ impl Step<'_> {
             _ => return Err(self.violation()),
         }
         Ok(())
+    }
+
+    /// Where the line stands after an operation that met somebody who is not to be asked.
+    fn failed_try(&self, phase: Phase, old: LatchWord) -> Option<Phase> {
+        match phase {
+            _ if self.rules.ask_holders => None,
+            Phase::ResetShared { .. } => Some(Phase::Invalid),
+            Phase::AcquireExclusive => (old != LatchWord::FREE).then_some(Phase::Invalid),
+            Phase::Upgrade => (old != LatchWord::read_by(self.me)).then_some(Phase::Shared),
+            _ => None,
+        }
     }
 
     /// Somebody is in the way who is not to be asked.
@@ -267,11 +277,10 @@ impl Step<'_> {
         self.settle(if self.line.lapsed { Phase::Lapsed } else { Phase::Shared });
     }
 
-    pub(super) fn confirm(&mut self, to: ComputeId, phase: Phase) {
+    pub(super) fn confirm(&mut self, to: ComputeId) {
         if self.rules.confirms() {
             self.send(to, Message::Confirm);
         }
-        self.settle(phase);
     }
 
     /// The line has come to rest: answer what waited, tell local waiters.
@@ -298,6 +307,13 @@ impl Step<'_> {
         }
         let mut waiting = std::mem::take(&mut self.line.deferred);
         waiting.sort_by_key(|d| std::cmp::Reverse(d.request.priority));
+        if let Some(first) = waiting.first().copied()
+            && first.request.kind == RequestKind::Read
+            && self.grants_reads()
+        {
+            self.line.deferred = waiting;
+            return self.share(first.from);
+        }
         for Deferred { from, mut request } in waiting {
             // Who is passed over grows older, so that nobody waits for ever behind those who try
             // again and again (SELCC §5.3).

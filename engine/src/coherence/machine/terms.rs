@@ -218,10 +218,10 @@ pub enum Phase {
         /// The word with only readers that was found.
         expected: LatchWord,
     },
-    /// Granted a shared copy; `[write back; FAA]` outstanding.
+    /// Granted shared copies; `[write back; FAA]` outstanding.
     Downgrade {
         /// To whom.
-        to: ComputeId,
+        to: NodeSet,
     },
     /// Granted the line; `FAA` outstanding.
     HandOver {

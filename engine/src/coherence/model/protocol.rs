@@ -251,7 +251,7 @@ impl<const N: usize> Protocol<N> {
             Action::Send { to, message } => {
                 let grant = matches!(message, Message::GrantShared | Message::GrantModified);
                 let fresh = grant && world.nodes[node].fresh;
-                let to = place(to);
+                let Some(to) = place(to) else { return false };
                 to < N && to != node && world.wires[node][to].push(Packet { message, fresh })
             }
             Action::Wake | Action::Refuse => true,
@@ -414,8 +414,8 @@ impl<const N: usize> Model for Protocol<N> {
 pub(super) fn describe<const N: usize>(step: &Step<N>) -> String {
     let World { word, nodes, home_fresh, .. } = &step.after;
     let phases: Vec<Phase> = nodes.iter().map(|n| n.line.phase).collect();
-    let readers: Vec<usize> = word.readers().iter().map(place).collect();
-    let holder = word.holder().ok().flatten().map(place);
+    let readers: Vec<_> = word.readers().iter().filter_map(place).collect();
+    let holder = word.holder().ok().flatten().and_then(place);
     let copies: String = nodes.iter().map(|n| if n.fresh { 'F' } else { '-' }).collect();
     let home = if *home_fresh { "fresh" } else { "stale" };
     format!(

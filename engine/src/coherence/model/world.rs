@@ -15,15 +15,19 @@ use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, MAX_COMPUTE_NODES
 /// request, a Confirm. One more shows a fault.
 const WIRE_LIMIT: usize = 3;
 
-/// The id of the node at this place: the greatest ones, so that whatever carries out of the readers'
-/// bits is seen in the holder's field.
+/// Ids are so far apart that no two changes of a word come to the same sum.
+const APART: usize = 3;
+
+/// The id of the node at this place. The first is the greatest there is, so that what carries out of its
+/// bit is seen in the holder's field; what carries out of the others' is a node that does not exist.
 pub(super) fn id(place: usize) -> ComputeId {
-    ComputeId::new(MAX_COMPUTE_NODES - 1 - place).unwrap()
+    ComputeId::new(MAX_COMPUTE_NODES - 1 - APART * place).unwrap()
 }
 
-/// The place of the node with this id.
-pub(super) fn place(id: ComputeId) -> usize {
-    MAX_COMPUTE_NODES - 1 - id.index()
+/// The place of the node with this id, if there is one.
+pub(super) fn place(id: ComputeId) -> Option<usize> {
+    let below = MAX_COMPUTE_NODES - 1 - id.index();
+    below.is_multiple_of(APART).then_some(below / APART)
 }
 
 /// A message and, for grants, whether the page beside it is fresh.
@@ -77,7 +81,7 @@ pub(super) enum Change {
     RemoveHolder,
     CancelIntent,
     HandOver(ComputeId),
-    Downgrade(ComputeId),
+    Downgrade(NodeSet),
     Swap {
         expected: LatchWord,
         desired: LatchWord,
@@ -100,14 +104,15 @@ impl Change {
             WordAccess::Change(Atomic::Add(delta)) => delta,
         };
         let others = || (0..nodes).map(id).filter(|to| *to != me);
-        let changes =
-            [Change::AddReader, Change::RemoveReader, Change::RemoveHolder, Change::CancelIntent]
-                .into_iter()
-                .chain(others().flat_map(|to| [Change::HandOver(to), Change::Downgrade(to)]));
         let mut sets = vec![NodeSet::EMPTY];
         for other in others() {
             sets.extend(sets.clone().into_iter().map(|set| set.with(other)));
         }
+        let changes =
+            [Change::AddReader, Change::RemoveReader, Change::RemoveHolder, Change::CancelIntent]
+                .into_iter()
+                .chain(others().map(Change::HandOver))
+                .chain(sets.iter().map(|to| Change::Downgrade(*to)));
         let pairs = changes.flat_map(|change| sets.iter().map(move |set| (change, *set)));
         let holds = |change| !matches!(change, Change::AddReader | Change::RemoveReader);
         pairs
@@ -383,7 +388,8 @@ impl<const N: usize> Renamed<N> {
 
     /// The id's new place plus one; ids beyond the nodes (damaged words) as they are.
     fn node_id(&self, node: ComputeId) -> u64 {
-        self.rank.get(place(node)).map_or(place(node), |rank| *rank) as u64 + 1
+        let rank = place(node).and_then(|place| self.rank.get(place));
+        rank.map_or(N + node.index(), |rank| *rank) as u64 + 1
     }
 
     fn set(&self, set: NodeSet) -> u64 {
@@ -425,22 +431,23 @@ impl<const N: usize> Renamed<N> {
             self.put(code << 8 | from);
         }
         let Some(chain) = &node.chain else { return self.put(0) };
+        let none = NodeSet::EMPTY;
         let (tag, named) = match chain.change {
-            Change::AddReader => (1, None),
-            Change::RemoveReader => (2, None),
-            Change::RemoveHolder => (3, None),
-            Change::CancelIntent => (4, None),
-            Change::HandOver(to) => (5, Some(to)),
-            Change::Downgrade(to) => (6, Some(to)),
-            Change::Skip => (8, None),
-            Change::Look => (9, None),
+            Change::AddReader => (1, none),
+            Change::RemoveReader => (2, none),
+            Change::RemoveHolder => (3, none),
+            Change::CancelIntent => (4, none),
+            Change::HandOver(to) => (5, none.with(to)),
+            Change::Downgrade(to) => (6, to),
+            Change::Skip => (8, none),
+            Change::Look => (9, none),
             Change::Swap { expected, desired } => {
                 self.word(expected);
                 self.word(desired);
-                (7, None)
+                (7, none)
             }
         };
-        let named = named.map_or(0, |node| self.node_id(node));
+        let named = self.set(named);
         self.put(
             tag | named << 8
                 | u64::from(chain.done) << 16
@@ -509,7 +516,8 @@ fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
         | Phase::WaitRead { holder }
         | Phase::WaitWrite { holder } => (None, one(holder)),
         Phase::WaitSharers { pending, .. } => (None, pending),
-        Phase::Downgrade { to } | Phase::HandOver { to } | Phase::Ceded { to } => (None, one(to)),
+        Phase::Downgrade { to } => (None, to),
+        Phase::HandOver { to } | Phase::Ceded { to } => (None, one(to)),
         _ => (None, NodeSet::EMPTY),
     }
 }

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use selkie_channels::ChannelError;
 use selkie_fabric::{Buf, Chain, ChainError, RemoteAddr, Verb};
+use selkie_memnode::ComputeIndex;
 
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
@@ -564,7 +565,11 @@ impl Core {
         match self.deliver(to, &header, page) {
             Ok(()) => {}
             Err(error) if matches!(message, Message::Request(_)) => {
-                self.fail_line(addr, active, &error);
+                // Who has left is answered for by the housekeeping.
+                let index = ComputeIndex::new(to.index() as u16);
+                if self.pool.members().contains(&index) {
+                    self.fail_line(addr, active, &error);
+                }
             }
             // A lost peer waits for no answer; what it held is for its recovery. The line here goes on
             // as if the answer had come: its state is what the word says of this node.

@@ -319,3 +319,25 @@ fn a_reader_behind_a_lost_upgrade_does_not_hold_up_the_winner() {
     });
     cluster.close_and_check();
 }
+
+#[test]
+fn a_page_given_up_to_a_node_that_has_left_can_be_had_again() {
+    let mut cluster = Cluster::new(3);
+    let leaver = cluster.engines.pop().unwrap();
+    let addr = cluster.run(async {
+        let addr = page(&cluster.engines[0]).await;
+        // Both are readers, so that the writer asks both to let go.
+        drop(cluster.engines[1].shared(addr).await.unwrap());
+        let mut guard = leaver.exclusive(addr).await.unwrap();
+        guard.bytes_mut(0..8).copy_from_slice(&7u64.to_le_bytes());
+        drop(guard);
+        leaver.close().await.unwrap();
+        addr
+    });
+    drop(leaver);
+    cluster.run(async {
+        assert_eq!(get(&cluster.engines[0].shared(addr).await.unwrap()), 7);
+        assert_eq!(get(&cluster.engines[1].exclusive(addr).await.unwrap()), 7);
+    });
+    cluster.close_and_check();
+}

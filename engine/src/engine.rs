@@ -33,8 +33,8 @@ const HIGH_WATER: usize = 32;
 /// Messages a peer's full ring may hold up here before sending fails: each line has at most one
 /// request and one answer a peer under way, so a few thousand are far beyond any load.
 const OUTBOX_LIMIT: usize = 1 << 16;
-/// Rounds in which closing tries to evict what others still latch or ask for.
-const CLOSE_ROUNDS: u32 = 1000;
+/// Lines without a copy that a round of closing takes out of their words: bounds the messages under way.
+const LEAVES_A_ROUND: usize = 1024;
 
 /// One compute node of a pool: a coherent cache of its pages. A cheap handle.
 ///
@@ -350,34 +350,37 @@ impl Engine {
     /// Requests of other nodes are answered as long as a handle lives. A second call does nothing.
     ///
     /// # Errors
-    /// `Timeout` naming a line that stayed latched; the others are written back all the same.
+    /// `Timeout` naming a line that stayed latched, if nothing has moved for the request timeout; the
+    /// others are written back all the same.
     pub async fn close(&self) -> Result<(), EngineError> {
         let core = &self.0;
         if core.closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
         let started = core.env.now();
-        let mut left = self.flush_round();
-        for _ in 0..CLOSE_ROUNDS {
-            if left.is_none() || core.env.now() - started > core.config.request_timeout {
-                break;
-            }
+        let (mut remain, mut last) = self.flush_round();
+        let mut moved = started;
+        while remain > 0 && core.env.now() - moved <= core.config.request_timeout {
             core.env.sleep(Duration::from_millis(1)).await;
-            left = self.flush_round();
+            let (now, one) = self.flush_round();
+            if now < remain {
+                moved = core.env.now();
+            }
+            (remain, last) = (now, one);
         }
         core.publish_epoch(0).await?;
         core.give_lines_back();
         core.pool.leave(ComputeIndex::new(core.me.index() as u16))?;
-        match left {
+        match last {
             None => Ok(()),
             Some(addr) => Err(EngineError::Timeout { addr, waited: core.env.now() - started }),
         }
     }
 
-    /// Evicts all that can be evicted now; a line that cannot.
-    fn flush_round(&self) -> Option<GAddr> {
+    /// Evicts all that can be evicted now; how many lines remain, and one of them.
+    fn flush_round(&self) -> (usize, Option<GAddr>) {
         let core = &self.0;
-        let mut left = None;
+        let (mut remain, mut last) = (0, None);
         for id in core.frames.ids() {
             let addr = core.frames.get(id).addr();
             if addr.is_null() {
@@ -389,23 +392,27 @@ impl Engine {
                 core.post_batches(batches);
             }
             if core.frames.get(id).addr() == addr {
-                left = Some(addr);
+                (remain, last) = (remain + 1, Some(addr));
             }
         }
         let fresh =
             || -> Vec<Batch> { core.queue_pairs.iter().map(|_| Batch::default()).collect() };
         let (mut batches, mut gathered) = (fresh(), 0);
-        for addr in core.left.all() {
+        for (number, addr) in core.left.all().enumerate() {
+            (remain, last) = (remain + 1, Some(addr));
+            if number >= LEAVES_A_ROUND {
+                continue;
+            }
             gathered += usize::from(core.give_up(addr, Event::Leave, &mut batches));
             if gathered == core.config.eviction_batch {
                 core.post_batches(std::mem::replace(&mut batches, fresh()));
                 gathered = 0;
             }
-            left = Some(addr);
         }
         core.post_batches(batches);
         // Frames may be free before the word says so.
-        left.or_else(|| core.line_under_way())
+        let under_way = core.line_under_way();
+        (remain + usize::from(under_way.is_some()), last.or(under_way))
     }
 }
 

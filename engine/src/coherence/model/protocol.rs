@@ -245,13 +245,14 @@ impl<const N: usize> Protocol<N> {
     fn carry_out(&self, world: &mut World<N>, node: usize, action: Action) -> bool {
         match action {
             Action::Post(operation) => {
-                let chain = Chain::post(operation, id(node), N);
+                let phase = world.nodes[node].line.phase;
+                let chain = Chain::post(operation, phase, id(node), N);
                 chain.is_some() && std::mem::replace(&mut world.nodes[node].chain, chain).is_none()
             }
             Action::Send { to, message } => {
                 let grant = matches!(message, Message::GrantShared | Message::GrantModified);
                 let fresh = grant && world.nodes[node].fresh;
-                let Some(to) = place(to) else { return false };
+                let to = place(to);
                 to < N && to != node && world.wires[node][to].push(Packet { message, fresh })
             }
             Action::Wake | Action::Refuse => true,
@@ -414,8 +415,8 @@ impl<const N: usize> Model for Protocol<N> {
 pub(super) fn describe<const N: usize>(step: &Step<N>) -> String {
     let World { word, nodes, home_fresh, .. } = &step.after;
     let phases: Vec<Phase> = nodes.iter().map(|n| n.line.phase).collect();
-    let readers: Vec<_> = word.readers().iter().filter_map(place).collect();
-    let holder = word.holder().ok().flatten().and_then(place);
+    let readers: Vec<usize> = word.readers().iter().map(place).collect();
+    let holder = word.holder().ok().flatten().map(place);
     let copies: String = nodes.iter().map(|n| if n.fresh { 'F' } else { '-' }).collect();
     let home = if *home_fresh { "fresh" } else { "stale" };
     format!(

@@ -15,19 +15,15 @@ use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, MAX_COMPUTE_NODES
 /// request, a Confirm. One more shows a fault.
 const WIRE_LIMIT: usize = 3;
 
-/// Ids are so far apart that no two changes of a word come to the same sum.
-const APART: usize = 3;
-
-/// The id of the node at this place. The first is the greatest there is, so that what carries out of its
-/// bit is seen in the holder's field; what carries out of the others' is a node that does not exist.
+/// The id of the node at this place: the greatest ones, next to each other, so that what carries out of
+/// one's bit is seen in another's, or in the holder's field.
 pub(super) fn id(place: usize) -> ComputeId {
-    ComputeId::new(MAX_COMPUTE_NODES - 1 - APART * place).unwrap()
+    ComputeId::new(MAX_COMPUTE_NODES - 1 - place).unwrap()
 }
 
-/// The place of the node with this id, if there is one.
-pub(super) fn place(id: ComputeId) -> Option<usize> {
-    let below = MAX_COMPUTE_NODES - 1 - id.index();
-    below.is_multiple_of(APART).then_some(below / APART)
+/// The place of the node with this id.
+pub(super) fn place(id: ComputeId) -> usize {
+    MAX_COMPUTE_NODES - 1 - id.index()
 }
 
 /// A message and, for grants, whether the page beside it is fresh.
@@ -93,8 +89,14 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// The change, and the bits that it clears beside. `None`: an addend that no rule has.
-    fn of(access: WordAccess, me: ComputeId, nodes: usize) -> Option<(Change, NodeSet)> {
+    /// What the operation of a line in `phase` does to the word, and the bits that it clears beside.
+    /// `None`: an addend that the rules do not have there.
+    fn of(
+        access: WordAccess,
+        phase: Phase,
+        me: ComputeId,
+        nodes: usize,
+    ) -> Option<(Change, NodeSet)> {
         let delta = match access {
             WordAccess::Skip => return Some((Change::Skip, NodeSet::EMPTY)),
             WordAccess::Look => return Some((Change::Look, NodeSet::EMPTY)),
@@ -103,21 +105,24 @@ impl Change {
             }
             WordAccess::Change(Atomic::Add(delta)) => delta,
         };
-        let others = || (0..nodes).map(id).filter(|to| *to != me);
+        let change = match phase {
+            Phase::AcquireShared => Change::AddReader,
+            Phase::ResetShared { .. } | Phase::ReleaseShared => Change::RemoveReader,
+            Phase::ReleaseModified => Change::RemoveHolder,
+            Phase::CancelIntent => Change::CancelIntent,
+            Phase::HandOver { to } => Change::HandOver(to),
+            Phase::Downgrade { to } => Change::Downgrade(to),
+            _ => return None,
+        };
         let mut sets = vec![NodeSet::EMPTY];
-        for other in others() {
-            sets.extend(sets.clone().into_iter().map(|set| set.with(other)));
+        if !matches!(change, Change::AddReader | Change::RemoveReader) {
+            for other in (0..nodes).map(id).filter(|other| *other != me) {
+                sets.extend(sets.clone().into_iter().map(|set| set.with(other)));
+            }
         }
-        let changes =
-            [Change::AddReader, Change::RemoveReader, Change::RemoveHolder, Change::CancelIntent]
-                .into_iter()
-                .chain(others().map(Change::HandOver))
-                .chain(sets.iter().map(|to| Change::Downgrade(*to)));
-        let pairs = changes.flat_map(|change| sets.iter().map(move |set| (change, *set)));
-        let holds = |change| !matches!(change, Change::AddReader | Change::RemoveReader);
-        pairs
-            .filter(|(change, cleared)| holds(*change) || cleared.is_empty())
-            .find(|(change, cleared)| change.delta(me).map(|d| d.clearing(*cleared)) == Some(delta))
+        let whole = change.delta(me)?;
+        let cleared = sets.into_iter().find(|cleared| whole.clearing(*cleared) == delta)?;
+        Some((change, cleared))
     }
 
     fn delta(self, me: ComputeId) -> Option<LatchDelta> {
@@ -167,8 +172,14 @@ pub(super) struct Chain {
 }
 
 impl Chain {
-    pub(super) fn post(op: LatchOperation, me: ComputeId, nodes: usize) -> Option<Chain> {
-        let (change, cleared) = Change::of(op.word, me, nodes)?;
+    /// Of a line that is in `phase` after the step that posted it.
+    pub(super) fn post(
+        op: LatchOperation,
+        phase: Phase,
+        me: ComputeId,
+        nodes: usize,
+    ) -> Option<Chain> {
+        let (change, cleared) = Change::of(op.word, phase, me, nodes)?;
         let LatchOperation { write_back, read, .. } = op;
         let old = LatchWord::FREE;
         Some(Chain { write_back, change, cleared, read, done: 0, old, data: false })
@@ -388,8 +399,7 @@ impl<const N: usize> Renamed<N> {
 
     /// The id's new place plus one; ids beyond the nodes (damaged words) as they are.
     fn node_id(&self, node: ComputeId) -> u64 {
-        let rank = place(node).and_then(|place| self.rank.get(place));
-        rank.map_or(N + node.index(), |rank| *rank) as u64 + 1
+        self.rank.get(place(node)).map_or(place(node), |rank| *rank) as u64 + 1
     }
 
     fn set(&self, set: NodeSet) -> u64 {

@@ -11,6 +11,8 @@ use super::measure::Measured;
 const SIZE: (u32, u32) = (960, 540);
 /// Room for the names of the series, right of the plot.
 const LEGEND: u32 = 260;
+/// Values that far apart are drawn on a logarithmic scale.
+const WIDE: f64 = 30.0;
 
 /// One line of a plot.
 struct Line {
@@ -24,6 +26,17 @@ pub(super) fn draw(path: &Path, measured: &Measured) -> Result<(), Box<dyn Error
     let all = || lines.iter().flat_map(|line| line.points.iter());
     let most_x = all().map(|(x, _)| *x).fold(1e-9, f64::max);
     let most_y = all().map(|(_, y)| *y).fold(1e-9, f64::max);
+    let least_y = all().map(|(_, y)| *y).fold(f64::INFINITY, f64::min).max(1e-3);
+    // On a logarithmic scale the axis counts decades.
+    let wide = most_y / least_y > WIDE;
+    let decades = least_y.log10().floor()..most_y.log10().ceil();
+    let (y_range, y_labels) = if wide {
+        (decades.clone(), (decades.end - decades.start) as usize + 1)
+    } else {
+        (0.0..most_y * 1.05, 10)
+    };
+    let scaled = |y: f64| if wide { y.max(1e-3).log10() } else { y };
+    let y_label = |y: &f64| if wide { format!("{}", 10f64.powf(*y)) } else { format!("{y:.1}") };
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
@@ -32,7 +45,7 @@ pub(super) fn draw(path: &Path, measured: &Measured) -> Result<(), Box<dyn Error
         .margin_right(LEGEND)
         .x_label_area_size(44)
         .y_label_area_size(72)
-        .build_cartesian_2d(0.0..most_x, 0.0..most_y * 1.05)?;
+        .build_cartesian_2d(0.0..most_x, y_range)?;
     let at = |x: &f64| {
         let label = labels.get(x.round().max(0.0) as usize);
         label.filter(|_| (x - x.round()).abs() < 1e-6).cloned().unwrap_or_default()
@@ -42,14 +55,16 @@ pub(super) fn draw(path: &Path, measured: &Measured) -> Result<(), Box<dyn Error
         .configure_mesh()
         .x_desc(measured.figure.x_label())
         .y_desc("million accesses a second")
+        .y_labels(y_labels)
+        .y_label_formatter(&y_label)
         .x_labels(if labels.is_empty() { 10 } else { labels.len() })
         .x_label_formatter(if labels.is_empty() { &plain } else { &at })
         .draw()?;
     for (index, line) in lines.iter().enumerate() {
         let color = Palette99::pick(index).to_rgba();
-        chart.draw_series(LineSeries::new(line.points.iter().copied(), color.stroke_width(2)))?;
-        let dot = |point: &(f64, f64)| Circle::new(*point, 3, color.filled());
-        chart.draw_series(line.points.iter().map(dot))?;
+        let points = || line.points.iter().map(|(x, y)| (*x, scaled(*y)));
+        chart.draw_series(LineSeries::new(points(), color.stroke_width(2)))?;
+        chart.draw_series(points().map(|point| Circle::new(point, 3, color.filled())))?;
         let y = 60 + 18 * index as i32;
         let x = (SIZE.0 - LEGEND) as i32 + 12;
         root.draw(&Rectangle::new([(x, y - 1), (x + 16, y + 1)], color.filled()))?;

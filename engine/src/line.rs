@@ -74,7 +74,12 @@ impl Core {
         let mut active = map.remove(&addr.to_u64()).unwrap_or_else(|| {
             let frame = self.table.lookup(&self.frames, addr);
             let left = if frame.is_none() { self.left.get(addr) } else { Left::Nothing };
-            let phase = match (frame.map(|f| self.frames.get(f).latch.permissions()), left) {
+            let left_with = match left {
+                // Who leaves the pool takes every bit in its care out of the words first.
+                Left::BitWith(to) if !self.is_member(to) => Left::Nothing,
+                left => left,
+            };
+            let phase = match (frame.map(|f| self.frames.get(f).latch.permissions()), left_with) {
                 (Some((true, true)), _) => Phase::Modified,
                 (Some((true, false)), _) => Phase::Shared,
                 (_, Left::Bit) => Phase::Lapsed,
@@ -103,6 +108,10 @@ impl Core {
         active.woken = false;
         active.seen = active.frame.map_or(LocalUse::Idle, |f| self.frames.get(f).latch.seal());
         active
+    }
+
+    fn is_member(&self, node: ComputeId) -> bool {
+        self.pool.is_member(ComputeIndex::new(node.index() as u16))
     }
 
     /// Puts a line back: publishes what its state allows, keeps what is not at rest, frees the
@@ -565,11 +574,7 @@ impl Core {
         match self.deliver(to, &header, page) {
             Ok(()) => {}
             Err(error) if matches!(message, Message::Request(_)) => {
-                // Who has left is answered for by the housekeeping.
-                let index = ComputeIndex::new(to.index() as u16);
-                if self.pool.members().contains(&index) {
-                    self.fail_line(addr, active, &error);
-                }
+                self.fail_line(addr, active, &error);
             }
             // A lost peer waits for no answer; what it held is for its recovery. The line here goes on
             // as if the answer had come: its state is what the word says of this node.

@@ -6,12 +6,10 @@ use std::time::Duration;
 use selkie_channels::Mailbox;
 use selkie_fabric::env::yield_now;
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::{ComputeIndex, layout};
+use selkie_memnode::layout;
 
-use crate::coherence::machine::{Event, Message};
-use crate::coherence::word::ComputeId;
+use crate::EngineError;
 use crate::core::Core;
-use crate::{EngineError, GAddr};
 
 /// Messages handled before other tasks get a turn.
 const MAIL_BUDGET: usize = 64;
@@ -85,7 +83,6 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         core.expire_waits();
-        core.answer_for_departed();
         if core.closed.load(std::sync::atomic::Ordering::Relaxed) {
             continue;
         }
@@ -102,32 +99,6 @@ impl Core {
             for active in shard.lock().values_mut() {
                 active.waiters.fail_all(error);
             }
-        }
-    }
-
-    /// Answers what nodes that have left the pool are not there any more to answer: whoever leaves has
-    /// taken itself out of all words before.
-    pub(crate) fn answer_for_departed(&self) {
-        let members = self.pool.members();
-        let is_member = |node: &ComputeId| {
-            let index = ComputeIndex::new(node.index() as u16);
-            members.binary_search(&index).is_ok()
-        };
-        let mut waits = Vec::new();
-        for shard in self.all_shards() {
-            for (addr, active) in shard.lock().iter() {
-                let departed = active.line.awaits().iter().filter(|node| !is_member(node));
-                waits.extend(departed.map(|node| (GAddr::from_u64(*addr), node)));
-            }
-        }
-        for (addr, from) in waits {
-            let mut map = self.shard(addr).lock();
-            let mut active = self.open(&mut map, addr);
-            if active.line.awaits().contains(from) {
-                let message = Message::NotHeld { holder: None };
-                self.run(addr, &mut active, Event::Received { from, message }, None);
-            }
-            self.close(&mut map, addr, active);
         }
     }
 

@@ -150,6 +150,12 @@ impl Pool {
         self.registry.mailbox_of(node, sender)
     }
 
+    /// Whether a compute node is in the pool.
+    #[must_use]
+    pub fn is_member(&self, node: ComputeIndex) -> bool {
+        self.registry.is_member(node)
+    }
+
     /// The compute nodes in the pool, by rising index.
     #[must_use]
     pub fn members(&self) -> Vec<ComputeIndex> {
@@ -307,6 +313,8 @@ mod tests {
         assert_eq!(pool.mailbox_of(three, 3), Some(mailbox(3, &pool)));
         assert_eq!(pool.mailbox_of(ComputeIndex::new(0), 0), None);
         assert_eq!(pool.members(), [one, three]);
+        assert!(pool.is_member(one) && !pool.is_member(ComputeIndex::new(0)));
+        assert!(!pool.is_member(ComputeIndex::new(4)), "beyond the limit");
         let again = pool.register_compute(one, vec![mailbox(2, &pool)]);
         assert!(matches!(again, Err(PoolError::DuplicateCompute { node }) if node == one));
         assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, &pool)), "the first stays");

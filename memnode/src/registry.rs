@@ -93,6 +93,10 @@ impl Registry {
         mailboxes.get(sender.checked_rem(mailboxes.len())?).cloned()
     }
 
+    pub(crate) fn is_member(&self, node: ComputeIndex) -> bool {
+        self.slots.read().get(node.as_usize()).is_some_and(Option::is_some)
+    }
+
     pub(crate) fn members(&self) -> Vec<ComputeIndex> {
         let slots = self.slots.read();
         (0_u16..)

@@ -148,15 +148,6 @@ impl Line {
         }
     }
 
-    /// The nodes whose answer the line waits for.
-    pub const fn awaits(&self) -> NodeSet {
-        match self.phase {
-            Phase::WaitRead { holder } | Phase::WaitWrite { holder } => NodeSet::EMPTY.with(holder),
-            Phase::WaitSharers { pending, .. } => pending,
-            _ => NodeSet::EMPTY,
-        }
-    }
-
     /// Whether the local copy may be read.
     pub const fn readable(&self) -> bool {
         if matches!(self.phase, Phase::UpgradeLook | Phase::Upgrade | Phase::UpgradeIntent { .. }) {

@@ -3,8 +3,9 @@
 //!
 //! Everything is under one mutex, held while a record's place is taken and its chain is posted; that
 //! is what keeps messages of several threads in one order. Nothing blocks under it: on a backend that
-//! executes inline a completion is ready at once, on others it joins `pending` and is looked at by
-//! later sends and polls, and polled with a waker by whoever waits for mail.
+//! executes inline a completion is ready at once, on others it joins `pending`. The oldest one is polled
+//! with a waker of the connection itself, which takes in what is done without bothering the task that
+//! waits for mail; that task hears of it by the doorbell only if there is something for it to do.
 //!
 //! States: *open*; *lost*, after a failed write or an impossible credit, for good. A write that
 //! failed leaves a hole in the ring that the receiver cannot pass, so there is no way back.
@@ -13,15 +14,16 @@ use crate::buffers::BufferPool;
 use crate::config::{MailboxDescriptor, credit_offset, ring_offset};
 use crate::error::ChannelError;
 use crate::ring_writer::{BadCredit, Placement, RingWriter};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use selkie_fabric::{
     Chain, ChainResult, Completion, LocalRegion, QueuePair, RegionKey, RemoteAddr, Verb, WORD_BYTES,
 };
 use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// Posted chains that may be unfinished at a time; beyond it messages wait in the outbox.
 const MAX_PENDING: usize = 1024;
@@ -29,19 +31,25 @@ const MAX_PENDING: usize = 1024;
 /// The parts of the mailbox that connections use.
 pub(crate) struct Local {
     /// This node's mailbox region: credit comes in here, and its doorbell wakes the mail task.
-    pub(crate) region: std::sync::Arc<dyn LocalRegion>,
-    /// Bit i is set while connection i has messages in its outbox or unfinished chains.
+    pub(crate) region: Arc<dyn LocalRegion>,
+    /// Bit i is set while connection i has messages in its outbox.
     pub(crate) attention: AtomicU64,
 }
 
 /// A connection to one peer.
 pub(crate) struct Connection {
+    local: Arc<Local>,
     state: Mutex<State>,
+    /// The oldest unfinished chain has got on, and nobody has looked at it yet.
+    nudged: AtomicBool,
 }
+
+/// What a backend wakes when the oldest unfinished chain of a connection gets on.
+struct Nudge(Weak<Connection>);
 
 struct State {
     to: usize,
-    queue_pair: std::sync::Arc<dyn QueuePair>,
+    queue_pair: Arc<dyn QueuePair>,
     /// The peer's mailbox region.
     region: RegionKey,
     /// Offset in it of the ring that this node writes.
@@ -53,11 +61,16 @@ struct State {
     outbox_limit: usize,
     /// Oldest first; a queue pair completes in posting order.
     pending: VecDeque<Completion>,
+    waker: Waker,
+    /// The oldest unfinished chain has the waker.
+    armed: bool,
+    /// Credit could not be returned because too much was unfinished.
+    owes_credit: bool,
     buffers: BufferPool,
     lost: Option<ChannelError>,
     /// The state of this connection's bit in `Local::attention`.
     attended: bool,
-    /// Somebody may be waiting for mail who does not know what is new here; see [`Connection::with`].
+    /// There is something to do for whoever waits for mail; see [`Connection::let_go`].
     news: bool,
 }
 
@@ -67,48 +80,56 @@ impl Connection {
         me: usize,
         to: usize,
         peer: &MailboxDescriptor,
-        queue_pair: std::sync::Arc<dyn QueuePair>,
+        queue_pair: Arc<dyn QueuePair>,
         outbox_limit: usize,
-    ) -> Self {
-        let state = State {
-            to,
-            queue_pair,
-            region: peer.region,
-            ring_at: ring_offset(me, peer.ring_bytes),
-            credit_at: credit_offset(me),
-            writer: RingWriter::new(peer.ring_bytes),
-            outbox: VecDeque::new(),
-            outbox_limit,
-            pending: VecDeque::new(),
-            buffers: BufferPool::new(),
-            lost: None,
-            attended: false,
-            news: false,
-        };
-        Self { state: Mutex::new(state) }
+        local: &Arc<Local>,
+    ) -> Arc<Self> {
+        Arc::new_cyclic(|this| {
+            let state = State {
+                to,
+                queue_pair,
+                region: peer.region,
+                ring_at: ring_offset(me, peer.ring_bytes),
+                credit_at: credit_offset(me),
+                writer: RingWriter::new(peer.ring_bytes),
+                outbox: VecDeque::new(),
+                outbox_limit,
+                pending: VecDeque::new(),
+                waker: Waker::from(Arc::new(Nudge(Weak::clone(this)))),
+                armed: false,
+                owes_credit: false,
+                buffers: BufferPool::new(),
+                lost: None,
+                attended: false,
+                news: false,
+            };
+            let nudged = AtomicBool::new(false);
+            Self { local: Arc::clone(local), state: Mutex::new(state), nudged }
+        })
     }
 
     /// Sends a message or puts it into the outbox, behind what is there already.
-    pub(crate) fn send(&self, local: &Local, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
-        self.with(local, |state| state.send(local, parts))
+    pub(crate) fn send(&self, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
+        self.with(|state| state.send(&self.local, parts))
     }
 
-    /// Looks at finished chains and sends from the outbox what fits.
-    pub(crate) fn attend(&self, local: &Local) {
-        self.with(local, |state| {
+    /// Sends from the outbox what fits.
+    pub(crate) fn attend(&self) {
+        self.with(|state| {
             state.reap();
-            state.flush(local);
+            state.flush(&self.local);
         });
     }
 
     /// Tells the peer that `credit` bytes of its ring here have been consumed. `false` if that has to
     /// be tried again on a later poll.
-    pub(crate) fn return_credit(&self, local: &Local, credit: u64) -> bool {
-        self.with(local, |state| {
+    pub(crate) fn return_credit(&self, credit: u64) -> bool {
+        self.with(|state| {
             if state.lost.is_some() {
                 return true;
             }
             if state.pending.len() >= MAX_PENDING {
+                state.owes_credit = true;
                 return false;
             }
             let from = state.buffers.take_word(credit);
@@ -118,34 +139,62 @@ impl Connection {
         })
     }
 
-    /// Polls the oldest unfinished chains; `true` if one finished, which makes a poll worth while.
-    pub(crate) fn drive(&self, local: &Local, context: &mut Context<'_>) -> bool {
-        self.with(local, |state| {
-            let mut finished = false;
-            while let Some(oldest) = state.pending.front_mut() {
-                let Poll::Ready(result) = Pin::new(oldest).poll(context) else { break };
-                state.pending.pop_front();
-                state.finish(result);
-                finished = true;
-            }
-            finished
-        })
-    }
-
-    /// Runs `action` under the lock, then makes known what it left to do: first by the attention
-    /// bit, *then* by the doorbell. In this order, because whoever saw the ring before it polled
-    /// must find the bit, or it would go back to sleep with nobody left to wake it.
-    fn with<R>(&self, local: &Local, action: impl FnOnce(&mut State) -> R) -> R {
+    fn with<R>(&self, action: impl FnOnce(&mut State) -> R) -> R {
         let mut state = self.state.lock();
         let result = action(&mut state);
-        state.set_attention(local);
-        let news = std::mem::take(&mut state.news);
-        drop(state);
-        if news {
-            // Not under the lock: it may run wakers.
-            local.region.doorbell().ring();
-        }
+        self.let_go(state);
         result
+    }
+
+    /// Gives the lock back and makes known what there is left to do: first by the attention bit, *then*
+    /// by the doorbell. In this order, because whoever saw the ring before it polled must find the bit, or
+    /// it would go back to sleep with nobody left to wake it.
+    fn let_go<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+        loop {
+            state.set_attention(&self.local);
+            let news = std::mem::take(&mut state.news);
+            drop(state);
+            if news {
+                // Not under the lock: it may run wakers.
+                self.local.region.doorbell().ring();
+            }
+            // Pairs with the fence in `Nudge::wake`: either the nudge got the lock, or it is seen here.
+            fence(Ordering::SeqCst);
+            match self.nudged_state() {
+                Some(nudged) => state = nudged,
+                None => return,
+            }
+        }
+    }
+
+    /// The state, with what got on taken in; nothing if there was no nudge, or somebody else has the lock
+    /// and will look for it when letting go.
+    fn nudged_state(&self) -> Option<MutexGuard<'_, State>> {
+        if !self.nudged.load(Ordering::Relaxed) {
+            return None;
+        }
+        let mut state = self.state.try_lock()?;
+        self.nudged.store(false, Ordering::Relaxed);
+        state.armed = false;
+        state.reap();
+        Some(state)
+    }
+}
+
+impl Wake for Nudge {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    /// Does not wait for the lock: backends may wake while it is held, by the very thread that holds it.
+    fn wake_by_ref(self: &Arc<Self>) {
+        let Some(connection) = self.0.upgrade() else { return };
+        connection.nudged.store(true, Ordering::Relaxed);
+        // Pairs with the fence in `let_go`.
+        fence(Ordering::SeqCst);
+        if let Some(state) = connection.nudged_state() {
+            connection.let_go(state);
+        }
     }
 }
 
@@ -252,25 +301,32 @@ impl State {
             self.finish(result);
             return;
         }
-        if self.pending.is_empty() {
-            // Whoever waits for mail is to poll this completion as well.
-            self.news = true;
-        }
         self.pending.push_back(completion);
+        if self.pending.len() == 1 {
+            self.reap();
+        }
     }
 
-    /// Takes note of the chains that are done.
+    /// Takes in the chains that are done, and sees to it that the connection hears of the next.
     fn reap(&mut self) {
-        let mut finished = false;
-        while let Some(result) = self.pending.front_mut().and_then(Completion::try_take) {
+        while let Some(oldest) = self.pending.front_mut() {
+            let result = if self.armed {
+                oldest.try_take()
+            } else {
+                self.armed = true;
+                match Pin::new(oldest).poll(&mut Context::from_waker(&self.waker)) {
+                    Poll::Ready(result) => Some(result),
+                    Poll::Pending => None,
+                }
+            };
+            let Some(result) = result else { return };
             self.pending.pop_front();
+            self.armed = false;
+            // What waited for room among the unfinished goes on with the next poll.
+            self.news |= !self.outbox.is_empty() || std::mem::take(&mut self.owes_credit);
             self.finish(result);
-            finished = true;
         }
-        if finished && !self.pending.is_empty() {
-            // The waker of a waiter went with the completion; it is to poll the next one.
-            self.news = true;
-        }
+        self.armed = false;
     }
 
     fn finish(&mut self, result: ChainResult) {
@@ -284,6 +340,7 @@ impl State {
 
     /// The first reason stays. Dropping completions does not cancel what was posted.
     fn lose(&mut self, reason: ChannelError) {
+        self.news |= self.lost.is_none();
         self.lost.get_or_insert(reason);
         self.outbox.clear();
         self.pending.clear();
@@ -291,7 +348,7 @@ impl State {
 
     /// Sets the attention bit to whether there is something to look at on the next poll.
     fn set_attention(&mut self, local: &Local) {
-        let wanted = !self.outbox.is_empty() || !self.pending.is_empty();
+        let wanted = !self.outbox.is_empty();
         if wanted == self.attended {
             return;
         }
@@ -304,5 +361,116 @@ impl State {
         } else {
             local.attention.fetch_and(!bit, Ordering::Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use selkie_fabric::{Endpoint, Fabric, MemFabric, Outstanding, PeerId};
+
+    /// A queue pair whose chains are done when the test says so.
+    #[derive(Default)]
+    struct ByHand(Mutex<VecDeque<Arc<Slot>>>);
+
+    type Slot = Mutex<(Option<ChainResult>, Option<Waker>)>;
+
+    struct Unfinished(Arc<Slot>);
+
+    impl Outstanding for Unfinished {
+        fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<ChainResult> {
+            let mut slot = self.0.lock();
+            slot.1 = Some(context.waker().clone());
+            slot.0.take().map_or(Poll::Pending, Poll::Ready)
+        }
+
+        fn try_result(&mut self) -> Option<ChainResult> {
+            self.0.lock().0.take()
+        }
+    }
+
+    impl QueuePair for ByHand {
+        fn peer(&self) -> PeerId {
+            PeerId::compute(1)
+        }
+
+        fn post(&self, _chain: Chain) -> Completion {
+            let slot = Arc::new(Slot::default());
+            self.0.lock().push_back(Arc::clone(&slot));
+            Completion::outstanding(Box::new(Unfinished(slot)))
+        }
+    }
+
+    impl ByHand {
+        /// Wakes whoever waits for the oldest chain, which is done only if `done`.
+        fn wake_oldest(&self, done: bool) {
+            let oldest = self.0.lock().front().map(Arc::clone).unwrap();
+            let mut slot = oldest.lock();
+            if done {
+                slot.0 = Some(Ok(Chain::new()));
+                self.0.lock().pop_front();
+            }
+            let waker = slot.1.take();
+            drop(slot);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+
+        fn unfinished(&self) -> usize {
+            self.0.lock().len()
+        }
+    }
+
+    fn connected() -> (Arc<Local>, Arc<ByHand>, Arc<Connection>) {
+        let endpoint: Arc<dyn Endpoint> = MemFabric::new().join(PeerId::compute(0)).unwrap();
+        let region = endpoint.register(1 << 20).unwrap();
+        let peer = MailboxDescriptor {
+            peer: PeerId::compute(1),
+            region: region.key(),
+            ring_bytes: 256 << 10,
+            peers: 2,
+        };
+        let local = Arc::new(Local { region, attention: AtomicU64::new(0) });
+        let by_hand = Arc::new(ByHand::default());
+        let queue_pair = Arc::clone(&by_hand) as Arc<dyn QueuePair>;
+        let connection = Connection::new(0, 1, &peer, queue_pair, 10, &local);
+        (local, by_hand, connection)
+    }
+
+    #[test]
+    fn what_waits_for_room_among_the_unfinished_calls_for_a_poll_when_there_is_some() {
+        let (local, by_hand, connection) = connected();
+        for _ in 0..MAX_PENDING {
+            connection.send([b"m", b""]).unwrap();
+        }
+        assert!(!connection.return_credit(8), "too much is unfinished");
+        let before = local.region.doorbell().count();
+        by_hand.wake_oldest(true);
+        assert!(local.region.doorbell().count() > before, "the credit can be returned");
+        assert!(connection.return_credit(8));
+
+        connection.send([b"one too many", b""]).unwrap();
+        assert_eq!(by_hand.unfinished(), MAX_PENDING, "it is in the outbox");
+        let before = local.region.doorbell().count();
+        by_hand.wake_oldest(true);
+        assert!(local.region.doorbell().count() > before, "the message can be sent");
+        connection.attend();
+        assert_eq!(by_hand.unfinished(), MAX_PENDING);
+    }
+
+    #[test]
+    fn chains_are_taken_in_as_they_are_done_without_a_poll() {
+        let (local, by_hand, connection) = connected();
+        for _ in 0..3 {
+            connection.send([b"m", b""]).unwrap();
+        }
+        let before = local.region.doorbell().count();
+        by_hand.wake_oldest(false);
+        for left in [2, 1, 0] {
+            by_hand.wake_oldest(true);
+            assert_eq!(connection.state.lock().pending.len(), left);
+        }
+        assert_eq!(local.region.doorbell().count(), before, "nobody has anything to do");
     }
 }

@@ -41,7 +41,7 @@ use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll};
+use std::task::Poll;
 
 /// Called with the sender and the message.
 type Handler<'a> = &'a mut dyn FnMut(usize, &[u8]);
@@ -51,10 +51,10 @@ pub struct Mailbox {
     me: usize,
     peer: PeerId,
     config: MailboxConfig,
-    local: Local,
+    local: Arc<Local>,
     /// The doorbell's count before the last poll looked at anything.
     seen: AtomicU64,
-    connections: Vec<OnceLock<Connection>>,
+    connections: Vec<OnceLock<Arc<Connection>>>,
     receiver: Mutex<Receiver>,
 }
 
@@ -89,7 +89,7 @@ impl Mailbox {
             me,
             peer: endpoint.id(),
             config,
-            local: Local { region, attention: AtomicU64::new(0) },
+            local: Arc::new(Local { region, attention: AtomicU64::new(0) }),
             seen: AtomicU64::new(0),
             connections: (0..config.peers).map(|_| OnceLock::new()).collect(),
             receiver: Mutex::new(Receiver { rings, first: 0, message: Vec::new() }),
@@ -124,7 +124,7 @@ impl Mailbox {
         mailbox.validate(self.me)?;
         let queue_pair = endpoint.connect(mailbox.peer)?;
         let limit = self.config.outbox_limit;
-        slot.set(Connection::new(self.me, to, mailbox, queue_pair, limit))
+        slot.set(Connection::new(self.me, to, mailbox, queue_pair, limit, &self.local))
             .map_err(|_| ChannelError::AlreadyConnected { to })?;
         // Credit may have been due before there was a way to return it.
         self.local.region.doorbell().ring();
@@ -147,7 +147,7 @@ impl Mailbox {
         if bytes > MAX_MESSAGE_BYTES {
             return Err(ChannelError::MessageTooLong { bytes, limit: MAX_MESSAGE_BYTES });
         }
-        connection.send(&self.local, [header, payload])
+        connection.send([header, payload])
     }
 
     /// Receives up to `budget` messages, hands each to `f` with its sender, returns credit and
@@ -174,8 +174,8 @@ impl Mailbox {
     /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at
     /// once if something came since the last poll, during it included. Cancel safe.
     ///
-    /// On backends that do not execute inline this also drives what was sent, so some task should
-    /// be waiting; of several waiters the last to be polled drives.
+    /// What was sent needs nobody to wait: its completions are taken in as they come, and only a failure
+    /// or something that waited for room ends the wait.
     pub fn wait_mail(&self) -> impl Future<Output = ()> + Send {
         // Acquire: pairs with `poll`.
         let seen = self.seen.load(Ordering::Acquire);
@@ -183,9 +183,6 @@ impl Mailbox {
             let mut rung = pin!(self.local.region.doorbell().wait_past(seen));
             let mut yielded = false;
             poll_fn(|context| {
-                if self.drive(context) {
-                    return Poll::Ready(());
-                }
                 if rung.as_mut().poll(context).is_pending() {
                     return Poll::Pending;
                 }
@@ -200,7 +197,7 @@ impl Mailbox {
         }
     }
 
-    fn slot(&self, to: usize) -> Result<&OnceLock<Connection>, ChannelError> {
+    fn slot(&self, to: usize) -> Result<&OnceLock<Arc<Connection>>, ChannelError> {
         if to == self.me {
             return Err(ChannelError::ToSelf { me: to });
         }
@@ -208,22 +205,15 @@ impl Mailbox {
         self.connections.get(to).ok_or(ChannelError::UnknownPeer { peer: to, peers })
     }
 
-    /// The connections with messages in the outbox or chains that are not known to be done.
-    fn attended(&self) -> impl Iterator<Item = &Connection> {
+    /// Sends what waits in outboxes.
+    fn attend(&self) {
         let bits = self.local.attention.load(Ordering::Relaxed);
         let wanted = move |slot: &usize| bits >> slot & 1 == 1;
-        let slots = (bits.trailing_zeros() as usize..self.connections.len()).filter(wanted);
-        slots.filter_map(|slot| self.connections.get(slot)?.get())
-    }
-
-    fn attend(&self) {
-        self.attended().for_each(|connection| connection.attend(&self.local));
-    }
-
-    fn drive(&self, context: &mut Context<'_>) -> bool {
-        // All of them: each has to know the waker.
-        self.attended()
-            .fold(false, |done, connection| connection.drive(&self.local, context) | done)
+        for slot in (bits.trailing_zeros() as usize..self.connections.len()).filter(wanted) {
+            if let Some(connection) = self.connections.get(slot).and_then(OnceLock::get) {
+                connection.attend();
+            }
+        }
     }
 
     /// `false` if the credit could not be returned yet.
@@ -231,7 +221,7 @@ impl Mailbox {
         self.connections
             .get(to)
             .and_then(OnceLock::get)
-            .is_some_and(|connection| connection.return_credit(&self.local, credit))
+            .is_some_and(|connection| connection.return_credit(credit))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::env::SimEnvironment;
 use super::events::Event;
 use super::fabric::SimFabric;
 use super::network::{After, Network};
-use super::parts::Busy;
+use super::parts::{Busy, SimNode};
 use super::task::{ReadyQueue, Task};
 use super::trace::{Trace, TraceEvent, TraceSink};
 use crate::api::Fabric;
@@ -86,6 +87,10 @@ pub enum RunError {
 /// What the parts of a world share.
 pub(super) struct Shared {
     pub(super) network: Mutex<Network>,
+    /// The network's clock as it was when tasks began to run, for those who only want to know the time.
+    clock: AtomicU64,
+    /// Whether any node was ever paused or lost: until then no task need be asked whether its node runs.
+    any_stopped: AtomicBool,
     pub(super) ready: Arc<ReadyQueue>,
     /// Every task that was ever started, to be dropped with the world.
     tasks: Mutex<Vec<Weak<Task>>>,
@@ -96,7 +101,8 @@ pub(super) struct Shared {
 
 impl Shared {
     pub(super) fn now(&self) -> Duration {
-        Duration::from_nanos(self.network.lock().now)
+        // Relaxed: everything runs on one thread.
+        Duration::from_nanos(self.clock.load(Ordering::Relaxed))
     }
 
     pub(super) fn spawn(
@@ -136,6 +142,8 @@ impl World {
         let network = Network::new(cost, faults, seed, Trace::new(log));
         let shared = Arc::new(Shared {
             network: Mutex::new(network),
+            clock: AtomicU64::new(0),
+            any_stopped: AtomicBool::new(false),
             ready: Arc::default(),
             tasks: Mutex::default(),
             random: SplitMix::of_stream(seed, 0),
@@ -194,15 +202,12 @@ impl World {
         let waker = Waker::from(Arc::clone(&own));
         waker.wake_by_ref();
         loop {
-            if let Some(error) = shared.panicked.lock().take() {
-                return Err(RunError::Panicked { at: self.now(), error });
-            }
             let next = shared.ready.take(|count| match shared.schedule {
                 Schedule::Fifo => 0,
                 Schedule::Random => shared.random.below(count as u64) as usize,
             });
             let Some(task) = next else {
-                self.next_event(bound)?;
+                self.next_events(bound)?;
                 continue;
             };
             if self.parks(&task) {
@@ -225,12 +230,18 @@ impl World {
                 let at = network.now + YIELD_NANOS;
                 network.schedule(at, Event::Wake(Waker::from(task)));
             }
+            if let Some(error) = shared.panicked.lock().take() {
+                return Err(RunError::Panicked { at: self.now(), error });
+            }
         }
     }
 
     /// Keeps a task of a node that stands still; whether it did.
     fn parks(&self, task: &Arc<Task>) -> bool {
         let Some(index) = task.node else { return false };
+        if !self.shared.any_stopped.load(Ordering::Relaxed) {
+            return false;
+        }
         let mut network = self.shared.network.lock();
         let node = network.node_mut(index);
         if node.paused {
@@ -239,15 +250,23 @@ impl World {
         node.paused || node.crashed
     }
 
-    fn next_event(&self, bound: Duration) -> Result<(), RunError> {
+    /// Lets happen what happens next, up to what concerns somebody outside the network.
+    fn next_events(&self, bound: Duration) -> Result<(), RunError> {
+        let bound_nanos = nanos(bound);
         let after = {
             let mut network = self.shared.network.lock();
-            let at = Duration::from_nanos(network.now);
-            let next = network.next_at().ok_or(RunError::Stuck { at })?;
-            if next > nanos(bound) {
-                return Err(RunError::TimeUp { bound });
+            loop {
+                let at = Duration::from_nanos(network.now);
+                let next = network.next_at().ok_or(RunError::Stuck { at })?;
+                if next > bound_nanos {
+                    return Err(RunError::TimeUp { bound });
+                }
+                let after = network.step();
+                self.shared.clock.store(network.now, Ordering::Relaxed);
+                if !matches!(after, Some(After::Nothing)) {
+                    break after;
+                }
             }
-            network.step()
         };
         match after {
             Some(After::Wake(waker)) => waker.wake(),
@@ -305,31 +324,20 @@ impl Controls {
     /// The node stops for ever: its tasks and, once they have left, its verbs. What it has sent is
     /// still executed. Peers that want something of it get `PeerDead`, after a while.
     pub fn crash(&self, peer: PeerId) {
-        self.change(&format!("{peer} crashes"), |network| {
-            if let Some(index) = network.names.get(&peer).copied() {
-                network.node_mut(index).crashed = true;
-            }
-        });
+        self.stop(&format!("{peer} crashes"), peer, |node| node.crashed = true);
     }
 
     /// The node stops for ever, and nothing of it that is under way is executed any more.
     pub fn kill(&self, peer: PeerId) {
-        self.change(&format!("{peer} is killed"), |network| {
-            if let Some(index) = network.names.get(&peer).copied() {
-                let node = network.node_mut(index);
-                node.crashed = true;
-                node.fenced = true;
-            }
+        self.stop(&format!("{peer} is killed"), peer, |node| {
+            node.crashed = true;
+            node.fenced = true;
         });
     }
 
     /// The node's tasks stand still; its memory can still be reached.
     pub fn pause(&self, peer: PeerId) {
-        self.change(&format!("{peer} is paused"), |network| {
-            if let Some(index) = network.names.get(&peer).copied() {
-                network.node_mut(index).paused = true;
-            }
-        });
+        self.stop(&format!("{peer} is paused"), peer, |node| node.paused = true);
     }
 
     /// The node's tasks go on.
@@ -388,6 +396,17 @@ impl Controls {
                 } else {
                     network.cut.remove(&pair);
                 }
+            }
+        });
+    }
+
+    fn stop(&self, what: &str, peer: PeerId, stop: impl FnOnce(&mut SimNode)) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.any_stopped.store(true, Ordering::Relaxed);
+        }
+        self.change(what, |network| {
+            if let Some(index) = network.names.get(&peer).copied() {
+                stop(network.node_mut(index));
             }
         });
     }

@@ -19,17 +19,20 @@ pub trait Fabric: Send + Sync {
     /// Makes the caller the node `id`. Does not block.
     ///
     /// # Errors
-    /// `AlreadyJoined` if a living node of that name exists; a dead one may be replaced.
+    /// `AlreadyJoined` if a living node of that name exists; a dead one may be replaced. `Segment` if the
+    /// files of a backend that has some are in the way.
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
 }
 
-/// One node's place on the fabric.
+/// One node's place on the fabric. The node is there for as long as its endpoint is kept; some backends
+/// keep it longer.
 pub trait Endpoint: Send + Sync {
     /// The node's name.
     fn id(&self) -> PeerId;
 
     /// Lends `bytes` bytes, rounded up to a multiple of 4096, to every peer that learns the key.
-    /// The memory is zero, and not committed before it is touched.
+    /// The memory is zero. Where it belongs to this process alone it is not committed before it is
+    /// touched; memory that others map is there from the start, or refused.
     ///
     /// # Errors
     /// `RegionBytes`, `TooManyRegions`, `OutOfMemory`, and `PeerDead` once this node is dead.

@@ -12,33 +12,56 @@
 //! The pattern of use: `seen = count()`, look at the memory, and if there is nothing to do,
 //! `wait_past(seen).await`. What was written before a ring is visible after a `count` or a wait
 //! that returned the ring's count or a later one.
+//!
+//! The word may lie in memory that other processes ring in: they cannot wake anybody here, so whoever
+//! hears from them that a waited-for doorbell was rung calls [`Doorbell::wake_passed`].
 
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
-use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::sync::{AtomicU64, Mutex, Ordering, Word};
 
 const WAITED: u64 = 1;
 const ONE_RING: u64 = 2;
 
 /// A counter of rings that tasks can wait for. See the module for how not to miss one.
 pub struct Doorbell {
-    state: AtomicU64,
+    state: Word,
     waiters: Mutex<Waiters>,
 }
 
 #[derive(Default)]
 struct Waiters {
     next_ticket: u64,
-    sleeping: Vec<(u64, Waker)>,
+    sleeping: Vec<Sleeper>,
+}
+
+struct Sleeper {
+    ticket: u64,
+    /// The count it waits to see passed.
+    seen: u64,
+    waker: Waker,
+}
+
+/// Rings in a doorbell's word; whether somebody waits for it.
+#[inline]
+pub(crate) fn ring_word(state: &AtomicU64) -> bool {
+    // Release: publishes the writes before the ring to whoever sees the new count. Acquire: pairs with
+    // the announcement in `poll`, so that the waiter's list entry is seen.
+    state.fetch_add(ONE_RING, Ordering::AcqRel) & WAITED != 0
 }
 
 impl Doorbell {
     /// A doorbell that was never rung.
     pub fn new() -> Self {
-        Self { state: AtomicU64::new(0), waiters: Mutex::new(Waiters::default()) }
+        Self::at(Word::own())
+    }
+
+    /// A doorbell that counts in `state`, which nobody waits for yet.
+    pub(crate) fn at(state: Word) -> Self {
+        Self { state, waiters: Mutex::new(Waiters::default()) }
     }
 
     /// How many times it was rung.
@@ -51,11 +74,27 @@ impl Doorbell {
     /// Rings once and wakes every waiter. Takes a lock only if there is one.
     #[inline]
     pub fn ring(&self) {
-        // Release: publishes the writes before the ring to whoever sees the new count. Acquire:
-        // pairs with the announcement in `poll`, so that the waiter's list entry is seen.
-        let before = self.state.fetch_add(ONE_RING, Ordering::AcqRel);
-        if before & WAITED != 0 {
+        if ring_word(&self.state) {
             self.wake_all();
+        }
+    }
+
+    /// Wakes those whose count has been passed.
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody rings from outside"))]
+    pub(crate) fn wake_passed(&self) {
+        let woken: Vec<Sleeper> = self.waiters.with(|waiters| {
+            let count = self.count();
+            let sleeping = std::mem::take(&mut waiters.sleeping);
+            let (passed, rest) = sleeping.into_iter().partition(|sleeper| sleeper.seen < count);
+            waiters.sleeping = rest;
+            if waiters.sleeping.is_empty() {
+                // Relaxed: as in `wake_all`.
+                self.state.fetch_and(!WAITED, Ordering::Relaxed);
+            }
+            passed
+        });
+        for sleeper in woken {
+            sleeper.waker.wake();
         }
     }
 
@@ -71,8 +110,8 @@ impl Doorbell {
             self.state.fetch_and(!WAITED, Ordering::Relaxed);
             std::mem::take(&mut waiters.sleeping)
         });
-        for (_, waker) in woken {
-            waker.wake();
+        for sleeper in woken {
+            sleeper.waker.wake();
         }
     }
 }
@@ -108,7 +147,8 @@ impl Future for WaitPast<'_> {
             return Poll::Ready(count);
         }
         let (ticket, replaced, before) = doorbell.waiters.with(|waiters| {
-            let (ticket, replaced) = waiters.enlist(self.ticket, context.waker().clone());
+            let (ticket, replaced) =
+                waiters.enlist(self.ticket, self.seen, context.waker().clone());
             // Release: the list entry is there for the ring that sees the bit. Acquire: pairs with
             // a ring that came before.
             (ticket, replaced, doorbell.state.fetch_or(WAITED, Ordering::AcqRel))
@@ -124,20 +164,20 @@ impl Future for WaitPast<'_> {
 impl Waiters {
     /// Puts `waker` into the list, in place of the entry `ticket` if that is still there. Returns
     /// the entry's ticket and the waker it replaced.
-    fn enlist(&mut self, ticket: Option<u64>, waker: Waker) -> (u64, Option<Waker>) {
+    fn enlist(&mut self, ticket: Option<u64>, seen: u64, waker: Waker) -> (u64, Option<Waker>) {
         if let Some(ticket) = ticket
-            && let Some((_, entry)) = self.sleeping.iter_mut().find(|(other, _)| *other == ticket)
+            && let Some(entry) = self.sleeping.iter_mut().find(|other| other.ticket == ticket)
         {
-            return (ticket, Some(std::mem::replace(entry, waker)));
+            return (ticket, Some(std::mem::replace(&mut entry.waker, waker)));
         }
         let ticket = self.next_ticket;
         self.next_ticket += 1;
-        self.sleeping.push((ticket, waker));
+        self.sleeping.push(Sleeper { ticket, seen, waker });
         (ticket, None)
     }
 
-    fn strike(&mut self, ticket: u64) -> Option<(u64, Waker)> {
-        let index = self.sleeping.iter().position(|(other, _)| *other == ticket)?;
+    fn strike(&mut self, ticket: u64) -> Option<Sleeper> {
+        let index = self.sleeping.iter().position(|other| other.ticket == ticket)?;
         Some(self.sleeping.swap_remove(index))
     }
 }

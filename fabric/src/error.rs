@@ -71,6 +71,22 @@ pub enum FabricError {
         /// The length asked for.
         bytes: u64,
     },
+    /// Files of shared memory cannot be made, opened or understood.
+    #[error("shared memory {path}: {what}")]
+    Segment {
+        /// The file or directory.
+        path: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// A node that was declared dead is in the middle of a verb, as its process was stopped there.
+    #[error("peer {peer} is dead, but process {process} may still finish a verb it was stopped in")]
+    StillExecuting {
+        /// The node.
+        peer: PeerId,
+        /// Its process id.
+        process: u64,
+    },
     /// The environment stopped before the operation was done. If it stopped while the chain was
     /// executing, the chain was dropped with it, and the one that comes back is empty.
     #[error("the environment stopped while an operation to {peer} was outstanding")]

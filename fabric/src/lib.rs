@@ -58,7 +58,7 @@
 //! - Clock, sleep, tasks and randomness come from an [`Env`] and from nowhere else.
 //!
 //! # Contents
-//! Backends [`mem`] and [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
+//! Backends [`mem`], `shm` (processes of one host) and [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
 //! (delays, deaths, torn writes, corruption); [`env`](mod@env); [`conformance`].
 
 mod api;
@@ -72,6 +72,8 @@ pub mod fault;
 mod id;
 pub mod mem;
 pub mod meter;
+#[cfg(target_os = "linux")]
+pub mod shm;
 pub mod sim;
 mod sync;
 mod verb;

@@ -75,6 +75,25 @@ fn fault_with_delays_of_everything_and_torn_writes() {
     over_fault(&FaultPlan { delay, tear, ..FaultPlan::none(3) }).assert_passed();
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn shm() {
+    run_all(&|| {
+        Subject::real(runtime(), |_| {
+            let root = tempfile::tempdir_in("/dev/shm").unwrap();
+            let shm = selkie_fabric::shm::ShmFabric::open(root.path()).unwrap();
+            let killer = Arc::clone(&shm);
+            let kill = move |peer| {
+                // The directory goes with the subject.
+                let _root = &root;
+                killer.fence(peer, Duration::from_secs(5)).unwrap();
+            };
+            (shm, Box::new(kill))
+        })
+    })
+    .assert_passed();
+}
+
 /// The suite over a simulated world.
 fn over_sim(config: fn() -> WorldConfig) -> Report {
     run_all(&|| {

@@ -13,6 +13,23 @@ mod doorbell;
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 
+    #[derive(Clone)]
+    pub(crate) struct Word(loom::sync::Arc<AtomicU64>);
+
+    impl Word {
+        pub(crate) fn own() -> Self {
+            Self(loom::sync::Arc::new(AtomicU64::new(0)))
+        }
+    }
+
+    impl std::ops::Deref for Word {
+        type Target = AtomicU64;
+
+        fn deref(&self) -> &AtomicU64 {
+            &self.0
+        }
+    }
+
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
@@ -30,11 +47,12 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll, Wake, Waker};
 
-use doorbell::Doorbell;
+use doorbell::{Doorbell, ring_word};
 use loom::sync::Arc;
 use loom::sync::Notify;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
+use sync::Word;
 
 struct Unpark(Notify);
 
@@ -117,6 +135,24 @@ fn one_ring_wakes_two_waiters_though_a_third_gives_up() {
         let ringer = ringing(&doorbell);
         assert_eq!(block_on(doorbell.wait_past(0)), 1);
         waiter.join().unwrap();
+        ringer.join().unwrap();
+    });
+}
+
+#[test]
+fn rings_from_outside_reach_a_waiter_through_whoever_is_told_of_them() {
+    loom::model(|| {
+        let word = Word::own();
+        let doorbell = Arc::new(Doorbell::at(word.clone()));
+        let told = Arc::clone(&doorbell);
+        let ringer = thread::spawn(move || {
+            for _ in 0..2 {
+                if ring_word(&word) {
+                    told.wake_passed();
+                }
+            }
+        });
+        assert_eq!(block_on(doorbell.wait_past(1)), 2);
         ringer.join().unwrap();
     });
 }

@@ -22,7 +22,8 @@ pub const MAX_REGIONS: u32 = 1024;
 /// Greatest length of a region: 128 TiB, the address space of a process.
 pub const MAX_REGION_BYTES: u64 = 1 << 47;
 
-const SLOT_BITS: u32 = 16;
+/// Low bits of a key that number the region.
+pub(crate) const SLOT_BITS: u32 = 16;
 const _: () = assert!(MAX_REGIONS <= 1 << SLOT_BITS);
 
 /// Registered memory and its doorbell.
@@ -78,25 +79,45 @@ impl Node {
             .ok_or(FabricError::OutOfMemory { bytes: asked })?;
         let key = RegionKey::from_raw(u32::from(self.id.to_raw()) << SLOT_BITS | *registered);
         *registered += 1;
-        let region = MemRegion { key, words, doorbell: Doorbell::new() };
+        let region = MemRegion::new(key, words, Doorbell::new());
         Ok(Arc::clone(slot.get_or_init(|| Arc::new(region))))
+    }
+
+    /// Enters a region whose memory and key come from elsewhere; the one that is there, if one is.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn enter(&self, slot: usize, region: MemRegion) -> Option<&Arc<MemRegion>> {
+        Some(self.slots.get(slot)?.get_or_init(|| Arc::new(region)))
+    }
+
+    /// The regions that were entered or registered.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn regions(&self) -> impl Iterator<Item = &Arc<MemRegion>> {
+        self.slots.iter().filter_map(OnceLock::get)
     }
 
     /// The region at `at`, if it is one of this node's.
     #[inline]
     pub(crate) fn region(&self, at: RemoteAddr) -> Result<&MemRegion, FabricError> {
-        let raw = at.region.to_raw();
-        let slot = (raw & ((1 << SLOT_BITS) - 1)) as usize;
         self.slots
-            .get(slot)
-            .filter(|_| raw >> SLOT_BITS == u32::from(self.id.to_raw()))
+            .get(slot_of(at.region))
             .and_then(OnceLock::get)
+            .filter(|region| region.key == at.region)
             .map(Arc::as_ref)
             .ok_or(FabricError::UnknownRegion { peer: self.id, region: at.region })
     }
 }
 
+/// Which of its node's regions a key means.
+#[inline]
+pub(crate) fn slot_of(key: RegionKey) -> usize {
+    (key.to_raw() & ((1 << SLOT_BITS) - 1)) as usize
+}
+
 impl MemRegion {
+    pub(crate) fn new(key: RegionKey, words: Words, doorbell: Doorbell) -> Self {
+        Self { key, words, doorbell }
+    }
+
     #[inline]
     pub(crate) fn doorbell(&self) -> &Doorbell {
         &self.doorbell

@@ -20,6 +20,8 @@ use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::buf::WORD_BYTES;
+#[cfg(target_os = "linux")]
+use crate::shm::Mapping;
 
 /// Unit and alignment of region memory.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -30,14 +32,21 @@ const PAGE_WORDS: usize = PAGE_BYTES / WORD_BYTES;
 // in `load`, `store` and the atomics.
 const _: () = assert!(cfg!(target_endian = "little"), "only little-endian hosts are supported");
 
-/// Page-aligned zeroed words. Dereferences to them.
+/// Page-aligned words, zero at first. Dereferences to them.
 pub(crate) struct Words {
-    /// Of the whole allocation, which is one page longer to leave room for alignment.
-    memory: NonNull<u8>,
-    layout: Layout,
-    /// First aligned word in the allocation.
+    memory: Memory,
+    /// First aligned word in the memory.
     start: NonNull<AtomicU64>,
     words: usize,
+}
+
+/// What the words lie in.
+enum Memory {
+    /// The whole allocation, which is one page longer to leave room for alignment.
+    Allocated { memory: NonNull<u8>, layout: Layout },
+    /// Shared with other processes.
+    #[cfg(target_os = "linux")]
+    Mapped(#[expect(dead_code, reason = "kept for its drop")] Mapping),
 }
 
 // SAFETY: `Words` owns its memory and gives out nothing but atomics.
@@ -56,7 +65,14 @@ impl Words {
         let gap = memory.align_offset(PAGE_BYTES);
         // SAFETY: `gap` is below a page, and the allocation is a page longer than `words`.
         let start = unsafe { memory.add(gap) }.cast();
-        Some(Self { memory, layout, start, words })
+        Some(Self { memory: Memory::Allocated { memory, layout }, start, words })
+    }
+
+    /// The words of memory shared with other processes, which access them as atomics too.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn mapped(mapping: Mapping) -> Self {
+        let (start, words) = (mapping.start().cast(), mapping.bytes() / WORD_BYTES);
+        Self { memory: Memory::Mapped(mapping), start, words }
     }
 
     /// One word.
@@ -113,16 +129,20 @@ impl Deref for Words {
 
     #[inline]
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: `start` is aligned and followed by `words` words inside the allocation `self`
-        // owns; all-zero memory is a valid `AtomicU64`.
+        // SAFETY: `start` is aligned and followed by `words` words inside the memory that `self`
+        // owns; any bytes are a valid `AtomicU64`.
         unsafe { slice::from_raw_parts(self.start.as_ptr(), self.words) }
     }
 }
 
 impl Drop for Words {
     fn drop(&mut self) {
-        // SAFETY: `zeroed` allocated this memory with this layout, and nobody else frees it.
-        unsafe { dealloc(self.memory.as_ptr(), self.layout) }
+        match self.memory {
+            // SAFETY: `zeroed` allocated this memory with this layout, and nobody else frees it.
+            Memory::Allocated { memory, layout } => unsafe { dealloc(memory.as_ptr(), layout) },
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(_) => {}
+        }
     }
 }
 

@@ -1,0 +1,263 @@
+//! Files and locks of the `shm` fabric: how nodes find each other, and how the living are told from the
+//! dead.
+//!
+//! A node's directory is complete before it gets its name, so nobody meets half of one. Names change hands
+//! under the lock of the root. A directory whose node is dead goes away when its name is wanted again, or
+//! with what is left of joins that were cut short.
+
+use std::fmt::Display;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, openat};
+use rustix::io::Errno;
+
+use super::control::{BadControl, CONTROL_BYTES, Control};
+use super::mapping::Mapping;
+use crate::error::FabricError;
+use crate::id::PeerId;
+
+const CONTROL: &str = "control";
+/// Bound of the wait for others that join or leave.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+/// Names of directories that are not nodes yet, or no longer.
+const NEW: &str = ".new-";
+const GONE: &str = ".gone-";
+
+/// A node's directory, held open, and its control file.
+pub(super) struct Segment {
+    path: PathBuf,
+    directory: File,
+    /// Of the owner: locked for as long as it is open. Of a peer: to try the lock.
+    control_file: File,
+}
+
+impl Segment {
+    /// Makes the directory of a node under `root`, in place of that of a dead one.
+    pub(super) fn create(root: &Path, id: PeerId) -> Result<(Self, Control), FabricError> {
+        let path = root.join(id.to_string());
+        let _lock = lock_root(root)?;
+        clear_unfinished(root)?;
+        match Self::open(root, id) {
+            Ok((segment, control)) => {
+                if !control.is_dead() && !segment.owner_is_gone()? {
+                    return Err(FabricError::AlreadyJoined { peer: id });
+                }
+                control.mark_dead();
+                control.call();
+                remove(root, &path, control.incarnation())?;
+            }
+            Err(FabricError::UnknownPeer { .. }) => {}
+            // What cannot be read as a control page is nobody's, or of another version: it is not ours to
+            // throw away.
+            Err(error) => return Err(error),
+        }
+        let incarnation = random()?;
+        let unfinished = root.join(format!("{NEW}{id}-{incarnation:016x}"));
+        DirBuilder::new().mode(0o700).create(&unfinished).map_err(|e| failed(&unfinished, e))?;
+        let made = Self::fill(&unfinished, &path, incarnation);
+        if made.is_err() {
+            // What stopped the node from being made says more than what stops it from being unmade.
+            let _ = fs::remove_dir_all(&unfinished);
+        }
+        made
+    }
+
+    fn fill(new: &Path, path: &Path, incarnation: u64) -> Result<(Self, Control), FabricError> {
+        let directory = File::open(new).map_err(|e| failed(new, e))?;
+        let control_file = create_file(&directory, new, CONTROL, CONTROL_BYTES)?;
+        flock(&control_file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(|e| failed(new, e))?;
+        let mapping = Mapping::of(&control_file, CONTROL_BYTES).map_err(|e| failed(new, e))?;
+        let control = Control::new(mapping, incarnation);
+        fs::rename(new, path).map_err(|e| failed(path, e))?;
+        Ok((Self { path: path.to_path_buf(), directory, control_file }, control))
+    }
+
+    /// Opens the directory of a node that may live or not.
+    pub(super) fn open(root: &Path, id: PeerId) -> Result<(Self, Control), FabricError> {
+        let path = root.join(id.to_string());
+        let directory = match File::open(&path) {
+            Ok(directory) => directory,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(FabricError::UnknownPeer { peer: id });
+            }
+            Err(error) => return Err(failed(&path, error)),
+        };
+        let control_file = match open_file(&directory, CONTROL) {
+            Ok(file) => file,
+            // It is being removed at this moment.
+            Err(Errno::NOENT) => return Err(FabricError::UnknownPeer { peer: id }),
+            Err(error) => return Err(failed(&path, error)),
+        };
+        let bytes = control_file.metadata().map_err(|e| failed(&path, e))?.len();
+        if bytes != CONTROL_BYTES as u64 {
+            return Err(failed(
+                &path,
+                format!("control page of {bytes} bytes, not {CONTROL_BYTES}"),
+            ));
+        }
+        let mapping = Mapping::of(&control_file, CONTROL_BYTES).map_err(|e| failed(&path, e))?;
+        let control = Control::open(mapping).map_err(|bad| {
+            failed(
+                &path,
+                match bad {
+                    BadControl::NoMagic { found } => {
+                        format!("no control page: begins with {found:#x}")
+                    }
+                    BadControl::OtherVersion { found } => {
+                        format!("control page of version {found}")
+                    }
+                },
+            )
+        })?;
+        Ok((Self { path, directory, control_file }, control))
+    }
+
+    /// Whether nobody has the control file locked: the owner's process is gone.
+    pub(super) fn owner_is_gone(&self) -> Result<bool, FabricError> {
+        // Shared, so that several who try do not take each other for the owner.
+        match flock(&self.control_file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => {
+                flock(&self.control_file, FlockOperation::Unlock)
+                    .map_err(|e| failed(&self.path, e))?;
+                Ok(true)
+            }
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(failed(&self.path, error)),
+        }
+    }
+
+    /// Makes and maps the memory of a region, all of it there from the start: memory that a full machine
+    /// does not have is an error here, and not the end of whoever touches it first.
+    pub(super) fn create_region(&self, slot: usize, bytes: usize) -> Result<Mapping, FabricError> {
+        let file = create_file(&self.directory, &self.path, &region_name(slot), bytes)?;
+        Mapping::of(&file, bytes).map_err(|e| failed(&self.path, e))
+    }
+
+    /// Maps the memory of a peer's region.
+    pub(super) fn open_region(&self, slot: usize, bytes: usize) -> Result<Mapping, FabricError> {
+        let name = region_name(slot);
+        let file =
+            open_file(&self.directory, &name).map_err(|e| failed(&self.path.join(&name), e))?;
+        let found = file.metadata().map_err(|e| failed(&self.path, e))?.len();
+        if found < bytes as u64 {
+            let what = format!("{found} bytes, not the {bytes} that the control page says");
+            return Err(failed(&self.path.join(&name), what));
+        }
+        Mapping::of(&file, bytes).map_err(|e| failed(&self.path, e))
+    }
+
+    /// Removes the directory, if it is still that of this incarnation.
+    pub(super) fn leave(&self, incarnation: u64) -> Result<(), FabricError> {
+        let Some(root) = self.path.parent() else { return Ok(()) };
+        let _lock = lock_root(root)?;
+        remove(root, &self.path, incarnation)
+    }
+}
+
+/// Opens the root of a fabric, making it if need be.
+pub(super) fn open_root(root: &Path) -> Result<(), FabricError> {
+    match DirBuilder::new().mode(0o700).create(root) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(failed(root, error)),
+    }
+}
+
+/// Held until dropped.
+fn lock_root(root: &Path) -> Result<File, FabricError> {
+    let path = root.join("lock");
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    let file = options.open(&path).map_err(|e| failed(&path, e))?;
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => return Ok(file),
+            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(failed(&path, error)),
+        }
+    }
+}
+
+/// Takes the name away first, so that nobody meets half a directory. The root is locked.
+fn remove(root: &Path, path: &Path, incarnation: u64) -> Result<(), FabricError> {
+    let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
+    let gone = root.join(format!("{GONE}{name}-{incarnation:016x}"));
+    let file = OpenOptions::new().read(true).write(true).open(path.join(CONTROL));
+    let is_ours = match file {
+        Ok(file) => Mapping::of(&file, CONTROL_BYTES)
+            .is_ok_and(|m| Control::open(m).is_ok_and(|c| c.incarnation() == incarnation)),
+        Err(_) => false,
+    };
+    if !is_ours {
+        return Ok(());
+    }
+    fs::rename(path, &gone).map_err(|e| failed(path, e))?;
+    fs::remove_dir_all(&gone).map_err(|e| failed(&gone, e))
+}
+
+/// Removes what joins and leaves that were cut short have left. The root is locked, so none is under way.
+fn clear_unfinished(root: &Path) -> Result<(), FabricError> {
+    for entry in fs::read_dir(root).map_err(|e| failed(root, e))? {
+        let entry = entry.map_err(|e| failed(root, e))?;
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.starts_with(NEW) || name.starts_with(GONE) {
+            fs::remove_dir_all(entry.path()).map_err(|e| failed(&entry.path(), e))?;
+        }
+    }
+    Ok(())
+}
+
+fn region_name(slot: usize) -> String {
+    format!("region-{slot}")
+}
+
+fn create_file(
+    directory: &File,
+    path: &Path,
+    name: &str,
+    bytes: usize,
+) -> Result<File, FabricError> {
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = openat(directory, name, flags, mode).map_err(|e| failed(&path.join(name), e))?;
+    let file = File::from(file);
+    match fallocate(&file, FallocateFlags::empty(), 0, bytes as u64) {
+        Ok(()) => Ok(file),
+        Err(error) => {
+            let _ = rustix::fs::unlinkat(directory, name, rustix::fs::AtFlags::empty());
+            Err(match error {
+                Errno::NOSPC | Errno::NOMEM | Errno::FBIG => {
+                    FabricError::OutOfMemory { bytes: bytes as u64 }
+                }
+                error => failed(&path.join(name), error),
+            })
+        }
+    }
+}
+
+fn open_file(directory: &File, name: &str) -> Result<File, Errno> {
+    openat(directory, name, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map(File::from)
+}
+
+/// A number nobody else has, never 0.
+pub(super) fn random() -> Result<u64, FabricError> {
+    let path = Path::new("/dev/urandom");
+    let mut bytes = [0; 8];
+    let file = File::open(path).map_err(|e| failed(path, e))?;
+    io::Read::read_exact(&mut &file, &mut bytes).map_err(|e| failed(path, e))?;
+    Ok(u64::from_le_bytes(bytes).max(1))
+}
+
+fn failed(path: &Path, what: impl Display) -> FabricError {
+    FabricError::Segment { path: path.display().to_string(), what: what.to_string() }
+}

@@ -27,12 +27,14 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Posted chains that may be unfinished at a time; beyond it messages wait in the outbox.
 const MAX_PENDING: usize = 1024;
+/// Of them, those that carry messages: the rest is for credit, which peers wait for.
+const MAX_PENDING_MESSAGES: usize = MAX_PENDING - 1;
 
 /// The parts of the mailbox that connections use.
 pub(crate) struct Local {
     /// This node's mailbox region: credit comes in here, and its doorbell wakes the mail task.
     pub(crate) region: Arc<dyn LocalRegion>,
-    /// Bit i is set while connection i has messages in its outbox.
+    /// Bit i is set while connection i has messages in its outbox, or a look postponed.
     pub(crate) attention: AtomicU64,
 }
 
@@ -66,6 +68,8 @@ struct State {
     armed: bool,
     /// Credit could not be returned because too much was unfinished.
     owes_credit: bool,
+    /// The oldest unfinished chain got on while it was looked at: the next poll looks again.
+    postponed: bool,
     buffers: BufferPool,
     lost: Option<ChannelError>,
     /// The state of this connection's bit in `Local::attention`.
@@ -98,6 +102,7 @@ impl Connection {
                 waker: Waker::from(Arc::new(Nudge(Weak::clone(this)))),
                 armed: false,
                 owes_credit: false,
+                postponed: false,
                 buffers: BufferPool::new(),
                 lost: None,
                 attended: false,
@@ -116,6 +121,7 @@ impl Connection {
     /// Sends from the outbox what fits.
     pub(crate) fn attend(&self) {
         self.with(|state| {
+            state.postponed = false;
             state.reap();
             state.flush(&self.local);
         });
@@ -150,6 +156,7 @@ impl Connection {
     /// by the doorbell. In this order, because whoever saw the ring before it polled must find the bit, or
     /// it would go back to sleep with nobody left to wake it.
     fn let_go<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+        let mut again = false;
         loop {
             state.set_attention(&self.local);
             let news = std::mem::take(&mut state.news);
@@ -158,25 +165,32 @@ impl Connection {
                 // Not under the lock: it may run wakers.
                 self.local.region.doorbell().ring();
             }
-            // Pairs with the fence in `Nudge::wake`: either the nudge got the lock, or it is seen here.
+            // Pairs with the fence in `wake_by_ref`: either the nudge got the lock, or it is seen here.
             fence(Ordering::SeqCst);
-            match self.nudged_state() {
+            match self.nudged_state(again) {
                 Some(nudged) => state = nudged,
                 None => return,
             }
+            again = true;
         }
     }
 
     /// The state, with what got on taken in; nothing if there was no nudge, or somebody else has the lock
-    /// and will look for it when letting go.
-    fn nudged_state(&self) -> Option<MutexGuard<'_, State>> {
+    /// and will look for it when letting go. What is nudged `again` is left to the next poll: a chain that
+    /// wakes whenever it is looked at would keep the caller here for ever.
+    fn nudged_state(&self, again: bool) -> Option<MutexGuard<'_, State>> {
         if !self.nudged.load(Ordering::Relaxed) {
             return None;
         }
         let mut state = self.state.try_lock()?;
         self.nudged.store(false, Ordering::Relaxed);
         state.armed = false;
-        state.reap();
+        if again {
+            state.postponed = true;
+            state.news = true;
+        } else {
+            state.reap();
+        }
         Some(state)
     }
 }
@@ -192,7 +206,7 @@ impl Wake for Nudge {
         connection.nudged.store(true, Ordering::Relaxed);
         // Pairs with the fence in `let_go`.
         fence(Ordering::SeqCst);
-        if let Some(state) = connection.nudged_state() {
+        if let Some(state) = connection.nudged_state(false) {
             connection.let_go(state);
         }
     }
@@ -238,7 +252,7 @@ impl State {
 
     /// Writes a record, if there is room for it.
     fn place(&mut self, local: &Local, parts: [&[u8]; 2]) -> bool {
-        if self.lost.is_some() || self.pending.len() >= MAX_PENDING {
+        if self.lost.is_some() || self.pending.len() >= MAX_PENDING_MESSAGES {
             return false;
         }
         let message_bytes = parts.iter().map(|part| part.len()).sum();
@@ -320,10 +334,11 @@ impl State {
                 }
             };
             let Some(result) = result else { return };
+            // What waited for room among the unfinished goes on with the next poll.
+            let room = self.pending.len() == MAX_PENDING_MESSAGES && !self.outbox.is_empty();
+            self.news |= std::mem::take(&mut self.owes_credit) || room;
             self.pending.pop_front();
             self.armed = false;
-            // What waited for room among the unfinished goes on with the next poll.
-            self.news |= !self.outbox.is_empty() || std::mem::take(&mut self.owes_credit);
             self.finish(result);
         }
         self.armed = false;
@@ -348,7 +363,7 @@ impl State {
 
     /// Sets the attention bit to whether there is something to look at on the next poll.
     fn set_attention(&mut self, local: &Local) {
-        let wanted = !self.outbox.is_empty();
+        let wanted = self.postponed || !self.outbox.is_empty();
         if wanted == self.attended {
             return;
         }
@@ -367,25 +382,43 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use selkie_fabric::{Endpoint, Fabric, MemFabric, Outstanding, PeerId};
+    use selkie_fabric::{
+        ChainError, Endpoint, Fabric, FabricError, MemFabric, Outstanding, PeerId,
+    };
 
     /// A queue pair whose chains are done when the test says so.
     #[derive(Default)]
-    struct ByHand(Mutex<VecDeque<Arc<Slot>>>);
+    struct ByHand {
+        unfinished: Mutex<VecDeque<Arc<Mutex<Slot>>>>,
+        /// Every look at a chain wakes whoever looks.
+        restless: bool,
+    }
 
-    type Slot = Mutex<(Option<ChainResult>, Option<Waker>)>;
+    #[derive(Default)]
+    struct Slot {
+        result: Option<ChainResult>,
+        waker: Option<Waker>,
+    }
 
-    struct Unfinished(Arc<Slot>);
+    struct Unfinished {
+        slot: Arc<Mutex<Slot>>,
+        restless: bool,
+    }
 
     impl Outstanding for Unfinished {
         fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<ChainResult> {
-            let mut slot = self.0.lock();
-            slot.1 = Some(context.waker().clone());
-            slot.0.take().map_or(Poll::Pending, Poll::Ready)
+            let mut slot = self.slot.lock();
+            slot.waker = Some(context.waker().clone());
+            let result = slot.result.take();
+            drop(slot);
+            if self.restless {
+                context.waker().wake_by_ref();
+            }
+            result.map_or(Poll::Pending, Poll::Ready)
         }
 
         fn try_result(&mut self) -> Option<ChainResult> {
-            self.0.lock().0.take()
+            self.slot.lock().result.take()
         }
     }
 
@@ -395,34 +428,50 @@ mod tests {
         }
 
         fn post(&self, _chain: Chain) -> Completion {
-            let slot = Arc::new(Slot::default());
-            self.0.lock().push_back(Arc::clone(&slot));
-            Completion::outstanding(Box::new(Unfinished(slot)))
+            let slot = Arc::new(Mutex::new(Slot::default()));
+            self.unfinished.lock().push_back(Arc::clone(&slot));
+            let restless = self.restless;
+            Completion::outstanding(Box::new(Unfinished { slot, restless }))
         }
     }
 
     impl ByHand {
-        /// Wakes whoever waits for the oldest chain, which is done only if `done`.
-        fn wake_oldest(&self, done: bool) {
-            let oldest = self.0.lock().front().map(Arc::clone).unwrap();
+        /// Wakes whoever waits for the oldest chain, which is done if there is a result.
+        fn wake_oldest(&self, result: Option<ChainResult>) {
+            let oldest = self.unfinished.lock().front().map(Arc::clone).unwrap();
             let mut slot = oldest.lock();
-            if done {
-                slot.0 = Some(Ok(Chain::new()));
-                self.0.lock().pop_front();
+            if result.is_some() {
+                slot.result = result;
+                self.unfinished.lock().pop_front();
             }
-            let waker = slot.1.take();
+            let waker = slot.waker.take();
             drop(slot);
             if let Some(waker) = waker {
                 waker.wake();
             }
         }
 
+        fn finish_oldest(&self) {
+            self.wake_oldest(Some(Ok(Chain::new())));
+        }
+
         fn unfinished(&self) -> usize {
-            self.0.lock().len()
+            self.unfinished.lock().len()
         }
     }
 
-    fn connected() -> (Arc<Local>, Arc<ByHand>, Arc<Connection>) {
+    /// Says when the doorbell rings.
+    struct Bell(Arc<Local>);
+
+    impl Bell {
+        fn rings_when(&self, action: impl FnOnce()) -> bool {
+            let before = self.0.region.doorbell().count();
+            action();
+            self.0.region.doorbell().count() > before
+        }
+    }
+
+    fn connected(restless: bool) -> (Bell, Arc<ByHand>, Arc<Connection>) {
         let endpoint: Arc<dyn Endpoint> = MemFabric::new().join(PeerId::compute(0)).unwrap();
         let region = endpoint.register(1 << 20).unwrap();
         let peer = MailboxDescriptor {
@@ -432,45 +481,64 @@ mod tests {
             peers: 2,
         };
         let local = Arc::new(Local { region, attention: AtomicU64::new(0) });
-        let by_hand = Arc::new(ByHand::default());
+        let by_hand = Arc::new(ByHand { restless, ..ByHand::default() });
         let queue_pair = Arc::clone(&by_hand) as Arc<dyn QueuePair>;
         let connection = Connection::new(0, 1, &peer, queue_pair, 10, &local);
-        (local, by_hand, connection)
+        (Bell(local), by_hand, connection)
     }
 
     #[test]
     fn what_waits_for_room_among_the_unfinished_calls_for_a_poll_when_there_is_some() {
-        let (local, by_hand, connection) = connected();
-        for _ in 0..MAX_PENDING {
+        let (bell, by_hand, connection) = connected(false);
+        for _ in 0..MAX_PENDING_MESSAGES {
             connection.send([b"m", b""]).unwrap();
         }
-        assert!(!connection.return_credit(8), "too much is unfinished");
-        let before = local.region.doorbell().count();
-        by_hand.wake_oldest(true);
-        assert!(local.region.doorbell().count() > before, "the credit can be returned");
-        assert!(connection.return_credit(8));
-
         connection.send([b"one too many", b""]).unwrap();
-        assert_eq!(by_hand.unfinished(), MAX_PENDING, "it is in the outbox");
-        let before = local.region.doorbell().count();
-        by_hand.wake_oldest(true);
-        assert!(local.region.doorbell().count() > before, "the message can be sent");
+        assert_eq!(by_hand.unfinished(), MAX_PENDING_MESSAGES, "it is in the outbox");
+        assert!(connection.return_credit(8), "there is room for credit");
+        assert!(!connection.return_credit(8), "but only once");
+        assert!(bell.rings_when(|| by_hand.finish_oldest()), "the credit can be returned");
+        assert!(connection.return_credit(8));
+        assert!(!bell.rings_when(|| by_hand.finish_oldest()), "nothing can be done with this");
+        assert!(bell.rings_when(|| by_hand.finish_oldest()), "the message can be sent");
         connection.attend();
-        assert_eq!(by_hand.unfinished(), MAX_PENDING);
+        assert_eq!(by_hand.unfinished(), MAX_PENDING_MESSAGES);
+        assert!(connection.state.lock().outbox.is_empty());
     }
 
     #[test]
     fn chains_are_taken_in_as_they_are_done_without_a_poll() {
-        let (local, by_hand, connection) = connected();
+        let (bell, by_hand, connection) = connected(false);
         for _ in 0..3 {
             connection.send([b"m", b""]).unwrap();
         }
-        let before = local.region.doorbell().count();
-        by_hand.wake_oldest(false);
+        by_hand.wake_oldest(None);
         for left in [2, 1, 0] {
-            by_hand.wake_oldest(true);
+            assert!(!bell.rings_when(|| by_hand.finish_oldest()), "nobody has anything to do");
             assert_eq!(connection.state.lock().pending.len(), left);
         }
-        assert_eq!(local.region.doorbell().count(), before, "nobody has anything to do");
+    }
+
+    #[test]
+    fn a_failure_calls_for_a_poll() {
+        let (bell, by_hand, connection) = connected(false);
+        connection.send([b"m", b""]).unwrap();
+        let (chain, error) = (Chain::new(), FabricError::PeerDead { peer: PeerId::compute(1) });
+        let failed = ChainError { chain, executed: 0, error };
+        assert!(bell.rings_when(|| by_hand.wake_oldest(Some(Err(Box::new(failed))))));
+        let lost = connection.send([b"m", b""]);
+        assert!(matches!(lost, Err(ChannelError::PeerLost { to: 1, .. })), "{lost:?}");
+    }
+
+    #[test]
+    fn a_chain_that_wakes_at_every_look_holds_nobody_up_and_is_taken_in_by_polls() {
+        let (bell, by_hand, connection) = connected(true);
+        assert!(bell.rings_when(|| connection.send([b"m", b""]).unwrap()), "look again");
+        assert_ne!(bell.0.attention.load(Ordering::Relaxed), 0);
+        assert!(bell.rings_when(|| connection.attend()), "and again");
+        by_hand.finish_oldest();
+        connection.attend();
+        assert!(connection.state.lock().pending.is_empty());
+        assert_eq!(bell.0.attention.load(Ordering::Relaxed), 0);
     }
 }

@@ -114,8 +114,9 @@ fn the_death_of_a_sender_does_not_disturb_polling() {
 fn a_death_that_shows_late_surfaces_on_a_later_send() {
     let runtime = RealRuntime::new(2).unwrap();
     let env = runtime.env();
-    let millisecond = Duration::from_millis(1);
-    let delay = Delay { one_in: 1, at_least: millisecond, at_most: millisecond };
+    // Long enough for the death to come before the message is executed.
+    let late = Duration::from_millis(200);
+    let delay = Delay { one_in: 1, at_least: late, at_most: late };
     let plan = FaultPlan { delay, ..FaultPlan::none(3) };
     let mem = MemFabric::new();
     let fabric: Arc<dyn Fabric> = FaultFabric::wrap(mem.clone(), plan, env.clone());

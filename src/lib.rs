@@ -70,6 +70,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod pool;
+
 pub use selkie_btree as btree;
 pub use selkie_channels as channels;
 pub use selkie_engine as engine;

@@ -140,11 +140,11 @@ impl Core {
             match self.lease_extent().await {
                 Ok(()) => {}
                 // Freed lines may only need their epoch to pass.
-                Err(EngineError::PoolFull { .. })
-                    if !fresh_only
-                        && self.adopt_and_hold()
-                        && self.env.now() - started < self.config.request_timeout =>
-                {
+                Err(full @ EngineError::PoolFull { .. }) => {
+                    let late = self.env.now() - started >= self.config.request_timeout;
+                    if fresh_only || late || !self.adopt_and_hold().await? {
+                        return Err(full);
+                    }
                     self.env.sleep(self.config.tick).await;
                 }
                 Err(error) => return Err(error),
@@ -154,35 +154,56 @@ impl Core {
 
     /// Takes over lines that nodes gave back when they left, to be held for an epoch as they may
     /// have been freed just before. Whether a freed line can be had, now or once its epoch has passed.
-    fn adopt_and_hold(&self) -> bool {
-        let epoch = self.epochs.current();
-        for line in self.pool.adopt(ADOPT_LINES) {
-            self.allocator.hold(GAddr::from_u64(line), epoch);
-        }
-        self.allocator.has_freed()
+    async fn adopt_and_hold(&self) -> Result<bool, EngineError> {
+        let core = self.this.upgrade().ok_or(EngineError::Closed)?;
+        self.in_a_task("adoption", async move {
+            let lines = core.pool.adopt(ADOPT_LINES).await?;
+            let epoch = core.epochs.current();
+            for line in lines {
+                core.allocator.hold(GAddr::from_u64(line), epoch);
+            }
+            Ok(core.allocator.has_freed())
+        })
+        .await
     }
 
     /// Leases an extent, in a task of its own: a caller that goes away meanwhile leaves the extent
     /// to the next one.
     async fn lease_extent(&self) -> Result<(), EngineError> {
         let core = self.this.upgrade().ok_or(EngineError::Closed)?;
+        self.in_a_task("extent lease", async move { core.lease_least_loaded().await }).await
+    }
+
+    /// Runs to its end what gets lines for this node, even if the caller goes away. Lines that come when the
+    /// node has closed go back.
+    async fn in_a_task<T: Clone + Send + 'static>(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let core = self.this.upgrade().ok_or(EngineError::Closed)?;
         let outcome = Arc::new(Mutex::new(Err(EngineError::Closed)));
         let told = Arc::clone(&outcome);
-        let lease = self.env.spawn("extent lease", async move {
-            let leased = core.lease_least_loaded().await;
-            if core.closed.load(Ordering::Relaxed) {
-                core.give_lines_back();
-            }
-            *told.lock() = leased;
+        let task = self.env.spawn(name, async move {
+            let done = task.await;
+            let closed = core.closed.load(Ordering::Relaxed);
+            let given_back = if closed { core.give_lines_back().await } else { Ok(()) };
+            *told.lock() = given_back.and(done);
         });
         // A task that the environment cut short leaves `Closed`.
-        let _ = lease.join().await;
+        let _ = task.join().await;
         outcome.lock().clone()
     }
 
     /// Gives every unused line to the pool: this node allocates no more.
-    pub(crate) fn give_lines_back(&self) {
-        self.pool.donate(self.allocator.drain(self.gcl_bytes as u64));
+    pub(crate) async fn give_lines_back(&self) -> Result<(), EngineError> {
+        let lines = self.allocator.drain(self.gcl_bytes as u64);
+        let given = self.pool.donate(&lines).await;
+        if given.is_err() {
+            // They stay this node's, for whoever tries again.
+            self.allocator.0.lock().free.extend(lines.into_iter().map(GAddr::from_u64));
+        }
+        Ok(given?)
     }
 
     /// Leases an extent of the memory node with the fewest leased, as far as this node knows.

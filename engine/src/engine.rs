@@ -105,10 +105,11 @@ impl Engine {
         });
         core.publish_epoch(epoch + 1).await?;
         let descriptors = core.mailboxes.iter().map(|mailbox| mailbox.descriptor()).collect();
-        pool.register_compute(ComputeIndex::new(node.index() as u16), descriptors)?;
         for mailbox in &core.mailboxes {
             drop(env.spawn("mail", run_mail(Arc::downgrade(&core), Arc::clone(mailbox))));
         }
+        let index = ComputeIndex::new(node.index() as u16);
+        pool.register_compute(env, index, descriptors).await?;
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         Ok(Engine(core))
@@ -369,8 +370,8 @@ impl Engine {
             (remain, last) = (now, one);
         }
         core.publish_epoch(0).await?;
-        core.give_lines_back();
-        core.pool.leave(ComputeIndex::new(core.me.index() as u16))?;
+        core.give_lines_back().await?;
+        core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await?;
         match last {
             None => Ok(()),
             Some(addr) => Err(EngineError::Timeout { addr, waited: core.env.now() - started }),

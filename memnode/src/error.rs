@@ -1,5 +1,6 @@
 //! Errors of the pool: bad configuration, fabric failures while starting, registry refusals.
 
+use crate::control::ControlError;
 use crate::registry::ComputeIndex;
 use selkie_fabric::FabricError;
 use thiserror::Error;
@@ -46,6 +47,43 @@ pub enum PoolError {
         /// The index refused.
         node: ComputeIndex,
     },
+    /// The control plane failed.
+    #[error("control plane: {source}")]
+    Control {
+        /// What it said.
+        #[from]
+        source: ControlError,
+    },
+    /// The pool is not complete yet.
+    #[error("{joined} of {nodes} memory nodes have joined the pool")]
+    Incomplete {
+        /// Memory nodes that are there.
+        joined: usize,
+        /// Memory nodes there are to be.
+        nodes: usize,
+    },
+    /// There is no place for another memory node.
+    #[error("memory node {node} is not wanted: {why}")]
+    MemoryNodeRefused {
+        /// Its index.
+        node: usize,
+        /// Why not.
+        why: String,
+    },
+    /// A compute node has not taken note of a change in time: it hangs, or is gone.
+    #[error("compute node {node} has not taken note of a change of the pool within {waited:?}")]
+    Unresponsive {
+        /// The node.
+        node: ComputeIndex,
+        /// How long it was waited for.
+        waited: std::time::Duration,
+    },
+    /// Others changed the pool's state again and again.
+    #[error("the pool's state could not be changed in {attempts} attempts")]
+    Contended {
+        /// How often it was tried.
+        attempts: usize,
+    },
     /// No compute node of this index is registered.
     #[error("compute node {node} is not registered")]
     NotRegistered {
@@ -60,6 +98,8 @@ impl PoolError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::MemoryNode { source, .. } => source.is_retryable(),
+            Self::Control { source } => source.is_retryable(),
+            Self::Incomplete { .. } | Self::Contended { .. } => true,
             _ => false,
         }
     }

@@ -34,6 +34,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+pub mod control;
 mod error;
 pub mod layout;
 mod node;
@@ -43,5 +44,5 @@ mod registry;
 pub use config::{MAX_MEMORY_NODES, PoolConfig};
 pub use error::PoolError;
 pub use node::{MemoryNode, MemoryNodeDescriptor};
-pub use pool::{Pool, PoolDescriptor, PoolUsage};
+pub use pool::{Pool, PoolDescriptor, PoolUsage, create, lend};
 pub use registry::ComputeIndex;

@@ -1,19 +1,35 @@
-//! The pool: the memory nodes of one process and their control plane.
+//! The pool as a process sees it: how to reach its memory, who is in it, and the way to change that.
 //!
-//! It starts the memory nodes, says how to reach them, knows which compute nodes are in, and keeps
-//! the GCLs that leaving compute nodes hand back. None of this is on a data path: a compute node talks
-//! to the pool when it starts, when it leaves, and when it runs out of memory.
+//! What the nodes of a pool agree on is kept by a [`ControlPlane`]; a `Pool` holds a copy of it, the *view*,
+//! that all compute nodes of the process work by. None of this is on a data path: a compute node changes the
+//! pool when it starts, when it leaves, and when it runs out of memory.
+//!
+//! # Who knows whom
+//! Before a node that joins sends its first message, every other node has to know where to answer; and a node
+//! that leaves has to hear of requests that others sent before they knew that it leaves. So both wait until
+//! the nodes of all other processes have seen the change, which their beats say. Processes follow the changes
+//! of a pool that is shared with [`Pool::follow`].
 
 use crate::config::{PoolConfig, PoolPlan};
+use crate::control::{Beat, ControlPlane, LocalPlane, Member, PoolState, Version, Versioned};
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
 use crate::node::{MemoryNode, MemoryNodeDescriptor};
-use crate::registry::{ComputeIndex, Registry};
-use parking_lot::Mutex;
+use crate::registry::ComputeIndex;
+use parking_lot::RwLock;
 use selkie_channels::MailboxDescriptor;
-use selkie_fabric::Fabric;
+use selkie_fabric::env::Env;
+use selkie_fabric::{Fabric, FabricError};
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How often a change is tried while others change the state too.
+const ATTEMPTS: usize = 1_000;
+/// A process that has not shown for so long that its nodes live is taken for dead by those who wait for it.
+const SILENCE: Duration = Duration::from_secs(3);
+/// How long the other nodes are waited for to take note of a change.
+const NOTICE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything a compute node has to know to use the pool's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,19 +72,19 @@ pub struct PoolUsage {
     pub bytes: u64,
 }
 
-/// The memory nodes that one process started, with their control plane.
+/// A pool as one process sees it, with the memory nodes that run in the process.
 pub struct Pool {
+    /// Stands for this process.
+    host: u64,
     descriptor: PoolDescriptor,
     nodes: Vec<MemoryNode>,
-    registry: Registry,
-    /// Global addresses of GCLs nobody leases. Bounded by the number of GCLs in the pool; a set, so
-    /// that a GCL donated twice is not adopted twice.
-    donated: Mutex<BTreeSet<u64>>,
+    plane: Arc<dyn ControlPlane>,
+    view: RwLock<Versioned>,
 }
 
 impl Pool {
-    /// Validates the configuration and starts the memory nodes on `fabric`. Blocks only for memory
-    /// registration; no round trips.
+    /// Validates the configuration and starts the memory nodes on `fabric`, all in this process and for it
+    /// alone. Blocks only for memory registration; no round trips.
     ///
     /// # Errors
     /// [`PoolError::Config`] for a bad field, [`PoolError::MemoryNode`] if the fabric refuses a node.
@@ -77,14 +93,58 @@ impl Pool {
         let nodes = (0..config.memory_nodes)
             .map(|node| start_node(fabric, node, &plan))
             .collect::<Result<Vec<_>, _>>()?;
+        let mut state = PoolState::new(0, &config);
+        state.memory_nodes = nodes.iter().map(|node| Some(node.descriptor().clone())).collect();
+        let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::of(state.clone()));
+        let first = Versioned { version: 1, state: Arc::new(state) };
+        Ok(Arc::new(Self::seen(0, plane, first, nodes)?))
+    }
+
+    /// Opens the pool that `plane` keeps, once its memory nodes are all there. `host` stands for the calling
+    /// process: random, so that no two share one.
+    ///
+    /// # Errors
+    /// [`PoolError::Incomplete`] while memory nodes are missing, [`PoolError::Control`].
+    pub async fn open(plane: Arc<dyn ControlPlane>, host: u64) -> Result<Arc<Self>, PoolError> {
+        let now = plane.load().await?;
+        Ok(Arc::new(Self::seen(host, plane, now, Vec::new())?))
+    }
+
+    fn seen(
+        host: u64,
+        plane: Arc<dyn ControlPlane>,
+        now: Versioned,
+        nodes: Vec<MemoryNode>,
+    ) -> Result<Self, PoolError> {
+        let state = &now.state;
+        let memory_nodes: Vec<_> = state.memory_nodes.iter().flatten().cloned().collect();
+        let (joined, wanted) = (memory_nodes.len(), state.memory_nodes.len());
+        if joined < wanted {
+            return Err(PoolError::Incomplete { joined, nodes: wanted });
+        }
         let descriptor = PoolDescriptor {
-            gcl_bytes: config.gcl_bytes,
-            range_bytes: config.range_bytes,
-            max_compute_nodes: config.max_compute_nodes,
-            memory_nodes: nodes.iter().map(|node| node.descriptor().clone()).collect(),
+            gcl_bytes: state.gcl_bytes,
+            range_bytes: state.range_bytes,
+            max_compute_nodes: state.max_compute_nodes,
+            memory_nodes,
         };
-        let registry = Registry::new(config.max_compute_nodes, config.memory_nodes);
-        Ok(Arc::new(Self { descriptor, nodes, registry, donated: Mutex::default() }))
+        Ok(Self { host, descriptor, nodes, plane, view: RwLock::new(now) })
+    }
+
+    /// Stands for this process among those that use the pool.
+    #[must_use]
+    pub fn host(&self) -> u64 {
+        self.host
+    }
+
+    /// The processes that have shown lately that their compute nodes live, and this one.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
+        let beats = self.plane.beats().await?;
+        let lately = beats.iter().filter(|(_, age)| *age < SILENCE);
+        Ok(lately.map(|(beat, _)| beat.host).chain([self.host]).collect())
     }
 
     /// How to use the pool's memory.
@@ -93,91 +153,281 @@ impl Pool {
         &self.descriptor
     }
 
-    /// The memory nodes, by index.
+    /// The memory nodes of this process, by index.
     #[must_use]
     pub fn memory_nodes(&self) -> &[MemoryNode] {
         &self.nodes
     }
 
+    /// Keeps the view up to date, and the others informed that the compute nodes of this process live, for
+    /// as long as the pool is used. Needed where several processes share a pool.
+    pub fn follow(self: &Arc<Self>, env: &Env) {
+        let (pool, env) = (Arc::downgrade(self), env.clone());
+        let pace = self.plane.pace();
+        drop(env.clone().spawn("pool", async move {
+            loop {
+                env.sleep(pace).await;
+                let Some(pool) = pool.upgrade() else { return };
+                // While the plane is away everybody goes on with what is known.
+                let _ = pool.refresh().await;
+            }
+        }));
+    }
+
+    async fn refresh(&self) -> Result<(), PoolError> {
+        let now = self.plane.load().await?;
+        self.see(now);
+        self.beat().await
+    }
+
+    /// Tells the other processes what this one's compute nodes have seen.
+    async fn beat(&self) -> Result<(), PoolError> {
+        let Versioned { version, state } = self.view.read().clone();
+        for (node, member) in &state.compute_nodes {
+            if member.host == self.host {
+                let (node, host) = (ComputeIndex::new(*node), self.host);
+                self.plane.beat(Beat { node, host, seen: version }).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn see(&self, now: Versioned) {
+        let mut view = self.view.write();
+        if now.version > view.version {
+            *view = now;
+        }
+    }
+
+    /// Changes the state by compare-and-swap, again if others were faster. The version that shows it.
+    async fn change<T>(
+        &self,
+        change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
+    ) -> Result<(Version, T), PoolError> {
+        for _ in 0..ATTEMPTS {
+            let now = self.plane.load().await?;
+            let mut state = PoolState::clone(&now.state);
+            let value = change(&mut state)?;
+            if state == *now.state {
+                let version = now.version;
+                self.see(now);
+                return Ok((version, value));
+            }
+            if let Some(version) = self.plane.replace(now.version, state.clone()).await? {
+                self.see(Versioned { version, state: Arc::new(state) });
+                return Ok((version, value));
+            }
+        }
+        Err(PoolError::Contended { attempts: ATTEMPTS })
+    }
+
+    /// Waits until the compute nodes of all other processes work by this version or a later one.
+    async fn until_noticed(&self, env: &Env, version: Version) -> Result<(), PoolError> {
+        let started = env.now();
+        loop {
+            let state = Arc::clone(&self.view.read().state);
+            let elsewhere = |member: &Member| member.host != self.host;
+            if !state.compute_nodes.values().any(elsewhere) {
+                return Ok(());
+            }
+            let beats = self.plane.beats().await?;
+            let knows = |node: u16, member: &Member| {
+                let own = |beat: &Beat| beat.node.get() == node && beat.host == member.host;
+                beats.iter().any(|(beat, _)| own(beat) && beat.seen >= version)
+            };
+            let late = state.compute_nodes.iter();
+            let late = late.filter(|(_, m)| elsewhere(m)).find(|(node, m)| !knows(**node, m));
+            let Some((node, _)) = late else { return Ok(()) };
+            let waited = env.now() - started;
+            if waited > NOTICE_PATIENCE {
+                return Err(PoolError::Unresponsive { node: ComputeIndex::new(*node), waited });
+            }
+            env.sleep(self.plane.pace()).await;
+            // Whoever leaves meanwhile need not know.
+            self.see(self.plane.load().await?);
+        }
+    }
+
     /// Enters a compute node with the mailboxes it receives at, each from its share of the senders: see
-    /// [`Pool::mailbox_of`].
+    /// [`Pool::mailbox_of`]. Returns once all other nodes know of it.
     ///
     /// # Errors
     /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`] if
-    /// the index is taken.
-    pub fn register_compute(
+    /// the index is taken, [`PoolError::Unresponsive`], [`PoolError::Control`]; the node is then not in.
+    pub async fn register_compute(
         &self,
+        env: &Env,
         node: ComputeIndex,
         mailboxes: Vec<MailboxDescriptor>,
     ) -> Result<(), PoolError> {
-        self.registry.register(node, mailboxes)
+        let limit = self.descriptor.max_compute_nodes;
+        let mailboxes: Vec<_> = mailboxes.iter().map(Into::into).collect();
+        let enter = |state: &mut PoolState| {
+            if node.as_usize() >= limit {
+                return Err(PoolError::UnknownCompute { node, limit });
+            }
+            if state.compute_nodes.contains_key(&node.get()) {
+                return Err(PoolError::DuplicateCompute { node });
+            }
+            let member = Member { host: self.host, mailboxes: mailboxes.clone() };
+            state.compute_nodes.insert(node.get(), member);
+            state.next_index = state.next_index.max(node.get().saturating_add(1));
+            Ok(())
+        };
+        let (version, ()) = self.change(enter).await?;
+        self.beat().await?;
+        let noticed = self.until_noticed(env, version).await;
+        if noticed.is_err() {
+            // What is wrong with the pool says more than what is wrong with leaving it.
+            let _ = self.change(|state| Ok(state.compute_nodes.remove(&node.get()))).await;
+        }
+        noticed
     }
 
-    /// Takes a compute node out; its index may be registered again afterwards.
+    /// An index no compute node of the pool has had.
     ///
     /// # Errors
-    /// [`PoolError::NotRegistered`] or [`PoolError::UnknownCompute`].
-    pub fn leave(&self, node: ComputeIndex) -> Result<(), PoolError> {
-        self.registry.leave(node)
+    /// [`PoolError::UnknownCompute`] if all have been used, [`PoolError::Control`].
+    pub async fn next_index(&self) -> Result<ComputeIndex, PoolError> {
+        let limit = self.descriptor.max_compute_nodes;
+        let take = |state: &mut PoolState| {
+            let node = ComputeIndex::new(state.next_index);
+            if node.as_usize() >= limit {
+                return Err(PoolError::UnknownCompute { node, limit });
+            }
+            state.next_index += 1;
+            Ok(node)
+        };
+        Ok(self.change(take).await?.1)
+    }
+
+    /// Takes a compute node out. Returns once all other nodes know that it is gone, so that what they sent to
+    /// it before is in its mailboxes; a node that hangs is not waited for for ever.
+    ///
+    /// # Errors
+    /// [`PoolError::NotRegistered`], [`PoolError::UnknownCompute`], [`PoolError::Control`].
+    pub async fn leave(&self, env: &Env, node: ComputeIndex) -> Result<(), PoolError> {
+        let limit = self.descriptor.max_compute_nodes;
+        let leave = |state: &mut PoolState| {
+            if node.as_usize() >= limit {
+                return Err(PoolError::UnknownCompute { node, limit });
+            }
+            let gone = state.compute_nodes.remove(&node.get());
+            gone.map(drop).ok_or(PoolError::NotRegistered { node })
+        };
+        let (version, ()) = self.change(leave).await?;
+        match self.until_noticed(env, version).await {
+            Err(PoolError::Unresponsive { .. }) => Ok(()),
+            noticed => noticed,
+        }
     }
 
     /// Enters the mailbox at which a memory node's processor serves calls, for the baseline that needs it.
     ///
     /// # Errors
     /// [`PoolError::Directory`] if there is no such memory node, or it has one already.
-    pub fn register_directory(
+    pub async fn register_directory(
         &self,
         memory_node: usize,
         mailbox: MailboxDescriptor,
     ) -> Result<(), PoolError> {
-        if self.registry.register_directory(memory_node, mailbox) {
+        let enter = |state: &mut PoolState| {
+            let known = memory_node < state.memory_nodes.len();
+            if !known || state.directories.contains_key(&memory_node) {
+                return Err(PoolError::Directory { memory_node });
+            }
+            state.directories.insert(memory_node, (&mailbox).into());
             Ok(())
-        } else {
-            Err(PoolError::Directory { memory_node })
-        }
+        };
+        self.change(enter).await.map(drop)
     }
 
     /// The mailbox at which a memory node's processor serves calls, if it does.
     #[must_use]
     pub fn directory_of(&self, memory_node: usize) -> Option<MailboxDescriptor> {
-        self.registry.directory_of(memory_node)
+        self.view.read().state.directories.get(&memory_node).map(Into::into)
     }
 
     /// The mailbox in which a compute node receives from the peer `sender`, if it is in the pool: of its
     /// mailboxes the one whose number is the remainder of `sender`.
     #[must_use]
     pub fn mailbox_of(&self, node: ComputeIndex, sender: usize) -> Option<MailboxDescriptor> {
-        self.registry.mailbox_of(node, sender)
+        let view = self.view.read();
+        let mailboxes = &view.state.compute_nodes.get(&node.get())?.mailboxes;
+        mailboxes.get(sender.checked_rem(mailboxes.len())?).map(Into::into)
     }
 
     /// Whether a compute node is in the pool.
     #[must_use]
     pub fn is_member(&self, node: ComputeIndex) -> bool {
-        self.registry.is_member(node)
+        self.view.read().state.compute_nodes.contains_key(&node.get())
     }
 
     /// The compute nodes in the pool, by rising index.
     #[must_use]
     pub fn members(&self) -> Vec<ComputeIndex> {
-        self.registry.members()
+        self.view.read().state.compute_nodes.keys().copied().map(ComputeIndex::new).collect()
     }
 
     /// Hands back GCLs (global addresses) that the caller leases, does not use, and that no reader
     /// can still meet. Donating an address twice is the same as once.
-    pub fn donate(&self, gcls: Vec<u64>) {
-        self.donated.lock().extend(gcls);
+    ///
+    /// # Errors
+    /// [`PoolError::Control`]; the GCLs are then still the caller's.
+    pub async fn donate(&self, gcls: &[u64]) -> Result<(), PoolError> {
+        self.change(|state| {
+            state.donated.extend(gcls);
+            Ok(())
+        })
+        .await
+        .map(drop)
     }
 
     /// Takes over at most `max` donated GCLs, lowest addresses first; empty if there are none.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
     #[must_use = "an adopted GCL belongs to the caller; dropping the list loses the memory"]
-    pub fn adopt(&self, max: usize) -> Vec<u64> {
-        let mut donated = self.donated.lock();
-        let taken = max.min(donated.len());
-        (0..taken).map_while(|_| donated.pop_first()).collect()
+    pub async fn adopt(&self, max: usize) -> Result<Vec<u64>, PoolError> {
+        let adopt = |state: &mut PoolState| {
+            let taken = max.min(state.donated.len());
+            Ok((0..taken).map_while(|_| state.donated.pop_first()).collect())
+        };
+        Ok(self.change(adopt).await?.1)
+    }
+
+    /// Sets what users of the pool find under a name, if it is `expected`; whether it was.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn set_label(
+        &self,
+        name: &str,
+        expected: Option<&str>,
+        label: Option<&str>,
+    ) -> Result<bool, PoolError> {
+        let set = |state: &mut PoolState| {
+            let found = state.labels.get(name).map(String::as_str);
+            if found != expected {
+                return Ok(false);
+            }
+            match label {
+                Some(label) => state.labels.insert(name.to_owned(), label.to_owned()),
+                None => state.labels.remove(name),
+            };
+            Ok(true)
+        };
+        Ok(self.change(set).await?.1)
+    }
+
+    /// What is found under a name, as this process knows.
+    #[must_use]
+    pub fn label(&self, name: &str) -> Option<String> {
+        self.view.read().state.labels.get(name).cloned()
     }
 
     /// Reads the memory nodes' control pages for a report: extents leased, and how many there are.
-    /// GCLs donated and not yet adopted still count as leased.
+    /// GCLs donated and not yet adopted still count as leased. Only of pools within this process.
     #[must_use]
     pub fn used_extents(&self) -> PoolUsage {
         let geometry = self.descriptor.geometry();
@@ -194,6 +444,83 @@ impl Pool {
             bytes: extents * geometry.extent_bytes(),
         }
     }
+}
+
+/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join;
+/// how much memory each of them lends is its own affair.
+///
+/// # Errors
+/// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
+pub async fn create(
+    plane: &dyn ControlPlane,
+    config: &PoolConfig,
+    id: u64,
+) -> Result<(), PoolError> {
+    config.plan()?;
+    plane.create(PoolState::new(id, config)).await?;
+    Ok(())
+}
+
+/// Joins a pool that has no memory node of this index yet as the lowest such node, and lends it `bytes`
+/// bytes, headers and control page included; only whole ranges are used.
+///
+/// # Errors
+/// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, [`PoolError::Config`] if `bytes` are too few
+/// for a range, [`PoolError::MemoryNode`], [`PoolError::Control`].
+pub async fn lend(
+    fabric: &Arc<dyn Fabric>,
+    plane: &dyn ControlPlane,
+    env: &Env,
+    bytes: u64,
+) -> Result<MemoryNode, PoolError> {
+    for _ in 0..ATTEMPTS {
+        let state = plane.load().await?.state;
+        let nodes = state.memory_nodes.len();
+        let Some(node) = state.memory_nodes.iter().position(Option::is_none) else {
+            let why = format!("all {nodes} memory nodes of the pool have joined");
+            return Err(PoolError::MemoryNodeRefused { node: nodes, why });
+        };
+        let config = PoolConfig {
+            memory_nodes: nodes,
+            bytes_per_node: bytes,
+            gcl_bytes: state.gcl_bytes,
+            range_bytes: state.range_bytes,
+            max_compute_nodes: state.max_compute_nodes,
+        };
+        match start_node(fabric, node, &config.plan()?) {
+            Err(PoolError::MemoryNode { source: FabricError::AlreadyJoined { .. }, .. }) => {
+                // Another process is about to enter it.
+                env.sleep(plane.pace()).await;
+            }
+            Err(error) => return Err(error),
+            Ok(started) => {
+                if enter_memory(plane, node, started.descriptor()).await? {
+                    return Ok(started);
+                }
+            }
+        }
+    }
+    Err(PoolError::Contended { attempts: ATTEMPTS })
+}
+
+/// `false` if there is another memory node of this index.
+async fn enter_memory(
+    plane: &dyn ControlPlane,
+    node: usize,
+    descriptor: &MemoryNodeDescriptor,
+) -> Result<bool, PoolError> {
+    for _ in 0..ATTEMPTS {
+        let now = plane.load().await?;
+        let mut state = PoolState::clone(&now.state);
+        match state.memory_nodes.get_mut(node) {
+            Some(slot @ None) => *slot = Some(descriptor.clone()),
+            _ => return Ok(false),
+        }
+        if plane.replace(now.version, state).await?.is_some() {
+            return Ok(true);
+        }
+    }
+    Err(PoolError::Contended { attempts: ATTEMPTS })
 }
 
 fn start_node(
@@ -213,7 +540,7 @@ mod tests {
     use super::*;
     use crate::layout;
     use selkie_fabric::mem::MemFabric;
-    use selkie_fabric::{Buf, Chain, Endpoint, PeerId, RemoteAddr, Verb};
+    use selkie_fabric::{Buf, Chain, Endpoint, PeerId, RealRuntime, RemoteAddr, Verb};
 
     const CONFIG: PoolConfig = PoolConfig {
         memory_nodes: 2,
@@ -305,9 +632,14 @@ mod tests {
     #[test]
     fn registry_refuses_duplicates_and_indexes_beyond_the_limit() {
         let (_fabric, pool) = pool();
+        let runtime = RealRuntime::new(1).unwrap();
+        let env = runtime.env();
+        let register =
+            |node, mailboxes| runtime.block_on(pool.register_compute(&env, node, mailboxes));
+        let leave = |node| runtime.block_on(pool.leave(&env, node));
         let (one, three) = (ComputeIndex::new(1), ComputeIndex::new(3));
-        pool.register_compute(one, vec![mailbox(1, &pool), mailbox(9, &pool)]).unwrap();
-        pool.register_compute(three, vec![mailbox(3, &pool)]).unwrap();
+        register(one, vec![mailbox(1, &pool), mailbox(9, &pool)]).unwrap();
+        register(three, vec![mailbox(3, &pool)]).unwrap();
         assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, &pool)));
         assert_eq!(pool.mailbox_of(one, 3), Some(mailbox(9, &pool)), "each sender has its mailbox");
         assert_eq!(pool.mailbox_of(three, 3), Some(mailbox(3, &pool)));
@@ -315,28 +647,31 @@ mod tests {
         assert_eq!(pool.members(), [one, three]);
         assert!(pool.is_member(one) && !pool.is_member(ComputeIndex::new(0)));
         assert!(!pool.is_member(ComputeIndex::new(4)), "beyond the limit");
-        let again = pool.register_compute(one, vec![mailbox(2, &pool)]);
+        let again = register(one, vec![mailbox(2, &pool)]);
         assert!(matches!(again, Err(PoolError::DuplicateCompute { node }) if node == one));
         assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, &pool)), "the first stays");
-        let beyond = pool.register_compute(ComputeIndex::new(4), vec![mailbox(4, &pool)]);
+        let beyond = register(ComputeIndex::new(4), vec![mailbox(4, &pool)]);
         assert!(matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })));
-        pool.leave(one).unwrap();
-        assert!(matches!(pool.leave(one), Err(PoolError::NotRegistered { .. })));
-        let unknown = pool.leave(ComputeIndex::new(4));
+        leave(one).unwrap();
+        assert!(matches!(leave(one), Err(PoolError::NotRegistered { .. })));
+        let unknown = leave(ComputeIndex::new(4));
         assert!(matches!(unknown, Err(PoolError::UnknownCompute { .. })));
-        pool.register_compute(one, vec![mailbox(2, &pool)]).unwrap();
+        register(one, vec![mailbox(2, &pool)]).unwrap();
         assert_eq!(pool.mailbox_of(one, 1), Some(mailbox(2, &pool)));
     }
 
     #[test]
     fn donated_gcls_are_adopted_once() {
         let (_fabric, pool) = pool();
-        assert!(pool.adopt(10).is_empty());
-        pool.donate(vec![4096, 512, 1024]);
-        pool.donate(vec![512]);
-        assert_eq!(pool.adopt(2), [512, 1024]);
-        assert_eq!(pool.adopt(usize::MAX), [4096]);
-        assert!(pool.adopt(1).is_empty());
+        let runtime = RealRuntime::new(1).unwrap();
+        let adopt = |max| runtime.block_on(pool.adopt(max)).unwrap();
+        let donate = |gcls: &[u64]| runtime.block_on(pool.donate(gcls)).unwrap();
+        assert!(adopt(10).is_empty());
+        donate(&[4096, 512, 1024]);
+        donate(&[512]);
+        assert_eq!(adopt(2), [512, 1024]);
+        assert_eq!(adopt(usize::MAX), [4096]);
+        assert!(adopt(1).is_empty());
     }
 
     #[test]

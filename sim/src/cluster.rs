@@ -101,7 +101,7 @@ impl SimCluster {
             let message = plan.cost.rpc;
             let config =
                 DirectoryConfig { cores: 2.0, message, ring_bytes: shape.engine.ring_bytes };
-            start_directories(&pool, env_of, config)?;
+            world.run(RUN_BOUND, start_directories(&pool, env_of, config))??;
         }
         let observer = world.fabric().join(OBSERVER)?;
         let mut cluster = Self { world, pool, engines: Vec::new(), meter, observer };

@@ -8,27 +8,39 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use selkie::tpcc::{self, Affinity, Config, Progress, Report, Scale, TpccError};
 
+use selkie::fabric::RealRuntime;
+use selkie::pool::{PoolName, PoolUrl, SharedPool, SharedPoolError};
+use selkie::tpcc::Purpose;
+
 use super::USAGE;
 use super::progress::Stderr;
 
-/// The database is loaded afresh, in memory. Without --think the workers never pause.
+/// With --pool embedded: the database is loaded afresh, in memory of this process. In a pool that processes share
+/// the first driver loads it and the others wait; each runs the mix on its own compute nodes and checks when
+/// none runs any more. Without --think the workers never pause.
 ///
 /// Exit code 0: the run ended and the database is consistent; 1: the run failed or a consistency condition
 /// is broken; 2: wrong arguments, nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
+    /// The pool: `embedded:`, one of this process's own, or `shm:NAME`, shared by processes of this host
+    #[arg(long, value_name = "URL", default_value = "embedded:")]
+    pool: PoolUrl,
+    /// Load the database into a shared pool, if no driver has, and stop
+    #[arg(long)]
+    load_only: bool,
     /// Warehouses to load, 1 to 100000; each takes about 100 MiB
     #[arg(long, value_name = "N", default_value_t = Config::default().warehouses)]
     warehouses: u32,
     /// Seconds to run the mix for, 1 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = Config::default().duration.as_secs())]
     duration: u64,
-    /// Compute nodes, each with its own cache, 1 to 58
-    #[arg(long, value_name = "N", default_value_t = Config::default().compute_nodes)]
-    compute_nodes: usize,
-    /// Memory nodes of the pool, 1 to 1024
-    #[arg(long, value_name = "N", default_value_t = Config::default().memory_nodes)]
-    memory_nodes: usize,
+    /// Compute nodes of this process, each with its own cache, 1 to 58 [default: 2, in a shared pool 1]
+    #[arg(long, value_name = "N")]
+    compute_nodes: Option<usize>,
+    /// Memory nodes of an embedded pool, 1 to 1024 [default: 3]
+    #[arg(long, value_name = "N")]
+    memory_nodes: Option<usize>,
     /// Worker tasks of each compute node, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = Config::default().workers)]
     workers: usize,
@@ -38,12 +50,13 @@ pub(crate) struct Arguments {
     /// Cache of each compute node in MiB [default: half of the loaded database]
     #[arg(long, value_name = "N")]
     cache_mb: Option<u64>,
-    /// Memory lent by each memory node in MiB [default: what data, growth and headroom take]
+    /// Memory lent by each memory node of an embedded pool in MiB [default: what data, growth and headroom take]
     #[arg(long, value_name = "N")]
     memory_mb: Option<u64>,
-    /// Bytes of a cache line, the unit of caching: a power of two, 2048 to 8192
-    #[arg(long, value_name = "BYTES", default_value_t = Config::default().gcl_bytes)]
-    gcl: usize,
+    /// Bytes of a cache line of an embedded pool, the unit of caching: a power of two, 2048 to 8192
+    /// [default: 2048]
+    #[arg(long, value_name = "BYTES")]
+    gcl: Option<usize>,
     /// Which warehouses a compute node works on
     #[arg(long, value_enum, default_value = "shared")]
     affinity: AffinityArgument,
@@ -73,11 +86,51 @@ enum AffinityArgument {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress: Arc<dyn Progress> = Arc::new(Stderr::new());
-    let result = config(arguments).and_then(|config| tpcc::run(&config, &progress));
-    match result {
-        Ok(report) => finish(&report, arguments.json),
-        Err(error) => fail(&error),
+    let config = match config(arguments) {
+        Ok(config) => config,
+        Err(error) => return fail(&error),
+    };
+    match &arguments.pool {
+        PoolUrl::Embedded => match tpcc::run(&config, &progress) {
+            Ok(report) => finish(&report, arguments.json),
+            Err(error) => fail(&error),
+        },
+        PoolUrl::Shared(name) => match run_shared(name, arguments, config, &progress) {
+            Ok(Some(report)) => finish(&report, arguments.json),
+            Ok(None) => ExitCode::SUCCESS,
+            Err(SharedError::Tpcc(error)) => fail(&error),
+            Err(SharedError::Pool(error)) => super::fail(&error),
+        },
     }
+}
+
+enum SharedError {
+    Tpcc(TpccError),
+    Pool(SharedPoolError),
+}
+
+impl<E: Into<TpccError>> From<E> for SharedError {
+    fn from(error: E) -> Self {
+        Self::Tpcc(error.into())
+    }
+}
+
+fn run_shared(
+    name: &PoolName,
+    arguments: &Arguments,
+    config: Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Report>, SharedError> {
+    let runtime = RealRuntime::new(config.threads)?;
+    let env = runtime.env();
+    let (shared, progress) = (SharedPool::at(name), Arc::clone(progress));
+    let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
+    runtime.block_on(async move {
+        let (fabric, pool) = shared.open(&env).await.map_err(SharedError::Pool)?;
+        let config = Config { gcl_bytes: pool.descriptor().gcl_bytes, ..config };
+        config.validate()?;
+        Ok(tpcc::run_shared(fabric, &pool, &env, &config, purpose, &progress).await?)
+    })
 }
 
 fn config(arguments: &Arguments) -> Result<Config, TpccError> {
@@ -88,16 +141,23 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
             allowed: format!("must be 1 to {}", Scale::MAX_DIVISOR),
         });
     }
+    let shared = arguments.pool != PoolUrl::Embedded;
+    check_pool(arguments, shared)?;
+    let default = Config::default();
     let config = Config {
         warehouses: arguments.warehouses,
         duration: Duration::from_secs(arguments.duration),
-        compute_nodes: arguments.compute_nodes,
-        memory_nodes: arguments.memory_nodes,
+        compute_nodes: arguments.compute_nodes.unwrap_or(if shared {
+            1
+        } else {
+            default.compute_nodes
+        }),
+        memory_nodes: arguments.memory_nodes.unwrap_or(default.memory_nodes),
         workers: arguments.workers,
         threads: arguments.threads.unwrap_or(Config::default().threads),
         cache_mib: arguments.cache_mb,
         memory_mib: arguments.memory_mb,
-        gcl_bytes: arguments.gcl,
+        gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,
             AffinityArgument::Warehouse => Affinity::Warehouse,
@@ -108,6 +168,36 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
     };
     config.validate()?;
     Ok(config)
+}
+
+/// Refuses what has no meaning with the pool asked for.
+fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
+    let refused = |key, value: String, allowed: &str| {
+        Err(TpccError::Config { key, value, allowed: allowed.to_owned() })
+    };
+    if !shared {
+        let allowed = "needs a --pool that outlives the process";
+        return if arguments.load_only {
+            refused("load-only", String::new(), allowed)
+        } else {
+            Ok(())
+        };
+    }
+    let own = "is that of the pool, and not to be given with a shared --pool";
+    if let Some(nodes) = arguments.memory_nodes {
+        return refused("memory-nodes", nodes.to_string(), own);
+    }
+    if let Some(bytes) = arguments.gcl {
+        return refused("gcl", bytes.to_string(), own);
+    }
+    if let Some(memory) = arguments.memory_mb {
+        return refused("memory-mb", memory.to_string(), own);
+    }
+    if matches!(arguments.affinity, AffinityArgument::Warehouse) {
+        let allowed = "with a shared --pool must be shared: processes do not divide the warehouses";
+        return refused("affinity", "warehouse".to_owned(), allowed);
+    }
+    Ok(())
 }
 
 fn finish(report: &Report, json: bool) -> ExitCode {

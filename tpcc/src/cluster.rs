@@ -14,9 +14,6 @@ use crate::config::Config;
 use crate::error::TpccError;
 use crate::schema::{Tables, schemas};
 
-/// The peer that only looks at how full the memory nodes are; compute nodes have lower numbers.
-const OBSERVER: PeerId = PeerId::compute(PeerId::MAX_INDEX);
-
 /// How long an access may wait for a page before it is an error: far above any stall of a machine
 /// that does something else meanwhile.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -31,7 +28,7 @@ pub struct Node {
     pub tables: Tables,
 }
 
-/// The pool and its compute nodes.
+/// The pool and the compute nodes of this process.
 pub struct Cluster {
     /// The compute nodes; never empty.
     pub nodes: Vec<Arc<Node>>,
@@ -67,15 +64,62 @@ impl Cluster {
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, config.pool())?;
-        let observer = meter.join(OBSERVER)?;
-        let (env, config) = (env.clone(), config.clone());
-        let mut cluster = Self { nodes: Vec::new(), env, meter, observer, pool, config };
-        for index in 0..cluster.config.compute_nodes {
-            let node = cluster.start_node(&fabric, &env_of(index), index).await;
-            let node = node.map_err(|error| error.or_pool_full(cluster.config.needed_bytes()))?;
+        let mut cluster = Self::empty(meter, pool, env, config, 0)?;
+        for index in 0..config.compute_nodes {
+            let node = cluster.start_node(&fabric, &env_of(index), index, index == 0).await;
+            let node = node.map_err(|error| error.or_pool_full(config.needed_bytes()))?;
             cluster.nodes.push(Arc::new(node));
         }
         Ok(cluster)
+    }
+
+    /// Starts compute nodes of this process in a pool that others use too, each under an index that no node
+    /// of the pool has had; with `create` the first of them makes the tables.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn join(
+        fabric: Arc<dyn Fabric>,
+        pool: Arc<Pool>,
+        env: &Env,
+        config: &Config,
+        create: bool,
+    ) -> Result<Self, TpccError> {
+        let meter = Meter::wrap(fabric);
+        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
+        let first = pool.next_index().await?.as_usize();
+        let mut cluster = Self::empty(meter, pool, env, config, first)?;
+        for number in 0..config.compute_nodes {
+            let index = match number {
+                0 => first,
+                _ => cluster.pool.next_index().await?.as_usize(),
+            };
+            let node = cluster.start_node(&fabric, env, index, create && number == 0).await;
+            match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {
+                Ok(node) => cluster.nodes.push(Arc::new(node)),
+                Err(error) => {
+                    // Why a node did not start says more than why another does not stop.
+                    let _ = cluster.close().await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(cluster)
+    }
+
+    fn empty(
+        meter: Arc<Meter>,
+        pool: Arc<Pool>,
+        env: &Env,
+        config: &Config,
+        first: usize,
+    ) -> Result<Self, TpccError> {
+        // Looks at how full the memory nodes are, no more. Compute nodes have lower numbers, and those of
+        // other processes others.
+        let number = PeerId::MAX_INDEX - u16::try_from(first).unwrap_or(0);
+        let observer = meter.join(PeerId::compute(number))?;
+        let (env, config) = (env.clone(), config.clone());
+        Ok(Self { nodes: Vec::new(), env, meter, observer, pool, config })
     }
 
     async fn start_node(
@@ -83,6 +127,7 @@ impl Cluster {
         fabric: &Arc<dyn Fabric>,
         env: &Env,
         index: usize,
+        create: bool,
     ) -> Result<Node, TpccError> {
         let id = ComputeId::new(index).ok_or_else(|| TpccError::Config {
             key: "compute-nodes",
@@ -96,13 +141,26 @@ impl Cluster {
             ..EngineConfig::default()
         };
         let engine = Engine::start(&self.pool, fabric, env, id, config).await?;
-        let db = if index == 0 {
-            Database::create(&engine, schemas()).await?
+        let db = if create {
+            Database::create(&engine, schemas()).await
         } else {
-            Database::open(&engine).await?
+            Database::open(&engine).await
         };
-        let tables = Tables::resolve(&db)?;
-        Ok(Node { engine, db, tables })
+        let opened = db.map_err(TpccError::from).and_then(|db| Ok((Tables::resolve(&db)?, db)));
+        match opened {
+            Ok((tables, db)) => Ok(Node { engine, db, tables }),
+            Err(error) => {
+                // As above: the node leaves again, the pool is as it was.
+                let _ = engine.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
     }
 
     /// The environment everything runs in.

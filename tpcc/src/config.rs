@@ -192,7 +192,9 @@ impl Config {
         (1..=self.warehouses)
             .filter(|warehouse| match self.affinity {
                 Affinity::Shared => true,
-                Affinity::Warehouse => (*warehouse as usize - 1) % self.compute_nodes == node,
+                Affinity::Warehouse => {
+                    (*warehouse as usize - 1) % self.compute_nodes == node % self.compute_nodes
+                }
             })
             .map(u32::cast_signed)
             .collect()

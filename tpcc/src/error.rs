@@ -33,6 +33,19 @@ pub enum TpccError {
         /// Bytes that the database and its growth are estimated to take.
         needed: u64,
     },
+    /// A driver that loaded the database is gone: what is in the pool is a part of one.
+    #[error(
+        "the load of the database was cut short: its driver is gone; destroy the pool and make it again"
+    )]
+    LoadCutShort,
+    /// A label that drivers leave for each other in the pool cannot be understood.
+    #[error("label {name} of the pool: {what}")]
+    Label {
+        /// The label.
+        name: String,
+        /// What is wrong with it.
+        what: String,
+    },
     /// A row that must exist does not.
     #[error("{table}: no row {key}")]
     Missing {

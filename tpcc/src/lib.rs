@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! scale, schema, columns, random    what there is: cardinalities, tables, the specified random values
-//! cluster, load                     a pool in this process, and the initial database
+//! cluster, load, shared             a pool and its nodes here, the initial database, drivers elsewhere
 //! input, kind, transactions         what terminals enter, in which mix, and what is done with it
 //! run, report                       workers, the measurement, and what is said about it
 //! check                             the consistency conditions
@@ -48,6 +48,7 @@ mod report;
 mod run;
 mod scale;
 pub mod schema;
+mod shared;
 mod tasks;
 pub mod transactions;
 pub mod units;
@@ -66,6 +67,7 @@ pub use load::{LoadReport, load};
 pub use progress::{Progress, Silent};
 pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
 pub use report::{Interval, Report};
-pub use run::{KindStats, Latency, Measurements, measure, run, run_on};
+pub use run::{KindStats, Latency, Measurements, Purpose, measure, run, run_on, run_shared};
 pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
+pub use shared::{Driver, Role};
 pub use transactions::Session;

@@ -39,7 +39,7 @@ pub struct DirectoryConfig {
 ///
 /// # Errors
 /// `Config` for cores that are not above 0, `Pool`, `Message`.
-pub fn start_directories(
+pub async fn start_directories(
     pool: &Arc<Pool>,
     env_of: impl Fn(usize) -> Env,
     config: DirectoryConfig,
@@ -58,7 +58,7 @@ pub fn start_directories(
         let me = computes + index;
         let failed = |source| EngineError::Message { to: me, source };
         let mailbox = Mailbox::open(node.endpoint(), me, mailbox).map_err(failed)?;
-        pool.register_directory(index, mailbox.descriptor())?;
+        pool.register_directory(index, mailbox.descriptor()).await?;
         let cores = (config.cores.ceil() as usize).max(1);
         let server = Arc::new(Server {
             me,

@@ -46,6 +46,18 @@ impl ShmFabric {
         &self.root
     }
 
+    /// Whether `peer` is there and alive.
+    ///
+    /// # Errors
+    /// `Segment` if its files cannot be read.
+    pub fn lives(&self, peer: PeerId) -> Result<bool, FabricError> {
+        match Segment::open(&self.root, peer) {
+            Ok((segment, control)) => Ok(!control.is_dead() && !segment.owner_is_gone()?),
+            Err(FabricError::UnknownPeer { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     /// Declares `peer` dead, and returns once it can execute nothing more. Its memory is not touched. Blocks
     /// for a verb or two. Nothing happens if there is no such peer.
     ///

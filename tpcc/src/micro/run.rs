@@ -170,7 +170,7 @@ impl Stage {
             };
             let (cores, ring_bytes) = (self.config.memnode_cores, self.config.engine().ring_bytes);
             let directories = DirectoryConfig { cores, message, ring_bytes };
-            start_directories(pool, |_| self.env.clone(), directories)?;
+            start_directories(pool, |_| self.env.clone(), directories).await?;
         }
         let mut engines = Vec::new();
         for (node, env) in self.envs.iter().enumerate() {

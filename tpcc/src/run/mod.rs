@@ -8,8 +8,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_engine::EngineStats;
+use selkie_fabric::Fabric;
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::meter::MeterSnapshot;
+use selkie_memnode::Pool;
 use selkie_txn::TxnStats;
 
 pub use measure::{KindStats, Latency, Measurements};
@@ -18,9 +20,10 @@ use crate::check;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::error::TpccError;
-use crate::load;
+use crate::load::{self, LoadReport};
 use crate::progress::Progress;
 use crate::report::{Interval, Report};
+use crate::shared::{Driver, Role};
 use crate::tasks::join_all;
 use crate::units;
 use worker::{Control, Worker};
@@ -59,6 +62,73 @@ pub async fn run_on(
     config: &Config,
     progress: &Arc<dyn Progress>,
 ) -> Result<Report, TpccError> {
+    let load = load_and_tell(cluster, config, progress).await?;
+    let interval = measure(cluster, config, progress).await?;
+    check_and_report(cluster, config, load, interval, progress).await
+}
+
+/// What a driver of a shared pool is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Load, if nobody has, run and check.
+    Run,
+    /// Load, if nobody has, and no more.
+    LoadOnly,
+}
+
+/// Drives TPC-C on a pool that other processes drive too: one of them loads, the others wait for it; the mix
+/// runs on all of them, and each checks when none runs any more. The report is that of this process; there is
+/// none if all it was to do was to load.
+///
+/// # Errors
+/// As [`run_on`], and [`TpccError::Config`] if the pool holds another database than asked for.
+pub async fn run_shared(
+    fabric: Arc<dyn Fabric>,
+    pool: &Arc<Pool>,
+    env: &Env,
+    config: &Config,
+    purpose: Purpose,
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Report>, TpccError> {
+    let (driver, role) = Driver::meet(pool, env, config, progress).await?;
+    let loads = role == Role::Loads;
+    if !loads && purpose == Purpose::LoadOnly {
+        progress.note("the database is loaded already");
+        return Ok(None);
+    }
+    let cluster = Cluster::join(fabric, Arc::clone(pool), env, config, loads).await?;
+    let done = async {
+        let load = if loads {
+            let load = load_and_tell(&cluster, config, progress).await?;
+            driver.loaded(config).await?;
+            load
+        } else {
+            let database_bytes = cluster.used_bytes().await?;
+            LoadReport { duration: Duration::ZERO, rows: 0, database_bytes }
+        };
+        if purpose == Purpose::LoadOnly {
+            return Ok(None);
+        }
+        driver.begin_run().await?;
+        let interval = measure(&cluster, config, progress).await?;
+        driver.begin_check().await?;
+        check_and_report(&cluster, config, load, interval, progress).await.map(Some)
+    }
+    .await;
+    // What broke first says more than what broke because of it.
+    let left = driver.leave().await;
+    let closed = cluster.close().await;
+    let report = done?;
+    left?;
+    closed?;
+    Ok(report)
+}
+
+async fn load_and_tell(
+    cluster: &Cluster,
+    config: &Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<LoadReport, TpccError> {
     let load = load::load(cluster, config, progress).await?;
     let cache = config.cache_bytes();
     progress.note(&format!(
@@ -69,7 +139,16 @@ pub async fn run_on(
         units::bytes(cache),
         100.0 * cache as f64 / load.database_bytes.max(1) as f64,
     ));
-    let interval = measure(cluster, config, progress).await?;
+    Ok(load)
+}
+
+async fn check_and_report(
+    cluster: &Cluster,
+    config: &Config,
+    load: LoadReport,
+    interval: Interval,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report, TpccError> {
     let tasks = load::tasks_per_node(config);
     let warehouses = config.warehouses.cast_signed();
     let started = cluster.env().now();
@@ -92,9 +171,9 @@ pub async fn measure(
     let before = Counters::of(cluster);
     let control = Arc::new(Control::new(config)?);
     let mut tasks = Vec::new();
-    for (index, node) in cluster.nodes.iter().enumerate() {
+    for node in &cluster.nodes {
         for number in 0..config.workers {
-            let worker = Worker::new(config, Arc::clone(node), index, number);
+            let worker = Worker::new(config, Arc::clone(node), number);
             let control = Arc::clone(&control);
             tasks.push(async move {
                 let result = worker.run(&control).await;

@@ -10,7 +10,7 @@ use selkie_txn::retry;
 
 use super::measure::Measurements;
 use crate::cluster::Node;
-use crate::config::Config;
+use crate::config::{Config, MAX_WORKERS};
 use crate::error::TpccError;
 use crate::input::{DeliveryInput, InputSource};
 use crate::kind::{Deck, Kind};
@@ -69,8 +69,10 @@ struct Outcome {
 }
 
 impl Worker {
-    pub(super) fn new(config: &Config, node: Arc<Node>, index: usize, number: usize) -> Self {
-        let ordinal = (index * config.workers + number) as u64;
+    pub(super) fn new(config: &Config, node: Arc<Node>, number: usize) -> Self {
+        let index = node.engine.node().index();
+        // The same for no two workers of a pool, whatever numbers of workers its processes run.
+        let ordinal = (index * MAX_WORKERS + number) as u64;
         let random = Random::stream(config.seed, WORKER_STREAMS + ordinal);
         let constants = NuConstants::of_run(config.seed, &config.scale);
         let warehouses = config.warehouses.cast_signed();

@@ -1,0 +1,209 @@
+//! The control plane of a pool whose processes share a host: files in one directory.
+//!
+//! ```text
+//! directory/state.json     {"version": n, "state": {...}}, replaced as a whole by renaming
+//! directory/state.lock     held by whoever replaces it
+//! directory/beats/3.json   the newest beat of compute node 3
+//! ```
+//! A crash at any moment leaves the old state or the new one. Beats carry the time since the host started,
+//! which all its processes share and nobody sets.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+use rustix::time::{ClockId, clock_gettime};
+use selkie_fabric::BoxFuture;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use super::state::FORMAT;
+use super::{Beat, ControlError, ControlPlane, PoolState, Version, Versioned};
+use crate::registry::ComputeIndex;
+
+/// Bound of the wait for others who replace the state.
+const LOCK_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Keeps the state in a directory. Calls block for a few small files.
+pub struct FilePlane {
+    directory: PathBuf,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    version: Version,
+    state: PoolState,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StoredBeat {
+    node: u16,
+    host: u64,
+    seen: Version,
+    /// Nanoseconds since the host started.
+    at: u64,
+}
+
+impl FilePlane {
+    /// The plane in `directory`, which is made when a pool is created in it, closed to other users.
+    pub fn at(directory: impl Into<PathBuf>) -> Self {
+        Self { directory: directory.into() }
+    }
+
+    fn state_path(&self) -> PathBuf {
+        self.directory.join("state.json")
+    }
+
+    fn read_state(&self) -> Result<Versioned, ControlError> {
+        let path = self.state_path();
+        let no_pool = || ControlError::NoPool { place: self.directory.display().to_string() };
+        let Stored { version, state } = read(&path)?.ok_or_else(no_pool)?;
+        if state.format != FORMAT {
+            let what = format!("format {}, this software writes {FORMAT}", state.format);
+            return Err(ControlError::Damaged { place: path.display().to_string(), what });
+        }
+        Ok(Versioned { version, state: Arc::new(state) })
+    }
+
+    /// Held until dropped.
+    fn lock(&self) -> Result<File, ControlError> {
+        let path = self.directory.join("state.lock");
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false).mode(0o600);
+        let file = options.open(&path).map_err(|error| unavailable(&path, &error))?;
+        let until = Instant::now() + LOCK_PATIENCE;
+        loop {
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => return Ok(file),
+                Err(Errno::WOULDBLOCK) if Instant::now() < until => {
+                    thread::sleep(Duration::from_millis(1));
+                }
+                Err(error) => return Err(unavailable(&path, &error.into())),
+            }
+        }
+    }
+
+    fn write_state(&self, version: Version, state: PoolState) -> Result<(), ControlError> {
+        write(&self.state_path(), &Stored { version, state })
+    }
+}
+
+impl ControlPlane for FilePlane {
+    fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
+        Box::pin(async { self.read_state() })
+    }
+
+    fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
+        Box::pin(async {
+            let mut builder = DirBuilder::new();
+            let made = builder.recursive(true).mode(0o700).create(self.directory.join("beats"));
+            made.map_err(|error| unavailable(&self.directory, &error))?;
+            let _lock = self.lock()?;
+            match self.read_state() {
+                Err(ControlError::NoPool { .. }) => {}
+                Ok(_) => {
+                    let place = self.directory.display().to_string();
+                    return Err(ControlError::PoolExists { place });
+                }
+                Err(error) => return Err(error),
+            }
+            self.write_state(1, state)?;
+            Ok(1)
+        })
+    }
+
+    fn replace(
+        &self,
+        expected: Version,
+        state: PoolState,
+    ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
+        Box::pin(async move {
+            let _lock = self.lock()?;
+            if self.read_state()?.version != expected {
+                return Ok(None);
+            }
+            self.write_state(expected + 1, state)?;
+            Ok(Some(expected + 1))
+        })
+    }
+
+    fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
+        Box::pin(async move {
+            let Beat { node, host, seen } = beat;
+            let path = self.directory.join("beats").join(format!("{node}.json"));
+            write(&path, &StoredBeat { node: node.get(), host, seen, at: since_start() })
+        })
+    }
+
+    fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
+        Box::pin(async {
+            let directory = self.directory.join("beats");
+            let failed = |error| unavailable(&directory, &error);
+            let now = since_start();
+            let mut beats = Vec::new();
+            for entry in fs::read_dir(&directory).map_err(failed)? {
+                let path = entry.map_err(failed)?.path();
+                if path.extension().is_none_or(|extension| extension != "json") {
+                    continue;
+                }
+                let Some(stored) = read::<StoredBeat>(&path)? else { continue };
+                let StoredBeat { node, host, seen, at } = stored;
+                let beat = Beat { node: ComputeIndex::new(node), host, seen };
+                beats.push((beat, Duration::from_nanos(now.saturating_sub(at))));
+            }
+            Ok(beats)
+        })
+    }
+
+    fn pace(&self) -> Duration {
+        Duration::from_millis(20)
+    }
+}
+
+/// Nanoseconds since the host started.
+fn since_start() -> u64 {
+    let time = clock_gettime(ClockId::Boottime);
+    time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
+}
+
+/// `None` if there is no such file.
+fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ControlError> {
+    let text = match fs::read(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unavailable(path, &error)),
+    };
+    let damaged = |error: serde_json::Error| {
+        let (place, what) = (path.display().to_string(), error.to_string());
+        ControlError::Damaged { place, what }
+    };
+    serde_json::from_slice(&text).map(Some).map_err(damaged)
+}
+
+/// Replaces a file as a whole; it is safe from a crash when this returns.
+fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ControlError> {
+    let new = path.with_extension(format!("new-{}", std::process::id()));
+    let text = serde_json::to_vec(value).map_err(|error| unavailable(path, &error.into()))?;
+    let written = || -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(&text)?;
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        match path.parent() {
+            Some(directory) => File::open(directory)?.sync_all(),
+            None => Ok(()),
+        }
+    };
+    written().map_err(|error| unavailable(path, &error))
+}
+
+fn unavailable(place: &Path, error: &io::Error) -> ControlError {
+    ControlError::Unavailable { place: place.display().to_string(), what: error.to_string() }
+}

@@ -1,0 +1,132 @@
+//! The control plane: where the nodes of a pool agree on what the pool is and who is in it.
+//!
+//! It is a small document, [`PoolState`], that is replaced as a whole under compare-and-swap, and a beat of
+//! every compute node, which says how much of the document's history the node has seen. Nothing of it is on a
+//! data path: nodes work from the copy they have, and only changes of membership wait for it.
+//!
+//! | plane | for |
+//! | --- | --- |
+//! | [`LocalPlane`] | a pool within one process |
+//! | [`FilePlane`] | the processes of one host |
+
+#[cfg(target_os = "linux")]
+mod file;
+mod local;
+mod state;
+
+#[cfg(target_os = "linux")]
+pub use file::FilePlane;
+pub use local::LocalPlane;
+pub use state::{Member, PoolState};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::BoxFuture;
+
+use crate::registry::ComputeIndex;
+
+/// Grows with every change of a pool's state.
+pub type Version = u64;
+
+/// A pool's state at some moment.
+#[derive(Clone, Debug)]
+pub struct Versioned {
+    /// The moment.
+    pub version: Version,
+    /// The state.
+    pub state: Arc<PoolState>,
+}
+
+/// Says that a compute node lives, and what it has seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// The node.
+    pub node: ComputeIndex,
+    /// The process that runs it: see [`Member::host`].
+    pub host: u64,
+    /// The node works by this state of the pool, or a later one.
+    pub seen: Version,
+}
+
+/// Why a control plane did not do what it was asked for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// There is no pool here.
+    #[error("{place} has no pool")]
+    NoPool {
+        /// The plane.
+        place: String,
+    },
+    /// There is a pool here already.
+    #[error("{place} has a pool already")]
+    PoolExists {
+        /// The plane.
+        place: String,
+    },
+    /// What is stored cannot be understood: damaged, or of another version of this software.
+    #[error("{place}: {what}")]
+    Damaged {
+        /// File or key.
+        place: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// The plane cannot be reached or used.
+    #[error("{place}: {what}")]
+    Unavailable {
+        /// The plane.
+        place: String,
+        /// What it said.
+        what: String,
+    },
+}
+
+impl ControlError {
+    /// Whether the same call may succeed later without anything else being changed.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self, Self::Unavailable { .. })
+    }
+}
+
+/// Keeps the state of one pool. Calls may be made from any process that uses the plane.
+pub trait ControlPlane: Send + Sync {
+    /// The state as it is.
+    ///
+    /// # Errors
+    /// `NoPool`, `Damaged`, `Unavailable`.
+    fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>>;
+
+    /// Makes a pool where there is none.
+    ///
+    /// # Errors
+    /// `PoolExists`, `Unavailable`.
+    fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>>;
+
+    /// Puts `state` in place of the one of version `expected`; `None` if there is a later one.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::load`].
+    fn replace(
+        &self,
+        expected: Version,
+        state: PoolState,
+    ) -> BoxFuture<'_, Result<Option<Version>, ControlError>>;
+
+    /// Shows that a node lives; the newest beat of a node counts.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>>;
+
+    /// The newest beats, and how long ago they were.
+    ///
+    /// # Errors
+    /// `Damaged`, `Unavailable`.
+    fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>>;
+
+    /// How often it pays to look for changes.
+    fn pace(&self) -> Duration;
+}

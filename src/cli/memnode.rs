@@ -1,0 +1,100 @@
+//! `selkie memnode`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use rustix::process::{Pid, getpid};
+use selkie::fabric::RealRuntime;
+use selkie::pool::{PoolName, SharedPool};
+use selkie::tpcc::units;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM). What the pool keeps there is gone then.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Pool to join, made by `selkie pool create`
+    #[arg(long, value_name = "NAME")]
+    pool: PoolName,
+    /// Memory to lend, as 512M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    memory: u64,
+    /// How compute nodes reach it
+    #[arg(long, value_enum, default_value = "shm")]
+    fabric: Transport,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Transport {
+    /// Memory shared by the processes of this host
+    Shm,
+}
+
+/// Bytes, with K, M, G or T for powers of 1024.
+fn size(text: &str) -> Result<u64, String> {
+    let allowed = || "a size is a number with K, M, G or T, as 512M".to_owned();
+    let (digits, shift) = match text.char_indices().last() {
+        Some((at, 'K' | 'k')) => (text.get(..at), 10),
+        Some((at, 'M' | 'm')) => (text.get(..at), 20),
+        Some((at, 'G' | 'g')) => (text.get(..at), 30),
+        Some((at, 'T' | 't')) => (text.get(..at), 40),
+        _ => (Some(text), 0),
+    };
+    let number: u64 = digits.and_then(|digits| digits.parse().ok()).ok_or_else(allowed)?;
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0).ok_or_else(allowed)
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let Transport::Shm = arguments.fabric;
+    // From here on a signal stops the node in an orderly way.
+    let mut signals = match Signals::new([SIGINT, SIGTERM]) {
+        Ok(signals) => signals,
+        Err(error) => return super::fail(&error),
+    };
+    let lent = RealRuntime::new(1).map_err(|error| error.to_string()).and_then(|runtime| {
+        let shared = SharedPool::at(&arguments.pool);
+        let node = runtime.block_on(shared.lend(&runtime.env(), arguments.memory));
+        node.map_err(|error| error.to_string())
+    });
+    let node = match lent {
+        Ok(node) => node,
+        Err(error) => return super::fail(&error),
+    };
+    let name = node.descriptor().peer;
+    let bytes = units::bytes(node.region().len() as u64);
+    let (pool, process) = (&arguments.pool, Pid::as_raw_nonzero(getpid()));
+    println!("{name} of pool {pool} lends {bytes}, process {process}");
+    let stopped = signals.forever().next();
+    drop(node);
+    let used =
+        cpu_time().map_or_else(String::new, |time| format!(" after {time:?} of processor time"));
+    eprintln!("{name} stops{used}");
+    if stopped.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Processor time this process has used.
+fn cpu_time() -> Option<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
+    // After the name, which is in brackets: fields 14 and 15 of all, in ticks of a hundredth of a second.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    Some(Duration::from_millis(10 * (user + system)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::size;
+
+    #[test]
+    fn sizes_are_read_and_others_refused() {
+        assert_eq!(size("512M"), Ok(512 << 20));
+        assert_eq!(size("2g"), Ok(2 << 30));
+        assert_eq!(size("4096"), Ok(4096));
+        for bad in ["", "M", "0", "1.5G", "-1M", "12X", "99999999T", "1 G"] {
+            assert!(size(bad).is_err(), "{bad}");
+        }
+    }
+}

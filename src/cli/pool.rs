@@ -1,0 +1,141 @@
+//! `selkie pool`.
+
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use comfy_table::{Table, presets};
+use selkie::fabric::{Env, PeerId, RealRuntime};
+use selkie::memnode::PoolConfig;
+use selkie::pool::{PoolName, SharedPool, SharedPoolError};
+use selkie::tpcc::units;
+use serde_json::json;
+
+/// Bytes of a range of the pools made here: small, so that little of a node's memory is left over.
+const RANGE_BYTES: u64 = 4 << 20;
+
+/// Pools that the processes of this host share.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Makes a pool; memory nodes then join it with `selkie memnode`
+    Create {
+        /// 1 to 64 letters, digits, `-` or `_`
+        name: PoolName,
+        /// Memory nodes that are to join, 1 to 1024
+        #[arg(long, value_name = "N", default_value_t = 3)]
+        memory_nodes: usize,
+        /// Compute nodes that may use the pool in its life, 1 to 58
+        #[arg(long, value_name = "N", default_value_t = 58)]
+        max_compute_nodes: usize,
+        /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
+        #[arg(long, value_name = "BYTES", default_value_t = 2048)]
+        gcl: usize,
+    },
+    /// Shows a pool's nodes, and whether they live
+    Status {
+        /// Its name
+        name: PoolName,
+        /// Print one JSON object instead of a table
+        #[arg(long)]
+        json: bool,
+    },
+    /// Removes a pool and all it holds
+    Destroy {
+        /// Its name
+        name: PoolName,
+        /// Also if nodes of it live: they are declared dead
+        #[arg(long)]
+        force: bool,
+    },
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let runtime = match RealRuntime::new(1) {
+        Ok(runtime) => runtime,
+        Err(error) => return super::fail(&error),
+    };
+    let env = runtime.env();
+    let done = match &arguments.command {
+        Command::Create { name, memory_nodes, max_compute_nodes, gcl } => {
+            let config = PoolConfig {
+                memory_nodes: *memory_nodes,
+                bytes_per_node: u64::from(u32::MAX),
+                gcl_bytes: *gcl,
+                range_bytes: RANGE_BYTES,
+                max_compute_nodes: *max_compute_nodes,
+            };
+            runtime.block_on(create(&env, name, &config))
+        }
+        Command::Status { name, json } => runtime.block_on(status(name, *json)),
+        Command::Destroy { name, force } => runtime.block_on(SharedPool::at(name).destroy(*force)),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => super::fail(&error),
+    }
+}
+
+async fn create(env: &Env, name: &PoolName, config: &PoolConfig) -> Result<(), SharedPoolError> {
+    SharedPool::at(name).create(env, config).await?;
+    let nodes = config.memory_nodes;
+    println!(
+        "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
+    );
+    Ok(())
+}
+
+async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
+    let shared = SharedPool::at(name);
+    let state = shared.plane().load().await?.state;
+    let living = shared.living().await?;
+    let lives = |peer: PeerId| living.contains(&peer);
+    let bytes = |ranges: u32| u64::from(ranges) * state.range_bytes;
+    let memory: Vec<_> = state.memory_nodes.iter().enumerate().collect();
+    if as_json {
+        let memory: Vec<_> = memory
+            .iter()
+            .map(|(index, node)| match node {
+                Some(node) => {
+                    json!({ "node": index, "lives": lives(node.peer), "bytes": bytes(node.ranges) })
+                }
+                None => json!({ "node": index, "lives": false, "bytes": 0 }),
+            })
+            .collect();
+        let compute = state
+            .compute_nodes
+            .keys()
+            .map(|index| json!({ "node": index, "lives": lives(PeerId::compute(*index)) }));
+        let compute: Vec<_> = compute.collect();
+        let object = json!({
+            "pool": name.to_string(), "gcl_bytes": state.gcl_bytes, "memory_nodes": memory,
+            "compute_nodes": compute, "labels": state.labels,
+        });
+        println!("{object}");
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["node", "state", "lends"]);
+    let word = |lives| if lives { "lives" } else { "dead" };
+    for (index, node) in memory {
+        match node {
+            Some(node) => table.add_row([
+                format!("mem{index}"),
+                word(lives(node.peer)).to_owned(),
+                units::bytes(bytes(node.ranges)),
+            ]),
+            None => table.add_row([format!("mem{index}"), "has not joined".into(), String::new()]),
+        };
+    }
+    for index in state.compute_nodes.keys() {
+        let state = word(lives(PeerId::compute(*index)));
+        table.add_row([format!("cn{index}"), state.to_owned(), String::new()]);
+    }
+    println!("pool {name}, cache lines of {} bytes\n{table}", state.gcl_bytes);
+    Ok(())
+}

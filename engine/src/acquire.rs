@@ -151,6 +151,13 @@ impl Core {
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         let outcome = self.try_latch(addr, &mut active, access, nowait, ticket, missed);
+        if let Some(lost) = active.lost.take() {
+            if let Some(ticket) = ticket {
+                active.waiters.remove(ticket);
+            }
+            self.close(&mut map, addr, active);
+            return Err(lost);
+        }
         let outcome = match outcome {
             Some(outcome) => outcome,
             None => {
@@ -220,6 +227,9 @@ impl Core {
             self.run(addr, active, Event::Want { exclusive, nowait, look }, None);
             if active.refused && nowait {
                 return Some(Outcome::Busy);
+            }
+            if active.lost.is_some() {
+                return None;
             }
             if active.line.phase == before || !active.line.phase.at_rest() {
                 return None;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use selkie_fabric::{Chain, RemoteAddr, Verb};
+use selkie_fabric::{Chain, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout::{self, EXTENT_GCLS};
 
 use crate::core::Core;
@@ -226,8 +226,12 @@ impl Core {
             };
             let at = RemoteAddr::new(region, layout::EXTENTS_LEASED_AT);
             let chain = Chain::from([Verb::fetch_and_add(at, 1)]);
-            let done = self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
-            let extent = done.old(0).unwrap_or(u64::MAX - 1);
+            let extent = match self.queue_pair(node).post(chain).await.map_err(|e| e.error) {
+                Ok(done) => done.old(0).unwrap_or(u64::MAX - 1),
+                // What it has is not to be had any more; the others have more.
+                Err(FabricError::PeerDead { peer }) if peer != self.endpoint.id() => u64::MAX - 1,
+                Err(error) => return Err(error.into()),
+            };
             let mut state = self.allocator.0.lock();
             if let Some(leased) = state.leased.get_mut(node) {
                 *leased = extent.saturating_add(1);

@@ -369,9 +369,11 @@ impl Engine {
             }
             (remain, last) = (now, one);
         }
-        core.publish_epoch(0).await?;
-        core.give_lines_back().await?;
-        core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await?;
+        // Each of them, whatever became of the others: who cannot reach all memory has to leave all the same.
+        let absent = core.publish_epoch(0).await;
+        let given_back = core.give_lines_back().await;
+        let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
+        absent.and(given_back).and(left.map_err(EngineError::from))?;
         match last {
             None => Ok(()),
             Some(addr) => Err(EngineError::Timeout { addr, waited: core.env.now() - started }),

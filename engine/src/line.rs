@@ -59,6 +59,8 @@ pub(crate) struct Active {
     copied: bool,
     /// A task will let go of the line when its time here is over.
     timed: bool,
+    /// What the line was lost for in this step, for a caller who is not among the waiters yet.
+    pub(crate) lost: Option<EngineError>,
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -101,8 +103,10 @@ impl Core {
                 looked: false,
                 copied: false,
                 timed: false,
+                lost: None,
             }
         });
+        active.lost = None;
         active.allowed = (active.line.readable(), active.line.writable());
         active.refused = false;
         active.woken = false;
@@ -636,6 +640,7 @@ impl Core {
     /// The line's memory or a peer cannot be reached: ends the waits, forgets the copy.
     pub(crate) fn fail_line(&self, addr: GAddr, active: &mut Active, error: &EngineError) {
         active.waiters.fail_all(error);
+        active.lost = Some(error.clone());
         let deferred = std::mem::take(&mut active.line.deferred);
         active.line = active.line.forgotten();
         if self.config.coherence == Coherence::Rpc {

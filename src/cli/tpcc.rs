@@ -9,6 +9,7 @@ use clap::{Args, ValueEnum};
 use selkie::tpcc::{self, Affinity, Config, Progress, Report, Scale, TpccError};
 
 use selkie::fabric::RealRuntime;
+use selkie::memnode::PoolDescriptor;
 use selkie::pool::{PoolName, PoolUrl, SharedPool, SharedPoolError};
 use selkie::tpcc::Purpose;
 
@@ -127,7 +128,7 @@ fn run_shared(
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
     runtime.block_on(async move {
         let (fabric, pool) = shared.open(&env).await.map_err(SharedError::Pool)?;
-        let config = Config { gcl_bytes: pool.descriptor().gcl_bytes, ..config };
+        let config = of_pool(config, pool.descriptor());
         config.validate()?;
         Ok(tpcc::run_shared(fabric, &pool, &env, &config, purpose, &progress).await?)
     })
@@ -168,6 +169,14 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
     };
     config.validate()?;
     Ok(config)
+}
+
+/// The configuration with the pool's own numbers; memory nodes that differ count with their mean.
+fn of_pool(config: Config, pool: &PoolDescriptor) -> Config {
+    let nodes = pool.memory_nodes.len();
+    let ranges: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
+    let mib = (ranges * pool.range_bytes / nodes.max(1) as u64) >> 20;
+    Config { gcl_bytes: pool.gcl_bytes, memory_nodes: nodes, memory_mib: Some(mib), ..config }
 }
 
 /// Refuses what has no meaning with the pool asked for.

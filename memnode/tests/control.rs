@@ -1,0 +1,252 @@
+//! Control planes, and pools of several processes that meet in one.
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+#![cfg(target_os = "linux")]
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_channels::MailboxDescriptor;
+use selkie_fabric::env::Env;
+use selkie_fabric::sim::{World, WorldConfig};
+use selkie_fabric::{Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
+use selkie_memnode::control::{
+    Beat, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Version,
+};
+use selkie_memnode::{ComputeIndex, Pool, PoolConfig, PoolError, create, lend};
+use tempfile::TempDir;
+
+const CONFIG: PoolConfig = PoolConfig {
+    memory_nodes: 2,
+    bytes_per_node: 2 << 20,
+    gcl_bytes: 512,
+    range_bytes: 1 << 19,
+    max_compute_nodes: 4,
+};
+
+/// Runs `test` on an empty plane of each kind.
+fn on_every_plane(test: impl Fn(Arc<dyn ControlPlane>)) {
+    test(Arc::new(LocalPlane::default()));
+    let directory = TempDir::new().unwrap();
+    test(Arc::new(FilePlane::at(directory.path().join("pool"))));
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    RealRuntime::new(1).unwrap().block_on(future)
+}
+
+/// Runs `test` where waiting takes no time.
+fn in_virtual_time<T>(test: impl AsyncFnOnce(Env) -> T) -> T {
+    let world = World::new(WorldConfig::new(1));
+    world.run(Duration::from_secs(3600), test(world.env())).unwrap()
+}
+
+#[test]
+fn a_pool_is_made_once_and_replaced_by_who_has_seen_it() {
+    on_every_plane(|plane| {
+        block_on(async {
+            assert!(matches!(plane.load().await, Err(ControlError::NoPool { .. })));
+            create(&*plane, &CONFIG, 7).await.unwrap();
+            let again = create(&*plane, &CONFIG, 8).await;
+            let exists = ControlError::PoolExists { place: String::new() };
+            assert!(matches!(&again, Err(PoolError::Control { source })
+                if std::mem::discriminant(source) == std::mem::discriminant(&exists)));
+
+            let first = plane.load().await.unwrap();
+            assert_eq!((first.state.id, first.state.memory_nodes.len()), (7, 2));
+            let changed = PoolState { next_index: 3, ..PoolState::clone(&first.state) };
+            let second = plane.replace(first.version, changed.clone()).await.unwrap().unwrap();
+            assert!(second > first.version);
+            let late = PoolState { next_index: 9, ..PoolState::clone(&first.state) };
+            assert_eq!(plane.replace(first.version, late).await.unwrap(), None);
+            let now = plane.load().await.unwrap();
+            assert_eq!((now.version, &*now.state), (second, &changed));
+        });
+    });
+}
+
+#[test]
+fn the_newest_beat_of_a_node_counts() {
+    on_every_plane(|plane| {
+        block_on(async {
+            create(&*plane, &CONFIG, 1).await.unwrap();
+            let beat = |node, seen| Beat { node: ComputeIndex::new(node), host: 5, seen };
+            for (node, seen) in [(0, 1), (3, 1), (0, 2)] {
+                plane.beat(beat(node, seen)).await.unwrap();
+            }
+            let mut beats = plane.beats().await.unwrap();
+            beats.sort_by_key(|(beat, _)| beat.node);
+            assert_eq!(
+                beats.iter().map(|(beat, _)| *beat).collect::<Vec<_>>(),
+                [beat(0, 2), beat(3, 1)]
+            );
+            assert!(beats.iter().all(|(_, age)| *age < Duration::from_secs(60)));
+        });
+    });
+}
+
+#[test]
+fn no_change_of_many_at_once_is_lost() {
+    const CHANGES: u16 = 100;
+    on_every_plane(|plane| {
+        block_on(create(&*plane, &PoolConfig { max_compute_nodes: 58, ..CONFIG }, 1)).unwrap();
+        let changer = |plane: Arc<dyn ControlPlane>| {
+            std::thread::spawn(move || {
+                block_on(async {
+                    let mut made = 0;
+                    while made < CHANGES {
+                        let now = plane.load().await.unwrap();
+                        let next_index = now.state.next_index + 1;
+                        let state = PoolState { next_index, ..PoolState::clone(&now.state) };
+                        made +=
+                            u16::from(plane.replace(now.version, state).await.unwrap().is_some());
+                    }
+                });
+            })
+        };
+        let changers: Vec<_> = (0..4).map(|_| changer(Arc::clone(&plane))).collect();
+        for changer in changers {
+            changer.join().unwrap();
+        }
+        assert_eq!(block_on(plane.load()).unwrap().state.next_index, 4 * CHANGES);
+    });
+}
+
+#[test]
+fn files_that_are_damaged_or_of_another_format_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let plane = FilePlane::at(directory.path());
+    block_on(create(&plane, &CONFIG, 1)).unwrap();
+    let path = directory.path().join("state.json");
+    let good = std::fs::read_to_string(&path).unwrap();
+    // What a crash in the middle of a write leaves beside it does no harm.
+    std::fs::write(directory.path().join("state.new-1"), &good[..9]).unwrap();
+    assert!(block_on(plane.load()).is_ok());
+    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":1", "\"format\":99")] {
+        std::fs::write(&path, bad).unwrap();
+        let error = block_on(plane.load()).unwrap_err();
+        assert!(matches!(error, ControlError::Damaged { .. }), "{error}");
+        assert!(error.to_string().contains("state.json"), "{error}");
+        let replaced = block_on(plane.replace(1, serde_json_state(&good)));
+        assert!(replaced.is_err(), "damage is not written over");
+    }
+}
+
+fn serde_json_state(text: &str) -> PoolState {
+    let stored: serde_json::Value = serde_json::from_str(text).unwrap();
+    serde_json::from_value(stored.get("state").unwrap().clone()).unwrap()
+}
+
+#[test]
+fn memory_nodes_of_several_processes_make_up_a_pool() {
+    on_every_plane(|plane| {
+        in_virtual_time(async |env: Env| {
+            let fabric: Arc<dyn Fabric> = MemFabric::new();
+            let absent = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
+            assert!(matches!(absent, Err(PoolError::Control { .. })), "{absent:?}");
+            create(&*plane, &CONFIG, 1).await.unwrap();
+            let one = lend(&fabric, &*plane, &env, 2 << 20).await.unwrap();
+            let open = Pool::open(Arc::clone(&plane), 5).await.map(drop);
+            assert!(matches!(open, Err(PoolError::Incomplete { joined: 1, nodes: 2 })), "{open:?}");
+            let small = lend(&fabric, &*plane, &env, 4096).await.map(drop);
+            assert!(matches!(small, Err(PoolError::Config { key: "bytes_per_node", .. })));
+            let two = lend(&fabric, &*plane, &env, 4 << 20).await.unwrap();
+            let pool = Pool::open(Arc::clone(&plane), 5).await.unwrap();
+            let nodes = [one.descriptor().clone(), two.descriptor().clone()];
+            assert_eq!(pool.descriptor().memory_nodes, nodes);
+            assert!(nodes[1].ranges > nodes[0].ranges, "each lends what it has");
+            let third = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
+            assert!(matches!(third, Err(PoolError::MemoryNodeRefused { .. })), "{third:?}");
+        });
+    });
+}
+
+/// Two processes' views of one pool.
+async fn two_hosts(plane: &Arc<dyn ControlPlane>, env: &Env) -> (Arc<Pool>, Arc<Pool>) {
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    create(&**plane, &CONFIG, 1).await.unwrap();
+    for _ in 0..CONFIG.memory_nodes {
+        lend(&fabric, &**plane, env, 2 << 20).await.unwrap();
+    }
+    let open = |host| Pool::open(Arc::clone(plane), host);
+    (open(5).await.unwrap(), open(6).await.unwrap())
+}
+
+fn mailbox(node: u16) -> MailboxDescriptor {
+    let (peer, region) = (PeerId::compute(node), RegionKey::from_raw(3));
+    MailboxDescriptor { peer, region, ring_bytes: 1 << 16, peers: 4 }
+}
+
+#[test]
+fn a_node_is_in_once_the_nodes_of_other_processes_know_it() {
+    on_every_plane(|plane| {
+        in_virtual_time(async |env: Env| {
+            let (here, there) = two_hosts(&plane, &env).await;
+            let (one, two) = (ComputeIndex::new(1), ComputeIndex::new(2));
+            here.register_compute(&env, one, vec![mailbox(1)]).await.unwrap();
+
+            // Nobody follows for the first process: its node hears of nothing.
+            let before = env.now();
+            let refused = there.register_compute(&env, two, vec![mailbox(2)]).await;
+            assert!(matches!(refused, Err(PoolError::Unresponsive { node, .. }) if node == one));
+            assert!(env.now() - before > Duration::from_secs(5));
+            assert_eq!(there.members(), [one], "it is not in");
+
+            here.follow(&env);
+            there.register_compute(&env, two, vec![mailbox(2)]).await.unwrap();
+            assert_eq!(here.mailbox_of(two, 1), Some(mailbox(2)), "known before it is in");
+            assert_eq!(there.mailbox_of(one, 2), Some(mailbox(1)));
+            let taken = there.register_compute(&env, one, vec![mailbox(1)]).await;
+            assert!(matches!(taken, Err(PoolError::DuplicateCompute { node }) if node == one));
+
+            there.leave(&env, two).await.unwrap();
+            assert!(!here.is_member(two), "known before it has left");
+            let again = there.leave(&env, two).await;
+            assert!(matches!(again, Err(PoolError::NotRegistered { node }) if node == two));
+        });
+    });
+}
+
+#[test]
+fn indexes_are_given_out_once_and_labels_are_set_by_who_has_seen_them() {
+    on_every_plane(|plane| {
+        in_virtual_time(async |env: Env| {
+            let (here, there) = two_hosts(&plane, &env).await;
+            let mut given = Vec::new();
+            for pool in [&here, &there, &here, &there] {
+                given.push(pool.next_index().await.unwrap().get());
+            }
+            assert_eq!(given, [0, 1, 2, 3]);
+            let beyond = here.next_index().await;
+            assert!(
+                matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })),
+                "{beyond:?}"
+            );
+
+            assert!(here.set_label("a", None, Some("1")).await.unwrap());
+            assert!(!there.set_label("a", None, Some("2")).await.unwrap());
+            assert!(there.set_label("a", Some("1"), Some("3")).await.unwrap());
+            assert_eq!(there.label("a").as_deref(), Some("3"));
+            assert_eq!(here.label("a").as_deref(), Some("1"), "seen when it looks");
+            assert!(!here.set_label("a", Some("1"), None).await.unwrap());
+            assert_eq!(here.label("a").as_deref(), Some("3"));
+            assert!(here.set_label("a", Some("3"), None).await.unwrap());
+            assert_eq!(here.label("a"), None);
+        });
+    });
+}
+
+#[test]
+fn versions_grow() {
+    on_every_plane(|plane| {
+        block_on(async {
+            create(&*plane, &CONFIG, 1).await.unwrap();
+            let mut versions: Vec<Version> = Vec::new();
+            for next_index in 1..5 {
+                let now = plane.load().await.unwrap();
+                let state = PoolState { next_index, ..PoolState::clone(&now.state) };
+                versions.push(plane.replace(now.version, state).await.unwrap().unwrap());
+            }
+            assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{versions:?}");
+        });
+    });
+}

@@ -1,0 +1,241 @@
+//! Pools of several processes, through the `selkie` binary.
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn selkie(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selkie"));
+    command.args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    selkie(arguments).output().unwrap()
+}
+
+#[track_caller]
+fn succeeds(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], code: i32, expected: &str) {
+    let output = run(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    assert!(error.contains(expected), "{arguments:?}: {error}");
+    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+/// A process that is ended with the value.
+struct Running(Child);
+
+impl Running {
+    /// Starts a process and waits for its first line.
+    fn start(arguments: &[&str]) -> (Running, String) {
+        let mut child = selkie(arguments).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        (Running(child), line)
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A pool with memory nodes that run, removed with the value.
+struct Pool {
+    name: String,
+    memory: Vec<Running>,
+}
+
+impl Pool {
+    fn start(test: &str, memory_nodes: usize) -> Pool {
+        let name = format!("test-{test}-{}", std::process::id());
+        succeeds(&["pool", "create", &name, "--memory-nodes", &memory_nodes.to_string()]);
+        let mut pool = Pool { name, memory: Vec::new() };
+        for _ in 0..memory_nodes {
+            let lend = ["memnode", "--pool", &pool.name, "--memory", "100M"];
+            let (running, line) = Running::start(&lend);
+            assert!(line.contains("lends"), "{line}");
+            pool.memory.push(running);
+        }
+        pool
+    }
+
+    fn url(&self) -> String {
+        format!("shm:{}", self.name)
+    }
+
+    fn status(&self) -> Value {
+        serde_json::from_str(&succeeds(&["pool", "status", &self.name, "--json"])).unwrap()
+    }
+
+    /// Arguments of a short run in the pool.
+    fn tpcc<'a>(&self, url: &'a str, rest: &[&'a str]) -> Vec<&'a str> {
+        let tiny = ["--warehouses", "1", "--scale", "100", "--threads", "2"];
+        [&["tpcc", "--pool", url], &tiny[..], rest].concat()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.memory.clear();
+        let _ = run(&["pool", "destroy", &self.name, "--force"]);
+    }
+}
+
+#[test]
+fn drivers_of_several_processes_share_one_database() {
+    let pool = Pool::start("shared", 3);
+    let url = pool.url();
+    let arguments = pool.tpcc(&url, &["--duration", "2", "--json"]);
+    let drivers: Vec<Child> = (0..3)
+        .map(|_| {
+            let mut command = selkie(&arguments);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        })
+        .collect();
+    let mut loads = 0;
+    for driver in drivers {
+        let output = driver.wait_with_output().unwrap();
+        let error = text(&output.stderr);
+        assert!(output.status.success(), "{error}");
+        loads += usize::from(error.contains("loaded "));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(report["consistency"], "ok");
+        assert!(report["tps"].as_f64().unwrap() > 0.0);
+        assert_eq!(report["config"]["memory_nodes"], 3);
+    }
+    assert_eq!(loads, 1, "one loads, the others wait");
+    assert_eq!(pool.status()["compute_nodes"], Value::Array(Vec::new()), "all have left");
+
+    // The database is still there for who comes later, and only for who wants this one.
+    let later = succeeds(&pool.tpcc(&url, &["--duration", "1", "--json"]));
+    let later: Value = serde_json::from_str(&later).unwrap();
+    assert_eq!(later["consistency"], "ok");
+    let seed = pool.tpcc(&url, &["--duration", "1", "--seed", "5"]);
+    refused(&seed, 2, "--seed 5: the pool holds a database of seed 1");
+}
+
+#[test]
+fn load_only_leaves_a_database_behind() {
+    let pool = Pool::start("load", 1);
+    let url = pool.url();
+    succeeds(&pool.tpcc(&url, &["--load-only"]));
+    let label = pool.status()["labels"]["tpcc.database"].as_str().unwrap().to_owned();
+    assert!(label.contains("complete"), "{label}");
+    let again = run(&pool.tpcc(&url, &["--load-only"]));
+    assert!(text(&again.stderr).contains("loaded already"));
+    succeeds(&pool.tpcc(&url, &["--duration", "1"]));
+}
+
+#[test]
+fn a_pool_that_lost_a_memory_node_is_refused() {
+    let mut pool = Pool::start("lost", 2);
+    let url = pool.url();
+    succeeds(&pool.tpcc(&url, &["--load-only"]));
+    pool.memory[1].kill();
+    let lives: Vec<_> = pool.status()["memory_nodes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|n| n["lives"].clone())
+        .collect();
+    assert_eq!(lives, [Value::Bool(true), Value::Bool(false)]);
+    let run = pool.tpcc(&url, &["--duration", "1"]);
+    refused(&run, 1, "memory node 1 of the pool is dead");
+    let name = pool.name.clone();
+    refused(&["pool", "destroy", &name], 1, "mem0 of the pool lives; stop it first");
+}
+
+#[test]
+fn the_death_of_a_memory_node_ends_a_run_with_an_error() {
+    let mut pool = Pool::start("death", 2);
+    let url = pool.url();
+    succeeds(&pool.tpcc(&url, &["--load-only"]));
+    let mut command = selkie(&pool.tpcc(&url, &["--duration", "60"]));
+    let mut driver = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(driver.stderr.take().unwrap());
+    // It runs when its node is in.
+    let started = Instant::now();
+    while pool.status()["labels"]["tpcc.phases"]
+        .as_str()
+        .is_none_or(|p| !p.contains("running\":[") || p.contains("running\":[]"))
+    {
+        assert!(started.elapsed() < PATIENCE, "it does not run");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    pool.memory[0].kill();
+    let killed = Instant::now();
+    let status = loop {
+        if let Some(status) = driver.try_wait().unwrap() {
+            break status;
+        }
+        assert!(killed.elapsed() < PATIENCE, "it hangs");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert_eq!(status.code(), Some(1));
+    let mut error = String::new();
+    std::io::Read::read_to_string(&mut lines, &mut error).unwrap();
+    assert!(error.contains("peer mem0 is dead"), "{error}");
+}
+
+#[test]
+fn bad_pools_are_refused_and_nothing_is_left_behind() {
+    let name = format!("test-bad-{}", std::process::id());
+    let url = format!("shm:{name}");
+    let lend = |memory: &str, code, expected: &str| {
+        refused(&["memnode", "--pool", &name, "--memory", memory], code, expected);
+    };
+    lend("10M", 1, "has no pool");
+    refused(&["pool", "status", &name], 1, "has no pool");
+    refused(&["pool", "destroy", &name], 1, "has no pool");
+    refused(&["tpcc", "--pool", &url], 1, "has no pool");
+    refused(&["pool", "create", &name, "--memory-nodes", "0"], 1, "memory_nodes = 0");
+    refused(&["pool", "create", &name, "--gcl", "1000"], 1, "gcl_bytes = 1000");
+    let directories = || {
+        let entries = std::fs::read_dir("/dev/shm").unwrap();
+        entries
+            .filter(|e| e.as_ref().unwrap().file_name().to_string_lossy().contains(&name))
+            .count()
+    };
+    assert_eq!(directories(), 0, "nothing is made by looking for it");
+
+    succeeds(&["pool", "create", &name, "--memory-nodes", "1"]);
+    refused(&["pool", "create", &name], 1, "has a pool already");
+    lend("100K", 1, "bytes_per_node = 102400 is not allowed: at least");
+    lend("64T", 1, "no memory for a region");
+    refused(&["tpcc", "--pool", &url, "--gcl", "4096"], 2, "--gcl 4096: is that of the pool");
+    refused(&["tpcc", "--pool", &url, "--memory-nodes", "2"], 2, "--memory-nodes 2: is that of");
+    refused(&["tpcc", "--pool", &url, "--affinity", "warehouse"], 2, "--affinity warehouse");
+    refused(&["tpcc", "--load-only"], 2, "--load-only");
+    for bad in ["shm:a/b", "shm:", "mem:", "x"] {
+        let output = run(&["tpcc", "--pool", bad]);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(text(&output.stderr).contains("a pool"), "{}", text(&output.stderr));
+    }
+    succeeds(&["pool", "destroy", &name]);
+    assert_eq!(directories(), 0);
+}

@@ -61,6 +61,8 @@ pub(crate) struct Active {
     timed: bool,
     /// What the line was lost for in this step, for a caller who is not among the waiters yet.
     pub(crate) lost: Option<EngineError>,
+    /// The word names a dead node.
+    pub(crate) backs_off: bool,
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -104,9 +106,11 @@ impl Core {
                 copied: false,
                 timed: false,
                 lost: None,
+                backs_off: false,
             }
         });
         active.lost = None;
+        active.backs_off = false;
         active.allowed = (active.line.readable(), active.line.writable());
         active.refused = false;
         active.woken = false;
@@ -202,7 +206,7 @@ impl Core {
     /// asked (SELCC §5.3).
     fn must_answer(&self, active: &Active) -> bool {
         let line = &active.line;
-        let settled = line.phase.at_rest() && line.confirmed
+        let settled = line.phase.at_rest() && line.grantor.is_none()
             // A directory may take the copy from a node that has asked it for more.
             || self.config.coherence == Coherence::Rpc;
         if line.deferred.is_empty() || !settled {
@@ -361,6 +365,8 @@ impl Core {
                         self.free_early(addr, active);
                     }
                     Action::Send { to, message } => self.send(addr, active, to, message),
+                    // Whoever waits is woken too, and waits itself.
+                    Action::BackOff { .. } => active.backs_off = true,
                     Action::Wake => wake = true,
                     Action::Refuse => {
                         active.refused = true;
@@ -547,6 +553,10 @@ impl Core {
     /// The event of an operation whose atomic found `old`.
     pub(crate) fn completed_with(&self, active: &Active, old: LatchWord) -> Event {
         // Whatever was written back is home now; whatever was read is what home has.
+        // What home has of a line taken over may be torn.
+        if let (Phase::Claim { .. }, Some(id)) = (active.line.phase, active.frame) {
+            self.frames.get(id).set_dirty(0..self.gcl_bytes);
+        }
         if let (Phase::Downgrade { .. } | Phase::ReleaseModified, Some(id)) =
             (active.line.phase, active.frame)
         {

@@ -56,15 +56,19 @@
 //!   a reader. Forgetting it would be unsafe: put in twice it carries into the next one, and in the end
 //!   into the holder's field.
 //!
+//! # Death
+//! What the death of another node does to a line is in `death`.
+//!
 //! # Not done here
-//! Death of a node, coded write-back: they come with membership and coding, model first.
+//! Coded write-back: it comes with coding, model first.
+mod death;
 mod peers;
 mod step;
 mod terms;
 
 pub use terms::{
-    Action, Actions, Atomic, Deferred, Event, LatchOperation, LocalUse, Message, Phase, Request,
-    RequestKind, Rules, Violation, WordAccess,
+    Action, Actions, Atomic, Deferred, Event, Inquiry, LatchOperation, LocalUse, Message, Phase,
+    Request, RequestKind, Rules, Violation, WordAccess,
 };
 
 use super::word::{ComputeId, NodeSet};
@@ -74,8 +78,8 @@ use super::word::{ComputeId, NodeSet};
 pub struct Line {
     /// Where it stands.
     pub phase: Phase,
-    /// No grant of another node awaits its Confirm.
-    pub confirmed: bool,
+    /// The node whose grant awaits its Confirm.
+    pub grantor: Option<ComputeId>,
     /// Readers that have given their copies up to this node and left their bits in the word: the
     /// holder's next change of the word clears them.
     pub carried: NodeSet,
@@ -122,7 +126,7 @@ impl Line {
         assert!(phase.at_rest(), "a line cannot rest there");
         Line {
             phase,
-            confirmed: true,
+            grantor: None,
             carried: NodeSet::EMPTY,
             deferred: Vec::new(),
             nowait: false,
@@ -160,18 +164,24 @@ impl Line {
                 | Phase::WaitSharers { .. }
                 | Phase::CancelIntent
                 | Phase::Downgrade { .. }
+                | Phase::Inquire { of: Inquiry::Shared | Inquiry::Modified, .. }
+                | Phase::Claim { .. }
+                | Phase::Rejoin
         )
     }
 
     /// Whether the local copy may be written.
     pub const fn writable(&self) -> bool {
-        matches!(self.phase, Phase::Modified)
+        matches!(
+            self.phase,
+            Phase::Modified | Phase::Inquire { of: Inquiry::Modified, .. } | Phase::Claim { .. }
+        )
     }
 
     /// At rest, confirmed, nobody waits: the phase and the bits carried say all there is to know.
     pub fn is_plain(&self) -> bool {
         self.phase.at_rest()
-            && self.confirmed
+            && self.grantor.is_none()
             && self.deferred.is_empty()
             && matches!(self.upgrade, UpgradeHope::Open)
     }
@@ -223,6 +233,8 @@ impl Line {
             Event::Completed { old } => cx.completed(old)?,
             Event::Received { from, message } => cx.received(from, message)?,
             Event::LocalFree => cx.drain(),
+            Event::Lost { node } => cx.lost(node),
+            Event::Recovered { .. } => cx.out.push(Action::Wake),
         }
         Ok(cx.out)
     }

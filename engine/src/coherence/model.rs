@@ -17,20 +17,24 @@
 //! | W W D | 28,092,048 |
 //! | W D D | 38,518,168 |
 //! | D D D | 15,407,258 |
+//! | B B, one of which may die at any moment | 63,182 |
+//! | W W W, one of which may die at any moment | 39,677,472 |
 //!
 //! Not exhaustive: four nodes, a bounded search behind an ignored test. Not checked: liveness under
 //! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
 //! asleep at rest, is what is checked). Priorities are abstracted: a deferred request may overtake
 //! any others, so every order that priorities could make is searched.
 
+mod death;
 mod properties;
 mod protocol;
 mod world;
 
+use death::Skipped;
 use protocol::Callers::{Both, Nowait, Waiting};
 use protocol::{Latching, Protocol, describe};
 use stateright::{Checker, HasDiscoveries, Model};
-use world::PHASES;
+use world::{ALL_PHASES, PHASES};
 
 use super::machine::Rules;
 
@@ -48,7 +52,8 @@ fn search<const N: usize>(protocol: Protocol<N>, limit: Option<usize>) -> usize 
     }
     let met = checker.model().met.load(std::sync::atomic::Ordering::Relaxed);
     // Only nodes with nowait callers are ever refused, and cancel an intent.
-    assert!(met.count_ones() >= PHASES - 2, "the search met every kind of phase: {met:#x}");
+    let phases = if checker.model().mortal { ALL_PHASES } else { PHASES };
+    assert!(met.count_ones() >= phases - 2, "the search met every kind of phase: {met:#x}");
     checker.unique_state_count()
 }
 
@@ -82,6 +87,33 @@ fn three_nowait_nodes_are_safe_and_come_to_rest() {
     assert_eq!(lazy([Nowait, Nowait, Nowait]), 15_407_258);
 }
 
+#[test]
+fn two_nodes_survive_the_death_of_one() {
+    let mut protocol = Protocol::new(Latching::Lazy, [Both, Both]);
+    protocol.mortal = true;
+    assert_eq!(search(protocol, None), 63_182);
+}
+
+#[test]
+fn three_nodes_survive_the_death_of_one() {
+    let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
+    protocol.mortal = true;
+    assert_eq!(search(protocol, None), 39_677_472);
+}
+
+/// A recovery that leaves out a part must fail.
+#[test]
+fn a_recovery_without_any_of_its_parts_is_rejected() {
+    for skipped in [Skipped::Fence, Skipped::Mail, Skipped::Inquiries, Skipped::Operations] {
+        let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
+        protocol.mortal = true;
+        protocol.skipped = Some(skipped);
+        let (property, trace) = first_failure(protocol);
+        println!("without {skipped:?}, {property} fails:\n{}", trace.join("\n"));
+        assert!(trace.len() > 5, "a trace that shows how");
+    }
+}
+
 /// Run with `cargo test --release -p selkie-engine four_nodes -- --ignored`; takes some GiB.
 #[test]
 #[ignore = "minutes and gigabytes; a bounded search to be run by hand"]
@@ -94,6 +126,10 @@ fn four_nodes_are_safe_as_far_as_searched() {
 fn rejected(rules: Rules) -> (&'static str, Vec<String>) {
     let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
     protocol.rules = Rules { max_priority: 0, follow_hints: false, ..rules };
+    first_failure(protocol)
+}
+
+fn first_failure<const N: usize>(protocol: Protocol<N>) -> (&'static str, Vec<String>) {
     let checker = protocol.checker().threads(2).finish_when(HasDiscoveries::AnyFailures);
     let checker = checker.spawn_bfs().join();
     let (name, path) = checker.discoveries().into_iter().next().expect("must be rejected");

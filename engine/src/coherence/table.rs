@@ -7,8 +7,8 @@
 use std::fmt::Write;
 
 use super::machine::{
-    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, Request, RequestKind,
-    Rules, WordAccess,
+    Action, Atomic, Event, Inquiry, LatchOperation, Line, LocalUse, Message, Phase, Request,
+    RequestKind, Rules, WordAccess,
 };
 use super::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 
@@ -51,11 +51,17 @@ fn phases() -> Vec<Phase> {
         Phase::Look { exclusive: false },
         Phase::Look { exclusive: true },
         Phase::UpgradeLook,
+        Phase::Inquire { of: Inquiry::Ceded, dead: to },
+        Phase::Inquire { of: Inquiry::Shared, dead: to },
+        Phase::Inquire { of: Inquiry::Modified, dead: to },
+        Phase::Claim { dead: to, expected: LatchWord::held_by(to) },
+        Phase::Rejoin,
     ]
 }
 
 fn events() -> Vec<Event> {
     let mut events = vec![Event::Evict, Event::Leave, Event::LocalFree];
+    events.extend([Event::Lost { node: node(1) }, Event::Recovered { node: node(1) }]);
     for (exclusive, nowait) in [(false, false), (true, false), (true, true)] {
         for look in [false, true] {
             events.push(Event::Want { exclusive, nowait, look });
@@ -114,6 +120,7 @@ fn action(action: Action) -> String {
         Action::Send { to, message } => format!("{message:?} to {to}"),
         Action::Wake => "wake".into(),
         Action::Refuse => "refuse".into(),
+        Action::BackOff { dead } => format!("back off from {dead}"),
     }
 }
 
@@ -121,7 +128,7 @@ fn action(action: Action) -> String {
 fn row(table: &mut String, phase: Phase, event: Event, local: LocalUse, confirmed: bool) {
     let mut line = Line::new();
     line.phase = phase;
-    line.confirmed = confirmed;
+    line.grantor = (!confirmed).then_some(node(1));
     let outcome = match line.step(&Rules::DESIGNED, node(0), event, local) {
         Err(_) => "VIOLATION".to_string(),
         Ok(actions) => {

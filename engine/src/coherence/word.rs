@@ -98,6 +98,12 @@ impl NodeSet {
     }
 }
 
+impl FromIterator<ComputeId> for NodeSet {
+    fn from_iter<I: IntoIterator<Item = ComputeId>>(nodes: I) -> Self {
+        nodes.into_iter().fold(NodeSet::EMPTY, NodeSet::with)
+    }
+}
+
 /// Value of a latch word.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct LatchWord(u64);

@@ -109,15 +109,15 @@ impl Step<'_> {
         match (message, self.line.phase) {
             (Message::Request(request), _) => self.request(from, request),
             (Message::GrantShared, Phase::WaitRead { holder }) if holder == from => {
-                self.granted(Phase::Shared);
+                self.granted(from, Phase::Shared);
             }
             (Message::GrantModified, Phase::WaitWrite { holder }) if holder == from => {
-                self.granted(Phase::Modified);
+                self.granted(from, Phase::Modified);
             }
             (Message::Confirm, Phase::Shared | Phase::Modified | Phase::Lapsed)
-                if !self.line.confirmed =>
+                if self.line.grantor == Some(from) =>
             {
-                self.line.confirmed = true;
+                self.line.grantor = None;
                 self.settle(self.line.phase);
             }
             (Message::NotHeld { holder: hint }, Phase::WaitRead { holder }) if holder == from => {
@@ -151,8 +151,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    pub(super) fn granted(&mut self, phase: Phase) {
-        self.line.confirmed = !self.rules.confirms();
+    pub(super) fn granted(&mut self, grantor: ComputeId, phase: Phase) {
+        self.line.grantor = Some(grantor).filter(|_| self.rules.confirms());
         self.settle(if self.line.leaving { Phase::Lapsed } else { phase });
     }
 
@@ -180,7 +180,7 @@ impl Step<'_> {
 
     /// Whether the acquisition under way may ask a node that need not be the holder: once.
     pub(super) fn follows(&self, holder: ComputeId) -> bool {
-        self.rules.follow_hints && !self.line.hinted && holder != self.me
+        self.rules.follow_hints && !self.line.hinted && holder != self.me && !self.is_dead(holder)
     }
 
     /// Asks a node that probably holds the line.
@@ -191,6 +191,9 @@ impl Step<'_> {
 
     /// Asks `holder`.
     pub(super) fn wait_for(&mut self, exclusive: bool, holder: ComputeId) {
+        if self.is_dead(holder) {
+            return self.back_off(holder, Phase::Invalid);
+        }
         let (phase, kind) = if exclusive {
             (Phase::WaitWrite { holder }, RequestKind::Write)
         } else {

@@ -2,8 +2,8 @@
 
 use super::super::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use super::{
-    Action, Atomic, Deferred, LatchOperation, LocalUse, Message, Phase, Request, RequestKind, Step,
-    UpgradeHope, Violation, WordAccess,
+    Action, Atomic, Deferred, Inquiry, LatchOperation, LocalUse, Message, Phase, Request,
+    RequestKind, Step, UpgradeHope, Violation, WordAccess,
 };
 
 impl Step<'_> {
@@ -39,7 +39,7 @@ impl Step<'_> {
 
     /// A global transition of the node's own may start.
     pub(super) fn may_start(&self) -> bool {
-        self.line.phase.at_rest() && (self.line.confirmed || !self.rules.confirms())
+        self.line.phase.at_rest() && self.line.grantor.is_none()
     }
 
     pub(super) fn want(&mut self, exclusive: bool, nowait: bool, look: bool) {
@@ -57,6 +57,7 @@ impl Step<'_> {
                 let read = LatchOperation { write_back: false, word, read: true };
                 self.post_chain(Phase::Refetch, read);
             }
+            Phase::Ceded { to } if self.is_dead(to) => self.inquire(Inquiry::Ceded, to),
             Phase::Ceded { to } => {
                 self.line.ceded = true;
                 self.wait_for(exclusive, to);
@@ -116,6 +117,9 @@ impl Step<'_> {
     /// The node leaves. A bit in another's care is taken back first, as a shared copy would be.
     pub(super) fn leave(&mut self) {
         match self.line.phase {
+            Phase::Ceded { to } if self.may_release() && self.is_dead(to) => {
+                self.inquire(Inquiry::Ceded, to);
+            }
             Phase::Ceded { to } if self.may_release() => {
                 self.line.ceded = true;
                 self.line.leaving = true;
@@ -164,6 +168,23 @@ impl Step<'_> {
             return Ok(());
         }
         match (phase, holder) {
+            (Phase::Inquire { of, dead }, _) => self.inquired(of, dead, old)?,
+            (Phase::Claim { dead, expected }, _) => self.claimed(dead, expected, old)?,
+            (Phase::Rejoin, _) => self.settle(Phase::Shared),
+            _ => return self.operation_over(phase, holder, old),
+        }
+        Ok(())
+    }
+
+    /// What an operation found, but for those that follow a death.
+    fn operation_over(
+        &mut self,
+        phase: Phase,
+        holder: Option<ComputeId>,
+        old: LatchWord,
+    ) -> Result<(), Violation> {
+        let me = self.me;
+        match (phase, holder) {
             (Phase::Look { exclusive }, Some(holder)) => {
                 self.wait_for(exclusive, holder);
                 self.drain();
@@ -182,6 +203,9 @@ impl Step<'_> {
                 }
             }
             (Phase::Refetch, _) => self.settle(Phase::Shared),
+            (Phase::ResetShared { holder }, _) if self.is_dead(holder) => {
+                self.back_off(holder, Phase::Invalid);
+            }
             (Phase::ResetShared { holder }, _) => {
                 self.line.phase = Phase::WaitRead { holder };
                 if self.rules.waits_for_reset() {
@@ -208,7 +232,7 @@ impl Step<'_> {
                 self.settle(Phase::Shared);
             }
             (Phase::HandOver { to }, _) => {
-                self.handed_to = Some(to);
+                self.handed_to = Some(to).filter(|to| !self.is_dead(*to));
                 self.confirm(to);
                 self.settle(Phase::Invalid);
             }
@@ -251,7 +275,10 @@ impl Step<'_> {
     }
 
     pub(super) fn intent_won(&mut self, old: LatchWord) {
-        let pending = old.readers().without(self.me);
+        // A dead node reads no more; its bit is for the sweep that ends its recovery.
+        let dead = self.rules.dead;
+        let readers = old.readers().without(self.me).iter();
+        let pending = readers.filter(|reader| !dead.contains(*reader)).collect::<NodeSet>();
         if pending.is_empty() {
             return self.settle(Phase::Modified);
         }
@@ -268,8 +295,13 @@ impl Step<'_> {
 
     /// R4: stay Shared. Behind a holder its release request comes; else readers changed: try anew.
     pub(super) fn upgrade_lost(&mut self, holder: Option<ComputeId>) {
-        if holder.is_some() && self.line.upgrade == UpgradeHope::Open {
-            self.line.upgrade = UpgradeHope::Lost;
+        match holder {
+            // Its request never comes.
+            Some(dead) if self.is_dead(dead) => self.out.push(Action::BackOff { dead }),
+            Some(_) if self.line.upgrade == UpgradeHope::Open => {
+                self.line.upgrade = UpgradeHope::Lost;
+            }
+            _ => {}
         }
         if holder.is_some() && self.line.nowait {
             self.out.push(Action::Refuse);
@@ -278,7 +310,7 @@ impl Step<'_> {
     }
 
     pub(super) fn confirm(&mut self, to: ComputeId) {
-        if self.rules.confirms() {
+        if self.rules.confirms() && !self.is_dead(to) {
             self.send(to, Message::Confirm);
         }
     }
@@ -324,7 +356,6 @@ impl Step<'_> {
 
     /// R6.
     pub(super) fn defers_all(&self) -> bool {
-        let unconfirmed = !self.line.confirmed && self.rules.confirms();
-        self.line.phase.operation_outstanding() || unconfirmed
+        self.line.phase.operation_outstanding() || self.line.grantor.is_some()
     }
 }

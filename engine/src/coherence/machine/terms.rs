@@ -94,6 +94,16 @@ pub enum Event {
     },
     /// The local latch was let go while requests were deferred.
     LocalFree,
+    /// A node is dead, fenced, and what it had sent has been received; [`Rules::dead`] has it from now on.
+    Lost {
+        /// The node.
+        node: ComputeId,
+    },
+    /// A node that was lost is in no latch word any more.
+    Recovered {
+        /// The node.
+        node: ComputeId,
+    },
 }
 
 /// The atomic of a latch operation.
@@ -148,6 +158,11 @@ pub enum Action {
     Wake,
     /// The attempt of the `nowait` callers ended in Busy.
     Refuse,
+    /// The word names a dead node: local waiters look again when its recovery is over.
+    BackOff {
+        /// The node.
+        dead: ComputeId,
+    },
 }
 
 /// Actions of one step.
@@ -234,6 +249,33 @@ pub enum Phase {
     ReleaseModified,
     /// `FAA (my bit - me)` outstanding.
     CancelIntent,
+    /// A look at the word outstanding, for what `dead` has left of this line.
+    Inquire {
+        /// What this node has of it.
+        of: Inquiry,
+        /// The dead node.
+        dead: ComputeId,
+    },
+    /// `CAS expected -> me in place of dead` outstanding, for a line that the dead node had granted.
+    Claim {
+        /// The dead node.
+        dead: ComputeId,
+        /// The word that was found.
+        expected: LatchWord,
+    },
+    /// `[write back; FAA +bit]` outstanding, for a copy whose grantor died before it had done both.
+    Rejoin,
+}
+
+/// What a node has of a line whose fate a dead one decided.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Inquiry {
+    /// No copy, but perhaps a bit in the word that was in the dead node's care.
+    Ceded,
+    /// A shared copy, granted and not confirmed.
+    Shared,
+    /// The line itself, granted and not confirmed.
+    Modified,
 }
 
 impl Phase {
@@ -254,7 +296,7 @@ impl Phase {
 
     /// Whether a look at the word is under way.
     pub const fn looks(self) -> bool {
-        matches!(self, Phase::Look { .. } | Phase::UpgradeLook)
+        matches!(self, Phase::Look { .. } | Phase::UpgradeLook | Phase::Inquire { .. })
     }
 
     /// The word cannot name this node while one of these is outstanding.
@@ -313,6 +355,8 @@ pub struct Rules {
     pub ask_holders: bool,
     /// Leave this node's bit in the word when a shared copy is evicted.
     pub sticky_bits: bool,
+    /// Nodes that were lost and are perhaps in latch words still: they are not asked.
+    pub dead: NodeSet,
     /// R5's Confirm; the published protocol has none.
     #[cfg(any(test, feature = "planted"))]
     pub confirm: bool,
@@ -328,6 +372,7 @@ impl Rules {
         follow_hints: true,
         ask_holders: true,
         sticky_bits: true,
+        dead: NodeSet::EMPTY,
         #[cfg(any(test, feature = "planted"))]
         confirm: true,
         #[cfg(any(test, feature = "planted"))]

@@ -2,6 +2,7 @@
 
 use stateright::Property;
 
+use super::death::swept;
 use super::protocol::Protocol;
 use super::world::{Fault, World, id};
 use crate::coherence::machine::{LocalUse, Message, Phase};
@@ -38,14 +39,20 @@ pub(super) fn answers_and_rest<const N: usize>() -> Vec<Property<Protocol<N>>> {
         Property::always("one answer a request", |_, world: &World<N>| {
             world.fault.is_some() || one_answer(world)
         }),
+        Property::always("sweeps the dead", |_, world: &World<N>| swept(world)),
         Property::always("comes to rest", |model: &Protocol<N>, world: &World<N>| {
             let latched = world.nodes.iter().any(|node| node.latch != LocalUse::Idle);
-            world.fault.is_some() || latched || !world.quiet() || at_rest(model, world)
+            world.fault.is_some() || latched || !quiet(world) || at_rest(model, world)
         }),
         Property::always("nowait waits for no latch", |model: &Protocol<N>, world: &World<N>| {
-            world.fault.is_some() || !world.quiet() || nowait_is_over(model, world)
+            world.fault.is_some() || !quiet(world) || nowait_is_over(model, world)
         }),
     ]
+}
+
+/// Only the application can move.
+fn quiet<const N: usize>(world: &World<N>) -> bool {
+    Protocol::is_over(world) && world.quiet()
 }
 
 fn single_writer<const N: usize>(_: &Protocol<N>, world: &World<N>) -> bool {
@@ -56,7 +63,10 @@ fn single_writer<const N: usize>(_: &Protocol<N>, world: &World<N>) -> bool {
 /// For each pair of nodes: exactly one of request, deferred request and answer exists while the asker counts on an answer, and none otherwise. Grants are answers.
 fn one_answer<const N: usize>(world: &World<N>) -> bool {
     let pairs = (0..N).flat_map(|asker| (0..N).map(move |asked| (asker, asked)));
-    pairs.filter(|(asker, asked)| asker != asked).all(|(asker, asked)| {
+    let both_run = |(asker, asked): &(usize, usize)| {
+        Protocol::runs(world, *asker) && Protocol::runs(world, *asked)
+    };
+    pairs.filter(|(asker, asked)| asker != asked).filter(both_run).all(|(asker, asked)| {
         let line = &world.nodes[asker].line;
         let asks = |message| matches!(message, Message::Request(_));
         let answers = |message| !asks(message) && message != Message::Confirm;
@@ -97,10 +107,12 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
         && world.nodes.iter().enumerate().all(|(index, node)| {
             let line = &node.line;
             line.phase.at_rest()
-                && line.confirmed
+                && line.grantor.is_none()
                 && (line.carried.is_empty() || line.phase == Phase::Modified)
                 && line.deferred.is_empty()
-                && !calls.iter().any(|(x, nowait)| model.stuck(index, line, *x, *nowait))
+                && !calls
+                    .iter()
+                    .any(|(x, nowait)| model.stuck((index, node.told), line, *x, *nowait))
         })
 }
 
@@ -109,6 +121,7 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
 fn nowait_is_over<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
     world.nodes.iter().enumerate().all(|(index, node)| {
         let line = &node.line;
-        !model.stuck(index, line, false, true) && !model.stuck(index, line, true, true)
+        let at = (index, node.told);
+        !model.stuck(at, line, false, true) && !model.stuck(at, line, true, true)
     })
 }

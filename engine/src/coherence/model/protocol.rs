@@ -11,9 +11,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use smallvec::SmallVec;
 use stateright::{Model, Property};
 
+use super::death::Skipped;
 use super::properties;
-use super::world::{Chain, Fault, Packet, Verb, World, id, phase_tag, place};
+use super::world::{Chain, Fault, Packet, Stage, Verb, World, id, phase_tag, place};
 use crate::coherence::machine::{Action, Actions, Event, Line, LocalUse, Message, Phase, Rules};
+use crate::coherence::word::NodeSet;
 
 /// How local latches are modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,10 @@ pub(super) struct Protocol<const N: usize> {
     pub(super) latching: Latching,
     /// The callers of each node.
     pub(super) callers: [Callers; N],
+    /// The last node may die, once.
+    pub(super) mortal: bool,
+    /// What the recovery from its death leaves out.
+    pub(super) skipped: Option<Skipped>,
     /// Take states for the same that differ by a renaming of nodes with the same callers.
     pub(super) symmetric: bool,
     /// The phases met in the search, by tag, to show that it was not in vain.
@@ -87,6 +93,13 @@ pub(super) enum What {
     Evict,
     Leave,
     Write,
+    /// The mortal node's, and what follows; see `death`.
+    Dies,
+    Fenced,
+    Lost,
+    Looked,
+    Swept,
+    Recovered,
     Latch(LocalUse),
     Unlatch,
     /// The system's.
@@ -115,28 +128,37 @@ impl<const N: usize> Protocol<N> {
         // Priority only orders deferred requests; here a deferred request overtakes any number of
         // older ones instead, so every order that priorities could make is searched.
         let rules = Rules { max_priority: 0, ..Rules::DESIGNED };
-        Protocol { rules, latching, callers, symmetric: true, met: AtomicU32::new(0) }
+        let met = AtomicU32::new(0);
+        Protocol { rules, latching, callers, mortal: false, skipped: None, symmetric: true, met }
     }
 
     /// One of the published protocol's rules is on: messages may come too early or not at all.
     fn published(&self) -> bool {
-        !self.rules.confirm || !self.rules.wait_for_reset
+        !self.rules.confirm || !self.rules.wait_for_reset || self.skipped.is_some()
     }
 
-    /// Runs the checked function; `None` for an error or a panic.
+    /// Runs the checked function at a node that was told of a death or not; `None` for an error or a panic.
     pub(super) fn run(
         &self,
         line: &mut Line,
-        node: usize,
+        (node, told): (usize, bool),
         event: Event,
         local: LocalUse,
     ) -> Option<Actions> {
-        let step = AssertUnwindSafe(|| line.step(&self.rules, id(node), event, local));
+        let dead = if told { NodeSet::EMPTY.with(id(Self::MORTAL)) } else { NodeSet::EMPTY };
+        let rules = Rules { dead, ..self.rules };
+        let step = AssertUnwindSafe(|| line.step(&rules, id(node), event, local));
         catch_unwind(step).ok()?.ok()
     }
 
     /// Whether a local caller can only wait to be told.
-    pub(super) fn stuck(&self, node: usize, line: &Line, exclusive: bool, nowait: bool) -> bool {
+    pub(super) fn stuck(
+        &self,
+        at: (usize, bool),
+        line: &Line,
+        exclusive: bool,
+        nowait: bool,
+    ) -> bool {
         let allowed = if exclusive { line.writable() } else { line.readable() };
         if allowed || nowait && line.refuses_nowait() {
             return false;
@@ -147,7 +169,7 @@ impl<const N: usize> Protocol<N> {
         let mut tried = line.clone();
         let actions = self.run(
             &mut tried,
-            node,
+            at,
             Event::Want { exclusive, nowait, look: false },
             LocalUse::Idle,
         );
@@ -173,17 +195,18 @@ impl<const N: usize> Protocol<N> {
 
     /// Feeds an event to a line in every use of its copy, and carries the actions out. `world` is
     /// the world at the moment of the event.
-    fn drive(
+    pub(super) fn drive(
         &self,
         world: &World<N>,
         node: usize,
         event: Event,
         mut then: impl FnMut(LocalUse, World<N>),
     ) {
+        let at = (node, world.nodes[node].told);
         let mut outcomes: SmallVec<[(LocalUse, (Line, Actions)); 5]> = SmallVec::new();
         for local in self.uses(world, node) {
             let mut after = world.clone();
-            let Some(actions) = self.run(&mut after.nodes[node].line, node, event, local) else {
+            let Some(actions) = self.run(&mut after.nodes[node].line, at, event, local) else {
                 // Published rules: the message stays where it is, the word is beyond repair.
                 if !self.published() {
                     after.fault = Some(Fault::Violation);
@@ -223,18 +246,18 @@ impl<const N: usize> Protocol<N> {
         event: Event,
         actions: &Actions,
     ) -> Option<Fault> {
+        let at = (node, before.nodes[node].told);
         let (before, after) = (&before.nodes[node].line, &after.nodes[node].line);
         let keeps = |local, right: fn(&Line) -> bool| {
             let mut line = before.clone();
-            !right(before) || self.run(&mut line, node, event, local).is_none() || right(&line)
+            !right(before) || self.run(&mut line, at, event, local).is_none() || right(&line)
         };
         if !keeps(LocalUse::Readers, Line::readable) || !keeps(LocalUse::Writer, Line::writable) {
             return Some(Fault::RightLost);
         }
         let told = actions.contains(&Action::Wake) || matches!(event, Event::Want { .. });
         let missed = |exclusive, nowait| {
-            self.stuck(node, before, exclusive, nowait)
-                && !self.stuck(node, after, exclusive, nowait)
+            self.stuck(at, before, exclusive, nowait) && !self.stuck(at, after, exclusive, nowait)
         };
         let pairs = [(false, false), (false, true), (true, false), (true, true)];
         let lost = !told && pairs.into_iter().any(|(exclusive, nowait)| missed(exclusive, nowait));
@@ -253,9 +276,12 @@ impl<const N: usize> Protocol<N> {
                 let grant = matches!(message, Message::GrantShared | Message::GrantModified);
                 let fresh = grant && world.nodes[node].fresh;
                 let to = place(to);
+                if to < N && !Self::runs(world, to) && world.stage != Stage::Dead {
+                    return true;
+                }
                 to < N && to != node && world.wires[node][to].push(Packet { message, fresh })
             }
-            Action::Wake | Action::Refuse => true,
+            Action::Wake | Action::Refuse | Action::BackOff { .. } => true,
         }
     }
 
@@ -318,7 +344,7 @@ impl<const N: usize> Protocol<N> {
 
     fn system(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
         let mut before = world.clone();
-        if world.nodes[node].free_due {
+        if world.nodes[node].free_due && Self::runs(world, node) {
             before.nodes[node].free_due = false;
             self.drive(&before, node, Event::LocalFree, |local, after| {
                 out.push(Step { node, what: What::Freed(local), after });
@@ -327,7 +353,11 @@ impl<const N: usize> Protocol<N> {
         let Some(chain) = world.nodes[node].chain else { return };
         let mut before = world.clone();
         let Some(verb) = chain.next() else {
+            if !Self::runs(world, node) {
+                return;
+            }
             before.nodes[node].chain = None;
+            before.nodes[node].due = false;
             if chain.reads() {
                 before.nodes[node].fresh = chain.data;
             }
@@ -381,7 +411,10 @@ impl<const N: usize> Model for Protocol<N> {
     type Action = Step<N>;
 
     fn init_states(&self) -> Vec<World<N>> {
-        let class = |node| if self.symmetric { self.callers[node] as u8 } else { node as u8 };
+        let class = |node| {
+            let mortal = if self.mortal && node == Self::MORTAL { 100 } else { 0 };
+            mortal + if self.symmetric { self.callers[node] as u8 } else { node as u8 }
+        };
         vec![World::new(std::array::from_fn(class))]
     }
 
@@ -389,9 +422,13 @@ impl<const N: usize> Model for Protocol<N> {
         if world.fault.is_some() {
             return;
         }
+        self.death(world, out);
         for node in 0..N {
-            self.application(world, node, out);
             self.system(world, node, out);
+            if !Self::runs(world, node) {
+                continue;
+            }
+            self.application(world, node, out);
             for from in (0..N).filter(|from| *from != node) {
                 self.mail(world, node, from, out);
             }

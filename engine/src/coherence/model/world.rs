@@ -62,6 +62,10 @@ impl Wire {
         !full
     }
 
+    pub(super) fn clear(&mut self) {
+        *self = Wire::EMPTY;
+    }
+
     pub(super) fn pop(&mut self) {
         self.packets.rotate_left(1);
         self.packets[WIRE_LIMIT - 1] = Wire::BLANK;
@@ -106,7 +110,7 @@ impl Change {
             WordAccess::Change(Atomic::Add(delta)) => delta,
         };
         let change = match phase {
-            Phase::AcquireShared => Change::AddReader,
+            Phase::AcquireShared | Phase::Rejoin => Change::AddReader,
             Phase::ResetShared { .. } | Phase::ReleaseShared => Change::RemoveReader,
             Phase::ReleaseModified => Change::RemoveHolder,
             Phase::CancelIntent => Change::CancelIntent,
@@ -225,6 +229,26 @@ pub(super) struct Node {
     /// The latch was let go while requests were deferred, and the line does not know yet.
     pub(super) free_due: bool,
     pub(super) chain: Option<Chain>,
+    /// It has heard of the death of the mortal node, ...
+    pub(super) told: bool,
+    /// ... had an operation under way then that is not over yet, ...
+    pub(super) due: bool,
+    /// ... and has heard that the recovery is over.
+    pub(super) recovered: bool,
+}
+
+/// How far the death of the mortal node has got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    Alive,
+    Dead,
+    Fenced,
+    /// The sweep has seen what there is of it in the word.
+    Looked {
+        holder: bool,
+        reader: bool,
+    },
+    Swept,
 }
 
 /// What the checked function, or a world driven by it, must never do; see the properties.
@@ -247,6 +271,7 @@ pub(super) struct World<const N: usize> {
     /// Nobody has written since home's page was.
     pub(super) home_fresh: bool,
     pub(super) fault: Option<Fault>,
+    pub(super) stage: Stage,
     pub(super) nodes: [Node; N],
     /// `wires[from][to]`.
     pub(super) wires: [[Wire; N]; N],
@@ -262,11 +287,15 @@ impl<const N: usize> World<N> {
             latch: LocalUse::Idle,
             free_due: false,
             chain: None,
+            told: false,
+            due: false,
+            recovered: false,
         };
         World {
             word: LatchWord::FREE,
             home_fresh: true,
             fault: None,
+            stage: Stage::Alive,
             nodes: std::array::from_fn(|_| node.clone()),
             wires: [[Wire::EMPTY; N]; N],
             class,
@@ -310,7 +339,15 @@ impl<const N: usize> World<N> {
         }
         let mut to = Renamed { mixer: Mixer(0), rank };
         to.word(self.word);
-        to.put(u64::from(self.home_fresh) | self.fault.map_or(0, |f| 2 + f as u64) << 1);
+        let stage = match self.stage {
+            Stage::Alive => 0,
+            Stage::Dead => 1,
+            Stage::Fenced => 2,
+            Stage::Swept => 3,
+            Stage::Looked { holder, reader } => 4 | u64::from(holder) | u64::from(reader) << 1,
+        };
+        let fault = self.fault.map_or(0, |f| 2 + f as u64);
+        to.put(u64::from(self.home_fresh) | fault << 1 | stage << 8);
         for node in order {
             to.put(u64::from(self.class[*node]));
             to.node(&self.nodes[*node]);
@@ -424,9 +461,12 @@ impl<const N: usize> Renamed<N> {
         self.put(
             phase_tag(line.phase)
                 | line.private_state() << 8
-                | u64::from(line.confirmed) << 24
+                | line.grantor.map_or(0, |grantor| self.node_id(grantor)) << 60
                 | u64::from(node.fresh) << 25
                 | u64::from(node.free_due) << 26
+                | u64::from(node.told) << 21
+                | u64::from(node.due) << 22
+                | u64::from(node.recovered) << 23
                 | (node.latch as u64) << 27
                 | (line.deferred.len() as u64) << 32
                 | carried << 40
@@ -510,11 +550,16 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::Look { exclusive: true } => 21,
         Phase::UpgradeLook => 22,
         Phase::WaitSharers { refused: true, .. } => 23,
+        Phase::Inquire { of, .. } => 24 + of as u64,
+        Phase::Claim { .. } => 27,
+        Phase::Rejoin => 28,
     }
 }
 
-/// Kinds of phases.
+/// Kinds of phases in which a line can be while nobody dies.
 pub(super) const PHASES: u32 = 24;
+/// Kinds of phases in all.
+pub(super) const ALL_PHASES: u32 = 29;
 
 fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
     let one = |node| NodeSet::EMPTY.with(node);
@@ -525,6 +570,8 @@ fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
         Phase::ResetShared { holder }
         | Phase::WaitRead { holder }
         | Phase::WaitWrite { holder } => (None, one(holder)),
+        Phase::Claim { expected, dead } => (Some(expected), one(dead)),
+        Phase::Inquire { dead, .. } => (None, one(dead)),
         Phase::WaitSharers { pending, .. } => (None, pending),
         Phase::Downgrade { to } => (None, to),
         Phase::HandOver { to } | Phase::Ceded { to } => (None, one(to)),

@@ -1,0 +1,123 @@
+//! What the death of a node does to a line (DESIGN §8, F2 to F5).
+//!
+//! The dead node is fenced, and its mail has been taken in, before a line hears of its death: from then on
+//! nothing of it changes the word any more, and nothing new comes from it.
+//!
+//! ```text
+//!  Lost(d):  waits for d            -> Invalid, or Inquire{Ceded} if d had this node's bit in its care
+//!            Ceded to d             -> Inquire{Ceded}
+//!            grant of d unconfirmed -> Inquire{Shared or Modified}
+//!            else                   -> d's requests and answers are no more waited for
+//!
+//!  Inquire{Ceded}    -- bit set --> ReleaseShared --> Invalid     -- not --> Invalid
+//!  Inquire{Modified} -- word names d --> Claim --> Modified       -- names this node --> Modified
+//!  Inquire{Shared}   -- word names d --> Rejoin --> Shared        -- does not --> Shared
+//! ```
+//! A shared copy that d granted may be the only good one: d may have died in its write-back. So whoever has
+//! such a copy writes it home, and enters its bit. Several can have been granted copies together; they write
+//! the same bytes, and d stays in the word, so that nobody writes others before all have.
+//!
+//! Who meets d in the word backs off until the recovery is over. The bits of d itself are left to the sweep
+//! that ends it: nobody clears one on d's behalf any more.
+
+use super::super::word::{ComputeId, LatchDelta, LatchWord};
+use super::terms::Inquiry;
+use super::{Action, Atomic, LatchOperation, Phase, Step, UpgradeHope, Violation, WordAccess};
+
+impl Step<'_> {
+    /// Whether a node is not to be asked any more.
+    pub(super) fn is_dead(&self, node: ComputeId) -> bool {
+        self.rules.dead.contains(node)
+    }
+
+    /// The word names a dead node: nothing can be had before the recovery is over.
+    pub(super) fn back_off(&mut self, dead: ComputeId, phase: Phase) {
+        self.out.push(Action::BackOff { dead });
+        self.settle(phase);
+    }
+
+    pub(super) fn lost(&mut self, dead: ComputeId) {
+        self.line.deferred.retain(|deferred| deferred.from != dead);
+        self.line.carried = self.line.carried.without(dead);
+        if self.line.upgrade == UpgradeHope::Lost {
+            // The winner may have been the dead node, whose request never comes.
+            self.line.upgrade = UpgradeHope::Open;
+            self.out.push(Action::Wake);
+        }
+        if self.line.grantor == Some(dead) {
+            let of = match self.line.phase {
+                Phase::Modified => Inquiry::Modified,
+                Phase::Shared => Inquiry::Shared,
+                // The copy is gone already; the bit may be there or not.
+                _ => Inquiry::Ceded,
+            };
+            self.line.grantor = None;
+            return self.inquire(of, dead);
+        }
+        match self.line.phase {
+            Phase::WaitRead { holder } | Phase::WaitWrite { holder } if holder == dead => {
+                if self.line.ceded {
+                    self.line.phase = Phase::Invalid;
+                    return self.inquire(Inquiry::Ceded, dead);
+                }
+                self.back_off(dead, Phase::Invalid);
+            }
+            Phase::Ceded { to } if to == dead => self.inquire(Inquiry::Ceded, dead),
+            Phase::WaitSharers { pending, refused } if pending.contains(dead) => {
+                self.sharer_answered(pending.without(dead), refused);
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn inquire(&mut self, of: Inquiry, dead: ComputeId) {
+        self.look(Phase::Inquire { of, dead });
+    }
+
+    /// What the word says of a line that a dead node had a hand in.
+    pub(super) fn inquired(
+        &mut self,
+        of: Inquiry,
+        dead: ComputeId,
+        old: LatchWord,
+    ) -> Result<(), Violation> {
+        let me = self.me;
+        let holder = old.holder().map_err(|_| self.violation())?;
+        let has_bit = old.readers().contains(me);
+        match of {
+            Inquiry::Ceded if has_bit => {
+                let atomic = Atomic::Add(LatchDelta::remove_reader(me));
+                self.post(Phase::ReleaseShared, false, atomic, false);
+            }
+            Inquiry::Ceded => self.settle(Phase::Invalid),
+            Inquiry::Modified if holder == Some(me) => self.settle(Phase::Modified),
+            Inquiry::Modified if holder == Some(dead) => {
+                let atomic = Atomic::Swap { expected: old, desired: old.with_intent(me) };
+                self.post(Phase::Claim { dead, expected: old }, false, atomic, false);
+            }
+            Inquiry::Shared if holder == Some(dead) => {
+                let add = WordAccess::Change(Atomic::Add(LatchDelta::add_reader(me)));
+                let word = if has_bit { WordAccess::Skip } else { add };
+                let operation = LatchOperation { write_back: true, word, read: false };
+                self.post_chain(Phase::Rejoin, operation);
+            }
+            Inquiry::Shared if has_bit => self.settle(Phase::Shared),
+            Inquiry::Shared | Inquiry::Modified => return Err(self.violation()),
+        }
+        Ok(())
+    }
+
+    /// A swap of the dead node for this one is over.
+    pub(super) fn claimed(
+        &mut self,
+        dead: ComputeId,
+        expected: LatchWord,
+        old: LatchWord,
+    ) -> Result<(), Violation> {
+        if old == expected {
+            self.settle(Phase::Modified);
+            return Ok(());
+        }
+        self.inquired(Inquiry::Modified, dead, old)
+    }
+}

@@ -228,7 +228,7 @@ impl SharedPool {
             (Ok(living), true) => {
                 let shm = ShmFabric::open(&self.directory)?;
                 for peer in living {
-                    shm.fence(peer, Duration::from_secs(1))?;
+                    shm.fence(peer)?;
                 }
             }
             // Damage must not make a pool that nobody can get rid of.

@@ -171,6 +171,15 @@ impl Mailbox {
         drained
     }
 
+    /// Whether a message of the peer `from` waits to be handled, or is being handled by another thread. If not,
+    /// all that came from it before is handled.
+    #[must_use]
+    pub fn has_mail_from(&self, from: usize) -> bool {
+        let Some(receiver) = self.receiver.try_lock() else { return true };
+        let ring = receiver.rings.get(from).and_then(Option::as_ref);
+        ring.is_some_and(|ring| !ring.is_empty(&*self.local.region))
+    }
+
     /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at
     /// once if something came since the last poll, during it included. Cancel safe.
     ///

@@ -69,6 +69,12 @@ impl RingReader {
         }
     }
 
+    /// Whether there is nothing to take out.
+    pub(crate) fn is_empty(&self, region: &dyn LocalRegion) -> bool {
+        let word = region.load(self.base + (self.head % self.ring_bytes) as usize);
+        matches!(Record::decode(word, self.sequence), Ok(None))
+    }
+
     /// The credit to return now, if any. `idle` says that the ring was just found empty.
     pub(crate) fn credit_due(&self, idle: bool) -> Option<u64> {
         let owed = self.head - self.returned;
@@ -111,8 +117,10 @@ mod tests {
         assert_eq!(reader.next(&*region, &mut message), Ok(false));
         region.write(BASE as usize + 8, b"thirteen byte...");
         region.store(BASE as usize, Record::Message { bytes: 13 }.encode(Sequence::FIRST));
+        assert!(!reader.is_empty(&*region));
         assert_eq!(reader.next(&*region, &mut message), Ok(true));
         assert_eq!(message, b"thirteen byte");
+        assert!(reader.is_empty(&*region));
         assert_eq!(reader.next(&*region, &mut message), Ok(false));
         assert_eq!(reader.head, 64);
     }

@@ -6,6 +6,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -201,6 +202,10 @@ impl Core {
             if allowed {
                 return self.try_latch_allowed(active, access, nowait, ticket);
             }
+            if active.backs_off.is_some() {
+                // Looked at again when the recovery that is in the way is over.
+                return if nowait { Some(Outcome::Busy) } else { None };
+            }
             if nowait && active.line.refuses_nowait() {
                 return Some(Outcome::Busy);
             }
@@ -223,7 +228,9 @@ impl Core {
                 Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
             }
             let before = active.line.phase;
-            let look = self.config.looks && self.guesses.in_the_way(exclusive, before);
+            // A claim would put this node's bit into words that a sweep is about to judge by their bits.
+            let look = self.recovering.load(Ordering::Acquire)
+                || self.config.looks && self.guesses.in_the_way(exclusive, before);
             self.run(addr, active, Event::Want { exclusive, nowait, look }, None);
             if active.refused && nowait {
                 return Some(Outcome::Busy);

@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use selkie_channels::{ChannelError, Mailbox, MailboxDescriptor};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Doorbell, Endpoint, QueuePair};
+use selkie_fabric::{Doorbell, Endpoint, Fabric, QueuePair};
 use selkie_memnode::{ComputeIndex, Pool};
 
 use crate::alloc::Allocator;
@@ -60,6 +60,11 @@ pub(crate) struct Core {
     pub(crate) me: ComputeId,
     pub(crate) config: EngineConfig,
     pub(crate) rules: Rules,
+    /// Nodes that died, as a [`NodeSet`]: they are not asked any more.
+    pub(crate) dead: AtomicU64,
+    /// A recovery is under way that this node has taken note of.
+    pub(crate) recovering: AtomicBool,
+    pub(crate) fabric: Arc<dyn Fabric>,
     pub(crate) env: Env,
     pub(crate) gcl_bytes: usize,
     pub(crate) frames: Frames,
@@ -192,7 +197,7 @@ impl Core {
 
     /// The mailbox in which messages of this peer arrive, and by which those to it leave.
     #[expect(clippy::indexing_slicing, reason = "a remainder of the count; there is at least one")]
-    fn mailbox_for(&self, peer: usize) -> &Mailbox {
+    pub(crate) fn mailbox_for(&self, peer: usize) -> &Mailbox {
         &self.mailboxes[peer % self.mailboxes.len()]
     }
 

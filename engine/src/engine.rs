@@ -1,6 +1,6 @@
 //! One compute node's engine: start, access, allocate, close.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
 use crate::coherence::machine::Event;
-use crate::coherence::word::ComputeId;
+use crate::coherence::word::{ComputeId, NodeSet};
 use crate::config::EngineConfig;
 use crate::core::{Core, Shard};
 use crate::epoch::{EpochPin, Epochs};
@@ -23,6 +23,7 @@ use crate::guess::Guesses;
 use crate::left::LeftLines;
 use crate::line::Batch;
 use crate::placement::PlacementMap;
+use crate::recovery::run_recovery;
 use crate::service::{run_housekeeping, run_mail};
 use crate::stats::{Counters, EngineStats};
 use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
@@ -72,10 +73,15 @@ impl Engine {
         let table = AddressTable::new(frames, gcl_bytes);
         let tick = config.tick;
         let epoch = Self::global_epoch(pool, &endpoint).await?;
+        let dead = pool.dead().into_iter().filter_map(|node| ComputeId::new(node.as_usize()));
+        let dead: NodeSet = dead.collect();
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             me: node,
             rules: config.rules(),
+            dead: AtomicU64::new(dead.to_bits()),
+            recovering: AtomicBool::new(false),
+            fabric: Arc::clone(fabric),
             config,
             env: env.clone(),
             gcl_bytes,
@@ -111,6 +117,7 @@ impl Engine {
         let index = ComputeIndex::new(node.index() as u16);
         pool.register_compute(env, index, descriptors).await?;
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
+        drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         Ok(Engine(core))
     }

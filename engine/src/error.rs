@@ -27,6 +27,17 @@ pub enum EngineError {
         /// Bytes of page data the pool has.
         capacity: u64,
     },
+    /// The line was held by a compute node that died, and what it had written there is gone with it.
+    #[error("{addr} is lost: cn{node} held it when it died")]
+    PageLost {
+        /// The line.
+        addr: GAddr,
+        /// The dead node.
+        node: usize,
+    },
+    /// This node was declared dead by the others: it did not show in time that it lives.
+    #[error("this node was declared dead by the others, and serves nothing more")]
+    Expelled,
     /// A latch or an answer did not come within the configured bound.
     #[error("{addr}: gave up after waiting {waited:?}")]
     Timeout {

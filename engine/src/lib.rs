@@ -21,6 +21,7 @@ mod left;
 mod line;
 mod message;
 mod placement;
+mod recovery;
 mod service;
 mod stats;
 mod waiters;

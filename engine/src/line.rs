@@ -19,7 +19,7 @@ use selkie_memnode::ComputeIndex;
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
 use crate::coherence::machine::{
-    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, WordAccess,
+    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, Rules, WordAccess,
 };
 use crate::coherence::word::{ComputeId, LatchWord, NodeSet};
 use crate::core::{Core, LineMap};
@@ -61,8 +61,10 @@ pub(crate) struct Active {
     timed: bool,
     /// What the line was lost for in this step, for a caller who is not among the waiters yet.
     pub(crate) lost: Option<EngineError>,
-    /// The word names a dead node.
-    pub(crate) backs_off: bool,
+    /// The word names a node that died: the waiters wait for the end of its recovery.
+    pub(crate) backs_off: Option<ComputeId>,
+    /// Operations posted so far, to tell one from the next.
+    pub(crate) operations: u64,
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -79,8 +81,8 @@ impl Core {
             let frame = self.table.lookup(&self.frames, addr);
             let left = if frame.is_none() { self.left.get(addr) } else { Left::Nothing };
             let left_with = match left {
-                // Who leaves the pool takes every bit in its care out of the words first.
-                Left::BitWith(to) if !self.is_member(to) => Left::Nothing,
+                // Who leaves the pool takes every bit in its care out of the words first; who dies does not.
+                Left::BitWith(to) if self.has_left(to) => Left::Nothing,
                 left => left,
             };
             let phase = match (frame.map(|f| self.frames.get(f).latch.permissions()), left_with) {
@@ -106,11 +108,11 @@ impl Core {
                 copied: false,
                 timed: false,
                 lost: None,
-                backs_off: false,
+                backs_off: None,
+                operations: 0,
             }
         });
         active.lost = None;
-        active.backs_off = false;
         active.allowed = (active.line.readable(), active.line.writable());
         active.refused = false;
         active.woken = false;
@@ -118,8 +120,9 @@ impl Core {
         active
     }
 
-    fn is_member(&self, node: ComputeId) -> bool {
-        self.pool.is_member(ComputeIndex::new(node.index() as u16))
+    fn has_left(&self, node: ComputeId) -> bool {
+        let index = ComputeIndex::new(node.index() as u16);
+        !self.pool.is_member(index) && !self.pool.is_dead(index)
     }
 
     /// Puts a line back: publishes what its state allows, keeps what is not at rest, frees the
@@ -350,7 +353,8 @@ impl Core {
         while let Some(event) = next.take() {
             let local = self.refresh_use(active);
             let local = self.without_hold(active, event, local);
-            let actions = match active.line.step(&self.rules, self.me, event, local) {
+            let rules = Rules { dead: self.dead_nodes(), ..self.rules };
+            let actions = match active.line.step(&rules, self.me, event, local) {
                 Ok(actions) => actions,
                 Err(source) => return self.fail(active, EngineError::Protocol { addr, source }),
             };
@@ -365,8 +369,7 @@ impl Core {
                         self.free_early(addr, active);
                     }
                     Action::Send { to, message } => self.send(addr, active, to, message),
-                    // Whoever waits is woken too, and waits itself.
-                    Action::BackOff { .. } => active.backs_off = true,
+                    Action::BackOff { dead } => self.back_off(addr, active, dead),
                     Action::Wake => wake = true,
                     Action::Refuse => {
                         active.refused = true;
@@ -379,6 +382,22 @@ impl Core {
                 active.waiters.signal_all(active.refused);
             }
         }
+    }
+
+    /// The word names a dead node: who wants the line waits for the end of the recovery, or, if that is over,
+    /// learns that the line is lost.
+    fn back_off(&self, addr: GAddr, active: &mut Active, dead: ComputeId) {
+        if self.recovers_from(dead) {
+            active.backs_off = Some(dead);
+            return;
+        }
+        let error = EngineError::PageLost { addr, node: dead.index() };
+        active.waiters.fail_all(&error);
+        active.lost = Some(error);
+    }
+
+    fn dead_nodes(&self) -> NodeSet {
+        NodeSet::from_bits(self.dead.load(Ordering::Acquire))
     }
 
     /// Posts a latch operation; its completion event if it is ready at once.
@@ -425,6 +444,11 @@ impl Core {
     /// Appends `[write the dirty bytes]? [atomic]? [read the page]?`.
     fn build(&self, home: &Home, active: &mut Active, op: LatchOperation, chain: &mut Chain) {
         let operation = op;
+        active.operations += 1;
+        if let (Phase::Rejoin, Some(id)) = (active.line.phase, active.frame) {
+            // What home has may be torn, all of it.
+            self.frames.get(id).set_dirty(0..self.gcl_bytes);
+        }
         if let Some(id) = active.frame.filter(|_| operation.write_back) {
             let mut dirty = self.frames.get(id).dirty();
             if !dirty.is_empty() {
@@ -557,7 +581,7 @@ impl Core {
         if let (Phase::Claim { .. }, Some(id)) = (active.line.phase, active.frame) {
             self.frames.get(id).set_dirty(0..self.gcl_bytes);
         }
-        if let (Phase::Downgrade { .. } | Phase::ReleaseModified, Some(id)) =
+        if let (Phase::Downgrade { .. } | Phase::ReleaseModified | Phase::Rejoin, Some(id)) =
             (active.line.phase, active.frame)
         {
             self.frames.get(id).set_dirty(0..0);
@@ -587,13 +611,14 @@ impl Core {
         let header = message::encode(addr, message, &dirty);
         match self.deliver(to, &header, page) {
             Ok(()) => {}
+            // Its death ends the wait, or the wait's own bound.
+            Err(EngineError::Message { source: ChannelError::PeerLost { .. }, .. }) => {}
             Err(error) if matches!(message, Message::Request(_)) => {
                 self.fail_line(addr, active, &error);
             }
             // A lost peer waits for no answer; what it held is for its recovery. The line here goes on
             // as if the answer had come: its state is what the word says of this node.
-            Err(EngineError::Message { source: ChannelError::PeerLost { .. }, .. })
-            | Err(EngineError::Pool(_)) => {}
+            Err(EngineError::Pool(_)) => {}
             // An answer that a living peer does not get would leave it waiting.
             Err(error) => {
                 active.waiters.fail_all(&error);

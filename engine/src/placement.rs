@@ -80,6 +80,13 @@ impl PlacementMap {
         Some(GAddr::from_u64((u64::from(range) << self.range_shift) + within))
     }
 
+    /// The line whose header is that of GCL `gcl` in a range of a memory node, by the node's own count.
+    pub(crate) fn addr_of(&self, node: usize, local_range: u32, gcl: u32) -> Option<GAddr> {
+        let range = *self.by_node.get(node)?.get(local_range as usize)?;
+        let within = u64::from(gcl) << self.gcl_shift;
+        Some(GAddr::from_u64((u64::from(range) << self.range_shift) + within))
+    }
+
     /// Where `addr` lies, or `None` when it is no line of the pool.
     pub(crate) fn home(&self, addr: GAddr) -> Option<Home> {
         let raw = addr.to_u64();

@@ -9,6 +9,7 @@ use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::layout;
 
 use crate::EngineError;
+use crate::coherence::word::ComputeId;
 use crate::core::Core;
 
 /// Messages handled before other tasks get a turn.
@@ -123,7 +124,16 @@ impl Core {
 
     /// Publishes this node's epoch (plus one), or its absence (0).
     pub(crate) async fn publish_epoch(&self, stored: u64) -> Result<(), EngineError> {
-        let offset = layout::node_epoch_offset(self.me.index());
+        self.publish_epoch_of(self.me, stored).await
+    }
+
+    /// As [`Core::publish_epoch`], for a node that is not there to do it.
+    pub(crate) async fn publish_epoch_of(
+        &self,
+        node: ComputeId,
+        stored: u64,
+    ) -> Result<(), EngineError> {
+        let offset = layout::node_epoch_offset(node.index());
         let Some(at) = self.epoch_word(offset) else { return Ok(()) };
         let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
         self.queue_pair(0).post(chain).await.map_err(|e| e.error)?;

@@ -31,6 +31,10 @@ impl Fabric for Interposed {
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError> {
         Ok(Arc::new(InterposedEndpoint(self.inner.join(id)?, Arc::clone(&self.armed))))
     }
+
+    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+        self.inner.fence(peer)
+    }
 }
 
 impl Endpoint for InterposedEndpoint {

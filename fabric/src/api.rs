@@ -22,6 +22,14 @@ pub trait Fabric: Send + Sync {
     /// `AlreadyJoined` if a living node of that name exists; a dead one may be replaced. `Segment` if the
     /// files of a backend that has some are in the way.
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
+
+    /// Declares `peer` dead, and returns once none of its verbs executes any more, at any node, whatever
+    /// becomes of the peer. Its memory is not touched. May block for some milliseconds. Nothing happens if
+    /// there is no such peer.
+    ///
+    /// # Errors
+    /// What keeps the fabric from being sure of it.
+    fn fence(&self, peer: PeerId) -> Result<(), FabricError>;
 }
 
 /// One node's place on the fabric. The node is there for as long as its endpoint is kept; some backends

@@ -213,7 +213,7 @@ fn a_fenced_process_changes_no_byte_when_it_goes_on() {
             std::thread::yield_now();
         }
         other.signal(Signal::STOP);
-        match shm.fence(THERE, Duration::from_millis(200)) {
+        match shm.fence_patiently(THERE, Duration::from_millis(200)) {
             Ok(()) => fenced += 1,
             // Stopped in the middle of a verb: said, and ended by whoever fences.
             Err(FabricError::StillExecuting { peer, process }) => {

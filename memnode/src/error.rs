@@ -47,6 +47,12 @@ pub enum PoolError {
         /// The index refused.
         node: ComputeIndex,
     },
+    /// A compute node of this index died: the index may still be in latch words.
+    #[error("compute node {node} died: its index is not used again")]
+    DeadCompute {
+        /// The index refused.
+        node: ComputeIndex,
+    },
     /// The control plane failed.
     #[error("control plane: {source}")]
     Control {

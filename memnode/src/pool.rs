@@ -11,7 +11,9 @@
 //! of a pool that is shared with [`Pool::follow`].
 
 use crate::config::{PoolConfig, PoolPlan};
-use crate::control::{Beat, ControlPlane, LocalPlane, Member, PoolState, Version, Versioned};
+use crate::control::{
+    Beat, ControlPlane, LocalPlane, Lost, MAX_LOST_PAGES, Member, PoolState, Version, Versioned,
+};
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
 use crate::node::{MemoryNode, MemoryNodeDescriptor};
@@ -26,6 +28,8 @@ use std::time::Duration;
 
 /// How often a change is tried while others change the state too.
 const ATTEMPTS: usize = 1_000;
+/// A compute node that has not shown for so long that it lives is dead.
+const LEASE: Duration = Duration::from_secs(2);
 /// A process that has not shown for so long that its nodes live is taken for dead by those who wait for it.
 const SILENCE: Duration = Duration::from_secs(3);
 /// How long the other nodes are waited for to take note of a change.
@@ -177,7 +181,24 @@ impl Pool {
     async fn refresh(&self) -> Result<(), PoolError> {
         let now = self.plane.load().await?;
         self.see(now);
-        self.beat().await
+        self.beat().await?;
+        self.declare_silent_dead().await
+    }
+
+    /// A process whose nodes have not shown for the length of a lease that they live has lost them.
+    async fn declare_silent_dead(&self) -> Result<(), PoolError> {
+        let state = Arc::clone(&self.view.read().state);
+        if !state.compute_nodes.values().any(|member| member.host != self.host) {
+            return Ok(());
+        }
+        for (beat, age) in self.plane.beats().await? {
+            let member = state.compute_nodes.get(&beat.node.get());
+            let is_its_own = member.is_some_and(|member| member.host == beat.host);
+            if is_its_own && beat.host != self.host && age > LEASE {
+                self.declare_dead(beat.node).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells the other processes what this one's compute nodes have seen.
@@ -253,7 +274,7 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`] if
-    /// the index is taken, [`PoolError::Unresponsive`], [`PoolError::Control`]; the node is then not in.
+    /// the index is taken, [`PoolError::DeadCompute`], [`PoolError::Unresponsive`], [`PoolError::Control`]; the node is then not in.
     pub async fn register_compute(
         &self,
         env: &Env,
@@ -268,6 +289,9 @@ impl Pool {
             }
             if state.compute_nodes.contains_key(&node.get()) {
                 return Err(PoolError::DuplicateCompute { node });
+            }
+            if state.lost.contains_key(&node.get()) || state.dead.contains(&node.get()) {
+                return Err(PoolError::DeadCompute { node });
             }
             let member = Member { host: self.host, mailboxes: mailboxes.clone() };
             state.compute_nodes.insert(node.get(), member);
@@ -320,6 +344,123 @@ impl Pool {
             Err(PoolError::Unresponsive { .. }) => Ok(()),
             noticed => noticed,
         }
+    }
+
+    /// Declares a compute node dead: it is in the pool no more, and the others begin to recover from its
+    /// death. Its index is never used again.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn declare_dead(&self, node: ComputeIndex) -> Result<(), PoolError> {
+        let declare = |state: &mut PoolState| {
+            if state.compute_nodes.remove(&node.get()).is_some() {
+                state.lost.insert(node.get(), Lost::default());
+            }
+            Ok(())
+        };
+        self.change(declare).await.map(drop)
+    }
+
+    /// The compute nodes whose recovery is under way, and how far it has got, as this process knows.
+    #[must_use]
+    pub fn lost(&self) -> Vec<(ComputeIndex, Lost)> {
+        let view = self.view.read();
+        let lost = view.state.lost.iter();
+        lost.map(|(node, lost)| (ComputeIndex::new(*node), lost.clone())).collect()
+    }
+
+    /// Whether a compute node died, and is recovered from or not.
+    #[must_use]
+    pub fn is_dead(&self, node: ComputeIndex) -> bool {
+        let view = self.view.read();
+        view.state.lost.contains_key(&node.get()) || view.state.dead.contains(&node.get())
+    }
+
+    /// The compute nodes that died and were recovered from.
+    #[must_use]
+    pub fn dead(&self) -> Vec<ComputeIndex> {
+        self.view.read().state.dead.iter().copied().map(ComputeIndex::new).collect()
+    }
+
+    /// Says that no verb of a lost node executes any more (F1).
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn set_fenced(&self, node: ComputeIndex) -> Result<(), PoolError> {
+        self.change(|state| {
+            if let Some(lost) = state.lost.get_mut(&node.get()) {
+                lost.fenced = true;
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Says that the compute node `by` has taken note of a death (F4).
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn acknowledge(&self, node: ComputeIndex, by: ComputeIndex) -> Result<(), PoolError> {
+        self.change(|state| {
+            if let Some(lost) = state.lost.get_mut(&node.get()) {
+                lost.acknowledged.insert(by.get());
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// Whether the compute node `by` is to take a lost one out of the latch words (F5): all have taken note,
+    /// and nobody else who lives does.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn claim_sweep(
+        &self,
+        node: ComputeIndex,
+        by: ComputeIndex,
+    ) -> Result<bool, PoolError> {
+        let claim = |state: &mut PoolState| {
+            let members: BTreeSet<u16> = state.compute_nodes.keys().copied().collect();
+            let Some(lost) = state.lost.get_mut(&node.get()) else { return Ok(false) };
+            let ready = members.is_subset(&lost.acknowledged);
+            let taken = lost.sweeper.is_some_and(|other| members.contains(&other));
+            if !ready || taken {
+                return Ok(lost.sweeper == Some(by.get()));
+            }
+            lost.sweeper = Some(by.get());
+            Ok(true)
+        };
+        Ok(self.change(claim).await?.1)
+    }
+
+    /// Ends the recovery from a death, in which these GCLs (global addresses) were lost.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn finish_recovery(
+        &self,
+        node: ComputeIndex,
+        lost_pages: &[u64],
+    ) -> Result<(), PoolError> {
+        self.change(|state| {
+            if state.lost.remove(&node.get()).is_some() {
+                state.dead.insert(node.get());
+                let room = MAX_LOST_PAGES.saturating_sub(state.lost_pages.len());
+                state.lost_pages.extend(lost_pages.iter().take(room));
+            }
+            Ok(())
+        })
+        .await
+        .map(drop)
+    }
+
+    /// The GCLs (global addresses) that were lost with the nodes that held them.
+    #[must_use]
+    pub fn lost_pages(&self) -> Vec<u64> {
+        self.view.read().state.lost_pages.iter().copied().collect()
     }
 
     /// Enters the mailbox at which a memory node's processor serves calls, for the baseline that needs it.

@@ -15,10 +15,7 @@ impl Core {
             Event::Want { exclusive, nowait, .. } => ClientEvent::Want { exclusive, nowait },
             Event::Evict | Event::Leave => ClientEvent::Evict,
             Event::LocalFree => ClientEvent::LocalFree,
-            Event::Completed { .. }
-            | Event::Received { .. }
-            | Event::Lost { .. }
-            | Event::Recovered { .. } => return,
+            Event::Completed { .. } | Event::Received { .. } | Event::Lost { .. } => return,
         };
         // Without a message from outside nothing can be unexpected.
         let _ = self.feed(addr, active, event);

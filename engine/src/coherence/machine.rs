@@ -234,7 +234,6 @@ impl Line {
             Event::Received { from, message } => cx.received(from, message)?,
             Event::LocalFree => cx.drain(),
             Event::Lost { node } => cx.lost(node),
-            Event::Recovered { .. } => cx.out.push(Action::Wake),
         }
         Ok(cx.out)
     }

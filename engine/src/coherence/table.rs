@@ -61,7 +61,7 @@ fn phases() -> Vec<Phase> {
 
 fn events() -> Vec<Event> {
     let mut events = vec![Event::Evict, Event::Leave, Event::LocalFree];
-    events.extend([Event::Lost { node: node(1) }, Event::Recovered { node: node(1) }]);
+    events.push(Event::Lost { node: node(1) });
     for (exclusive, nowait) in [(false, false), (true, false), (true, true)] {
         for look in [false, true] {
             events.push(Event::Want { exclusive, nowait, look });

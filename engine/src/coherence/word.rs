@@ -84,6 +84,16 @@ impl NodeSet {
         NodeSet(self.0 & !node.bit())
     }
 
+    /// The set as one bit a node, for keeping it in an atomic.
+    pub const fn to_bits(self) -> u64 {
+        self.0
+    }
+
+    /// The set with these bits.
+    pub const fn from_bits(bits: u64) -> NodeSet {
+        NodeSet(bits)
+    }
+
     /// The members in ascending order.
     pub fn iter(self) -> impl Iterator<Item = ComputeId> {
         let mut rest = self.0;

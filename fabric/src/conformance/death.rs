@@ -1,6 +1,9 @@
 //! Checks of a peer's death: every outstanding and later operation gets an answer, and a dead node
 //! changes nothing.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use super::runner::{Check, CheckResult, CheckSubject, Failure};
 use super::stage::{MEMORY, NODE, Stage, ensure, equal, filled, write_word};
 use crate::buf::Buf;
@@ -12,6 +15,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "operations outstanding at a death end", run: |s| Box::pin(outstanding(s)) },
     Check { name: "operations to the dead fail", run: |s| Box::pin(later(s)) },
     Check { name: "operations of the dead fail", run: |s| Box::pin(of_the_dead(s)) },
+    Check { name: "a fenced node changes nothing more", run: |s| Box::pin(fenced(s)) },
     Check { name: "other peers do not notice a death", run: |s| Box::pin(others(s)) },
 ];
 
@@ -74,6 +78,28 @@ async fn of_the_dead(subject: CheckSubject) -> CheckResult {
     equal("connecting as the dead", stage.node.connect(MEMORY).err(), dead.clone())?;
     equal("registering as the dead", stage.node.register(4096).err(), dead)?;
     equal("memory of the living", stage.region.load(0), 1)
+}
+
+async fn fenced(subject: CheckSubject) -> CheckResult {
+    let stage = Arc::new(Stage::set(subject)?);
+    let poster = Arc::clone(&stage);
+    let task = stage.env.spawn("conformance-poster", async move {
+        while poster.post([Verb::fetch_and_add(poster.at(0), 1)]).await.is_ok() {
+            poster.env.yield_now().await;
+        }
+    });
+    while stage.region.load(0) < 10 {
+        stage.env.sleep(Duration::from_micros(100)).await;
+    }
+    stage.fabric.fence(NODE)?;
+    let before = stage.region.load(0);
+    task.join().await?;
+    stage.env.sleep(Duration::from_millis(1)).await;
+    equal("adds after the fence", stage.region.load(0) - before, 0)?;
+    let absent = PeerId::memory(99);
+    stage.fabric.fence(absent)?;
+    stage.fabric.fence(NODE)?;
+    Ok(())
 }
 
 async fn others(subject: CheckSubject) -> CheckResult {

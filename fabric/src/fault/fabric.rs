@@ -67,6 +67,11 @@ impl Fabric for FaultFabric {
         let owner = self.shared.peer(id);
         Ok(Arc::new(FaultEndpoint { inner, owner, shared: Arc::clone(&self.shared) }))
     }
+
+    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+        self.drop_peer(peer);
+        self.inner.fence(peer)
+    }
 }
 
 impl Shared {

@@ -46,6 +46,14 @@ impl Fabric for MemFabric {
         nodes.insert(id, Arc::clone(&node));
         Ok(Arc::new(MemEndpoint { node, nodes: Arc::clone(&self.nodes) }))
     }
+
+    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+        self.kill(peer);
+        if let Some(node) = self.nodes.read().get(&peer) {
+            node.until_idle();
+        }
+        Ok(())
+    }
 }
 
 struct MemEndpoint {

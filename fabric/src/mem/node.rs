@@ -4,7 +4,7 @@
 //! written once, before its key is known to anybody. A key is `peer:16 | slot:16`, so a key used
 //! with the wrong peer is not mistaken for one of that peer's own regions.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
@@ -36,15 +36,29 @@ pub(crate) struct MemRegion {
 pub(crate) struct Node {
     id: PeerId,
     dead: AtomicBool,
+    /// Chains of this node that are being executed, and perhaps do not know yet that it is dead.
+    executing: AtomicUsize,
     slots: Box<[OnceLock<Arc<MemRegion>>]>,
     /// Slots in use; its lock orders registrations.
     registered: Mutex<u32>,
 }
 
+/// A chain that is being executed.
+pub(crate) struct Executes<'n>(&'n AtomicUsize);
+
+impl Drop for Executes<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        // Release: whoever sees the end sees what was done.
+        self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
 impl Node {
     pub(crate) fn new(id: PeerId) -> Self {
         let slots = (0..MAX_REGIONS).map(|_| OnceLock::new()).collect();
-        Self { id, dead: AtomicBool::new(false), slots, registered: Mutex::new(0) }
+        let (dead, executing) = (AtomicBool::new(false), AtomicUsize::new(0));
+        Self { id, dead, executing, slots, registered: Mutex::new(0) }
     }
 
     pub(crate) fn id(&self) -> PeerId {
@@ -52,14 +66,30 @@ impl Node {
     }
 
     pub(crate) fn kill(&self) {
-        // Release: whoever acts on the death sees what led to it.
-        self.dead.store(true, Ordering::Release);
+        // SeqCst: see `until_idle`.
+        self.dead.store(true, Ordering::SeqCst);
     }
 
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
-        // Acquire: pairs with `kill`.
-        self.dead.load(Ordering::Acquire)
+        // SeqCst: pairs with `kill`.
+        self.dead.load(Ordering::SeqCst)
+    }
+
+    /// Announces a chain of this node, until the guard is dropped.
+    #[inline]
+    pub(crate) fn executes(&self) -> Executes<'_> {
+        // SeqCst: see `until_idle`.
+        self.executing.fetch_add(1, Ordering::SeqCst);
+        Executes(&self.executing)
+    }
+
+    /// Waits until a node that was killed executes nothing: a chain was announced before the death and is
+    /// waited for here, or it sees the death. A chain takes microseconds.
+    pub(crate) fn until_idle(&self) {
+        while self.executing.load(Ordering::SeqCst) != 0 {
+            std::thread::yield_now();
+        }
     }
 
     #[inline]

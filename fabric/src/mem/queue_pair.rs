@@ -101,6 +101,7 @@ impl QueuePair for MemQueuePair {
     }
 
     fn post(&self, mut chain: Chain) -> Completion {
+        let _executes = self.owner.executes();
         let mut executed = 0;
         let mut failure = None;
         for verb in &mut chain.verbs {

@@ -44,6 +44,10 @@ impl Fabric for Meter {
         let counters = Arc::clone(self.counters.lock().entry(id).or_default());
         Ok(Arc::new(MeterEndpoint { inner, counters }))
     }
+
+    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+        self.inner.fence(peer)
+    }
 }
 
 struct MeterEndpoint {

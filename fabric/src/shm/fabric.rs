@@ -7,6 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
+use rustix::process::{Pid, Signal, kill_process};
 
 use super::attendant;
 use super::control::{Control, SharedWord};
@@ -22,7 +23,9 @@ use crate::mem::words::{PAGE_BYTES, Words};
 use crate::sync::Word;
 use crate::verb::{Chain, Verb};
 
-/// How long a pause [`ShmFabric::fence`] makes between two looks.
+/// How long [`ShmFabric`] waits for a verb of a node it fences.
+const FENCE_PATIENCE: Duration = Duration::from_millis(200);
+/// How long a pause [`ShmFabric::fence_patiently`] makes between two looks.
 const FENCE_PAUSE: Duration = Duration::from_micros(50);
 
 /// A fabric between the processes of one host. Any number of processes open it by its root.
@@ -65,7 +68,7 @@ impl ShmFabric {
     /// `StillExecuting` if after `patience` the node is in the middle of a verb, as its process was stopped
     /// there: it is marked dead, but may finish that verb once it goes on, unless it is ended first.
     /// `Segment` if its files cannot be read.
-    pub fn fence(&self, peer: PeerId, patience: Duration) -> Result<(), FabricError> {
+    pub fn fence_patiently(&self, peer: PeerId, patience: Duration) -> Result<(), FabricError> {
         let (segment, control) = match Segment::open(&self.root, peer) {
             Ok(opened) => opened,
             Err(FabricError::UnknownPeer { .. }) => return Ok(()),
@@ -93,6 +96,23 @@ impl Fabric for ShmFabric {
         attendant::start(&own, &own.control)?;
         Ok(Arc::new(ShmEndpoint { own }))
     }
+
+    /// A process that was stopped in the middle of a verb is ended: nothing else can keep it from finishing.
+    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+        match self.fence_patiently(peer, FENCE_PATIENCE) {
+            Err(FabricError::StillExecuting { process, .. }) => {
+                end_process(process);
+                self.fence_patiently(peer, FENCE_PATIENCE)
+            }
+            fenced => fenced,
+        }
+    }
+}
+
+fn end_process(process: u64) {
+    let process = i32::try_from(process).ok().and_then(Pid::from_raw);
+    // It may have ended by itself, which is as good.
+    let _ = process.map(|process| kill_process(process, Signal::KILL));
 }
 
 /// A node of this process. It leaves when its endpoint and queue pairs are gone.

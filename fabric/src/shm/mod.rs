@@ -20,9 +20,9 @@
 //!
 //! # Fencing
 //! Before a verb a node announces it in its own control page and then looks whether it is marked dead.
-//! [`ShmFabric::fence`] marks a node and waits until it announces nothing: from then on it changes no byte,
+//! [`ShmFabric::fence_patiently`] marks a node and waits until it announces nothing: from then on it changes no byte,
 //! whenever its process gets to run again. A process that was stopped in the middle of a verb cannot be
-//! fenced in this way, and the caller is told so, with its process id.
+//! fenced in this way; the fabric's `fence` then ends it.
 //!
 //! # Trust
 //! Files belong to one user and are closed to all others. Whoever may open them could do what it likes with

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::network::Network;
 use super::slot::{Slot, Waiting};
-use super::world::Shared;
+use super::world::{Controls, Shared};
 use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
 use crate::completion::Completion;
 use crate::error::FabricError;
@@ -29,6 +29,11 @@ impl Fabric for SimFabric {
         let memory = Arc::clone(&network.node(index).memory);
         drop(network);
         Ok(Arc::new(SimEndpoint { shared: Arc::clone(&self.shared), index, memory }))
+    }
+
+    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+        Controls::of(&self.shared).kill(peer);
+        Ok(())
     }
 }
 

@@ -171,7 +171,7 @@ impl World {
 
     /// What can be done to nodes and links.
     pub fn controls(&self) -> Controls {
-        Controls { shared: Arc::downgrade(&self.shared) }
+        Controls::of(&self.shared)
     }
 
     /// Virtual time.
@@ -312,6 +312,10 @@ pub struct Controls {
 }
 
 impl Controls {
+    pub(super) fn of(shared: &Arc<Shared>) -> Self {
+        Self { shared: Arc::downgrade(shared) }
+    }
+
     /// Calls `what` at the virtual time `at`.
     pub fn at(&self, at: Duration, what: impl FnOnce(&Controls) + Send + 'static) {
         let controls = self.clone();

@@ -17,7 +17,7 @@ mod state;
 #[cfg(target_os = "linux")]
 pub use file::FilePlane;
 pub use local::LocalPlane;
-pub use state::{Member, PoolState};
+pub use state::{Lost, MAX_LOST_PAGES, Member, PoolState};
 
 use std::sync::Arc;
 use std::time::Duration;

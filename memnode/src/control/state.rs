@@ -12,6 +12,9 @@ use crate::node::MemoryNodeDescriptor;
 /// Of what is written by this software; others are refused.
 pub(crate) const FORMAT: u32 = 1;
 
+/// Lost pages that are remembered by address; more are only lost.
+pub const MAX_LOST_PAGES: usize = 100_000;
+
 /// A pool: its shape, its memory, who is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PoolState {
@@ -37,6 +40,13 @@ pub struct PoolState {
     /// Global addresses of GCLs nobody leases. Bounded by the number of GCLs in the pool; a set, so that a
     /// GCL donated twice is not adopted twice.
     pub donated: BTreeSet<u64>,
+    /// Compute nodes that died and whose recovery is under way, by index.
+    pub lost: BTreeMap<u16, Lost>,
+    /// Compute nodes that died and were recovered from; their indexes are not used again.
+    pub dead: BTreeSet<u16>,
+    /// Global addresses of GCLs that were lost with the node that held them, lowest first, at most
+    /// [`MAX_LOST_PAGES`].
+    pub lost_pages: BTreeSet<u64>,
     /// What users of the pool leave for each other, by name.
     pub labels: BTreeMap<String, String>,
 }
@@ -56,6 +66,9 @@ impl PoolState {
             next_index: 0,
             directories: BTreeMap::new(),
             donated: BTreeSet::new(),
+            lost: BTreeMap::new(),
+            dead: BTreeSet::new(),
+            lost_pages: BTreeSet::new(),
             labels: BTreeMap::new(),
         }
     }
@@ -68,6 +81,17 @@ pub struct Member {
     pub host: u64,
     /// Where it receives messages.
     pub mailboxes: Vec<Mailbox>,
+}
+
+/// How far the recovery from the death of a compute node has got (DESIGN §8).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Lost {
+    /// None of its verbs executes any more (F1).
+    pub fenced: bool,
+    /// Compute nodes that have taken note of its death in all their lines (F4).
+    pub acknowledged: BTreeSet<u16>,
+    /// The compute node that takes it out of the latch words (F5).
+    pub sweeper: Option<u16>,
 }
 
 /// A [`MailboxDescriptor`] as numbers.

@@ -99,11 +99,6 @@ pub enum Event {
         /// The node.
         node: ComputeId,
     },
-    /// A node that was lost is in no latch word any more.
-    Recovered {
-        /// The node.
-        node: ComputeId,
-    },
 }
 
 /// The atomic of a latch operation.

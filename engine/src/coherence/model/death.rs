@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Alive --dies at any moment--> Dead --F1--> Fenced --F2, F3 at each survivor; all are through-->
-//!       Looked --F5: the sweep takes the dead node out of the word--> Swept --told to each--> over
+//!       Looked --F5: the sweep takes the dead node out of the word--> Swept
 //! ```
 //! Dead, its posted chain goes on at home and its mail on the wires; fenced, the rest of the chain is gone,
 //! a write-back in the middle of it leaves home torn, and nothing is sent to it any more. A survivor that has
@@ -107,19 +107,14 @@ impl<const N: usize> Protocol<N> {
             || self.skipped == Some(Skipped::Mail);
         let mut before = world.clone();
         let state = &mut before.nodes[node];
-        let (what, event) = match world.stage {
-            Stage::Fenced if !state.told && received_all => {
-                state.told = true;
-                state.due = state.chain.is_some();
-                (What::Lost, Event::Lost { node: dead })
-            }
-            Stage::Swept if !state.recovered => {
-                state.recovered = true;
-                (What::Recovered, Event::Recovered { node: dead })
-            }
-            _ => return,
-        };
-        self.drive(&before, node, event, |_, after| out.push(Step { node, what, after }));
+        if world.stage != Stage::Fenced || state.told || !received_all {
+            return;
+        }
+        state.told = true;
+        state.due = state.chain.is_some();
+        self.drive(&before, node, Event::Lost { node: dead }, |_, after| {
+            out.push(Step { node, what: What::Lost, after });
+        });
     }
 
     /// F4.
@@ -133,11 +128,7 @@ impl<const N: usize> Protocol<N> {
 
     /// Death and recovery have nothing more to do.
     pub(super) fn is_over(world: &World<N>) -> bool {
-        match world.stage {
-            Stage::Alive => true,
-            Stage::Swept => (0..Self::MORTAL).all(|node| world.nodes[node].recovered),
-            _ => false,
-        }
+        matches!(world.stage, Stage::Alive | Stage::Swept)
     }
 }
 

@@ -99,7 +99,6 @@ pub(super) enum What {
     Lost,
     Looked,
     Swept,
-    Recovered,
     Latch(LocalUse),
     Unlatch,
     /// The system's.

@@ -231,10 +231,8 @@ pub(super) struct Node {
     pub(super) chain: Option<Chain>,
     /// It has heard of the death of the mortal node, ...
     pub(super) told: bool,
-    /// ... had an operation under way then that is not over yet, ...
+    /// ... and had an operation under way then that is not over yet.
     pub(super) due: bool,
-    /// ... and has heard that the recovery is over.
-    pub(super) recovered: bool,
 }
 
 /// How far the death of the mortal node has got.
@@ -289,7 +287,6 @@ impl<const N: usize> World<N> {
             chain: None,
             told: false,
             due: false,
-            recovered: false,
         };
         World {
             word: LatchWord::FREE,
@@ -466,7 +463,6 @@ impl<const N: usize> Renamed<N> {
                 | u64::from(node.free_due) << 26
                 | u64::from(node.told) << 21
                 | u64::from(node.due) << 22
-                | u64::from(node.recovered) << 23
                 | (node.latch as u64) << 27
                 | (line.deferred.len() as u64) << 32
                 | carried << 40

@@ -1,0 +1,244 @@
+//! Recovery from the death of another compute node: this node's part in it (DESIGN §8, F1 to F5).
+//!
+//! ```text
+//! pool: node is lost --> fence it --> [fenced] --> hear all its mail --> Lost to every line --> wait for
+//!    what was under way, and for inquiries --> acknowledge --> [all have] --> one sweeps --> [over]
+//! ```
+//! The pool's state says how far the recovery has got; every step may be repeated, so that whoever dies in one
+//! leaves it to the others. The sweep reads the header tables of all memory nodes. A word that names the dead
+//! node while a survivor reads the line is a grant that did not get into the word, or an intent: the node is
+//! taken out. A word that names it and has no other reader means a page that it alone had: that is lost, and
+//! stays so, until somebody can redo it; who wants it is told [`crate::EngineError::PageLost`].
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use selkie_fabric::{Buf, Chain, PeerId, RemoteAddr, Verb};
+use selkie_memnode::{ComputeIndex, layout};
+
+use crate::coherence::machine::{Event, Phase};
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
+use crate::core::Core;
+use crate::left::Left;
+use crate::{EngineError, GAddr};
+
+/// How often a recovery that waits for something looks again.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Headers that the sweep reads at once.
+const SWEEP_HEADERS: u64 = 1024;
+
+/// Takes part in recoveries until the engine is gone.
+pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
+    let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+    loop {
+        env.sleep(tick).await;
+        let Some(core) = core.upgrade() else { return };
+        if core.closed.load(Ordering::Relaxed) && !core.is_member_itself() {
+            continue;
+        }
+        if core.pool.is_dead(core.index()) {
+            let _ = core.failed.set(EngineError::Expelled);
+            core.fail_all_waits();
+            return;
+        }
+        let all_lost = core.pool.lost();
+        core.go_on(!all_lost.is_empty());
+        for (node, lost) in all_lost {
+            let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
+            // What fails is tried again with the next tick.
+            let _ = if !lost.fenced {
+                core.fence(node).await
+            } else if !lost.acknowledged.contains(&core.index().get()) {
+                core.take_note(dead).await
+            } else {
+                core.sweep_if_due(dead).await
+            };
+        }
+    }
+}
+
+impl Core {
+    fn index(&self) -> ComputeIndex {
+        ComputeIndex::new(self.me.index() as u16)
+    }
+
+    fn is_member_itself(&self) -> bool {
+        self.pool.is_member(self.index())
+    }
+
+    /// F1.
+    async fn fence(&self, node: ComputeIndex) -> Result<(), EngineError> {
+        self.fabric.fence(PeerId::compute(node.get()))?;
+        Ok(self.pool.set_fenced(node).await?)
+    }
+
+    /// F2 to F4.
+    async fn take_note(self: &Arc<Self>, dead: ComputeId) -> Result<(), EngineError> {
+        let mailbox = self.mailbox_for(dead.index());
+        self.until(|| !mailbox.has_mail_from(dead.index())).await?;
+        // Release: whoever works by it sees the mail handled.
+        self.dead.fetch_or(NodeSet::EMPTY.with(dead).to_bits(), Ordering::AcqRel);
+        self.recovering.store(true, Ordering::Release);
+        let under_way = self.tell_lines(dead);
+        for (addr, operation) in under_way {
+            self.until(|| !self.is_under_way(addr, operation)).await?;
+        }
+        self.until(|| !self.inquires(dead)).await?;
+        let node = ComputeIndex::new(dead.index() as u16);
+        Ok(self.pool.acknowledge(node, self.index()).await?)
+    }
+
+    /// Waits for what operations and messages under way bring about, or for the engine's own end.
+    async fn until(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
+        while !over() {
+            if let Some(error) = self.failed.get() {
+                return Err(error.clone());
+            }
+            self.env.sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Feeds `Lost` to every line that may have to do with the dead node; those with an operation under way,
+    /// and which it is.
+    fn tell_lines(&self, dead: ComputeId) -> Vec<(GAddr, u64)> {
+        let mut lines: Vec<GAddr> = Vec::new();
+        for shard in self.all_shards() {
+            lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
+        }
+        // Lines at rest: copies that carry a bit of its, and bits that are in its care.
+        for id in self.frames.ids() {
+            let frame = self.frames.get(id);
+            if frame.carried().contains(dead) && !frame.addr().is_null() {
+                lines.push(frame.addr());
+            }
+        }
+        lines.extend(self.left.all().filter(|addr| self.left.get(*addr) == Left::BitWith(dead)));
+        let mut under_way = Vec::new();
+        for addr in lines {
+            let mut map = self.shard(addr).lock();
+            let mut active = self.open(&mut map, addr);
+            if active.line.phase.operation_outstanding() {
+                under_way.push((addr, active.operations));
+            }
+            self.run(addr, &mut active, Event::Lost { node: dead }, None);
+            self.close(&mut map, addr, active);
+        }
+        under_way
+    }
+
+    fn is_under_way(&self, addr: GAddr, operation: u64) -> bool {
+        let map = self.shard(addr).lock();
+        map.get(&addr.to_u64()).is_some_and(|active| {
+            active.operations == operation && active.line.phase.operation_outstanding()
+        })
+    }
+
+    /// Whether a line does not know yet what the dead node has left of it.
+    fn inquires(&self, dead: ComputeId) -> bool {
+        let asks = |phase| match phase {
+            Phase::Inquire { dead: of, .. } | Phase::Claim { dead: of, .. } => of == dead,
+            Phase::Rejoin => true,
+            _ => false,
+        };
+        self.all_shards().any(|shard| shard.lock().values().any(|a| asks(a.line.phase)))
+    }
+
+    /// F5, at one of those who have acknowledged.
+    async fn sweep_if_due(&self, dead: ComputeId) -> Result<(), EngineError> {
+        let node = ComputeIndex::new(dead.index() as u16);
+        if !self.pool.claim_sweep(node, self.index()).await? {
+            return Ok(());
+        }
+        let mut lost = Vec::new();
+        for memory in 0..self.queue_pairs.len() {
+            match self.sweep_memory(memory, dead, &mut lost).await {
+                // What is on a dead memory node is lost with that.
+                Err(EngineError::Fabric(selkie_fabric::FabricError::PeerDead { peer }))
+                    if peer != self.endpoint.id() => {}
+                swept => swept?,
+            }
+        }
+        self.publish_epoch_of(dead, 0).await?;
+        Ok(self.pool.finish_recovery(node, &lost).await?)
+    }
+
+    async fn sweep_memory(
+        &self,
+        memory: usize,
+        dead: ComputeId,
+        lost: &mut Vec<u64>,
+    ) -> Result<(), EngineError> {
+        let descriptor = self.pool.descriptor();
+        let geometry = descriptor.geometry();
+        let Some(node) = descriptor.memory_nodes.get(memory) else { return Ok(()) };
+        for range in 0..node.ranges {
+            let gcls = geometry.gcls_per_range();
+            for first in (0..gcls).step_by(SWEEP_HEADERS as usize) {
+                let count = SWEEP_HEADERS.min(gcls - first);
+                let at = geometry.latch_offset(range, first as u32);
+                let bytes = (count * layout::HEADER_BYTES) as usize;
+                let read = Verb::read(RemoteAddr::new(node.region, at), Buf::zeroed(bytes));
+                let done = self.queue_pair(memory).post(Chain::from(read)).await;
+                let done = done.map_err(|error| error.error)?;
+                let words = done.buf(0).map(Buf::words).unwrap_or_default();
+                let header_words = (layout::HEADER_BYTES / 8) as usize;
+                for (number, word) in (0..count).zip(words.iter().step_by(header_words)) {
+                    let word = LatchWord::from_bits(u64::from_le(*word));
+                    let latch = at + number * layout::HEADER_BYTES;
+                    if self
+                        .sweep_word(memory, RemoteAddr::new(node.region, latch), word, dead)
+                        .await?
+                    {
+                        let gcl = (first + number) as u32;
+                        lost.extend(self.placement.addr_of(memory, range, gcl).map(GAddr::to_u64));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the dead node out of a word; whether the line is lost.
+    async fn sweep_word(
+        &self,
+        memory: usize,
+        at: RemoteAddr,
+        word: LatchWord,
+        dead: ComputeId,
+    ) -> Result<bool, EngineError> {
+        let mut chain = Chain::new();
+        if word.readers().contains(dead) {
+            chain.push(Verb::fetch_and_add(at, LatchDelta::remove_reader(dead).bits()));
+        }
+        let holds = word.holder() == Ok(Some(dead));
+        let is_read = !word.readers().without(dead).is_empty();
+        if holds && is_read {
+            chain.push(Verb::fetch_and_add(at, LatchDelta::remove_holder(dead).bits()));
+        }
+        if !chain.verbs.is_empty() {
+            self.queue_pair(memory).post(chain).await.map_err(|error| error.error)?;
+        }
+        Ok(holds && !is_read)
+    }
+
+    /// Lets those go on who backed off from nodes whose recovery is over.
+    fn go_on(&self, recovering: bool) {
+        if !recovering && self.recovering.swap(false, Ordering::AcqRel) {
+            for shard in self.all_shards() {
+                for active in shard.lock().values_mut() {
+                    if active.backs_off.take().is_some() {
+                        active.waiters.signal_all(false);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether the recovery from a node's death is under way.
+    pub(crate) fn recovers_from(&self, dead: ComputeId) -> bool {
+        let node = ComputeIndex::new(dead.index() as u16);
+        self.pool.is_dead(node) && !self.pool.dead().contains(&node)
+    }
+}

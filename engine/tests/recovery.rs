@@ -1,0 +1,189 @@
+//! The death of a compute node: the survivors take it out of the latch words and go on.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{Cluster, GCL, engine_config, pool_config};
+use selkie_engine::{EngineConfig, EngineError, GAddr};
+use selkie_fabric::PeerId;
+use selkie_fabric::mem::MemFabric;
+use selkie_memnode::ComputeIndex;
+
+const DEAD: usize = 2;
+
+fn cluster() -> Cluster {
+    let config = EngineConfig { cache_bytes: 4096 * GCL as u64, ..engine_config() };
+    Cluster::with(3, |_| MemFabric::new(), pool_config(3, 8 << 20), config)
+}
+
+async fn pages(cluster: &Cluster, count: usize) -> Vec<GAddr> {
+    let mut pages = Vec::new();
+    for _ in 0..count {
+        let page = cluster.engines[0].allocate().await.unwrap();
+        pages.push(page.addr());
+    }
+    pages
+}
+
+async fn write(cluster: &Cluster, node: usize, addr: GAddr, value: u64) {
+    let mut page = cluster.engines[node].exclusive(addr).await.unwrap();
+    page.bytes_mut(0..8).copy_from_slice(&value.to_le_bytes());
+    page.bytes_mut(GCL - 8..GCL).copy_from_slice(&value.to_le_bytes());
+}
+
+/// The two copies of the value in a page, which agree.
+fn value(page: &[u8]) -> u64 {
+    let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
+    assert_eq!(word(0), word(GCL - 8), "a torn page");
+    word(0)
+}
+
+/// Node 2 dies; returns when the survivors have recovered.
+async fn dies(cluster: &Cluster) {
+    let node = ComputeIndex::new(DEAD as u16);
+    cluster.pool.declare_dead(node).await.unwrap();
+    let env = cluster.runtime.env();
+    let started = env.now();
+    while !cluster.pool.dead().contains(&node) {
+        assert!(env.now() - started < Duration::from_secs(10), "{}", cluster.describe());
+        env.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn what_the_dead_only_read_goes_on_and_what_it_held_alone_is_lost() {
+    let cluster = cluster();
+    cluster.run(async {
+        let pages = pages(&cluster, 300).await;
+        for (number, addr) in pages.iter().enumerate() {
+            write(&cluster, number % 2, *addr, number as u64).await;
+            match number % 3 {
+                0 => drop(cluster.engines[DEAD].shared(*addr).await.unwrap()),
+                1 => write(&cluster, DEAD, *addr, 1_000).await,
+                _ => {}
+            }
+        }
+        dies(&cluster).await;
+        let mut lost = BTreeSet::new();
+        for (number, addr) in pages.iter().enumerate() {
+            for node in [0, 1] {
+                match cluster.engines[node].shared(*addr).await {
+                    Ok(page) => assert_eq!(value(&page), number as u64),
+                    Err(EngineError::PageLost { addr: of, node }) => {
+                        assert_eq!((of, node), (*addr, DEAD));
+                        lost.insert(addr.to_u64());
+                    }
+                    Err(error) => panic!("{error}"),
+                }
+                let exclusive = cluster.engines[node].try_exclusive(*addr).await.map(drop);
+                let is_lost = matches!(exclusive, Err(EngineError::PageLost { .. }));
+                assert_eq!(is_lost, lost.contains(&addr.to_u64()), "{exclusive:?}");
+            }
+        }
+        let expected = pages.iter().enumerate().filter(|(number, _)| number % 3 == 1);
+        let expected: BTreeSet<u64> = expected.map(|(_, addr)| addr.to_u64()).collect();
+        assert_eq!(lost, expected);
+        assert_eq!(cluster.pool.lost_pages(), expected.iter().copied().collect::<Vec<_>>());
+
+        let gone = cluster.engines[DEAD].shared(pages[299]).await.map(drop);
+        assert!(matches!(gone, Err(EngineError::Expelled)), "{gone:?}");
+        for node in [0, 1] {
+            cluster.engines[node].close().await.unwrap();
+        }
+        // Only the lost pages' words say anything, and that is whose they were.
+        assert_eq!(cluster.latched_words().await.len(), expected.len());
+    });
+}
+
+#[test]
+fn a_new_node_knows_what_is_lost_and_the_dead_name_is_not_used_again() {
+    let cluster = cluster();
+    cluster.run(async {
+        let pages = pages(&cluster, 2).await;
+        write(&cluster, DEAD, pages[1], 5).await;
+        dies(&cluster).await;
+        let env = cluster.runtime.env();
+        let start = |node| {
+            let (pool, fabric) = (&cluster.pool, &cluster.fabric);
+            selkie_engine::Engine::start(pool, fabric, &env, common::id(node), engine_config())
+        };
+        let late = start(3).await.unwrap();
+        assert!(late.shared(pages[0]).await.is_ok());
+        let lost = late.exclusive(pages[1]).await.map(drop);
+        assert!(matches!(lost, Err(EngineError::PageLost { node: DEAD, .. })), "{lost:?}");
+        let again = start(DEAD).await.map(drop);
+        assert!(matches!(again, Err(EngineError::Pool(_))), "{again:?}");
+    });
+}
+
+/// Survivors count in pages that the dying node works on too; nothing that they wrote after its death is lost.
+#[test]
+fn survivors_go_on_while_a_node_dies_in_the_middle_of_everything() {
+    for round in 0..20 {
+        let cluster = cluster();
+        let env = cluster.runtime.env();
+        cluster.run(async {
+            let pages = Arc::new(pages(&cluster, 12).await);
+            let stop = Arc::new(AtomicBool::new(false));
+            let written = Arc::new((0..12).map(|_| AtomicU64::new(0)).collect::<Vec<_>>());
+            let mut workers = Vec::new();
+            for (node, engine) in cluster.engines.iter().enumerate() {
+                for worker in 0..3 {
+                    let (engine, pages) = (engine.clone(), Arc::clone(&pages));
+                    let (stop, written) = (Arc::clone(&stop), Arc::clone(&written));
+                    workers.push(env.spawn("worker", async move {
+                        let mut turn = worker * 5 + node;
+                        while !stop.load(Ordering::Relaxed) {
+                            turn = (turn * 7 + 3) % 12;
+                            if turn.is_multiple_of(3) {
+                                if let Ok(page) = engine.shared(pages[turn]).await {
+                                    value(&page);
+                                }
+                            } else if let Ok(mut page) = engine.exclusive(pages[turn]).await {
+                                let next = value(&page) + 1;
+                                page.bytes_mut(0..8).copy_from_slice(&next.to_le_bytes());
+                                page.bytes_mut(GCL - 8..GCL).copy_from_slice(&next.to_le_bytes());
+                                if node != DEAD {
+                                    written[turn].fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            selkie_fabric::env::yield_now().await;
+                        }
+                    }));
+                }
+            }
+            env.sleep(Duration::from_millis(3 + round % 5)).await;
+            cluster.fabric.fence(PeerId::compute(DEAD as u16)).unwrap();
+            dies(&cluster).await;
+            let before: Vec<u64> = written.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+            env.sleep(Duration::from_millis(5)).await;
+            stop.store(true, Ordering::Relaxed);
+            for worker in workers {
+                worker.join().await.unwrap();
+            }
+            let after: Vec<u64> = written.iter().map(|w| w.load(Ordering::Relaxed)).collect();
+            let lost = cluster.pool.lost_pages();
+            for (number, addr) in pages.iter().enumerate() {
+                let grown = after[number] - before[number];
+                let is_lost = lost.contains(&addr.to_u64());
+                assert!(!is_lost || grown == 0, "page {number} is lost and was written");
+                let page = cluster.engines[0].shared(*addr).await;
+                assert_eq!(is_lost, page.is_err(), "{:?}", page.map(|page| value(&page)));
+            }
+            assert!(lost.len() < 12, "something went on");
+            for node in [0, 1] {
+                cluster.engines[node].close().await.unwrap();
+            }
+            assert_eq!(cluster.latched_words().await.len(), lost.len(), "{}", cluster.describe());
+        });
+    }
+}

@@ -1,5 +1,9 @@
 //! Pools of several processes, through the `selkie` binary.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -51,6 +55,24 @@ impl Running {
         (Running(child), line)
     }
 
+    /// Waits for its end; the exit code, if it was not killed, and what it said on stderr.
+    fn ends(&mut self) -> (Option<i32>, String) {
+        let mut stderr = self.0.stderr.take().unwrap();
+        let reader = std::thread::spawn(move || {
+            let mut error = String::new();
+            std::io::Read::read_to_string(&mut stderr, &mut error).map(|_| error)
+        });
+        let started = Instant::now();
+        let status = loop {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                break status;
+            }
+            assert!(started.elapsed() < PATIENCE, "it hangs");
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        (status.code(), reader.join().unwrap().unwrap())
+    }
+
     fn kill(&mut self) {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
@@ -76,7 +98,7 @@ impl Pool {
         succeeds(&["pool", "create", &name, "--memory-nodes", &memory_nodes.to_string()]);
         let mut pool = Pool { name, memory: Vec::new() };
         for _ in 0..memory_nodes {
-            let lend = ["memnode", "--pool", &pool.name, "--memory", "100M"];
+            let lend = ["memnode", "--pool", &pool.name, "--memory", "400M"];
             let (running, line) = Running::start(&lend);
             assert!(line.contains("lends"), "{line}");
             pool.memory.push(running);
@@ -90,6 +112,11 @@ impl Pool {
 
     fn status(&self) -> Value {
         serde_json::from_str(&succeeds(&["pool", "status", &self.name, "--json"])).unwrap()
+    }
+
+    fn compute_nodes(&self) -> Vec<u64> {
+        let nodes = self.status()["compute_nodes"].clone();
+        nodes.as_array().unwrap().iter().map(|node| node["node"].as_u64().unwrap()).collect()
     }
 
     /// Arguments of a short run in the pool.
@@ -175,31 +202,84 @@ fn the_death_of_a_memory_node_ends_a_run_with_an_error() {
     let mut pool = Pool::start("death", 2);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
-    let mut command = selkie(&pool.tpcc(&url, &["--duration", "60"]));
-    let mut driver = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(driver.stderr.take().unwrap());
-    // It runs when its node is in.
+    let (driver, _) = running(&pool, &url);
+    std::thread::sleep(Duration::from_millis(300));
+    pool.memory[0].kill();
+    ends_with(driver, &["peer mem0 is dead"]);
+}
+
+/// A driver that runs, and its node's index.
+fn running(pool: &Pool, url: &str) -> (Running, u64) {
+    let known = pool.compute_nodes();
+    let mut command = selkie(&pool.tpcc(url, &["--duration", "60"]));
+    command.stderr(Stdio::piped()).stdout(Stdio::null());
+    let mut driver = Running(command.spawn().unwrap());
     let started = Instant::now();
-    while pool.status()["labels"]["tpcc.phases"]
-        .as_str()
-        .is_none_or(|p| !p.contains("running\":[") || p.contains("running\":[]"))
-    {
-        assert!(started.elapsed() < PATIENCE, "it does not run");
+    loop {
+        let joined = pool.compute_nodes().into_iter().find(|node| !known.contains(node));
+        if let Some(node) = joined {
+            return (driver, node);
+        }
+        assert!(driver.0.try_wait().unwrap().is_none(), "it ended");
+        assert!(started.elapsed() < PATIENCE, "it does not join");
         std::thread::sleep(Duration::from_millis(20));
     }
-    pool.memory[0].kill();
-    let killed = Instant::now();
-    let status = loop {
-        if let Some(status) = driver.try_wait().unwrap() {
-            break status;
-        }
-        assert!(killed.elapsed() < PATIENCE, "it hangs");
+}
+
+/// Waits for a driver to end with an error that says one of these.
+fn ends_with(mut driver: Running, expected: &[&str]) {
+    let (code, error) = driver.ends();
+    assert_eq!(code, Some(1), "{error}");
+    assert!(expected.iter().any(|expected| error.contains(expected)), "{error}");
+}
+
+#[test]
+fn a_driver_that_is_killed_is_recovered_from_and_what_it_held_is_reported() {
+    let pool = Pool::start("killed", 2);
+    let url = pool.url();
+    succeeds(&pool.tpcc(&url, &["--load-only"]));
+    let (survivor, _) = running(&pool, &url);
+    let (mut victim, node) = running(&pool, &url);
+    std::thread::sleep(Duration::from_millis(500));
+    victim.kill();
+    let dead = [Value::from(node)];
+    let started = Instant::now();
+    while pool.status()["dead_compute_nodes"].as_array().unwrap() != &dead {
+        assert!(started.elapsed() < PATIENCE, "{}", pool.status());
         std::thread::sleep(Duration::from_millis(20));
-    };
-    assert_eq!(status.code(), Some(1));
-    let mut error = String::new();
-    std::io::Read::read_to_string(&mut lines, &mut error).unwrap();
-    assert!(error.contains("peer mem0 is dead"), "{error}");
+    }
+    assert_eq!(pool.status()["recovering_from"], Value::Array(Vec::new()));
+    // On a database as small as this the dead node held what everybody needs.
+    assert!(!pool.status()["lost_pages"].as_array().unwrap().is_empty());
+    ends_with(survivor, &["is lost: cn"]);
+    let late = run(&pool.tpcc(&url, &["--duration", "5"]));
+    assert_eq!(late.status.code(), Some(1));
+    assert!(text(&late.stderr).contains("is lost: cn"), "{}", text(&late.stderr));
+}
+
+#[test]
+fn a_driver_that_stood_still_finds_itself_declared_dead() {
+    let pool = Pool::start("paused", 2);
+    let url = pool.url();
+    succeeds(&pool.tpcc(&url, &["--load-only"]));
+    let (survivor, _) = running(&pool, &url);
+    let (mut victim, node) = running(&pool, &url);
+    std::thread::sleep(Duration::from_millis(300));
+    let process = rustix::process::Pid::from_child(&victim.0);
+    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
+    let started = Instant::now();
+    while !pool.status()["dead_compute_nodes"].as_array().unwrap().contains(&Value::from(node)) {
+        assert!(started.elapsed() < PATIENCE, "{}", pool.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    ends_with(survivor, &["is lost: cn"]);
+    // It may have been ended, if it was stopped in the middle of a verb.
+    let _ = rustix::process::kill_process(process, rustix::process::Signal::CONT);
+    let (code, error) = victim.ends();
+    if code.is_some() {
+        assert_eq!(code, Some(1), "{error}");
+        assert!(error.contains("declared dead") || error.contains("is dead"), "{error}");
+    }
 }
 
 #[test]

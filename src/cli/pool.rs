@@ -114,7 +114,8 @@ async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
         let compute: Vec<_> = compute.collect();
         let object = json!({
             "pool": name.to_string(), "gcl_bytes": state.gcl_bytes, "memory_nodes": memory,
-            "compute_nodes": compute, "labels": state.labels,
+            "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
+            "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages, "labels": state.labels,
         });
         println!("{object}");
         return Ok(());
@@ -136,6 +137,18 @@ async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
         let state = word(lives(PeerId::compute(*index)));
         table.add_row([format!("cn{index}"), state.to_owned(), String::new()]);
     }
+    for index in state.lost.keys() {
+        table.add_row([format!("cn{index}"), "dead, being recovered from".into(), String::new()]);
+    }
+    for index in &state.dead {
+        table.add_row([format!("cn{index}"), "died".to_owned(), String::new()]);
+    }
     println!("pool {name}, cache lines of {} bytes\n{table}", state.gcl_bytes);
+    if !state.lost_pages.is_empty() {
+        let pages = state.lost_pages.len();
+        println!(
+            "{pages} pages are lost with the nodes that held them; --json lists their addresses"
+        );
+    }
     Ok(())
 }

@@ -17,8 +17,8 @@
 //! | W W D | 28,092,048 |
 //! | W D D | 38,518,168 |
 //! | D D D | 15,407,258 |
-//! | B B, one of which may die at any moment | 63,182 |
-//! | W W W, one of which may die at any moment | 39,677,472 |
+//! | B B, one of which may die at any moment | 62,771 |
+//! | W W W, one of which may die at any moment | 39,376,831 |
 //!
 //! Not exhaustive: four nodes, a bounded search behind an ignored test. Not checked: liveness under
 //! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
@@ -91,14 +91,14 @@ fn three_nowait_nodes_are_safe_and_come_to_rest() {
 fn two_nodes_survive_the_death_of_one() {
     let mut protocol = Protocol::new(Latching::Lazy, [Both, Both]);
     protocol.mortal = true;
-    assert_eq!(search(protocol, None), 63_182);
+    assert_eq!(search(protocol, None), 62_771);
 }
 
 #[test]
 fn three_nodes_survive_the_death_of_one() {
     let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
     protocol.mortal = true;
-    assert_eq!(search(protocol, None), 39_677_472);
+    assert_eq!(search(protocol, None), 39_376_831);
 }
 
 /// A recovery that leaves out a part must fail.

@@ -1,0 +1,156 @@
+//! Cost of an uncontended shared miss over shared memory against what it cannot do without: a plain copy of
+//! the page between the same mappings and two atomics on the page's latch word, measured alternately in one
+//! run.
+//!
+//! Every round starts a new compute node, which has no page yet, and lets it read every page once.
+//!
+//! Run with `cargo bench -p selkie-engine --bench shm`. Under `cargo test` it runs tiny.
+#![allow(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a benchmark: what goes wrong shall end it"
+)]
+#![cfg(target_os = "linux")]
+
+use std::fs::OpenOptions;
+use std::hint::black_box;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
+use selkie_fabric::Fabric;
+use selkie_fabric::env::{Env, RealRuntime};
+use selkie_fabric::shm::ShmFabric;
+use selkie_memnode::{Pool, PoolConfig};
+
+const GCL_BYTES: usize = 2048;
+const ROUNDS: usize = 15;
+const TARGET: f64 = 3.0;
+
+/// The pages of the pool as mapped once more, and where one would keep copies of them.
+struct Bare {
+    memory: *mut u8,
+    /// Latch word and data of each page, as offsets.
+    pages: Vec<(usize, usize)>,
+    copies: Vec<u8>,
+}
+
+impl Bare {
+    fn of(root: &std::path::Path, pool: &Pool, keys: &[u64]) -> Bare {
+        let path = root.join("mem0").join("region-0");
+        let file = OpenOptions::new().read(true).write(true).open(path).expect("the region");
+        let bytes = file.metadata().expect("its length").len() as usize;
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
+        // SAFETY: a new mapping at an address of the kernel's choice.
+        let memory = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, &file, 0) };
+        let geometry = pool.descriptor().geometry();
+        let range_bytes = pool.descriptor().range_bytes;
+        let place = |key: &u64| {
+            let (range, gcl) = (key / range_bytes, key % range_bytes / GCL_BYTES as u64);
+            let (range, gcl) = (range as u32, gcl as u32);
+            (geometry.latch_offset(range, gcl) as usize, geometry.data_offset(range, gcl) as usize)
+        };
+        let pages = keys.iter().map(place).collect();
+        let copies = vec![1; keys.len() * GCL_BYTES];
+        Bare { memory: memory.expect("a mapping").cast(), pages, copies }
+    }
+
+    /// Copies every page; nanoseconds a page, and the sum of their first words.
+    fn run(&mut self) -> (f64, u64) {
+        let started = Instant::now();
+        let mut sum = 0_u64;
+        for ((latch, data), copy) in self.pages.iter().zip(self.copies.chunks_exact_mut(GCL_BYTES))
+        {
+            // SAFETY: the offset is in the mapping, and the word is accessed as an atomic by all.
+            let latch = unsafe { AtomicU64::from_ptr(self.memory.wrapping_add(*latch).cast()) };
+            latch.fetch_add(1, Ordering::SeqCst);
+            // SAFETY: the page is in the mapping; nobody writes it meanwhile.
+            unsafe {
+                ptr::copy_nonoverlapping(
+                    self.memory.wrapping_add(*data),
+                    copy.as_mut_ptr(),
+                    GCL_BYTES,
+                )
+            };
+            latch.fetch_sub(1, Ordering::SeqCst);
+            sum = sum.wrapping_add(first_word(black_box(copy)));
+        }
+        (started.elapsed().as_nanos() as f64 / self.pages.len() as f64, sum)
+    }
+}
+
+fn first_word(page: &[u8]) -> u64 {
+    u64::from_le_bytes(page[..8].try_into().expect("8 bytes"))
+}
+
+async fn start(pool: &Arc<Pool>, fabric: &Arc<dyn Fabric>, env: &Env, node: usize) -> Engine {
+    let id = ComputeId::new(node).expect("few nodes");
+    let config = EngineConfig { cache_bytes: 32 << 20, ..EngineConfig::default() };
+    Engine::start(pool, fabric, env, id, config).await.expect("an engine")
+}
+
+/// Reads every page once; nanoseconds a page, and the sum of their first words.
+async fn misses(engine: &Engine, keys: &[u64]) -> (f64, u64) {
+    let started = Instant::now();
+    let mut sum = 0_u64;
+    for key in keys {
+        let page = engine.shared(GAddr::from_u64(*key)).await.expect("a page");
+        sum = sum.wrapping_add(first_word(&page));
+    }
+    (started.elapsed().as_nanos() as f64 / keys.len() as f64, sum)
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn main() {
+    let tiny = !std::env::args().any(|a| a == "--bench");
+    let (pages, rounds) = if tiny { (100, 2) } else { (8000, ROUNDS) };
+    let root = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let runtime = RealRuntime::new(1).expect("a runtime");
+    let fabric: Arc<dyn Fabric> = ShmFabric::open(root.path()).expect("a fabric");
+    let config = PoolConfig {
+        memory_nodes: 1,
+        bytes_per_node: 64 << 20,
+        gcl_bytes: GCL_BYTES,
+        range_bytes: 16 << 20,
+        max_compute_nodes: ROUNDS + 1,
+    };
+    let pool = Pool::start(&fabric, config).expect("a pool");
+    let env = runtime.env();
+    let keys = runtime.block_on(async {
+        let engine = start(&pool, &fabric, &env, 0).await;
+        let mut keys = Vec::new();
+        for _ in 0..pages {
+            let mut page = engine.allocate().await.expect("a page");
+            let key = page.addr().to_u64();
+            page.bytes_mut(0..8).copy_from_slice(&key.to_le_bytes());
+            keys.push(key);
+        }
+        engine.close().await.expect("all written back");
+        keys
+    });
+    let mut bare = Bare::of(root.path(), &pool, &keys);
+    let (mut bare_ns, mut engine_ns) = (Vec::new(), Vec::new());
+    for round in 0..rounds {
+        let (ns, expected) = bare.run();
+        bare_ns.push(ns);
+        let (ns, sum) = runtime.block_on(async {
+            let engine = start(&pool, &fabric, &env, 1 + round).await;
+            let measured = misses(&engine, &keys).await;
+            engine.close().await.expect("nothing to write back");
+            measured
+        });
+        assert_eq!(sum, expected, "both must read the same pages");
+        engine_ns.push(ns);
+    }
+    let (bare_ns, engine_ns) = (median(bare_ns), median(engine_ns));
+    println!("{pages} pages of {GCL_BYTES} B, median of {rounds} rounds");
+    println!("copy and two atomics {bare_ns:.0} ns, shared miss {engine_ns:.0} ns");
+    println!("shm: ratio {:.2} (target <= {TARGET})", engine_ns / bare_ns);
+}

@@ -18,7 +18,7 @@ pub enum PoolError {
     /// A field of the configuration is out of bounds.
     #[error("{key} = {value} is not allowed: {allowed}")]
     Config {
-        /// Field of [`crate::PoolConfig`].
+        /// Field of [`crate::PoolConfig`], or argument of a control plane.
         key: &'static str,
         /// What was given.
         value: String,

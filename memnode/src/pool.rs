@@ -31,7 +31,7 @@ const ATTEMPTS: usize = 1_000;
 /// A compute node that has not shown for so long that it lives is dead.
 const LEASE: Duration = Duration::from_secs(2);
 /// A process that has not shown for so long that its nodes live is taken for dead by those who wait for it.
-const SILENCE: Duration = Duration::from_secs(3);
+pub(crate) const SILENCE: Duration = Duration::from_secs(3);
 /// How long the other nodes are waited for to take note of a change.
 const NOTICE_PATIENCE: Duration = Duration::from_secs(10);
 

@@ -2,15 +2,18 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 #![cfg(target_os = "linux")]
 
+#[cfg(feature = "etcd")]
+mod etcd_server;
+
 use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
 use selkie_fabric::sim::{World, WorldConfig};
-use selkie_fabric::{Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
+use selkie_fabric::{BoxFuture, Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
 use selkie_memnode::control::{
-    Beat, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Version,
+    Beat, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Version, Versioned,
 };
 use selkie_memnode::{ComputeIndex, Pool, PoolConfig, PoolError, create, lend};
 use tempfile::TempDir;
@@ -28,16 +31,57 @@ fn on_every_plane(test: impl Fn(Arc<dyn ControlPlane>)) {
     test(Arc::new(LocalPlane::default()));
     let directory = TempDir::new().unwrap();
     test(Arc::new(FilePlane::at(directory.path().join("pool"))));
+    #[cfg(feature = "etcd")]
+    {
+        let place = etcd_server::Place::new();
+        test(Arc::new(place.plane()));
+    }
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     RealRuntime::new(1).unwrap().block_on(future)
 }
 
-/// Runs `test` where waiting takes no time.
-fn in_virtual_time<T>(test: impl AsyncFnOnce(Env) -> T) -> T {
-    let world = World::new(WorldConfig::new(1));
-    world.run(Duration::from_secs(3600), test(world.env())).unwrap()
+/// Runs `test` on an empty plane of each kind, where waiting takes no time.
+fn on_every_plane_in_virtual_time(test: impl AsyncFn(Arc<dyn ControlPlane>, Env)) {
+    on_every_plane(|plane| {
+        let plane: Arc<dyn ControlPlane> = Arc::new(Prompt(plane));
+        let world = World::new(WorldConfig::new(1));
+        world.run(Duration::from_secs(3600), test(plane, world.env())).unwrap();
+    });
+}
+
+/// A plane whose calls are done when they are polled first: virtual time does not wait for other machines.
+struct Prompt(Arc<dyn ControlPlane>);
+
+impl ControlPlane for Prompt {
+    fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
+        Box::pin(async { block_on(self.0.load()) })
+    }
+
+    fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
+        Box::pin(async { block_on(self.0.create(state)) })
+    }
+
+    fn replace(
+        &self,
+        expected: Version,
+        state: PoolState,
+    ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
+        Box::pin(async move { block_on(self.0.replace(expected, state)) })
+    }
+
+    fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
+        Box::pin(async move { block_on(self.0.beat(beat)) })
+    }
+
+    fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
+        Box::pin(async { block_on(self.0.beats()) })
+    }
+
+    fn pace(&self) -> Duration {
+        self.0.pace()
+    }
 }
 
 #[test]
@@ -138,25 +182,23 @@ fn serde_json_state(text: &str) -> PoolState {
 
 #[test]
 fn memory_nodes_of_several_processes_make_up_a_pool() {
-    on_every_plane(|plane| {
-        in_virtual_time(async |env: Env| {
-            let fabric: Arc<dyn Fabric> = MemFabric::new();
-            let absent = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
-            assert!(matches!(absent, Err(PoolError::Control { .. })), "{absent:?}");
-            create(&*plane, &CONFIG, 1).await.unwrap();
-            let one = lend(&fabric, &*plane, &env, 2 << 20).await.unwrap();
-            let open = Pool::open(Arc::clone(&plane), 5).await.map(drop);
-            assert!(matches!(open, Err(PoolError::Incomplete { joined: 1, nodes: 2 })), "{open:?}");
-            let small = lend(&fabric, &*plane, &env, 4096).await.map(drop);
-            assert!(matches!(small, Err(PoolError::Config { key: "bytes_per_node", .. })));
-            let two = lend(&fabric, &*plane, &env, 4 << 20).await.unwrap();
-            let pool = Pool::open(Arc::clone(&plane), 5).await.unwrap();
-            let nodes = [one.descriptor().clone(), two.descriptor().clone()];
-            assert_eq!(pool.descriptor().memory_nodes, nodes);
-            assert!(nodes[1].ranges > nodes[0].ranges, "each lends what it has");
-            let third = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
-            assert!(matches!(third, Err(PoolError::MemoryNodeRefused { .. })), "{third:?}");
-        });
+    on_every_plane_in_virtual_time(async |plane, env| {
+        let fabric: Arc<dyn Fabric> = MemFabric::new();
+        let absent = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
+        assert!(matches!(absent, Err(PoolError::Control { .. })), "{absent:?}");
+        create(&*plane, &CONFIG, 1).await.unwrap();
+        let one = lend(&fabric, &*plane, &env, 2 << 20).await.unwrap();
+        let open = Pool::open(Arc::clone(&plane), 5).await.map(drop);
+        assert!(matches!(open, Err(PoolError::Incomplete { joined: 1, nodes: 2 })), "{open:?}");
+        let small = lend(&fabric, &*plane, &env, 4096).await.map(drop);
+        assert!(matches!(small, Err(PoolError::Config { key: "bytes_per_node", .. })));
+        let two = lend(&fabric, &*plane, &env, 4 << 20).await.unwrap();
+        let pool = Pool::open(Arc::clone(&plane), 5).await.unwrap();
+        let nodes = [one.descriptor().clone(), two.descriptor().clone()];
+        assert_eq!(pool.descriptor().memory_nodes, nodes);
+        assert!(nodes[1].ranges > nodes[0].ranges, "each lends what it has");
+        let third = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
+        assert!(matches!(third, Err(PoolError::MemoryNodeRefused { .. })), "{third:?}");
     });
 }
 
@@ -178,60 +220,53 @@ fn mailbox(node: u16) -> MailboxDescriptor {
 
 #[test]
 fn a_node_is_in_once_the_nodes_of_other_processes_know_it() {
-    on_every_plane(|plane| {
-        in_virtual_time(async |env: Env| {
-            let (here, there) = two_hosts(&plane, &env).await;
-            let (one, two) = (ComputeIndex::new(1), ComputeIndex::new(2));
-            here.register_compute(&env, one, vec![mailbox(1)]).await.unwrap();
+    on_every_plane_in_virtual_time(async |plane, env| {
+        let (here, there) = two_hosts(&plane, &env).await;
+        let (one, two) = (ComputeIndex::new(1), ComputeIndex::new(2));
+        here.register_compute(&env, one, vec![mailbox(1)]).await.unwrap();
 
-            // Nobody follows for the first process: its node hears of nothing.
-            let before = env.now();
-            let refused = there.register_compute(&env, two, vec![mailbox(2)]).await;
-            assert!(matches!(refused, Err(PoolError::Unresponsive { node, .. }) if node == one));
-            assert!(env.now() - before > Duration::from_secs(5));
-            assert_eq!(there.members(), [one], "it is not in");
+        // Nobody follows for the first process: its node hears of nothing.
+        let before = env.now();
+        let refused = there.register_compute(&env, two, vec![mailbox(2)]).await;
+        assert!(matches!(refused, Err(PoolError::Unresponsive { node, .. }) if node == one));
+        assert!(env.now() - before > Duration::from_secs(5));
+        assert_eq!(there.members(), [one], "it is not in");
 
-            here.follow(&env);
-            there.register_compute(&env, two, vec![mailbox(2)]).await.unwrap();
-            assert_eq!(here.mailbox_of(two, 1), Some(mailbox(2)), "known before it is in");
-            assert_eq!(there.mailbox_of(one, 2), Some(mailbox(1)));
-            let taken = there.register_compute(&env, one, vec![mailbox(1)]).await;
-            assert!(matches!(taken, Err(PoolError::DuplicateCompute { node }) if node == one));
+        here.follow(&env);
+        there.register_compute(&env, two, vec![mailbox(2)]).await.unwrap();
+        assert_eq!(here.mailbox_of(two, 1), Some(mailbox(2)), "known before it is in");
+        assert_eq!(there.mailbox_of(one, 2), Some(mailbox(1)));
+        let taken = there.register_compute(&env, one, vec![mailbox(1)]).await;
+        assert!(matches!(taken, Err(PoolError::DuplicateCompute { node }) if node == one));
 
-            there.leave(&env, two).await.unwrap();
-            assert!(!here.is_member(two), "known before it has left");
-            let again = there.leave(&env, two).await;
-            assert!(matches!(again, Err(PoolError::NotRegistered { node }) if node == two));
-        });
+        there.leave(&env, two).await.unwrap();
+        assert!(!here.is_member(two), "known before it has left");
+        let again = there.leave(&env, two).await;
+        assert!(matches!(again, Err(PoolError::NotRegistered { node }) if node == two));
     });
 }
 
 #[test]
 fn indexes_are_given_out_once_and_labels_are_set_by_who_has_seen_them() {
-    on_every_plane(|plane| {
-        in_virtual_time(async |env: Env| {
-            let (here, there) = two_hosts(&plane, &env).await;
-            let mut given = Vec::new();
-            for pool in [&here, &there, &here, &there] {
-                given.push(pool.next_index().await.unwrap().get());
-            }
-            assert_eq!(given, [0, 1, 2, 3]);
-            let beyond = here.next_index().await;
-            assert!(
-                matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })),
-                "{beyond:?}"
-            );
+    on_every_plane_in_virtual_time(async |plane, env| {
+        let (here, there) = two_hosts(&plane, &env).await;
+        let mut given = Vec::new();
+        for pool in [&here, &there, &here, &there] {
+            given.push(pool.next_index().await.unwrap().get());
+        }
+        assert_eq!(given, [0, 1, 2, 3]);
+        let beyond = here.next_index().await;
+        assert!(matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })), "{beyond:?}");
 
-            assert!(here.set_label("a", None, Some("1")).await.unwrap());
-            assert!(!there.set_label("a", None, Some("2")).await.unwrap());
-            assert!(there.set_label("a", Some("1"), Some("3")).await.unwrap());
-            assert_eq!(there.label("a").as_deref(), Some("3"));
-            assert_eq!(here.label("a").as_deref(), Some("1"), "seen when it looks");
-            assert!(!here.set_label("a", Some("1"), None).await.unwrap());
-            assert_eq!(here.label("a").as_deref(), Some("3"));
-            assert!(here.set_label("a", Some("3"), None).await.unwrap());
-            assert_eq!(here.label("a"), None);
-        });
+        assert!(here.set_label("a", None, Some("1")).await.unwrap());
+        assert!(!there.set_label("a", None, Some("2")).await.unwrap());
+        assert!(there.set_label("a", Some("1"), Some("3")).await.unwrap());
+        assert_eq!(there.label("a").as_deref(), Some("3"));
+        assert_eq!(here.label("a").as_deref(), Some("1"), "seen when it looks");
+        assert!(!here.set_label("a", Some("1"), None).await.unwrap());
+        assert_eq!(here.label("a").as_deref(), Some("3"));
+        assert!(here.set_label("a", Some("3"), None).await.unwrap());
+        assert_eq!(here.label("a"), None);
     });
 }
 

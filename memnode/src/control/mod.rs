@@ -8,12 +8,17 @@
 //! | --- | --- |
 //! | [`LocalPlane`] | a pool within one process |
 //! | [`FilePlane`] | the processes of one host |
+//! | `EtcdPlane` | hosts that share an etcd; needs the feature `etcd` |
 
+#[cfg(feature = "etcd")]
+mod etcd;
 #[cfg(target_os = "linux")]
 mod file;
 mod local;
 mod state;
 
+#[cfg(feature = "etcd")]
+pub use etcd::EtcdPlane;
 #[cfg(target_os = "linux")]
 pub use file::FilePlane;
 pub use local::LocalPlane;

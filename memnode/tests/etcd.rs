@@ -1,0 +1,257 @@
+//! What the control plane in etcd promises beyond what all planes do: see `control.rs`.
+#![cfg(feature = "etcd")]
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+
+mod etcd_server;
+
+use std::sync::Arc;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use etcd_client::Client;
+use selkie_channels::MailboxDescriptor;
+use selkie_fabric::{Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
+use selkie_memnode::control::{Beat, ControlError, ControlPlane, EtcdPlane, PoolState};
+use selkie_memnode::{ComputeIndex, Pool, PoolConfig, create, lend};
+
+use etcd_server::{Place, Server, ask};
+
+const CONFIG: PoolConfig = PoolConfig {
+    memory_nodes: 1,
+    bytes_per_node: 2 << 20,
+    gcl_bytes: 512,
+    range_bytes: 1 << 19,
+    max_compute_nodes: 4,
+};
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    RealRuntime::new(1).unwrap().block_on(future)
+}
+
+fn beat(node: u16, seen: u64) -> Beat {
+    Beat { node: ComputeIndex::new(node), host: 5, seen }
+}
+
+fn beat_and_look(plane: &EtcdPlane, nodes: &[u16]) -> Vec<(u16, Duration)> {
+    block_on(async {
+        for node in nodes {
+            plane.beat(beat(*node, 1)).await.unwrap();
+        }
+        let mut beats: Vec<_> = plane
+            .beats()
+            .await
+            .unwrap()
+            .iter()
+            .map(|(beat, age)| (beat.node.get(), *age))
+            .collect();
+        beats.sort_unstable();
+        beats
+    })
+}
+
+#[test]
+fn values_that_are_damaged_or_of_another_format_are_refused_and_kept() {
+    let place = Place::new();
+    block_on(create(&place.plane(), &CONFIG, 1)).unwrap();
+    let put = |key: &str, value: &str| {
+        let (key, value) = (place.key(key), value.to_owned());
+        ask(&place.endpoints, async |mut client| client.put(key, value, None).await).unwrap();
+    };
+    let stored = || {
+        let key = place.key("state");
+        let found = ask(&place.endpoints, async |mut client| client.get(key, None).await).unwrap();
+        found.kvs()[0].value_str().unwrap().to_owned()
+    };
+    let good = stored();
+    let state: PoolState = serde_json::from_str(&good).unwrap();
+    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":1", "\"format\":99")] {
+        let plane = place.plane();
+        let first = block_on(plane.load()).unwrap().version;
+        put("state", bad);
+        let refused = |error: ControlError| {
+            assert!(matches!(error, ControlError::Damaged { .. }), "{bad}: {error}");
+            assert!(error.to_string().contains(&place.key("state")), "{error}");
+            assert!(error.to_string().contains(&place.endpoints[0]), "{error}");
+        };
+        refused(block_on(plane.load()).unwrap_err());
+        refused(block_on(plane.replace(first, state.clone())).unwrap_err());
+        refused(block_on(plane.create(state.clone())).unwrap_err());
+        assert_eq!(stored(), bad, "damage is not written over");
+        put("state", &good);
+    }
+    put("beats/3", "{}");
+    let plane = place.plane();
+    // Bound to no lease, as no plane writes it.
+    let beats = block_on(plane.beats());
+    assert!(beats.as_ref().is_ok_and(Vec::is_empty), "{beats:?}");
+    block_on(plane.beat(beat(2, 1))).unwrap();
+    let lease = |key: String| {
+        let read = async |mut client: Client| client.get(key, None).await;
+        ask(&place.endpoints, read).unwrap().kvs()[0].lease()
+    };
+    let options = etcd_client::PutOptions::new().with_lease(lease(place.key("beats/2")));
+    let damage = async |mut client: Client| {
+        client.put(place.key("beats/2"), "{\"node\":", Some(options)).await
+    };
+    ask(&place.endpoints, damage).unwrap();
+    let error = block_on(plane.beats()).unwrap_err();
+    assert!(matches!(error, ControlError::Damaged { .. }), "{error}");
+    assert!(error.to_string().contains(&place.key("beats/2")), "{error}");
+}
+
+#[test]
+fn a_pool_that_is_not_there_is_not_made_by_replacing_it() {
+    let place = Place::new();
+    let other = Place::new();
+    let plane = place.plane();
+    block_on(create(&other.plane(), &CONFIG, 2)).unwrap();
+    let found = block_on(other.plane().load()).unwrap();
+    for version in [0, 1, found.version, u64::MAX] {
+        let replaced = block_on(plane.replace(version, PoolState::clone(&found.state)));
+        assert!(matches!(replaced, Err(ControlError::NoPool { .. })), "{version}: {replaced:?}");
+    }
+    assert!(matches!(block_on(plane.load()), Err(ControlError::NoPool { .. })));
+}
+
+#[test]
+fn a_state_is_read_again_only_when_it_has_changed() {
+    let place = Place::new();
+    let (here, there) = (place.plane(), place.plane());
+    block_on(async {
+        create(&here, &CONFIG, 1).await.unwrap();
+        let (first, again) = (there.load().await.unwrap(), there.load().await.unwrap());
+        assert!(Arc::ptr_eq(&first.state, &again.state), "not sent twice");
+        let changed = PoolState { next_index: 2, ..PoolState::clone(&first.state) };
+        let version = here.replace(first.version, changed).await.unwrap().unwrap();
+        let now = there.load().await.unwrap();
+        assert_eq!((now.version, now.state.next_index), (version, 2));
+    });
+    let key = place.key("state");
+    ask(&place.endpoints, async |mut client| client.delete(key, None).await).unwrap();
+    let gone = block_on(there.load());
+    assert!(matches!(gone, Err(ControlError::NoPool { .. })), "what is known does not stand in");
+}
+
+#[test]
+fn a_beat_grows_old_until_the_next_one_and_goes_with_its_lease() {
+    let place = Place::new();
+    let plane = place.plane();
+    assert!(beat_and_look(&plane, &[1, 2]).iter().all(|(_, age)| *age < Duration::from_secs(2)));
+    sleep(Duration::from_millis(3200));
+    let beats = beat_and_look(&plane, &[2]);
+    let [(1, old), (2, young)] = beats[..] else { panic!("{beats:?}") };
+    assert!(old >= Duration::from_secs(3) && young < old, "{beats:?}");
+    let started = Instant::now();
+    // Another process sees the same.
+    let other = place.plane();
+    while beat_and_look(&other, &[]).len() > 1 {
+        beat_once(&plane, 2);
+        assert!(started.elapsed() < Duration::from_secs(30), "node 1 is never gone");
+        sleep(Duration::from_millis(100));
+    }
+    assert_eq!(beat_and_look(&other, &[])[0].0, 2);
+    // Its plane notices that the lease is gone.
+    assert_eq!(beat_and_look(&plane, &[1]).len(), 2);
+}
+
+fn beat_once(plane: &EtcdPlane, node: u16) {
+    block_on(plane.beat(beat(node, 1))).unwrap();
+}
+
+#[test]
+fn beats_that_say_nothing_new_write_nothing() {
+    // Alone, because others' writes count too.
+    let server = Arc::new(Server::start());
+    let place = Place::of(vec![server.endpoint()], Some(server));
+    let revision = || {
+        let read = async |mut client: Client| client.get("x", None).await;
+        ask(&place.endpoints, read).unwrap().header().unwrap().revision()
+    };
+    let plane = place.plane();
+    beat_once(&plane, 1);
+    let first = revision();
+    (0..5).for_each(|_| beat_once(&plane, 1));
+    assert_eq!(revision(), first);
+    block_on(plane.beat(beat(1, 2))).unwrap();
+    assert_eq!(revision(), first + 1);
+    assert_eq!(block_on(plane.beats()).unwrap()[0].0, beat(1, 2));
+}
+
+#[test]
+fn a_plane_may_be_dropped_inside_a_task() {
+    let place = Place::new();
+    block_on(async {
+        let plane = place.plane();
+        assert!(matches!(plane.load().await, Err(ControlError::NoPool { .. })));
+        drop(plane);
+    });
+}
+
+/// Every call ends in time, and says where nobody answered.
+fn is_away(plane: &EtcdPlane, state: &PoolState, endpoint: &str) {
+    let started = Instant::now();
+    let check = |call: &str, error: ControlError| {
+        let took = started.elapsed();
+        assert!(took < Duration::from_secs(6), "{call}: {took:?}");
+        assert!(matches!(error, ControlError::Unavailable { .. }), "{call}: {error}");
+        assert!(error.is_retryable() && error.to_string().contains(endpoint), "{call}: {error}");
+    };
+    std::thread::scope(|calls| {
+        calls.spawn(|| check("load", block_on(plane.load()).unwrap_err()));
+        calls.spawn(|| check("create", block_on(plane.create(state.clone())).unwrap_err()));
+        calls.spawn(|| check("replace", block_on(plane.replace(1, state.clone())).unwrap_err()));
+        calls.spawn(|| check("beat", block_on(plane.beat(beat(1, 1))).unwrap_err()));
+        calls.spawn(|| check("beats", block_on(plane.beats()).unwrap_err()));
+    });
+}
+
+#[test]
+fn a_pool_goes_on_with_what_is_known_while_etcd_is_away_and_with_etcd_afterwards() {
+    let mut server = Server::start();
+    let endpoint = server.endpoint();
+    let place = Place::of(vec![endpoint.clone()], None);
+    let plane = Arc::new(place.plane());
+    let runtime = RealRuntime::new(2).unwrap();
+    let env = runtime.env();
+    let one = ComputeIndex::new(1);
+    let (peer, region) = (PeerId::compute(1), RegionKey::from_raw(3));
+    let mailbox = MailboxDescriptor { peer, region, ring_bytes: 1 << 16, peers: 4 };
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let (pool, state, _memory) = runtime.block_on(async {
+        create(&*plane, &CONFIG, 1).await.unwrap();
+        let memory = lend(&fabric, &*plane, &env, 2 << 20).await.unwrap();
+        let pool = Pool::open(Arc::clone(&plane) as Arc<dyn ControlPlane>, 5).await.unwrap();
+        pool.register_compute(&env, one, vec![mailbox.clone()]).await.unwrap();
+        pool.follow(&env);
+        let state = PoolState::clone(&plane.load().await.unwrap().state);
+        (pool, state, memory)
+    });
+    let known = || {
+        assert_eq!(pool.members(), [one]);
+        assert_eq!(pool.mailbox_of(one, 0), Some(mailbox.clone()));
+        assert_eq!(pool.descriptor().memory_nodes.len(), 1);
+    };
+
+    server.signal("-STOP");
+    is_away(&plane, &state, &endpoint);
+    known();
+    server.signal("-CONT");
+    assert!(runtime.block_on(plane.load()).is_ok(), "it was only slow");
+
+    server.kill();
+    is_away(&plane, &state, &endpoint);
+    is_away(&place.plane(), &state, &endpoint);
+    known();
+    let joined = runtime.block_on(pool.next_index());
+    assert!(joined.is_err_and(|error| error.is_retryable()), "no change without agreement");
+
+    server.restart();
+    let given = runtime.block_on(pool.next_index()).unwrap();
+    assert_eq!(given, ComputeIndex::new(2), "what etcd kept is there");
+    let hosts = runtime.block_on(async {
+        // The process is followed again without being told.
+        env.sleep(Duration::from_secs(4)).await;
+        plane.beats().await.unwrap()
+    });
+    assert!(hosts.iter().any(|(beat, age)| beat.node == one && *age < Duration::from_secs(3)));
+}

@@ -109,6 +109,11 @@ fn preset(name: &str) -> Result<CostModel, String> {
     })
 }
 
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
+    config(arguments).validate().map_err(super::refusal)
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let started = Instant::now();

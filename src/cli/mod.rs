@@ -1,5 +1,6 @@
 //! Commands: one module each, and the progress they share.
 
+mod config;
 mod figures;
 mod memnode;
 mod micro;
@@ -8,9 +9,11 @@ mod progress;
 mod sim;
 mod tpcc;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use selkie::tpcc::TpccError;
 
 /// The exit code for wrong arguments, the same as clap's.
 const USAGE: u8 = 2;
@@ -19,6 +22,10 @@ const USAGE: u8 = 2;
 #[derive(Parser)]
 #[command(name = "selkie", version, about)]
 struct Cli {
+    /// TOML file with a section for each command, as [tpcc] or [pool.create], whose keys are the command's
+    /// options without the dashes; options given here override it
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -37,17 +44,68 @@ enum Command {
     Figures(figures::Arguments),
     /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
     Sim(sim::Arguments),
+    /// Checks configuration files.
+    Config(config::Arguments),
+}
+
+/// An option's value that a command does not take.
+struct Refusal {
+    /// The option, without dashes.
+    key: String,
+    /// The option, its value and what is allowed.
+    what: String,
+}
+
+impl Refusal {
+    fn new(key: &str, value: &str, allowed: &str) -> Self {
+        let what = if value.is_empty() {
+            format!("{key}: {allowed}")
+        } else {
+            format!("{key} = {value}: {allowed}")
+        };
+        Self { key: key.to_owned(), what }
+    }
+}
+
+impl Command {
+    /// Looks for values out of range without starting anything. What only the run can know is left to it.
+    fn check(&self) -> Result<(), Refusal> {
+        match self {
+            Command::Tpcc(arguments) => tpcc::check(arguments),
+            Command::Pool(arguments) => pool::check(arguments),
+            Command::Micro(arguments) => micro::check(arguments),
+            Command::Memnode(_) | Command::Figures(_) | Command::Sim(_) | Command::Config(_) => {
+                Ok(())
+            }
+        }
+    }
 }
 
 /// Parses the arguments and runs the command.
 pub(crate) fn main() -> ExitCode {
-    match Cli::parse().command {
+    let cli = match config::parse(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(USAGE);
+        }
+    };
+    match cli.command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Figures(arguments) => figures::run(&arguments),
         Command::Micro(arguments) => micro::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Config(arguments) => config::run(&arguments),
+    }
+}
+
+/// Names the option that a driver's configuration refuses.
+fn refusal(error: TpccError) -> Refusal {
+    match error {
+        TpccError::Config { key, value, allowed } => Refusal::new(key, &value, &allowed),
+        error => Refusal { key: String::new(), what: error.to_string() },
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
-use selkie::memnode::PoolConfig;
+use selkie::memnode::{PoolConfig, PoolError};
 use selkie::pool::{PoolName, SharedPool, SharedPoolError};
 use selkie::tpcc::units;
 use serde_json::json;
@@ -54,6 +54,31 @@ enum Command {
     },
 }
 
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
+    let Command::Create { memory_nodes, max_compute_nodes, gcl, .. } = &arguments.command else {
+        return Ok(());
+    };
+    config(*memory_nodes, *max_compute_nodes, *gcl).validate().map_err(|error| match error {
+        PoolError::Config { key, value, allowed } => {
+            let key = if key == "gcl_bytes" { "gcl" } else { key };
+            super::Refusal::new(&key.replace('_', "-"), &value, &allowed)
+        }
+        error => super::Refusal { key: String::new(), what: error.to_string() },
+    })
+}
+
+fn config(memory_nodes: usize, max_compute_nodes: usize, gcl_bytes: usize) -> PoolConfig {
+    let bytes_per_node = u64::from(u32::MAX);
+    PoolConfig {
+        memory_nodes,
+        bytes_per_node,
+        gcl_bytes,
+        range_bytes: RANGE_BYTES,
+        max_compute_nodes,
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let runtime = match RealRuntime::new(1) {
@@ -63,13 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let env = runtime.env();
     let done = match &arguments.command {
         Command::Create { name, memory_nodes, max_compute_nodes, gcl } => {
-            let config = PoolConfig {
-                memory_nodes: *memory_nodes,
-                bytes_per_node: u64::from(u32::MAX),
-                gcl_bytes: *gcl,
-                range_bytes: RANGE_BYTES,
-                max_compute_nodes: *max_compute_nodes,
-            };
+            let config = config(*memory_nodes, *max_compute_nodes, *gcl);
             runtime.block_on(create(&env, name, &config))
         }
         Command::Status { name, json } => runtime.block_on(status(name, *json)),

@@ -84,6 +84,11 @@ enum AffinityArgument {
     Warehouse,
 }
 
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
+    config(arguments).map(drop).map_err(super::refusal)
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress: Arc<dyn Progress> = Arc::new(Stderr::new());

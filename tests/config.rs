@@ -315,6 +315,17 @@ fn what_is_missing_in_both_is_told_with_what_the_file_gives() {
 }
 
 #[test]
+fn entries_are_options_also_where_the_arguments_end_with_names() {
+    let file = File::of("[pool.status]\njson = true\n");
+    for arguments in [&["config-test-no-pool"][..], &["--", "config-test-no-pool"]] {
+        let output = selkie(&[&["--config", file.path(), "pool", "status"], arguments].concat());
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{error}");
+        assert!(error.contains("has no pool"), "{error}");
+    }
+}
+
+#[test]
 fn mistakes_in_arguments_are_told_as_without_a_file() {
     let file = File::of("[memnode]\nmemory = \"1M\"\n");
     for arguments in [&["memnode", "--memroy", "1"][..], &["memnode", "--memory", "x"], &[]] {

@@ -122,8 +122,7 @@ fn summary(error: &clap::Error) -> String {
 
 /// Options and other arguments of a command, by the names that they have in a file.
 fn options(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
-    let ordinary = command.get_arguments().filter(|arg| !arg.is_global_set());
-    ordinary.map(|arg| (arg.get_long().unwrap_or(arg.get_id().as_str()), arg))
+    command.get_arguments().map(|arg| (arg.get_long().unwrap_or(arg.get_id().as_str()), arg))
 }
 
 /// A file that was read, and found to have only sections and keys that exist, with values that they take.

@@ -4,7 +4,10 @@
 
 mod etcd_server;
 
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -63,7 +66,7 @@ fn values_that_are_damaged_or_of_another_format_are_refused_and_kept() {
         found.kvs()[0].value_str().unwrap().to_owned()
     };
     let good = stored();
-    let state: PoolState = serde_json::from_str(&good).unwrap();
+    let state = PoolState::clone(&block_on(place.plane().load()).unwrap().state);
     for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":1", "\"format\":99")] {
         let plane = place.plane();
         let first = block_on(plane.load()).unwrap().version;
@@ -254,4 +257,106 @@ fn a_pool_goes_on_with_what_is_known_while_etcd_is_away_and_with_etcd_afterwards
         plane.beats().await.unwrap()
     });
     assert!(hosts.iter().any(|(beat, age)| beat.node == one && *age < Duration::from_secs(3)));
+}
+
+/// Stands between a plane and its etcd, and loses answers while it is told to.
+struct Gap {
+    endpoint: String,
+    loses: Arc<AtomicBool>,
+}
+
+impl Gap {
+    fn before(endpoint: &str) -> Gap {
+        let server = endpoint.strip_prefix("http://").unwrap().to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let loses = Arc::new(AtomicBool::new(false));
+        let told = Arc::clone(&loses);
+        // The threads end with the process, or with their connection.
+        std::thread::spawn(move || {
+            for client in listener.incoming() {
+                let (client, told) = (client.unwrap(), Arc::clone(&told));
+                let Ok(server) = TcpStream::connect(&server) else { continue };
+                let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                std::thread::spawn(move || answer(server, client, &told));
+            }
+        });
+        Gap { endpoint, loses }
+    }
+}
+
+fn answer(mut server: TcpStream, mut client: TcpStream, loses: &AtomicBool) {
+    let mut bytes = [0; 4096];
+    let mut lost = false;
+    while let Ok(read @ 1..) = server.read(&mut bytes) {
+        lost |= loses.load(Ordering::SeqCst);
+        if !lost && client.write_all(&bytes[..read]).is_err() {
+            break;
+        }
+        if lost {
+            // What comes after a hole makes no sense.
+            while loses.load(Ordering::SeqCst) {
+                sleep(Duration::from_millis(1));
+            }
+            break;
+        }
+    }
+    let _ = client.shutdown(Shutdown::Both);
+    let _ = server.shutdown(Shutdown::Both);
+}
+
+#[test]
+fn a_change_whose_answer_is_lost_is_made_once_or_told_to_be_unknown() {
+    let place = Place::new();
+    let direct = place.plane();
+    let gap = Gap::before(&place.endpoints[0]);
+    let plane = Arc::new(EtcdPlane::at(&[&gap.endpoint], &place.pool).unwrap());
+    block_on(create(&direct, &CONFIG, 1)).unwrap();
+    // Whether others change the state before the answer is asked for again.
+    for others in [false, true] {
+        let first = block_on(plane.load()).unwrap();
+        let changed = PoolState { next_index: 2, ..PoolState::clone(&first.state) };
+        gap.loses.store(true, Ordering::SeqCst);
+        let call = std::thread::spawn({
+            let (plane, changed) = (Arc::clone(&plane), changed.clone());
+            move || block_on(plane.replace(first.version, changed))
+        });
+        let made = loop {
+            let now = block_on(direct.load()).unwrap();
+            if now.version > first.version {
+                break now;
+            }
+            sleep(Duration::from_millis(1));
+        };
+        if others {
+            let state = PoolState { next_index: 3, ..changed };
+            assert!(block_on(direct.replace(made.version, state)).unwrap().is_some());
+        }
+        gap.loses.store(false, Ordering::SeqCst);
+        match (others, call.join().unwrap()) {
+            (false, Ok(version)) => assert_eq!(version, Some(made.version)),
+            (true, Err(ControlError::Unavailable { .. })) => {}
+            (_, answer) => panic!("{others}: {answer:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_away_is_passed_over() {
+    let place = Place::new();
+    let away =
+        format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap());
+    let endpoints = [&[away][..], &place.endpoints].concat();
+    let plane = EtcdPlane::at(&endpoints, &place.pool).unwrap();
+    block_on(async {
+        create(&plane, &CONFIG, 1).await.unwrap();
+        for next_index in 1..30 {
+            let now = plane.load().await.unwrap();
+            let state = PoolState { next_index, ..PoolState::clone(&now.state) };
+            assert!(plane.replace(now.version, state).await.unwrap().is_some());
+            plane.beat(beat(1, now.version)).await.unwrap();
+            assert_eq!(plane.beats().await.unwrap()[0].0, beat(1, now.version));
+        }
+    });
 }

@@ -1,7 +1,7 @@
 //! The control plane of a pool whose hosts share no files: keys in etcd, which replicates them.
 //!
 //! ```text
-//! selkie/<pool>/state     the pool's state in JSON; the version is the key's mod_revision
+//! selkie/<pool>/state     {"change": n, "state": {...}}; the version is the key's mod_revision
 //! selkie/<pool>/beats/3   the newest beat of compute node 3, bound to a lease of that node
 //! ```
 //! The state is replaced by a transaction that compares the mod_revision, so the version of another state never
@@ -16,9 +16,12 @@
 //! are not there.
 //!
 //! # Bounds
-//! Every call ends within [`PATIENCE`]. What may be done twice (reads, beats) is tried again until then, which
-//! gets it over the election of a leader and past an endpoint that is away. A change is tried once: when it
-//! ends in `Unavailable` it may have been made or not. So may one whose future is dropped.
+//! Every call ends within [`PATIENCE`], and is tried again until then, which gets it over the election of a
+//! leader and past an endpoint that is away. An attempt at a change whose answer was lost may have been made: the
+//! state carries a random number of the change that wrote it, by which the next attempt knows its own. Only if
+//! others have changed the state since, or time runs out, the call ends in `Unavailable` and may have been
+//! made or not. So may one whose future is dropped. An attempt that arrives late does no harm, because the
+//! mod_revision that it expects is over.
 //!
 //! The client needs tokio's network, which the environment of compute nodes does not have, so the plane
 //! runs it on a thread of its own.
@@ -27,7 +30,9 @@
 //! limit of a request (1.5 MiB unless it is told otherwise).
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
 use std::future::Future;
+use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -50,7 +55,7 @@ use crate::registry::ComputeIndex;
 
 /// Bound of every call.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// Bound of one attempt at what may be done twice.
+/// Bound of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// Between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
@@ -94,6 +99,13 @@ struct Shared {
 struct Lease {
     id: i64,
     beat: Beat,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Stored {
+    /// Random: stands for the call that wrote this.
+    change: u64,
+    state: PoolState,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -167,13 +179,8 @@ impl ControlPlane for EtcdPlane {
     fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
         self.run(|shared| async move {
             let absent = Compare::mod_revision(shared.state_key.as_str(), CompareOp::Equal, 0);
-            match shared.put_state(vec![absent], &state).await? {
-                Ok(version) => Ok(version),
-                Err(found) => {
-                    shared.decode(found)?;
-                    Err(ControlError::PoolExists { place: shared.place() })
-                }
-            }
+            let made = shared.put_state(vec![absent], state).await?;
+            made.ok_or_else(|| ControlError::PoolExists { place: shared.place() })
         })
     }
 
@@ -189,11 +196,7 @@ impl ControlPlane for EtcdPlane {
                 // Revision 0 is that of a key which is not there.
                 Compare::create_revision(key, CompareOp::Greater, 0),
             ];
-            match shared.put_state(compares, &state).await? {
-                Ok(version) => Ok(Some(version)),
-                // Damage is not a newer state.
-                Err(found) => shared.decode(found).map(|_| None),
-            }
+            shared.put_state(compares, state).await
         })
     }
 
@@ -223,17 +226,30 @@ impl Shared {
         format!("{} in etcd at {}", self.state_key, self.endpoints)
     }
 
-    /// Does what may be done twice, until it succeeds or [`PATIENCE`] is at its end.
+    /// Attempts something until it succeeds or [`PATIENCE`] is at its end.
     async fn insist<T, F>(&self, attempt: impl Fn(Client) -> F) -> Result<T, ControlError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        self.insist_counting(attempt).await.map(|(value, _)| value)
+    }
+
+    /// As [`Shared::insist`]; says also which attempt it was, from 1.
+    async fn insist_counting<T, F>(
+        &self,
+        attempt: impl Fn(Client) -> F,
+    ) -> Result<(T, usize), ControlError>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let until = Instant::now() + PATIENCE;
         let mut last = None;
+        let mut attempts = 0;
         while Instant::now() < until {
             let attempt_until = until.min(Instant::now() + ATTEMPT);
+            attempts += 1;
             match timeout_at(attempt_until, attempt(self.client.clone())).await {
-                Ok(Ok(value)) => return Ok(value),
+                Ok(Ok(value)) => return Ok((value, attempts)),
                 Ok(Err(error)) => last = Some(error.to_string()),
                 // What was said before it fell silent tells more.
                 Err(_) => {}
@@ -258,50 +274,60 @@ impl Shared {
         if let (None, 1.., Some(known)) = (&stored, count, known) {
             return Ok(known);
         }
-        let now = self.decode(stored)?;
+        let (now, _) = self.decode(stored)?;
         *self.known.lock() = Some(now.clone());
         Ok(now)
     }
 
-    /// Writes the state if all of `compares` hold: the version written, or what is stored instead. Tried once,
-    /// because a second attempt could not tell the first one's success from that of another.
+    /// Writes the state if all of `compares` hold: the version written, `None` if there is another state.
     async fn put_state(
         &self,
         compares: Vec<Compare>,
-        state: &PoolState,
-    ) -> Result<Result<Version, Option<KeyValue>>, ControlError> {
-        let unavailable = |what: &dyn ToString| unavailable(&self.endpoints, what);
-        let value = serde_json::to_vec(state).map_err(|error| unavailable(&error))?;
+        state: PoolState,
+    ) -> Result<Option<Version>, ControlError> {
+        let unavailable = |what: &dyn ToString| unavailable(&self.endpoints, &what.to_string());
+        // Fresh keys of the system, which hash nothing to a number.
+        let change = RandomState::new().build_hasher().finish();
+        let value = serde_json::to_vec(&Stored { change, state });
+        let value = value.map_err(|error| unavailable(&error))?;
         let key = self.state_key.as_str();
         let txn = Txn::new()
             .when(compares)
             .and_then([TxnOp::put(key, value, None)])
             .or_else([TxnOp::get(key, None)]);
-        let mut client = self.client.kv_client();
-        let until = Instant::now() + PATIENCE;
-        let done = match timeout_at(until, client.txn(txn)).await {
-            Ok(done) => done.map_err(|error| unavailable(&error))?,
-            Err(_) => return Err(unavailable(&format!("no answer within {PATIENCE:?}"))),
+        let attempt = |client: Client| {
+            let txn = txn.clone();
+            async move { client.kv_client().txn(txn).await }
         };
-        if !done.succeeded() {
-            return Ok(Err(found_instead(&done)));
+        let (done, attempts) = self.insist_counting(attempt).await?;
+        if done.succeeded() {
+            let header = done.header().ok_or_else(|| unavailable(&"an answer without a header"))?;
+            return Ok(Some(header.revision().cast_unsigned()));
         }
-        let header = done.header().ok_or_else(|| unavailable(&"an answer without a header"))?;
-        Ok(Ok(header.revision().cast_unsigned()))
+        // Damage is not another state.
+        let (found, by) = self.decode(found_instead(&done))?;
+        if by == change {
+            return Ok(Some(found.version));
+        }
+        if attempts > 1 {
+            return Err(unavailable(&"the state is another's by now, and may have been this one"));
+        }
+        Ok(None)
     }
 
-    fn decode(&self, stored: Option<KeyValue>) -> Result<Versioned, ControlError> {
+    /// A state, and the change that wrote it.
+    fn decode(&self, stored: Option<KeyValue>) -> Result<(Versioned, u64), ControlError> {
         let no_pool = || ControlError::NoPool { place: self.place() };
         let stored = stored.ok_or_else(no_pool)?;
         let damaged = |what: String| ControlError::Damaged { place: self.place(), what };
-        let state: PoolState =
+        let Stored { change, state } =
             serde_json::from_slice(stored.value()).map_err(|error| damaged(error.to_string()))?;
         if state.format != FORMAT {
             let format = state.format;
             return Err(damaged(format!("format {format}, this software writes {FORMAT}")));
         }
         let version = stored.mod_revision().cast_unsigned();
-        Ok(Versioned { version, state: Arc::new(state) })
+        Ok((Versioned { version, state: Arc::new(state) }, change))
     }
 }
 

@@ -291,7 +291,7 @@ fn answer(mut server: TcpStream, mut client: TcpStream, loses: &AtomicBool) {
     let mut lost = false;
     while let Ok(read @ 1..) = server.read(&mut bytes) {
         lost |= loses.load(Ordering::SeqCst);
-        if !lost && client.write_all(&bytes[..read]).is_err() {
+        if !lost && client.write_all(bytes.get(..read).unwrap()).is_err() {
             break;
         }
         if lost {
@@ -354,7 +354,9 @@ fn an_endpoint_that_is_away_is_passed_over() {
         for next_index in 1..30 {
             let now = plane.load().await.unwrap();
             let state = PoolState { next_index, ..PoolState::clone(&now.state) };
-            assert!(plane.replace(now.version, state).await.unwrap().is_some());
+            assert!(plane.replace(now.version, state.clone()).await.unwrap().is_some());
+            let late = plane.replace(now.version, state).await;
+            assert_eq!(late, Ok(None), "what was never sent was not made");
             plane.beat(beat(1, now.version)).await.unwrap();
             assert_eq!(plane.beats().await.unwrap()[0].0, beat(1, now.version));
         }

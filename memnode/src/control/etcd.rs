@@ -20,8 +20,8 @@
 //! leader and past an endpoint that is away. An attempt at a change whose answer was lost may have been made: the
 //! state carries a random number of the change that wrote it, by which the next attempt knows its own. Only if
 //! others have changed the state since, or time runs out, the call ends in `Unavailable` and may have been
-//! made or not. So may one whose future is dropped. An attempt that arrives late does no harm, because the
-//! mod_revision that it expects is over.
+//! made or not; an attempt that found no connection was not made. A call whose future is dropped may be
+//! made too. An attempt that arrives late does no harm, because the mod_revision that it expects is over.
 //!
 //! The client needs tokio's network, which the environment of compute nodes does not have, so the plane
 //! runs it on a thread of its own.
@@ -231,28 +231,30 @@ impl Shared {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.insist_counting(attempt).await.map(|(value, _)| value)
+        self.insist_doubting(attempt).await.map(|(value, _)| value)
     }
 
-    /// As [`Shared::insist`]; says also which attempt it was, from 1.
-    async fn insist_counting<T, F>(
+    /// As [`Shared::insist`]; says also whether an attempt before may have done its work.
+    async fn insist_doubting<T, F>(
         &self,
         attempt: impl Fn(Client) -> F,
-    ) -> Result<(T, usize), ControlError>
+    ) -> Result<(T, bool), ControlError>
     where
         F: Future<Output = Result<T, Error>>,
     {
         let until = Instant::now() + PATIENCE;
         let mut last = None;
-        let mut attempts = 0;
+        let mut doubt = false;
         while Instant::now() < until {
             let attempt_until = until.min(Instant::now() + ATTEMPT);
-            attempts += 1;
             match timeout_at(attempt_until, attempt(self.client.clone())).await {
-                Ok(Ok(value)) => return Ok((value, attempts)),
-                Ok(Err(error)) => last = Some(error.to_string()),
+                Ok(Ok(value)) => return Ok((value, doubt)),
+                Ok(Err(error)) => {
+                    doubt |= !was_never_sent(&error);
+                    last = Some(error.to_string());
+                }
                 // What was said before it fell silent tells more.
-                Err(_) => {}
+                Err(_) => doubt = true,
             }
             sleep_until(until.min(Instant::now() + RETRY_PAUSE)).await;
         }
@@ -299,7 +301,7 @@ impl Shared {
             let txn = txn.clone();
             async move { client.kv_client().txn(txn).await }
         };
-        let (done, attempts) = self.insist_counting(attempt).await?;
+        let (done, doubt) = self.insist_doubting(attempt).await?;
         if done.succeeded() {
             let header = done.header().ok_or_else(|| unavailable(&"an answer without a header"))?;
             return Ok(Some(header.revision().cast_unsigned()));
@@ -309,7 +311,7 @@ impl Shared {
         if by == change {
             return Ok(Some(found.version));
         }
-        if attempts > 1 {
+        if doubt {
             return Err(unavailable(&"the state is another's by now, and may have been this one"));
         }
         Ok(None)
@@ -344,6 +346,14 @@ fn client(runtime: &Runtime, endpoints: Vec<String>, place: &str) -> Result<Clie
     });
     let made = made.recv().map_err(|error| unavailable(place, &error))?;
     made.map_err(|error| unavailable(place, &error))
+}
+
+/// Whether there was no connection to send the request on.
+fn was_never_sent(error: &Error) -> bool {
+    let Error::GRpcStatus(status) = error else { return false };
+    let first = std::error::Error::source(status);
+    let mut causes = std::iter::successors(first, |cause| cause.source());
+    causes.any(|cause| cause.is::<tonic::ConnectError>())
 }
 
 /// What a transaction that did not apply read in its place.

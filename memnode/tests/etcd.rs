@@ -259,10 +259,11 @@ fn a_pool_goes_on_with_what_is_known_while_etcd_is_away_and_with_etcd_afterwards
     assert!(hosts.iter().any(|(beat, age)| beat.node == one && *age < Duration::from_secs(3)));
 }
 
-/// Stands between a plane and its etcd, and loses answers while it is told to.
+/// Stands between a plane and its etcd, and loses answers, or holds them back, while it is told to.
 struct Gap {
     endpoint: String,
     loses: Arc<AtomicBool>,
+    holds: Arc<AtomicBool>,
 }
 
 impl Gap {
@@ -270,26 +271,29 @@ impl Gap {
         let server = endpoint.strip_prefix("http://").unwrap().to_owned();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let loses = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&loses);
+        let [loses, holds] = [(), ()].map(|()| Arc::new(AtomicBool::new(false)));
+        let told = [&loses, &holds].map(Arc::clone);
         // The threads end with the process, or with their connection.
         std::thread::spawn(move || {
             for client in listener.incoming() {
-                let (client, told) = (client.unwrap(), Arc::clone(&told));
+                let (client, told) = (client.unwrap(), told.clone());
                 let Ok(server) = TcpStream::connect(&server) else { continue };
                 let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
                 std::thread::spawn(move || std::io::copy(&mut from, &mut to));
                 std::thread::spawn(move || answer(server, client, &told));
             }
         });
-        Gap { endpoint, loses }
+        Gap { endpoint, loses, holds }
     }
 }
 
-fn answer(mut server: TcpStream, mut client: TcpStream, loses: &AtomicBool) {
+fn answer(mut server: TcpStream, mut client: TcpStream, [loses, holds]: &[Arc<AtomicBool>; 2]) {
     let mut bytes = [0; 4096];
     let mut lost = false;
     while let Ok(read @ 1..) = server.read(&mut bytes) {
+        while holds.load(Ordering::SeqCst) {
+            sleep(Duration::from_millis(1));
+        }
         lost |= loses.load(Ordering::SeqCst);
         if !lost && client.write_all(bytes.get(..read).unwrap()).is_err() {
             break;
@@ -313,11 +317,13 @@ fn a_change_whose_answer_is_lost_is_made_once_or_told_to_be_unknown() {
     let gap = Gap::before(&place.endpoints[0]);
     let plane = Arc::new(EtcdPlane::at(&[&gap.endpoint], &place.pool).unwrap());
     block_on(create(&direct, &CONFIG, 1)).unwrap();
-    // Whether others change the state before the answer is asked for again.
-    for others in [false, true] {
+    // Whether others change the state before the answer is asked for again, and whether the first one is lost or
+    // late.
+    for (others, late) in [(false, false), (true, false), (false, true), (true, true)] {
         let first = block_on(plane.load()).unwrap();
         let changed = PoolState { next_index: 2, ..PoolState::clone(&first.state) };
-        gap.loses.store(true, Ordering::SeqCst);
+        let obstacle = if late { &gap.holds } else { &gap.loses };
+        obstacle.store(true, Ordering::SeqCst);
         let call = std::thread::spawn({
             let (plane, changed) = (Arc::clone(&plane), changed.clone());
             move || block_on(plane.replace(first.version, changed))
@@ -333,11 +339,15 @@ fn a_change_whose_answer_is_lost_is_made_once_or_told_to_be_unknown() {
             let state = PoolState { next_index: 3, ..changed };
             assert!(block_on(direct.replace(made.version, state)).unwrap().is_some());
         }
-        gap.loses.store(false, Ordering::SeqCst);
+        if late {
+            // Longer than one attempt waits.
+            sleep(Duration::from_millis(1400));
+        }
+        obstacle.store(false, Ordering::SeqCst);
         match (others, call.join().unwrap()) {
             (false, Ok(version)) => assert_eq!(version, Some(made.version)),
             (true, Err(ControlError::Unavailable { .. })) => {}
-            (_, answer) => panic!("{others}: {answer:?}"),
+            (_, answer) => panic!("others {others}, late {late}: {answer:?}"),
         }
     }
 }

@@ -177,7 +177,13 @@ impl Mailbox {
     pub fn has_mail_from(&self, from: usize) -> bool {
         let Some(receiver) = self.receiver.try_lock() else { return true };
         let ring = receiver.rings.get(from).and_then(Option::as_ref);
-        ring.is_some_and(|ring| !ring.is_empty(&*self.local.region))
+        let has_mail = ring.is_some_and(|ring| !ring.is_empty(&*self.local.region));
+        drop(receiver);
+        if has_mail {
+            // A sender that died may have written without ringing.
+            self.local.region.doorbell().ring();
+        }
+        has_mail
     }
 
     /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at

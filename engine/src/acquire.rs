@@ -238,6 +238,12 @@ impl Core {
             if active.lost.is_some() {
                 return None;
             }
+            if nowait && active.backs_off.is_some() {
+                return Some(Outcome::Busy);
+            }
+            if active.doubted.is_some() && active.line.phase.at_rest() {
+                continue;
+            }
             if active.line.phase == before || !active.line.phase.at_rest() {
                 return None;
             }

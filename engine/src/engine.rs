@@ -73,14 +73,17 @@ impl Engine {
         let table = AddressTable::new(frames, gcl_bytes);
         let tick = config.tick;
         let epoch = Self::global_epoch(pool, &endpoint).await?;
-        let dead = pool.dead().into_iter().filter_map(|node| ComputeId::new(node.as_usize()));
-        let dead: NodeSet = dead.collect();
+        // Nothing came from those who died before, and nothing is owed to them.
+        let lost = pool.lost().into_iter().map(|(node, _)| node);
+        let recovering = !pool.lost().is_empty();
+        let dead = pool.dead().into_iter().chain(lost);
+        let dead: NodeSet = dead.filter_map(|node| ComputeId::new(node.as_usize())).collect();
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             me: node,
             rules: config.rules(),
             dead: AtomicU64::new(dead.to_bits()),
-            recovering: AtomicBool::new(false),
+            recovering: AtomicBool::new(recovering),
             fabric: Arc::clone(fabric),
             config,
             env: env.clone(),

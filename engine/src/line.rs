@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_channels::ChannelError;
-use selkie_fabric::{Buf, Chain, ChainError, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, ChainError, FabricError, RemoteAddr, Verb};
 use selkie_memnode::ComputeIndex;
 
 use crate::buffer::frames::{Frame, FrameId};
@@ -63,8 +63,8 @@ pub(crate) struct Active {
     pub(crate) lost: Option<EngineError>,
     /// The word names a node that died: the waiters wait for the end of its recovery.
     pub(crate) backs_off: Option<ComputeId>,
-    /// Operations posted so far, to tell one from the next.
-    pub(crate) operations: u64,
+    /// The word named this dead node though its recovery is over; if it does so again the line is lost.
+    pub(crate) doubted: Option<ComputeId>,
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -109,7 +109,7 @@ impl Core {
                 timed: false,
                 lost: None,
                 backs_off: None,
-                operations: 0,
+                doubted: None,
             }
         });
         active.lost = None;
@@ -363,8 +363,11 @@ impl Core {
                 match action {
                     Action::Post(operation) => {
                         match batch.as_deref_mut() {
-                            Some(batch) => self.gather(addr, active, operation, batch),
-                            None => next = self.post(addr, active, operation),
+                            // Batches are told apart by what their atomics found.
+                            Some(batch) if operation.word != WordAccess::Look => {
+                                self.gather(addr, active, operation, batch)
+                            }
+                            _ => next = self.post(addr, active, operation),
                         }
                         self.free_early(addr, active);
                     }
@@ -389,6 +392,10 @@ impl Core {
     fn back_off(&self, addr: GAddr, active: &mut Active, dead: ComputeId) {
         if self.recovers_from(dead) {
             active.backs_off = Some(dead);
+            return;
+        }
+        // The word may have been read before the recovery was over: one more look tells.
+        if active.doubted.replace(dead) != Some(dead) {
             return;
         }
         let error = EngineError::PageLost { addr, node: dead.index() };
@@ -444,7 +451,6 @@ impl Core {
     /// Appends `[write the dirty bytes]? [atomic]? [read the page]?`.
     fn build(&self, home: &Home, active: &mut Active, op: LatchOperation, chain: &mut Chain) {
         let operation = op;
-        active.operations += 1;
         if let (Phase::Rejoin, Some(id)) = (active.line.phase, active.frame) {
             // What home has may be torn, all of it.
             self.frames.get(id).set_dirty(0..self.gcl_bytes);
@@ -611,14 +617,17 @@ impl Core {
         let header = message::encode(addr, message, &dirty);
         match self.deliver(to, &header, page) {
             Ok(()) => {}
-            // Its death ends the wait, or the wait's own bound.
-            Err(EngineError::Message { source: ChannelError::PeerLost { .. }, .. }) => {}
+            Err(error) if is_gone(&error) => {
+                // Its death, when that is known, ends the wait; one that has left is not to be waited for. What
+                // a lost peer was to be answered is for its recovery: the line here goes on as if the answer
+                // had come, its state is what the word says of this node.
+                if matches!(message, Message::Request(_)) && self.has_left(to) {
+                    self.fail_line(addr, active, &error);
+                }
+            }
             Err(error) if matches!(message, Message::Request(_)) => {
                 self.fail_line(addr, active, &error);
             }
-            // A lost peer waits for no answer; what it held is for its recovery. The line here goes on
-            // as if the answer had come: its state is what the word says of this node.
-            Err(EngineError::Pool(_)) => {}
             // An answer that a living peer does not get would leave it waiting.
             Err(error) => {
                 active.waiters.fail_all(&error);
@@ -691,6 +700,24 @@ impl Core {
     /// Latches a sealed frame for an access that the line's state allows.
     pub(crate) fn latch_sealed(frame: &Frame, exclusive: bool) -> bool {
         if exclusive { frame.latch.try_exclusive_sealed() } else { frame.latch.try_shared_sealed() }
+    }
+}
+
+/// Whether a message could not be delivered because its addressee is not there any more.
+fn is_gone(error: &EngineError) -> bool {
+    let dead = |source: &ChannelError| {
+        matches!(
+            source,
+            ChannelError::PeerLost { .. }
+                | ChannelError::Fabric(
+                    FabricError::PeerDead { .. } | FabricError::UnknownPeer { .. }
+                )
+        )
+    };
+    match error {
+        EngineError::Pool(_) => true,
+        EngineError::Message { source, .. } => dead(source),
+        _ => false,
     }
 }
 

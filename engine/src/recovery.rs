@@ -17,7 +17,7 @@ use std::time::Duration;
 use selkie_fabric::{Buf, Chain, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{ComputeIndex, layout};
 
-use crate::coherence::machine::{Event, Phase};
+use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
 use crate::left::Left;
@@ -37,9 +37,13 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if core.closed.load(Ordering::Relaxed) && !core.is_member_itself() {
             continue;
         }
-        if core.pool.is_dead(core.index()) {
+        if core.pool.is_dead(core.index()) || core.pool.lease_is_over(core.env.now()) {
             let _ = core.failed.set(EngineError::Expelled);
             core.fail_all_waits();
+            // For ever: a hit finds the latch sealed, and learns the rest on the slow path.
+            for id in core.frames.ids() {
+                let _ = core.frames.get(id).latch.seal();
+            }
             return;
         }
         let all_lost = core.pool.lost();
@@ -80,11 +84,9 @@ impl Core {
         // Release: whoever works by it sees the mail handled.
         self.dead.fetch_or(NodeSet::EMPTY.with(dead).to_bits(), Ordering::AcqRel);
         self.recovering.store(true, Ordering::Release);
-        let under_way = self.tell_lines(dead);
-        for (addr, operation) in under_way {
-            self.until(|| !self.is_under_way(addr, operation)).await?;
+        for addr in self.tell_lines(dead) {
+            self.until(|| !self.is_under_way(addr)).await?;
         }
-        self.until(|| !self.inquires(dead)).await?;
         let node = ComputeIndex::new(dead.index() as u16);
         Ok(self.pool.acknowledge(node, self.index()).await?)
     }
@@ -100,9 +102,9 @@ impl Core {
         Ok(())
     }
 
-    /// Feeds `Lost` to every line that may have to do with the dead node; those with an operation under way,
-    /// and which it is.
-    fn tell_lines(&self, dead: ComputeId) -> Vec<(GAddr, u64)> {
+    /// Feeds `Lost` to every line that may have to do with the dead node; those with an operation under way
+    /// then, begun before or by that.
+    fn tell_lines(&self, dead: ComputeId) -> Vec<GAddr> {
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
@@ -119,30 +121,19 @@ impl Core {
         for addr in lines {
             let mut map = self.shard(addr).lock();
             let mut active = self.open(&mut map, addr);
-            if active.line.phase.operation_outstanding() {
-                under_way.push((addr, active.operations));
-            }
             self.run(addr, &mut active, Event::Lost { node: dead }, None);
+            if active.line.phase.operation_outstanding() {
+                under_way.push(addr);
+            }
             self.close(&mut map, addr, active);
         }
         under_way
     }
 
-    fn is_under_way(&self, addr: GAddr, operation: u64) -> bool {
+    /// Operations follow each other on a line that is settled; it is through when it is seen without one.
+    fn is_under_way(&self, addr: GAddr) -> bool {
         let map = self.shard(addr).lock();
-        map.get(&addr.to_u64()).is_some_and(|active| {
-            active.operations == operation && active.line.phase.operation_outstanding()
-        })
-    }
-
-    /// Whether a line does not know yet what the dead node has left of it.
-    fn inquires(&self, dead: ComputeId) -> bool {
-        let asks = |phase| match phase {
-            Phase::Inquire { dead: of, .. } | Phase::Claim { dead: of, .. } => of == dead,
-            Phase::Rejoin => true,
-            _ => false,
-        };
-        self.all_shards().any(|shard| shard.lock().values().any(|a| asks(a.line.phase)))
+        map.get(&addr.to_u64()).is_some_and(|active| active.line.phase.operation_outstanding())
     }
 
     /// F5, at one of those who have acknowledged.
@@ -160,7 +151,12 @@ impl Core {
                 swept => swept?,
             }
         }
-        self.publish_epoch_of(dead, 0).await?;
+        match self.publish_epoch_of(dead, 0).await {
+            // Without its memory node there are no epochs to hold back.
+            Err(EngineError::Fabric(selkie_fabric::FabricError::PeerDead { peer }))
+                if peer != self.endpoint.id() => {}
+            published => published?,
+        }
         Ok(self.pool.finish_recovery(node, &lost).await?)
     }
 
@@ -200,27 +196,42 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the dead node out of a word; whether the line is lost.
+    /// Takes the dead node out of a word, from exactly what was seen there; whether the line is lost.
     async fn sweep_word(
         &self,
         memory: usize,
         at: RemoteAddr,
-        word: LatchWord,
+        mut word: LatchWord,
         dead: ComputeId,
     ) -> Result<bool, EngineError> {
-        let mut chain = Chain::new();
-        if word.readers().contains(dead) {
-            chain.push(Verb::fetch_and_add(at, LatchDelta::remove_reader(dead).bits()));
+        loop {
+            let holds = word.holder() == Ok(Some(dead));
+            let is_lost = holds && !self.is_read_by_members(word);
+            let mut swept = word;
+            if word.readers().contains(dead) {
+                swept = swept.add(LatchDelta::remove_reader(dead));
+            }
+            if holds && !is_lost {
+                swept = swept.add(LatchDelta::remove_holder(dead));
+            }
+            if swept == word {
+                return Ok(is_lost);
+            }
+            let swap = Verb::compare_and_swap(at, word.bits(), swept.bits());
+            let done = self.queue_pair(memory).post(Chain::from(swap)).await;
+            let old = done.map_err(|error| error.error)?.old(0).unwrap_or_default();
+            if old == word.bits() {
+                return Ok(is_lost);
+            }
+            word = LatchWord::from_bits(old);
         }
-        let holds = word.holder() == Ok(Some(dead));
-        let is_read = !word.readers().without(dead).is_empty();
-        if holds && is_read {
-            chain.push(Verb::fetch_and_add(at, LatchDelta::remove_holder(dead).bits()));
-        }
-        if !chain.verbs.is_empty() {
-            self.queue_pair(memory).post(chain).await.map_err(|error| error.error)?;
-        }
-        Ok(holds && !is_read)
+    }
+
+    /// Whether a node that is in the pool reads the line: those that died say nothing by their bits.
+    fn is_read_by_members(&self, word: LatchWord) -> bool {
+        let is_member =
+            |reader: ComputeId| self.pool.is_member(ComputeIndex::new(reader.index() as u16));
+        word.readers().iter().any(is_member)
     }
 
     /// Lets those go on who backed off from nodes whose recovery is over.

@@ -84,6 +84,8 @@ pub struct Pool {
     nodes: Vec<MemoryNode>,
     plane: Arc<dyn ControlPlane>,
     view: RwLock<Versioned>,
+    /// When, by the environment's clock, a process that follows has last shown that it lives.
+    last_beat: RwLock<Option<Duration>>,
 }
 
 impl Pool {
@@ -132,7 +134,8 @@ impl Pool {
             max_compute_nodes: state.max_compute_nodes,
             memory_nodes,
         };
-        Ok(Self { host, descriptor, nodes, plane, view: RwLock::new(now) })
+        let (view, last_beat) = (RwLock::new(now), RwLock::new(None));
+        Ok(Self { host, descriptor, nodes, plane, view, last_beat })
     }
 
     /// Stands for this process among those that use the pool.
@@ -169,20 +172,37 @@ impl Pool {
         let (pool, env) = (Arc::downgrade(self), env.clone());
         let pace = self.plane.pace();
         drop(env.clone().spawn("pool", async move {
+            let mut awake_since = env.now();
+            let mut last = env.now();
             loop {
                 env.sleep(pace).await;
                 let Some(pool) = pool.upgrade() else { return };
+                let now = env.now();
+                // Who stood still itself cannot tell who else did.
+                if now - std::mem::replace(&mut last, now) > LEASE / 2 {
+                    awake_since = now;
+                }
                 // While the plane is away everybody goes on with what is known.
-                let _ = pool.refresh().await;
+                if pool.refresh(now).await.is_ok() && now - awake_since > LEASE {
+                    let _ = pool.declare_silent_dead().await;
+                }
             }
         }));
     }
 
-    async fn refresh(&self) -> Result<(), PoolError> {
-        let now = self.plane.load().await?;
-        self.see(now);
+    async fn refresh(&self, now: Duration) -> Result<(), PoolError> {
+        let state = self.plane.load().await?;
+        self.see(state);
         self.beat().await?;
-        self.declare_silent_dead().await
+        *self.last_beat.write() = Some(now);
+        Ok(())
+    }
+
+    /// Whether this process has not been able to show that it lives for so long that the others may take it
+    /// for dead soon, by its own clock: its nodes then serve nothing more.
+    #[must_use]
+    pub fn lease_is_over(&self, now: Duration) -> bool {
+        self.last_beat.read().is_some_and(|last| now.saturating_sub(last) > LEASE * 3 / 4)
     }
 
     /// A process whose nodes have not shown for the length of a lease that they live has lost them.
@@ -298,9 +318,14 @@ impl Pool {
             state.next_index = state.next_index.max(node.get().saturating_add(1));
             Ok(())
         };
+        // First, so that a process that ends right after it is in is missed.
+        let (host, seen) = (self.host, self.view.read().version);
+        self.plane.beat(Beat { node, host, seen }).await?;
         let (version, ()) = self.change(enter).await?;
-        self.beat().await?;
-        let noticed = self.until_noticed(env, version).await;
+        let noticed = match self.beat().await {
+            Ok(()) => self.until_noticed(env, version).await,
+            failed => failed,
+        };
         if noticed.is_err() {
             // What is wrong with the pool says more than what is wrong with leaving it.
             let _ = self.change(|state| Ok(state.compute_nodes.remove(&node.get()))).await;
@@ -424,14 +449,16 @@ impl Pool {
     ) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members: BTreeSet<u16> = state.compute_nodes.keys().copied().collect();
+            // One that died in a sweep must not be able to go on with it.
+            let fenced = state.lost.values().all(|lost| lost.fenced);
             let Some(lost) = state.lost.get_mut(&node.get()) else { return Ok(false) };
             let ready = members.is_subset(&lost.acknowledged);
             let taken = lost.sweeper.is_some_and(|other| members.contains(&other));
-            if !ready || taken {
-                return Ok(lost.sweeper == Some(by.get()));
+            let own = lost.sweeper == Some(by.get());
+            if ready && !taken {
+                lost.sweeper = Some(by.get());
             }
-            lost.sweeper = Some(by.get());
-            Ok(true)
+            Ok(ready && fenced && (own || !taken))
         };
         Ok(self.change(claim).await?.1)
     }

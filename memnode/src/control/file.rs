@@ -6,13 +6,14 @@
 //! directory/beats/3.json   the newest beat of compute node 3
 //! ```
 //! A crash at any moment leaves the old state or the new one. Beats carry the time since the host started,
-//! which all its processes share and nobody sets.
+//! but for when it was suspended, which all its processes share and nobody sets.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -168,7 +169,7 @@ impl ControlPlane for FilePlane {
 
 /// Nanoseconds since the host started.
 fn since_start() -> u64 {
-    let time = clock_gettime(ClockId::Boottime);
+    let time = clock_gettime(ClockId::Monotonic);
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }
 
@@ -188,7 +189,9 @@ fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ControlError> {
 
 /// Replaces a file as a whole; it is safe from a crash when this returns.
 fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ControlError> {
-    let new = path.with_extension(format!("new-{}", std::process::id()));
+    static WRITES: AtomicU64 = AtomicU64::new(0);
+    let number = WRITES.fetch_add(1, Ordering::Relaxed);
+    let new = path.with_extension(format!("new-{}-{number}", std::process::id()));
     let text = serde_json::to_vec(value).map_err(|error| unavailable(path, &error.into()))?;
     let written = || -> io::Result<()> {
         let mut options = OpenOptions::new();

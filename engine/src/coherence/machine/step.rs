@@ -150,7 +150,9 @@ impl Step<'_> {
 
     /// The holder's change of the word, in which the bits that it carries go.
     pub(super) fn post_add(&mut self, phase: Phase, write_back: bool, delta: LatchDelta) {
-        let carried = std::mem::replace(&mut self.line.carried, NodeSet::EMPTY);
+        // A dead node's bit is for the sweep, also where this line has not heard of the death yet.
+        let carried = std::mem::replace(&mut self.line.carried, NodeSet::EMPTY).iter();
+        let carried = carried.filter(|reader| !self.is_dead(*reader)).collect();
         self.post(phase, write_back, Atomic::Add(delta.clearing(carried)), false);
     }
 

@@ -23,13 +23,15 @@ use rustix::process::getuid;
 
 use crate::fabric::shm::ShmFabric;
 use crate::fabric::{Env, Fabric, FabricError, PeerId};
-use crate::memnode::control::{ControlError, ControlPlane, FilePlane};
-use crate::memnode::{self, MemoryNode, Pool, PoolConfig, PoolError};
+use crate::memnode::control::{ControlError, ControlPlane, FilePlane, Timing};
+use crate::memnode::{self, Lent, Pool, PoolConfig, PoolError};
 
 /// Most characters of a pool's name.
 const MAX_NAME: usize = 64;
 /// Where memory that processes share lies.
 const SHARED_MEMORY: &str = "/dev/shm";
+/// Name of the fabric.
+const FABRIC: &str = "shm";
 /// How long memory nodes that have not joined are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -155,17 +157,25 @@ impl SharedPool {
     ///
     /// # Errors
     /// If there is one of the name, or a field is out of range.
-    pub async fn create(&self, env: &Env, config: &PoolConfig) -> Result<(), SharedPoolError> {
-        Ok(memnode::create(&*self.plane, config, random(env)).await?)
+    pub async fn create(
+        &self,
+        env: &Env,
+        config: &PoolConfig,
+        timing: Timing,
+    ) -> Result<(), SharedPoolError> {
+        Ok(memnode::create(&*self.plane, config, FABRIC, timing, random(env)).await?)
     }
 
     /// Joins it as a memory node that lends `bytes` bytes for as long as the node is kept.
     ///
     /// # Errors
     /// If there is no such pool, all its memory nodes have joined, or the host has not so much memory.
-    pub async fn lend(&self, env: &Env, bytes: u64) -> Result<MemoryNode, SharedPoolError> {
+    pub async fn lend(&self, env: &Env, bytes: u64) -> Result<Arc<Lent>, SharedPoolError> {
         let fabric = self.fabric().await?;
-        Ok(memnode::lend(&fabric, &*self.plane, env, bytes).await?)
+        let plane = Arc::clone(&self.plane) as Arc<dyn ControlPlane>;
+        let lent = Lent::join(&fabric, plane, env, random(env), bytes).await?;
+        lent.follow(env);
+        Ok(lent)
     }
 
     /// Opens it, as soon as all its memory nodes have joined; compute nodes of the process can then be
@@ -175,16 +185,18 @@ impl SharedPool {
     /// If there is no such pool, memory nodes are still missing after half a minute, or one is dead.
     pub async fn open(&self, env: &Env) -> Result<(Arc<dyn Fabric>, Arc<Pool>), SharedPoolError> {
         let started = env.now();
+        self.plane.load().await?;
+        let shm = ShmFabric::open(&self.directory)?;
         let pool = loop {
             let plane = Arc::clone(&self.plane) as Arc<dyn ControlPlane>;
-            match Pool::open(plane, random(env)).await {
+            let fabric = Arc::clone(&shm) as Arc<dyn Fabric>;
+            match Pool::open(fabric, plane, random(env)).await {
                 Err(PoolError::Incomplete { .. }) if env.now() - started < PATIENCE => {
                     env.sleep(self.plane.pace()).await;
                 }
                 opened => break opened?,
             }
         };
-        let shm = ShmFabric::open(&self.directory)?;
         for (node, memory) in pool.descriptor().memory_nodes.iter().enumerate() {
             if !shm.lives(memory.peer)? {
                 return Err(SharedPoolError::MemoryLost { node });
@@ -201,7 +213,7 @@ impl SharedPool {
     pub async fn living(&self) -> Result<Vec<PeerId>, SharedPoolError> {
         let state = self.plane.load().await?.state;
         let shm = ShmFabric::open(&self.directory)?;
-        let memory = state.memory_nodes.iter().flatten().map(|node| node.peer);
+        let memory = state.memory_nodes.iter().flatten().map(|node| node.descriptor.peer);
         let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
         let mut living = Vec::new();
         for peer in memory.chain(compute) {
@@ -228,7 +240,7 @@ impl SharedPool {
             (Ok(living), true) => {
                 let shm = ShmFabric::open(&self.directory)?;
                 for peer in living {
-                    shm.fence(peer)?;
+                    let _everywhere = shm.fence(peer)?;
                 }
             }
             // Damage must not make a pool that nobody can get rid of.

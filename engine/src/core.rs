@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use selkie_channels::{ChannelError, Mailbox, MailboxDescriptor};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Doorbell, Endpoint, Fabric, QueuePair};
+use selkie_fabric::{Doorbell, Endpoint, QueuePair};
 use selkie_memnode::{ComputeIndex, Pool};
 
 use crate::alloc::Allocator;
@@ -64,7 +64,6 @@ pub(crate) struct Core {
     pub(crate) dead: AtomicU64,
     /// A recovery is under way that this node has taken note of.
     pub(crate) recovering: AtomicBool,
-    pub(crate) fabric: Arc<dyn Fabric>,
     pub(crate) env: Env,
     pub(crate) gcl_bytes: usize,
     pub(crate) frames: Frames,

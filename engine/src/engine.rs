@@ -63,6 +63,7 @@ impl Engine {
         config.validate(gcl_bytes)?;
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
         let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
+        pool.announce(env, &*endpoint).await?;
         let connect = || -> Result<Box<[_]>, _> {
             descriptor.memory_nodes.iter().map(|memory| endpoint.connect(memory.peer)).collect()
         };
@@ -84,7 +85,6 @@ impl Engine {
             rules: config.rules(),
             dead: AtomicU64::new(dead.to_bits()),
             recovering: AtomicBool::new(recovering),
-            fabric: Arc::clone(fabric),
             config,
             env: env.clone(),
             gcl_bytes,

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use selkie_fabric::{Buf, Chain, PeerId, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::{ComputeIndex, layout};
 
 use crate::coherence::machine::Event;
@@ -73,8 +73,8 @@ impl Core {
 
     /// F1.
     async fn fence(&self, node: ComputeIndex) -> Result<(), EngineError> {
-        self.fabric.fence(PeerId::compute(node.get()))?;
-        Ok(self.pool.set_fenced(node).await?)
+        self.pool.fence(node).await?;
+        Ok(())
     }
 
     /// F2 to F4.

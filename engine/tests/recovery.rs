@@ -177,7 +177,7 @@ fn survivors_go_on_while_a_node_dies_in_the_middle_of_everything() {
                 }
             }
             env.sleep(Duration::from_millis(3 + round % 5)).await;
-            cluster.fabric.fence(PeerId::compute(DEAD as u16)).unwrap();
+            let _reach = cluster.fabric.fence(PeerId::compute(DEAD as u16)).unwrap();
             dies(&cluster).await;
             let before: Vec<u64> = written.iter().map(|w| w.load(Ordering::Relaxed)).collect();
             env.sleep(Duration::from_millis(5)).await;

@@ -11,7 +11,7 @@ use common::{Cluster, engine_config, page, pool_config};
 use parking_lot::Mutex;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{
-    Chain, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Verb,
+    Chain, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Reach, Verb,
 };
 
 type Hook = Box<dyn FnOnce() + Send>;
@@ -32,7 +32,7 @@ impl Fabric for Interposed {
         Ok(Arc::new(InterposedEndpoint(self.inner.join(id)?, Arc::clone(&self.armed))))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         self.inner.fence(peer)
     }
 }

@@ -23,13 +23,35 @@ pub trait Fabric: Send + Sync {
     /// files of a backend that has some are in the way.
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
 
-    /// Declares `peer` dead, and returns once none of its verbs executes any more, at any node, whatever
-    /// becomes of the peer. Its memory is not touched. May block for some milliseconds. Nothing happens if
-    /// there is no such peer.
+    /// Declares `peer` dead, and returns once none of its verbs executes any more, at the nodes that the
+    /// answer tells, whatever becomes of the peer. Its memory is not touched. May block for some
+    /// milliseconds. A peer that is not there does not matter; on some backends it stays out when it comes.
     ///
     /// # Errors
     /// What keeps the fabric from being sure of it.
-    fn fence(&self, peer: PeerId) -> Result<(), FabricError>;
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError>;
+
+    /// Lets the nodes of this process and `peer`, which another process runs, talk to each other. `card` is
+    /// the peer's own [`Endpoint::card`]. Nothing to do on fabrics without cards.
+    ///
+    /// # Errors
+    /// `Network` if it is no card of this fabric.
+    fn meet(&self, _peer: PeerId, _card: &str) -> Result<(), FabricError> {
+        Ok(())
+    }
+
+    /// Takes back [`Fabric::meet`], of a peer that has left.
+    fn forget(&self, _peer: PeerId) {}
+}
+
+/// Where a fence holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Reach {
+    /// At all nodes of the fabric.
+    Everywhere,
+    /// At the nodes of this process; the others have to fence for themselves.
+    ThisProcess,
 }
 
 /// One node's place on the fabric. The node is there for as long as its endpoint is kept; some backends
@@ -37,6 +59,12 @@ pub trait Fabric: Send + Sync {
 pub trait Endpoint: Send + Sync {
     /// The node's name.
     fn id(&self) -> PeerId;
+
+    /// What another process has to know to reach this node and to let it in: see [`Fabric::meet`]. `None` on
+    /// fabrics where nodes find each other. Whoever has it can pass for the node.
+    fn card(&self) -> Option<String> {
+        None
+    }
 
     /// Lends `bytes` bytes, rounded up to a multiple of 4096, to every peer that learns the key.
     /// The memory is zero. Where it belongs to this process alone it is not committed before it is

@@ -78,7 +78,7 @@ pub mod sim;
 mod sync;
 mod verb;
 
-pub use api::{Endpoint, Fabric, LocalRegion, QueuePair};
+pub use api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 pub use buf::{Buf, Keep, WORD_BYTES};
 pub use completion::{Completion, Outstanding};
 pub use doorbell::{Doorbell, WaitPast};

@@ -86,7 +86,7 @@ fn shm() {
             let kill = move |peer| {
                 // The directory goes with the subject.
                 let _root = &root;
-                killer.fence(peer).unwrap();
+                let _reach = killer.fence(peer).unwrap();
             };
             (shm, Box::new(kill))
         })

@@ -2,7 +2,7 @@
 
 use crate::control::ControlError;
 use crate::registry::ComputeIndex;
-use selkie_fabric::FabricError;
+use selkie_fabric::{FabricError, PeerId};
 use thiserror::Error;
 
 /// Why the pool could not be started, or refused a compute node.
@@ -60,6 +60,22 @@ pub enum PoolError {
         #[from]
         source: ControlError,
     },
+    /// The fabric cannot do what a change of the pool asks for.
+    #[error("{node}: {source}")]
+    Fabric {
+        /// The node concerned.
+        node: PeerId,
+        /// What the fabric said.
+        source: FabricError,
+    },
+    /// The pool's nodes meet on another fabric.
+    #[error("the pool uses fabric {pool}, not {asked}")]
+    OtherFabric {
+        /// What the pool was made for.
+        pool: String,
+        /// What was asked for.
+        asked: String,
+    },
     /// The pool is not complete yet.
     #[error("{joined} of {nodes} memory nodes have joined the pool")]
     Incomplete {
@@ -76,11 +92,11 @@ pub enum PoolError {
         /// Why not.
         why: String,
     },
-    /// A compute node has not taken note of a change in time: it hangs, or is gone.
-    #[error("compute node {node} has not taken note of a change of the pool within {waited:?}")]
+    /// A node has not taken note of a change in time: it hangs, or is gone.
+    #[error("{node} has not taken note of a change of the pool within {waited:?}")]
     Unresponsive {
         /// The node.
-        node: ComputeIndex,
+        node: PeerId,
         /// How long it was waited for.
         waited: std::time::Duration,
     },
@@ -104,6 +120,7 @@ impl PoolError {
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::MemoryNode { source, .. } => source.is_retryable(),
+            Self::Fabric { source, .. } => source.is_retryable(),
             Self::Control { source } => source.is_retryable(),
             Self::Incomplete { .. } | Self::Contended { .. } => true,
             _ => false,

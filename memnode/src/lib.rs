@@ -37,12 +37,15 @@ mod config;
 pub mod control;
 mod error;
 pub mod layout;
+mod lend;
+mod membership;
 mod node;
 mod pool;
 mod registry;
 
 pub use config::{MAX_MEMORY_NODES, PoolConfig};
 pub use error::PoolError;
+pub use lend::{Lent, create};
 pub use node::{MemoryNode, MemoryNodeDescriptor};
-pub use pool::{Pool, PoolDescriptor, PoolUsage, create, lend};
+pub use pool::{Pool, PoolDescriptor, PoolUsage};
 pub use registry::ComputeIndex;

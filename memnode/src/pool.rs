@@ -12,28 +12,20 @@
 
 use crate::config::{PoolConfig, PoolPlan};
 use crate::control::{
-    Beat, ControlPlane, LocalPlane, Lost, MAX_LOST_PAGES, Member, PoolState, Version, Versioned,
+    Card, ControlPlane, LocalPlane, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing,
+    Versioned,
 };
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
+use crate::membership::{self, Membership};
 use crate::node::{MemoryNode, MemoryNodeDescriptor};
 use crate::registry::ComputeIndex;
-use parking_lot::RwLock;
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
-use selkie_fabric::{Fabric, FabricError};
+use selkie_fabric::{Endpoint, Fabric, PeerId};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
-
-/// How often a change is tried while others change the state too.
-const ATTEMPTS: usize = 1_000;
-/// A compute node that has not shown for so long that it lives is dead.
-const LEASE: Duration = Duration::from_secs(2);
-/// A process that has not shown for so long that its nodes live is taken for dead by those who wait for it.
-pub(crate) const SILENCE: Duration = Duration::from_secs(3);
-/// How long the other nodes are waited for to take note of a change.
-const NOTICE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Everything a compute node has to know to use the pool's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,14 +70,9 @@ pub struct PoolUsage {
 
 /// A pool as one process sees it, with the memory nodes that run in the process.
 pub struct Pool {
-    /// Stands for this process.
-    host: u64,
     descriptor: PoolDescriptor,
     nodes: Vec<MemoryNode>,
-    plane: Arc<dyn ControlPlane>,
-    view: RwLock<Versioned>,
-    /// When, by the environment's clock, a process that follows has last shown that it lives.
-    last_beat: RwLock<Option<Duration>>,
+    membership: Membership,
 }
 
 impl Pool {
@@ -99,31 +86,40 @@ impl Pool {
         let nodes = (0..config.memory_nodes)
             .map(|node| start_node(fabric, node, &plan))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut state = PoolState::new(0, &config);
-        state.memory_nodes = nodes.iter().map(|node| Some(node.descriptor().clone())).collect();
+        let mut state = PoolState::new(0, "", Timing::default(), &config);
+        let member = |node: &MemoryNode| {
+            Some(MemoryMember { host: 0, descriptor: node.descriptor().clone(), dead: false })
+        };
+        state.memory_nodes = nodes.iter().map(member).collect();
         let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::of(state.clone()));
         let first = Versioned { version: 1, state: Arc::new(state) };
-        Ok(Arc::new(Self::seen(0, plane, first, nodes)?))
+        Ok(Arc::new(Self::seen(0, Arc::clone(fabric), plane, first, nodes)?))
     }
 
-    /// Opens the pool that `plane` keeps, once its memory nodes are all there. `host` stands for the calling
-    /// process: random, so that no two share one.
+    /// Opens the pool that `plane` keeps, on the fabric on which its nodes meet, once its memory nodes are all
+    /// there. `host` stands for the calling process: random, so that no two share one.
     ///
     /// # Errors
-    /// [`PoolError::Incomplete`] while memory nodes are missing, [`PoolError::Control`].
-    pub async fn open(plane: Arc<dyn ControlPlane>, host: u64) -> Result<Arc<Self>, PoolError> {
+    /// [`PoolError::Incomplete`] while memory nodes are missing, [`PoolError::Fabric`], [`PoolError::Control`].
+    pub async fn open(
+        fabric: Arc<dyn Fabric>,
+        plane: Arc<dyn ControlPlane>,
+        host: u64,
+    ) -> Result<Arc<Self>, PoolError> {
         let now = plane.load().await?;
-        Ok(Arc::new(Self::seen(host, plane, now, Vec::new())?))
+        Ok(Arc::new(Self::seen(host, fabric, plane, now, Vec::new())?))
     }
 
     fn seen(
         host: u64,
+        fabric: Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
         now: Versioned,
         nodes: Vec<MemoryNode>,
     ) -> Result<Self, PoolError> {
         let state = &now.state;
-        let memory_nodes: Vec<_> = state.memory_nodes.iter().flatten().cloned().collect();
+        let joined = state.memory_nodes.iter().flatten();
+        let memory_nodes: Vec<_> = joined.map(|node| node.descriptor.clone()).collect();
         let (joined, wanted) = (memory_nodes.len(), state.memory_nodes.len());
         if joined < wanted {
             return Err(PoolError::Incomplete { joined, nodes: wanted });
@@ -134,24 +130,22 @@ impl Pool {
             max_compute_nodes: state.max_compute_nodes,
             memory_nodes,
         };
-        let (view, last_beat) = (RwLock::new(now), RwLock::new(None));
-        Ok(Self { host, descriptor, nodes, plane, view, last_beat })
+        let membership = Membership::new(host, fabric, plane, now)?;
+        Ok(Self { descriptor, nodes, membership })
     }
 
     /// Stands for this process among those that use the pool.
     #[must_use]
     pub fn host(&self) -> u64 {
-        self.host
+        self.membership.host()
     }
 
-    /// The processes that have shown lately that their compute nodes live, and this one.
+    /// The processes that have shown lately that their nodes live, and this one.
     ///
     /// # Errors
     /// [`PoolError::Control`].
     pub async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
-        let beats = self.plane.beats().await?;
-        let lately = beats.iter().filter(|(_, age)| *age < SILENCE);
-        Ok(lately.map(|(beat, _)| beat.host).chain([self.host]).collect())
+        self.membership.living_hosts().await
     }
 
     /// How to use the pool's memory.
@@ -166,127 +160,87 @@ impl Pool {
         &self.nodes
     }
 
-    /// Keeps the view up to date, and the others informed that the compute nodes of this process live, for
-    /// as long as the pool is used. Needed where several processes share a pool.
+    /// Keeps the view up to date, and the others informed that the nodes of this process live, for as long as
+    /// the pool is used. Needed where several processes share a pool.
     pub fn follow(self: &Arc<Self>, env: &Env) {
         let (pool, env) = (Arc::downgrade(self), env.clone());
-        let pace = self.plane.pace();
         drop(env.clone().spawn("pool", async move {
-            let mut awake_since = env.now();
-            let mut last = env.now();
             loop {
-                env.sleep(pace).await;
                 let Some(pool) = pool.upgrade() else { return };
-                let now = env.now();
-                // Who stood still itself cannot tell who else did.
-                if now - std::mem::replace(&mut last, now) > LEASE / 2 {
-                    awake_since = now;
-                }
-                // While the plane is away everybody goes on with what is known.
-                if pool.refresh(now).await.is_ok() && now - awake_since > LEASE {
-                    let _ = pool.declare_silent_dead().await;
-                }
+                pool.membership.follow_once(&env).await;
             }
         }));
-    }
-
-    async fn refresh(&self, now: Duration) -> Result<(), PoolError> {
-        let state = self.plane.load().await?;
-        self.see(state);
-        self.beat().await?;
-        *self.last_beat.write() = Some(now);
-        Ok(())
     }
 
     /// Whether this process has not been able to show that it lives for so long that the others may take it
     /// for dead soon, by its own clock: its nodes then serve nothing more.
     #[must_use]
     pub fn lease_is_over(&self, now: Duration) -> bool {
-        self.last_beat.read().is_some_and(|last| now.saturating_sub(last) > LEASE * 3 / 4)
+        self.membership.lease_is_over(now)
     }
 
-    /// A process whose nodes have not shown for the length of a lease that they live has lost them.
-    async fn declare_silent_dead(&self) -> Result<(), PoolError> {
-        let state = Arc::clone(&self.view.read().state);
-        if !state.compute_nodes.values().any(|member| member.host != self.host) {
-            return Ok(());
-        }
-        for (beat, age) in self.plane.beats().await? {
-            let member = state.compute_nodes.get(&beat.node.get());
-            let is_its_own = member.is_some_and(|member| member.host == beat.host);
-            if is_its_own && beat.host != self.host && age > LEASE {
-                self.declare_dead(beat.node).await?;
+    /// What a node of this process says of itself with its beats from now on, for people who look on.
+    pub fn set_report(&self, node: PeerId, report: String) {
+        self.membership.set_report(node, report);
+    }
+
+    /// The pool's state, as this process knows it.
+    #[must_use]
+    pub fn state(&self) -> Arc<PoolState> {
+        self.membership.state()
+    }
+
+    /// Lets a compute node of this process in at all others, before it connects to any, where the fabric asks
+    /// for that. Returns once they know of it. [`Pool::register_compute`] is to follow.
+    ///
+    /// # Errors
+    /// As [`Pool::register_compute`].
+    pub async fn announce(&self, env: &Env, endpoint: &dyn Endpoint) -> Result<(), PoolError> {
+        let Some(card) = endpoint.card() else { return Ok(()) };
+        let node = ComputeIndex::new(endpoint.id().index());
+        let card = Card { host: self.host(), card };
+        self.membership.first_beat(endpoint.id()).await?;
+        let enter = |state: &mut PoolState| {
+            self.check_index(state, node)?;
+            if state.cards.contains_key(&endpoint.id().to_raw()) {
+                return Err(PoolError::DuplicateCompute { node });
             }
+            state.cards.insert(endpoint.id().to_raw(), card.clone());
+            Ok(())
+        };
+        let (version, ()) = self.membership.change(enter).await?;
+        let noticed = match self.membership.beat(None).await {
+            Ok(()) => self.membership.until_noticed(env, version).await,
+            failed => failed,
+        };
+        if noticed.is_err() {
+            self.withdraw(node).await;
+        }
+        noticed
+    }
+
+    /// What is wrong with the pool says more than what is wrong with leaving it.
+    async fn withdraw(&self, node: ComputeIndex) {
+        let withdraw = |state: &mut PoolState| {
+            state.cards.remove(&PeerId::compute(node.get()).to_raw());
+            state.compute_nodes.remove(&node.get());
+            Ok(())
+        };
+        let _ = self.membership.change(withdraw).await;
+    }
+
+    fn check_index(&self, state: &PoolState, node: ComputeIndex) -> Result<(), PoolError> {
+        let limit = self.descriptor.max_compute_nodes;
+        if node.as_usize() >= limit {
+            return Err(PoolError::UnknownCompute { node, limit });
+        }
+        if state.compute_nodes.contains_key(&node.get()) {
+            return Err(PoolError::DuplicateCompute { node });
+        }
+        if state.lost.contains_key(&node.get()) || state.dead.contains(&node.get()) {
+            return Err(PoolError::DeadCompute { node });
         }
         Ok(())
-    }
-
-    /// Tells the other processes what this one's compute nodes have seen.
-    async fn beat(&self) -> Result<(), PoolError> {
-        let Versioned { version, state } = self.view.read().clone();
-        for (node, member) in &state.compute_nodes {
-            if member.host == self.host {
-                let (node, host) = (ComputeIndex::new(*node), self.host);
-                self.plane.beat(Beat { node, host, seen: version }).await?;
-            }
-        }
-        Ok(())
-    }
-
-    fn see(&self, now: Versioned) {
-        let mut view = self.view.write();
-        if now.version > view.version {
-            *view = now;
-        }
-    }
-
-    /// Changes the state by compare-and-swap, again if others were faster. The version that shows it.
-    async fn change<T>(
-        &self,
-        change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
-    ) -> Result<(Version, T), PoolError> {
-        for _ in 0..ATTEMPTS {
-            let now = self.plane.load().await?;
-            let mut state = PoolState::clone(&now.state);
-            let value = change(&mut state)?;
-            if state == *now.state {
-                let version = now.version;
-                self.see(now);
-                return Ok((version, value));
-            }
-            if let Some(version) = self.plane.replace(now.version, state.clone()).await? {
-                self.see(Versioned { version, state: Arc::new(state) });
-                return Ok((version, value));
-            }
-        }
-        Err(PoolError::Contended { attempts: ATTEMPTS })
-    }
-
-    /// Waits until the compute nodes of all other processes work by this version or a later one.
-    async fn until_noticed(&self, env: &Env, version: Version) -> Result<(), PoolError> {
-        let started = env.now();
-        loop {
-            let state = Arc::clone(&self.view.read().state);
-            let elsewhere = |member: &Member| member.host != self.host;
-            if !state.compute_nodes.values().any(elsewhere) {
-                return Ok(());
-            }
-            let beats = self.plane.beats().await?;
-            let knows = |node: u16, member: &Member| {
-                let own = |beat: &Beat| beat.node.get() == node && beat.host == member.host;
-                beats.iter().any(|(beat, _)| own(beat) && beat.seen >= version)
-            };
-            let late = state.compute_nodes.iter();
-            let late = late.filter(|(_, m)| elsewhere(m)).find(|(node, m)| !knows(**node, m));
-            let Some((node, _)) = late else { return Ok(()) };
-            let waited = env.now() - started;
-            if waited > NOTICE_PATIENCE {
-                return Err(PoolError::Unresponsive { node: ComputeIndex::new(*node), waited });
-            }
-            env.sleep(self.plane.pace()).await;
-            // Whoever leaves meanwhile need not know.
-            self.see(self.plane.load().await?);
-        }
     }
 
     /// Enters a compute node with the mailboxes it receives at, each from its share of the senders: see
@@ -301,34 +255,22 @@ impl Pool {
         node: ComputeIndex,
         mailboxes: Vec<MailboxDescriptor>,
     ) -> Result<(), PoolError> {
-        let limit = self.descriptor.max_compute_nodes;
         let mailboxes: Vec<_> = mailboxes.iter().map(Into::into).collect();
         let enter = |state: &mut PoolState| {
-            if node.as_usize() >= limit {
-                return Err(PoolError::UnknownCompute { node, limit });
-            }
-            if state.compute_nodes.contains_key(&node.get()) {
-                return Err(PoolError::DuplicateCompute { node });
-            }
-            if state.lost.contains_key(&node.get()) || state.dead.contains(&node.get()) {
-                return Err(PoolError::DeadCompute { node });
-            }
-            let member = Member { host: self.host, mailboxes: mailboxes.clone() };
+            self.check_index(state, node)?;
+            let member = Member { host: self.host(), mailboxes: mailboxes.clone() };
             state.compute_nodes.insert(node.get(), member);
             state.next_index = state.next_index.max(node.get().saturating_add(1));
             Ok(())
         };
-        // First, so that a process that ends right after it is in is missed.
-        let (host, seen) = (self.host, self.view.read().version);
-        self.plane.beat(Beat { node, host, seen }).await?;
-        let (version, ()) = self.change(enter).await?;
-        let noticed = match self.beat().await {
-            Ok(()) => self.until_noticed(env, version).await,
+        self.membership.first_beat(PeerId::compute(node.get())).await?;
+        let (version, ()) = self.membership.change(enter).await?;
+        let noticed = match self.membership.beat(None).await {
+            Ok(()) => self.membership.until_noticed(env, version).await,
             failed => failed,
         };
         if noticed.is_err() {
-            // What is wrong with the pool says more than what is wrong with leaving it.
-            let _ = self.change(|state| Ok(state.compute_nodes.remove(&node.get()))).await;
+            self.withdraw(node).await;
         }
         noticed
     }
@@ -347,7 +289,7 @@ impl Pool {
             state.next_index += 1;
             Ok(node)
         };
-        Ok(self.change(take).await?.1)
+        Ok(self.membership.change(take).await?.1)
     }
 
     /// Takes a compute node out. Returns once all other nodes know that it is gone, so that what they sent to
@@ -361,11 +303,12 @@ impl Pool {
             if node.as_usize() >= limit {
                 return Err(PoolError::UnknownCompute { node, limit });
             }
+            state.cards.remove(&PeerId::compute(node.get()).to_raw());
             let gone = state.compute_nodes.remove(&node.get());
             gone.map(drop).ok_or(PoolError::NotRegistered { node })
         };
-        let (version, ()) = self.change(leave).await?;
-        match self.until_noticed(env, version).await {
+        let (version, ()) = self.membership.change(leave).await?;
+        match self.membership.until_noticed(env, version).await {
             Err(PoolError::Unresponsive { .. }) => Ok(()),
             noticed => noticed,
         }
@@ -378,48 +321,62 @@ impl Pool {
     /// [`PoolError::Control`].
     pub async fn declare_dead(&self, node: ComputeIndex) -> Result<(), PoolError> {
         let declare = |state: &mut PoolState| {
-            if state.compute_nodes.remove(&node.get()).is_some() {
-                state.lost.insert(node.get(), Lost::default());
-            }
+            membership::declare_dead(state, PeerId::compute(node.get()));
             Ok(())
         };
-        self.change(declare).await.map(drop)
+        self.membership.change(declare).await.map(drop)
+    }
+
+    /// Declares a memory node dead: every access to it ends in an error from now on.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn declare_memory_dead(&self, node: u16) -> Result<(), PoolError> {
+        let declare = |state: &mut PoolState| {
+            membership::declare_dead(state, PeerId::memory(node));
+            Ok(())
+        };
+        self.membership.change(declare).await.map(drop)
     }
 
     /// The compute nodes whose recovery is under way, and how far it has got, as this process knows.
     #[must_use]
     pub fn lost(&self) -> Vec<(ComputeIndex, Lost)> {
-        let view = self.view.read();
-        let lost = view.state.lost.iter();
+        let state = self.membership.state();
+        let lost = state.lost.iter();
         lost.map(|(node, lost)| (ComputeIndex::new(*node), lost.clone())).collect()
     }
 
     /// Whether a compute node died, and is recovered from or not.
     #[must_use]
     pub fn is_dead(&self, node: ComputeIndex) -> bool {
-        let view = self.view.read();
-        view.state.lost.contains_key(&node.get()) || view.state.dead.contains(&node.get())
+        let state = self.membership.state();
+        state.lost.contains_key(&node.get()) || state.dead.contains(&node.get())
     }
 
     /// The compute nodes that died and were recovered from.
     #[must_use]
     pub fn dead(&self) -> Vec<ComputeIndex> {
-        self.view.read().state.dead.iter().copied().map(ComputeIndex::new).collect()
+        self.membership.state().dead.iter().copied().map(ComputeIndex::new).collect()
     }
 
-    /// Says that no verb of a lost node executes any more (F1).
+    /// Goes on with the fence around a lost node, until no verb of it executes any more (F1); whether it is
+    /// known by then that none does. May block for some milliseconds.
     ///
     /// # Errors
-    /// [`PoolError::Control`].
-    pub async fn set_fenced(&self, node: ComputeIndex) -> Result<(), PoolError> {
-        self.change(|state| {
+    /// [`PoolError::Fabric`], [`PoolError::Control`].
+    pub async fn fence(&self, node: ComputeIndex) -> Result<bool, PoolError> {
+        if !self.membership.is_fenced(PeerId::compute(node.get())).await? {
+            return Ok(false);
+        }
+        let fenced = |state: &mut PoolState| {
             if let Some(lost) = state.lost.get_mut(&node.get()) {
                 lost.fenced = true;
             }
             Ok(())
-        })
-        .await
-        .map(drop)
+        };
+        self.membership.change(fenced).await?;
+        Ok(true)
     }
 
     /// Says that the compute node `by` has taken note of a death (F4).
@@ -427,14 +384,15 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Control`].
     pub async fn acknowledge(&self, node: ComputeIndex, by: ComputeIndex) -> Result<(), PoolError> {
-        self.change(|state| {
-            if let Some(lost) = state.lost.get_mut(&node.get()) {
-                lost.acknowledged.insert(by.get());
-            }
-            Ok(())
-        })
-        .await
-        .map(drop)
+        self.membership
+            .change(|state| {
+                if let Some(lost) = state.lost.get_mut(&node.get()) {
+                    lost.acknowledged.insert(by.get());
+                }
+                Ok(())
+            })
+            .await
+            .map(drop)
     }
 
     /// Whether the compute node `by` is to take a lost one out of the latch words (F5): all have taken note,
@@ -460,7 +418,7 @@ impl Pool {
             }
             Ok(ready && fenced && (own || !taken))
         };
-        Ok(self.change(claim).await?.1)
+        Ok(self.membership.change(claim).await?.1)
     }
 
     /// Ends the recovery from a death, in which these GCLs (global addresses) were lost.
@@ -472,22 +430,23 @@ impl Pool {
         node: ComputeIndex,
         lost_pages: &[u64],
     ) -> Result<(), PoolError> {
-        self.change(|state| {
-            if state.lost.remove(&node.get()).is_some() {
-                state.dead.insert(node.get());
-                let room = MAX_LOST_PAGES.saturating_sub(state.lost_pages.len());
-                state.lost_pages.extend(lost_pages.iter().take(room));
-            }
-            Ok(())
-        })
-        .await
-        .map(drop)
+        self.membership
+            .change(|state| {
+                if state.lost.remove(&node.get()).is_some() {
+                    state.dead.insert(node.get());
+                    let room = MAX_LOST_PAGES.saturating_sub(state.lost_pages.len());
+                    state.lost_pages.extend(lost_pages.iter().take(room));
+                }
+                Ok(())
+            })
+            .await
+            .map(drop)
     }
 
     /// The GCLs (global addresses) that were lost with the nodes that held them.
     #[must_use]
     pub fn lost_pages(&self) -> Vec<u64> {
-        self.view.read().state.lost_pages.iter().copied().collect()
+        self.membership.state().lost_pages.iter().copied().collect()
     }
 
     /// Enters the mailbox at which a memory node's processor serves calls, for the baseline that needs it.
@@ -507,34 +466,34 @@ impl Pool {
             state.directories.insert(memory_node, (&mailbox).into());
             Ok(())
         };
-        self.change(enter).await.map(drop)
+        self.membership.change(enter).await.map(drop)
     }
 
     /// The mailbox at which a memory node's processor serves calls, if it does.
     #[must_use]
     pub fn directory_of(&self, memory_node: usize) -> Option<MailboxDescriptor> {
-        self.view.read().state.directories.get(&memory_node).map(Into::into)
+        self.membership.state().directories.get(&memory_node).map(Into::into)
     }
 
     /// The mailbox in which a compute node receives from the peer `sender`, if it is in the pool: of its
     /// mailboxes the one whose number is the remainder of `sender`.
     #[must_use]
     pub fn mailbox_of(&self, node: ComputeIndex, sender: usize) -> Option<MailboxDescriptor> {
-        let view = self.view.read();
-        let mailboxes = &view.state.compute_nodes.get(&node.get())?.mailboxes;
+        let state = self.membership.state();
+        let mailboxes = &state.compute_nodes.get(&node.get())?.mailboxes;
         mailboxes.get(sender.checked_rem(mailboxes.len())?).map(Into::into)
     }
 
     /// Whether a compute node is in the pool.
     #[must_use]
     pub fn is_member(&self, node: ComputeIndex) -> bool {
-        self.view.read().state.compute_nodes.contains_key(&node.get())
+        self.membership.state().compute_nodes.contains_key(&node.get())
     }
 
     /// The compute nodes in the pool, by rising index.
     #[must_use]
     pub fn members(&self) -> Vec<ComputeIndex> {
-        self.view.read().state.compute_nodes.keys().copied().map(ComputeIndex::new).collect()
+        self.membership.state().compute_nodes.keys().copied().map(ComputeIndex::new).collect()
     }
 
     /// Hands back GCLs (global addresses) that the caller leases, does not use, and that no reader
@@ -543,12 +502,13 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Control`]; the GCLs are then still the caller's.
     pub async fn donate(&self, gcls: &[u64]) -> Result<(), PoolError> {
-        self.change(|state| {
-            state.donated.extend(gcls);
-            Ok(())
-        })
-        .await
-        .map(drop)
+        self.membership
+            .change(|state| {
+                state.donated.extend(gcls);
+                Ok(())
+            })
+            .await
+            .map(drop)
     }
 
     /// Takes over at most `max` donated GCLs, lowest addresses first; empty if there are none.
@@ -561,7 +521,7 @@ impl Pool {
             let taken = max.min(state.donated.len());
             Ok((0..taken).map_while(|_| state.donated.pop_first()).collect())
         };
-        Ok(self.change(adopt).await?.1)
+        Ok(self.membership.change(adopt).await?.1)
     }
 
     /// Sets what users of the pool find under a name, if it is `expected`; whether it was.
@@ -585,13 +545,13 @@ impl Pool {
             };
             Ok(true)
         };
-        Ok(self.change(set).await?.1)
+        Ok(self.membership.change(set).await?.1)
     }
 
     /// What is found under a name, as this process knows.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<String> {
-        self.view.read().state.labels.get(name).cloned()
+        self.membership.state().labels.get(name).cloned()
     }
 
     /// Reads the memory nodes' control pages for a report: extents leased, and how many there are.
@@ -614,84 +574,7 @@ impl Pool {
     }
 }
 
-/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join;
-/// how much memory each of them lends is its own affair.
-///
-/// # Errors
-/// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
-pub async fn create(
-    plane: &dyn ControlPlane,
-    config: &PoolConfig,
-    id: u64,
-) -> Result<(), PoolError> {
-    config.plan()?;
-    plane.create(PoolState::new(id, config)).await?;
-    Ok(())
-}
-
-/// Joins a pool that has no memory node of this index yet as the lowest such node, and lends it `bytes`
-/// bytes, headers and control page included; only whole ranges are used.
-///
-/// # Errors
-/// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, [`PoolError::Config`] if `bytes` are too few
-/// for a range, [`PoolError::MemoryNode`], [`PoolError::Control`].
-pub async fn lend(
-    fabric: &Arc<dyn Fabric>,
-    plane: &dyn ControlPlane,
-    env: &Env,
-    bytes: u64,
-) -> Result<MemoryNode, PoolError> {
-    for _ in 0..ATTEMPTS {
-        let state = plane.load().await?.state;
-        let nodes = state.memory_nodes.len();
-        let Some(node) = state.memory_nodes.iter().position(Option::is_none) else {
-            let why = format!("all {nodes} memory nodes of the pool have joined");
-            return Err(PoolError::MemoryNodeRefused { node: nodes, why });
-        };
-        let config = PoolConfig {
-            memory_nodes: nodes,
-            bytes_per_node: bytes,
-            gcl_bytes: state.gcl_bytes,
-            range_bytes: state.range_bytes,
-            max_compute_nodes: state.max_compute_nodes,
-        };
-        match start_node(fabric, node, &config.plan()?) {
-            Err(PoolError::MemoryNode { source: FabricError::AlreadyJoined { .. }, .. }) => {
-                // Another process is about to enter it.
-                env.sleep(plane.pace()).await;
-            }
-            Err(error) => return Err(error),
-            Ok(started) => {
-                if enter_memory(plane, node, started.descriptor()).await? {
-                    return Ok(started);
-                }
-            }
-        }
-    }
-    Err(PoolError::Contended { attempts: ATTEMPTS })
-}
-
-/// `false` if there is another memory node of this index.
-async fn enter_memory(
-    plane: &dyn ControlPlane,
-    node: usize,
-    descriptor: &MemoryNodeDescriptor,
-) -> Result<bool, PoolError> {
-    for _ in 0..ATTEMPTS {
-        let now = plane.load().await?;
-        let mut state = PoolState::clone(&now.state);
-        match state.memory_nodes.get_mut(node) {
-            Some(slot @ None) => *slot = Some(descriptor.clone()),
-            _ => return Ok(false),
-        }
-        if plane.replace(now.version, state).await?.is_some() {
-            return Ok(true);
-        }
-    }
-    Err(PoolError::Contended { attempts: ATTEMPTS })
-}
-
-fn start_node(
+pub(crate) fn start_node(
     fabric: &Arc<dyn Fabric>,
     node: usize,
     plan: &PoolPlan,

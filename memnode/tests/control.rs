@@ -13,9 +13,9 @@ use selkie_fabric::env::Env;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{BoxFuture, Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
 use selkie_memnode::control::{
-    Beat, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Version, Versioned,
+    Beat, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Timing, Version, Versioned,
 };
-use selkie_memnode::{ComputeIndex, Pool, PoolConfig, PoolError, create, lend};
+use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 use tempfile::TempDir;
 
 const CONFIG: PoolConfig = PoolConfig {
@@ -25,6 +25,19 @@ const CONFIG: PoolConfig = PoolConfig {
     range_bytes: 1 << 19,
     max_compute_nodes: 4,
 };
+
+async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {
+    selkie_memnode::create(plane, config, "mem", Timing::default(), id).await
+}
+
+async fn lend(
+    fabric: &Arc<dyn Fabric>,
+    plane: &Arc<dyn ControlPlane>,
+    env: &Env,
+    bytes: u64,
+) -> Result<Arc<Lent>, PoolError> {
+    Lent::join(fabric, Arc::clone(plane), env, 100, bytes).await
+}
 
 /// Runs `test` on an empty plane of each kind.
 fn on_every_plane(test: impl Fn(Arc<dyn ControlPlane>)) {
@@ -113,14 +126,19 @@ fn the_newest_beat_of_a_node_counts() {
     on_every_plane(|plane| {
         block_on(async {
             create(&*plane, &CONFIG, 1).await.unwrap();
-            let beat = |node, seen| Beat { node: ComputeIndex::new(node), host: 5, seen };
+            let beat = |node, seen| Beat {
+                node: PeerId::compute(node),
+                host: 5,
+                seen,
+                report: format!("{{\"seen\":{seen}}}"),
+            };
             for (node, seen) in [(0, 1), (3, 1), (0, 2)] {
                 plane.beat(beat(node, seen)).await.unwrap();
             }
             let mut beats = plane.beats().await.unwrap();
             beats.sort_by_key(|(beat, _)| beat.node);
             assert_eq!(
-                beats.iter().map(|(beat, _)| *beat).collect::<Vec<_>>(),
+                beats.iter().map(|(beat, _)| beat.clone()).collect::<Vec<_>>(),
                 [beat(0, 2), beat(3, 1)]
             );
             assert!(beats.iter().all(|(_, age)| *age < Duration::from_secs(60)));
@@ -165,7 +183,7 @@ fn files_that_are_damaged_or_of_another_format_are_refused() {
     // What a crash in the middle of a write leaves beside it does no harm.
     std::fs::write(directory.path().join("state.new-1"), &good[..9]).unwrap();
     assert!(block_on(plane.load()).is_ok());
-    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":1", "\"format\":99")] {
+    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":2", "\"format\":99")] {
         std::fs::write(&path, bad).unwrap();
         let error = block_on(plane.load()).unwrap_err();
         assert!(matches!(error, ControlError::Damaged { .. }), "{error}");
@@ -184,20 +202,20 @@ fn serde_json_state(text: &str) -> PoolState {
 fn memory_nodes_of_several_processes_make_up_a_pool() {
     on_every_plane_in_virtual_time(async |plane, env| {
         let fabric: Arc<dyn Fabric> = MemFabric::new();
-        let absent = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
+        let absent = lend(&fabric, &plane, &env, 2 << 20).await.map(drop);
         assert!(matches!(absent, Err(PoolError::Control { .. })), "{absent:?}");
         create(&*plane, &CONFIG, 1).await.unwrap();
-        let one = lend(&fabric, &*plane, &env, 2 << 20).await.unwrap();
-        let open = Pool::open(Arc::clone(&plane), 5).await.map(drop);
+        let one = lend(&fabric, &plane, &env, 2 << 20).await.unwrap();
+        let open = Pool::open(Arc::clone(&fabric), Arc::clone(&plane), 5).await.map(drop);
         assert!(matches!(open, Err(PoolError::Incomplete { joined: 1, nodes: 2 })), "{open:?}");
-        let small = lend(&fabric, &*plane, &env, 4096).await.map(drop);
+        let small = lend(&fabric, &plane, &env, 4096).await.map(drop);
         assert!(matches!(small, Err(PoolError::Config { key: "bytes_per_node", .. })));
-        let two = lend(&fabric, &*plane, &env, 4 << 20).await.unwrap();
-        let pool = Pool::open(Arc::clone(&plane), 5).await.unwrap();
-        let nodes = [one.descriptor().clone(), two.descriptor().clone()];
+        let two = lend(&fabric, &plane, &env, 4 << 20).await.unwrap();
+        let pool = Pool::open(Arc::clone(&fabric), Arc::clone(&plane), 5).await.unwrap();
+        let nodes = [one.node().descriptor().clone(), two.node().descriptor().clone()];
         assert_eq!(pool.descriptor().memory_nodes, nodes);
         assert!(nodes[1].ranges > nodes[0].ranges, "each lends what it has");
-        let third = lend(&fabric, &*plane, &env, 2 << 20).await.map(drop);
+        let third = lend(&fabric, &plane, &env, 2 << 20).await.map(drop);
         assert!(matches!(third, Err(PoolError::MemoryNodeRefused { .. })), "{third:?}");
     });
 }
@@ -207,9 +225,9 @@ async fn two_hosts(plane: &Arc<dyn ControlPlane>, env: &Env) -> (Arc<Pool>, Arc<
     let fabric: Arc<dyn Fabric> = MemFabric::new();
     create(&**plane, &CONFIG, 1).await.unwrap();
     for _ in 0..CONFIG.memory_nodes {
-        lend(&fabric, &**plane, env, 2 << 20).await.unwrap();
+        lend(&fabric, plane, env, 2 << 20).await.unwrap();
     }
-    let open = |host| Pool::open(Arc::clone(plane), host);
+    let open = |host| Pool::open(Arc::clone(&fabric), Arc::clone(plane), host);
     (open(5).await.unwrap(), open(6).await.unwrap())
 }
 
@@ -228,7 +246,9 @@ fn a_node_is_in_once_the_nodes_of_other_processes_know_it() {
         // Nobody follows for the first process: its node hears of nothing.
         let before = env.now();
         let refused = there.register_compute(&env, two, vec![mailbox(2)]).await;
-        assert!(matches!(refused, Err(PoolError::Unresponsive { node, .. }) if node == one));
+        assert!(
+            matches!(refused, Err(PoolError::Unresponsive { node, .. }) if node == PeerId::compute(1))
+        );
         assert!(env.now() - before > Duration::from_secs(5));
         assert_eq!(there.members(), [one], "it is not in");
 

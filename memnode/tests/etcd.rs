@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use etcd_client::Client;
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::{Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
-use selkie_memnode::control::{Beat, ControlError, ControlPlane, EtcdPlane, PoolState};
-use selkie_memnode::{ComputeIndex, Pool, PoolConfig, create, lend};
+use selkie_memnode::control::{Beat, ControlError, ControlPlane, EtcdPlane, PoolState, Timing};
+use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 
 use etcd_server::{Place, Server, ask};
 
@@ -31,8 +31,12 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
     RealRuntime::new(1).unwrap().block_on(future)
 }
 
+async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {
+    selkie_memnode::create(plane, config, "mem", Timing::default(), id).await
+}
+
 fn beat(node: u16, seen: u64) -> Beat {
-    Beat { node: ComputeIndex::new(node), host: 5, seen }
+    Beat { node: PeerId::compute(node), host: 5, seen, report: format!("{{\"seen\":{seen}}}") }
 }
 
 fn beat_and_look(plane: &EtcdPlane, nodes: &[u16]) -> Vec<(u16, Duration)> {
@@ -45,7 +49,7 @@ fn beat_and_look(plane: &EtcdPlane, nodes: &[u16]) -> Vec<(u16, Duration)> {
             .await
             .unwrap()
             .iter()
-            .map(|(beat, age)| (beat.node.get(), *age))
+            .map(|(beat, age)| (beat.node.index(), *age))
             .collect();
         beats.sort_unstable();
         beats
@@ -67,7 +71,7 @@ fn values_that_are_damaged_or_of_another_format_are_refused_and_kept() {
     };
     let good = stored();
     let state = PoolState::clone(&block_on(place.plane().load()).unwrap().state);
-    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":1", "\"format\":99")] {
+    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":2", "\"format\":99")] {
         let plane = place.plane();
         let first = block_on(plane.load()).unwrap().version;
         put("state", bad);
@@ -82,7 +86,7 @@ fn values_that_are_damaged_or_of_another_format_are_refused_and_kept() {
         assert_eq!(stored(), bad, "damage is not written over");
         put("state", &good);
     }
-    put("beats/3", "{}");
+    put("beats/cn3", "{}");
     let plane = place.plane();
     // Bound to no lease, as no plane writes it.
     let beats = block_on(plane.beats());
@@ -92,14 +96,14 @@ fn values_that_are_damaged_or_of_another_format_are_refused_and_kept() {
         let read = async |mut client: Client| client.get(key, None).await;
         ask(&place.endpoints, read).unwrap().kvs()[0].lease()
     };
-    let options = etcd_client::PutOptions::new().with_lease(lease(place.key("beats/2")));
+    let options = etcd_client::PutOptions::new().with_lease(lease(place.key("beats/cn2")));
     let damage = async |mut client: Client| {
-        client.put(place.key("beats/2"), "{\"node\":", Some(options)).await
+        client.put(place.key("beats/cn2"), "{\"node\":", Some(options)).await
     };
     ask(&place.endpoints, damage).unwrap();
     let error = block_on(plane.beats()).unwrap_err();
     assert!(matches!(error, ControlError::Damaged { .. }), "{error}");
-    assert!(error.to_string().contains(&place.key("beats/2")), "{error}");
+    assert!(error.to_string().contains(&place.key("beats/cn2")), "{error}");
 }
 
 #[test]
@@ -222,8 +226,9 @@ fn a_pool_goes_on_with_what_is_known_while_etcd_is_away_and_with_etcd_afterwards
     let fabric: Arc<dyn Fabric> = MemFabric::new();
     let (pool, state, _memory) = runtime.block_on(async {
         create(&*plane, &CONFIG, 1).await.unwrap();
-        let memory = lend(&fabric, &*plane, &env, 2 << 20).await.unwrap();
-        let pool = Pool::open(Arc::clone(&plane) as Arc<dyn ControlPlane>, 5).await.unwrap();
+        let shared = || Arc::clone(&plane) as Arc<dyn ControlPlane>;
+        let memory = Lent::join(&fabric, shared(), &env, 9, 2 << 20).await.unwrap();
+        let pool = Pool::open(Arc::clone(&fabric), shared(), 5).await.unwrap();
         pool.register_compute(&env, one, vec![mailbox.clone()]).await.unwrap();
         pool.follow(&env);
         let state = PoolState::clone(&plane.load().await.unwrap().state);
@@ -256,7 +261,9 @@ fn a_pool_goes_on_with_what_is_known_while_etcd_is_away_and_with_etcd_afterwards
         env.sleep(Duration::from_secs(4)).await;
         plane.beats().await.unwrap()
     });
-    assert!(hosts.iter().any(|(beat, age)| beat.node == one && *age < Duration::from_secs(3)));
+    assert!(hosts.iter().any(
+        |(beat, age)| beat.node == PeerId::compute(one.get()) && *age < Duration::from_secs(3)
+    ));
 }
 
 /// Stands between a plane and its etcd, and loses answers, or holds them back, while it is told to.

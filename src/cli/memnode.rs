@@ -25,6 +25,9 @@ pub(crate) struct Arguments {
     fabric: Transport,
 }
 
+/// How often it is looked whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
 #[derive(Clone, Copy, ValueEnum)]
 enum Transport {
     /// Memory shared by the processes of this host
@@ -53,25 +56,29 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(signals) => signals,
         Err(error) => return super::fail(&error),
     };
-    let lent = RealRuntime::new(1).map_err(|error| error.to_string()).and_then(|runtime| {
-        let shared = SharedPool::at(&arguments.pool);
-        let node = runtime.block_on(shared.lend(&runtime.env(), arguments.memory));
-        node.map_err(|error| error.to_string())
-    });
-    let node = match lent {
-        Ok(node) => node,
+    let runtime = match RealRuntime::new(1) {
+        Ok(runtime) => runtime,
         Err(error) => return super::fail(&error),
     };
-    let name = node.descriptor().peer;
-    let bytes = units::bytes(node.region().len() as u64);
+    let shared = SharedPool::at(&arguments.pool);
+    let lent = match runtime.block_on(shared.lend(&runtime.env(), arguments.memory)) {
+        Ok(lent) => lent,
+        Err(error) => return super::fail(&error),
+    };
+    let (name, bytes) = (lent.node().descriptor().peer, lent.node().region().len() as u64);
     let (pool, process) = (&arguments.pool, Pid::as_raw_nonzero(getpid()));
-    println!("{name} of pool {pool} lends {bytes}, process {process}");
-    let stopped = signals.forever().next();
-    drop(node);
+    println!("{name} of pool {pool} lends {}, process {process}", units::bytes(bytes));
+    while signals.pending().next().is_none() {
+        if lent.is_dead() {
+            return super::fail(&format_args!("the pool has declared {name} dead"));
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    drop(lent);
     let used =
         cpu_time().map_or_else(String::new, |time| format!(" after {time:?} of processor time"));
     eprintln!("{name} stops{used}");
-    if stopped.is_some() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    ExitCode::SUCCESS
 }
 
 /// Processor time this process has used.

@@ -1,10 +1,12 @@
 //! `selkie pool`.
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
+use selkie::memnode::control::Timing;
 use selkie::memnode::{PoolConfig, PoolError};
 use selkie::pool::{PoolName, SharedPool, SharedPoolError};
 use selkie::tpcc::units;
@@ -35,6 +37,12 @@ enum Command {
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
         #[arg(long, value_name = "BYTES", default_value_t = 2048)]
         gcl: usize,
+        /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4 heartbeats
+        #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
+        lease: Duration,
+        /// How often a node shows that it lives, 10ms to 10min
+        #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = humantime::parse_duration)]
+        heartbeat: Duration,
     },
     /// Shows a pool's nodes, and whether they live
     Status {
@@ -56,10 +64,14 @@ enum Command {
 
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    let Command::Create { memory_nodes, max_compute_nodes, gcl, .. } = &arguments.command else {
+    let Command::Create { memory_nodes, max_compute_nodes, gcl, lease, heartbeat, .. } =
+        &arguments.command
+    else {
         return Ok(());
     };
-    config(*memory_nodes, *max_compute_nodes, *gcl).validate().map_err(|error| match error {
+    let timing = Timing { lease: *lease, heartbeat: *heartbeat };
+    let config = config(*memory_nodes, *max_compute_nodes, *gcl);
+    config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
         PoolError::Config { key, value, allowed } => {
             let key = if key == "gcl_bytes" { "gcl" } else { key };
             super::Refusal::new(&key.replace('_', "-"), &value, &allowed)
@@ -87,9 +99,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let env = runtime.env();
     let done = match &arguments.command {
-        Command::Create { name, memory_nodes, max_compute_nodes, gcl } => {
+        Command::Create { name, memory_nodes, max_compute_nodes, gcl, lease, heartbeat } => {
             let config = config(*memory_nodes, *max_compute_nodes, *gcl);
-            runtime.block_on(create(&env, name, &config))
+            let timing = Timing { lease: *lease, heartbeat: *heartbeat };
+            runtime.block_on(create(&env, name, &config, timing))
         }
         Command::Status { name, json } => runtime.block_on(status(name, *json)),
         Command::Destroy { name, force } => runtime.block_on(SharedPool::at(name).destroy(*force)),
@@ -100,8 +113,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-async fn create(env: &Env, name: &PoolName, config: &PoolConfig) -> Result<(), SharedPoolError> {
-    SharedPool::at(name).create(env, config).await?;
+async fn create(
+    env: &Env,
+    name: &PoolName,
+    config: &PoolConfig,
+    timing: Timing,
+) -> Result<(), SharedPoolError> {
+    SharedPool::at(name).create(env, config, timing).await?;
     let nodes = config.memory_nodes;
     println!(
         "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
@@ -121,7 +139,7 @@ async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
             .iter()
             .map(|(index, node)| match node {
                 Some(node) => {
-                    json!({ "node": index, "lives": lives(node.peer), "bytes": bytes(node.ranges) })
+                    json!({ "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges) })
                 }
                 None => json!({ "node": index, "lives": false, "bytes": 0 }),
             })
@@ -146,8 +164,8 @@ async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
         match node {
             Some(node) => table.add_row([
                 format!("mem{index}"),
-                word(lives(node.peer)).to_owned(),
-                units::bytes(bytes(node.ranges)),
+                word(lives(node.descriptor.peer)).to_owned(),
+                units::bytes(bytes(node.descriptor.ranges)),
             ]),
             None => table.add_row([format!("mem{index}"), "has not joined".into(), String::new()]),
         };

@@ -91,14 +91,14 @@ async fn fenced(subject: CheckSubject) -> CheckResult {
     while stage.region.load(0) < 10 {
         stage.env.sleep(Duration::from_micros(100)).await;
     }
-    stage.fabric.fence(NODE)?;
+    let _reach = stage.fabric.fence(NODE)?;
     let before = stage.region.load(0);
     task.join().await?;
     stage.env.sleep(Duration::from_millis(1)).await;
     equal("adds after the fence", stage.region.load(0) - before, 0)?;
     let absent = PeerId::memory(99);
-    stage.fabric.fence(absent)?;
-    stage.fabric.fence(NODE)?;
+    let _reach = stage.fabric.fence(absent)?;
+    let _reach = stage.fabric.fence(NODE)?;
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::plan::{FaultPlan, FaultReport, Tally};
 use super::queue_pair::FaultQueuePair;
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::env::{Env, SplitMix};
 use crate::error::FabricError;
 use crate::id::PeerId;
@@ -68,9 +68,17 @@ impl Fabric for FaultFabric {
         Ok(Arc::new(FaultEndpoint { inner, owner, shared: Arc::clone(&self.shared) }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         self.drop_peer(peer);
         self.inner.fence(peer)
+    }
+
+    fn meet(&self, peer: PeerId, card: &str) -> Result<(), FabricError> {
+        self.inner.meet(peer, card)
+    }
+
+    fn forget(&self, peer: PeerId) {
+        self.inner.forget(peer);
     }
 }
 
@@ -122,6 +130,10 @@ struct FaultEndpoint {
 impl Endpoint for FaultEndpoint {
     fn id(&self) -> PeerId {
         self.inner.id()
+    }
+
+    fn card(&self) -> Option<String> {
+        self.inner.card()
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {

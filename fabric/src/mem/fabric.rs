@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::error::FabricError;
 use crate::id::PeerId;
 use crate::mem::node::Node;
@@ -47,12 +47,12 @@ impl Fabric for MemFabric {
         Ok(Arc::new(MemEndpoint { node, nodes: Arc::clone(&self.nodes) }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         self.kill(peer);
         if let Some(node) = self.nodes.read().get(&peer) {
             node.until_idle();
         }
-        Ok(())
+        Ok(Reach::Everywhere)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::counters::{Counters, MeterSnapshot};
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::completion::Completion;
 use crate::error::FabricError;
 use crate::id::PeerId;
@@ -45,8 +45,16 @@ impl Fabric for Meter {
         Ok(Arc::new(MeterEndpoint { inner, counters }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         self.inner.fence(peer)
+    }
+
+    fn meet(&self, peer: PeerId, card: &str) -> Result<(), FabricError> {
+        self.inner.meet(peer, card)
+    }
+
+    fn forget(&self, peer: PeerId) {
+        self.inner.forget(peer);
     }
 }
 
@@ -58,6 +66,10 @@ struct MeterEndpoint {
 impl Endpoint for MeterEndpoint {
     fn id(&self) -> PeerId {
         self.inner.id()
+    }
+
+    fn card(&self) -> Option<String> {
+        self.inner.card()
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {

@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::attendant;
 use super::control::{Control, SharedWord};
 use super::segment::{Segment, open_root, random};
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::completion::Completion;
 use crate::doorbell::{Doorbell, ring_word};
 use crate::error::FabricError;
@@ -98,7 +98,7 @@ impl Fabric for ShmFabric {
     }
 
     /// A process that was stopped in the middle of a verb is ended: nothing else can keep it from finishing.
-    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         match self.fence_patiently(peer, FENCE_PATIENCE) {
             Err(FabricError::StillExecuting { process, .. }) => {
                 end_process(process);
@@ -106,6 +106,7 @@ impl Fabric for ShmFabric {
             }
             fenced => fenced,
         }
+        .map(|()| Reach::Everywhere)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::network::Network;
 use super::slot::{Slot, Waiting};
 use super::world::{Controls, Shared};
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::completion::Completion;
 use crate::error::FabricError;
 use crate::id::PeerId;
@@ -31,9 +31,9 @@ impl Fabric for SimFabric {
         Ok(Arc::new(SimEndpoint { shared: Arc::clone(&self.shared), index, memory }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<(), FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         Controls::of(&self.shared).kill(peer);
-        Ok(())
+        Ok(Reach::Everywhere)
     }
 }
 

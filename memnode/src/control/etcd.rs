@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! selkie/<pool>/state     {"change": n, "state": {...}}; the version is the key's mod_revision
-//! selkie/<pool>/beats/3   the newest beat of compute node 3, bound to a lease of that node
+//! selkie/<pool>/beats/cn3 the newest beat of compute node 3, bound to a lease of that node
 //! ```
 //! The state is replaced by a transaction that compares the mod_revision, so the version of another state never
 //! returns. A state that has not changed since the plane read it is not sent again.
@@ -41,7 +41,7 @@ use etcd_client::{
     Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, KeyValue, PutOptions, Txn,
     TxnOp, TxnOpResponse, TxnResponse,
 };
-use selkie_fabric::BoxFuture;
+use selkie_fabric::{BoxFuture, PeerId};
 use serde::{Deserialize, Serialize};
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
@@ -51,7 +51,6 @@ use super::state::FORMAT;
 use super::{Beat, ControlError, ControlPlane, PoolState, Version, Versioned};
 use crate::error::PoolError;
 use crate::pool::SILENCE;
-use crate::registry::ComputeIndex;
 
 /// Bound of every call.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -92,7 +91,7 @@ struct Shared {
     /// The state that was read last.
     known: parking_lot::Mutex<Option<Versioned>>,
     /// Of the nodes that beat through this plane. Locked during a beat, so that what is here is what is stored.
-    leases: tokio::sync::Mutex<BTreeMap<u16, Lease>>,
+    leases: tokio::sync::Mutex<BTreeMap<PeerId, Lease>>,
 }
 
 /// A node's lease, and the beat stored under it.
@@ -106,13 +105,6 @@ struct Stored {
     /// Random: stands for the call that wrote this.
     change: u64,
     state: PoolState,
-}
-
-#[derive(Serialize, Deserialize)]
-struct StoredBeat {
-    node: u16,
-    host: u64,
-    seen: Version,
 }
 
 impl EtcdPlane {
@@ -366,7 +358,7 @@ fn found_instead(done: &TxnResponse) -> Option<KeyValue> {
 
 /// Renews the node's lease, and writes the beat if it differs from the one that is stored.
 async fn write_beat(shared: Arc<Shared>, mut client: Client, beat: Beat) -> Result<(), Error> {
-    let node = beat.node.get();
+    let node = beat.node;
     let mut leases = shared.leases.lock().await;
     // Out of the table until all has gone well: who fails half way starts again with a new lease.
     let renewed = match leases.remove(&node) {
@@ -377,10 +369,9 @@ async fn write_beat(shared: Arc<Shared>, mut client: Client, beat: Beat) -> Resu
         Some(Lease { id, beat }) => (id, Some(beat)),
         None => (client.lease_grant(LEASE_SECONDS, None).await?.id(), None),
     };
-    if stored != Some(beat) {
-        let Beat { host, seen, .. } = beat;
-        let value = serde_json::to_vec(&StoredBeat { node, host, seen })
-            .map_err(|error| Error::Internal(error.to_string()))?;
+    if stored.as_ref() != Some(&beat) {
+        let value =
+            serde_json::to_vec(&beat).map_err(|error| Error::Internal(error.to_string()))?;
         let key = format!("{}{node}", shared.beats_prefix);
         client.put(key, value, Some(PutOptions::new().with_lease(id))).await?;
     }
@@ -432,9 +423,7 @@ fn decode_beat(stored: &KeyValue) -> Result<Beat, ControlError> {
         place: String::from_utf8_lossy(stored.key()).into_owned(),
         what: error.to_string(),
     };
-    let StoredBeat { node, host, seen } =
-        serde_json::from_slice(stored.value()).map_err(damaged)?;
-    Ok(Beat { node: ComputeIndex::new(node), host, seen })
+    serde_json::from_slice(stored.value()).map_err(damaged)
 }
 
 fn unavailable(place: &str, what: &(impl ToString + ?Sized)) -> ControlError {

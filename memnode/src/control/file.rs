@@ -3,7 +3,7 @@
 //! ```text
 //! directory/state.json     {"version": n, "state": {...}}, replaced as a whole by renaming
 //! directory/state.lock     held by whoever replaces it
-//! directory/beats/3.json   the newest beat of compute node 3
+//! directory/beats/cn3.json the newest beat of compute node 3
 //! ```
 //! A crash at any moment leaves the old state or the new one. Beats carry the time since the host started,
 //! but for when it was suspended, which all its processes share and nobody sets.
@@ -17,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use rustix::time::{ClockId, clock_gettime};
@@ -26,7 +27,6 @@ use serde::{Deserialize, Serialize};
 
 use super::state::FORMAT;
 use super::{Beat, ControlError, ControlPlane, PoolState, Version, Versioned};
-use crate::registry::ComputeIndex;
 
 /// Bound of the wait for others who replace the state.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -34,6 +34,8 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Keeps the state in a directory. Calls block for a few small files.
 pub struct FilePlane {
     directory: PathBuf,
+    /// The text that was read last, and what it says.
+    latest: Mutex<Option<(Vec<u8>, Versioned)>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -44,9 +46,7 @@ struct Stored {
 
 #[derive(Serialize, Deserialize)]
 struct StoredBeat {
-    node: u16,
-    host: u64,
-    seen: Version,
+    beat: Beat,
     /// Nanoseconds since the host started.
     at: u64,
 }
@@ -54,7 +54,7 @@ struct StoredBeat {
 impl FilePlane {
     /// The plane in `directory`, which is made when a pool is created in it, closed to other users.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into() }
+        Self { directory: directory.into(), latest: Mutex::default() }
     }
 
     fn state_path(&self) -> PathBuf {
@@ -64,12 +64,21 @@ impl FilePlane {
     fn read_state(&self) -> Result<Versioned, ControlError> {
         let path = self.state_path();
         let no_pool = || ControlError::NoPool { place: self.directory.display().to_string() };
-        let Stored { version, state } = read(&path)?.ok_or_else(no_pool)?;
+        let text = read_text(&path)?.ok_or_else(no_pool)?;
+        let mut latest = self.latest.lock();
+        if let Some((of, latest)) = &*latest
+            && *of == text
+        {
+            return Ok(latest.clone());
+        }
+        let Stored { version, state } = decode(&path, &text)?;
         if state.format != FORMAT {
             let what = format!("format {}, this software writes {FORMAT}", state.format);
             return Err(ControlError::Damaged { place: path.display().to_string(), what });
         }
-        Ok(Versioned { version, state: Arc::new(state) })
+        let now = Versioned { version, state: Arc::new(state) };
+        *latest = Some((text, now.clone()));
+        Ok(now)
     }
 
     /// Held until dropped.
@@ -136,9 +145,8 @@ impl ControlPlane for FilePlane {
 
     fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
         Box::pin(async move {
-            let Beat { node, host, seen } = beat;
-            let path = self.directory.join("beats").join(format!("{node}.json"));
-            write(&path, &StoredBeat { node: node.get(), host, seen, at: since_start() })
+            let path = self.directory.join("beats").join(format!("{}.json", beat.node));
+            write(&path, &StoredBeat { beat, at: since_start() })
         })
     }
 
@@ -153,10 +161,10 @@ impl ControlPlane for FilePlane {
                 if path.extension().is_none_or(|extension| extension != "json") {
                     continue;
                 }
-                let Some(stored) = read::<StoredBeat>(&path)? else { continue };
-                let StoredBeat { node, host, seen, at } = stored;
-                let beat = Beat { node: ComputeIndex::new(node), host, seen };
-                beats.push((beat, Duration::from_nanos(now.saturating_sub(at))));
+                let Some(text) = read_text(&path)? else { continue };
+                let stored: StoredBeat = decode(&path, &text)?;
+                let age = Duration::from_nanos(now.saturating_sub(stored.at));
+                beats.push((stored.beat, age));
             }
             Ok(beats)
         })
@@ -174,17 +182,20 @@ fn since_start() -> u64 {
 }
 
 /// `None` if there is no such file.
-fn read<T: DeserializeOwned>(path: &Path) -> Result<Option<T>, ControlError> {
-    let text = match fs::read(path) {
-        Ok(text) => text,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unavailable(path, &error)),
-    };
+fn read_text(path: &Path) -> Result<Option<Vec<u8>>, ControlError> {
+    match fs::read(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(unavailable(path, &error)),
+    }
+}
+
+fn decode<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, ControlError> {
     let damaged = |error: serde_json::Error| {
         let (place, what) = (path.display().to_string(), error.to_string());
         ControlError::Damaged { place, what }
     };
-    serde_json::from_slice(&text).map(Some).map_err(damaged)
+    serde_json::from_slice(text).map_err(damaged)
 }
 
 /// Replaces a file as a whole; it is safe from a crash when this returns.

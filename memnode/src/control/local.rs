@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_fabric::BoxFuture;
+use selkie_fabric::{BoxFuture, PeerId};
 
 use super::{Beat, ControlError, ControlPlane, PoolState, Version, Versioned};
 
@@ -16,7 +16,7 @@ pub struct LocalPlane(Mutex<Local>);
 #[derive(Default)]
 struct Local {
     current: Option<Versioned>,
-    beats: BTreeMap<u16, Beat>,
+    beats: BTreeMap<PeerId, Beat>,
 }
 
 impl LocalPlane {
@@ -67,7 +67,7 @@ impl ControlPlane for LocalPlane {
 
     fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
         Box::pin(async move {
-            self.0.lock().beats.insert(beat.node.get(), beat);
+            self.0.lock().beats.insert(beat.node, beat);
             Ok(())
         })
     }
@@ -75,7 +75,7 @@ impl ControlPlane for LocalPlane {
     /// A process that dies takes the plane with it: every beat is fresh.
     fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
         Box::pin(async {
-            Ok(self.0.lock().beats.values().map(|beat| (*beat, Duration::ZERO)).collect())
+            Ok(self.0.lock().beats.values().map(|beat| (beat.clone(), Duration::ZERO)).collect())
         })
     }
 

@@ -1,7 +1,7 @@
 //! The control plane: where the nodes of a pool agree on what the pool is and who is in it.
 //!
 //! It is a small document, [`PoolState`], that is replaced as a whole under compare-and-swap, and a beat of
-//! every compute node, which says how much of the document's history the node has seen. Nothing of it is on a
+//! every node, which says how much of the document's history the node has seen, and how it is. Nothing of it is on a
 //! data path: nodes work from the copy they have, and only changes of membership wait for it.
 //!
 //! | plane | for |
@@ -22,14 +22,13 @@ pub use etcd::EtcdPlane;
 #[cfg(target_os = "linux")]
 pub use file::FilePlane;
 pub use local::LocalPlane;
-pub use state::{Lost, MAX_LOST_PAGES, Member, PoolState};
+pub use state::{Card, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing};
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_fabric::BoxFuture;
-
-use crate::registry::ComputeIndex;
+use selkie_fabric::{BoxFuture, PeerId};
+use serde::{Deserialize, Serialize};
 
 /// Grows with every change of a pool's state.
 pub type Version = u64;
@@ -43,15 +42,18 @@ pub struct Versioned {
     pub state: Arc<PoolState>,
 }
 
-/// Says that a compute node lives, and what it has seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// Says that a node lives, and what it has seen.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
     /// The node.
-    pub node: ComputeIndex,
+    #[serde(with = "state::peer")]
+    pub node: PeerId,
     /// The process that runs it: see [`Member::host`].
     pub host: u64,
     /// The node works by this state of the pool, or a later one.
     pub seen: Version,
+    /// What it has to say of itself, for people who look on; may be empty.
+    pub report: String,
 }
 
 /// Why a control plane did not do what it was asked for.

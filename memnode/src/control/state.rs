@@ -1,16 +1,18 @@
 //! What the nodes of a pool agree on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::{PeerId, RegionKey};
 use serde::{Deserialize, Serialize};
 
 use crate::config::PoolConfig;
+use crate::error::PoolError;
 use crate::node::MemoryNodeDescriptor;
 
 /// Of what is written by this software; others are refused.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 /// Lost pages that are remembered by address; more are only lost.
 pub const MAX_LOST_PAGES: usize = 100_000;
@@ -22,6 +24,10 @@ pub struct PoolState {
     pub format: u32,
     /// Random: tells pools of one name apart.
     pub id: u64,
+    /// The fabric its nodes meet on, by name; empty within one process.
+    pub fabric: String,
+    /// When silence means death.
+    pub timing: Timing,
     /// Bytes of a GCL.
     pub gcl_bytes: usize,
     /// Bytes of a range.
@@ -29,10 +35,12 @@ pub struct PoolState {
     /// Compute nodes that may register; indexes are below it.
     pub max_compute_nodes: usize,
     /// The memory nodes, by index; `None` for one that has not joined yet.
-    #[serde(with = "memory_nodes")]
-    pub memory_nodes: Vec<Option<MemoryNodeDescriptor>>,
+    pub memory_nodes: Vec<Option<MemoryMember>>,
     /// The compute nodes in the pool, by index.
     pub compute_nodes: BTreeMap<u16, Member>,
+    /// How nodes are reached and let in, by [`PeerId::to_raw`], on a fabric where they have to be told of each
+    /// other. A compute node has one from before it is in the pool until it is out of it.
+    pub cards: BTreeMap<u16, Card>,
     /// Compute indexes below this were given out to processes that asked for any; see [`crate::Pool::next_index`].
     pub next_index: u16,
     /// The mailboxes at which memory nodes' processors serve calls, by index.
@@ -54,15 +62,18 @@ pub struct PoolState {
 impl PoolState {
     /// A pool of this shape, without memory and without nodes. How much memory each node lends is its own
     /// affair; the configuration says only how many there are to be.
-    pub(crate) fn new(id: u64, config: &PoolConfig) -> Self {
+    pub(crate) fn new(id: u64, fabric: &str, timing: Timing, config: &PoolConfig) -> Self {
         Self {
             format: FORMAT,
             id,
+            fabric: fabric.to_owned(),
+            timing,
             gcl_bytes: config.gcl_bytes,
             range_bytes: config.range_bytes,
             max_compute_nodes: config.max_compute_nodes,
             memory_nodes: vec![None; config.memory_nodes],
             compute_nodes: BTreeMap::new(),
+            cards: BTreeMap::new(),
             next_index: 0,
             directories: BTreeMap::new(),
             donated: BTreeSet::new(),
@@ -72,6 +83,69 @@ impl PoolState {
             labels: BTreeMap::new(),
         }
     }
+}
+
+/// When a node's silence means its death.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timing {
+    /// A node that has not shown for so long that it lives is dead.
+    pub lease: Duration,
+    /// How often a node shows that it lives.
+    pub heartbeat: Duration,
+}
+
+impl Timing {
+    /// Checks that a node which lives is not taken for dead because one or two of its beats are late.
+    ///
+    /// # Errors
+    /// [`PoolError::Config`].
+    pub fn validate(self) -> Result<(), PoolError> {
+        let refused = |key, value: Duration, allowed| {
+            Err(PoolError::Config { key, value: format!("{value:?}"), allowed })
+        };
+        let Self { lease, heartbeat } = self;
+        if !(MIN_HEARTBEAT..=MAX_LEASE).contains(&heartbeat) {
+            return refused("heartbeat", heartbeat, format!("{MIN_HEARTBEAT:?} to {MAX_LEASE:?}"));
+        }
+        let least = heartbeat * BEATS_A_LEASE;
+        if !(least..=MAX_LEASE).contains(&lease) {
+            let allowed = format!("{least:?} ({BEATS_A_LEASE} heartbeats) to {MAX_LEASE:?}");
+            return refused("lease", lease, allowed);
+        }
+        Ok(())
+    }
+}
+
+impl Default for Timing {
+    fn default() -> Self {
+        Self { lease: Duration::from_secs(2), heartbeat: Duration::from_millis(250) }
+    }
+}
+
+const MIN_HEARTBEAT: Duration = Duration::from_millis(10);
+const MAX_LEASE: Duration = Duration::from_secs(600);
+/// The least a lease is longer than a heartbeat.
+const BEATS_A_LEASE: u32 = 4;
+
+/// A memory node of the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryMember {
+    /// Random: stands for the process that runs it.
+    pub host: u64,
+    /// How it is used.
+    #[serde(with = "memory_node")]
+    pub descriptor: MemoryNodeDescriptor,
+    /// Its memory is lost.
+    pub dead: bool,
+}
+
+/// What the processes of a pool have to know of a node that runs in another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Card {
+    /// The process that runs it.
+    pub host: u64,
+    /// How it is reached and let in: see [`selkie_fabric::Endpoint::card`].
+    pub card: String,
 }
 
 /// A compute node that is in the pool.
@@ -119,32 +193,44 @@ impl From<&Mailbox> for MailboxDescriptor {
     }
 }
 
-/// Memory nodes as numbers: (peer, region, ranges).
-mod memory_nodes {
+/// A memory node as numbers: (peer, region, ranges).
+mod memory_node {
     use serde::{Deserializer, Serializer};
 
     use super::*;
 
-    type Numbers = Option<(u16, u32, u32)>;
-
     pub(super) fn serialize<S: Serializer>(
-        nodes: &[Option<MemoryNodeDescriptor>],
+        node: &MemoryNodeDescriptor,
         serializer: S,
     ) -> Result<S::Ok, S::Error> {
-        let numbers =
-            |node: &MemoryNodeDescriptor| (node.peer.to_raw(), node.region.to_raw(), node.ranges);
-        let nodes: Vec<Numbers> = nodes.iter().map(|node| node.as_ref().map(numbers)).collect();
-        nodes.serialize(serializer)
+        (node.peer.to_raw(), node.region.to_raw(), node.ranges).serialize(serializer)
     }
 
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
-    ) -> Result<Vec<Option<MemoryNodeDescriptor>>, D::Error> {
-        let node = |(peer, region, ranges)| {
-            let (peer, region) = (PeerId::from_raw(peer), RegionKey::from_raw(region));
-            MemoryNodeDescriptor { peer, region, ranges }
-        };
-        let nodes = Vec::<Numbers>::deserialize(deserializer)?;
-        Ok(nodes.into_iter().map(|numbers| numbers.map(node)).collect())
+    ) -> Result<MemoryNodeDescriptor, D::Error> {
+        let (peer, region, ranges) = <(u16, u32, u32)>::deserialize(deserializer)?;
+        let (peer, region) = (PeerId::from_raw(peer), RegionKey::from_raw(region));
+        Ok(MemoryNodeDescriptor { peer, region, ranges })
+    }
+}
+
+/// Peers as numbers.
+pub(super) mod peer {
+    use serde::{Deserializer, Serializer};
+
+    use super::*;
+
+    pub(in super::super) fn serialize<S: Serializer>(
+        peer: &PeerId,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        peer.to_raw().serialize(serializer)
+    }
+
+    pub(in super::super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<PeerId, D::Error> {
+        u16::deserialize(deserializer).map(PeerId::from_raw)
     }
 }

@@ -1,0 +1,143 @@
+//! How a pool that processes share comes to be: it is made, then memory nodes join it.
+
+use std::sync::Arc;
+
+use selkie_fabric::env::Env;
+use selkie_fabric::{Fabric, FabricError, PeerId};
+
+use crate::config::PoolConfig;
+use crate::control::{Card, ControlPlane, MemoryMember, PoolState, Timing, Versioned};
+use crate::error::PoolError;
+use crate::membership::{ATTEMPTS, Membership, change_state};
+use crate::node::MemoryNode;
+use crate::pool::start_node;
+
+/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join,
+/// `fabric` the name of the fabric they will meet on. How much memory each of them lends is its own affair.
+///
+/// # Errors
+/// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
+pub async fn create(
+    plane: &dyn ControlPlane,
+    config: &PoolConfig,
+    fabric: &str,
+    timing: Timing,
+    id: u64,
+) -> Result<(), PoolError> {
+    config.plan()?;
+    timing.validate()?;
+    plane.create(PoolState::new(id, fabric, timing, config)).await?;
+    Ok(())
+}
+
+/// A memory node that this process lends to a pool of many processes, for as long as this is kept.
+pub struct Lent {
+    node: MemoryNode,
+    membership: Membership,
+}
+
+impl Lent {
+    /// Joins a pool that has no memory node of this index yet as the lowest such node, and lends it `bytes`
+    /// bytes, headers and control page included; only whole ranges are used. `host` stands for the calling
+    /// process: random, so that no two share one. [`Lent::follow`] is to be called from then on.
+    ///
+    /// # Errors
+    /// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, [`PoolError::Config`] if `bytes` are
+    /// too few for a range, [`PoolError::MemoryNode`], [`PoolError::Control`].
+    pub async fn join(
+        fabric: &Arc<dyn Fabric>,
+        plane: Arc<dyn ControlPlane>,
+        env: &Env,
+        host: u64,
+        bytes: u64,
+    ) -> Result<Arc<Self>, PoolError> {
+        for _ in 0..ATTEMPTS {
+            let state = plane.load().await?.state;
+            let nodes = state.memory_nodes.len();
+            let Some(node) = state.memory_nodes.iter().position(Option::is_none) else {
+                let why = format!("all {nodes} memory nodes of the pool have joined");
+                return Err(PoolError::MemoryNodeRefused { node: nodes, why });
+            };
+            let config = PoolConfig {
+                memory_nodes: nodes,
+                bytes_per_node: bytes,
+                gcl_bytes: state.gcl_bytes,
+                range_bytes: state.range_bytes,
+                max_compute_nodes: state.max_compute_nodes,
+            };
+            match start_node(fabric, node, &config.plan()?) {
+                Err(PoolError::MemoryNode {
+                    source: FabricError::AlreadyJoined { .. }, ..
+                }) => {
+                    // Another process is about to enter it.
+                    env.sleep(plane.pace()).await;
+                }
+                Err(error) => return Err(error),
+                Ok(started) => {
+                    if let Some(now) = enter(&*plane, &started, host).await? {
+                        let membership = Membership::new(host, Arc::clone(fabric), plane, now)?;
+                        return Ok(Arc::new(Self { node: started, membership }));
+                    }
+                }
+            }
+        }
+        Err(PoolError::Contended { attempts: ATTEMPTS })
+    }
+
+    /// The node.
+    #[must_use]
+    pub fn node(&self) -> &MemoryNode {
+        &self.node
+    }
+
+    /// Lets in whom the pool lets in and keeps out its dead, and shows that the node lives, for as long as it is
+    /// kept.
+    pub fn follow(self: &Arc<Self>, env: &Env) {
+        let (lent, env) = (Arc::downgrade(self), env.clone());
+        drop(env.clone().spawn("memory node", async move {
+            loop {
+                let Some(lent) = lent.upgrade() else { return };
+                lent.membership.follow_once(&env).await;
+            }
+        }));
+    }
+
+    /// Whether the pool has declared the node dead, as far as is known: it is of no use any more.
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        let state = self.membership.state();
+        let member = state.memory_nodes.get(usize::from(self.node.descriptor().peer.index()));
+        member.and_then(Option::as_ref).is_none_or(|member| member.dead)
+    }
+
+    /// What the node says of itself with its beats from now on, for people who look on.
+    pub fn set_report(&self, report: String) {
+        self.membership.set_report(self.node.descriptor().peer, report);
+    }
+}
+
+/// `None` if there is another memory node of this index.
+async fn enter(
+    plane: &dyn ControlPlane,
+    started: &MemoryNode,
+    host: u64,
+) -> Result<Option<Versioned>, PoolError> {
+    let descriptor = started.descriptor();
+    let card = started.endpoint().card();
+    let enter = |state: &mut PoolState| {
+        let peer: PeerId = descriptor.peer;
+        match state.memory_nodes.get_mut(usize::from(peer.index())) {
+            Some(slot @ None) => {
+                let descriptor = descriptor.clone();
+                *slot = Some(MemoryMember { host, descriptor, dead: false });
+            }
+            _ => return Ok(false),
+        }
+        if let Some(card) = &card {
+            state.cards.insert(peer.to_raw(), Card { host, card: card.clone() });
+        }
+        Ok(true)
+    };
+    let (now, entered) = change_state(plane, enter).await?;
+    Ok(entered.then_some(now))
+}

@@ -1,0 +1,370 @@
+//! A process as a member of a pool: the state of the pool that it works by, and the signs of life it gives.
+//!
+//! ```text
+//! plane --load--> view --> fabric: meet new nodes, fence dead ones --> beat: "seen, and acted upon"
+//! ```
+//! A beat says that the process has acted upon all changes up to a version of the state. So whoever waits for
+//! the others to see that a node died knows afterwards that none of them executes its verbs any more.
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use selkie_fabric::env::Env;
+use selkie_fabric::{Fabric, PeerId, Reach};
+
+use crate::control::{Beat, ControlPlane, PoolState, Timing, Version, Versioned};
+use crate::error::PoolError;
+
+/// How often a change is tried while others change the state too.
+pub(crate) const ATTEMPTS: usize = 1_000;
+/// Leases for which the other processes are waited for to take note of a change.
+const NOTICE_LEASES: u32 = 5;
+
+/// What a process knows of a pool, and the others of it.
+pub(crate) struct Membership {
+    host: u64,
+    fabric: Arc<dyn Fabric>,
+    plane: Arc<dyn ControlPlane>,
+    view: RwLock<Versioned>,
+    acted: Mutex<Acted>,
+    shown: Mutex<Shown>,
+    reports: Mutex<BTreeMap<PeerId, String>>,
+}
+
+/// What the fabric has been told of the view.
+#[derive(Default)]
+struct Acted {
+    /// All changes up to this one.
+    upto: Version,
+    met: BTreeMap<u16, String>,
+    /// Dead nodes whose verbs do not execute any more, as far as this process sees to it; with the version of
+    /// the view in which they were first seen dead.
+    fenced: BTreeMap<PeerId, (Reach, Version)>,
+}
+
+/// The signs of life this process gave last.
+#[derive(Default)]
+struct Shown {
+    beats: BTreeMap<PeerId, (Beat, Duration)>,
+    /// When, by the environment's clock, all its nodes were last shown to live.
+    alive_at: Option<Duration>,
+    /// Since when this process looks regularly, and when it looked last.
+    awake: Option<(Duration, Duration)>,
+}
+
+impl Membership {
+    pub(crate) fn new(
+        host: u64,
+        fabric: Arc<dyn Fabric>,
+        plane: Arc<dyn ControlPlane>,
+        view: Versioned,
+    ) -> Result<Self, PoolError> {
+        let membership = Self {
+            host,
+            fabric,
+            plane,
+            view: RwLock::new(view),
+            acted: Mutex::default(),
+            shown: Mutex::default(),
+            reports: Mutex::default(),
+        };
+        membership.act()?;
+        Ok(membership)
+    }
+
+    pub(crate) fn host(&self) -> u64 {
+        self.host
+    }
+
+    pub(crate) fn plane(&self) -> &dyn ControlPlane {
+        &*self.plane
+    }
+
+    /// The state that this process works by.
+    pub(crate) fn state(&self) -> Arc<PoolState> {
+        Arc::clone(&self.view.read().state)
+    }
+
+    pub(crate) fn timing(&self) -> Timing {
+        self.view.read().state.timing
+    }
+
+    /// What a node of this process says of itself with its beats from now on.
+    pub(crate) fn set_report(&self, node: PeerId, report: String) {
+        self.reports.lock().insert(node, report);
+    }
+
+    /// Waits for the next time to look, looks at what has changed, acts upon it and shows that this process
+    /// lives.
+    pub(crate) async fn follow_once(&self, env: &Env) {
+        env.sleep(self.pace()).await;
+        let now = env.now();
+        let lease = self.timing().lease;
+        let awake_for = self.awake_for(now, lease);
+        // While the plane is away everybody goes on with what is known.
+        let followed = match self.refresh(now).await {
+            Ok(()) if awake_for > lease => self.declare_silent_dead().await,
+            refreshed => refreshed,
+        };
+        if let Err(error) = followed {
+            tracing::debug!(%error, "cannot follow the pool");
+        }
+    }
+
+    /// How long this process has been looking regularly: who stood still itself cannot tell who else did.
+    fn awake_for(&self, now: Duration, lease: Duration) -> Duration {
+        let mut shown = self.shown.lock();
+        let (since, last) = shown.awake.unwrap_or((now, now));
+        let since = if now.saturating_sub(last) > lease / 2 { now } else { since };
+        shown.awake = Some((since, now));
+        now.saturating_sub(since)
+    }
+
+    /// Nobody waits for processes that neither run compute nodes nor have to let others in.
+    fn pace(&self) -> Duration {
+        let state = self.state();
+        let is_idle = state.cards.is_empty()
+            && state.compute_nodes.values().all(|member| member.host != self.host);
+        if is_idle { state.timing.heartbeat } else { self.plane.pace().min(state.timing.heartbeat) }
+    }
+
+    async fn refresh(&self, now: Duration) -> Result<(), PoolError> {
+        let state = self.plane.load().await?;
+        self.see(state);
+        self.act()?;
+        self.beat(Some(now)).await
+    }
+
+    /// Whether this process has not been able to show that it lives for so long that the others may take it
+    /// for dead soon, by its own clock. Never where nobody follows the pool.
+    pub(crate) fn lease_is_over(&self, now: Duration) -> bool {
+        let alive_at = self.shown.lock().alive_at;
+        let lease = self.timing().lease;
+        alive_at.is_some_and(|at| now.saturating_sub(at) > lease * 3 / 4)
+    }
+
+    fn see(&self, now: Versioned) {
+        let mut view = self.view.write();
+        if now.version > view.version {
+            *view = now;
+        }
+    }
+
+    /// Tells the fabric what is new in the view: who is there, who is gone, who is dead.
+    fn act(&self) -> Result<(), PoolError> {
+        let mut acted = self.acted.lock();
+        let Versioned { version, state } = self.view.read().clone();
+        if acted.upto == version {
+            return Ok(());
+        }
+        let failed = |node, source| PoolError::Fabric { node, source };
+        for (raw, card) in &state.cards {
+            if card.host != self.host && acted.met.get(raw) != Some(&card.card) {
+                let node = PeerId::from_raw(*raw);
+                self.fabric.meet(node, &card.card).map_err(|error| failed(node, error))?;
+                acted.met.insert(*raw, card.card.clone());
+            }
+        }
+        for node in dead_nodes(&state) {
+            if let Entry::Vacant(entry) = acted.fenced.entry(node) {
+                let reach = self.fabric.fence(node).map_err(|error| failed(node, error))?;
+                tracing::info!(%node, "fenced a dead node");
+                entry.insert((reach, version));
+            }
+        }
+        let gone: Vec<u16> =
+            acted.met.keys().copied().filter(|raw| !state.cards.contains_key(raw)).collect();
+        for raw in gone {
+            let node = PeerId::from_raw(raw);
+            if !acted.fenced.contains_key(&node) {
+                self.fabric.forget(node);
+            }
+            acted.met.remove(&raw);
+        }
+        acted.upto = version;
+        Ok(())
+    }
+
+    /// Whether no verb of a dead node executes any more, at any node.
+    pub(crate) async fn is_fenced(&self, node: PeerId) -> Result<bool, PoolError> {
+        self.act()?;
+        let fenced = self.acted.lock().fenced.get(&node).copied();
+        match fenced {
+            None => Ok(false),
+            Some((Reach::Everywhere, _)) => Ok(true),
+            Some((Reach::ThisProcess, since)) => Ok(self.late(since).await?.is_none()),
+        }
+    }
+
+    /// The nodes of this process that the others look after.
+    fn own_nodes(&self, state: &PoolState) -> BTreeSet<PeerId> {
+        let memory = state.memory_nodes.iter().flatten();
+        let memory = memory.filter(|node| node.host == self.host && !node.dead);
+        let cards = state.cards.iter().filter(|(_, card)| card.host == self.host);
+        let compute = state.compute_nodes.iter().filter(|(_, member)| member.host == self.host);
+        memory
+            .map(|node| node.descriptor.peer)
+            .chain(cards.map(|(raw, _)| PeerId::from_raw(*raw)))
+            .chain(compute.map(|(index, _)| PeerId::compute(*index)))
+            .collect()
+    }
+
+    /// Shows the others that this process's nodes live and what they have seen. Each node does so when it has
+    /// something new to say, or the next beat is due; with `None` at once.
+    pub(crate) async fn beat(&self, now: Option<Duration>) -> Result<(), PoolError> {
+        let seen = self.acted.lock().upto;
+        let state = self.state();
+        let mut oldest = now;
+        for node in self.own_nodes(&state) {
+            let report = self.reports.lock().get(&node).cloned().unwrap_or_default();
+            let beat = Beat { node, host: self.host, seen, report };
+            let before = self.shown.lock().beats.get(&node).cloned();
+            if let (Some((before, at)), Some(now)) = (before, now)
+                && before == beat
+                && now.saturating_sub(at) < state.timing.heartbeat
+            {
+                oldest = oldest.min(Some(at));
+                continue;
+            }
+            self.plane.beat(beat.clone()).await?;
+            if let Some(now) = now {
+                self.shown.lock().beats.insert(node, (beat, now));
+            }
+        }
+        if oldest.is_some() {
+            self.shown.lock().alive_at = oldest;
+        }
+        Ok(())
+    }
+
+    /// Shows that a node lives that is about to enter the pool, so that it is missed if it ends right after.
+    pub(crate) async fn first_beat(&self, node: PeerId) -> Result<(), PoolError> {
+        let seen = self.acted.lock().upto;
+        let beat = Beat { node, host: self.host, seen, report: String::new() };
+        Ok(self.plane.beat(beat).await?)
+    }
+
+    /// The processes that have shown lately that their nodes live, and this one.
+    pub(crate) async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
+        let lease = self.timing().lease;
+        let beats = self.plane.beats().await?;
+        let lately = beats.iter().filter(|(_, age)| *age < lease * 3 / 2);
+        Ok(lately.map(|(beat, _)| beat.host).chain([self.host]).collect())
+    }
+
+    /// A process whose nodes have not shown for the length of a lease that they live has lost them. Memory that
+    /// processes share outlives a silence of the process that lends it.
+    async fn declare_silent_dead(&self) -> Result<(), PoolError> {
+        let state = self.state();
+        let hosts = watched(&state);
+        if hosts.values().all(|host| *host == self.host) {
+            return Ok(());
+        }
+        for (beat, age) in self.plane.beats().await? {
+            let is_its_own = hosts.get(&beat.node) == Some(&beat.host);
+            if is_its_own && beat.host != self.host && age > state.timing.lease {
+                tracing::warn!(node = %beat.node, silent_for = ?age, "declare a silent node dead");
+                self.change(|state| {
+                    declare_dead(state, beat.node);
+                    Ok(())
+                })
+                .await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Changes the state by compare-and-swap, again if others were faster. The version that shows it.
+    pub(crate) async fn change<T>(
+        &self,
+        change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
+    ) -> Result<(Version, T), PoolError> {
+        let (now, value) = change_state(self.plane(), change).await?;
+        let version = now.version;
+        self.see(now);
+        // If that fails it is tried again with the next look, before the others hear that it has been done.
+        let _ = self.act();
+        Ok((version, value))
+    }
+
+    /// A node of another process that has not acted upon this version of the state yet, or a later one.
+    async fn late(&self, version: Version) -> Result<Option<PeerId>, PoolError> {
+        let state = self.state();
+        let mut waited = watched(&state);
+        waited.retain(|_, host| *host != self.host);
+        if waited.is_empty() {
+            return Ok(None);
+        }
+        let beats = self.plane.beats().await?;
+        let knows = |node: PeerId, host: u64| {
+            let own = |beat: &Beat| beat.node == node && beat.host == host;
+            beats.iter().any(|(beat, _)| own(beat) && beat.seen >= version)
+        };
+        Ok(waited.iter().find(|(node, host)| !knows(**node, **host)).map(|(node, _)| *node))
+    }
+
+    /// Waits until all other processes have acted upon this version of the state or a later one.
+    pub(crate) async fn until_noticed(&self, env: &Env, version: Version) -> Result<(), PoolError> {
+        let started = env.now();
+        while let Some(node) = self.late(version).await? {
+            let waited = env.now().saturating_sub(started);
+            if waited > self.timing().lease * NOTICE_LEASES {
+                return Err(PoolError::Unresponsive { node, waited });
+            }
+            env.sleep(self.plane.pace()).await;
+            // Whoever leaves meanwhile need not know.
+            self.see(self.plane.load().await?);
+        }
+        Ok(())
+    }
+}
+
+/// The nodes whose silence means their death, and their processes.
+fn watched(state: &PoolState) -> BTreeMap<PeerId, u64> {
+    let compute = state.compute_nodes.iter();
+    let compute = compute.map(|(index, member)| (PeerId::compute(*index), member.host));
+    let cards = state.cards.iter().map(|(raw, card)| (PeerId::from_raw(*raw), card.host));
+    compute.chain(cards).collect()
+}
+
+/// All that ever died.
+fn dead_nodes(state: &PoolState) -> impl Iterator<Item = PeerId> {
+    let memory = state.memory_nodes.iter().flatten().filter(|node| node.dead);
+    let compute = state.lost.keys().chain(&state.dead);
+    memory.map(|node| node.descriptor.peer).chain(compute.copied().map(PeerId::compute))
+}
+
+/// Takes a node that died out of the pool. Compute nodes are recovered from; what a memory node held is lost.
+pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
+    let had_card = state.cards.remove(&node.to_raw()).is_some();
+    if node.is_memory() {
+        let slot = state.memory_nodes.get_mut(usize::from(node.index()));
+        if let Some(member) = slot.and_then(Option::as_mut) {
+            member.dead = true;
+        }
+    } else if state.compute_nodes.remove(&node.index()).is_some() || had_card {
+        state.lost.entry(node.index()).or_default();
+    }
+}
+
+/// Changes the state that `plane` keeps by compare-and-swap, again if others were faster.
+pub(crate) async fn change_state<T>(
+    plane: &dyn ControlPlane,
+    change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
+) -> Result<(Versioned, T), PoolError> {
+    for _ in 0..ATTEMPTS {
+        let now = plane.load().await?;
+        let mut state = PoolState::clone(&now.state);
+        let value = change(&mut state)?;
+        if state == *now.state {
+            return Ok((now, value));
+        }
+        if let Some(version) = plane.replace(now.version, state.clone()).await? {
+            return Ok((Versioned { version, state: Arc::new(state) }, value));
+        }
+    }
+    Err(PoolError::Contended { attempts: ATTEMPTS })
+}

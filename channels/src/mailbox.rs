@@ -27,20 +27,21 @@
 //! `poll` holds the receiver's lock while it calls `f`, and nobody waits for that lock. A
 //! connection's lock is held for one post and never while `f` runs. So `f` may send.
 //!
-//! # Not done
-//! A peer that died cannot be connected again under its index; sending to oneself is refused.
+//! # Peers that come again
+//! An index may get a new owner. Once nothing of the old one can arrive any more, and before the new one
+//! sends, [`Mailbox::renew`] makes its ring and its credit new. Sending to oneself is refused.
 
-use crate::config::{MailboxConfig, MailboxDescriptor, ring_offset};
+use crate::config::{MailboxConfig, MailboxDescriptor, credit_offset, ring_offset};
 use crate::connection::{Connection, Local};
 use crate::error::ChannelError;
 use crate::record::MAX_MESSAGE_BYTES;
 use crate::ring_reader::RingReader;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use selkie_fabric::{Endpoint, PeerId};
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 /// Called with the sender and the message.
@@ -54,7 +55,7 @@ pub struct Mailbox {
     local: Arc<Local>,
     /// The doorbell's count before the last poll looked at anything.
     seen: AtomicU64,
-    connections: Vec<OnceLock<Arc<Connection>>>,
+    connections: Vec<RwLock<Option<Arc<Connection>>>>,
     receiver: Mutex<Receiver>,
 }
 
@@ -91,7 +92,7 @@ impl Mailbox {
             config,
             local: Arc::new(Local { region, attention: AtomicU64::new(0) }),
             seen: AtomicU64::new(0),
-            connections: (0..config.peers).map(|_| OnceLock::new()).collect(),
+            connections: (0..config.peers).map(|_| RwLock::default()).collect(),
             receiver: Mutex::new(Receiver { rings, first: 0, message: Vec::new() }),
         })
     }
@@ -124,8 +125,12 @@ impl Mailbox {
         mailbox.validate(self.me)?;
         let queue_pair = endpoint.connect(mailbox.peer)?;
         let limit = self.config.outbox_limit;
-        slot.set(Connection::new(self.me, to, mailbox, queue_pair, limit, &self.local))
-            .map_err(|_| ChannelError::AlreadyConnected { to })?;
+        let mut slot = slot.write();
+        if slot.is_some() {
+            return Err(ChannelError::AlreadyConnected { to });
+        }
+        *slot = Some(Connection::new(self.me, to, mailbox, queue_pair, limit, &self.local));
+        drop(slot);
         // Credit may have been due before there was a way to return it.
         self.local.region.doorbell().ring();
         Ok(())
@@ -142,12 +147,46 @@ impl Mailbox {
     /// [`ChannelError::MessageTooLong`], [`ChannelError::NotConnected`], [`ChannelError::ToSelf`],
     /// [`ChannelError::UnknownPeer`], [`ChannelError::DamagedCredit`] (for good).
     pub fn send(&self, to: usize, header: &[u8], payload: &[u8]) -> Result<(), ChannelError> {
-        let connection = self.slot(to)?.get().ok_or(ChannelError::NotConnected { to })?;
+        let connection = self.slot(to)?.read().clone();
+        let connection = connection.ok_or(ChannelError::NotConnected { to })?;
         let bytes = header.len() + payload.len();
         if bytes > MAX_MESSAGE_BYTES {
             return Err(ChannelError::MessageTooLong { bytes, limit: MAX_MESSAGE_BYTES });
         }
         connection.send([header, payload])
+    }
+
+    /// Whether there is a connection to mailbox `to`.
+    #[must_use]
+    pub fn is_connected(&self, to: usize) -> bool {
+        self.connection(to).is_some()
+    }
+
+    fn connection(&self, to: usize) -> Option<Arc<Connection>> {
+        self.connections.get(to)?.read().clone()
+    }
+
+    /// Forgets the peer `of`, for the next one of that index: its mail that was not polled, what waits to be
+    /// sent to it, what the two owe each other. Nothing that the peer sent may arrive from then on, and the
+    /// next one must not send before this returns. Waits for a poll under way.
+    ///
+    /// # Errors
+    /// [`ChannelError::ToSelf`], [`ChannelError::UnknownPeer`].
+    pub fn renew(&self, of: usize) -> Result<(), ChannelError> {
+        let slot = self.slot(of)?;
+        let mut receiver = self.receiver.lock();
+        let before = slot.write().take();
+        let ring_bytes = self.config.ring_bytes as u64;
+        let ring_at = ring_offset(of, ring_bytes);
+        self.local.region.store(ring_at as usize, 0);
+        self.local.region.store(credit_offset(of) as usize, 0);
+        if let Some(ring) = receiver.rings.get_mut(of) {
+            *ring = Some(RingReader::new(ring_at, ring_bytes));
+        }
+        drop(receiver);
+        // Its chains may still be under way, and wake tasks.
+        drop(before);
+        Ok(())
     }
 
     /// Receives up to `budget` messages, hands each to `f` with its sender, returns credit and
@@ -212,7 +251,7 @@ impl Mailbox {
         }
     }
 
-    fn slot(&self, to: usize) -> Result<&OnceLock<Arc<Connection>>, ChannelError> {
+    fn slot(&self, to: usize) -> Result<&RwLock<Option<Arc<Connection>>>, ChannelError> {
         if to == self.me {
             return Err(ChannelError::ToSelf { me: to });
         }
@@ -225,7 +264,7 @@ impl Mailbox {
         let bits = self.local.attention.load(Ordering::Relaxed);
         let wanted = move |slot: &usize| bits >> slot & 1 == 1;
         for slot in (bits.trailing_zeros() as usize..self.connections.len()).filter(wanted) {
-            if let Some(connection) = self.connections.get(slot).and_then(OnceLock::get) {
+            if let Some(connection) = self.connection(slot) {
                 connection.attend();
             }
         }
@@ -233,10 +272,7 @@ impl Mailbox {
 
     /// `false` if the credit could not be returned yet.
     fn return_credit(&self, to: usize, credit: u64) -> bool {
-        self.connections
-            .get(to)
-            .and_then(OnceLock::get)
-            .is_some_and(|connection| connection.return_credit(credit))
+        self.connection(to).is_some_and(|connection| connection.return_credit(credit))
     }
 }
 

@@ -345,3 +345,52 @@ fn credit_that_is_due_before_the_way_back_exists_is_returned_later() {
     }
     assert_eq!(got, sent);
 }
+
+/// Both ends of a ring begin anew, wherever it was left, with mail in it or without.
+#[test]
+fn an_index_may_have_another_owner() {
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let Net { mut endpoints, mut boxes } = unconnected(&fabric, 2);
+    let connect = |boxes: &[Arc<Mailbox>], endpoints: &[Arc<dyn selkie_fabric::Endpoint>]| {
+        for (from, to) in [(0, 1), (1, 0)] {
+            boxes[from].connect(to, &boxes[to].descriptor(), &endpoints[from]).unwrap();
+        }
+    };
+    connect(&boxes, &endpoints);
+    for owner in 0..20_u64 {
+        // More than there is room for: the credit is looked at.
+        let mut sent = 0;
+        while boxes[0].send(1, &[4; 40], &[7; 4000]).is_ok() {
+            sent += 1;
+        }
+        while sent > 0 {
+            sent -= boxes[1].poll(1000, &mut |_, bytes| assert_eq!(bytes.len(), 4040)).unwrap();
+            boxes[0].poll(1, &mut |_, _| panic!("nothing was sent")).unwrap();
+        }
+        for number in 0..40 + owner * 7 {
+            for (from, to) in [(0, 1), (1, 0)] {
+                let (header, payload) = message(stream(from, to, 0), number);
+                boxes[from].send(to, &header, &payload).unwrap();
+                let mut got = None;
+                assert_eq!(boxes[to].poll(9, &mut |_, b| got = Some(check_message(b))), Ok(1));
+                assert_eq!(got, Some((stream(from, to, 0), number)), "owner {owner}");
+            }
+        }
+        if owner % 2 == 1 {
+            // Messages of its that nobody takes out, and one for it that finds no room.
+            while boxes[1].send(0, &[1; 40], &[7; 4000]).is_ok() {}
+            boxes[0].send(1, &[2; 40], &[]).unwrap();
+        }
+        drop((endpoints.pop(), boxes.pop()));
+        assert!(boxes[0].is_connected(1));
+        boxes[0].renew(1).unwrap();
+        assert!(!boxes[0].is_connected(1) && !boxes[0].has_mail_from(1));
+        assert_eq!(boxes[0].send(1, &[3], &[]), Err(ChannelError::NotConnected { to: 1 }));
+        let next = fabric.join(PeerId::compute(1)).unwrap();
+        boxes.push(Arc::new(Mailbox::open(&next, 1, support::config(2)).unwrap()));
+        endpoints.push(next);
+        connect(&boxes, &endpoints);
+    }
+    assert_eq!(boxes[0].renew(0), Err(ChannelError::ToSelf { me: 0 }));
+    assert!(matches!(boxes[0].renew(9), Err(ChannelError::UnknownPeer { peer: 9, .. })));
+}

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
@@ -79,8 +79,9 @@ pub(crate) struct Core {
     pub(crate) pool: Arc<Pool>,
     /// Each for a share of the peers, see [`Core::mailbox_for`].
     pub(crate) mailboxes: Box<[Arc<Mailbox>]>,
-    /// For each compute node, then each memory node's directory, whether the mailbox is connected to it.
-    pub(crate) connected: Box<[OnceLock<()>]>,
+    /// By compute node, how often its name has been given out, as far as the mailboxes here know; 0 if it never
+    /// has.
+    pub(crate) known: Box<[AtomicU32]>,
     pub(crate) guesses: Guesses,
     /// Lines without a copy whose word still has this node's bit.
     pub(crate) left: LeftLines,
@@ -96,6 +97,8 @@ pub(crate) struct Core {
     pub(crate) high_water: usize,
     /// Why the engine serves nothing more.
     pub(crate) failed: OnceLock<EngineError>,
+    /// How many nodes have had this node's index, itself included; nothing before it is in the pool.
+    pub(crate) incarnation: OnceLock<u32>,
     pub(crate) closed: AtomicBool,
     /// Rung when the last handle goes, so that the tasks end.
     pub(crate) stop_bell: Arc<Doorbell>,
@@ -156,8 +159,15 @@ impl Core {
         header: &[u8],
         page: &[u8],
     ) -> Result<(), EngineError> {
-        let descriptor =
-            || self.pool.mailbox_of(ComputeIndex::new(to.index() as u16), self.me.index());
+        let descriptor = || {
+            let index = ComputeIndex::new(to.index() as u16);
+            // Who came in under the name of another is not known before the ways to that one are gone.
+            let known = self.known.get(to.index())?.load(Ordering::Acquire);
+            if !self.pool.is_incarnation(index, known) {
+                return None;
+            }
+            self.pool.mailbox_of(index, self.me.index())
+        };
         self.deliver_to(to.index(), descriptor, header, page)
     }
 
@@ -180,18 +190,18 @@ impl Core {
         page: &[u8],
     ) -> Result<(), EngineError> {
         let failed = |source| EngineError::Message { to, source };
-        let connected = self.connected.get(to).ok_or(EngineError::Pool(format!("no node {to}")))?;
-        if connected.get().is_none() {
-            let descriptor = descriptor();
-            let descriptor = descriptor.ok_or(EngineError::Pool(format!("node {to} is gone")))?;
-            match self.mailbox_for(to).connect(to, &descriptor, &self.endpoint) {
-                // Another thread may have been faster.
-                Ok(()) | Err(ChannelError::AlreadyConnected { .. }) => {}
-                Err(error) => return Err(failed(error)),
-            }
-            let _ = connected.set(());
+        let mailbox = self.mailbox_for(to);
+        match mailbox.send(to, header, page) {
+            Err(ChannelError::NotConnected { .. }) => {}
+            sent => return sent.map_err(failed),
         }
-        self.mailbox_for(to).send(to, header, page).map_err(failed)
+        let descriptor = descriptor().ok_or(EngineError::Pool(format!("node {to} is gone")))?;
+        match mailbox.connect(to, &descriptor, &self.endpoint) {
+            // Another thread may have been faster.
+            Ok(()) | Err(ChannelError::AlreadyConnected { .. }) => {}
+            Err(error) => return Err(failed(error)),
+        }
+        mailbox.send(to, header, page).map_err(failed)
     }
 
     /// The mailbox in which messages of this peer arrive, and by which those to it leave.
@@ -206,7 +216,7 @@ impl Core {
             return Err(error.clone());
         }
         // Relaxed: closing waits for nobody; an access that slips in finds a page or a miss.
-        if self.closed.load(std::sync::atomic::Ordering::Relaxed) {
+        if self.closed.load(Ordering::Relaxed) {
             return Err(EngineError::Closed);
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! One compute node's engine: start, access, allocate, close.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use selkie_channels::{Mailbox, MailboxConfig};
@@ -14,7 +14,7 @@ use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
 use crate::coherence::machine::Event;
-use crate::coherence::word::{ComputeId, NodeSet};
+use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
 use crate::core::{Core, Shard};
 use crate::epoch::{EpochPin, Epochs};
@@ -98,7 +98,7 @@ impl Engine {
             endpoint,
             pool: Arc::clone(pool),
             mailboxes,
-            connected: (0..Self::mailbox_peers(pool, true)).map(|_| OnceLock::new()).collect(),
+            known: (0..MAX_COMPUTE_NODES).map(|_| AtomicU32::new(0)).collect(),
             guesses: Guesses::default(),
             left: LeftLines::new(descriptor),
             allocator: Allocator::new(descriptor.memory_nodes.len()),
@@ -109,6 +109,7 @@ impl Engine {
             low_water: frames / LOW_WATER,
             high_water: frames / HIGH_WATER,
             failed: OnceLock::new(),
+            incarnation: OnceLock::new(),
             closed: AtomicBool::new(false),
             stop_bell: Arc::new(Doorbell::new()),
         });
@@ -118,7 +119,10 @@ impl Engine {
             drop(env.spawn("mail", run_mail(Arc::downgrade(&core), Arc::clone(mailbox))));
         }
         let index = ComputeIndex::new(node.index() as u16);
-        pool.register_compute(env, index, descriptors).await?;
+        let observer: Weak<Core> = Arc::downgrade(&core);
+        pool.observe(observer);
+        let incarnation = pool.register_compute(env, index, descriptors).await?;
+        let _ = core.incarnation.set(incarnation);
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
         drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));

@@ -15,7 +15,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::{ComputeIndex, layout};
+use selkie_memnode::{ComputeIndex, Observer, layout};
 
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
@@ -34,10 +34,11 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     loop {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
-        if core.closed.load(Ordering::Relaxed) && !core.is_member_itself() {
+        let is_member = core.is_member_itself();
+        if core.closed.load(Ordering::Relaxed) && !is_member {
             continue;
         }
-        if core.pool.is_dead(core.index()) || core.pool.lease_is_over(core.env.now()) {
+        if !is_member || core.pool.lease_is_over(core.env.now()) {
             let _ = core.failed.set(EngineError::Expelled);
             core.fail_all_waits();
             // For ever: a hit finds the latch sealed, and learns the rest on the slow path.
@@ -62,13 +63,39 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     }
 }
 
+impl Observer for Core {
+    /// Makes room for a node that has the name of one that was known: nothing of that is left in the pool, but
+    /// here there may be a way to it and mail from it. What is still noted to be in the care of that one has been
+    /// done, which is what its successor answers when it is asked.
+    fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
+        let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
+        let (Some(known), Some(id)) = (self.known.get(index), id) else { return true };
+        let before = known.load(Ordering::Acquire);
+        if before == incarnation || id == self.me {
+            return true;
+        }
+        let mailbox = self.mailbox_for(index);
+        if mailbox.has_mail_from(index) && self.failed.get().is_none() {
+            return false;
+        }
+        if mailbox.renew(index).is_err() {
+            return true;
+        }
+        self.dead.fetch_and(!NodeSet::EMPTY.with(id).to_bits(), Ordering::AcqRel);
+        known.store(incarnation, Ordering::Release);
+        true
+    }
+}
+
 impl Core {
     fn index(&self) -> ComputeIndex {
         ComputeIndex::new(self.me.index() as u16)
     }
 
+    /// It has been since before this task began.
     fn is_member_itself(&self) -> bool {
-        self.pool.is_member(self.index())
+        let incarnation = self.incarnation.get().copied().unwrap_or_default();
+        self.pool.is_incarnation(self.index(), incarnation)
     }
 
     /// F1.

@@ -19,16 +19,18 @@ struct Setup {
     env: Env,
     region: Arc<dyn LocalRegion>,
     node: Arc<dyn Endpoint>,
+    _memory: Arc<dyn Endpoint>,
     queue_pair: Arc<dyn QueuePair>,
 }
 
 impl Setup {
     fn new(plan: FaultPlan, env: Env) -> Self {
         let fabric = FaultFabric::wrap(MemFabric::new(), plan, env.clone());
-        let region = fabric.join(MEMORY).unwrap().register(64 << 10).unwrap();
+        let memory = fabric.join(MEMORY).unwrap();
+        let region = memory.register(64 << 10).unwrap();
         let node = fabric.join(PeerId::compute(0)).unwrap();
         let queue_pair = node.connect(MEMORY).unwrap();
-        Self { fabric, env, region, node, queue_pair }
+        Self { fabric, env, region, node, _memory: memory, queue_pair }
     }
 
     fn at(&self, offset: u64) -> RemoteAddr {

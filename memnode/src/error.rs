@@ -53,6 +53,14 @@ pub enum PoolError {
         /// The index refused.
         node: ComputeIndex,
     },
+    /// All compute indexes are in use.
+    #[error("the pool's {limit} places for compute nodes are taken, {dead} of them by dead nodes")]
+    Full {
+        /// Compute nodes this pool allows.
+        limit: usize,
+        /// Places that nodes which died still have.
+        dead: usize,
+    },
     /// The control plane failed.
     #[error("control plane: {source}")]
     Control {

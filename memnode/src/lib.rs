@@ -46,6 +46,7 @@ mod registry;
 pub use config::{MAX_MEMORY_NODES, PoolConfig};
 pub use error::PoolError;
 pub use lend::{Lent, create};
+pub use membership::Observer;
 pub use node::{MemoryNode, MemoryNodeDescriptor};
 pub use pool::{Pool, PoolDescriptor, PoolUsage};
 pub use registry::ComputeIndex;

@@ -8,7 +8,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
@@ -17,11 +17,19 @@ use selkie_fabric::{Fabric, PeerId, Reach};
 
 use crate::control::{Beat, ControlPlane, PoolState, Timing, Version, Versioned};
 use crate::error::PoolError;
+use crate::registry::ComputeIndex;
 
 /// How often a change is tried while others change the state too.
 pub(crate) const ATTEMPTS: usize = 1_000;
 /// Leases for which the other processes are waited for to take note of a change.
 const NOTICE_LEASES: u32 = 5;
+
+/// Hears of who comes into a pool before anybody hears from who comes in.
+pub trait Observer: Send + Sync {
+    /// A compute node is in the pool, the so-manieth of its index. Called again and again, also for those that
+    /// are known, until it returns true: until then the node waits.
+    fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool;
+}
 
 /// What a process knows of a pool, and the others of it.
 pub(crate) struct Membership {
@@ -32,6 +40,7 @@ pub(crate) struct Membership {
     acted: Mutex<Acted>,
     shown: Mutex<Shown>,
     reports: Mutex<BTreeMap<PeerId, String>>,
+    observers: Mutex<Vec<Weak<dyn Observer>>>,
 }
 
 /// What the fabric has been told of the view.
@@ -70,6 +79,7 @@ impl Membership {
             acted: Mutex::default(),
             shown: Mutex::default(),
             reports: Mutex::default(),
+            observers: Mutex::default(),
         };
         membership.act()?;
         Ok(membership)
@@ -90,6 +100,15 @@ impl Membership {
 
     pub(crate) fn timing(&self) -> Timing {
         self.view.read().state.timing
+    }
+
+    pub(crate) fn observe(&self, observer: Weak<dyn Observer>) {
+        let mut observers = self.observers.lock();
+        observers.retain(|observer| observer.strong_count() > 0);
+        observers.push(observer);
+        drop(observers);
+        // Who is in is not new to the fabric, but to the observer.
+        self.acted.lock().upto = 0;
     }
 
     /// What a node of this process says of itself with its beats from now on.
@@ -161,6 +180,8 @@ impl Membership {
             return Ok(());
         }
         let failed = |node, source| PoolError::Fabric { node, source };
+        // A name that is in use again is that of another node.
+        acted.fenced.retain(|node, _| !is_in(&state, *node));
         for (raw, card) in &state.cards {
             if card.host != self.host && acted.met.get(raw) != Some(&card.card) {
                 let node = PeerId::from_raw(*raw);
@@ -184,8 +205,22 @@ impl Membership {
             }
             acted.met.remove(&raw);
         }
-        acted.upto = version;
+        // Last: what came from those who had the index before has arrived, or never will.
+        if self.all_know(&state) {
+            acted.upto = version;
+        }
         Ok(())
+    }
+
+    /// Whether all observers are ready for those who are in.
+    fn all_know(&self, state: &PoolState) -> bool {
+        let observers: Vec<_> = self.observers.lock().iter().filter_map(Weak::upgrade).collect();
+        observers.iter().all(|observer| {
+            state
+                .compute_nodes
+                .iter()
+                .all(|(node, member)| observer.joined(ComputeIndex::new(*node), member.incarnation))
+        })
     }
 
     /// Whether no verb of a dead node executes any more, at any node.
@@ -309,7 +344,14 @@ impl Membership {
     /// Waits until all other processes have acted upon this version of the state or a later one.
     pub(crate) async fn until_noticed(&self, env: &Env, version: Version) -> Result<(), PoolError> {
         let started = env.now();
-        while let Some(node) = self.late(version).await? {
+        loop {
+            self.act()?;
+            let here = self.acted.lock().upto >= version;
+            if here {
+                self.beat(None).await?;
+            }
+            let late = if here { self.late(version).await? } else { self.own_node() };
+            let Some(node) = late else { return Ok(()) };
             let waited = env.now().saturating_sub(started);
             if waited > self.timing().lease * NOTICE_LEASES {
                 return Err(PoolError::Unresponsive { node, waited });
@@ -318,7 +360,11 @@ impl Membership {
             // Whoever leaves meanwhile need not know.
             self.see(self.plane.load().await?);
         }
-        Ok(())
+    }
+
+    /// One of this process's nodes.
+    fn own_node(&self) -> Option<PeerId> {
+        self.own_nodes(&self.state()).pop_first()
     }
 }
 
@@ -330,7 +376,12 @@ fn watched(state: &PoolState) -> BTreeMap<PeerId, u64> {
     compute.chain(cards).collect()
 }
 
-/// All that ever died.
+fn is_in(state: &PoolState, node: PeerId) -> bool {
+    let is_member = !node.is_memory() && state.compute_nodes.contains_key(&node.index());
+    is_member || state.cards.contains_key(&node.to_raw())
+}
+
+/// All that died and still matter.
 fn dead_nodes(state: &PoolState) -> impl Iterator<Item = PeerId> {
     let memory = state.memory_nodes.iter().flatten().filter(|node| node.dead);
     let compute = state.lost.keys().chain(&state.dead);

@@ -17,14 +17,14 @@ use crate::control::{
 };
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
-use crate::membership::{self, Membership};
+use crate::membership::{self, Membership, Observer};
 use crate::node::{MemoryNode, MemoryNodeDescriptor};
 use crate::registry::ComputeIndex;
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Endpoint, Fabric, PeerId};
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Everything a compute node has to know to use the pool's memory.
@@ -202,17 +202,14 @@ impl Pool {
         self.membership.first_beat(endpoint.id()).await?;
         let enter = |state: &mut PoolState| {
             self.check_index(state, node)?;
-            if state.cards.contains_key(&endpoint.id().to_raw()) {
+            if has_card(state, node) {
                 return Err(PoolError::DuplicateCompute { node });
             }
             state.cards.insert(endpoint.id().to_raw(), card.clone());
             Ok(())
         };
         let (version, ()) = self.membership.change(enter).await?;
-        let noticed = match self.membership.beat(None).await {
-            Ok(()) => self.membership.until_noticed(env, version).await,
-            failed => failed,
-        };
+        let noticed = self.membership.until_noticed(env, version).await;
         if noticed.is_err() {
             self.withdraw(node).await;
         }
@@ -244,7 +241,7 @@ impl Pool {
     }
 
     /// Enters a compute node with the mailboxes it receives at, each from its share of the senders: see
-    /// [`Pool::mailbox_of`]. Returns once all other nodes know of it.
+    /// [`Pool::mailbox_of`]. Returns once all other nodes know of it, the so-manieth node of this index.
     ///
     /// # Errors
     /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`] if
@@ -254,42 +251,60 @@ impl Pool {
         env: &Env,
         node: ComputeIndex,
         mailboxes: Vec<MailboxDescriptor>,
-    ) -> Result<(), PoolError> {
+    ) -> Result<u32, PoolError> {
         let mailboxes: Vec<_> = mailboxes.iter().map(Into::into).collect();
         let enter = |state: &mut PoolState| {
             self.check_index(state, node)?;
-            let member = Member { host: self.host(), mailboxes: mailboxes.clone() };
+            let before = state.incarnations.get(&node.get()).copied().unwrap_or(0);
+            let incarnation = before.saturating_add(1);
+            state.incarnations.insert(node.get(), incarnation);
+            let member = Member { host: self.host(), incarnation, mailboxes: mailboxes.clone() };
             state.compute_nodes.insert(node.get(), member);
-            state.next_index = state.next_index.max(node.get().saturating_add(1));
-            Ok(())
+            Ok(incarnation)
         };
         self.membership.first_beat(PeerId::compute(node.get())).await?;
-        let (version, ()) = self.membership.change(enter).await?;
-        let noticed = match self.membership.beat(None).await {
-            Ok(()) => self.membership.until_noticed(env, version).await,
-            failed => failed,
-        };
-        if noticed.is_err() {
-            self.withdraw(node).await;
+        let (version, incarnation) = self.membership.change(enter).await?;
+        match self.membership.until_noticed(env, version).await {
+            Ok(()) => Ok(incarnation),
+            Err(error) => {
+                self.withdraw(node).await;
+                Err(error)
+            }
         }
-        noticed
     }
 
-    /// An index no compute node of the pool has had.
+    /// An index that no node of the pool has, nor has given up lately: indexes are given out in turn.
     ///
     /// # Errors
-    /// [`PoolError::UnknownCompute`] if all have been used, [`PoolError::Control`].
+    /// [`PoolError::Full`] if all are in use, [`PoolError::Control`].
     pub async fn next_index(&self) -> Result<ComputeIndex, PoolError> {
-        let limit = self.descriptor.max_compute_nodes;
+        // At most 58.
+        let limit = self.descriptor.max_compute_nodes as u16;
         let take = |state: &mut PoolState| {
-            let node = ComputeIndex::new(state.next_index);
-            if node.as_usize() >= limit {
-                return Err(PoolError::UnknownCompute { node, limit });
-            }
-            state.next_index += 1;
+            let in_turn = (0..limit).map(|step| (state.next_index % limit + step) % limit);
+            let free = in_turn
+                .map(ComputeIndex::new)
+                .find(|node| self.check_index(state, *node).is_ok() && !has_card(state, *node));
+            let Some(node) = free else {
+                let dead = state.dead.len() + state.lost.len();
+                return Err(PoolError::Full { limit: limit.into(), dead });
+            };
+            state.next_index = (node.get() + 1) % limit;
             Ok(node)
         };
         Ok(self.membership.change(take).await?.1)
+    }
+
+    /// Has `observer` told of nodes that come in, those that are in first.
+    pub fn observe(&self, observer: Weak<dyn Observer>) {
+        self.membership.observe(observer);
+    }
+
+    /// Whether a compute node is in the pool, and is the so-manieth that has its index.
+    #[must_use]
+    pub fn is_incarnation(&self, node: ComputeIndex, incarnation: u32) -> bool {
+        let state = self.membership.state();
+        state.compute_nodes.get(&node.get()).is_some_and(|m| m.incarnation == incarnation)
     }
 
     /// Takes a compute node out. Returns once all other nodes know that it is gone, so that what they sent to
@@ -315,7 +330,7 @@ impl Pool {
     }
 
     /// Declares a compute node dead: it is in the pool no more, and the others begin to recover from its
-    /// death. Its index is never used again.
+    /// death. Its index is used again only after that.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -354,7 +369,7 @@ impl Pool {
         state.lost.contains_key(&node.get()) || state.dead.contains(&node.get())
     }
 
-    /// The compute nodes that died and were recovered from.
+    /// The compute nodes that died and are named in lost pages for ever.
     #[must_use]
     pub fn dead(&self) -> Vec<ComputeIndex> {
         self.membership.state().dead.iter().copied().map(ComputeIndex::new).collect()
@@ -433,7 +448,9 @@ impl Pool {
         self.membership
             .change(|state| {
                 if state.lost.remove(&node.get()).is_some() {
-                    state.dead.insert(node.get());
+                    if !lost_pages.is_empty() {
+                        state.dead.insert(node.get());
+                    }
                     let room = MAX_LOST_PAGES.saturating_sub(state.lost_pages.len());
                     state.lost_pages.extend(lost_pages.iter().take(room));
                 }
@@ -572,6 +589,10 @@ impl Pool {
             bytes: extents * geometry.extent_bytes(),
         }
     }
+}
+
+fn has_card(state: &PoolState, node: ComputeIndex) -> bool {
+    state.cards.contains_key(&PeerId::compute(node.get()).to_raw())
 }
 
 pub(crate) fn start_node(

@@ -267,7 +267,7 @@ fn a_node_is_in_once_the_nodes_of_other_processes_know_it() {
 }
 
 #[test]
-fn indexes_are_given_out_once_and_labels_are_set_by_who_has_seen_them() {
+fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
     on_every_plane_in_virtual_time(async |plane, env| {
         let (here, there) = two_hosts(&plane, &env).await;
         let mut given = Vec::new();
@@ -275,8 +275,26 @@ fn indexes_are_given_out_once_and_labels_are_set_by_who_has_seen_them() {
             given.push(pool.next_index().await.unwrap().get());
         }
         assert_eq!(given, [0, 1, 2, 3]);
-        let beyond = here.next_index().await;
-        assert!(matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })), "{beyond:?}");
+        let index = ComputeIndex::new;
+        for node in [0, 1] {
+            here.register_compute(&env, index(node), vec![mailbox(node)]).await.unwrap();
+        }
+        assert_eq!(there.next_index().await.unwrap(), index(2), "others are free again");
+        here.register_compute(&env, index(3), vec![mailbox(3)]).await.unwrap();
+        here.declare_dead(index(1)).await.unwrap();
+        assert_eq!(there.next_index().await.unwrap(), index(2));
+        here.register_compute(&env, index(2), vec![mailbox(2)]).await.unwrap();
+        let full = there.next_index().await;
+        assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
+        here.finish_recovery(index(1), &[]).await.unwrap();
+        assert_eq!(there.next_index().await.unwrap(), index(1), "nothing names it any more");
+        let again = here.register_compute(&env, index(1), vec![mailbox(1)]).await.unwrap();
+        assert_eq!(again, 2);
+        assert!(here.is_incarnation(index(1), 2) && !here.is_incarnation(index(1), 1));
+        here.declare_dead(index(1)).await.unwrap();
+        here.finish_recovery(index(1), &[512]).await.unwrap();
+        let full = there.next_index().await;
+        assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
 
         assert!(here.set_label("a", None, Some("1")).await.unwrap());
         assert!(!there.set_label("a", None, Some("2")).await.unwrap());

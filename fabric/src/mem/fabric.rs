@@ -44,7 +44,8 @@ impl Fabric for MemFabric {
         }
         let node = Arc::new(Node::new(id));
         nodes.insert(id, Arc::clone(&node));
-        Ok(Arc::new(MemEndpoint { node, nodes: Arc::clone(&self.nodes) }))
+        let stay = Arc::new(Stay(Arc::clone(&node)));
+        Ok(Arc::new(MemEndpoint { node, stay, nodes: Arc::clone(&self.nodes) }))
     }
 
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
@@ -56,8 +57,19 @@ impl Fabric for MemFabric {
     }
 }
 
+/// The node is there while its endpoint or a queue pair of its is; then its name is free again.
+pub(crate) struct Stay(Arc<Node>);
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        // All that it posted has been executed.
+        self.0.kill();
+    }
+}
+
 struct MemEndpoint {
     node: Arc<Node>,
+    stay: Arc<Stay>,
     nodes: Arc<Nodes>,
 }
 
@@ -76,7 +88,7 @@ impl Endpoint for MemEndpoint {
         let target = self.nodes.read().get(&peer).map(Arc::clone);
         let target = target.ok_or(FabricError::UnknownPeer { peer })?;
         target.check_alive()?;
-        Ok(Arc::new(MemQueuePair::new(Arc::clone(&self.node), target)))
+        Ok(Arc::new(MemQueuePair::new(Arc::clone(&self.node), Arc::clone(&self.stay), target)))
     }
 }
 
@@ -94,5 +106,9 @@ mod tests {
         let second = fabric.join(id).unwrap();
         assert_eq!(first.register(8).err(), Some(FabricError::PeerDead { peer: id }));
         assert!(second.register(8).is_ok());
+        drop(first);
+        assert!(second.register(8).is_ok(), "they are not the same");
+        drop(second);
+        assert!(fabric.join(id).is_ok());
     }
 }

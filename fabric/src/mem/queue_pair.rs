@@ -11,18 +11,20 @@ use crate::buf::WORD_BYTES;
 use crate::completion::Completion;
 use crate::error::FabricError;
 use crate::id::{PeerId, RemoteAddr};
+use crate::mem::fabric::Stay;
 use crate::mem::node::{MemRegion, Node};
 use crate::mem::words::Words;
 use crate::verb::{Chain, Verb};
 
 pub(crate) struct MemQueuePair {
     owner: Arc<Node>,
+    _stay: Arc<Stay>,
     target: Arc<Node>,
 }
 
 impl MemQueuePair {
-    pub(crate) fn new(owner: Arc<Node>, target: Arc<Node>) -> Self {
-        Self { owner, target }
+    pub(crate) fn new(owner: Arc<Node>, stay: Arc<Stay>, target: Arc<Node>) -> Self {
+        Self { owner, _stay: stay, target }
     }
 
     #[inline]

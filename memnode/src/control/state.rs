@@ -41,8 +41,10 @@ pub struct PoolState {
     /// How nodes are reached and let in, by [`PeerId::to_raw`], on a fabric where they have to be told of each
     /// other. A compute node has one from before it is in the pool until it is out of it.
     pub cards: BTreeMap<u16, Card>,
-    /// Compute indexes below this were given out to processes that asked for any; see [`crate::Pool::next_index`].
+    /// Where the search for a free compute index begins; see [`crate::Pool::next_index`].
     pub next_index: u16,
+    /// How many nodes have had each compute index.
+    pub incarnations: BTreeMap<u16, u32>,
     /// The mailboxes at which memory nodes' processors serve calls, by index.
     pub directories: BTreeMap<usize, Mailbox>,
     /// Global addresses of GCLs nobody leases. Bounded by the number of GCLs in the pool; a set, so that a
@@ -50,7 +52,8 @@ pub struct PoolState {
     pub donated: BTreeSet<u64>,
     /// Compute nodes that died and whose recovery is under way, by index.
     pub lost: BTreeMap<u16, Lost>,
-    /// Compute nodes that died and were recovered from; their indexes are not used again.
+    /// Compute nodes that died, were recovered from, and are still named in the latch words of pages that were
+    /// lost with them; their indexes are not used again.
     pub dead: BTreeSet<u16>,
     /// Global addresses of GCLs that were lost with the node that held them, lowest first, at most
     /// [`MAX_LOST_PAGES`].
@@ -75,6 +78,7 @@ impl PoolState {
             compute_nodes: BTreeMap::new(),
             cards: BTreeMap::new(),
             next_index: 0,
+            incarnations: BTreeMap::new(),
             directories: BTreeMap::new(),
             donated: BTreeSet::new(),
             lost: BTreeMap::new(),
@@ -153,6 +157,8 @@ pub struct Card {
 pub struct Member {
     /// Random: stands for the process that runs the node. Nodes of one process learn of changes together.
     pub host: u64,
+    /// The node is the one that had the index as the so-manieth, from 1.
+    pub incarnation: u32,
     /// Where it receives messages.
     pub mailboxes: Vec<Mailbox>,
 }

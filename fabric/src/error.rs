@@ -87,6 +87,37 @@ pub enum FabricError {
         /// Its process id.
         process: u64,
     },
+    /// A chain is longer than the backend sends. Nothing of it was executed.
+    #[error(
+        "a chain of {verbs} verbs and {bytes} bytes of payload; allowed are {most_verbs} verbs and \
+         {most_bytes} bytes"
+    )]
+    ChainTooLong {
+        /// Verbs of the chain.
+        verbs: u64,
+        /// Bytes that its reads and writes move together.
+        bytes: u64,
+        /// The most verbs allowed.
+        most_verbs: u64,
+        /// The most bytes allowed.
+        most_bytes: u64,
+    },
+    /// The peer is there but does not accept the connection.
+    #[error("peer {peer} refused the connection: {why}")]
+    Refused {
+        /// The peer.
+        peer: PeerId,
+        /// What it says.
+        why: Refusal,
+    },
+    /// The operating system refused what a node needs to be on the network.
+    #[error("network of {peer}: {what}")]
+    Network {
+        /// The node.
+        peer: PeerId,
+        /// What could not be done, and why.
+        what: String,
+    },
     /// The environment stopped before the operation was done. If it stopped while the chain was
     /// executing, the chain was dropped with it, and the one that comes back is empty.
     #[error("the environment stopped while an operation to {peer} was outstanding")]
@@ -96,9 +127,35 @@ pub enum FabricError {
     },
 }
 
+/// Why a peer does not accept a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The two sides do not speak the same version of the protocol.
+    #[error("version {theirs} of the protocol meets version {ours}")]
+    Version {
+        /// The version of this side.
+        ours: u32,
+        /// The version of the other side.
+        theirs: u32,
+    },
+    /// The other side belongs to another pool.
+    #[error("it belongs to another pool")]
+    Pool,
+    /// Another node answers at the address.
+    #[error("another node answers at its address")]
+    Name,
+    /// This incarnation of the node was revoked there.
+    #[error("this incarnation of the node was revoked")]
+    Revoked,
+    /// It has as many connections as it takes.
+    #[error("it has as many connections as it takes")]
+    Full,
+}
+
 impl FabricError {
     /// Whether the same call may succeed later without anything else being changed.
     pub fn is_retryable(&self) -> bool {
-        matches!(self, Self::OutOfMemory { .. })
+        matches!(self, Self::OutOfMemory { .. } | Self::Refused { why: Refusal::Full, .. })
     }
 }

@@ -58,7 +58,7 @@
 //! - Clock, sleep, tasks and randomness come from an [`Env`] and from nowhere else.
 //!
 //! # Contents
-//! Backends [`mem`], `shm` (processes of one host) and [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
+//! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC) and [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
 //! (delays, deaths, torn writes, corruption); [`env`](mod@env); [`conformance`].
 
 mod api;
@@ -76,6 +76,8 @@ pub mod meter;
 pub mod shm;
 pub mod sim;
 mod sync;
+#[cfg(target_os = "linux")]
+pub mod tcp;
 mod verb;
 
 pub use api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
@@ -83,7 +85,7 @@ pub use buf::{Buf, Keep, WORD_BYTES};
 pub use completion::{Completion, Outstanding};
 pub use doorbell::{Doorbell, WaitPast};
 pub use env::{BoxFuture, Env, RealRuntime};
-pub use error::FabricError;
+pub use error::{FabricError, Refusal};
 pub use id::{PeerId, RegionKey, RemoteAddr};
 pub use mem::MemFabric;
 pub use verb::{Chain, ChainError, ChainResult, INLINE_VERBS, Verb};

@@ -94,6 +94,54 @@ fn shm() {
     .assert_passed();
 }
 
+/// The suite over TCP, listening at `ip`.
+#[cfg(target_os = "linux")]
+fn over_tcp(ip: std::net::IpAddr, adjust: fn(&mut selkie_fabric::tcp::TcpConfig)) -> Report {
+    run_all(&|| {
+        Subject::real(runtime(), |env| {
+            let mut config = selkie_fabric::tcp::TcpConfig::new(7);
+            config.listen.set_ip(ip);
+            adjust(&mut config);
+            let tcp = selkie_fabric::tcp::TcpFabric::new(config, env.clone());
+            let killer = Arc::clone(&tcp);
+            (tcp, Box::new(move |peer| killer.kill(peer)))
+        })
+    })
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tcp() {
+    over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |_| {}).assert_passed();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tcp_that_polls() {
+    over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| {
+        config.poll_for = Duration::from_micros(20);
+    })
+    .assert_passed();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tcp_that_never_blocks_a_poll() {
+    over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| config.block_alone = Duration::ZERO)
+        .assert_passed();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tcp_over_ipv6() {
+    let ip = std::net::Ipv6Addr::LOCALHOST;
+    if std::net::TcpListener::bind((ip, 0)).is_err() {
+        println!("this host has no [::1]");
+        return;
+    }
+    over_tcp(ip.into(), |_| {}).assert_passed();
+}
+
 /// The suite over a simulated world.
 fn over_sim(config: fn() -> WorldConfig) -> Report {
     run_all(&|| {

@@ -1,0 +1,56 @@
+//! How a TCP fabric is set up.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::thread;
+use std::time::Duration;
+
+/// Machines with so few processors have none to spare for polling.
+const FEW_PROCESSORS: usize = 2;
+
+/// Settings of a [`TcpFabric`](super::TcpFabric).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpConfig {
+    /// Where an endpoint listens; port 0 lets the system choose one. If several endpoints join in one
+    /// process, it has to.
+    pub listen: SocketAddr,
+    /// Number of the pool. Nodes of different pools refuse each other; it guards against mistakes, not
+    /// against malice.
+    pub pool: u64,
+    /// How long a thread looks at a socket again and again before it blocks: a serving thread for the next
+    /// request, and a poll for the response to a chain that is alone under way at its node. It saves waking
+    /// a thread, and costs processor time. By default nothing on machines with two processors or fewer,
+    /// else 20 us.
+    pub poll_for: Duration,
+    /// How long the second poll of a chain that is alone under way at its node blocks the polling thread for
+    /// the response, which saves the switch to the thread that otherwise receives it. The first poll lets
+    /// other tasks run, so that they can post theirs. By default 100 us; 0 never blocks.
+    pub block_alone: Duration,
+    /// A peer that owes an answer and gives no sign of life for so long is dead. By default 5 s. Silent
+    /// connections are tried four times in this time.
+    pub dead_after: Duration,
+}
+
+impl TcpConfig {
+    /// The defaults, listening on the loopback interface.
+    pub fn new(pool: u64) -> Self {
+        let processors = thread::available_parallelism().map_or(1, usize::from);
+        let spare = processors > FEW_PROCESSORS;
+        Self {
+            listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            pool,
+            poll_for: if spare { Duration::from_micros(20) } else { Duration::ZERO },
+            block_alone: Duration::from_micros(100),
+            dead_after: Duration::from_secs(5),
+        }
+    }
+
+    /// How often connections are looked after.
+    pub(super) fn look_every(&self) -> Duration {
+        (self.dead_after / 4).max(Duration::from_millis(1))
+    }
+
+    /// The longest silence of a living connection, for the peer.
+    pub(super) fn keepalive_ms(&self) -> u32 {
+        u32::try_from(2 * self.look_every().as_millis()).unwrap_or(u32::MAX)
+    }
+}

@@ -1,0 +1,57 @@
+//! Backend `tcp`: soft RDMA between machines without an RDMA NIC.
+//!
+//! A node listens; a queue pair is a TCP connection to it. The *host* of the node that lends memory executes
+//! the chains that come over a connection in the order in which they come, and does nothing else: one thread
+//! a connection receives, executes every whole request in its buffer and answers them with one system call.
+//! The node that posts has one thread more, the *driver*, which accepts connections, receives responses for
+//! completions that nobody polls, and looks after silent peers.
+//!
+//! ```text
+//! compute node                                   memory node
+//! post -> queue -> send ====== requests ======>  receive -> execute on regions -> ring doorbells
+//! slot <- fill <- receive <=== responses ======  send all answers
+//! wake
+//! ```
+//!
+//! # Connections
+//! [`Fabric::join`](crate::Fabric::join) binds and listens, [`TcpFabric::introduce`] says where peers are,
+//! and [`Endpoint::connect`](crate::Endpoint::connect) begins to connect without blocking: what a peer does
+//! not accept, `Refused` says at the first completion. Endpoints of one `TcpFabric` know each other, and talk
+//! over TCP all the same. The bytes are described in `wire`.
+//!
+//! # Death
+//! A connection that is closed, broken, or not understood ends its queue pair: all outstanding and later
+//! chains end with `PeerDead` and come back with their buffers. So does one whose peer owes an answer and
+//! has been silent for [`TcpConfig::dead_after`]; silent connections without chains are asked for an answer
+//! now and then. A host closes connections that have been silent for longer than their node promised.
+//!
+//! # Fencing
+//! Every chain executes under the gate of its connection. [`TcpFabric::revoke`] refuses further connections
+//! of an incarnation of a peer, then closes the gates of those it has: from then on no verb of it executes,
+//! though its requests may lie in the buffers of the system.
+//!
+//! # Trust
+//! Bytes of the network are checked before anything is done with them, and whatever is wrong with them ends
+//! their connection and no other ([`TcpFabric::bad_connections`] counts). Region keys hold 16 random bits,
+//! which guards against mistakes. Nothing is encrypted or authenticated: whoever reaches the port is
+//! trusted with the memory, so it belongs on a network of its own.
+//!
+//! Contents: `fabric` (who is there, completions), `link` (the connecting side of a connection), `host` (the
+//! executing side), `driver` (the thread), `guests` (who may execute), `wire` (the bytes), `buffer` and
+//! `slot` (received bytes, outcomes), `config`.
+
+mod buffer;
+mod config;
+mod driver;
+mod fabric;
+mod guests;
+mod host;
+mod link;
+mod slot;
+mod wire;
+
+pub use config::TcpConfig;
+pub use fabric::TcpFabric;
+pub use guests::MAX_CONNECTIONS;
+pub use host::BadConnections;
+pub use wire::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, WireError};

@@ -1,0 +1,579 @@
+//! Bytes on a connection: encoding, decoding and every bound on them. No input or output happens here.
+//!
+//! All numbers are little-endian. A connection starts with a hello of the node that connected, which has
+//! the same length and the same first three fields in every version, and the reply to it:
+//!
+//! ```text
+//! hello                                     reply
+//! 0   magic         u64  HELLO_MAGIC        0   magic    u64  REPLY_MAGIC
+//! 8   version       u32  VERSION            8   version  u32  VERSION of who replies
+//! 12  keepalive_ms  u32  longest silence    12  verdict  u32  0, or why the connection is refused
+//! 16  pool          u64  who belongs together
+//! 24  from          u16  who connects
+//! 26  to            u16  whom it wants
+//! 28  zero          u32
+//! 32  incarnation   u64  of who connects, not 0
+//! 40
+//! ```
+//! After a verdict of 0 there follow requests, one a chain, and one response for each, in the same order:
+//!
+//! ```text
+//! request                                   response
+//! 0   body_bytes  u32  what follows         0   body_bytes  u32  what follows
+//! 4   verbs       u16                       4   executed    u16  verbs executed
+//! 6   zero        u16                       6   status      u16  0, or why the next one failed
+//! 8   sequence    u64  0, 1, 2 ...          8   sequence    u64  that of the request
+//! 16  a record for each verb                16  a result for each verb executed: the old value of an
+//!                                               atomic (u64), the payload of a read, nothing of a write
+//!                                               and, if the status is not 0, a detail u64
+//! record of a verb
+//! 0   opcode  u8    READ ... FETCH_AND_ADD
+//! 1   zero    u8 x 3
+//! 4   region  u32
+//! 8   offset  u64
+//! 16  first   u64   bytes of the payload, or expected, or delta
+//! 24  second  u64   desired, else 0
+//! 32  the payload of a write
+//! ```
+//! A request without verbs is how a silent connection is kept alive; it is answered like any other.
+
+use crate::error::{FabricError, Refusal};
+use crate::id::{PeerId, RegionKey, RemoteAddr};
+use crate::verb::{Chain, Verb};
+
+/// First word of a hello.
+const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SELKTCP?");
+/// First word of a reply.
+const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"SELKTCP!");
+/// Version of everything behind the first fields.
+pub(super) const VERSION: u32 = 1;
+
+pub(super) const HELLO_BYTES: usize = 40;
+pub(super) const REPLY_BYTES: usize = 16;
+/// Header of a request and of a response.
+pub(super) const HEADER_BYTES: usize = 16;
+const RECORD_BYTES: usize = 32;
+const WORD_BYTES: usize = crate::buf::WORD_BYTES;
+
+/// Most verbs in one chain.
+pub const MAX_CHAIN_VERBS: usize = 1024;
+/// Most bytes of payload in one chain, those of its reads and of its writes together.
+pub const MAX_CHAIN_BYTES: usize = 16 << 20;
+/// Most bytes behind a header.
+const MAX_BODY_BYTES: usize = MAX_CHAIN_VERBS * RECORD_BYTES + MAX_CHAIN_BYTES;
+
+const _: () = assert!(HELLO_BYTES == 8 + 4 + 4 + 8 + 2 + 2 + 4 + 8);
+const _: () = assert!(REPLY_BYTES == 8 + 4 + 4);
+const _: () = assert!(HEADER_BYTES == 4 + 2 + 2 + 8);
+const _: () = assert!(RECORD_BYTES == 1 + 3 + 4 + 8 + 8 + 8);
+const _: () = assert!(MAX_BODY_BYTES <= u32::MAX as usize && MAX_CHAIN_VERBS <= u16::MAX as usize);
+const _: () = assert!(WORD_BYTES <= RECORD_BYTES, "a response is bounded like its request");
+
+const READ: u8 = 1;
+const WRITE: u8 = 2;
+const WRITE_WITH_DOORBELL: u8 = 3;
+const COMPARE_AND_SWAP: u8 = 4;
+const FETCH_AND_ADD: u8 = 5;
+
+const DONE: u16 = 0;
+const UNKNOWN_REGION: u16 = 1;
+const OUT_OF_BOUNDS: u16 = 2;
+const MISALIGNED: u16 = 3;
+const DEAD: u16 = 4;
+
+const ACCEPTED: u32 = 0;
+const REFUSED_VERSION: u32 = 1;
+const REFUSED_POOL: u32 = 2;
+const REFUSED_NAME: u32 = 3;
+const REFUSED_REVOKED: u32 = 4;
+const REFUSED_FULL: u32 = 5;
+
+/// Why what came over a connection was not understood. The connection is closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WireError {
+    /// It does not begin like a connection of this protocol.
+    #[error("begins with {found:#018x}, which is neither hello nor reply")]
+    Magic {
+        /// The first word.
+        found: u64,
+    },
+    /// The hello did not come in time.
+    #[error("no hello came in time")]
+    NoHello,
+    /// A number that has to be 0, or must not be.
+    #[error("a reserved field or an incarnation has a value it cannot have")]
+    Reserved,
+    /// No verdict has this number.
+    #[error("{found} is no verdict")]
+    Verdict {
+        /// The number.
+        found: u32,
+    },
+    /// A frame is longer than any chain makes it.
+    #[error("a frame of {bytes} bytes, more than {limit}")]
+    FrameBytes {
+        /// The length it claims.
+        bytes: u64,
+        /// The bound.
+        limit: u64,
+    },
+    /// A chain has too many verbs.
+    #[error("a chain of {verbs} verbs, more than {MAX_CHAIN_VERBS}")]
+    ChainVerbs {
+        /// The number it claims.
+        verbs: u16,
+    },
+    /// The payloads of a chain are too long, or not a multiple of 8 bytes.
+    #[error("a payload of {bytes} bytes is too long, or not a multiple of 8")]
+    PayloadBytes {
+        /// The length it claims.
+        bytes: u64,
+    },
+    /// No verb has this number.
+    #[error("{found} is no verb")]
+    Opcode {
+        /// The number.
+        found: u8,
+    },
+    /// The length of a frame is not that of what it holds.
+    #[error("the length of a frame is not that of what is in it")]
+    Length,
+    /// A response came though every chain has had its own.
+    #[error("a response came that nothing was asked for")]
+    Unasked,
+    /// Frames are missing or were repeated.
+    #[error("frame {found} came in place of frame {expected}")]
+    Sequence {
+        /// The number it has.
+        found: u64,
+        /// The number it should have.
+        expected: u64,
+    },
+    /// A response that no execution of the chain can have.
+    #[error("a response of status {status} after {executed} of {verbs} verbs")]
+    Response {
+        /// Its status.
+        status: u16,
+        /// How many verbs it says were executed.
+        executed: u16,
+        /// How many there are.
+        verbs: u16,
+    },
+}
+
+/// Takes numbers off the front of bytes.
+struct Fields<'a>(&'a [u8]);
+
+impl<'a> Fields<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+}
+
+/// What a node says of itself when it connects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Hello {
+    pub(super) version: u32,
+    pub(super) keepalive_ms: u32,
+    pub(super) pool: u64,
+    pub(super) from: PeerId,
+    pub(super) to: PeerId,
+    pub(super) incarnation: u64,
+}
+
+impl Hello {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HELLO_BYTES);
+        out.extend(HELLO_MAGIC.to_le_bytes());
+        out.extend(self.version.to_le_bytes());
+        out.extend(self.keepalive_ms.to_le_bytes());
+        out.extend(self.pool.to_le_bytes());
+        out.extend(self.from.to_raw().to_le_bytes());
+        out.extend(self.to.to_raw().to_le_bytes());
+        out.extend(0_u32.to_le_bytes());
+        out.extend(self.incarnation.to_le_bytes());
+        out
+    }
+
+    /// The hello in these bytes. Of another version only that is known.
+    pub(super) fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Result<Self, Refusal>, WireError> {
+        let mut fields = Fields(bytes);
+        let magic = fields.u64().ok_or(WireError::Length)?;
+        if magic != HELLO_MAGIC {
+            return Err(WireError::Magic { found: magic });
+        }
+        let version = fields.u32().ok_or(WireError::Length)?;
+        if version != VERSION {
+            return Ok(Err(Refusal::Version { ours: VERSION, theirs: version }));
+        }
+        let mut rest = || {
+            let (keepalive_ms, pool) = (fields.u32()?, fields.u64()?);
+            let (from, to) = (fields.u16()?, fields.u16()?);
+            let (zero, incarnation) = (fields.u32()?, fields.u64()?);
+            let (from, to) = (PeerId::from_raw(from), PeerId::from_raw(to));
+            let hello = Self { version, keepalive_ms, pool, from, to, incarnation };
+            Some((zero, hello))
+        };
+        match rest().ok_or(WireError::Length)? {
+            (0, hello) if hello.incarnation != 0 => Ok(Ok(hello)),
+            _ => Err(WireError::Reserved),
+        }
+    }
+}
+
+/// Answers a hello.
+pub(super) fn encode_reply(verdict: Result<(), Refusal>) -> Vec<u8> {
+    let verdict = match verdict {
+        Ok(()) => ACCEPTED,
+        Err(Refusal::Version { .. }) => REFUSED_VERSION,
+        Err(Refusal::Pool) => REFUSED_POOL,
+        Err(Refusal::Name) => REFUSED_NAME,
+        Err(Refusal::Revoked) => REFUSED_REVOKED,
+        Err(Refusal::Full) => REFUSED_FULL,
+    };
+    let mut out = Vec::with_capacity(REPLY_BYTES);
+    out.extend(REPLY_MAGIC.to_le_bytes());
+    out.extend(VERSION.to_le_bytes());
+    out.extend(verdict.to_le_bytes());
+    out
+}
+
+/// The answer to a hello; `None` if it is not all there.
+pub(super) fn decode_reply(data: &[u8]) -> Result<Option<Result<(), Refusal>>, WireError> {
+    let mut fields = Fields(data);
+    let (Some(magic), Some(version), Some(verdict)) = (fields.u64(), fields.u32(), fields.u32())
+    else {
+        return Ok(None);
+    };
+    if magic != REPLY_MAGIC {
+        return Err(WireError::Magic { found: magic });
+    }
+    Ok(Some(match verdict {
+        ACCEPTED if version == VERSION => Ok(()),
+        ACCEPTED | REFUSED_VERSION => Err(Refusal::Version { ours: VERSION, theirs: version }),
+        REFUSED_POOL => Err(Refusal::Pool),
+        REFUSED_NAME => Err(Refusal::Name),
+        REFUSED_REVOKED => Err(Refusal::Revoked),
+        REFUSED_FULL => Err(Refusal::Full),
+        found => return Err(WireError::Verdict { found }),
+    }))
+}
+
+/// Bytes of payload that a verb moves.
+fn payload_bytes(verb: &Verb) -> usize {
+    verb.buf().map_or(0, |buf| buf.len())
+}
+
+/// Bytes of the result of a verb.
+fn result_bytes(verb: &Verb) -> usize {
+    match verb {
+        Verb::Read { into, .. } => into.len(),
+        Verb::Write { .. } | Verb::WriteWithDoorbell { .. } => 0,
+        Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. } => WORD_BYTES,
+    }
+}
+
+/// Refuses a chain that is longer than a frame may be.
+pub(super) fn check_chain(chain: &Chain) -> Result<(), FabricError> {
+    let (verbs, bytes) =
+        (chain.verbs.len(), chain.verbs.iter().map(payload_bytes).fold(0, usize::saturating_add));
+    if verbs <= MAX_CHAIN_VERBS && bytes <= MAX_CHAIN_BYTES {
+        return Ok(());
+    }
+    let (most_verbs, most_bytes) = (MAX_CHAIN_VERBS as u64, MAX_CHAIN_BYTES as u64);
+    Err(FabricError::ChainTooLong {
+        verbs: verbs as u64,
+        bytes: bytes as u64,
+        most_verbs,
+        most_bytes,
+    })
+}
+
+/// Appends the request for a chain that [`check_chain`] has let through.
+pub(super) fn encode_request(out: &mut Vec<u8>, sequence: u64, chain: &Chain) {
+    let started = out.len();
+    out.extend(0_u32.to_le_bytes());
+    out.extend((chain.verbs.len() as u16).to_le_bytes());
+    out.extend(0_u16.to_le_bytes());
+    out.extend(sequence.to_le_bytes());
+    for verb in &chain.verbs {
+        let length = payload_bytes(verb) as u64;
+        let (opcode, first, second, payload): (_, _, _, &[u8]) = match verb {
+            Verb::Read { .. } => (READ, length, 0, &[]),
+            Verb::Write { from, .. } => (WRITE, length, 0, from),
+            Verb::WriteWithDoorbell { from, .. } => (WRITE_WITH_DOORBELL, length, 0, from),
+            Verb::CompareAndSwap { expected, desired, .. } => {
+                (COMPARE_AND_SWAP, *expected, *desired, &[])
+            }
+            Verb::FetchAndAdd { delta, .. } => (FETCH_AND_ADD, *delta, 0, &[]),
+        };
+        out.extend([opcode, 0, 0, 0]);
+        out.extend(verb.at().region.to_raw().to_le_bytes());
+        out.extend(verb.at().offset.to_le_bytes());
+        out.extend(first.to_le_bytes());
+        out.extend(second.to_le_bytes());
+        out.extend_from_slice(payload);
+    }
+    set_body_bytes(out, started);
+}
+
+/// Fills in the length of the frame that began at `started` and ends here.
+fn set_body_bytes(out: &mut [u8], started: usize) {
+    let bytes = out.len().saturating_sub(started + HEADER_BYTES) as u32;
+    if let Some(field) = out.get_mut(started..).and_then(|frame| frame.first_chunk_mut::<4>()) {
+        *field = bytes.to_le_bytes();
+    }
+}
+
+/// The next frame in received bytes.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Next<T> {
+    /// It is not all there; it will have so many bytes, as far as that is known.
+    Partial(usize),
+    /// It is the first so many bytes.
+    Whole(usize, T),
+}
+
+/// A request that has been checked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Request<'a> {
+    pub(super) sequence: u64,
+    body: &'a [u8],
+}
+
+/// A verb as it is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Asked<'a> {
+    Read { at: RemoteAddr, bytes: usize },
+    Write { at: RemoteAddr, payload: &'a [u8], rings: bool },
+    CompareAndSwap { at: RemoteAddr, expected: u64, desired: u64 },
+    FetchAndAdd { at: RemoteAddr, delta: u64 },
+}
+
+impl<'a> Request<'a> {
+    pub(super) fn verbs(&self) -> impl Iterator<Item = Asked<'a>> + use<'a> {
+        let mut fields = Fields(self.body);
+        std::iter::from_fn(move || decode_verb(&mut fields).ok())
+    }
+}
+
+/// The request that `data` begins with.
+pub(super) fn decode_request(data: &[u8]) -> Result<Next<Request<'_>>, WireError> {
+    let mut fields = Fields(data);
+    let (Some(body_bytes), Some(verbs), Some(zero), Some(sequence)) =
+        (fields.u32(), fields.u16(), fields.u16(), fields.u64())
+    else {
+        return Ok(Next::Partial(HEADER_BYTES));
+    };
+    if usize::from(verbs) > MAX_CHAIN_VERBS {
+        return Err(WireError::ChainVerbs { verbs });
+    }
+    let limit = usize::from(verbs) * RECORD_BYTES + MAX_CHAIN_BYTES;
+    if zero != 0 {
+        return Err(WireError::Reserved);
+    }
+    if body_bytes as usize > limit {
+        let (bytes, limit) = (u64::from(body_bytes), limit as u64);
+        return Err(WireError::FrameBytes { bytes, limit });
+    }
+    let whole = HEADER_BYTES + body_bytes as usize;
+    let Some(body) = fields.bytes(body_bytes as usize) else { return Ok(Next::Partial(whole)) };
+    let mut rest = Fields(body);
+    let mut moved = 0;
+    for _ in 0..verbs {
+        moved += match decode_verb(&mut rest)? {
+            Asked::Read { bytes, .. } => bytes,
+            Asked::Write { payload, .. } => payload.len(),
+            Asked::CompareAndSwap { .. } | Asked::FetchAndAdd { .. } => 0,
+        };
+        if moved > MAX_CHAIN_BYTES {
+            return Err(WireError::PayloadBytes { bytes: moved as u64 });
+        }
+    }
+    if !rest.0.is_empty() {
+        return Err(WireError::Length);
+    }
+    Ok(Next::Whole(whole, Request { sequence, body }))
+}
+
+fn decode_verb<'a>(fields: &mut Fields<'a>) -> Result<Asked<'a>, WireError> {
+    let mut record = || {
+        let ([opcode, zeros @ ..], region) = (fields.take::<4>()?, fields.u32()?);
+        Some((opcode, zeros, region, fields.u64()?, fields.u64()?, fields.u64()?))
+    };
+    let (opcode, zeros, region, offset, first, second) = record().ok_or(WireError::Length)?;
+    if zeros != [0; 3] || (opcode != COMPARE_AND_SWAP && second != 0) {
+        return Err(WireError::Reserved);
+    }
+    let at = RemoteAddr::new(RegionKey::from_raw(region), offset);
+    let bytes = || match usize::try_from(first) {
+        Ok(bytes) if bytes <= MAX_CHAIN_BYTES && bytes.is_multiple_of(WORD_BYTES) => Ok(bytes),
+        _ => Err(WireError::PayloadBytes { bytes: first }),
+    };
+    match opcode {
+        READ => Ok(Asked::Read { at, bytes: bytes()? }),
+        WRITE | WRITE_WITH_DOORBELL => {
+            let payload = fields.bytes(bytes()?).ok_or(WireError::Length)?;
+            Ok(Asked::Write { at, payload, rings: opcode == WRITE_WITH_DOORBELL })
+        }
+        COMPARE_AND_SWAP => Ok(Asked::CompareAndSwap { at, expected: first, desired: second }),
+        FETCH_AND_ADD => Ok(Asked::FetchAndAdd { at, delta: first }),
+        found => Err(WireError::Opcode { found }),
+    }
+}
+
+/// Writes one response; `end` completes it.
+pub(super) struct ResponseWriter<'o> {
+    out: &'o mut Vec<u8>,
+    started: usize,
+    executed: u16,
+}
+
+impl<'o> ResponseWriter<'o> {
+    pub(super) fn begin(out: &'o mut Vec<u8>, sequence: u64) -> Self {
+        let started = out.len();
+        out.extend([0; HEADER_BYTES - 8]);
+        out.extend(sequence.to_le_bytes());
+        Self { out, started, executed: 0 }
+    }
+
+    /// Appends the result of an executed verb.
+    pub(super) fn result(&mut self, verb: &Verb) {
+        match verb {
+            Verb::Read { into, .. } => self.out.extend_from_slice(into),
+            Verb::Write { .. } | Verb::WriteWithDoorbell { .. } => {}
+            Verb::CompareAndSwap { old, .. } | Verb::FetchAndAdd { old, .. } => {
+                self.out.extend(old.to_le_bytes());
+            }
+        }
+        self.executed += 1;
+    }
+
+    pub(super) fn end(self, failure: Option<&FabricError>) {
+        let (status, detail) = match failure {
+            None => (DONE, None),
+            Some(FabricError::UnknownRegion { .. }) => (UNKNOWN_REGION, Some(0)),
+            Some(FabricError::OutOfBounds { region_bytes, .. }) => {
+                (OUT_OF_BOUNDS, Some(*region_bytes))
+            }
+            Some(FabricError::Misaligned { .. }) => (MISALIGNED, Some(0)),
+            Some(_) => (DEAD, Some(0)),
+        };
+        if let Some(detail) = detail {
+            self.out.extend(detail.to_le_bytes());
+        }
+        set_body_bytes(self.out, self.started);
+        let fields = self.out.get_mut(self.started + 4..).and_then(|f| f.first_chunk_mut::<4>());
+        if let Some([a, b, c, d]) = fields {
+            ([*a, *b], [*c, *d]) = (self.executed.to_le_bytes(), status.to_le_bytes());
+        }
+    }
+}
+
+/// A response that has not been matched with its chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Response<'a> {
+    pub(super) sequence: u64,
+    executed: u16,
+    status: u16,
+    body: &'a [u8],
+}
+
+/// Most bytes that the body of a response to `chain` has.
+pub(super) fn most_response_bytes(chain: &Chain) -> usize {
+    chain.verbs.iter().map(result_bytes).sum::<usize>() + WORD_BYTES
+}
+
+/// The response that `data` begins with; its body has at most `limit` bytes.
+pub(super) fn decode_response(data: &[u8], limit: usize) -> Result<Next<Response<'_>>, WireError> {
+    let mut fields = Fields(data);
+    let (Some(body_bytes), Some(executed), Some(status), Some(sequence)) =
+        (fields.u32(), fields.u16(), fields.u16(), fields.u64())
+    else {
+        return Ok(Next::Partial(HEADER_BYTES));
+    };
+    if body_bytes as usize > limit {
+        let (bytes, limit) = (u64::from(body_bytes), limit as u64);
+        return Err(WireError::FrameBytes { bytes, limit });
+    }
+    let whole = HEADER_BYTES + body_bytes as usize;
+    Ok(match fields.bytes(body_bytes as usize) {
+        None => Next::Partial(whole),
+        Some(body) => Next::Whole(whole, Response { sequence, executed, status, body }),
+    })
+}
+
+impl Response<'_> {
+    /// Fills the results into the chain that was posted to `peer`. Returns how many verbs were executed and
+    /// what stopped the next one.
+    pub(super) fn fill(
+        &self,
+        chain: &mut Chain,
+        peer: PeerId,
+    ) -> Result<(usize, Option<FabricError>), WireError> {
+        let (executed, verbs) = (usize::from(self.executed), chain.verbs.len());
+        if (self.status == DONE && executed != verbs) || (self.status != DONE && executed >= verbs)
+        {
+            let (status, verbs) = (self.status, verbs as u16);
+            return Err(WireError::Response { status, executed: self.executed, verbs });
+        }
+        let results: usize = chain.verbs.iter().take(executed).map(result_bytes).sum();
+        let detail = if self.status == DONE { 0 } else { WORD_BYTES };
+        if self.body.len() != results + detail {
+            return Err(WireError::Length);
+        }
+        let mut fields = Fields(self.body);
+        for verb in chain.verbs.iter_mut().take(executed) {
+            match verb {
+                Verb::Read { into, .. } => {
+                    let payload = fields.bytes(into.len()).ok_or(WireError::Length)?;
+                    into.copy_from_slice(payload);
+                }
+                Verb::Write { .. } | Verb::WriteWithDoorbell { .. } => {}
+                Verb::CompareAndSwap { old, .. } | Verb::FetchAndAdd { old, .. } => {
+                    *old = fields.u64().ok_or(WireError::Length)?;
+                }
+            }
+        }
+        let Some(stopped) = chain.verbs.get(executed) else { return Ok((executed, None)) };
+        let region_bytes = fields.u64().ok_or(WireError::Length)?;
+        let at = stopped.at();
+        let bytes = stopped.buf().map_or(WORD_BYTES, |buf| buf.len()) as u64;
+        let error = match self.status {
+            UNKNOWN_REGION => FabricError::UnknownRegion { peer, region: at.region },
+            OUT_OF_BOUNDS => FabricError::OutOfBounds { at, bytes, region_bytes },
+            MISALIGNED => FabricError::Misaligned { at },
+            DEAD => FabricError::PeerDead { peer },
+            status => {
+                let (executed, verbs) = (self.executed, verbs as u16);
+                return Err(WireError::Response { status, executed, verbs });
+            }
+        };
+        Ok((executed, Some(error)))
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -299,11 +299,12 @@ impl Waiting {
         result
     }
 
-    /// Receives for a bounded time if the chain is alone under way.
-    fn take_alone(&mut self) -> Option<ChainResult> {
+    /// Receives what has come; if the chain is alone under way, for a bounded time.
+    fn take_now(&self) -> Option<ChainResult> {
         let driver = self.link.driver();
         if !driver.one_is_alone() {
-            return None;
+            self.link.drive();
+            return self.slot.take();
         }
         let (poll_for, block) = (driver.config().poll_for, driver.config().block_alone);
         if !poll_for.is_zero() {
@@ -343,7 +344,7 @@ impl Outstanding for Waiting {
             return Poll::Pending;
         }
         self.link.flush();
-        let taken = match self.take_alone() {
+        let taken = match self.take_now() {
             Some(result) => Some(result),
             None => self.slot.take_or_enlist(context.waker()),
         };

@@ -1,0 +1,547 @@
+//! The `tcp` fabric between nodes that do not share a `TcpFabric`, and against peers that do not play by the
+//! rules: what conformance cannot show.
+
+#![cfg(target_os = "linux")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "helpers of tests may fail like tests"
+)]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use selkie_fabric::tcp::{MAX_CHAIN_BYTES, TcpConfig, TcpFabric, WireError};
+use selkie_fabric::{
+    Buf, Chain, ChainResult, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId,
+    QueuePair, RealRuntime, Refusal, RemoteAddr, Verb,
+};
+
+const MEMORY: PeerId = PeerId::memory(0);
+const NODE: PeerId = PeerId::compute(0);
+const POOL: u64 = 0x5e1c;
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Of tests that wait for a silent peer to be given up.
+const DEAD_AFTER: Duration = Duration::from_millis(200);
+
+fn dead<T>(peer: PeerId) -> Result<T, FabricError> {
+    Err(FabricError::PeerDead { peer })
+}
+
+fn config() -> TcpConfig {
+    TcpConfig::new(POOL)
+}
+
+/// What a process of its own would have: a fabric with one node.
+struct Process {
+    fabric: Arc<TcpFabric>,
+    endpoint: Arc<dyn Endpoint>,
+    region: Arc<dyn LocalRegion>,
+    runtime: RealRuntime,
+}
+
+impl Process {
+    fn start(id: PeerId, config: TcpConfig) -> Process {
+        let runtime = RealRuntime::new(1).unwrap();
+        let fabric = TcpFabric::new(config, runtime.env());
+        let endpoint = fabric.join(id).unwrap();
+        let region = endpoint.register(1 << 16).unwrap();
+        Process { fabric, endpoint, region, runtime }
+    }
+
+    fn addr(&self) -> SocketAddr {
+        self.fabric.listen_addr(self.endpoint.id()).unwrap()
+    }
+
+    fn at(&self, offset: u64) -> RemoteAddr {
+        RemoteAddr::new(self.region.key(), offset)
+    }
+
+    fn connect(&self, peer: PeerId, addr: SocketAddr) -> Arc<dyn QueuePair> {
+        self.fabric.introduce(peer, addr);
+        self.endpoint.connect(peer).unwrap()
+    }
+
+    /// Waits for the outcome, but not for ever.
+    fn wait(&self, completion: Completion) -> ChainResult {
+        let limit = self.runtime.env().sleep(PATIENCE);
+        self.runtime.block_on(async {
+            let (mut completion, mut limit) = (completion, limit);
+            std::future::poll_fn(|context| {
+                assert!(limit.as_mut().poll(context).is_pending(), "a chain hangs");
+                std::pin::Pin::new(&mut completion).poll(context)
+            })
+            .await
+        })
+    }
+
+    /// Posts one verb; the old value of an atomic.
+    fn post(&self, queue_pair: &dyn QueuePair, verb: Verb) -> Result<u64, FabricError> {
+        let chain = self.wait(queue_pair.post(verb.into())).map_err(|error| error.error)?;
+        Ok(chain.old(0).unwrap_or_default())
+    }
+}
+
+/// A memory node, and a compute node of another fabric connected to it.
+fn two() -> (Process, Process, Arc<dyn QueuePair>) {
+    let (memory, node) = (Process::start(MEMORY, config()), Process::start(NODE, config()));
+    let queue_pair = node.connect(MEMORY, memory.addr());
+    (memory, node, queue_pair)
+}
+
+fn eventually(claim: &str, mut holds: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !holds() {
+        assert!(started.elapsed() < PATIENCE, "never: {claim}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// The hello of a node that joins no fabric.
+fn hello(version: u32, pool: u64, from: PeerId, to: PeerId) -> Vec<u8> {
+    let mut bytes = b"SELKTCP?".to_vec();
+    bytes.extend(version.to_le_bytes());
+    bytes.extend(1_000_u32.to_le_bytes());
+    bytes.extend(pool.to_le_bytes());
+    bytes.extend(from.to_raw().to_le_bytes());
+    bytes.extend(to.to_raw().to_le_bytes());
+    bytes.extend([0; 4]);
+    bytes.extend(4711_u64.to_le_bytes());
+    bytes
+}
+
+fn reply(version: u32, verdict: u32) -> Vec<u8> {
+    let mut bytes = b"SELKTCP!".to_vec();
+    bytes.extend(version.to_le_bytes());
+    bytes.extend(verdict.to_le_bytes());
+    bytes
+}
+
+/// Sends `bytes` and reads until the connection is closed.
+fn send_and_hear(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    let _ = stream.write_all(bytes);
+    let mut heard = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut heard) {
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "not closed");
+    }
+    heard
+}
+
+/// A peer that answers every hello with `answer`, and then neither reads nor writes until dropped.
+struct Impostor {
+    addr: SocketAddr,
+    streams: Arc<Mutex<Vec<TcpStream>>>,
+    closes: bool,
+}
+
+impl Impostor {
+    fn start(answer: Vec<u8>, closes: bool) -> Impostor {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let addr = listener.local_addr().unwrap();
+        let streams = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::downgrade(&streams);
+        std::thread::spawn(move || {
+            for stream in listener.incoming() {
+                let (Some(kept), Ok(mut stream)) = (kept.upgrade(), stream) else { return };
+                let mut hello = [0; 40];
+                let _ = stream.read_exact(&mut hello);
+                let _ = stream.write_all(&answer);
+                kept.lock().unwrap().push(stream);
+            }
+        });
+        Impostor { addr, streams, closes }
+    }
+
+    fn close(&self) {
+        for stream in self.streams.lock().unwrap().drain(..) {
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+
+    fn waits_for_connection(&self) {
+        eventually("a connection", || !self.streams.lock().unwrap().is_empty());
+        if self.closes {
+            self.close();
+        }
+    }
+}
+
+#[test]
+fn garbage_on_a_connection_harms_nobody_else() {
+    let (memory, node, queue_pair) = two();
+    let word = memory.at(0);
+    let mut sent = 0;
+    let hello = hello(1, POOL, PeerId::compute(9), MEMORY);
+    let with_hello = |frame: &[u8]| [&hello[..], frame].concat();
+    let header = |bytes: u32, verbs: u16, sequence: u8| {
+        let mut frame = bytes.to_le_bytes().to_vec();
+        frame.extend(verbs.to_le_bytes());
+        frame.extend([0, 0, sequence, 0, 0, 0, 0, 0, 0, 0]);
+        frame
+    };
+    // An add to the word that everybody watches, but for the number of the verb.
+    let mut no_verb = header(32, 1, 0);
+    no_verb.extend([99, 0, 0, 0]);
+    no_verb.extend(word.region.to_raw().to_le_bytes());
+    no_verb.extend([0; 8]);
+    no_verb.extend([1, 0, 0, 0, 0, 0, 0, 0]);
+    no_verb.extend([0; 8]);
+    let cases = [
+        (vec![0x41; 100], Some(WireError::Magic { found: 0x4141_4141_4141_4141 })),
+        (with_hello(&no_verb), Some(WireError::Opcode { found: 99 })),
+        (with_hello(&header(8, 0, 0)), None),
+        (with_hello(&[header(8, 0, 0), vec![0; 8]].concat()), Some(WireError::Length)),
+        (with_hello(&header(0, 2_000, 0)), Some(WireError::ChainVerbs { verbs: 2_000 })),
+        (
+            with_hello(&header(u32::MAX, 1, 0)),
+            Some(WireError::FrameBytes {
+                bytes: u32::MAX.into(),
+                limit: MAX_CHAIN_BYTES as u64 + 32,
+            }),
+        ),
+        (with_hello(&header(0, 0, 5)), Some(WireError::Sequence { found: 5, expected: 0 })),
+    ];
+    for (bytes, expected) in cases {
+        let before = memory.fabric.bad_connections(MEMORY);
+        if expected.is_some() {
+            send_and_hear(memory.addr(), &bytes);
+        } else {
+            // Cut short, which is no crime.
+            TcpStream::connect(memory.addr()).unwrap().write_all(&bytes).unwrap();
+        }
+        if let Some(expected) = expected {
+            eventually("the reason is kept", || {
+                memory.fabric.bad_connections(MEMORY).latest == Some(expected)
+            });
+            assert_eq!(memory.fabric.bad_connections(MEMORY).count, before.count + 1);
+        }
+        assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(word, 1)), Ok(sent));
+        sent += 1;
+    }
+    assert_eq!(memory.region.load(0), sent);
+}
+
+#[test]
+fn who_does_not_belong_is_told_so() {
+    let (memory, node, good) = two();
+    let refused = |why| Err(FabricError::Refused { peer: MEMORY, why });
+    let add = || Verb::fetch_and_add(memory.at(0), 1);
+
+    let stranger = Process::start(PeerId::compute(1), TcpConfig::new(POOL + 1));
+    let queue_pair = stranger.connect(MEMORY, memory.addr());
+    for _ in 0..2 {
+        assert_eq!(stranger.post(&*queue_pair, add()), refused(Refusal::Pool));
+    }
+
+    let other = PeerId::memory(5);
+    let queue_pair = node.connect(other, memory.addr());
+    let expected = Err(FabricError::Refused { peer: other, why: Refusal::Name });
+    assert_eq!(node.post(&*queue_pair, add()), expected);
+
+    // An older node meets a newer one, from both sides.
+    let newer = Impostor::start(reply(2, 1), false);
+    let queue_pair = node.connect(MEMORY, newer.addr);
+    let version = Refusal::Version { ours: 1, theirs: 2 };
+    assert_eq!(node.post(&*queue_pair, add()), refused(version));
+    assert_eq!(node.post(&*queue_pair, add()), refused(version));
+    let heard = send_and_hear(memory.addr(), &hello(2, POOL, PeerId::compute(2), MEMORY));
+    assert_eq!(heard, reply(1, 1));
+
+    assert_eq!(node.endpoint.connect(PeerId::memory(9)).err(), {
+        Some(FabricError::UnknownPeer { peer: PeerId::memory(9) })
+    });
+    assert_eq!(node.post(&*good, add()), Ok(0));
+    assert_eq!(memory.region.load(0), 1, "only who belongs has added");
+}
+
+#[test]
+fn the_end_of_a_process_surfaces() {
+    let (memory, node, queue_pair) = two();
+    let (at, addr) = (memory.at(0), memory.addr());
+    assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(at, 1)), Ok(0));
+    let post = |_| {
+        let verbs = [Verb::fetch_and_add(at, 1), Verb::write(memory.at(64), Buf::zeroed(2048))];
+        queue_pair.post(verbs.into())
+    };
+    let mut posted: Vec<_> = (0..2_000).map(post).collect();
+    let last = node.connect(MEMORY, addr);
+    posted.push(last.post(Verb::fetch_and_add(at, 1).into()));
+    drop(memory);
+    let (mut done, mut lost) = (0, 0);
+    for completion in posted {
+        match node.wait(completion) {
+            Ok(_) => done += 1,
+            Err(error) => {
+                assert_eq!(error.error, FabricError::PeerDead { peer: MEMORY });
+                assert!(error.chain.buf(1).is_none_or(|buf| buf.len() == 2048));
+                lost += 1;
+            }
+        }
+    }
+    println!("{done} chains done, {lost} lost");
+    for _ in 0..2 {
+        assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(at, 1)), dead(MEMORY));
+    }
+    // Nobody listens there any more.
+    let again = node.connect(MEMORY, addr);
+    assert_eq!(node.post(&*again, Verb::fetch_and_add(at, 1)), dead(MEMORY));
+}
+
+#[test]
+fn a_peer_that_closes_or_answers_nonsense_is_dead() {
+    let node = Process::start(NODE, config());
+    let add = || Verb::fetch_and_add(node.at(0), 1);
+    for (answer, closes) in
+        [(vec![], true), (reply(1, 0), true), (vec![7; 64], false), (reply(1, 77), false)]
+    {
+        let impostor = Impostor::start(answer, closes);
+        let queue_pair = node.connect(MEMORY, impostor.addr);
+        let outstanding: Vec<_> = (0..5).map(|_| queue_pair.post(add().into())).collect();
+        impostor.waits_for_connection();
+        for completion in outstanding {
+            let error = node.wait(completion).unwrap_err();
+            assert_eq!((error.executed, error.chain.verbs.len()), (0, 1));
+            assert_eq!(error.error, FabricError::PeerDead { peer: MEMORY });
+        }
+        assert_eq!(node.post(&*queue_pair, add()), dead(MEMORY));
+    }
+    let unasked = [reply(1, 0), vec![0; 16]].concat();
+    let impostor = Impostor::start(unasked, false);
+    let queue_pair = node.connect(MEMORY, impostor.addr);
+    eventually("what nobody asked for ends a connection", || {
+        node.post(&*queue_pair, add()) == dead(MEMORY)
+    });
+    let bad = node.fabric.bad_connections(NODE);
+    assert_eq!((bad.count, bad.latest.is_some()), (3, true));
+}
+
+#[test]
+fn a_silent_peer_is_given_up_and_a_living_one_is_not() {
+    let quick = TcpConfig { dead_after: DEAD_AFTER, ..config() };
+    let memory = Process::start(MEMORY, quick.clone());
+    let node = Process::start(NODE, quick);
+    let living = node.connect(MEMORY, memory.addr());
+    let add = || Verb::fetch_and_add(memory.at(0), 1);
+
+    let mute = Impostor::start(vec![], false);
+    let stopped = Impostor::start(reply(1, 0), false);
+    for impostor in [mute, stopped] {
+        let owing = node.connect(MEMORY, impostor.addr);
+        let idle = node.connect(MEMORY, impostor.addr);
+        let started = Instant::now();
+        assert_eq!(node.post(&*owing, add()), dead(MEMORY));
+        let waited = started.elapsed();
+        assert!(waited >= DEAD_AFTER / 2, "given up after {waited:?}");
+        eventually("an idle connection is given up", || {
+            let mut completion = idle.post(Chain::new());
+            matches!(completion.try_take(), Some(Err(_)))
+        });
+    }
+    std::thread::sleep(4 * DEAD_AFTER);
+    assert_eq!(node.post(&*living, add()), Ok(0), "kept alive without chains");
+}
+
+#[test]
+fn the_revoked_execute_nothing_more_until_they_come_back_as_another() {
+    let (memory, node, queue_pair) = two();
+    let other = Process::start(PeerId::compute(1), config());
+    let bystander = other.connect(MEMORY, memory.addr());
+    let (word, stop) = (memory.at(0), Arc::new(AtomicBool::new(false)));
+    let second = node.connect(MEMORY, memory.addr());
+    let adders = [queue_pair, second].map(|queue_pair| {
+        let stop = Arc::clone(&stop);
+        std::thread::spawn(move || {
+            let mut completions = Vec::new();
+            while !stop.load(Ordering::Relaxed) {
+                let add = |_| queue_pair.post(Verb::fetch_and_add(word, 1).into());
+                completions.extend((0..32).map(add));
+                while let Some(mut oldest) = completions.pop() {
+                    while oldest.try_take().is_none() {
+                        std::thread::yield_now();
+                    }
+                }
+            }
+            queue_pair
+        })
+    });
+    eventually("they add", || memory.region.load(0) > 1_000);
+    memory.fabric.revoke(MEMORY, NODE);
+    let before = memory.region.load(0);
+    std::thread::sleep(Duration::from_millis(50));
+    assert_eq!(memory.region.load(0), before, "added after it was revoked");
+    stop.store(true, Ordering::Relaxed);
+    for adder in adders {
+        let queue_pair = adder.join().unwrap();
+        assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(word, 1)), dead(MEMORY));
+    }
+    let again = node.endpoint.connect(MEMORY).unwrap();
+    let refused = Err(FabricError::Refused { peer: MEMORY, why: Refusal::Revoked });
+    assert_eq!(node.post(&*again, Verb::fetch_and_add(word, 1)), refused);
+    assert_eq!(other.post(&*bystander, Verb::fetch_and_add(word, 1)), Ok(before));
+
+    drop((again, node));
+    let reborn = Process::start(NODE, config());
+    let queue_pair = reborn.connect(MEMORY, memory.addr());
+    assert_eq!(reborn.post(&*queue_pair, Verb::fetch_and_add(word, 1)), Ok(before + 1));
+}
+
+#[test]
+fn many_outstanding_chains_complete_in_order_with_their_own_results() {
+    let (memory, node, queue_pair) = two();
+    for round in 0..50 {
+        let chain = |index: u64| {
+            let read = Verb::read(memory.at(1024), Buf::zeroed(2048));
+            let second = match index % 8 {
+                5 => Verb::fetch_and_add(memory.at(3), 1),
+                _ => read,
+            };
+            [Verb::fetch_and_add(memory.at(0), 1), second].into()
+        };
+        memory.region.store(1024 + 2040, round);
+        let mut posted: Vec<_> = (0..64).map(|index| queue_pair.post(chain(index))).collect();
+        // The last one first: the others must be done by then.
+        let last = node.wait(posted.pop().unwrap()).unwrap();
+        assert_eq!(last.old(0), Some(64 * round + 63));
+        for (index, mut completion) in (0..).zip(posted) {
+            let result = completion.try_take().unwrap();
+            match (index % 8, result) {
+                (5, Err(error)) => {
+                    assert_eq!(error.executed, 1);
+                    assert_eq!(error.error, FabricError::Misaligned { at: memory.at(3) });
+                    assert_eq!(error.chain.old(0), Some(64 * round + index));
+                }
+                (_, result) => {
+                    let chain = result.unwrap();
+                    assert_eq!(chain.old(0), Some(64 * round + index));
+                    assert_eq!(chain.buf(1).unwrap().words()[255], round);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn chains_that_nobody_polls_execute_and_long_ones_pass() {
+    let (memory, node, queue_pair) = two();
+    // More than the buffers of the system hold, in both directions.
+    let post = |_| {
+        let read = Verb::read(memory.at(0), Buf::zeroed(1 << 16));
+        queue_pair.post([read, Verb::fetch_and_add(memory.at(0), 1)].into())
+    };
+    let kept: Vec<_> = (0..400).map(post).collect();
+    eventually("all execute", || memory.region.load(0) == 400);
+    drop(queue_pair);
+    for completion in kept {
+        assert!(node.wait(completion).is_ok());
+    }
+
+    let large = memory.endpoint.register(MAX_CHAIN_BYTES).unwrap();
+    let queue_pair = node.endpoint.connect(MEMORY).unwrap();
+    let at = RemoteAddr::new(large.key(), 0);
+    let mut from = Buf::zeroed(MAX_CHAIN_BYTES);
+    from.words_mut().iter_mut().zip(0..).for_each(|(word, value)| *word = value);
+    let written = node.wait(queue_pair.post(Verb::write(at, from).into())).unwrap();
+    let read = Verb::read(at, Buf::zeroed(MAX_CHAIN_BYTES));
+    let read = node.wait(queue_pair.post(read.into())).unwrap();
+    assert!(written.buf(0).unwrap().words() == read.buf(0).unwrap().words());
+    let longer = Verb::read(at, Buf::zeroed(MAX_CHAIN_BYTES + 8));
+    let error = node.wait(queue_pair.post(longer.into())).unwrap_err().error;
+    assert!(matches!(error, FabricError::ChainTooLong { verbs: 1, .. }), "{error}");
+}
+
+#[test]
+fn a_peer_that_reads_nothing_blocks_no_post() {
+    let node = Process::start(NODE, config());
+    let impostor = Impostor::start(reply(1, 0), false);
+    let queue_pair = node.connect(MEMORY, impostor.addr);
+    let mut slowest = Duration::ZERO;
+    let posted: Vec<_> = (0..64)
+        .map(|_| {
+            let started = Instant::now();
+            let write = Verb::write(node.at(0), Buf::zeroed(1 << 20));
+            let completion = queue_pair.post(write.into());
+            slowest = slowest.max(started.elapsed());
+            completion
+        })
+        .collect();
+    assert!(slowest < Duration::from_secs(2), "a post took {slowest:?}");
+    impostor.waits_for_connection();
+    impostor.close();
+    for completion in posted {
+        let error = node.wait(completion).unwrap_err();
+        assert_eq!(error.error, FabricError::PeerDead { peer: MEMORY });
+        assert_eq!(error.chain.buf(0).unwrap().len(), 1 << 20);
+    }
+}
+
+/// Posts, takes and drops completions inside `wake`.
+struct Busy {
+    queue_pair: Arc<dyn QueuePair>,
+    at: RemoteAddr,
+    woken: AtomicU64,
+    posted: Mutex<Vec<Completion>>,
+}
+
+impl Wake for Busy {
+    fn wake(self: Arc<Self>) {
+        self.woken.fetch_add(1, Ordering::SeqCst);
+        let mut other = self.queue_pair.post(Verb::fetch_and_add(self.at, 1).into());
+        let _ = other.try_take();
+        self.posted.lock().unwrap().clear();
+    }
+}
+
+#[test]
+fn wakers_may_post_take_and_drop() {
+    let (memory, _node, queue_pair) = two();
+    let (woken, posted) = (AtomicU64::new(0), Mutex::default());
+    let busy = Busy { queue_pair: Arc::clone(&queue_pair), at: memory.at(0), woken, posted };
+    let busy = Arc::new(busy);
+    let waker = Waker::from(Arc::clone(&busy));
+    let mut completions: Vec<_> =
+        (0..50).map(|_| queue_pair.post(Verb::fetch_and_add(memory.at(8), 1).into())).collect();
+    let more = (0..50).map(|_| queue_pair.post(Verb::fetch_and_add(memory.at(8), 1).into()));
+    busy.posted.lock().unwrap().extend(more);
+    let mut pending: Vec<_> = completions.iter_mut().map(std::pin::Pin::new).collect();
+    eventually("all are done", || {
+        let mut context = Context::from_waker(&waker);
+        pending.retain_mut(|completion| {
+            matches!(completion.as_mut().poll(&mut context), Poll::Pending)
+        });
+        pending.is_empty()
+    });
+    eventually("all are executed", || memory.region.load(8) == 100);
+    let woken = busy.woken.load(Ordering::SeqCst);
+    eventually("those of the wakers too", || memory.region.load(0) == woken);
+    assert!(woken > 0);
+}
+
+#[test]
+fn keys_cannot_be_guessed_from_others() {
+    let memory = Process::start(MEMORY, config());
+    let keys: Vec<u32> =
+        (0..8).map(|_| memory.endpoint.register(8).unwrap().key().to_raw()).collect();
+    assert!(keys.iter().all(|key| key >> 16 != 0), "{keys:x?}");
+    let mut secrets: Vec<u32> = keys.iter().map(|key| key >> 16).collect();
+    secrets.sort_unstable();
+    secrets.dedup();
+    assert!(secrets.len() > 4, "{keys:x?}");
+}
+
+#[test]
+fn a_port_can_be_had_once_and_again_after_a_death() {
+    let memory = Process::start(MEMORY, config());
+    let fixed = TcpConfig { listen: memory.addr(), ..config() };
+    let runtime = RealRuntime::new(1).unwrap();
+    let fabric = TcpFabric::new(fixed, runtime.env());
+    let error = fabric.join(NODE).err().unwrap();
+    assert!(matches!(error, FabricError::Network { peer: NODE, .. }), "{error}");
+    memory.fabric.kill(MEMORY);
+    assert!(fabric.join(NODE).is_ok());
+}

@@ -2,11 +2,7 @@
 //! rules: what conformance cannot show.
 
 #![cfg(target_os = "linux")]
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "helpers of tests may fail like tests"
-)]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

@@ -2,6 +2,7 @@
 //! since it counts what the whole process has.
 
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
 use std::time::{Duration, Instant};
 

@@ -19,9 +19,9 @@ use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with, sockopt};
 
 use super::config::TcpConfig;
+use super::error::WireError;
 use super::host::Host;
 use super::link::Link;
-use super::wire::WireError;
 use crate::env::Env;
 use crate::error::FabricError;
 use crate::id::PeerId;

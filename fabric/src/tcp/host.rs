@@ -18,8 +18,9 @@ use smallvec::SmallVec;
 
 use super::buffer::FrameBuffer;
 use super::config::TcpConfig;
+use super::error::WireError;
 use super::guests::{Guests, MAX_CONNECTIONS};
-use super::wire::{self, Asked, HELLO_BYTES, Hello, Next, Request, ResponseWriter, WireError};
+use super::wire::{self, Asked, HELLO_BYTES, Hello, Next, Request, ResponseWriter};
 use crate::buf::Buf;
 use crate::env::Env;
 use crate::error::{FabricError, Refusal};

@@ -32,6 +32,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::buffer::FrameBuffer;
 use super::driver::Driver;
+use super::error::WireError;
 use super::slot::Slot;
 use super::wire::{self, Next};
 use crate::error::FabricError;
@@ -327,7 +328,7 @@ impl Link {
                 return if nothing {
                     Ok(wire::HEADER_BYTES)
                 } else {
-                    Err(wire::WireError::Unasked.into())
+                    Err(WireError::Unasked.into())
                 };
             };
             let limit = wire::most_response_bytes(&first.chain);
@@ -337,7 +338,7 @@ impl Link {
             };
             if response.sequence != first.sequence {
                 let (found, expected) = (response.sequence, first.sequence);
-                return Err(wire::WireError::Sequence { found, expected }.into());
+                return Err(WireError::Sequence { found, expected }.into());
             }
             let Some(mut pending) = line.waiting.pop_front() else { continue };
             // Copies, so not under the lock of those who post; the inbox keeps other receivers out.
@@ -458,11 +459,11 @@ impl Link {
 enum Broken {
     Gone,
     Refused(FabricError),
-    Wire(wire::WireError),
+    Wire(WireError),
 }
 
-impl From<wire::WireError> for Broken {
-    fn from(error: wire::WireError) -> Self {
+impl From<WireError> for Broken {
+    fn from(error: WireError) -> Self {
         Self::Wire(error)
     }
 }

@@ -37,12 +37,13 @@
 //! trusted with the memory, so it belongs on a network of its own.
 //!
 //! Contents: `fabric` (who is there, completions), `link` (the connecting side of a connection), `host` (the
-//! executing side), `driver` (the thread), `guests` (who may execute), `wire` (the bytes), `buffer` and
-//! `slot` (received bytes, outcomes), `config`.
+//! executing side), `driver` (the thread), `guests` (who may execute), `wire` (the bytes), `error` (what
+//! is wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`.
 
 mod buffer;
 mod config;
 mod driver;
+mod error;
 mod fabric;
 mod guests;
 mod host;
@@ -51,7 +52,8 @@ mod slot;
 mod wire;
 
 pub use config::TcpConfig;
+pub use error::WireError;
 pub use fabric::TcpFabric;
 pub use guests::MAX_CONNECTIONS;
 pub use host::BadConnections;
-pub use wire::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, WireError};
+pub use wire::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS};

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use selkie_fabric::tcp::{MAX_CHAIN_BYTES, TcpConfig, TcpFabric, WireError};
+use selkie_fabric::tcp::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, TcpConfig, TcpFabric, WireError};
 use selkie_fabric::{
     Buf, Chain, ChainResult, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId,
     QueuePair, RealRuntime, Refusal, RemoteAddr, Verb,
@@ -28,8 +28,9 @@ fn dead<T>(peer: PeerId) -> Result<T, FabricError> {
     Err(FabricError::PeerDead { peer })
 }
 
+/// Whatever happens in time happens for another reason than silence.
 fn config() -> TcpConfig {
-    TcpConfig::new(POOL)
+    TcpConfig { dead_after: 12 * PATIENCE, ..TcpConfig::new(POOL) }
 }
 
 /// What a process of its own would have: a fabric with one node.
@@ -387,6 +388,65 @@ fn the_revoked_execute_nothing_more_until_they_come_back_as_another() {
     assert_eq!(reborn.post(&*queue_pair, Verb::fetch_and_add(word, 1)), Ok(before + 1));
 }
 
+/// A chain that executes for milliseconds, between adding to one word and to another.
+fn long_chain(first: RemoteAddr, last: RemoteAddr) -> Chain {
+    let mut chain = Chain::from(Verb::fetch_and_add(first, 1));
+    for _ in 0..MAX_CHAIN_VERBS - 2 {
+        chain.push(Verb::read(RemoteAddr::new(first.region, 0), Buf::zeroed(1 << 14)));
+    }
+    chain.push(Verb::fetch_and_add(last, 1));
+    chain
+}
+
+#[test]
+fn no_verb_executes_behind_a_revocation_or_a_death_that_returned() {
+    for round in 0..10 {
+        let runtime = RealRuntime::new(1).unwrap();
+        let fabric = TcpFabric::new(config(), runtime.env());
+        let memory = fabric.join(MEMORY).unwrap();
+        let region = memory.register(1 << 16).unwrap();
+        let node = fabric.join(NODE).unwrap();
+        let queue_pair = node.connect(MEMORY).unwrap();
+        let at = |offset| RemoteAddr::new(region.key(), offset);
+        let chains = [(); 3].map(|()| queue_pair.post(long_chain(at(0), at(8))));
+        eventually("the chain begins", || region.load(0) > 0);
+        match round % 3 {
+            0 => fabric.revoke(MEMORY, NODE),
+            1 => fabric.kill(NODE),
+            _ => fabric.kill(MEMORY),
+        }
+        let before = (region.load(0), region.load(8));
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!((region.load(0), region.load(8)), before, "executed later");
+        drop(chains);
+    }
+}
+
+#[test]
+fn death_closes_connections_and_the_door() {
+    let memory = Process::start(MEMORY, config());
+    let addr = memory.addr();
+    let mut stream = TcpStream::connect(addr).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.write_all(&hello(1, POOL, NODE, MEMORY)).unwrap();
+    let mut heard = [0; 16];
+    stream.read_exact(&mut heard).unwrap();
+    assert_eq!(heard[..], reply(1, 0));
+    memory.fabric.kill(MEMORY);
+    assert_eq!(stream.read(&mut heard).unwrap(), 0, "the connection is closed");
+    assert!(TcpStream::connect(addr).is_err(), "nobody listens");
+}
+
+#[test]
+fn an_answer_that_comes_after_the_poll_gave_up_is_received() {
+    let (memory, node, queue_pair) = two();
+    for round in 0..20 {
+        assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), Ok(2 * round));
+        let chain = node.wait(queue_pair.post(long_chain(memory.at(0), memory.at(8)))).unwrap();
+        assert_eq!(chain.old(MAX_CHAIN_VERBS - 1), Some(round));
+    }
+}
+
 #[test]
 fn many_outstanding_chains_complete_in_order_with_their_own_results() {
     let (memory, node, queue_pair) = two();
@@ -425,6 +485,8 @@ fn many_outstanding_chains_complete_in_order_with_their_own_results() {
 #[test]
 fn chains_that_nobody_polls_execute_and_long_ones_pass() {
     let (memory, node, queue_pair) = two();
+    // Polled while it is alone, so that nobody else receives.
+    assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(8), 1)), Ok(0));
     // More than the buffers of the system hold, in both directions.
     let post = |_| {
         let read = Verb::read(memory.at(0), Buf::zeroed(1 << 16));

@@ -485,8 +485,10 @@ fn many_outstanding_chains_complete_in_order_with_their_own_results() {
 #[test]
 fn chains_that_nobody_polls_execute_and_long_ones_pass() {
     let (memory, node, queue_pair) = two();
-    // Polled while it is alone, so that nobody else receives.
-    assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(8), 1)), Ok(0));
+    // Once it is connected, a chain that is alone is received by its poll, and then by nobody else.
+    for _ in 0..2 {
+        assert!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(8), 1)).is_ok());
+    }
     // More than the buffers of the system hold, in both directions.
     let post = |_| {
         let read = Verb::read(memory.at(0), Buf::zeroed(1 << 16));
@@ -578,6 +580,43 @@ fn wakers_may_post_take_and_drop() {
     let woken = busy.woken.load(Ordering::SeqCst);
     eventually("those of the wakers too", || memory.region.load(0) == woken);
     assert!(woken > 0);
+}
+
+/// Kills a node inside `wake`.
+struct Killer(Arc<TcpFabric>, PeerId);
+
+impl Wake for Killer {
+    fn wake(self: Arc<Self>) {
+        self.0.kill(self.1);
+    }
+}
+
+#[test]
+fn wakers_may_kill_the_node_whose_thread_wakes_them() {
+    let (memory, node, queue_pair) = two();
+    let ring = || Verb::write_with_doorbell(memory.at(0), Buf::zeroed(8));
+    node.post(&*queue_pair, ring()).unwrap();
+
+    let completion = queue_pair.post(long_chain(memory.at(0), memory.at(8)));
+    let waker = Waker::from(Arc::new(Killer(Arc::clone(&node.fabric), NODE)));
+    let mut completion = std::pin::pin!(completion);
+    // Enlists the other waker for good at the end, though the first poll wakes at once.
+    let _ = completion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+    let polled = completion.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending(), "it executes for milliseconds");
+    eventually("the driver's waker kills its node", || node.endpoint.register(8).is_err());
+    assert_eq!(node.post(&*queue_pair, ring()), dead(NODE));
+
+    let doorbell = memory.region.doorbell();
+    let waker = Waker::from(Arc::new(Killer(Arc::clone(&memory.fabric), MEMORY)));
+    let mut rung = std::pin::pin!(doorbell.wait_past(doorbell.count()));
+    assert!(rung.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let other = Process::start(PeerId::compute(1), config());
+    let queue_pair = other.connect(MEMORY, memory.addr());
+    // Its answer may not come any more.
+    let _ = other.post(&*queue_pair, ring());
+    eventually("the host's waker kills its node", || memory.endpoint.register(8).is_err());
+    assert_eq!(other.post(&*queue_pair, ring()), dead(MEMORY));
 }
 
 #[test]

@@ -22,7 +22,7 @@ const NODE: PeerId = PeerId::compute(0);
 const POOL: u64 = 0x5e1c;
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Of tests that wait for a silent peer to be given up.
-const DEAD_AFTER: Duration = Duration::from_millis(200);
+const DEAD_AFTER: Duration = Duration::from_millis(400);
 
 fn dead<T>(peer: PeerId) -> Result<T, FabricError> {
     Err(FabricError::PeerDead { peer })
@@ -222,6 +222,35 @@ fn garbage_on_a_connection_harms_nobody_else() {
         sent += 1;
     }
     assert_eq!(memory.region.load(0), sent);
+}
+
+#[test]
+fn a_hello_that_does_not_come_in_time_is_not_waited_for() {
+    let memory = Process::start(MEMORY, config());
+    let mut stream = TcpStream::connect(memory.addr()).unwrap();
+    let started = Instant::now();
+    for byte in hello(1, POOL, NODE, MEMORY) {
+        let _ = stream.write_all(&[byte]);
+        if memory.fabric.bad_connections(MEMORY).count > 0 {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    let waited = started.elapsed();
+    let latest = memory.fabric.bad_connections(MEMORY).latest;
+    assert_eq!(latest, Some(WireError::NoHello), "after {waited:?}");
+}
+
+#[test]
+fn who_lives_here_cannot_be_introduced_as_somebody_else() {
+    let memory = Process::start(MEMORY, config());
+    let addr = memory.addr();
+    memory.fabric.introduce(MEMORY, SocketAddr::from(([127, 0, 0, 1], 9)));
+    assert_eq!(memory.fabric.listen_addr(MEMORY), Some(addr));
+    let taken = memory.fabric.join(MEMORY).err();
+    assert_eq!(taken, Some(FabricError::AlreadyJoined { peer: MEMORY }));
+    memory.fabric.kill(MEMORY);
+    assert_eq!(memory.endpoint.register(8).err(), dead::<()>(MEMORY).err());
 }
 
 #[test]

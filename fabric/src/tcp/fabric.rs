@@ -47,12 +47,20 @@ impl TcpFabric {
         Arc::new(Self { config, env, directory: Arc::default() })
     }
 
-    /// Says that `peer` listens at `addr`, for connections made from now on.
+    /// Says that `peer` listens at `addr`, for connections made from now on. An endpoint that lives in this
+    /// process has introduced itself, and stays as it is.
     pub fn introduce(&self, peer: PeerId, addr: SocketAddr) {
         let mut directory = self.directory.write();
-        let before = directory.insert(peer, Whereabouts::There(addr));
+        let own = match directory.get(&peer) {
+            Some(Whereabouts::Here(own, _)) => own.upgrade(),
+            _ => None,
+        };
+        if own.as_ref().is_none_or(|own| own.host.node().is_dead()) {
+            directory.insert(peer, Whereabouts::There(addr));
+        }
         drop(directory);
-        drop(before);
+        // Not under the lock: it may be the last.
+        drop(own);
     }
 
     /// Where an endpoint that lives in this process listens.

@@ -33,6 +33,8 @@ use crate::verb::Verb;
 const HELLO_WITHIN: Duration = Duration::from_secs(2);
 /// Threads that serve connections; those above [`MAX_CONNECTIONS`] are for saying no.
 const MAX_THREADS: usize = MAX_CONNECTIONS + 64;
+/// A payload no longer than this is kept for the next verb.
+const KEPT_PAYLOAD_BYTES: usize = 64 << 10;
 /// Responses as long as this are sent before more requests are executed.
 const FULL_ANSWER_BYTES: usize = 256 << 10;
 
@@ -198,13 +200,8 @@ impl Host {
         let mut stream = &guest.stream;
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(HELLO_WITHIN))?;
         stream.set_write_timeout(Some(HELLO_WITHIN))?;
-        let mut hello = [0; HELLO_BYTES];
-        stream.read_exact(&mut hello).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Ended::Bad(WireError::NoHello),
-            _ => Ended::Gone,
-        })?;
+        let hello = self.hear_hello(stream)?;
         let hello = Hello::decode(&hello)?.and_then(|hello| match () {
             () if hello.pool != self.config.pool => Err(Refusal::Pool),
             () if hello.to != self.id() => Err(Refusal::Name),
@@ -230,6 +227,29 @@ impl Host {
             return Err(Ended::Gone);
         }
         Ok(token)
+    }
+
+    /// The bytes of a hello, which all have to come in time.
+    fn hear_hello(&self, mut stream: &TcpStream) -> Result<[u8; HELLO_BYTES], Ended> {
+        let mut hello = [0; HELLO_BYTES];
+        let mut room = hello.as_mut_slice();
+        let until = self.env.now() + HELLO_WITHIN;
+        while !room.is_empty() {
+            let rest = until.saturating_sub(self.env.now());
+            if rest.is_zero() {
+                return Err(WireError::NoHello.into());
+            }
+            stream.set_read_timeout(Some(rest))?;
+            match stream.read(room) {
+                Ok(0) => return Err(Ended::Gone),
+                Ok(count) => room = room.get_mut(count..).unwrap_or_default(),
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
+                    _ => return Err(Ended::Gone),
+                },
+            }
+        }
+        Ok(hello)
     }
 }
 
@@ -390,7 +410,7 @@ fn execute<'n>(
             }
             Err(error) => failure = Some(error),
         }
-        if let Some(buf) = verb.into_buf() {
+        if let Some(buf) = verb.into_buf().filter(|buf| buf.len() <= KEPT_PAYLOAD_BYTES) {
             *spare = buf;
         }
         if failure.is_some() {

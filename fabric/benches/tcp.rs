@@ -29,7 +29,7 @@ mod linux {
     use std::thread;
     use std::time::Instant;
 
-    use rustix::thread::{CpuSet, sched_setaffinity};
+    use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     use selkie_fabric::tcp::{TcpConfig, TcpFabric};
     use selkie_fabric::{
         Buf, Chain, Completion, Fabric, PeerId, QueuePair, RealRuntime, RemoteAddr, Verb,
@@ -179,9 +179,12 @@ mod linux {
         let tiny = !std::env::args().any(|argument| argument == "--bench");
         let (rounds, calls) = if tiny { (3, 20) } else { (21, 2_000) };
         // Asked before threads are kept on one of them.
-        let processors = thread::available_parallelism().map_or(1, usize::from);
-        let together = place(0, rounds, calls);
-        let apart = place(processors - 1, rounds, calls);
+        let allowed = sched_getaffinity(None).expect("processors");
+        let mut allowed = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
+        let first = allowed.next().expect("a processor");
+        let last = allowed.last().unwrap_or(first);
+        let together = place([first, first], rounds, calls);
+        let apart = place([last, first], rounds, calls);
         together.print("both nodes on one processor");
         apart.print("a processor for each node");
         let ratio = apart.awaited / apart.many;
@@ -189,15 +192,19 @@ mod linux {
         println!("tcp: ratio {:.2} (target <= {TARGET})", apart.awaited / apart.bare);
     }
 
-    /// Measures with the node that lends memory on one processor and the other on the first.
-    fn place(memory_processor: usize, rounds: usize, calls: usize) -> Figures {
+    /// Measures with the node that lends memory on the first of two processors and the other on the second.
+    fn place(
+        [memory_processor, node_processor]: [usize; 2],
+        rounds: usize,
+        calls: usize,
+    ) -> Figures {
         run_on(memory_processor);
         let runtime = RealRuntime::new(1).expect("threads");
         let fabric = TcpFabric::new(TcpConfig::new(1), runtime.env());
         let memory = fabric.join(PeerId::memory(0)).expect("a node");
         let region = memory.register(READ_BYTES).expect("memory");
         let mut echo = Echo::start();
-        run_on(0);
+        run_on(node_processor);
         let node = fabric.join(PeerId::compute(0)).expect("a node");
         let queue_pair = node.connect(memory.id()).expect("a queue pair");
         let at = RemoteAddr::new(region.key(), 0);

@@ -182,7 +182,7 @@ mod linux {
         let allowed = sched_getaffinity(None).expect("processors");
         let mut allowed = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
         let first = allowed.next().expect("a processor");
-        let last = allowed.last().unwrap_or(first);
+        let last = allowed.next_back().unwrap_or(first);
         let together = place([first, first], rounds, calls);
         let apart = place([last, first], rounds, calls);
         together.print("both nodes on one processor");

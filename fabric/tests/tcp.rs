@@ -638,8 +638,10 @@ fn wakers_may_kill_the_node_whose_thread_wakes_them() {
     let _ = completion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let polled = completion.as_mut().poll(&mut Context::from_waker(&waker));
     assert!(polled.is_pending(), "it executes for milliseconds");
-    eventually("the driver's waker kills its node", || node.endpoint.register(8).is_err());
-    assert_eq!(node.post(&*queue_pair, ring()), dead(NODE));
+    eventually("the driver's waker kills its node", || {
+        node.post(&*queue_pair, ring()) == dead(NODE)
+    });
+    assert_eq!(node.endpoint.register(8).err(), dead::<()>(NODE).err());
 
     let doorbell = memory.region.doorbell();
     let waker = Waker::from(Arc::new(Killer(Arc::clone(&memory.fabric), MEMORY)));
@@ -647,10 +649,10 @@ fn wakers_may_kill_the_node_whose_thread_wakes_them() {
     assert!(rung.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let other = Process::start(PeerId::compute(1), config());
     let queue_pair = other.connect(MEMORY, memory.addr());
-    // Its answer may not come any more.
-    let _ = other.post(&*queue_pair, ring());
-    eventually("the host's waker kills its node", || memory.endpoint.register(8).is_err());
-    assert_eq!(other.post(&*queue_pair, ring()), dead(MEMORY));
+    eventually("the host's waker kills its node", || {
+        other.post(&*queue_pair, ring()) == dead(MEMORY)
+    });
+    assert_eq!(memory.endpoint.register(8).err(), dead::<()>(MEMORY).err());
 }
 
 #[test]

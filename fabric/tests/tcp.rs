@@ -7,7 +7,7 @@
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
@@ -598,11 +598,26 @@ fn wakers_may_post_take_and_drop() {
     let busy = Busy { queue_pair: Arc::clone(&queue_pair), at: memory.at(0), woken, posted };
     let busy = Arc::new(busy);
     let waker = Waker::from(Arc::clone(&busy));
-    let mut completions: Vec<_> =
-        (0..50).map(|_| queue_pair.post(Verb::fetch_and_add(memory.at(8), 1).into())).collect();
-    let more = (0..50).map(|_| queue_pair.post(Verb::fetch_and_add(memory.at(8), 1).into()));
-    busy.posted.lock().unwrap().extend(more);
+    // Holds up the thread that executes, so that nothing is done when it is first polled.
+    let door = Arc::new(Door::default());
+    let doorbell = memory.region.doorbell();
+    let mut rung = std::pin::pin!(doorbell.wait_past(doorbell.count()));
+    let opened = Waker::from(Arc::clone(&door));
+    assert!(rung.as_mut().poll(&mut Context::from_waker(&opened)).is_pending());
+    let ring = Verb::write_with_doorbell(memory.at(16), Buf::zeroed(8));
+    let mut completions = vec![queue_pair.post(ring.into())];
+    let add = |_| queue_pair.post(Verb::fetch_and_add(memory.at(8), 1).into());
+    completions.extend((0..50).map(add));
+    busy.posted.lock().unwrap().extend((0..50).map(add));
     let mut pending: Vec<_> = completions.iter_mut().map(std::pin::Pin::new).collect();
+    for _ in 0..2 {
+        // The first poll may just wake; after the second only an outcome does.
+        for completion in &mut pending {
+            assert!(completion.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+        }
+    }
+    let before = busy.woken.load(Ordering::SeqCst);
+    door.open();
     eventually("all are done", || {
         let mut context = Context::from_waker(&waker);
         pending.retain_mut(|completion| {
@@ -610,10 +625,10 @@ fn wakers_may_post_take_and_drop() {
         });
         pending.is_empty()
     });
+    let woken = || busy.woken.load(Ordering::SeqCst);
+    eventually("each outcome wakes", || woken() >= before + 51);
     eventually("all are executed", || memory.region.load(8) == 100);
-    let woken = busy.woken.load(Ordering::SeqCst);
-    eventually("those of the wakers too", || memory.region.load(0) == woken);
-    assert!(woken > 0);
+    eventually("those of the wakers too", || memory.region.load(0) == woken());
 }
 
 /// Kills a node inside `wake`.
@@ -665,6 +680,24 @@ fn keys_cannot_be_guessed_from_others() {
     secrets.sort_unstable();
     secrets.dedup();
     assert!(secrets.len() > 4, "{keys:x?}");
+}
+
+/// Keeps whoever wakes it until it is opened.
+#[derive(Default)]
+struct Door(Mutex<bool>, Condvar);
+
+impl Door {
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+}
+
+impl Wake for Door {
+    fn wake(self: Arc<Self>) {
+        let open = self.0.lock().unwrap();
+        let _ = self.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap();
+    }
 }
 
 #[test]

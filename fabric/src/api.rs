@@ -23,9 +23,13 @@ pub trait Fabric: Send + Sync {
     /// files of a backend that has some are in the way.
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
 
-    /// Declares `peer` dead, and returns once none of its verbs executes any more, at the nodes that the
-    /// answer tells, whatever becomes of the peer. Its memory is not touched. May block for some
-    /// milliseconds. A peer that is not there does not matter; on some backends it stays out when it comes.
+    /// Declares `peer`, as it is now, dead, and returns once none of its verbs executes any more at the nodes
+    /// within [`Reach`], whatever becomes of the peer. Its memory is not touched. The nodes of this process
+    /// find it dead from then on: outstanding and later operations to it end with `PeerDead`. May block for
+    /// some milliseconds. Fencing again changes nothing.
+    ///
+    /// A peer that this process does not know yet is no error. Where a backend cannot tell that it will never
+    /// come, the first that comes by that name is the one that was meant.
     ///
     /// # Errors
     /// What keeps the fabric from being sure of it.
@@ -46,7 +50,7 @@ pub trait Fabric: Send + Sync {
 
 /// Where a fence holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
+#[must_use = "a fence of this process alone leaves the others to be fenced"]
 pub enum Reach {
     /// At all nodes of the fabric.
     Everywhere,

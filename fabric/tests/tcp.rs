@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use selkie_fabric::tcp::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, TcpConfig, TcpFabric, WireError};
 use selkie_fabric::{
     Buf, Chain, ChainResult, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId,
-    QueuePair, RealRuntime, Refusal, RemoteAddr, Verb,
+    QueuePair, Reach, RealRuntime, Refusal, RemoteAddr, Verb,
 };
 
 const MEMORY: PeerId = PeerId::memory(0);
@@ -422,6 +422,81 @@ fn the_revoked_execute_nothing_more_until_they_come_back_as_another() {
     assert_eq!(reborn.post(&*queue_pair, Verb::fetch_and_add(word, 1)), Ok(before + 1));
 }
 
+#[test]
+fn a_fence_keeps_a_peer_out_of_all_endpoints_of_the_process() {
+    let (memory, node, queue_pair) = two();
+    let second = memory.fabric.join(PeerId::memory(1)).unwrap();
+    let second_region = second.register(8).unwrap();
+    let second_addr = memory.fabric.listen_addr(second.id()).unwrap();
+    let second_at = RemoteAddr::new(second_region.key(), 0);
+    let to_second = node.connect(second.id(), second_addr);
+    assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), Ok(0));
+    assert_eq!(node.post(&*to_second, Verb::fetch_and_add(second_at, 1)), Ok(0));
+    let back = memory.connect(NODE, node.addr());
+    let back_word = Verb::fetch_and_add(node.at(0), 1);
+    assert_eq!(memory.post(&*back, back_word), Ok(0));
+
+    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), dead(MEMORY));
+    assert_eq!(node.post(&*to_second, Verb::fetch_and_add(second_at, 1)), dead(second.id()));
+    let refused = |peer| Err(FabricError::Refused { peer, why: Refusal::Revoked });
+    let again = node.endpoint.connect(MEMORY).unwrap();
+    assert_eq!(node.post(&*again, Verb::fetch_and_add(memory.at(0), 1)), refused(MEMORY));
+
+    // Of an endpoint that joins later too.
+    let third = memory.fabric.join(PeerId::memory(2)).unwrap();
+    let third_at = RemoteAddr::new(third.register(8).unwrap().key(), 0);
+    let third_addr = memory.fabric.listen_addr(third.id()).unwrap();
+    let to_third = node.connect(third.id(), third_addr);
+    assert_eq!(node.post(&*to_third, Verb::fetch_and_add(third_at, 1)), refused(third.id()));
+
+    // And it is dead from here.
+    assert_eq!(memory.post(&*back, Verb::fetch_and_add(node.at(0), 1)), dead(NODE));
+    assert_eq!(memory.endpoint.connect(NODE).err(), dead::<()>(NODE).err());
+    assert_eq!((memory.region.load(0), second_region.load(0), node.region.load(0)), (1, 1, 1));
+
+    let reborn = Process::start(NODE, config());
+    let queue_pair = reborn.connect(MEMORY, memory.addr());
+    assert_eq!(reborn.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), Ok(1));
+    let back = memory.connect(NODE, reborn.addr());
+    assert_eq!(memory.post(&*back, Verb::fetch_and_add(reborn.at(0), 1)), Ok(0));
+}
+
+#[test]
+fn a_fence_reaches_who_has_not_come_yet() {
+    let memory = Process::start(MEMORY, config());
+    for _ in 0..2 {
+        assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    }
+    let node = Process::start(NODE, config());
+    let add = || Verb::fetch_and_add(memory.at(0), 1);
+    for _ in 0..2 {
+        let queue_pair = node.connect(MEMORY, memory.addr());
+        let refused = Err(FabricError::Refused { peer: MEMORY, why: Refusal::Revoked });
+        assert_eq!(node.post(&*queue_pair, add()), refused);
+    }
+    let reborn = Process::start(NODE, config());
+    let queue_pair = reborn.connect(MEMORY, memory.addr());
+    assert_eq!(reborn.post(&*queue_pair, add()), Ok(0));
+}
+
+#[test]
+fn chains_to_a_fenced_peer_end_though_it_is_silent() {
+    let node = Process::start(NODE, config());
+    for answer in [vec![], reply(1, 0)] {
+        let mute = Impostor::start(answer, false);
+        let queue_pair = node.connect(MEMORY, mute.addr);
+        let add = || queue_pair.post(Verb::fetch_and_add(node.at(0), 1).into());
+        let outstanding: Vec<_> = (0..5).map(|_| add()).collect();
+        mute.waits_for_connection();
+        assert_eq!(node.fabric.fence(MEMORY), Ok(Reach::ThisProcess));
+        for completion in outstanding.into_iter().chain([add()]) {
+            let error = node.wait(completion).unwrap_err();
+            assert_eq!(error.error, FabricError::PeerDead { peer: MEMORY });
+        }
+    }
+}
+
 /// A chain that executes for milliseconds, between adding to one word and to another.
 fn long_chain(first: RemoteAddr, last: RemoteAddr) -> Chain {
     let mut chain = Chain::from(Verb::fetch_and_add(first, 1));
@@ -444,9 +519,10 @@ fn no_verb_executes_behind_a_revocation_or_a_death_that_returned() {
         let at = |offset| RemoteAddr::new(region.key(), offset);
         let chains = [(); 3].map(|()| queue_pair.post(long_chain(at(0), at(8))));
         eventually("the chain begins", || region.load(0) > 0);
-        match round % 3 {
+        match round % 4 {
             0 => fabric.revoke(MEMORY, NODE),
             1 => fabric.kill(NODE),
+            2 => assert_eq!(fabric.fence(NODE), Ok(Reach::ThisProcess)),
             _ => fabric.kill(MEMORY),
         }
         let before = (region.load(0), region.load(8));
@@ -591,6 +667,24 @@ impl Wake for Busy {
     }
 }
 
+/// Keeps whoever wakes it until it is opened.
+#[derive(Default)]
+struct Door(Mutex<bool>, Condvar);
+
+impl Door {
+    fn open(&self) {
+        *self.0.lock().unwrap() = true;
+        self.1.notify_all();
+    }
+}
+
+impl Wake for Door {
+    fn wake(self: Arc<Self>) {
+        let open = self.0.lock().unwrap();
+        let _ = self.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap();
+    }
+}
+
 #[test]
 fn wakers_may_post_take_and_drop() {
     let (memory, _node, queue_pair) = two();
@@ -680,24 +774,6 @@ fn keys_cannot_be_guessed_from_others() {
     secrets.sort_unstable();
     secrets.dedup();
     assert!(secrets.len() > 4, "{keys:x?}");
-}
-
-/// Keeps whoever wakes it until it is opened.
-#[derive(Default)]
-struct Door(Mutex<bool>, Condvar);
-
-impl Door {
-    fn open(&self) {
-        *self.0.lock().unwrap() = true;
-        self.1.notify_all();
-    }
-}
-
-impl Wake for Door {
-    fn wake(self: Arc<Self>) {
-        let open = self.0.lock().unwrap();
-        let _ = self.1.wait_timeout_while(open, PATIENCE, |open| !*open).unwrap();
-    }
 }
 
 #[test]

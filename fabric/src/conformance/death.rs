@@ -16,6 +16,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "operations to the dead fail", run: |s| Box::pin(later(s)) },
     Check { name: "operations of the dead fail", run: |s| Box::pin(of_the_dead(s)) },
     Check { name: "a fenced node changes nothing more", run: |s| Box::pin(fenced(s)) },
+    Check { name: "operations to a fenced node end", run: |s| Box::pin(fenced_target(s)) },
     Check { name: "other peers do not notice a death", run: |s| Box::pin(others(s)) },
 ];
 
@@ -91,15 +92,33 @@ async fn fenced(subject: CheckSubject) -> CheckResult {
     while stage.region.load(0) < 10 {
         stage.env.sleep(Duration::from_micros(100)).await;
     }
-    let _reach = stage.fabric.fence(NODE)?;
+    let reach = stage.fabric.fence(NODE)?;
     let before = stage.region.load(0);
     task.join().await?;
     stage.env.sleep(Duration::from_millis(1)).await;
     equal("adds after the fence", stage.region.load(0) - before, 0)?;
     let absent = PeerId::memory(99);
-    let _reach = stage.fabric.fence(absent)?;
-    let _reach = stage.fabric.fence(NODE)?;
-    Ok(())
+    equal("reach, of a peer that is not there", stage.fabric.fence(absent)?, reach)?;
+    equal("reach, the second time", stage.fabric.fence(NODE)?, reach)
+}
+
+async fn fenced_target(subject: CheckSubject) -> CheckResult {
+    let stage = Stage::set(subject)?;
+    stage.post([write_word(stage.at(0), 1)]).await?;
+    stage.settle().await?;
+    let outstanding: Vec<_> =
+        (0..20).map(|_| stage.queue_pair.post(write_word(stage.at(0), 1).into())).collect();
+    let _reach = stage.fabric.fence(MEMORY)?;
+    let dead = FabricError::PeerDead { peer: MEMORY };
+    for completion in outstanding {
+        if let Err(error) = completion.await {
+            equal("error of what was outstanding", error.error, dead.clone())?;
+        }
+    }
+    let later = stage.queue_pair.post(write_word(stage.at(0), 2).into()).await;
+    equal("a later write", later.err().map(|error| error.error), Some(dead.clone()))?;
+    equal("memory of the fenced", stage.region.load(0), 1)?;
+    equal("connecting to the fenced", stage.node.connect(MEMORY).err(), Some(dead))
 }
 
 async fn others(subject: CheckSubject) -> CheckResult {

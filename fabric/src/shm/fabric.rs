@@ -102,11 +102,11 @@ impl Fabric for ShmFabric {
         match self.fence_patiently(peer, FENCE_PATIENCE) {
             Err(FabricError::StillExecuting { process, .. }) => {
                 end_process(process);
-                self.fence_patiently(peer, FENCE_PATIENCE)
+                self.fence_patiently(peer, FENCE_PATIENCE)?;
             }
-            fenced => fenced,
+            fenced => fenced?,
         }
-        .map(|()| Reach::Everywhere)
+        Ok(Reach::Everywhere)
     }
 }
 

@@ -119,6 +119,17 @@ impl Driver {
         }
     }
 
+    /// Ends every link to `peer`, which is dead.
+    pub(super) fn end_links_to(&self, peer: PeerId) {
+        let links = self.links.lock();
+        let to_it = links.by_token.values().filter(|link| link.peer() == peer);
+        let to_it: Vec<_> = to_it.map(Arc::clone).collect();
+        drop(links);
+        for link in to_it {
+            link.end(FabricError::PeerDead { peer });
+        }
+    }
+
     pub(super) fn forget(&self, token: u64, socket: &OwnedFd) {
         // It fails if the link was not entered.
         let _ = epoll::delete(&self.epoll, socket);

@@ -1,34 +1,31 @@
-//! `TcpFabric`, its endpoints, queue pairs and completions.
+//! `TcpFabric` and its endpoints.
 
 use std::collections::HashMap;
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Poll};
 
 use parking_lot::{Mutex, RwLock};
 use rustix::rand::{GetRandomFlags, getrandom};
 
+use super::common::Common;
 use super::config::TcpConfig;
 use super::driver::Driver;
 use super::host::{BadConnections, Host};
 use super::link::Link;
-use super::slot::Slot;
+use super::queue_pair::TcpQueuePair;
 use super::wire::{Hello, VERSION};
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair};
-use crate::completion::{Completion, Outstanding};
+use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::doorbell::Doorbell;
 use crate::env::Env;
 use crate::error::FabricError;
 use crate::id::{PeerId, RegionKey};
 use crate::mem::node::{MAX_REGION_BYTES, MAX_REGIONS, MemRegion, SLOT_BITS};
 use crate::mem::words::{PAGE_BYTES, Words};
-use crate::verb::{Chain, ChainResult};
 
 /// A fabric between processes and machines, over TCP. See the module.
 pub struct TcpFabric {
-    config: TcpConfig,
-    env: Env,
+    common: Arc<Common>,
     directory: Arc<Directory>,
 }
 
@@ -39,16 +36,18 @@ enum Whereabouts {
     /// In this process; gone when it is.
     Here(Weak<Own>, SocketAddr),
     There(SocketAddr),
+    /// Was elsewhere, and was fenced.
+    Fenced,
 }
 
 impl TcpFabric {
     /// A fabric that knows nobody.
     pub fn new(config: TcpConfig, env: Env) -> Arc<Self> {
-        Arc::new(Self { config, env, directory: Arc::default() })
+        Arc::new(Self { common: Arc::new(Common::new(config, env)), directory: Arc::default() })
     }
 
     /// Says that `peer` listens at `addr`, for connections made from now on. An endpoint that lives in this
-    /// process has introduced itself, and stays as it is.
+    /// process has introduced itself, and stays as it is. Who was fenced is taken for another from now on.
     pub fn introduce(&self, peer: PeerId, addr: SocketAddr) {
         let mut directory = self.directory.write();
         let own = match directory.get(&peer) {
@@ -75,14 +74,7 @@ impl TcpFabric {
     pub fn kill(&self, peer: PeerId) {
         let Some(own) = self.own(peer) else { return };
         own.leave();
-        let directory = self.directory.read();
-        let here = directory.values().filter_map(|whereabouts| match whereabouts {
-            Whereabouts::Here(other, _) => other.upgrade(),
-            Whereabouts::There(_) => None,
-        });
-        let here: Vec<_> = here.collect();
-        drop(directory);
-        for other in here {
+        for other in self.here() {
             other.host.revoke(peer, Some(own.host.incarnation()));
         }
     }
@@ -102,6 +94,16 @@ impl TcpFabric {
     /// Connections that an endpoint of this process closed for what came over them.
     pub fn bad_connections(&self, at: PeerId) -> BadConnections {
         self.own(at).map(|own| own.host.bad_connections()).unwrap_or_default()
+    }
+
+    /// The endpoints of this process.
+    fn here(&self) -> Vec<Arc<Own>> {
+        let directory = self.directory.read();
+        let here = directory.values().filter_map(|whereabouts| match whereabouts {
+            Whereabouts::Here(own, _) => own.upgrade(),
+            Whereabouts::There(_) | Whereabouts::Fenced => None,
+        });
+        here.collect()
     }
 
     fn own(&self, peer: PeerId) -> Option<Arc<Own>> {
@@ -124,9 +126,9 @@ impl Fabric for TcpFabric {
             drop(directory);
             return Err(FabricError::AlreadyJoined { peer: id });
         }
-        let (config, env) = (&self.config, &self.env);
+        let (config, env) = (&self.common.config, &self.common.env);
         let incarnation = random(id)?.max(1);
-        let host = Host::listen(id, incarnation, config.clone(), env.clone())
+        let host = Host::listen(id, incarnation, Arc::clone(&self.common))
             .map_err(|error| failed(format!("cannot listen at {}: {error}", config.listen)))?;
         let addr = reachable(host.listen_addr());
         let driver = Driver::start(Arc::clone(&host), config.clone(), env.clone())
@@ -137,6 +139,34 @@ impl Fabric for TcpFabric {
         drop(directory);
         drop(before);
         Ok(Arc::new(TcpEndpoint { own }))
+    }
+
+    /// Reaches this process: the peer is revoked at all its endpoints, those included that join later, and
+    /// their queue pairs to it end. Blocks for a chain. [`TcpFabric::introduce`] makes a peer that was fenced
+    /// one that can be connected to again: introduce its next incarnation, not the one that was fenced.
+    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
+        if let Some(whereabouts @ Whereabouts::There(_)) = self.directory.write().get_mut(&peer) {
+            *whereabouts = Whereabouts::Fenced;
+        }
+        let own = self.own(peer);
+        if let Some(own) = &own {
+            own.leave();
+        }
+        // From here to its end nobody is admitted anywhere: an endpoint that joins now asks it first.
+        let mut fenced = self.common.fenced.lock();
+        let here = self.here();
+        let mut known: Vec<_> = own.iter().map(|own| own.host.incarnation()).collect();
+        let mut connections = Vec::new();
+        for other in &here {
+            let guests = other.host.guests();
+            known.extend(guests.known(peer));
+            connections.extend(guests.of(peer));
+        }
+        fenced.add(peer, &known);
+        drop(fenced);
+        connections.iter().for_each(|connection| connection.close());
+        here.iter().for_each(|other| other.driver.end_links_to(peer));
+        Ok(Reach::ThisProcess)
     }
 }
 
@@ -163,7 +193,7 @@ fn random(peer: PeerId) -> Result<u64, FabricError> {
 }
 
 /// A node of this process. It leaves when its endpoint and queue pairs are gone.
-struct Own {
+pub(super) struct Own {
     host: Arc<Host>,
     driver: Arc<Driver>,
     /// Regions registered; its lock orders registrations.
@@ -177,20 +207,37 @@ impl Own {
         self.driver.stop(FabricError::PeerDead { peer: self.host.id() });
     }
 
-    fn addr_of(&self, peer: PeerId) -> Result<SocketAddr, FabricError> {
+    /// Begins to connect to `peer`, unless it is known to be dead.
+    fn connect(&self, peer: PeerId) -> Result<Arc<Link>, FabricError> {
+        let config = self.driver.config();
+        let hello = Hello {
+            version: VERSION,
+            keepalive_ms: config.keepalive_ms(),
+            pool: config.pool,
+            from: self.host.id(),
+            to: peer,
+            incarnation: self.host.incarnation(),
+        };
+        // Locked until the link is there: a fence behind it finds and ends it.
         let directory = self.directory.read();
-        match directory.get(&peer) {
+        let mut target = None;
+        let addr = match directory.get(&peer) {
             None => Err(FabricError::UnknownPeer { peer }),
+            Some(Whereabouts::Fenced) => Err(FabricError::PeerDead { peer }),
             Some(Whereabouts::There(addr)) => Ok(*addr),
             Some(Whereabouts::Here(own, addr)) => {
-                let (own, addr) = (own.upgrade(), *addr);
-                drop(directory);
-                match own {
-                    Some(own) if !own.host.node().is_dead() => Ok(addr),
+                target = own.upgrade();
+                match &target {
+                    Some(own) if !own.host.node().is_dead() => Ok(*addr),
                     _ => Err(FabricError::PeerDead { peer }),
                 }
             }
-        }
+        };
+        let link = addr.and_then(|addr| self.driver.connect(peer, addr, hello.encode()));
+        drop(directory);
+        // Not under the lock: it may be the last.
+        drop(target);
+        link
     }
 }
 
@@ -236,150 +283,8 @@ impl Endpoint for TcpEndpoint {
     }
 
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
-        let own = &self.own;
-        own.host.node().check_alive()?;
-        let addr = own.addr_of(peer)?;
-        let config = own.driver.config();
-        let hello = Hello {
-            version: VERSION,
-            keepalive_ms: config.keepalive_ms(),
-            pool: config.pool,
-            from: own.host.id(),
-            to: peer,
-            incarnation: own.host.incarnation(),
-        };
-        let link = own.driver.connect(peer, addr, hello.encode())?;
-        Ok(Arc::new(TcpQueuePair { _own: Arc::clone(own), link }))
-    }
-}
-
-struct TcpQueuePair {
-    /// The node is there while its queue pairs are.
-    _own: Arc<Own>,
-    link: Arc<Link>,
-}
-
-impl QueuePair for TcpQueuePair {
-    fn peer(&self) -> PeerId {
-        self.link.peer()
-    }
-
-    fn post(&self, chain: Chain) -> Completion {
-        match self.link.post(chain) {
-            Ok(slot) => {
-                let link = Arc::clone(&self.link);
-                let stage = Stage::Fresh;
-                Completion::outstanding(Box::new(Waiting { link, slot, stage }))
-            }
-            Err(error) => Completion::ready(Err(error)),
-        }
-    }
-}
-
-impl Drop for TcpQueuePair {
-    fn drop(&mut self) {
-        self.link.retire();
-    }
-}
-
-/// The completion of a chain.
-struct Waiting {
-    link: Arc<Link>,
-    slot: Arc<Slot>,
-    stage: Stage,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// Not polled yet.
-    Fresh,
-    Polled,
-    /// The outcome was handed out.
-    Taken,
-}
-
-impl Waiting {
-    fn take(&mut self) -> Option<ChainResult> {
-        let result = self.slot.take();
-        if result.is_some() {
-            self.stage = Stage::Taken;
-        }
-        result
-    }
-
-    /// Receives what has come; if the chain is alone under way, for a bounded time.
-    fn take_now(&self) -> Option<ChainResult> {
-        let driver = self.link.driver();
-        if !driver.one_is_alone() {
-            self.link.drive();
-            return self.slot.take();
-        }
-        let (poll_for, block) = (driver.config().poll_for, driver.config().block_alone);
-        if !poll_for.is_zero() {
-            let until = driver.now() + poll_for;
-            while driver.now() < until {
-                std::hint::spin_loop();
-                self.link.drive();
-                if let Some(result) = self.slot.take() {
-                    return Some(result);
-                }
-            }
-        }
-        if block.is_zero() {
-            return None;
-        }
-        let until = driver.now() + block;
-        let mut rest = block;
-        while !rest.is_zero() && self.link.block_alone(&self.slot, rest) {
-            if let Some(result) = self.slot.take() {
-                return Some(result);
-            }
-            rest = until.saturating_sub(driver.now());
-        }
-        None
-    }
-}
-
-impl Outstanding for Waiting {
-    fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<ChainResult> {
-        if let Some(result) = self.take() {
-            return Poll::Ready(result);
-        }
-        if self.stage == Stage::Fresh {
-            // Others may have chains to post, which then go out together with this one.
-            self.stage = Stage::Polled;
-            context.waker().wake_by_ref();
-            return Poll::Pending;
-        }
-        self.link.flush();
-        let taken = match self.take_now() {
-            Some(result) => Some(result),
-            None => self.slot.take_or_enlist(context.waker()),
-        };
-        if let Some(result) = taken {
-            self.stage = Stage::Taken;
-            return Poll::Ready(result);
-        }
-        self.link.arm();
-        Poll::Pending
-    }
-
-    fn try_result(&mut self) -> Option<ChainResult> {
-        if let Some(result) = self.take() {
-            return Some(result);
-        }
-        self.link.flush();
-        self.link.drive();
-        self.take()
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        if self.stage != Stage::Taken {
-            self.slot.strike();
-            self.link.flush();
-            self.link.arm();
-        }
+        self.own.host.node().check_alive()?;
+        let link = self.own.connect(peer)?;
+        Ok(Arc::new(TcpQueuePair::new(Arc::clone(&self.own), link)))
     }
 }

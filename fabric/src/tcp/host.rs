@@ -11,18 +11,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, recv};
 use smallvec::SmallVec;
 
 use super::buffer::FrameBuffer;
-use super::config::TcpConfig;
+use super::common::Common;
 use super::error::WireError;
 use super::guests::{Guests, MAX_CONNECTIONS};
 use super::wire::{self, Asked, HELLO_BYTES, Hello, Next, Request, ResponseWriter};
 use crate::buf::Buf;
-use crate::env::Env;
 use crate::error::{FabricError, Refusal};
 use crate::id::PeerId;
 use crate::mem::node::{MemRegion, Node};
@@ -46,8 +45,7 @@ pub(super) struct Host {
     guests: Mutex<Guests<Guest>>,
     threads: AtomicUsize,
     bad: Mutex<BadConnections>,
-    config: TcpConfig,
-    env: Env,
+    common: Arc<Common>,
 }
 
 /// Connections that were closed for what came over them.
@@ -60,7 +58,7 @@ pub struct BadConnections {
 }
 
 /// A connection whose verbs are executed.
-struct Guest {
+pub(super) struct Guest {
     stream: TcpStream,
     /// Whether chains may execute; held while one does.
     gate: Mutex<bool>,
@@ -68,7 +66,7 @@ struct Guest {
 
 impl Guest {
     /// Once this returns nothing executes.
-    fn close(&self) {
+    pub(super) fn close(&self) {
         // It fails if the peer was faster.
         let _ = self.stream.shutdown(Shutdown::Both);
         *self.gate.lock() = false;
@@ -80,10 +78,9 @@ impl Host {
     pub(super) fn listen(
         id: PeerId,
         incarnation: u64,
-        config: TcpConfig,
-        env: Env,
+        common: Arc<Common>,
     ) -> io::Result<Arc<Self>> {
-        let listener = TcpListener::bind(config.listen)?;
+        let listener = TcpListener::bind(common.config.listen)?;
         listener.set_nonblocking(true)?;
         let listen_addr = listener.local_addr()?;
         Ok(Arc::new(Self {
@@ -94,8 +91,7 @@ impl Host {
             guests: Mutex::new(Guests::new()),
             threads: AtomicUsize::new(0),
             bad: Mutex::new(BadConnections::default()),
-            config,
-            env,
+            common,
         }))
     }
 
@@ -145,6 +141,11 @@ impl Host {
     pub(super) fn revoke(&self, of: PeerId, known: Option<u64>) {
         let guests = self.guests.lock().revoke(of, known);
         guests.iter().for_each(|guest| guest.close());
+    }
+
+    /// The guests, to be asked under the lock of [`Common::fenced`].
+    pub(super) fn guests(&self) -> MutexGuard<'_, Guests<Guest>> {
+        self.guests.lock()
     }
 
     /// Accepts what has come. Returns whether the system has what it takes to accept more.
@@ -203,19 +204,20 @@ impl Host {
         stream.set_write_timeout(Some(HELLO_WITHIN))?;
         let hello = self.hear_hello(stream)?;
         let hello = Hello::decode(&hello)?.and_then(|hello| match () {
-            () if hello.pool != self.config.pool => Err(Refusal::Pool),
+            () if hello.pool != self.common.config.pool => Err(Refusal::Pool),
             () if hello.to != self.id() => Err(Refusal::Name),
             () => Ok(hello),
         });
         let admitted = match hello {
             Ok(hello) => {
                 let silence = Duration::from_millis(u64::from(hello.keepalive_ms));
-                let patience = self.config.dead_after.max(2 * silence);
+                let patience = self.common.config.dead_after.max(2 * silence);
                 stream.set_read_timeout(Some(patience))?;
                 stream.set_write_timeout(Some(patience))?;
-                let Some(admitted) = self.guests.lock().admit(&hello, guest) else {
-                    return Ok(None);
-                };
+                let mut fenced = self.common.fenced.lock();
+                let admitted = self.guests.lock().admit(&hello, guest, &mut fenced);
+                drop(fenced);
+                let Some(admitted) = admitted else { return Ok(None) };
                 admitted
             }
             Err(why) => Err(why),
@@ -233,9 +235,9 @@ impl Host {
     fn hear_hello(&self, mut stream: &TcpStream) -> Result<[u8; HELLO_BYTES], Ended> {
         let mut hello = [0; HELLO_BYTES];
         let mut room = hello.as_mut_slice();
-        let until = self.env.now() + HELLO_WITHIN;
+        let until = self.common.env.now() + HELLO_WITHIN;
         while !room.is_empty() {
-            let rest = until.saturating_sub(self.env.now());
+            let rest = until.saturating_sub(self.common.env.now());
             if rest.is_zero() {
                 return Err(WireError::NoHello.into());
             }
@@ -333,10 +335,10 @@ impl<'h> Session<'h> {
 
     fn receive(&mut self, wanted: usize) -> io::Result<usize> {
         let room = self.inbox.room(wanted);
-        let poll_for = self.host.config.poll_for;
+        let poll_for = self.host.common.config.poll_for;
         if !poll_for.is_zero() {
-            let until = self.host.env.now() + poll_for;
-            while self.host.env.now() < until {
+            let until = self.host.common.env.now() + poll_for;
+            while self.host.common.env.now() < until {
                 match recv(&self.guest.stream, &mut *room, RecvFlags::DONTWAIT) {
                     Ok((_, count)) => return Ok(count),
                     Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),

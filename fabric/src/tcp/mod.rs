@@ -41,6 +41,7 @@
 //! is wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`.
 
 mod buffer;
+mod common;
 mod config;
 mod driver;
 mod error;
@@ -48,6 +49,7 @@ mod fabric;
 mod guests;
 mod host;
 mod link;
+mod queue_pair;
 mod slot;
 mod wire;
 

@@ -148,6 +148,9 @@ pub enum Refusal {
     /// This incarnation of the node was revoked there.
     #[error("this incarnation of the node was revoked")]
     Revoked,
+    /// It admits invited guests only, and this one showed no key or another.
+    #[error("it asks for a key, which this node did not have")]
+    Key,
     /// It has as many connections as it takes.
     #[error("it has as many connections as it takes")]
     Full,

@@ -11,7 +11,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
-use selkie_fabric::tcp::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, TcpConfig, TcpFabric, WireError};
+use selkie_fabric::tcp::{
+    AccessKey, Admission, MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, TcpConfig, TcpFabric, WireError,
+};
 use selkie_fabric::{
     Buf, Chain, ChainResult, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId,
     QueuePair, Reach, RealRuntime, Refusal, RemoteAddr, Verb,
@@ -59,7 +61,16 @@ impl Process {
     }
 
     fn connect(&self, peer: PeerId, addr: SocketAddr) -> Arc<dyn QueuePair> {
-        self.fabric.introduce(peer, addr);
+        self.connect_with(peer, addr, None)
+    }
+
+    fn connect_with(
+        &self,
+        peer: PeerId,
+        addr: SocketAddr,
+        key: Option<AccessKey>,
+    ) -> Arc<dyn QueuePair> {
+        self.fabric.introduce(peer, addr, key);
         self.endpoint.connect(peer).unwrap()
     }
 
@@ -113,6 +124,9 @@ fn hello(version: u32, pool: u64, from: PeerId, to: PeerId) -> Vec<u8> {
     bytes.extend(to.to_raw().to_le_bytes());
     bytes.extend([0; 4]);
     bytes.extend(4711_u64.to_le_bytes());
+    if version > 1 {
+        bytes.extend([0; 24]);
+    }
     bytes
 }
 
@@ -151,7 +165,7 @@ impl Impostor {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (Some(kept), Ok(mut stream)) = (kept.upgrade(), stream) else { return };
-                let mut hello = [0; 40];
+                let mut hello = [0; 64];
                 let _ = stream.read_exact(&mut hello);
                 let _ = stream.write_all(&answer);
                 kept.lock().unwrap().push(stream);
@@ -179,7 +193,7 @@ fn garbage_on_a_connection_harms_nobody_else() {
     let (memory, node, queue_pair) = two();
     let word = memory.at(0);
     let mut sent = 0;
-    let hello = hello(1, POOL, PeerId::compute(9), MEMORY);
+    let hello = hello(2, POOL, PeerId::compute(9), MEMORY);
     let with_hello = |frame: &[u8]| [&hello[..], frame].concat();
     let header = |bytes: u32, verbs: u16, sequence: u8| {
         let mut frame = bytes.to_le_bytes().to_vec();
@@ -234,7 +248,7 @@ fn a_hello_that_does_not_come_in_time_is_not_waited_for() {
     let memory = Process::start(MEMORY, config());
     let mut stream = TcpStream::connect(memory.addr()).unwrap();
     let started = Instant::now();
-    for byte in hello(1, POOL, NODE, MEMORY) {
+    for byte in hello(2, POOL, NODE, MEMORY) {
         let _ = stream.write_all(&[byte]);
         if memory.fabric.bad_connections(MEMORY).count > 0 {
             break;
@@ -250,7 +264,7 @@ fn a_hello_that_does_not_come_in_time_is_not_waited_for() {
 fn who_lives_here_cannot_be_introduced_as_somebody_else() {
     let memory = Process::start(MEMORY, config());
     let addr = memory.addr();
-    memory.fabric.introduce(MEMORY, SocketAddr::from(([127, 0, 0, 1], 9)));
+    memory.fabric.introduce(MEMORY, SocketAddr::from(([127, 0, 0, 1], 9)), None);
     assert_eq!(memory.fabric.listen_addr(MEMORY), Some(addr));
     let taken = memory.fabric.join(MEMORY).err();
     assert_eq!(taken, Some(FabricError::AlreadyJoined { peer: MEMORY }));
@@ -276,13 +290,15 @@ fn who_does_not_belong_is_told_so() {
     assert_eq!(node.post(&*queue_pair, add()), expected);
 
     // An older node meets a newer one, from both sides.
-    let newer = Impostor::start(reply(2, 1), false);
+    let newer = Impostor::start(reply(3, 1), false);
     let queue_pair = node.connect(MEMORY, newer.addr);
-    let version = Refusal::Version { ours: 1, theirs: 2 };
+    let version = Refusal::Version { ours: 2, theirs: 3 };
     assert_eq!(node.post(&*queue_pair, add()), refused(version));
     assert_eq!(node.post(&*queue_pair, add()), refused(version));
-    let heard = send_and_hear(memory.addr(), &hello(2, POOL, PeerId::compute(2), MEMORY));
-    assert_eq!(heard, reply(1, 1));
+    for version in [1, 3] {
+        let heard = send_and_hear(memory.addr(), &hello(version, POOL, PeerId::compute(2), MEMORY));
+        assert_eq!(heard, reply(2, 1));
+    }
 
     assert_eq!(node.endpoint.connect(PeerId::memory(9)).err(), {
         Some(FabricError::UnknownPeer { peer: PeerId::memory(9) })
@@ -329,7 +345,7 @@ fn a_peer_that_closes_or_answers_nonsense_is_dead() {
     let node = Process::start(NODE, config());
     let add = || Verb::fetch_and_add(node.at(0), 1);
     for (answer, closes) in
-        [(vec![], true), (reply(1, 0), true), (vec![7; 64], false), (reply(1, 77), false)]
+        [(vec![], true), (reply(2, 0), true), (vec![7; 64], false), (reply(2, 77), false)]
     {
         let impostor = Impostor::start(answer, closes);
         let queue_pair = node.connect(MEMORY, impostor.addr);
@@ -342,7 +358,7 @@ fn a_peer_that_closes_or_answers_nonsense_is_dead() {
         }
         assert_eq!(node.post(&*queue_pair, add()), dead(MEMORY));
     }
-    let unasked = [reply(1, 0), vec![0; 16]].concat();
+    let unasked = [reply(2, 0), vec![0; 16]].concat();
     let impostor = Impostor::start(unasked, false);
     let queue_pair = node.connect(MEMORY, impostor.addr);
     eventually("what nobody asked for ends a connection", || {
@@ -361,7 +377,7 @@ fn a_silent_peer_is_given_up_and_a_living_one_is_not() {
     let add = || Verb::fetch_and_add(memory.at(0), 1);
 
     let mute = Impostor::start(vec![], false);
-    let stopped = Impostor::start(reply(1, 0), false);
+    let stopped = Impostor::start(reply(2, 0), false);
     for impostor in [mute, stopped] {
         let owing = node.connect(MEMORY, impostor.addr);
         let idle = node.connect(MEMORY, impostor.addr);
@@ -483,7 +499,7 @@ fn a_fence_reaches_who_has_not_come_yet() {
 #[test]
 fn chains_to_a_fenced_peer_end_though_it_is_silent() {
     let node = Process::start(NODE, config());
-    for answer in [vec![], reply(1, 0)] {
+    for answer in [vec![], reply(2, 0)] {
         let mute = Impostor::start(answer, false);
         let queue_pair = node.connect(MEMORY, mute.addr);
         let add = || queue_pair.post(Verb::fetch_and_add(node.at(0), 1).into());
@@ -495,6 +511,124 @@ fn chains_to_a_fenced_peer_end_though_it_is_silent() {
             assert_eq!(error.error, FabricError::PeerDead { peer: MEMORY });
         }
     }
+}
+
+/// Admits who was invited.
+fn invited() -> TcpConfig {
+    TcpConfig { admission: Admission::Invited, ..config() }
+}
+
+#[test]
+fn only_guests_with_their_key_come_in_and_only_where_they_are_invited() {
+    let [key, other_key, second_key] = [(); 3].map(|()| AccessKey::random().unwrap());
+    let memory = Process::start(MEMORY, invited());
+    let second = memory.fabric.join(PeerId::memory(1)).unwrap();
+    let second_at = RemoteAddr::new(second.register(8).unwrap().key(), 0);
+    let second_addr = memory.fabric.listen_addr(second.id()).unwrap();
+    let (node, other) =
+        (Process::start(NODE, config()), Process::start(PeerId::compute(1), config()));
+    memory.fabric.invite(MEMORY, NODE, key).unwrap();
+    memory.fabric.invite(MEMORY, other.endpoint.id(), other_key).unwrap();
+    memory.fabric.invite(second.id(), NODE, second_key).unwrap();
+
+    let add = |process: &Process, key| {
+        let queue_pair = process.connect_with(MEMORY, memory.addr(), key);
+        process.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1))
+    };
+    let add_second = |key| {
+        let queue_pair = node.connect_with(second.id(), second_addr, key);
+        node.post(&*queue_pair, Verb::fetch_and_add(second_at, 1))
+    };
+    let refused = |peer| Err(FabricError::Refused { peer, why: Refusal::Key });
+    for wrong in [None, Some(other_key), Some(second_key), Some(AccessKey::random().unwrap())] {
+        assert_eq!(add(&node, wrong), refused(MEMORY));
+    }
+    assert_eq!(add(&other, Some(key)), refused(MEMORY));
+    assert_eq!(add_second(Some(key)), refused(second.id()));
+    assert_eq!(memory.region.load(0), 0);
+
+    assert_eq!(add(&node, Some(key)), Ok(0));
+    assert_eq!(add(&other, Some(other_key)), Ok(1));
+    assert_eq!(add_second(Some(second_key)), Ok(0));
+    // Endpoints of the same process are guests like others.
+    let inside = |key| {
+        memory.fabric.introduce(second.id(), second_addr, key);
+        let queue_pair = memory.endpoint.connect(second.id()).unwrap();
+        memory.post(&*queue_pair, Verb::fetch_and_add(second_at, 1))
+    };
+    assert_eq!(inside(None), refused(second.id()));
+    memory.fabric.invite(second.id(), MEMORY, key).unwrap();
+    assert_eq!(inside(Some(key)), Ok(1));
+    let unknown = Err(FabricError::UnknownPeer { peer: PeerId::memory(9) });
+    assert_eq!(memory.fabric.invite(PeerId::memory(9), NODE, key), unknown);
+}
+
+#[test]
+fn a_guest_stays_until_its_invitation_is_withdrawn_or_replaced() {
+    let [key, new_key] = [(); 2].map(|()| AccessKey::random().unwrap());
+    let memory = Process::start(MEMORY, invited());
+    let node = Process::start(NODE, config());
+    let add =
+        |queue_pair: &dyn QueuePair| node.post(queue_pair, Verb::fetch_and_add(memory.at(0), 1));
+    let connect = |key| node.connect_with(MEMORY, memory.addr(), Some(key));
+    let refused = |why| Err(FabricError::Refused { peer: MEMORY, why });
+    memory.fabric.invite(MEMORY, NODE, key).unwrap();
+    let queue_pair = connect(key);
+    assert_eq!(add(&*queue_pair), Ok(0));
+    memory.fabric.invite(MEMORY, NODE, key).unwrap();
+    assert_eq!(add(&*queue_pair), Ok(1), "invited as before");
+
+    memory.fabric.invite(MEMORY, NODE, new_key).unwrap();
+    assert_eq!(add(&*queue_pair), dead(MEMORY));
+    assert_eq!(add(&*connect(key)), refused(Refusal::Key));
+    let queue_pair = connect(new_key);
+    assert_eq!(add(&*queue_pair), Ok(2));
+    memory.fabric.uninvite(MEMORY, NODE);
+    assert_eq!(add(&*queue_pair), dead(MEMORY));
+    assert_eq!(add(&*connect(new_key)), refused(Refusal::Key));
+    memory.fabric.invite(MEMORY, NODE, new_key).unwrap();
+    assert_eq!(add(&*connect(new_key)), Ok(3));
+
+    memory.fabric.revoke(MEMORY, NODE);
+    assert_eq!(add(&*connect(new_key)), refused(Refusal::Key), "withdrawn");
+    memory.fabric.invite(MEMORY, NODE, key).unwrap();
+    assert_eq!(add(&*connect(key)), refused(Refusal::Revoked), "as it is it stays out");
+}
+
+#[test]
+fn a_fence_withdraws_invitations_and_the_next_of_the_name_comes_with_another_key() {
+    let [key, new_key] = [(); 2].map(|()| AccessKey::random().unwrap());
+    let memory = Process::start(MEMORY, invited());
+    let second = memory.fabric.join(PeerId::memory(1)).unwrap();
+    let second_at = RemoteAddr::new(second.register(8).unwrap().key(), 0);
+    let second_addr = memory.fabric.listen_addr(second.id()).unwrap();
+    let invite = |key| {
+        memory.fabric.invite(MEMORY, NODE, key).unwrap();
+        memory.fabric.invite(second.id(), NODE, key).unwrap();
+    };
+    let both = |node: &Process, key| {
+        [(MEMORY, memory.addr(), memory.at(0)), (second.id(), second_addr, second_at)].map(
+            |(peer, addr, at)| {
+                let queue_pair = node.connect_with(peer, addr, Some(key));
+                node.post(&*queue_pair, Verb::fetch_and_add(at, 1))
+            },
+        )
+    };
+    let refused = |why| [MEMORY, second.id()].map(|peer| Err(FabricError::Refused { peer, why }));
+    invite(key);
+    // It has not come before it is fenced.
+    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    let node = Process::start(NODE, config());
+    assert_eq!(both(&node, key), refused(Refusal::Key));
+    invite(key);
+    assert_eq!(both(&node, key), refused(Refusal::Revoked), "invited by who has not heard of it");
+
+    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    invite(new_key);
+    let reborn = Process::start(NODE, config());
+    assert_eq!(both(&node, key), refused(Refusal::Key));
+    assert_eq!(both(&reborn, new_key), [Ok(0), Ok(0)]);
+    assert_eq!(both(&node, new_key), refused(Refusal::Revoked));
 }
 
 /// A chain that executes for milliseconds, between adding to one word and to another.
@@ -538,10 +672,10 @@ fn death_closes_connections_and_the_door() {
     let addr = memory.addr();
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    stream.write_all(&hello(1, POOL, NODE, MEMORY)).unwrap();
+    stream.write_all(&hello(2, POOL, NODE, MEMORY)).unwrap();
     let mut heard = [0; 16];
     stream.read_exact(&mut heard).unwrap();
-    assert_eq!(heard[..], reply(1, 0));
+    assert_eq!(heard[..], reply(2, 0));
     memory.fabric.kill(MEMORY);
     assert_eq!(stream.read(&mut heard).unwrap(), 0, "the connection is closed");
     assert!(TcpStream::connect(addr).is_err(), "nobody listens");
@@ -628,7 +762,7 @@ fn chains_that_nobody_polls_execute_and_long_ones_pass() {
 #[test]
 fn a_peer_that_reads_nothing_blocks_no_post() {
     let node = Process::start(NODE, config());
-    let impostor = Impostor::start(reply(1, 0), false);
+    let impostor = Impostor::start(reply(2, 0), false);
     let queue_pair = node.connect(MEMORY, impostor.addr);
     let mut slowest = Duration::ZERO;
     let posted: Vec<_> = (0..64)

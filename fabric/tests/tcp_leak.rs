@@ -40,7 +40,7 @@ fn connections_and_nodes_leave_nothing_behind() {
     let region = memory.register(4096).unwrap();
     let at = RemoteAddr::new(region.key(), 0);
     let (fabric, node) = start(PeerId::compute(0));
-    fabric.introduce(MEMORY, memory_fabric.listen_addr(MEMORY).unwrap());
+    fabric.introduce(MEMORY, memory_fabric.listen_addr(MEMORY).unwrap(), None);
 
     let before = held();
     for round in 0..50 {
@@ -56,7 +56,7 @@ fn connections_and_nodes_leave_nothing_behind() {
 
     for _ in 0..50 {
         let (fabric, node) = start(PeerId::compute(1));
-        fabric.introduce(MEMORY, memory_fabric.listen_addr(MEMORY).unwrap());
+        fabric.introduce(MEMORY, memory_fabric.listen_addr(MEMORY).unwrap(), None);
         let queue_pair = node.connect(MEMORY).unwrap();
         runtime.block_on(queue_pair.post(Verb::fetch_and_add(at, 1).into())).unwrap();
         drop((node, fabric, queue_pair));

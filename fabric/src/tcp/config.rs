@@ -7,6 +7,17 @@ use std::time::Duration;
 /// Machines with so few processors have none to spare for polling.
 const FEW_PROCESSORS: usize = 2;
 
+/// Whom the endpoints of a process admit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Admission {
+    /// Every node of the pool that reaches the port. Invitations are kept, and neither their keys nor their
+    /// domains asked for.
+    #[default]
+    Anyone,
+    /// Who was invited, and shows the key of the invitation.
+    Invited,
+}
+
 /// Settings of a [`TcpFabric`](super::TcpFabric).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpConfig {
@@ -16,6 +27,8 @@ pub struct TcpConfig {
     /// Number of the pool. Nodes of different pools refuse each other; it guards against mistakes, not
     /// against malice.
     pub pool: u64,
+    /// Whom the endpoints admit. By default anyone.
+    pub admission: Admission,
     /// How long a thread looks at a socket again and again before it blocks: a serving thread for the next
     /// request, and a poll for the response to a chain that is alone under way at its node. It saves waking
     /// a thread, and costs processor time. By default nothing on machines with two processors or fewer,
@@ -38,6 +51,7 @@ impl TcpConfig {
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             pool,
+            admission: Admission::default(),
             poll_for: if spare { Duration::from_micros(20) } else { Duration::ZERO },
             block_alone: Duration::from_micros(100),
             dead_after: Duration::from_secs(5),

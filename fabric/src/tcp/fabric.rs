@@ -12,6 +12,7 @@ use super::common::Common;
 use super::config::TcpConfig;
 use super::driver::Driver;
 use super::host::{BadConnections, Host};
+use super::key::AccessKey;
 use super::link::Link;
 use super::queue_pair::TcpQueuePair;
 use super::wire::{Hello, VERSION};
@@ -34,8 +35,15 @@ type Directory = RwLock<HashMap<PeerId, Whereabouts>>;
 
 enum Whereabouts {
     /// In this process; gone when it is.
-    Here(Weak<Own>, SocketAddr),
-    There(SocketAddr),
+    Here {
+        own: Weak<Own>,
+        addr: SocketAddr,
+        key: Option<AccessKey>,
+    },
+    There {
+        addr: SocketAddr,
+        key: Option<AccessKey>,
+    },
     /// Was elsewhere, and was fenced.
     Fenced,
 }
@@ -46,16 +54,20 @@ impl TcpFabric {
         Arc::new(Self { common: Arc::new(Common::new(config, env)), directory: Arc::default() })
     }
 
-    /// Says that `peer` listens at `addr`, for connections made from now on. An endpoint that lives in this
-    /// process has introduced itself, and stays as it is. Who was fenced is taken for another from now on.
-    pub fn introduce(&self, peer: PeerId, addr: SocketAddr) {
+    /// Says that `peer` listens at `addr`, and has given this process `key` to be shown there, for connections
+    /// made from now on. An endpoint that lives in this process has introduced itself: only its key changes.
+    /// Who was fenced is taken for another from now on.
+    pub fn introduce(&self, peer: PeerId, addr: SocketAddr, key: Option<AccessKey>) {
         let mut directory = self.directory.write();
-        let own = match directory.get(&peer) {
-            Some(Whereabouts::Here(own, _)) => own.upgrade(),
+        let own = match directory.get_mut(&peer) {
+            Some(Whereabouts::Here { own, key: known, .. }) => {
+                *known = key;
+                own.upgrade()
+            }
             _ => None,
         };
         if own.as_ref().is_none_or(|own| own.host.node().is_dead()) {
-            directory.insert(peer, Whereabouts::There(addr));
+            directory.insert(peer, Whereabouts::There { addr, key });
         }
         drop(directory);
         // Not under the lock: it may be the last.
@@ -65,6 +77,28 @@ impl TcpFabric {
     /// Where an endpoint that lives in this process listens.
     pub fn listen_addr(&self, peer: PeerId) -> Option<SocketAddr> {
         self.own(peer).map(|own| own.host.listen_addr())
+    }
+
+    /// Invites `guest` to the endpoint `at` of this process: with [`Admission::Invited`](super::Admission) it
+    /// is admitted there, and nowhere else, if it shows `key`. An invitation replaces an earlier one that
+    /// differs, and closes the connections that came by it; the same one again changes nothing. A guest that
+    /// was revoked or fenced stays out as it is; invite the next of its name by another key.
+    ///
+    /// # Errors
+    /// `UnknownPeer` if no such endpoint lives in this process.
+    pub fn invite(&self, at: PeerId, guest: PeerId, key: AccessKey) -> Result<(), FabricError> {
+        let own = self.own(at).ok_or(FabricError::UnknownPeer { peer: at })?;
+        own.host.invite(guest, key);
+        Ok(())
+    }
+
+    /// Withdraws the invitation of `guest` to the endpoint `at` of this process, and closes its connections
+    /// there: once this returns none of its verbs executes there before it is admitted again. Blocks for a
+    /// chain. Nothing happens if there is no such endpoint.
+    pub fn uninvite(&self, at: PeerId, guest: PeerId) {
+        if let Some(at) = self.own(at) {
+            at.host.uninvite(guest);
+        }
     }
 
     /// Declares an endpoint of this process dead: it listens no more, its connections are closed, and every
@@ -80,7 +114,7 @@ impl TcpFabric {
     }
 
     /// Closes all connections from the peer `of` to the endpoint `at` of this process, which refuses new
-    /// ones of the same incarnation of `of` from now on: once this returns no verb of `of` executes there.
+    /// ones of the same incarnation of `of` from now on, and withdraws its invitation: once this returns no verb of `of` executes there.
     /// Blocks for a chain. Nothing happens if there is no such endpoint.
     ///
     /// If `at` has never met `of`, the first incarnation that comes is the one it refuses.
@@ -100,15 +134,15 @@ impl TcpFabric {
     fn here(&self) -> Vec<Arc<Own>> {
         let directory = self.directory.read();
         let here = directory.values().filter_map(|whereabouts| match whereabouts {
-            Whereabouts::Here(own, _) => own.upgrade(),
-            Whereabouts::There(_) | Whereabouts::Fenced => None,
+            Whereabouts::Here { own, .. } => own.upgrade(),
+            Whereabouts::There { .. } | Whereabouts::Fenced => None,
         });
         here.collect()
     }
 
     fn own(&self, peer: PeerId) -> Option<Arc<Own>> {
         match self.directory.read().get(&peer) {
-            Some(Whereabouts::Here(own, _)) => own.upgrade(),
+            Some(Whereabouts::Here { own, .. }) => own.upgrade(),
             _ => None,
         }
     }
@@ -119,7 +153,7 @@ impl Fabric for TcpFabric {
         let failed = |what: String| FabricError::Network { peer: id, what };
         let mut directory = self.directory.write();
         let before = match directory.get(&id) {
-            Some(Whereabouts::Here(own, _)) => own.upgrade(),
+            Some(Whereabouts::Here { own, .. }) => own.upgrade(),
             _ => None,
         };
         if before.as_ref().is_some_and(|own| !own.host.node().is_dead()) {
@@ -135,7 +169,8 @@ impl Fabric for TcpFabric {
             .map_err(|error| failed(format!("no driver: {error}")))?;
         let (registered, directory_of) = (Mutex::new(0), Arc::clone(&self.directory));
         let own = Arc::new(Own { host, driver, registered, directory: directory_of });
-        directory.insert(id, Whereabouts::Here(Arc::downgrade(&own), addr));
+        let here = Whereabouts::Here { own: Arc::downgrade(&own), addr, key: None };
+        directory.insert(id, here);
         drop(directory);
         drop(before);
         Ok(Arc::new(TcpEndpoint { own }))
@@ -145,7 +180,8 @@ impl Fabric for TcpFabric {
     /// their queue pairs to it end. Blocks for a chain. [`TcpFabric::introduce`] makes a peer that was fenced
     /// one that can be connected to again: introduce its next incarnation, not the one that was fenced.
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
-        if let Some(whereabouts @ Whereabouts::There(_)) = self.directory.write().get_mut(&peer) {
+        if let Some(whereabouts @ Whereabouts::There { .. }) = self.directory.write().get_mut(&peer)
+        {
             *whereabouts = Whereabouts::Fenced;
         }
         let own = self.own(peer);
@@ -158,9 +194,9 @@ impl Fabric for TcpFabric {
         let mut known: Vec<_> = own.iter().map(|own| own.host.incarnation()).collect();
         let mut connections = Vec::new();
         for other in &here {
-            let guests = other.host.guests();
+            let mut guests = other.host.guests();
             known.extend(guests.known(peer));
-            connections.extend(guests.of(peer));
+            connections.extend(guests.dismiss(peer));
         }
         fenced.add(peer, &known);
         drop(fenced);
@@ -210,30 +246,34 @@ impl Own {
     /// Begins to connect to `peer`, unless it is known to be dead.
     fn connect(&self, peer: PeerId) -> Result<Arc<Link>, FabricError> {
         let config = self.driver.config();
-        let hello = Hello {
+        let mut hello = Hello {
             version: VERSION,
             keepalive_ms: config.keepalive_ms(),
             pool: config.pool,
             from: self.host.id(),
             to: peer,
             incarnation: self.host.incarnation(),
+            key: None,
         };
         // Locked until the link is there: a fence behind it finds and ends it.
         let directory = self.directory.read();
         let mut target = None;
-        let addr = match directory.get(&peer) {
+        let place = match directory.get(&peer) {
             None => Err(FabricError::UnknownPeer { peer }),
             Some(Whereabouts::Fenced) => Err(FabricError::PeerDead { peer }),
-            Some(Whereabouts::There(addr)) => Ok(*addr),
-            Some(Whereabouts::Here(own, addr)) => {
+            Some(Whereabouts::There { addr, key }) => Ok((*addr, *key)),
+            Some(Whereabouts::Here { own, addr, key }) => {
                 target = own.upgrade();
                 match &target {
-                    Some(own) if !own.host.node().is_dead() => Ok(*addr),
+                    Some(own) if !own.host.node().is_dead() => Ok((*addr, *key)),
                     _ => Err(FabricError::PeerDead { peer }),
                 }
             }
         };
-        let link = addr.and_then(|addr| self.driver.connect(peer, addr, hello.encode()));
+        let link = place.and_then(|(addr, key)| {
+            hello.key = key;
+            self.driver.connect(peer, addr, hello.encode())
+        });
         drop(directory);
         // Not under the lock: it may be the last.
         drop(target);

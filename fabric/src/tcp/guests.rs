@@ -1,9 +1,14 @@
-//! Who may execute verbs on a node's memory: connections that were admitted, and incarnations that never
-//! will be again. No input or output happens here.
+//! Who may execute verbs on a node's memory: guests that are invited, connections that were admitted, and
+//! incarnations that never will be again. No input or output happens here.
+//!
+//! A guest's key is looked at first: who has none, or another, learns nothing, and is not taken for the guest
+//! in anything that follows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use super::config::Admission;
+use super::key::AccessKey;
 use super::wire::Hello;
 use crate::error::Refusal;
 use crate::id::PeerId;
@@ -29,6 +34,11 @@ impl Revoked {
         self.incarnations.extend(known.iter().map(|incarnation| (of, *incarnation)));
     }
 
+    /// The first to come as `of` is not meant any more.
+    pub(super) fn forget_unseen(&mut self, of: PeerId) {
+        self.unseen.remove(&of);
+    }
+
     /// Whether who comes as `of` is to stay out.
     fn keeps_out(&mut self, of: PeerId, incarnation: u64) -> bool {
         if self.unseen.remove(&of) {
@@ -45,22 +55,29 @@ pub(super) struct Guests<C> {
     /// The latest incarnation of each peer that came.
     latest: HashMap<PeerId, u64>,
     revoked: Revoked,
+    admission: Admission,
+    invitations: HashMap<PeerId, AccessKey>,
+    /// Keys of the latest invitations that a revocation withdrew.
+    withdrawn: HashMap<PeerId, AccessKey>,
     is_closed: bool,
 }
 
 impl<C> Guests<C> {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(admission: Admission) -> Self {
         Self {
             admitted: HashMap::new(),
             next_token: 0,
             latest: HashMap::new(),
             revoked: Revoked::default(),
+            admission,
+            invitations: HashMap::new(),
+            withdrawn: HashMap::new(),
             is_closed: false,
         }
     }
 
-    /// Admits a connection, under the number returned, unless its node is among the revoked, here or in
-    /// `fenced`; `None` if the node takes no more at all.
+    /// Admits a connection, under the number returned, unless its node has no invitation, or is among the
+    /// revoked, here or in `fenced`; `None` if the node takes no more at all.
     pub(super) fn admit(
         &mut self,
         hello: &Hello,
@@ -71,10 +88,13 @@ impl<C> Guests<C> {
             return None;
         }
         let (from, incarnation) = (hello.from, hello.incarnation);
-        let (revoked, fenced) = (
-            self.revoked.keeps_out(from, incarnation), // Both, as both may have waited for it.
-            fenced.keeps_out(from, incarnation),
-        );
+        let shows_key = hello.key.is_some() && self.invitations.get(&from) == hello.key.as_ref();
+        if self.admission == Admission::Invited && !shows_key {
+            return Some(Err(Refusal::Key));
+        }
+        // Both, as both may have waited for it.
+        let revoked = self.revoked.keeps_out(from, incarnation);
+        let fenced = fenced.keeps_out(from, incarnation);
         // Of those that stay out as well: who revokes them again does not mean the next.
         self.latest.insert(from, incarnation);
         if revoked || fenced {
@@ -101,19 +121,51 @@ impl<C> Guests<C> {
         known
     }
 
-    /// The connections of `of`, to be closed.
-    pub(super) fn of(&self, of: PeerId) -> Vec<Arc<C>> {
+    /// Invites `guest` on these terms and no others. Returns its connections that came on others, to be
+    /// closed, and whether the invitation tells the guest from one that was revoked before it was seen.
+    pub(super) fn invite(&mut self, guest: PeerId, key: AccessKey) -> (Vec<Arc<C>>, bool) {
+        if self.invitations.get(&guest) == Some(&key) {
+            return (Vec::new(), false);
+        }
+        self.invitations.insert(guest, key);
+        if self.admission == Admission::Anyone {
+            return (Vec::new(), false);
+        }
+        // Who was revoked has the other key.
+        let is_another = self.withdrawn.get(&guest).is_some_and(|old| *old != key);
+        if is_another {
+            self.withdrawn.remove(&guest);
+            self.revoked.forget_unseen(guest);
+        }
+        (self.of(guest), is_another)
+    }
+
+    /// Withdraws the invitation of `guest`. Returns its connections, to be closed.
+    pub(super) fn uninvite(&mut self, guest: PeerId) -> Vec<Arc<C>> {
+        self.invitations.remove(&guest);
+        self.of(guest)
+    }
+
+    /// Withdraws the invitation of `of`, which is being revoked. Returns its connections, to be closed.
+    pub(super) fn dismiss(&mut self, of: PeerId) -> Vec<Arc<C>> {
+        if let Some(key) = self.invitations.remove(&of) {
+            self.withdrawn.insert(of, key);
+        }
+        self.of(of)
+    }
+
+    fn of(&self, of: PeerId) -> Vec<Arc<C>> {
         let theirs = self.admitted.values().filter(|(from, ..)| *from == of);
         theirs.map(|(.., connection)| Arc::clone(connection)).collect()
     }
 
-    /// Admits no more of `of` as it is, which is the incarnation `known`, or what is known here. Returns its
-    /// connections, to be closed.
+    /// Admits no more of `of` as it is, which is the incarnation `known`, or what is known here, and withdraws
+    /// its invitation. Returns its connections, to be closed.
     pub(super) fn revoke(&mut self, of: PeerId, known: Option<u64>) -> Vec<Arc<C>> {
         let mut meant = self.known(of);
         meant.extend(known);
         self.revoked.add(of, &meant);
-        self.of(of)
+        self.dismiss(of)
     }
 
     /// Admits no more at all. Returns the connections, to be closed.
@@ -136,13 +188,14 @@ mod tests {
         incarnation: u64,
     ) -> Option<Result<u64, Refusal>> {
         let to = PeerId::memory(0);
-        let hello = Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation };
+        let hello =
+            Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
         guests.admit(&hello, &Arc::new(incarnation), &mut Revoked::default())
     }
 
     #[test]
     fn the_revoked_stay_out_and_others_stay_in() {
-        let mut guests = Guests::new();
+        let mut guests = Guests::new(Admission::Anyone);
         for (from, incarnation) in [(ONE, 10), (TWO, 20), (ONE, 10)] {
             assert!(admit(&mut guests, from, incarnation).unwrap().is_ok());
         }
@@ -157,7 +210,7 @@ mod tests {
 
     #[test]
     fn who_has_left_or_never_came_is_revoked_as_well() {
-        let mut guests = Guests::new();
+        let mut guests = Guests::new(Admission::Anyone);
         let token = admit(&mut guests, ONE, 10).unwrap().unwrap();
         guests.leave(token);
         assert!(guests.revoke(ONE, None).is_empty());
@@ -179,7 +232,7 @@ mod tests {
 
     #[test]
     fn revoking_again_who_stayed_out_does_not_mean_the_next() {
-        let mut guests = Guests::new();
+        let mut guests = Guests::new(Admission::Anyone);
         for _ in 0..2 {
             assert!(guests.revoke(ONE, None).is_empty());
         }
@@ -190,12 +243,14 @@ mod tests {
 
     #[test]
     fn the_fenced_stay_out_everywhere_and_the_first_is_the_one_meant_once() {
-        let (mut here, mut there, mut fenced) = (Guests::new(), Guests::new(), Revoked::default());
+        let (mut here, mut there, mut fenced) =
+            (Guests::new(Admission::Anyone), Guests::new(Admission::Anyone), Revoked::default());
         fenced.add(ONE, &[]);
         fenced.add(TWO, &[20]);
         let mut admit = |guests: &mut Guests<u64>, from, incarnation| {
             let to = PeerId::memory(0);
-            let hello = Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation };
+            let hello =
+                Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
             guests.admit(&hello, &Arc::new(incarnation), &mut fenced).unwrap().is_ok()
         };
         assert!(!admit(&mut here, ONE, 10) && !admit(&mut there, ONE, 10));
@@ -206,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_full_and_a_closed_node_admit_nobody() {
-        let mut guests = Guests::new();
+        let mut guests = Guests::new(Admission::Anyone);
         for _ in 0..MAX_CONNECTIONS {
             assert!(admit(&mut guests, ONE, 10).unwrap().is_ok());
         }
@@ -215,5 +270,55 @@ mod tests {
         assert!(admit(&mut guests, TWO, 20).unwrap().is_ok());
         assert_eq!(guests.close().len(), MAX_CONNECTIONS);
         assert_eq!(admit(&mut guests, TWO, 20), None);
+    }
+
+    fn show(
+        guests: &mut Guests<u64>,
+        from: PeerId,
+        key: Option<AccessKey>,
+    ) -> Result<u64, Refusal> {
+        let to = PeerId::memory(0);
+        let hello = Hello { version: 2, keepalive_ms: 1, pool: 0, from, to, incarnation: 10, key };
+        guests.admit(&hello, &Arc::new(10), &mut Revoked::default()).unwrap()
+    }
+
+    #[test]
+    fn guests_show_the_key_they_were_given() {
+        let [one, two, other] = [(); 3].map(|()| AccessKey::random().unwrap());
+        let mut guests = Guests::new(Admission::Invited);
+        assert_eq!(show(&mut guests, ONE, None), Err(Refusal::Key));
+        guests.invite(ONE, one);
+        guests.invite(TWO, two);
+        for (from, key) in [(ONE, None), (ONE, Some(two)), (ONE, Some(other)), (TWO, Some(one))] {
+            assert_eq!(show(&mut guests, from, key), Err(Refusal::Key));
+        }
+        assert!(show(&mut guests, ONE, Some(one)).is_ok());
+        assert!(show(&mut guests, TWO, Some(two)).is_ok());
+        assert!(guests.invite(ONE, one).0.is_empty(), "the same terms as before");
+        assert_eq!(guests.invite(ONE, other).0.len(), 1);
+        assert_eq!(show(&mut guests, ONE, Some(one)), Err(Refusal::Key));
+        assert_eq!(guests.uninvite(TWO).len(), 1);
+        assert_eq!(show(&mut guests, TWO, Some(two)), Err(Refusal::Key));
+        guests.invite(TWO, two);
+        assert!(show(&mut guests, TWO, Some(two)).is_ok(), "nobody said it was dead");
+    }
+
+    #[test]
+    fn who_does_not_show_the_key_is_not_taken_for_who_was_revoked() {
+        let [old, new] = [(); 2].map(|()| AccessKey::random().unwrap());
+        let mut guests = Guests::new(Admission::Invited);
+        guests.invite(ONE, old);
+        guests.revoke(ONE, None);
+        assert_eq!(show(&mut guests, ONE, Some(old)), Err(Refusal::Key));
+        // Somebody who has not heard of it yet invites it as it was.
+        assert!(!guests.invite(ONE, old).1);
+        assert_eq!(show(&mut guests, ONE, Some(new)), Err(Refusal::Key));
+        assert_eq!(show(&mut guests, ONE, Some(old)), Err(Refusal::Revoked));
+        assert!(guests.known(ONE).contains(&10));
+
+        guests.invite(TWO, old);
+        guests.revoke(TWO, None);
+        assert!(guests.invite(TWO, new).1, "with another key it is another");
+        assert!(show(&mut guests, TWO, Some(new)).is_ok());
     }
 }

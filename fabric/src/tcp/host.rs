@@ -20,6 +20,7 @@ use super::buffer::FrameBuffer;
 use super::common::Common;
 use super::error::WireError;
 use super::guests::{Guests, MAX_CONNECTIONS};
+use super::key::AccessKey;
 use super::wire::{self, Asked, HELLO_BYTES, Hello, Next, Request, ResponseWriter};
 use crate::buf::Buf;
 use crate::error::{FabricError, Refusal};
@@ -88,7 +89,7 @@ impl Host {
             incarnation,
             listen_addr,
             listener: Mutex::new(Some(listener)),
-            guests: Mutex::new(Guests::new()),
+            guests: Mutex::new(Guests::new(common.config.admission)),
             threads: AtomicUsize::new(0),
             bad: Mutex::new(BadConnections::default()),
             common,
@@ -140,6 +141,23 @@ impl Host {
     /// Once this returns no verb of `of`, as it is, executes here; see [`Guests::revoke`].
     pub(super) fn revoke(&self, of: PeerId, known: Option<u64>) {
         let guests = self.guests.lock().revoke(of, known);
+        guests.iter().for_each(|guest| guest.close());
+    }
+
+    /// Invites `guest`; see [`Guests::invite`].
+    pub(super) fn invite(&self, guest: PeerId, key: AccessKey) {
+        let mut fenced = self.common.fenced.lock();
+        let (others, is_another) = self.guests.lock().invite(guest, key);
+        if is_another {
+            fenced.forget_unseen(guest);
+        }
+        drop(fenced);
+        others.iter().for_each(|guest| guest.close());
+    }
+
+    /// Once this returns no verb of `guest` executes here before it is invited again.
+    pub(super) fn uninvite(&self, guest: PeerId) {
+        let guests = self.guests.lock().uninvite(guest);
         guests.iter().for_each(|guest| guest.close());
     }
 
@@ -202,8 +220,7 @@ impl Host {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(HELLO_WITHIN))?;
-        let hello = self.hear_hello(stream)?;
-        let hello = Hello::decode(&hello)?.and_then(|hello| match () {
+        let hello = self.hear_hello(stream)?.and_then(|hello| match () {
             () if hello.pool != self.common.config.pool => Err(Refusal::Pool),
             () if hello.to != self.id() => Err(Refusal::Name),
             () => Ok(hello),
@@ -231,11 +248,32 @@ impl Host {
         Ok(token)
     }
 
-    /// The bytes of a hello, which all have to come in time.
-    fn hear_hello(&self, mut stream: &TcpStream) -> Result<[u8; HELLO_BYTES], Ended> {
-        let mut hello = [0; HELLO_BYTES];
-        let mut room = hello.as_mut_slice();
+    /// Hears all of a hello: who is refused has nothing under way that would break the reply.
+    fn hear_hello(&self, stream: &TcpStream) -> Result<Result<Hello, Refusal>, Ended> {
         let until = self.common.env.now() + HELLO_WITHIN;
+        let mut hello = [0; HELLO_BYTES];
+        let prefix = self.hear::<{ wire::HELLO_PREFIX_BYTES }>(stream, until)?;
+        let bytes = wire::hello_bytes(prefix)?;
+        let (heard, rest) = hello.split_at_mut(prefix.len());
+        heard.copy_from_slice(&prefix);
+        let rest = rest.get_mut(..bytes.saturating_sub(prefix.len())).unwrap_or_default();
+        self.hear_into(stream, rest, until)?;
+        Ok(Hello::decode(hello.get(..bytes).unwrap_or_default())?)
+    }
+
+    fn hear<const N: usize>(&self, stream: &TcpStream, until: Duration) -> Result<[u8; N], Ended> {
+        let mut bytes = [0; N];
+        self.hear_into(stream, &mut bytes, until)?;
+        Ok(bytes)
+    }
+
+    /// Fills `room` with bytes that have to come in time.
+    fn hear_into(
+        &self,
+        mut stream: &TcpStream,
+        mut room: &mut [u8],
+        until: Duration,
+    ) -> Result<(), Ended> {
         while !room.is_empty() {
             let rest = until.saturating_sub(self.common.env.now());
             if rest.is_zero() {
@@ -251,7 +289,7 @@ impl Host {
                 },
             }
         }
-        Ok(hello)
+        Ok(())
     }
 }
 

@@ -28,17 +28,21 @@
 //! # Fencing
 //! Every chain executes under the gate of its connection. [`TcpFabric::revoke`] refuses further connections
 //! of an incarnation of a peer, then closes the gates of those it has: from then on no verb of it executes,
-//! though its requests may lie in the buffers of the system.
+//! though its requests may lie in the buffers of the system. [`Fabric::fence`](crate::Fabric::fence) does so
+//! at all endpoints of the process and ends their queue pairs to the peer; the other processes have to fence
+//! for themselves.
 //!
 //! # Trust
 //! Bytes of the network are checked before anything is done with them, and whatever is wrong with them ends
 //! their connection and no other ([`TcpFabric::bad_connections`] counts). Region keys hold 16 random bits,
-//! which guards against mistakes. Nothing is encrypted or authenticated: whoever reaches the port is
-//! trusted with the memory, so it belongs on a network of its own.
+//! which guards against mistakes. By default whoever reaches the port is trusted with the memory. With
+//! [`Admission::Invited`] an endpoint admits those whom [`TcpFabric::invite`] invited to it, and who show
+//! the [`AccessKey`] of the invitation. The key crosses the network as it is, and nothing is encrypted:
+//! whoever can listen there has the key, so the port belongs on a network of its own all the same.
 //!
 //! Contents: `fabric` (who is there, completions), `link` (the connecting side of a connection), `host` (the
-//! executing side), `driver` (the thread), `guests` (who may execute), `wire` (the bytes), `error` (what
-//! is wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`.
+//! executing side), `driver` (the thread), `guests` (who may execute), `key`, `wire` (the bytes), `error`
+//! (what is wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`, `common`.
 
 mod buffer;
 mod common;
@@ -48,14 +52,16 @@ mod error;
 mod fabric;
 mod guests;
 mod host;
+mod key;
 mod link;
 mod queue_pair;
 mod slot;
 mod wire;
 
-pub use config::TcpConfig;
+pub use config::{Admission, TcpConfig};
 pub use error::WireError;
 pub use fabric::TcpFabric;
 pub use guests::MAX_CONNECTIONS;
 pub use host::BadConnections;
+pub use key::{AccessKey, KeyText};
 pub use wire::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS};

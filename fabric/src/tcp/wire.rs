@@ -1,7 +1,8 @@
 //! Bytes on a connection: encoding, decoding and every bound on them. No input or output happens here.
 //!
-//! All numbers are little-endian. A connection starts with a hello of the node that connected, which has
-//! the same length and the same first three fields in every version, and the reply to it:
+//! All numbers are little-endian. A connection starts with a hello of the node that connected, and the reply
+//! to it. The first three fields of a hello are the same in every version, and so is its length from version
+//! 2 on (version 1 ended before the key):
 //!
 //! ```text
 //! hello                                     reply
@@ -11,9 +12,11 @@
 //! 16  pool          u64  who belongs together
 //! 24  from          u16  who connects
 //! 26  to            u16  whom it wants
-//! 28  zero          u32
+//! 28  has_key       u32  0 or 1
 //! 32  incarnation   u64  of who connects, not 0
-//! 40
+//! 40  key           16 bytes, 0 without a key
+//! 56  zero          u64
+//! 64
 //! ```
 //! After a verdict of 0 there follow requests, one a chain, and one response for each, in the same order:
 //!
@@ -38,6 +41,7 @@
 //! A request without verbs is how a silent connection is kept alive; it is answered like any other.
 
 use super::error::WireError;
+use super::key::{AccessKey, KEY_BYTES};
 use crate::error::{FabricError, Refusal};
 use crate::id::{PeerId, RegionKey, RemoteAddr};
 use crate::verb::{Chain, Verb};
@@ -47,9 +51,14 @@ const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SELKTCP?");
 /// First word of a reply.
 const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"SELKTCP!");
 /// Version of everything behind the first fields.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 
-pub(super) const HELLO_BYTES: usize = 40;
+pub(super) const MAGIC_BYTES: usize = 8;
+pub(super) const HELLO_BYTES: usize = 64;
+/// Of version 1.
+const FIRST_HELLO_BYTES: usize = 40;
+/// What tells the version of a hello.
+pub(super) const HELLO_PREFIX_BYTES: usize = 8 + 4;
 pub(super) const REPLY_BYTES: usize = 16;
 /// Header of a request and of a response.
 pub(super) const HEADER_BYTES: usize = 16;
@@ -63,7 +72,9 @@ pub const MAX_CHAIN_BYTES: usize = 16 << 20;
 /// Most bytes behind a header.
 const MAX_BODY_BYTES: usize = MAX_CHAIN_VERBS * RECORD_BYTES + MAX_CHAIN_BYTES;
 
-const _: () = assert!(HELLO_BYTES == 8 + 4 + 4 + 8 + 2 + 2 + 4 + 8);
+const _: () = assert!(HELLO_BYTES == FIRST_HELLO_BYTES + KEY_BYTES + 8);
+const _: () = assert!(FIRST_HELLO_BYTES == HELLO_PREFIX_BYTES + 4 + 8 + 2 + 2 + 4 + 8);
+const _: () = assert!(HELLO_PREFIX_BYTES == MAGIC_BYTES + 4);
 const _: () = assert!(REPLY_BYTES == 8 + 4 + 4);
 const _: () = assert!(HEADER_BYTES == 4 + 2 + 2 + 8);
 const _: () = assert!(RECORD_BYTES == 1 + 3 + 4 + 8 + 8 + 8);
@@ -88,6 +99,7 @@ const REFUSED_POOL: u32 = 2;
 const REFUSED_NAME: u32 = 3;
 const REFUSED_REVOKED: u32 = 4;
 const REFUSED_FULL: u32 = 5;
+const REFUSED_KEY: u32 = 6;
 
 /// Takes numbers off the front of bytes.
 struct Fields<'a>(&'a [u8]);
@@ -127,6 +139,20 @@ pub(super) struct Hello {
     pub(super) from: PeerId,
     pub(super) to: PeerId,
     pub(super) incarnation: u64,
+    pub(super) key: Option<AccessKey>,
+}
+
+/// How many bytes a hello has that begins with `prefix`.
+pub(super) fn hello_bytes(prefix: [u8; HELLO_PREFIX_BYTES]) -> Result<usize, WireError> {
+    let mut fields = Fields(&prefix);
+    let (Some(magic), Some(version)) = (fields.u64(), fields.u32()) else {
+        return Err(WireError::Length);
+    };
+    match (magic, version) {
+        (HELLO_MAGIC, 0 | 1) => Ok(FIRST_HELLO_BYTES),
+        (HELLO_MAGIC, _) => Ok(HELLO_BYTES),
+        (found, _) => Err(WireError::Magic { found }),
+    }
 }
 
 impl Hello {
@@ -138,13 +164,15 @@ impl Hello {
         out.extend(self.pool.to_le_bytes());
         out.extend(self.from.to_raw().to_le_bytes());
         out.extend(self.to.to_raw().to_le_bytes());
-        out.extend(0_u32.to_le_bytes());
+        out.extend(u32::from(self.key.is_some()).to_le_bytes());
         out.extend(self.incarnation.to_le_bytes());
+        out.extend(self.key.map_or([0; KEY_BYTES], AccessKey::to_bytes));
+        out.extend(0_u64.to_le_bytes());
         out
     }
 
     /// The hello in these bytes. Of another version only that is known.
-    pub(super) fn decode(bytes: &[u8; HELLO_BYTES]) -> Result<Result<Self, Refusal>, WireError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Result<Self, Refusal>, WireError> {
         let mut fields = Fields(bytes);
         let magic = fields.u64().ok_or(WireError::Length)?;
         if magic != HELLO_MAGIC {
@@ -157,13 +185,19 @@ impl Hello {
         let mut rest = || {
             let (keepalive_ms, pool) = (fields.u32()?, fields.u64()?);
             let (from, to) = (fields.u16()?, fields.u16()?);
-            let (zero, incarnation) = (fields.u32()?, fields.u64()?);
+            let (has_key, incarnation) = (fields.u32()?, fields.u64()?);
+            let (key, zero) = (fields.take::<KEY_BYTES>()?, fields.u64()?);
             let (from, to) = (PeerId::from_raw(from), PeerId::from_raw(to));
-            let hello = Self { version, keepalive_ms, pool, from, to, incarnation };
-            Some((zero, hello))
+            let hello = Self { version, keepalive_ms, pool, from, to, incarnation, key: None };
+            fields.0.is_empty().then_some((hello, has_key, key, zero))
         };
-        match rest().ok_or(WireError::Length)? {
-            (0, hello) if hello.incarnation != 0 => Ok(Ok(hello)),
+        let (hello, has_key, key, zero) = rest().ok_or(WireError::Length)?;
+        if zero != 0 || hello.incarnation == 0 {
+            return Err(WireError::Reserved);
+        }
+        match has_key {
+            0 if key == [0; KEY_BYTES] => Ok(Ok(hello)),
+            1 => Ok(Ok(Self { key: Some(AccessKey::from_bytes(key)), ..hello })),
             _ => Err(WireError::Reserved),
         }
     }
@@ -178,6 +212,7 @@ pub(super) fn encode_reply(verdict: Result<(), Refusal>) -> Vec<u8> {
         Err(Refusal::Name) => REFUSED_NAME,
         Err(Refusal::Revoked) => REFUSED_REVOKED,
         Err(Refusal::Full) => REFUSED_FULL,
+        Err(Refusal::Key) => REFUSED_KEY,
     };
     let mut out = Vec::with_capacity(REPLY_BYTES);
     out.extend(REPLY_MAGIC.to_le_bytes());
@@ -203,6 +238,7 @@ pub(super) fn decode_reply(data: &[u8]) -> Result<Option<Result<(), Refusal>>, W
         REFUSED_NAME => Err(Refusal::Name),
         REFUSED_REVOKED => Err(Refusal::Revoked),
         REFUSED_FULL => Err(Refusal::Full),
+        REFUSED_KEY => Err(Refusal::Key),
         found => return Err(WireError::Verdict { found }),
     }))
 }

@@ -13,6 +13,7 @@ const HELLO: Hello = Hello {
     from: PeerId::compute(1),
     to: PEER,
     incarnation: 9,
+    key: Some(AccessKey::from_bytes([7; KEY_BYTES])),
 };
 
 fn at(region: u32, offset: u64) -> RemoteAddr {
@@ -82,9 +83,7 @@ fn decode_everything(bytes: &[u8]) {
         let _ = response.fill(&mut chain, PEER);
     }
     let _ = decode_reply(bytes);
-    if let Some(hello) = bytes.first_chunk() {
-        let _ = Hello::decode(hello);
-    }
+    let _ = Hello::decode(bytes);
 }
 
 proptest! {
@@ -301,17 +300,35 @@ fn responses_that_no_execution_has_are_refused() {
 
 #[test]
 fn hello_and_reply_arrive_or_say_what_is_wrong() {
-    let bytes = HELLO.encode();
-    assert_eq!(Hello::decode(bytes.first_chunk().unwrap()), Ok(Ok(HELLO)));
+    for hello in [HELLO, Hello { key: None, ..HELLO }] {
+        let bytes = hello.encode();
+        assert_eq!(Hello::decode(&bytes), Ok(Ok(hello)));
+        assert_eq!(bytes.first_chunk().map(|prefix| hello_bytes(*prefix)), Some(Ok(bytes.len())));
+        assert_eq!(Hello::decode(&bytes[..63]), Err(WireError::Length));
+        assert_eq!(Hello::decode(&[&bytes[..], &[0]].concat()), Err(WireError::Length));
+    }
     let changed = |index: usize, value: u8| {
         let mut bytes = HELLO.encode();
         bytes[index] = value;
-        Hello::decode(bytes.first_chunk().unwrap())
+        Hello::decode(&bytes)
     };
     assert!(matches!(changed(0, 0), Err(WireError::Magic { .. })));
-    assert_eq!(changed(8, 2), Ok(Err(Refusal::Version { ours: VERSION, theirs: 2 })));
-    assert_eq!(changed(28, 1), Err(WireError::Reserved));
+    assert_eq!(changed(8, 3), Ok(Err(Refusal::Version { ours: VERSION, theirs: 3 })));
+    assert_eq!(changed(28, 0), Err(WireError::Reserved), "a key, but none is announced");
+    assert_eq!(changed(28, 2), Err(WireError::Reserved));
     assert_eq!(changed(32, 0), Err(WireError::Reserved), "no incarnation");
+    assert_eq!(changed(63, 1), Err(WireError::Reserved));
+
+    let prefix = |version: u32| {
+        let mut prefix = [0; HELLO_PREFIX_BYTES];
+        prefix[..8].copy_from_slice(&HELLO_MAGIC.to_le_bytes());
+        prefix[8..].copy_from_slice(&version.to_le_bytes());
+        hello_bytes(prefix)
+    };
+    assert_eq!([1, 2, 3, u32::MAX].map(prefix), [Ok(40), Ok(64), Ok(64), Ok(64)]);
+    let first = &HELLO.encode()[..40];
+    let first = [&first[..8], &[1, 0, 0, 0], &first[12..]].concat();
+    assert_eq!(Hello::decode(&first), Ok(Err(Refusal::Version { ours: VERSION, theirs: 1 })));
 
     let verdicts = [
         Ok(()),
@@ -320,6 +337,7 @@ fn hello_and_reply_arrive_or_say_what_is_wrong() {
         Err(Refusal::Name),
         Err(Refusal::Revoked),
         Err(Refusal::Full),
+        Err(Refusal::Key),
     ];
     for verdict in verdicts {
         let bytes = encode_reply(verdict);
@@ -327,8 +345,8 @@ fn hello_and_reply_arrive_or_say_what_is_wrong() {
         assert_eq!(decode_reply(&bytes[..15]), Ok(None));
     }
     let mut bytes = encode_reply(Ok(()));
-    bytes[12] = 6;
-    assert_eq!(decode_reply(&bytes), Err(WireError::Verdict { found: 6 }));
+    bytes[12] = 7;
+    assert_eq!(decode_reply(&bytes), Err(WireError::Verdict { found: 7 }));
     bytes[7] = b'?';
     assert!(matches!(decode_reply(&bytes), Err(WireError::Magic { .. })), "a hello is no reply");
 }

@@ -14,6 +14,7 @@ use super::driver::Driver;
 use super::host::{BadConnections, Host};
 use super::key::AccessKey;
 use super::link::Link;
+use super::others::Handler;
 use super::queue_pair::TcpQueuePair;
 use super::wire::{Hello, VERSION};
 use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
@@ -123,6 +124,19 @@ impl TcpFabric {
             let known = self.own(of).map(|own| own.host.incarnation());
             at.host.revoke(of, known);
         }
+    }
+
+    /// Hands connections to endpoints of this process over whose first 8 bytes, little-endian, are `magic`,
+    /// though not if it is that of a hello: the handler gets the stream behind those bytes, blocking and
+    /// without time limits, on a thread of its own, and should return once the stream is shut down. That is
+    /// done when the endpoint leaves. Nobody is asked for a key. Of each endpoint [`MAX_HANDED_OVER`] run at a
+    /// time; further connections are closed. Replaces an earlier handler of the same magic.
+    ///
+    /// The fabric keeps the handler: one that needs the fabric has to hold it weakly.
+    ///
+    /// [`MAX_HANDED_OVER`]: super::MAX_HANDED_OVER
+    pub fn serve_other(&self, magic: u64, handler: Handler) {
+        self.common.handlers.set(magic, handler);
     }
 
     /// Connections that an endpoint of this process closed for what came over them.

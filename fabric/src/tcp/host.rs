@@ -21,6 +21,7 @@ use super::common::Common;
 use super::error::WireError;
 use super::guests::{Guests, MAX_CONNECTIONS};
 use super::key::AccessKey;
+use super::others::{HandedOver, Handler, MAX_HANDED_OVER};
 use super::wire::{self, Asked, HELLO_BYTES, Hello, Next, Request, ResponseWriter};
 use crate::buf::Buf;
 use crate::error::{FabricError, Refusal};
@@ -31,8 +32,8 @@ use crate::verb::Verb;
 
 /// How long a connection may take to say hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(2);
-/// Threads that serve connections; those above [`MAX_CONNECTIONS`] are for saying no.
-const MAX_THREADS: usize = MAX_CONNECTIONS + 64;
+/// Threads that serve connections; those above what is served are for saying no.
+const MAX_THREADS: usize = MAX_CONNECTIONS + MAX_HANDED_OVER + 64;
 /// A payload no longer than this is kept for the next verb.
 const KEPT_PAYLOAD_BYTES: usize = 64 << 10;
 /// Responses as long as this are sent before more requests are executed.
@@ -44,6 +45,7 @@ pub(super) struct Host {
     listen_addr: SocketAddr,
     listener: Mutex<Option<TcpListener>>,
     guests: Mutex<Guests<Guest>>,
+    handed_over: HandedOver,
     threads: AtomicUsize,
     bad: Mutex<BadConnections>,
     common: Arc<Common>,
@@ -90,6 +92,7 @@ impl Host {
             listen_addr,
             listener: Mutex::new(Some(listener)),
             guests: Mutex::new(Guests::new(common.config.admission)),
+            handed_over: HandedOver::default(),
             threads: AtomicUsize::new(0),
             bad: Mutex::new(BadConnections::default()),
             common,
@@ -136,6 +139,7 @@ impl Host {
         drop(self.listener.lock().take());
         let guests = self.guests.lock().close();
         guests.iter().for_each(|guest| guest.close());
+        self.handed_over.close();
     }
 
     /// Once this returns no verb of `of`, as it is, executes here; see [`Guests::revoke`].
@@ -173,8 +177,8 @@ impl Host {
                 None => return true,
                 Some(listener) => listener.accept(),
             };
-            let stream = match accepted {
-                Ok((stream, _)) => stream,
+            let (stream, addr) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => match error.kind() {
                     io::ErrorKind::WouldBlock => return true,
                     io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
@@ -186,7 +190,7 @@ impl Host {
                 continue;
             }
             let served = Served(Arc::clone(self));
-            let serve = move || served.0.serve(stream);
+            let serve = move || served.0.serve(stream, addr);
             if thread::Builder::new().name("tcp-host".into()).spawn(serve).is_err() {
                 return false;
             }
@@ -194,9 +198,14 @@ impl Host {
     }
 
     /// Serves one connection until it ends.
-    fn serve(&self, stream: TcpStream) {
+    fn serve(&self, stream: TcpStream, addr: SocketAddr) {
+        let hello = match self.hear_beginning(&stream) {
+            Ok(Beginning::Hello(hello)) => hello,
+            Ok(Beginning::Other(handler)) => return self.handed_over.hand(stream, addr, &handler),
+            Err(why) => return self.note(why),
+        };
         let guest = Arc::new(Guest { stream, gate: Mutex::new(true) });
-        let token = match self.welcome(&guest) {
+        let token = match self.welcome(&guest, hello) {
             Ok(Some(token)) => token,
             Ok(None) => return,
             Err(why) => return self.note(why),
@@ -214,13 +223,14 @@ impl Host {
         }
     }
 
-    /// Hears the hello and answers it. Returns the number under which the connection was admitted.
-    fn welcome(&self, guest: &Arc<Guest>) -> Result<Option<u64>, Ended> {
+    /// Answers the hello. Returns the number under which the connection was admitted.
+    fn welcome(
+        &self,
+        guest: &Arc<Guest>,
+        hello: Result<Hello, Refusal>,
+    ) -> Result<Option<u64>, Ended> {
         let mut stream = &guest.stream;
-        stream.set_nonblocking(false)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(HELLO_WITHIN))?;
-        let hello = self.hear_hello(stream)?.and_then(|hello| match () {
+        let hello = hello.and_then(|hello| match () {
             () if hello.pool != self.common.config.pool => Err(Refusal::Pool),
             () if hello.to != self.id() => Err(Refusal::Name),
             () => Ok(hello),
@@ -248,33 +258,41 @@ impl Host {
         Ok(token)
     }
 
-    /// Hears all of a hello: who is refused has nothing under way that would break the reply.
-    fn hear_hello(&self, stream: &TcpStream) -> Result<Result<Hello, Refusal>, Ended> {
+    /// Hears what a connection begins with: the one word that says who serves it, or all of a hello, so that
+    /// who is refused has nothing under way that would break the reply.
+    fn hear_beginning(&self, stream: &TcpStream) -> Result<Beginning, Ended> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(HELLO_WITHIN))?;
         let until = self.common.env.now() + HELLO_WITHIN;
-        let mut hello = [0; HELLO_BYTES];
-        let prefix = self.hear::<{ wire::HELLO_PREFIX_BYTES }>(stream, until)?;
-        let bytes = wire::hello_bytes(prefix)?;
-        let (heard, rest) = hello.split_at_mut(prefix.len());
-        heard.copy_from_slice(&prefix);
-        let rest = rest.get_mut(..bytes.saturating_sub(prefix.len())).unwrap_or_default();
-        self.hear_into(stream, rest, until)?;
-        Ok(Hello::decode(hello.get(..bytes).unwrap_or_default())?)
+        let mut heard = Vec::with_capacity(HELLO_BYTES);
+        self.hear(stream, &mut heard, wire::MAGIC_BYTES, until)?;
+        let handler = wire::other_magic(&heard).and_then(|magic| self.common.handlers.of(magic));
+        if let Some(handler) = handler {
+            stream.set_read_timeout(None)?;
+            stream.set_write_timeout(None)?;
+            return Ok(Beginning::Other(handler));
+        }
+        loop {
+            let wanted = wire::hello_bytes(&heard)?;
+            if heard.len() >= wanted {
+                return Ok(Beginning::Hello(Hello::decode(&heard)?));
+            }
+            self.hear(stream, &mut heard, wanted, until)?;
+        }
     }
 
-    fn hear<const N: usize>(&self, stream: &TcpStream, until: Duration) -> Result<[u8; N], Ended> {
-        let mut bytes = [0; N];
-        self.hear_into(stream, &mut bytes, until)?;
-        Ok(bytes)
-    }
-
-    /// Fills `room` with bytes that have to come in time.
-    fn hear_into(
+    /// Hears until there are so many bytes, all of which have to come in time.
+    fn hear(
         &self,
         mut stream: &TcpStream,
-        mut room: &mut [u8],
+        heard: &mut Vec<u8>,
+        wanted: usize,
         until: Duration,
     ) -> Result<(), Ended> {
-        while !room.is_empty() {
+        let mut count = heard.len();
+        heard.resize(wanted, 0);
+        while let Some(room) = heard.get_mut(count..).filter(|room| !room.is_empty()) {
             let rest = until.saturating_sub(self.common.env.now());
             if rest.is_zero() {
                 return Err(WireError::NoHello.into());
@@ -282,7 +300,7 @@ impl Host {
             stream.set_read_timeout(Some(rest))?;
             match stream.read(room) {
                 Ok(0) => return Err(Ended::Gone),
-                Ok(count) => room = room.get_mut(count..).unwrap_or_default(),
+                Ok(more) => count += more,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
                     _ => return Err(Ended::Gone),
@@ -291,6 +309,13 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// What a connection begins with.
+enum Beginning {
+    Hello(Result<Hello, Refusal>),
+    /// What this serves.
+    Other(Handler),
 }
 
 /// Counts a thread while it serves.

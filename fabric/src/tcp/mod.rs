@@ -19,6 +19,8 @@
 //! not accept, `Refused` says at the first completion. Endpoints of one `TcpFabric` know each other, and talk
 //! over TCP all the same. The bytes are described in `wire`.
 //!
+//! Whatever else a process serves, it can serve on the same port: [`TcpFabric::serve_other`].
+//!
 //! # Death
 //! A connection that is closed, broken, or not understood ends its queue pair: all outstanding and later
 //! chains end with `PeerDead` and come back with their buffers. So does one whose peer owes an answer and
@@ -41,7 +43,7 @@
 //! whoever can listen there has the key, so the port belongs on a network of its own all the same.
 //!
 //! Contents: `fabric` (who is there, completions), `link` (the connecting side of a connection), `host` (the
-//! executing side), `driver` (the thread), `guests` (who may execute), `key`, `wire` (the bytes), `error`
+//! executing side), `driver` (the thread), `guests` (who may execute), `key`, `others` (connections that are not the fabric's), `wire` (the bytes), `error`
 //! (what is wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`, `common`.
 
 mod buffer;
@@ -54,6 +56,7 @@ mod guests;
 mod host;
 mod key;
 mod link;
+mod others;
 mod queue_pair;
 mod slot;
 mod wire;
@@ -64,4 +67,5 @@ pub use fabric::TcpFabric;
 pub use guests::MAX_CONNECTIONS;
 pub use host::BadConnections;
 pub use key::{AccessKey, KeyText};
+pub use others::{Handler, MAX_HANDED_OVER};
 pub use wire::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS};

@@ -57,8 +57,8 @@ pub(super) const MAGIC_BYTES: usize = 8;
 pub(super) const HELLO_BYTES: usize = 64;
 /// Of version 1.
 const FIRST_HELLO_BYTES: usize = 40;
-/// What tells the version of a hello.
-pub(super) const HELLO_PREFIX_BYTES: usize = 8 + 4;
+/// Where the version of a hello ends.
+const VERSION_END: usize = MAGIC_BYTES + 4;
 pub(super) const REPLY_BYTES: usize = 16;
 /// Header of a request and of a response.
 pub(super) const HEADER_BYTES: usize = 16;
@@ -73,8 +73,7 @@ pub const MAX_CHAIN_BYTES: usize = 16 << 20;
 const MAX_BODY_BYTES: usize = MAX_CHAIN_VERBS * RECORD_BYTES + MAX_CHAIN_BYTES;
 
 const _: () = assert!(HELLO_BYTES == FIRST_HELLO_BYTES + KEY_BYTES + 8);
-const _: () = assert!(FIRST_HELLO_BYTES == HELLO_PREFIX_BYTES + 4 + 8 + 2 + 2 + 4 + 8);
-const _: () = assert!(HELLO_PREFIX_BYTES == MAGIC_BYTES + 4);
+const _: () = assert!(FIRST_HELLO_BYTES == VERSION_END + 4 + 8 + 2 + 2 + 4 + 8);
 const _: () = assert!(REPLY_BYTES == 8 + 4 + 4);
 const _: () = assert!(HEADER_BYTES == 4 + 2 + 2 + 8);
 const _: () = assert!(RECORD_BYTES == 1 + 3 + 4 + 8 + 8 + 8);
@@ -142,17 +141,23 @@ pub(super) struct Hello {
     pub(super) key: Option<AccessKey>,
 }
 
-/// How many bytes a hello has that begins with `prefix`.
-pub(super) fn hello_bytes(prefix: [u8; HELLO_PREFIX_BYTES]) -> Result<usize, WireError> {
-    let mut fields = Fields(&prefix);
-    let (Some(magic), Some(version)) = (fields.u64(), fields.u32()) else {
-        return Err(WireError::Length);
-    };
-    match (magic, version) {
-        (HELLO_MAGIC, 0 | 1) => Ok(FIRST_HELLO_BYTES),
-        (HELLO_MAGIC, _) => Ok(HELLO_BYTES),
-        (found, _) => Err(WireError::Magic { found }),
+/// The first word of what is no hello.
+pub(super) fn other_magic(heard: &[u8]) -> Option<u64> {
+    Fields(heard).u64().filter(|magic| *magic != HELLO_MAGIC)
+}
+
+/// How many bytes a hello has that begins like this, as far as that is known.
+pub(super) fn hello_bytes(heard: &[u8]) -> Result<usize, WireError> {
+    if let Some(found) = other_magic(heard) {
+        return Err(WireError::Magic { found });
     }
+    let mut fields = Fields(heard);
+    Ok(match (fields.u64(), fields.u32()) {
+        (None, _) => MAGIC_BYTES,
+        (_, None) => VERSION_END,
+        (_, Some(0 | 1)) => FIRST_HELLO_BYTES,
+        _ => HELLO_BYTES,
+    })
 }
 
 impl Hello {

@@ -303,7 +303,9 @@ fn hello_and_reply_arrive_or_say_what_is_wrong() {
     for hello in [HELLO, Hello { key: None, ..HELLO }] {
         let bytes = hello.encode();
         assert_eq!(Hello::decode(&bytes), Ok(Ok(hello)));
-        assert_eq!(bytes.first_chunk().map(|prefix| hello_bytes(*prefix)), Some(Ok(bytes.len())));
+        assert_eq!([0, 7, 8, 11, 12, 64].map(|heard| hello_bytes(&bytes[..heard])), {
+            [Ok(8), Ok(8), Ok(12), Ok(12), Ok(64), Ok(64)]
+        });
         assert_eq!(Hello::decode(&bytes[..63]), Err(WireError::Length));
         assert_eq!(Hello::decode(&[&bytes[..], &[0]].concat()), Err(WireError::Length));
     }
@@ -320,12 +322,10 @@ fn hello_and_reply_arrive_or_say_what_is_wrong() {
     assert_eq!(changed(63, 1), Err(WireError::Reserved));
 
     let prefix = |version: u32| {
-        let mut prefix = [0; HELLO_PREFIX_BYTES];
-        prefix[..8].copy_from_slice(&HELLO_MAGIC.to_le_bytes());
-        prefix[8..].copy_from_slice(&version.to_le_bytes());
-        hello_bytes(prefix)
+        hello_bytes(&[HELLO_MAGIC.to_le_bytes().as_slice(), &version.to_le_bytes()].concat())
     };
     assert_eq!([1, 2, 3, u32::MAX].map(prefix), [Ok(40), Ok(64), Ok(64), Ok(64)]);
+    assert_eq!(hello_bytes(&[1; 8]), Err(WireError::Magic { found: 0x0101_0101_0101_0101 }));
     let first = &HELLO.encode()[..40];
     let first = [&first[..8], &[1, 0, 0, 0], &first[12..]].concat();
     assert_eq!(Hello::decode(&first), Ok(Err(Refusal::Version { ours: VERSION, theirs: 1 })));

@@ -98,7 +98,7 @@ pub trait QueuePair: Send + Sync {
     /// may interleave.
     ///
     /// # Errors
-    /// Through the completion: `PeerDead`, `UnknownRegion`, `OutOfBounds`, `Misaligned`, `Stopped`.
+    /// Through the completion: `PeerDead`, `UnknownRegion`, `OutOfBounds`, `Misaligned`, `Forbidden`, `Stopped`.
     /// Later chains of the queue pair are not affected by an earlier chain's error.
     fn post(&self, chain: Chain) -> Completion;
 }

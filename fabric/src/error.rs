@@ -1,5 +1,6 @@
 //! What can go wrong with a region, a connection or a verb.
 
+use crate::access::Access;
 use crate::id::{PeerId, RegionKey, RemoteAddr};
 
 /// Why a fabric operation failed. Nothing of a failed verb has been executed, except with
@@ -48,6 +49,18 @@ pub enum FabricError {
     Misaligned {
         /// The address.
         at: RemoteAddr,
+    },
+    /// The peer does not allow this node to access these bytes so.
+    #[error("peer {peer} allows no {what} at {region}+{offset:#x}")]
+    Forbidden {
+        /// The peer.
+        peer: PeerId,
+        /// The region of the access.
+        region: RegionKey,
+        /// The first byte of the access that is not allowed.
+        offset: u64,
+        /// What kind of access.
+        what: Access,
     },
     /// A region cannot have that length.
     #[error("a region of {bytes} bytes was asked for; allowed are 1 to {limit}")]

@@ -51,16 +51,18 @@
 //!   Dropping a [`Completion`] cancels interest, never the operation.
 //! - *Errors.* A chain stops at its first failing verb, of which nothing is executed; the chains
 //!   after it are not affected. A dead peer surfaces as [`FabricError::PeerDead`] on every
-//!   outstanding and later operation, and a node that was declared dead executes nothing more.
-//!   Nothing hangs.
+//!   outstanding and later operation, and a node that was declared dead executes nothing more:
+//!   [`Fabric::fence`] declares it, as far as its [`Reach`] goes. Nothing hangs.
 //! - *Execution.* Polling a completion drives its queue pair, so any executor will do. `post` never
 //!   blocks. On `mem` every completion is ready at once.
 //! - Clock, sleep, tasks and randomness come from an [`Env`] and from nowhere else.
 //!
 //! # Contents
 //! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC) and [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
-//! (delays, deaths, torn writes, corruption); [`env`](mod@env); [`conformance`].
+//! (delays, deaths, torn writes, corruption); protection [`Domain`]s, which `tcp` enforces; [`env`](mod@env);
+//! [`conformance`].
 
+mod access;
 mod api;
 mod buf;
 mod completion;
@@ -80,6 +82,7 @@ mod sync;
 pub mod tcp;
 mod verb;
 
+pub use access::{Access, Domain, DomainError, MAX_GRANTS, Rights};
 pub use api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 pub use buf::{Buf, Keep, WORD_BYTES};
 pub use completion::{Completion, Outstanding};

@@ -11,6 +11,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use super::common::Common;
 use super::config::TcpConfig;
 use super::driver::Driver;
+use super::guests::Invitation;
 use super::host::{BadConnections, Host};
 use super::key::AccessKey;
 use super::link::Link;
@@ -81,15 +82,21 @@ impl TcpFabric {
     }
 
     /// Invites `guest` to the endpoint `at` of this process: with [`Admission::Invited`](super::Admission) it
-    /// is admitted there, and nowhere else, if it shows `key`. An invitation replaces an earlier one that
+    /// is admitted there, and nowhere else, if it shows the key of the invitation, and does there what the
+    /// domain of the invitation allows, by default everything. An invitation replaces an earlier one that
     /// differs, and closes the connections that came by it; the same one again changes nothing. A guest that
     /// was revoked or fenced stays out as it is; invite the next of its name by another key.
     ///
     /// # Errors
     /// `UnknownPeer` if no such endpoint lives in this process.
-    pub fn invite(&self, at: PeerId, guest: PeerId, key: AccessKey) -> Result<(), FabricError> {
+    pub fn invite(
+        &self,
+        at: PeerId,
+        guest: PeerId,
+        invitation: impl Into<Invitation>,
+    ) -> Result<(), FabricError> {
         let own = self.own(at).ok_or(FabricError::UnknownPeer { peer: at })?;
-        own.host.invite(guest, key);
+        own.host.invite(guest, invitation.into());
         Ok(())
     }
 

@@ -10,8 +10,36 @@ use std::sync::Arc;
 use super::config::Admission;
 use super::key::AccessKey;
 use super::wire::Hello;
+use crate::access::Domain;
 use crate::error::Refusal;
 use crate::id::PeerId;
+
+/// On what terms a guest is admitted: the key it has to show, and what it may do then.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invitation {
+    key: AccessKey,
+    /// `None` is everything.
+    domain: Option<Arc<Domain>>,
+}
+
+impl Invitation {
+    /// Lets the guest that shows `key` do everything.
+    pub fn new(key: AccessKey) -> Self {
+        Self { key, domain: None }
+    }
+
+    /// Lets it do no more than the domain allows.
+    #[must_use]
+    pub fn within(self, domain: Domain) -> Self {
+        Self { domain: Some(Arc::new(domain)), ..self }
+    }
+}
+
+impl From<AccessKey> for Invitation {
+    fn from(key: AccessKey) -> Self {
+        Self::new(key)
+    }
+}
 
 /// Most connections a node serves.
 pub const MAX_CONNECTIONS: usize = 1024;
@@ -48,6 +76,14 @@ impl Revoked {
     }
 }
 
+/// A connection that was admitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Admitted {
+    pub(super) token: u64,
+    /// `None` is everything.
+    pub(super) domain: Option<Arc<Domain>>,
+}
+
 /// The connections of one node; `C` is what stands for one.
 pub(super) struct Guests<C> {
     admitted: HashMap<u64, (PeerId, u64, Arc<C>)>,
@@ -56,7 +92,7 @@ pub(super) struct Guests<C> {
     latest: HashMap<PeerId, u64>,
     revoked: Revoked,
     admission: Admission,
-    invitations: HashMap<PeerId, AccessKey>,
+    invitations: HashMap<PeerId, Invitation>,
     /// Keys of the latest invitations that a revocation withdrew.
     withdrawn: HashMap<PeerId, AccessKey>,
     is_closed: bool,
@@ -76,22 +112,25 @@ impl<C> Guests<C> {
         }
     }
 
-    /// Admits a connection, under the number returned, unless its node has no invitation, or is among the
+    /// Admits a connection unless its node has no invitation, or is among the
     /// revoked, here or in `fenced`; `None` if the node takes no more at all.
     pub(super) fn admit(
         &mut self,
         hello: &Hello,
         connection: &Arc<C>,
         fenced: &mut Revoked,
-    ) -> Option<Result<u64, Refusal>> {
+    ) -> Option<Result<Admitted, Refusal>> {
         if self.is_closed {
             return None;
         }
         let (from, incarnation) = (hello.from, hello.incarnation);
-        let shows_key = hello.key.is_some() && self.invitations.get(&from) == hello.key.as_ref();
-        if self.admission == Admission::Invited && !shows_key {
-            return Some(Err(Refusal::Key));
-        }
+        let domain = match self.admission {
+            Admission::Anyone => None,
+            Admission::Invited => match self.invitations.get(&from) {
+                Some(invitation) if hello.key == Some(invitation.key) => invitation.domain.clone(),
+                _ => return Some(Err(Refusal::Key)),
+            },
+        };
         // Both, as both may have waited for it.
         let revoked = self.revoked.keeps_out(from, incarnation);
         let fenced = fenced.keeps_out(from, incarnation);
@@ -106,7 +145,7 @@ impl<C> Guests<C> {
         let token = self.next_token;
         self.next_token += 1;
         self.admitted.insert(token, (from, incarnation, Arc::clone(connection)));
-        Some(Ok(token))
+        Some(Ok(Admitted { token, domain }))
     }
 
     pub(super) fn leave(&mut self, token: u64) {
@@ -123,11 +162,12 @@ impl<C> Guests<C> {
 
     /// Invites `guest` on these terms and no others. Returns its connections that came on others, to be
     /// closed, and whether the invitation tells the guest from one that was revoked before it was seen.
-    pub(super) fn invite(&mut self, guest: PeerId, key: AccessKey) -> (Vec<Arc<C>>, bool) {
-        if self.invitations.get(&guest) == Some(&key) {
+    pub(super) fn invite(&mut self, guest: PeerId, invitation: Invitation) -> (Vec<Arc<C>>, bool) {
+        if self.invitations.get(&guest) == Some(&invitation) {
             return (Vec::new(), false);
         }
-        self.invitations.insert(guest, key);
+        let key = invitation.key;
+        self.invitations.insert(guest, invitation);
         if self.admission == Admission::Anyone {
             return (Vec::new(), false);
         }
@@ -148,8 +188,8 @@ impl<C> Guests<C> {
 
     /// Withdraws the invitation of `of`, which is being revoked. Returns its connections, to be closed.
     pub(super) fn dismiss(&mut self, of: PeerId) -> Vec<Arc<C>> {
-        if let Some(key) = self.invitations.remove(&of) {
-            self.withdrawn.insert(of, key);
+        if let Some(withdrawn) = self.invitations.remove(&of) {
+            self.withdrawn.insert(of, withdrawn.key);
         }
         self.of(of)
     }
@@ -178,6 +218,7 @@ impl<C> Guests<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Rights;
 
     const ONE: PeerId = PeerId::compute(1);
     const TWO: PeerId = PeerId::compute(2);
@@ -186,7 +227,7 @@ mod tests {
         guests: &mut Guests<u64>,
         from: PeerId,
         incarnation: u64,
-    ) -> Option<Result<u64, Refusal>> {
+    ) -> Option<Result<Admitted, Refusal>> {
         let to = PeerId::memory(0);
         let hello =
             Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
@@ -211,7 +252,7 @@ mod tests {
     #[test]
     fn who_has_left_or_never_came_is_revoked_as_well() {
         let mut guests = Guests::new(Admission::Anyone);
-        let token = admit(&mut guests, ONE, 10).unwrap().unwrap();
+        let token = admit(&mut guests, ONE, 10).unwrap().unwrap().token;
         guests.leave(token);
         assert!(guests.revoke(ONE, None).is_empty());
         assert_eq!(admit(&mut guests, ONE, 10), Some(Err(Refusal::Revoked)));
@@ -276,7 +317,7 @@ mod tests {
         guests: &mut Guests<u64>,
         from: PeerId,
         key: Option<AccessKey>,
-    ) -> Result<u64, Refusal> {
+    ) -> Result<Admitted, Refusal> {
         let to = PeerId::memory(0);
         let hello = Hello { version: 2, keepalive_ms: 1, pool: 0, from, to, incarnation: 10, key };
         guests.admit(&hello, &Arc::new(10), &mut Revoked::default()).unwrap()
@@ -287,19 +328,25 @@ mod tests {
         let [one, two, other] = [(); 3].map(|()| AccessKey::random().unwrap());
         let mut guests = Guests::new(Admission::Invited);
         assert_eq!(show(&mut guests, ONE, None), Err(Refusal::Key));
-        guests.invite(ONE, one);
-        guests.invite(TWO, two);
+        guests.invite(ONE, one.into());
+        guests.invite(TWO, two.into());
         for (from, key) in [(ONE, None), (ONE, Some(two)), (ONE, Some(other)), (TWO, Some(one))] {
             assert_eq!(show(&mut guests, from, key), Err(Refusal::Key));
         }
         assert!(show(&mut guests, ONE, Some(one)).is_ok());
         assert!(show(&mut guests, TWO, Some(two)).is_ok());
-        assert!(guests.invite(ONE, one).0.is_empty(), "the same terms as before");
-        assert_eq!(guests.invite(ONE, other).0.len(), 1);
+        assert!(guests.invite(ONE, one.into()).0.is_empty(), "the same terms as before");
+        assert_eq!(guests.invite(ONE, other.into()).0.len(), 1);
         assert_eq!(show(&mut guests, ONE, Some(one)), Err(Refusal::Key));
+        let domain = Domain::new([(0..8, Rights::READ)]).unwrap();
+        let within = Invitation::new(other).within(domain.clone());
+        assert_eq!(guests.invite(ONE, within.clone()).0.len(), 1, "other rights are other terms");
+        assert!(guests.invite(ONE, within).0.is_empty());
+        let admitted = show(&mut guests, ONE, Some(other)).unwrap();
+        assert_eq!(admitted.domain.as_deref(), Some(&domain));
         assert_eq!(guests.uninvite(TWO).len(), 1);
         assert_eq!(show(&mut guests, TWO, Some(two)), Err(Refusal::Key));
-        guests.invite(TWO, two);
+        guests.invite(TWO, two.into());
         assert!(show(&mut guests, TWO, Some(two)).is_ok(), "nobody said it was dead");
     }
 
@@ -307,18 +354,18 @@ mod tests {
     fn who_does_not_show_the_key_is_not_taken_for_who_was_revoked() {
         let [old, new] = [(); 2].map(|()| AccessKey::random().unwrap());
         let mut guests = Guests::new(Admission::Invited);
-        guests.invite(ONE, old);
+        guests.invite(ONE, old.into());
         guests.revoke(ONE, None);
         assert_eq!(show(&mut guests, ONE, Some(old)), Err(Refusal::Key));
         // Somebody who has not heard of it yet invites it as it was.
-        assert!(!guests.invite(ONE, old).1);
+        assert!(!guests.invite(ONE, old.into()).1);
         assert_eq!(show(&mut guests, ONE, Some(new)), Err(Refusal::Key));
         assert_eq!(show(&mut guests, ONE, Some(old)), Err(Refusal::Revoked));
         assert!(guests.known(ONE).contains(&10));
 
-        guests.invite(TWO, old);
+        guests.invite(TWO, old.into());
         guests.revoke(TWO, None);
-        assert!(guests.invite(TWO, new).1, "with another key it is another");
+        assert!(guests.invite(TWO, new.into()).1, "with another key it is another");
         assert!(show(&mut guests, TWO, Some(new)).is_ok());
     }
 }

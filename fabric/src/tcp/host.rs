@@ -19,10 +19,10 @@ use smallvec::SmallVec;
 use super::buffer::FrameBuffer;
 use super::common::Common;
 use super::error::WireError;
-use super::guests::{Guests, MAX_CONNECTIONS};
-use super::key::AccessKey;
+use super::guests::{Admitted, Guests, Invitation, MAX_CONNECTIONS};
 use super::others::{HandedOver, Handler, MAX_HANDED_OVER};
 use super::wire::{self, Asked, HELLO_BYTES, Hello, Next, Request, ResponseWriter};
+use crate::access::Domain;
 use crate::buf::Buf;
 use crate::error::{FabricError, Refusal};
 use crate::id::PeerId;
@@ -149,9 +149,9 @@ impl Host {
     }
 
     /// Invites `guest`; see [`Guests::invite`].
-    pub(super) fn invite(&self, guest: PeerId, key: AccessKey) {
+    pub(super) fn invite(&self, guest: PeerId, invitation: Invitation) {
         let mut fenced = self.common.fenced.lock();
-        let (others, is_another) = self.guests.lock().invite(guest, key);
+        let (others, is_another) = self.guests.lock().invite(guest, invitation);
         if is_another {
             fenced.forget_unseen(guest);
         }
@@ -205,13 +205,13 @@ impl Host {
             Err(why) => return self.note(why),
         };
         let guest = Arc::new(Guest { stream, gate: Mutex::new(true) });
-        let token = match self.welcome(&guest, hello) {
-            Ok(Some(token)) => token,
+        let admitted = match self.welcome(&guest, hello) {
+            Ok(Some(admitted)) => admitted,
             Ok(None) => return,
             Err(why) => return self.note(why),
         };
-        let _leaves = Leaves { host: self, token };
-        if let Err(why) = Session::new(self, &guest).run() {
+        let _leaves = Leaves { host: self, token: admitted.token };
+        if let Err(why) = Session::new(self, &guest, admitted.domain).run() {
             self.note(why);
         }
         guest.close();
@@ -223,12 +223,12 @@ impl Host {
         }
     }
 
-    /// Answers the hello. Returns the number under which the connection was admitted.
+    /// Answers the hello. Returns as what the connection was admitted.
     fn welcome(
         &self,
         guest: &Arc<Guest>,
         hello: Result<Hello, Refusal>,
-    ) -> Result<Option<u64>, Ended> {
+    ) -> Result<Option<Admitted>, Ended> {
         let mut stream = &guest.stream;
         let hello = hello.and_then(|hello| match () {
             () if hello.pool != self.common.config.pool => Err(Refusal::Pool),
@@ -249,13 +249,15 @@ impl Host {
             }
             Err(why) => Err(why),
         };
-        let replied = stream.write_all(&wire::encode_reply(admitted.map(drop)));
-        let token = admitted.ok();
+        let verdict = admitted.as_ref().map(|_| ()).map_err(|why| *why);
+        let replied = stream.write_all(&wire::encode_reply(verdict));
+        let admitted = admitted.ok();
         if replied.is_err() {
-            token.into_iter().for_each(|token| self.guests.lock().leave(token));
+            let tokens = admitted.iter().map(|admitted| admitted.token);
+            tokens.for_each(|token| self.guests.lock().leave(token));
             return Err(Ended::Gone);
         }
-        Ok(token)
+        Ok(admitted)
     }
 
     /// Hears what a connection begins with: the one word that says who serves it, or all of a hello, so that
@@ -362,6 +364,8 @@ impl From<WireError> for Ended {
 struct Session<'h> {
     host: &'h Host,
     guest: &'h Guest,
+    /// What the guest may do; `None` is everything.
+    domain: Option<Arc<Domain>>,
     inbox: FrameBuffer,
     answers: Vec<u8>,
     next_sequence: u64,
@@ -370,9 +374,9 @@ struct Session<'h> {
 }
 
 impl<'h> Session<'h> {
-    fn new(host: &'h Host, guest: &'h Guest) -> Self {
+    fn new(host: &'h Host, guest: &'h Guest, domain: Option<Arc<Domain>>) -> Self {
         let (inbox, answers, spare) = (FrameBuffer::new(), Vec::new(), Buf::default());
-        Self { host, guest, inbox, answers, next_sequence: 0, spare }
+        Self { host, guest, domain, inbox, answers, next_sequence: 0, spare }
     }
 
     fn run(mut self) -> Result<(), Ended> {
@@ -442,7 +446,8 @@ impl<'h> Session<'h> {
             if !*gate {
                 return Err(Ended::Gone);
             }
-            execute(self.host.node(), &request, &mut self.answers, &mut self.spare)
+            let domain = self.domain.as_deref();
+            execute(self.host.node(), domain, &request, &mut self.answers, &mut self.spare)
         };
         // Not under the gate: wakers may do what they like. And before the answer goes out.
         rung.into_iter().for_each(|region| region.doorbell().ring());
@@ -452,9 +457,11 @@ impl<'h> Session<'h> {
 
 type Rung<'n> = SmallVec<[&'n MemRegion; 4]>;
 
-/// Executes a chain on the memory of `node`, and writes the response. The regions whose doorbell is to ring.
+/// Executes a chain on the memory of `node`, as far as `domain` allows, and writes the response. The regions
+/// whose doorbell is to ring.
 fn execute<'n>(
     node: &'n Node,
+    domain: Option<&Domain>,
     request: &Request<'_>,
     answers: &mut Vec<u8>,
     spare: &mut Buf,
@@ -464,8 +471,10 @@ fn execute<'n>(
     let mut failure = None;
     for asked in request.verbs() {
         let mut verb = verb_of(asked, spare);
-        let executed: Result<&MemRegion, FabricError> =
-            node.check_alive().and_then(|()| apply(node, &mut verb));
+        let executed: Result<&MemRegion, FabricError> = node
+            .check_alive()
+            .and_then(|()| domain.map_or(Ok(()), |domain| domain.check(node.id(), &verb)))
+            .and_then(|()| apply(node, &mut verb));
         match executed {
             Ok(region) => {
                 response.result(&verb);

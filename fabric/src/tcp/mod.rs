@@ -39,7 +39,8 @@
 //! their connection and no other ([`TcpFabric::bad_connections`] counts). Region keys hold 16 random bits,
 //! which guards against mistakes. By default whoever reaches the port is trusted with the memory. With
 //! [`Admission::Invited`] an endpoint admits those whom [`TcpFabric::invite`] invited to it, and who show
-//! the [`AccessKey`] of the invitation. The key crosses the network as it is, and nothing is encrypted:
+//! the [`AccessKey`] of the invitation. What a guest may do can be bounded to a [`Domain`](crate::Domain) of
+//! its [`Invitation`], which is asked before each of its verbs executes. The key crosses the network as it is, and nothing is encrypted:
 //! whoever can listen there has the key, so the port belongs on a network of its own all the same.
 //!
 //! Contents: `fabric` (who is there, completions), `link` (the connecting side of a connection), `host` (the
@@ -64,7 +65,7 @@ mod wire;
 pub use config::{Admission, TcpConfig};
 pub use error::WireError;
 pub use fabric::TcpFabric;
-pub use guests::MAX_CONNECTIONS;
+pub use guests::{Invitation, MAX_CONNECTIONS};
 pub use host::BadConnections;
 pub use key::{AccessKey, KeyText};
 pub use others::{Handler, MAX_HANDED_OVER};

@@ -28,7 +28,9 @@
 //! 8   sequence    u64  0, 1, 2 ...          8   sequence    u64  that of the request
 //! 16  a record for each verb                16  a result for each verb executed: the old value of an
 //!                                               atomic (u64), the payload of a read, nothing of a write
-//!                                               and, if the status is not 0, a detail u64
+//!                                               and, if the status is not 0, a detail u64: the bytes
+//!                                               of the region if the access ends behind it, the first
+//!                                               byte that is forbidden, else 0
 //! record of a verb
 //! 0   opcode  u8    READ ... FETCH_AND_ADD
 //! 1   zero    u8 x 3
@@ -42,6 +44,7 @@
 
 use super::error::WireError;
 use super::key::{AccessKey, KEY_BYTES};
+use crate::access::Access;
 use crate::error::{FabricError, Refusal};
 use crate::id::{PeerId, RegionKey, RemoteAddr};
 use crate::verb::{Chain, Verb};
@@ -91,6 +94,7 @@ const UNKNOWN_REGION: u16 = 1;
 const OUT_OF_BOUNDS: u16 = 2;
 const MISALIGNED: u16 = 3;
 const DEAD: u16 = 4;
+const FORBIDDEN: u16 = 5;
 
 const ACCEPTED: u32 = 0;
 const REFUSED_VERSION: u32 = 1;
@@ -446,6 +450,7 @@ impl<'o> ResponseWriter<'o> {
                 (OUT_OF_BOUNDS, Some(*region_bytes))
             }
             Some(FabricError::Misaligned { .. }) => (MISALIGNED, Some(0)),
+            Some(FabricError::Forbidden { offset, .. }) => (FORBIDDEN, Some(*offset)),
             Some(_) => (DEAD, Some(0)),
         };
         if let Some(detail) = detail {
@@ -525,14 +530,18 @@ impl Response<'_> {
             }
         }
         let Some(stopped) = chain.verbs.get(executed) else { return Ok((executed, None)) };
-        let region_bytes = fields.u64().ok_or(WireError::Length)?;
+        let detail = fields.u64().ok_or(WireError::Length)?;
         let at = stopped.at();
         let bytes = stopped.buf().map_or(WORD_BYTES, |buf| buf.len()) as u64;
         let error = match self.status {
             UNKNOWN_REGION => FabricError::UnknownRegion { peer, region: at.region },
-            OUT_OF_BOUNDS => FabricError::OutOfBounds { at, bytes, region_bytes },
+            OUT_OF_BOUNDS => FabricError::OutOfBounds { at, bytes, region_bytes: detail },
             MISALIGNED => FabricError::Misaligned { at },
             DEAD => FabricError::PeerDead { peer },
+            FORBIDDEN if detail >= at.offset && detail - at.offset < bytes => {
+                let (region, what) = (at.region, Access::of(stopped));
+                FabricError::Forbidden { peer, region, offset: detail, what }
+            }
             status => {
                 let (executed, verbs) = (self.executed, verbs as u16);
                 return Err(WireError::Response { status, executed, verbs });

@@ -135,7 +135,7 @@ proptest! {
     fn results_arrive_as_they_were_found(
         verbs in verbs(),
         stop in any::<prop::sample::Index>(),
-        why in 0..4,
+        why in 0..5,
     ) {
         // As executed: payloads are read, old values found.
         let mut executed = chain_of(&verbs);
@@ -157,6 +157,11 @@ proptest! {
             match why {
                 1 => FabricError::UnknownRegion { peer: PEER, region: verb.at().region },
                 2 => FabricError::OutOfBounds { at: verb.at(), bytes, region_bytes: 4096 },
+                3 if bytes > 0 => {
+                    let (region, what) = (verb.at().region, Access::of(verb));
+                    let offset = verb.at().offset.saturating_add(bytes / 2);
+                    FabricError::Forbidden { peer: PEER, region, offset, what }
+                }
                 _ => FabricError::Misaligned { at: verb.at() },
             }
         });
@@ -293,6 +298,7 @@ fn responses_that_no_execution_has_are_refused() {
     assert_eq!(response(3, DONE, 8), nonsense(3, DONE));
     assert_eq!(response(2, MISALIGNED, 16), nonsense(2, MISALIGNED));
     assert_eq!(response(1, 9, 16), nonsense(1, 9));
+    assert_eq!(response(1, FORBIDDEN, 16), Ok(1), "byte 0 of the write at 0");
     assert_eq!(response(2, DONE, 0), Err(WireError::Length));
     assert_eq!(response(1, MISALIGNED, 8), Err(WireError::Length));
     assert_eq!(response(2, DONE, 24), Err(WireError::FrameBytes { bytes: 24, limit: 16 }));

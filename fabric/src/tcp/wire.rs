@@ -241,8 +241,10 @@ pub(super) fn decode_reply(data: &[u8]) -> Result<Option<Result<(), Refusal>>, W
         return Err(WireError::Magic { found: magic });
     }
     Ok(Some(match verdict {
-        ACCEPTED if version == VERSION => Ok(()),
-        ACCEPTED | REFUSED_VERSION => Err(Refusal::Version { ours: VERSION, theirs: version }),
+        // What else another version may say is not known here.
+        _ if version != VERSION => Err(Refusal::Version { ours: VERSION, theirs: version }),
+        ACCEPTED => Ok(()),
+        REFUSED_VERSION => Err(Refusal::Version { ours: VERSION, theirs: version }),
         REFUSED_POOL => Err(Refusal::Pool),
         REFUSED_NAME => Err(Refusal::Name),
         REFUSED_REVOKED => Err(Refusal::Revoked),
@@ -534,6 +536,7 @@ impl Response<'_> {
         let at = stopped.at();
         let bytes = stopped.buf().map_or(WORD_BYTES, |buf| buf.len()) as u64;
         let error = match self.status {
+            UNKNOWN_REGION | MISALIGNED | DEAD if detail != 0 => return Err(WireError::Reserved),
             UNKNOWN_REGION => FabricError::UnknownRegion { peer, region: at.region },
             OUT_OF_BOUNDS => FabricError::OutOfBounds { at, bytes, region_bytes: detail },
             MISALIGNED => FabricError::Misaligned { at },
@@ -554,3 +557,7 @@ impl Response<'_> {
 #[cfg(test)]
 #[path = "wire_tests.rs"]
 mod tests;
+
+#[cfg(test)]
+#[path = "wire_fuzz.rs"]
+mod fuzz;

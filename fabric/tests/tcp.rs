@@ -939,6 +939,52 @@ fn wakers_may_post_take_and_drop() {
     eventually("those of the wakers too", || memory.region.load(0) == woken());
 }
 
+#[test]
+fn who_asks_for_an_outcome_may_wait_for_it_as_well() {
+    struct Counts(AtomicU64);
+    impl Wake for Counts {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+    let (memory, node, queue_pair) = two();
+    let add = || Verb::fetch_and_add(memory.at(0), 1);
+    for polls_first in [false, true] {
+        // Alone, it is received by who asks, and by nobody else.
+        for _ in 0..2 {
+            assert!(node.post(&*queue_pair, add()).is_ok());
+        }
+        let door = Arc::new(Door::default());
+        let doorbell = memory.region.doorbell();
+        let mut rung = std::pin::pin!(doorbell.wait_past(doorbell.count()));
+        let opened = Waker::from(Arc::clone(&door));
+        assert!(rung.as_mut().poll(&mut Context::from_waker(&opened)).is_pending());
+        let ring = Verb::write_with_doorbell(memory.at(16), Buf::zeroed(8));
+        let mut completion = queue_pair.post(ring.into());
+        let woken = Arc::new(Counts(AtomicU64::new(0)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        let mut poll = |completion: &mut Completion| {
+            for _ in 0..2 {
+                assert!(std::pin::Pin::new(&mut *completion).poll(&mut context).is_pending());
+            }
+        };
+        if polls_first {
+            poll(&mut completion);
+        }
+        for _ in 0..10 {
+            assert!(completion.try_take().is_none());
+        }
+        if !polls_first {
+            poll(&mut completion);
+        }
+        let before = woken.0.load(Ordering::SeqCst);
+        door.open();
+        eventually("the outcome wakes", || woken.0.load(Ordering::SeqCst) > before);
+        assert!(completion.try_take().is_some_and(|result| result.is_ok()));
+    }
+}
+
 /// Kills a node inside `wake`.
 struct Killer(Arc<TcpFabric>, PeerId);
 

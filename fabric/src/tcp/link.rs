@@ -13,7 +13,8 @@
 //!
 //! ```text
 //! armed by     a waker that is enlisted, a post behind another, a completion dropped before its outcome
-//! disarmed by  a poll that blocks for the only chain of the link
+//! disarmed by  a poll that looks again and again or blocks for the only chain of the link, and whoever asks
+//!              for its outcome without ever having polled
 //! ```
 //! Locks: `inbox`, then `line`, then a slot. Wakers are called, and what others own is dropped, under none.
 
@@ -77,6 +78,16 @@ struct Line {
     retired: bool,
     /// Why nothing goes any more.
     end: Option<FabricError>,
+}
+
+impl Line {
+    /// Whether `slot` is what the only chain fills.
+    fn is_only(&self, slot: &Arc<Slot>) -> bool {
+        match self.waiting.front() {
+            Some(first) => self.waiting.len() == 1 && Arc::ptr_eq(&first.slot, slot),
+            None => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -169,6 +180,17 @@ impl Link {
     /// Sends what is queued, unless somebody is at it.
     pub(super) fn flush(&self) {
         self.send_queue(self.line.lock());
+    }
+
+    /// Sends what is queued and receives what has come, for somebody who will ask again, or else arm the link.
+    /// If `slot` is what the only chain of the link fills, the driver need not look meanwhile.
+    pub(super) fn ask(&self, slot: &Arc<Slot>) {
+        let mut line = self.line.lock();
+        if line.is_only(slot) {
+            self.set_armed(&mut line, false);
+        }
+        self.send_queue(line);
+        self.drive();
     }
 
     /// Goes on with what the socket did not take.
@@ -414,10 +436,7 @@ impl Link {
     /// Blocks until something came, if `slot` is what the only chain of this node fills.
     pub(super) fn block_alone(&self, slot: &Arc<Slot>, at_most: Duration) -> bool {
         let mut line = self.line.lock();
-        let is_only = match line.waiting.front() {
-            Some(first) => line.waiting.len() == 1 && Arc::ptr_eq(&first.slot, slot),
-            None => false,
-        };
+        let is_only = line.is_only(slot);
         if !is_only || !line.accepted || line.sending != Sending::Nobody {
             return false;
         }

@@ -83,7 +83,7 @@ impl Waiting {
             let until = driver.now() + poll_for;
             while driver.now() < until {
                 std::hint::spin_loop();
-                self.link.drive();
+                self.link.ask(&self.slot);
                 if let Some(result) = self.slot.take() {
                     return Some(result);
                 }
@@ -132,8 +132,13 @@ impl Outstanding for Waiting {
         if let Some(result) = self.take() {
             return Some(result);
         }
-        self.link.flush();
-        self.link.drive();
+        if self.stage == Stage::Fresh {
+            self.link.ask(&self.slot);
+        } else {
+            // Its waker may be enlisted, and then the driver has to look.
+            self.link.flush();
+            self.link.drive();
+        }
         self.take()
     }
 }

@@ -1,6 +1,11 @@
 //! Cost of a round trip over the `tcp` fabric against a bare echo of as many bytes between two threads with
 //! a plain socket, and of 64 chains outstanding against one at a time; all on loopback, measured alternately
-//! in one run. Once with both nodes on one processor, and once with a processor for each, like two machines;
+//! in one run. Every round trip is timed by itself and their median compared: one in which a thread had to
+//! wait for its processor, on a machine that others use as well, says nothing of the fabric.
+//!
+//! Round trips are measured in two styles, each against an echo of its own: where both sides sleep until
+//! something comes, and where both look again and again. And in two placements: both nodes on one processor,
+//! where polling would only keep the other side from running, and a processor for each, like two machines;
 //! the ratios at the end are those of the latter.
 //!
 //! Run with `cargo bench -p selkie-fabric --bench tcp`. Under `cargo test` it runs tiny.
@@ -27,12 +32,13 @@ mod linux {
     use std::net::{TcpListener, TcpStream};
     use std::sync::Arc;
     use std::thread;
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
+    use rustix::net::{RecvFlags, recv};
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     use selkie_fabric::tcp::{TcpConfig, TcpFabric};
     use selkie_fabric::{
-        Buf, Chain, Completion, Fabric, PeerId, QueuePair, RealRuntime, RemoteAddr, Verb,
+        Buf, Completion, Fabric, PeerId, QueuePair, RealRuntime, RemoteAddr, Verb,
     };
 
     const READ_BYTES: usize = 2048;
@@ -44,15 +50,46 @@ mod linux {
     const TARGET: f64 = 1.3;
     const OUTSTANDING_TARGET: f64 = 8.0;
 
+    /// How long a side looks again and again before it sleeps, if it does.
+    const POLL_FOR: Duration = Duration::from_micros(50);
+
+    /// What either side does until something comes.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Style {
+        Sleeps,
+        Polls,
+    }
+
+    impl Style {
+        /// Fills `room`; `None` once the connection is closed.
+        fn receive(self, mut stream: &TcpStream, mut room: &mut [u8]) -> Option<()> {
+            let started = Instant::now();
+            while self == Style::Polls && !room.is_empty() && started.elapsed() < POLL_FOR {
+                match recv(stream, &mut *room, RecvFlags::DONTWAIT) {
+                    Ok((0, _)) => return None,
+                    Ok((_, count)) => room = &mut room[count..],
+                    Err(_) => std::hint::spin_loop(),
+                }
+            }
+            stream.read_exact(room).ok()
+        }
+
+        fn config(self) -> TcpConfig {
+            let poll_for = if self == Style::Polls { POLL_FOR } else { Duration::ZERO };
+            TcpConfig { poll_for, ..TcpConfig::new(1) }
+        }
+    }
+
     /// A client of a thread that answers every request with as many bytes as a fabric does.
     struct Echo {
+        style: Style,
         stream: TcpStream,
         request: [u8; REQUEST_BYTES],
         response: [u8; RESPONSE_BYTES],
     }
 
     impl Echo {
-        fn start() -> Echo {
+        fn start(style: Style) -> Echo {
             let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
             let addr = listener.local_addr().expect("an address");
             let stream = TcpStream::connect(addr).expect("a connection");
@@ -62,7 +99,7 @@ mod linux {
             }
             thread::spawn(move || {
                 let (mut request, mut response) = ([0_u8; REQUEST_BYTES], [0_u8; RESPONSE_BYTES]);
-                while served.read_exact(&mut request).is_ok() {
+                while style.receive(&served, &mut request).is_some() {
                     response[0] = response[0].wrapping_add(request[0]);
                     if served.write_all(&response).is_err() {
                         return;
@@ -70,17 +107,19 @@ mod linux {
                 }
             });
             let (request, response) = ([1; REQUEST_BYTES], [0; RESPONSE_BYTES]);
-            Echo { stream, request, response }
+            Echo { style, stream, request, response }
         }
 
         fn round_trip(&mut self) {
             self.stream.write_all(&self.request).expect("sent");
-            self.stream.read_exact(&mut self.response).expect("answered");
+            self.style.receive(&self.stream, &mut self.response).expect("answered");
         }
     }
 
     /// Chains of [add; read of 2 KiB] on one queue pair.
     struct Chains {
+        style: Style,
+        runtime: RealRuntime,
         queue_pair: Arc<dyn QueuePair>,
         at: RemoteAddr,
         spare: Vec<Buf>,
@@ -94,40 +133,36 @@ mod linux {
             self.queue_pair.post(verbs.into())
         }
 
-        fn take(&mut self, mut chain: Chain) {
+        fn wait(&mut self, mut completion: Completion) {
+            let chain = match self.style {
+                Style::Sleeps => self.runtime.block_on(completion),
+                Style::Polls => loop {
+                    if let Some(result) = completion.try_take() {
+                        break result;
+                    }
+                    std::hint::spin_loop();
+                },
+            };
+            let mut chain = chain.expect("done");
             self.sum = self.sum.wrapping_add(chain.old(0).expect("an old value"));
             self.spare.extend(chain.verbs.pop().and_then(Verb::into_buf));
         }
 
-        fn round_trip(&mut self, runtime: &RealRuntime) {
+        fn round_trip(&mut self) {
             let completion = self.post();
-            let chain = runtime.block_on(completion).expect("done");
-            self.take(chain);
-        }
-
-        fn round_trip_in_a_loop(&mut self) {
-            let mut completion = self.post();
-            let chain = loop {
-                if let Some(result) = completion.try_take() {
-                    break result.expect("done");
-                }
-                std::hint::spin_loop();
-            };
-            self.take(chain);
+            self.wait(completion);
         }
 
         /// Posts a chain for each that is done. Microseconds a chain.
-        fn outstanding(&mut self, runtime: &RealRuntime, calls: usize) -> f64 {
+        fn outstanding(&mut self, calls: usize) -> f64 {
             let mut outstanding: VecDeque<_> = (0..OUTSTANDING).map(|_| self.post()).collect();
             let each = measure(calls, || {
                 let completion = outstanding.pop_front().expect("one of many");
-                let chain = runtime.block_on(completion).expect("done");
-                self.take(chain);
+                self.wait(completion);
                 outstanding.push_back(self.post());
             });
             for completion in outstanding {
-                let chain = runtime.block_on(completion).expect("done");
-                self.take(chain);
+                self.wait(completion);
             }
             each
         }
@@ -150,78 +185,99 @@ mod linux {
         started.elapsed().as_secs_f64() * 1e6 / calls as f64
     }
 
-    fn median(mut values: Vec<f64>) -> f64 {
+    /// The value that so many tenths are below.
+    fn quantile(values: &[f64], tenths: usize) -> f64 {
+        let mut values = values.to_vec();
         values.sort_by(f64::total_cmp);
-        values[values.len() / 2]
+        values[values.len() * tenths / 10]
     }
 
-    /// Median microseconds of one placement of the two nodes.
+    fn median(values: &[f64]) -> f64 {
+        quantile(values, 5)
+    }
+
+    /// Median, and the bounds of what lies between the fastest and the slowest tenth.
+    fn spread(values: &[f64]) -> String {
+        let [median, low, high] = [5, 1, 9].map(|tenths| quantile(values, tenths));
+        format!("{median:.2} us ({low:.2} to {high:.2})")
+    }
+
+    /// Microseconds of one placement and style: of round trips, and of rounds with many outstanding.
     struct Figures {
-        bare: f64,
-        awaited: f64,
-        taken: f64,
-        many: f64,
+        bare: Vec<f64>,
+        chain: Vec<f64>,
+        many: Vec<f64>,
     }
 
     impl Figures {
+        /// Chains against the echo.
+        fn to_echo(&self) -> f64 {
+            median(&self.chain) / median(&self.bare)
+        }
+
+        /// Chains done while one is waited for, with many outstanding.
+        fn gain(&self) -> f64 {
+            median(&self.chain) / median(&self.many)
+        }
+
         fn print(&self, placement: &str) {
+            let [bare, chain, many] = [&self.bare, &self.chain, &self.many].map(|all| spread(all));
             println!("{placement}:");
-            println!("  echo of {REQUEST_BYTES} and {RESPONSE_BYTES} bytes: {:.2} us", self.bare);
-            println!("  chain of add and read, awaited: {:.2} us", self.awaited);
-            println!("  chain of add and read, asked for in a loop: {:.2} us", self.taken);
-            println!("  one of {OUTSTANDING} such chains outstanding: {:.2} us", self.many);
-            let (one, many) = (self.awaited / self.bare, self.awaited / self.many);
-            println!("  chain to echo {one:.2}, one at a time to {OUTSTANDING} {many:.2}");
+            println!("  echo of {REQUEST_BYTES} and {RESPONSE_BYTES} bytes: {bare}");
+            println!("  chain of add and read: {chain}, to echo {:.2}", self.to_echo());
+            println!("  one of {OUTSTANDING} outstanding: {many}, gain {:.2}", self.gain());
         }
     }
 
     pub(super) fn main() {
         let tiny = !std::env::args().any(|argument| argument == "--bench");
-        let (rounds, calls) = if tiny { (3, 20) } else { (21, 2_000) };
+        let (rounds, calls) = if tiny { (3, 20) } else { (301, 100) };
         // Asked before threads are kept on one of them.
         let allowed = sched_getaffinity(None).expect("processors");
         let mut allowed = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
         let first = allowed.next().expect("a processor");
         let last = allowed.next_back().unwrap_or(first);
-        let together = place([first, first], rounds, calls);
-        let apart = place([last, first], rounds, calls);
-        together.print("both nodes on one processor");
-        apart.print("a processor for each node");
-        let ratio = apart.awaited / apart.many;
-        println!("tcp outstanding: ratio {ratio:.2} (target >= {OUTSTANDING_TARGET})");
-        println!("tcp: ratio {:.2} (target <= {TARGET})", apart.awaited / apart.bare);
+        let together = place([first, first], Style::Sleeps, rounds, calls);
+        let apart = place([last, first], Style::Sleeps, rounds, calls);
+        let polling = place([last, first], Style::Polls, rounds, calls);
+        together.print("both nodes on one processor, sleeping");
+        apart.print("a processor for each node, sleeping");
+        polling.print("a processor for each node, polling");
+        let gain = apart.gain();
+        println!("tcp outstanding: ratio {gain:.2} (target >= {OUTSTANDING_TARGET})");
+        println!("tcp polling: ratio {:.2} (target <= {TARGET})", polling.to_echo());
+        println!("tcp: ratio {:.2} (target <= {TARGET})", apart.to_echo());
     }
 
     /// Measures with the node that lends memory on the first of two processors and the other on the second.
     fn place(
         [memory_processor, node_processor]: [usize; 2],
+        style: Style,
         rounds: usize,
         calls: usize,
     ) -> Figures {
         run_on(memory_processor);
         let runtime = RealRuntime::new(1).expect("threads");
-        let fabric = TcpFabric::new(TcpConfig::new(1), runtime.env());
+        let fabric = TcpFabric::new(style.config(), runtime.env());
         let memory = fabric.join(PeerId::memory(0)).expect("a node");
         let region = memory.register(READ_BYTES).expect("memory");
-        let mut echo = Echo::start();
+        let mut echo = Echo::start(style);
         run_on(node_processor);
         let node = fabric.join(PeerId::compute(0)).expect("a node");
         let queue_pair = node.connect(memory.id()).expect("a queue pair");
         let at = RemoteAddr::new(region.key(), 0);
-        let mut chains = Chains { queue_pair, at, spare: Vec::new(), sum: 0 };
+        let mut chains = Chains { style, runtime, queue_pair, at, spare: Vec::new(), sum: 0 };
 
-        let (mut bare, mut awaited, mut taken, mut many) = (vec![], vec![], vec![], vec![]);
+        let mut figures = Figures { bare: vec![], chain: vec![], many: vec![] };
         for _ in 0..rounds {
-            bare.push(measure(calls, || echo.round_trip()));
-            awaited.push(measure(calls, || chains.round_trip(&runtime)));
-            taken.push(measure(calls, || chains.round_trip_in_a_loop()));
-            many.push(chains.outstanding(&runtime, calls));
+            figures.bare.extend((0..calls).map(|_| measure(1, || echo.round_trip())));
+            figures.chain.extend((0..calls).map(|_| measure(1, || chains.round_trip())));
+            figures.many.push(chains.outstanding(calls));
         }
-        let posted = (rounds * (3 * calls + OUTSTANDING)) as u64;
+        let posted = (rounds * (2 * calls + OUTSTANDING)) as u64;
         assert_eq!(region.load(0), posted, "every chain was executed once");
         assert_eq!(chains.sum, posted * (posted - 1) / 2, "every chain saw another old value");
         println!("{posted} chains, checksum {:#x}", chains.sum);
-        let [bare, awaited, taken, many] = [bare, awaited, taken, many].map(median);
-        Figures { bare, awaited, taken, many }
+        figures
     }
 }

@@ -117,6 +117,15 @@ fn tcp() {
 
 #[cfg(target_os = "linux")]
 #[test]
+fn tcp_between_those_who_have_met() {
+    over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| {
+        config.admission = selkie_fabric::tcp::Admission::Met;
+    })
+    .assert_passed();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
 fn tcp_that_polls() {
     over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| {
         config.poll_for = Duration::from_micros(20);

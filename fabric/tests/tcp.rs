@@ -633,6 +633,58 @@ fn a_fence_withdraws_invitations_and_the_next_of_the_name_comes_with_another_key
 }
 
 #[test]
+fn who_has_met_is_let_in_by_its_card_until_it_is_forgotten_or_fenced() {
+    let met = || TcpConfig { admission: Admission::Met, ..config() };
+    let memory = Process::start(MEMORY, met());
+    let node = Process::start(NODE, met());
+    let card_of = |process: &Process| process.endpoint.card().unwrap();
+    let add = |node: &Process, region: &Arc<dyn LocalRegion>| {
+        let queue_pair = node.endpoint.connect(MEMORY)?;
+        node.post(&*queue_pair, Verb::fetch_and_add(RemoteAddr::new(region.key(), 0), 1))
+    };
+    let refused = || Err(FabricError::Refused { peer: MEMORY, why: Refusal::Key });
+    node.fabric.meet(MEMORY, &card_of(&memory)).unwrap();
+    assert_eq!(add(&node, &memory.region), refused(), "memory has not met the node");
+    memory.fabric.meet(NODE, &card_of(&node)).unwrap();
+    assert_eq!(add(&node, &memory.region), Ok(0));
+    // Somebody else who knows where the memory is, and says it is the node.
+    let stranger = Process::start(NODE, met());
+    stranger.fabric.meet(MEMORY, &card_of(&memory)).unwrap();
+    assert_eq!(add(&stranger, &memory.region), refused());
+    // An endpoint that joins later knows who was met before.
+    let late = memory.fabric.join(PeerId::memory(1)).unwrap();
+    node.fabric.meet(late.id(), &late.card().unwrap()).unwrap();
+    let at = RemoteAddr::new(late.register(8).unwrap().key(), 0);
+    let to_late = node.endpoint.connect(late.id()).unwrap();
+    assert_eq!(node.post(&*to_late, Verb::fetch_and_add(at, 1)), Ok(0));
+
+    memory.fabric.forget(NODE);
+    assert_eq!(add(&node, &memory.region), refused());
+    memory.fabric.meet(NODE, &card_of(&node)).unwrap();
+    assert_eq!(add(&node, &memory.region), Ok(1));
+    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    assert_eq!(add(&node, &memory.region), refused());
+
+    // The next of the name: its card is met before, or after it tries.
+    let next = Process::start(NODE, met());
+    next.fabric.meet(MEMORY, &card_of(&memory)).unwrap();
+    assert_eq!(add(&next, &memory.region), refused());
+    memory.fabric.meet(NODE, &card_of(&next)).unwrap();
+    assert_eq!(add(&next, &memory.region), Ok(2));
+    assert_eq!(add(&node, &memory.region), refused(), "its predecessor");
+    // Fenced where it was never seen, as by a process that has just come.
+    let late = Process::start(MEMORY, met());
+    assert_eq!(late.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    late.fabric.meet(NODE, &card_of(&next)).unwrap();
+    next.fabric.meet(MEMORY, &card_of(&late)).unwrap();
+    assert_eq!(add(&next, &late.region), Ok(0));
+    for bad in ["", "127.0.0.1:1", "127.0.0.1:1 0f", "x 000102030405060708090a0b0c0d0e0f"] {
+        let error = memory.fabric.meet(NODE, bad).unwrap_err();
+        assert!(matches!(error, FabricError::Network { peer: NODE, .. }), "{error}");
+    }
+}
+
+#[test]
 fn a_guest_does_what_its_domain_allows_and_its_connection_lives_on() {
     let memory = Process::start(MEMORY, invited());
     let node = Process::start(NODE, config());

@@ -1,23 +1,35 @@
 //! What the endpoints of one process share.
 
+use std::collections::HashMap;
+
 use parking_lot::Mutex;
 
 use super::config::TcpConfig;
 use super::guests::Revoked;
+use super::key::AccessKey;
 use super::others::Handlers;
 use crate::env::Env;
+use crate::id::PeerId;
 
-/// Locked in this order: `fenced`, the directory of the fabric, the guests of an endpoint.
+/// Locked in this order: `met`, `fenced`, the directory of the fabric, the guests of an endpoint.
 pub(super) struct Common {
     pub(super) config: TcpConfig,
     pub(super) env: Env,
     /// Who is admitted at no endpoint, those included that join later.
     pub(super) fenced: Mutex<Revoked>,
     pub(super) handlers: Handlers,
+    /// The keys of the cards of peers in other processes, for endpoints that join later.
+    pub(super) met: Mutex<HashMap<PeerId, AccessKey>>,
 }
 
 impl Common {
     pub(super) fn new(config: TcpConfig, env: Env) -> Self {
-        Self { config, env, fenced: Mutex::default(), handlers: Handlers::default() }
+        Self {
+            config,
+            env,
+            fenced: Mutex::default(),
+            handlers: Handlers::default(),
+            met: Mutex::default(),
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! How a TCP fabric is set up.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::thread;
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ pub enum Admission {
     Anyone,
     /// Who was invited, and shows the key of the invitation.
     Invited,
+    /// Who was [met](crate::Fabric::meet), and shows the key of its card; and the endpoints of this process.
+    Met,
 }
 
 /// Settings of a [`TcpFabric`](super::TcpFabric).
@@ -24,6 +26,9 @@ pub struct TcpConfig {
     /// Where an endpoint listens; port 0 lets the system choose one. If several endpoints join in one
     /// process, it has to.
     pub listen: SocketAddr,
+    /// The address by which others reach this host, for cards; `None` is that of `listen`, which must not be
+    /// unspecified then.
+    pub advertise: Option<IpAddr>,
     /// Number of the pool. Nodes of different pools refuse each other; it guards against mistakes, not
     /// against malice.
     pub pool: u64,
@@ -50,6 +55,7 @@ impl TcpConfig {
         let spare = processors > FEW_PROCESSORS;
         Self {
             listen: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            advertise: None,
             pool,
             admission: Admission::default(),
             poll_for: if spare { Duration::from_micros(20) } else { Duration::ZERO },

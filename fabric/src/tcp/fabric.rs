@@ -9,7 +9,7 @@ use parking_lot::{Mutex, RwLock};
 use rustix::rand::{GetRandomFlags, getrandom};
 
 use super::common::Common;
-use super::config::TcpConfig;
+use super::config::{Admission, TcpConfig};
 use super::driver::Driver;
 use super::guests::Invitation;
 use super::host::{BadConnections, Host};
@@ -161,6 +161,20 @@ impl TcpFabric {
         here.collect()
     }
 
+    /// Has `own`, which is new, and the other endpoints of this process admit each other, and those that this
+    /// process has met admitted by it.
+    fn acquaint(&self, own: &Arc<Own>) {
+        let id = own.host.id();
+        let met = self.common.met.lock();
+        for other in self.here() {
+            other.host.invite(id, own.access.into());
+            own.host.invite(other.host.id(), other.access.into());
+        }
+        for (peer, key) in &*met {
+            own.host.invite(*peer, (*key).into());
+        }
+    }
+
     fn own(&self, peer: PeerId) -> Option<Arc<Own>> {
         match self.directory.read().get(&peer) {
             Some(Whereabouts::Here { own, .. }) => own.upgrade(),
@@ -189,11 +203,18 @@ impl Fabric for TcpFabric {
         let driver = Driver::start(Arc::clone(&host), config.clone(), env.clone())
             .map_err(|error| failed(format!("no driver: {error}")))?;
         let (registered, directory_of) = (Mutex::new(0), Arc::clone(&self.directory));
-        let own = Arc::new(Own { host, driver, registered, directory: directory_of });
+        let access = AccessKey::random()
+            .map_err(|error| failed(format!("no randomness for a key: {error}")))?;
+        let common = Arc::clone(&self.common);
+        let own =
+            Arc::new(Own { host, driver, registered, directory: directory_of, access, common });
         let here = Whereabouts::Here { own: Arc::downgrade(&own), addr, key: None };
         directory.insert(id, here);
         drop(directory);
         drop(before);
+        if config.admission == Admission::Met {
+            self.acquaint(&own);
+        }
         Ok(Arc::new(TcpEndpoint { own }))
     }
 
@@ -201,6 +222,8 @@ impl Fabric for TcpFabric {
     /// their queue pairs to it end. Blocks for a chain. [`TcpFabric::introduce`] makes a peer that was fenced
     /// one that can be connected to again: introduce its next incarnation, not the one that was fenced.
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
+        let mut met = self.common.met.lock();
+        met.remove(&peer);
         if let Some(whereabouts @ Whereabouts::There { .. }) = self.directory.write().get_mut(&peer)
         {
             *whereabouts = Whereabouts::Fenced;
@@ -224,6 +247,47 @@ impl Fabric for TcpFabric {
         connections.iter().for_each(|connection| connection.close());
         here.iter().for_each(|other| other.driver.end_links_to(peer));
         Ok(Reach::ThisProcess)
+    }
+
+    fn meet(&self, peer: PeerId, card: &str) -> Result<(), FabricError> {
+        let Card { addr, key } = Card::parse(peer, card)?;
+        let mut met = self.common.met.lock();
+        self.introduce(peer, addr, None);
+        met.insert(peer, key);
+        self.here().iter().for_each(|own| own.host.invite(peer, key.into()));
+        Ok(())
+    }
+
+    fn forget(&self, peer: PeerId) {
+        let mut met = self.common.met.lock();
+        met.remove(&peer);
+        let mut directory = self.directory.write();
+        if matches!(directory.get(&peer), Some(Whereabouts::There { .. })) {
+            directory.remove(&peer);
+        }
+        drop(directory);
+        self.here().iter().for_each(|own| own.host.uninvite(peer));
+    }
+}
+
+/// What a card says.
+struct Card {
+    addr: SocketAddr,
+    key: AccessKey,
+}
+
+impl Card {
+    fn parse(peer: PeerId, text: &str) -> Result<Self, FabricError> {
+        let card = || {
+            let (addr, key) = text.split_once(' ')?;
+            Some(Self { addr: addr.parse().ok()?, key: AccessKey::parse(key).ok()? })
+        };
+        // The text is not repeated: it may hold a key.
+        card().ok_or(FabricError::Network { peer, what: "its card is not `ADDRESS KEY`".into() })
+    }
+
+    fn text(&self) -> String {
+        format!("{} {}", self.addr, self.key.to_text())
     }
 }
 
@@ -256,6 +320,9 @@ pub(super) struct Own {
     /// Regions registered; its lock orders registrations.
     registered: Mutex<u32>,
     directory: Arc<Directory>,
+    /// What it shows where it was [met](Fabric::meet).
+    access: AccessKey,
+    common: Arc<Common>,
 }
 
 impl Own {
@@ -292,7 +359,8 @@ impl Own {
             }
         };
         let link = place.and_then(|(addr, key)| {
-            hello.key = key;
+            let own = (self.common.config.admission == Admission::Met).then_some(self.access);
+            hello.key = key.or(own);
             self.driver.connect(peer, addr, hello.encode())
         });
         drop(directory);
@@ -315,6 +383,15 @@ struct TcpEndpoint {
 impl Endpoint for TcpEndpoint {
     fn id(&self) -> PeerId {
         self.own.host.id()
+    }
+
+    fn card(&self) -> Option<String> {
+        let config = &self.own.common.config;
+        let listens = self.own.host.listen_addr();
+        let ip = config.advertise.unwrap_or(listens.ip());
+        let addr = SocketAddr::new(ip, listens.port());
+        let card = Card { addr, key: self.own.access };
+        (config.admission == Admission::Met).then(|| card.text())
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {

@@ -126,7 +126,7 @@ impl<C> Guests<C> {
         let (from, incarnation) = (hello.from, hello.incarnation);
         let domain = match self.admission {
             Admission::Anyone => None,
-            Admission::Invited => match self.invitations.get(&from) {
+            Admission::Invited | Admission::Met => match self.invitations.get(&from) {
                 Some(invitation) if hello.key == Some(invitation.key) => invitation.domain.clone(),
                 _ => return Some(Err(Refusal::Key)),
             },
@@ -171,8 +171,8 @@ impl<C> Guests<C> {
         if self.admission == Admission::Anyone {
             return (Vec::new(), false);
         }
-        // Who was revoked has the other key.
-        let is_another = self.withdrawn.get(&guest).is_some_and(|old| *old != key);
+        // Who was revoked has the other key; who was never invited here cannot come.
+        let is_another = self.withdrawn.get(&guest) != Some(&key);
         if is_another {
             self.withdrawn.remove(&guest);
             self.revoked.forget_unseen(guest);

@@ -13,7 +13,8 @@ use selkie_fabric::env::Env;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{BoxFuture, Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
 use selkie_memnode::control::{
-    Beat, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Timing, Version, Versioned,
+    Beat, Change, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Timing, Version,
+    Versioned,
 };
 use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 use tempfile::TempDir;
@@ -76,12 +77,13 @@ impl ControlPlane for Prompt {
         Box::pin(async { block_on(self.0.create(state)) })
     }
 
-    fn replace(
+    fn replace_as(
         &self,
+        change: Change,
         expected: Version,
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
-        Box::pin(async move { block_on(self.0.replace(expected, state)) })
+        Box::pin(async move { block_on(self.0.replace_as(change, expected, state)) })
     }
 
     fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
@@ -117,6 +119,31 @@ fn a_pool_is_made_once_and_replaced_by_who_has_seen_it() {
             assert_eq!(plane.replace(first.version, late).await.unwrap(), None);
             let now = plane.load().await.unwrap();
             assert_eq!((now.version, &*now.state), (second, &changed));
+        });
+    });
+}
+
+#[test]
+fn a_change_that_is_asked_for_again_is_made_once_and_known_again() {
+    on_every_plane(|plane| {
+        block_on(async {
+            create(&*plane, &CONFIG, 1).await.unwrap();
+            let first = plane.load().await.unwrap();
+            let changed = PoolState { next_index: 3, ..PoolState::clone(&first.state) };
+            let [ours, theirs] = [Change::random(), Change::random()];
+            let replace = |change, expected, state: &PoolState| {
+                plane.replace_as(change, expected, state.clone())
+            };
+            let made = replace(ours, first.version, &changed).await.unwrap();
+            assert!(made.is_some_and(|version| version > first.version));
+            assert_eq!(replace(theirs, first.version, &changed).await.unwrap(), None);
+            assert_eq!(replace(ours, first.version, &changed).await.unwrap(), made);
+            assert_eq!(plane.load().await.unwrap().version, made.unwrap(), "made once");
+            let later = replace(theirs, made.unwrap(), &first.state).await.unwrap();
+            assert!(later > made);
+            assert_eq!(replace(ours, first.version, &changed).await.unwrap(), None);
+            let now = plane.load().await.unwrap();
+            assert_eq!((Some(now.version), &now.state), (later, &first.state));
         });
     });
 }

@@ -30,9 +30,7 @@
 //! limit of a request (1.5 MiB unless it is told otherwise).
 
 use std::collections::BTreeMap;
-use std::collections::hash_map::RandomState;
 use std::future::Future;
-use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -48,7 +46,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::state::FORMAT;
-use super::{Beat, ControlError, ControlPlane, PoolState, Version, Versioned};
+use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
 use crate::error::PoolError;
 use crate::pool::SILENCE;
 
@@ -102,8 +100,8 @@ struct Lease {
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
-    /// Random: stands for the call that wrote this.
-    change: u64,
+    /// What wrote this.
+    change: Change,
     state: PoolState,
 }
 
@@ -171,13 +169,14 @@ impl ControlPlane for EtcdPlane {
     fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
         self.run(|shared| async move {
             let absent = Compare::mod_revision(shared.state_key.as_str(), CompareOp::Equal, 0);
-            let made = shared.put_state(vec![absent], state).await?;
+            let made = shared.put_state(vec![absent], Change::random(), state).await?;
             made.ok_or_else(|| ControlError::PoolExists { place: shared.place() })
         })
     }
 
-    fn replace(
+    fn replace_as(
         &self,
+        change: Change,
         expected: Version,
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
@@ -188,7 +187,7 @@ impl ControlPlane for EtcdPlane {
                 // Revision 0 is that of a key which is not there.
                 Compare::create_revision(key, CompareOp::Greater, 0),
             ];
-            shared.put_state(compares, state).await
+            shared.put_state(compares, change, state).await
         })
     }
 
@@ -277,11 +276,10 @@ impl Shared {
     async fn put_state(
         &self,
         compares: Vec<Compare>,
+        change: Change,
         state: PoolState,
     ) -> Result<Option<Version>, ControlError> {
         let unavailable = |what: &dyn ToString| unavailable(&self.endpoints, &what.to_string());
-        // Fresh keys of the system, which hash nothing to a number.
-        let change = RandomState::new().build_hasher().finish();
         let value = serde_json::to_vec(&Stored { change, state });
         let value = value.map_err(|error| unavailable(&error))?;
         let key = self.state_key.as_str();
@@ -310,7 +308,7 @@ impl Shared {
     }
 
     /// A state, and the change that wrote it.
-    fn decode(&self, stored: Option<KeyValue>) -> Result<(Versioned, u64), ControlError> {
+    fn decode(&self, stored: Option<KeyValue>) -> Result<(Versioned, Change), ControlError> {
         let no_pool = || ControlError::NoPool { place: self.place() };
         let stored = stored.ok_or_else(no_pool)?;
         let damaged = |what: String| ControlError::Damaged { place: self.place(), what };

@@ -1,7 +1,7 @@
 //! The control plane of a pool whose processes share a host: files in one directory.
 //!
 //! ```text
-//! directory/state.json     {"version": n, "state": {...}}, replaced as a whole by renaming
+//! directory/state.json     {"version": n, "change": m, "state": {...}}, replaced as a whole by renaming
 //! directory/state.lock     held by whoever replaces it
 //! directory/beats/cn3.json the newest beat of compute node 3
 //! ```
@@ -26,7 +26,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::state::FORMAT;
-use super::{Beat, ControlError, ControlPlane, PoolState, Version, Versioned};
+use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
 
 /// Bound of the wait for others who replace the state.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
@@ -35,13 +35,22 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 pub struct FilePlane {
     directory: PathBuf,
     /// The text that was read last, and what it says.
-    latest: Mutex<Option<(Vec<u8>, Versioned)>>,
+    latest: Mutex<Option<(Vec<u8>, Found)>>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Stored {
     version: Version,
+    /// What wrote this; files of earlier versions do not say.
+    change: Option<Change>,
     state: PoolState,
+}
+
+/// A state, and the change that wrote it.
+#[derive(Clone)]
+struct Found {
+    now: Versioned,
+    change: Option<Change>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -61,7 +70,7 @@ impl FilePlane {
         self.directory.join("state.json")
     }
 
-    fn read_state(&self) -> Result<Versioned, ControlError> {
+    fn read_state(&self) -> Result<Found, ControlError> {
         let path = self.state_path();
         let no_pool = || ControlError::NoPool { place: self.directory.display().to_string() };
         let text = read_text(&path)?.ok_or_else(no_pool)?;
@@ -71,14 +80,14 @@ impl FilePlane {
         {
             return Ok(latest.clone());
         }
-        let Stored { version, state } = decode(&path, &text)?;
+        let Stored { version, change, state } = decode(&path, &text)?;
         if state.format != FORMAT {
             let what = format!("format {}, this software writes {FORMAT}", state.format);
             return Err(ControlError::Damaged { place: path.display().to_string(), what });
         }
-        let now = Versioned { version, state: Arc::new(state) };
-        *latest = Some((text, now.clone()));
-        Ok(now)
+        let found = Found { now: Versioned { version, state: Arc::new(state) }, change };
+        *latest = Some((text, found.clone()));
+        Ok(found)
     }
 
     /// Held until dropped.
@@ -99,14 +108,14 @@ impl FilePlane {
         }
     }
 
-    fn write_state(&self, version: Version, state: PoolState) -> Result<(), ControlError> {
-        write(&self.state_path(), &Stored { version, state })
+    fn write_state(&self, stored: &Stored) -> Result<(), ControlError> {
+        write(&self.state_path(), stored)
     }
 }
 
 impl ControlPlane for FilePlane {
     fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
-        Box::pin(async { self.read_state() })
+        Box::pin(async { Ok(self.read_state()?.now) })
     }
 
     fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
@@ -123,23 +132,26 @@ impl ControlPlane for FilePlane {
                 }
                 Err(error) => return Err(error),
             }
-            self.write_state(1, state)?;
+            self.write_state(&Stored { version: 1, change: Some(Change::random()), state })?;
             Ok(1)
         })
     }
 
-    fn replace(
+    fn replace_as(
         &self,
+        change: Change,
         expected: Version,
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
         Box::pin(async move {
             let _lock = self.lock()?;
-            if self.read_state()?.version != expected {
-                return Ok(None);
+            let found = self.read_state()?;
+            if found.now.version != expected {
+                return Ok((found.change == Some(change)).then_some(found.now.version));
             }
-            self.write_state(expected + 1, state)?;
-            Ok(Some(expected + 1))
+            let version = expected + 1;
+            self.write_state(&Stored { version, change: Some(change), state })?;
+            Ok(Some(version))
         })
     }
 

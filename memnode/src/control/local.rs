@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::{BoxFuture, PeerId};
 
-use super::{Beat, ControlError, ControlPlane, PoolState, Version, Versioned};
+use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
 
 /// Keeps the state in memory. All calls are done at once.
 #[derive(Default)]
@@ -16,6 +16,8 @@ pub struct LocalPlane(Mutex<Local>);
 #[derive(Default)]
 struct Local {
     current: Option<Versioned>,
+    /// What wrote `current`.
+    change: Option<Change>,
     beats: BTreeMap<PeerId, Beat>,
 }
 
@@ -24,11 +26,10 @@ impl LocalPlane {
     #[must_use]
     pub fn of(state: PoolState) -> Self {
         let current = Some(Versioned { version: 1, state: Arc::new(state) });
-        Self(Mutex::new(Local { current, beats: BTreeMap::new() }))
+        Self(Mutex::new(Local { current, ..Local::default() }))
     }
 
     fn current(&self) -> Result<Versioned, ControlError> {
-        let no_pool = || ControlError::NoPool { place: "the process".into() };
         self.0.lock().current.clone().ok_or_else(no_pool)
     }
 }
@@ -49,18 +50,21 @@ impl ControlPlane for LocalPlane {
         })
     }
 
-    fn replace(
+    fn replace_as(
         &self,
+        change: Change,
         expected: Version,
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
         Box::pin(async move {
             let mut local = self.0.lock();
-            if local.current.as_ref().is_none_or(|current| current.version != expected) {
-                return Ok(None);
+            let current = local.current.as_ref().ok_or_else(no_pool)?.version;
+            if current != expected {
+                return Ok((local.change == Some(change)).then_some(current));
             }
             let version = expected + 1;
             local.current = Some(Versioned { version, state: Arc::new(state) });
+            local.change = Some(change);
             Ok(Some(version))
         })
     }
@@ -82,4 +86,8 @@ impl ControlPlane for LocalPlane {
     fn pace(&self) -> Duration {
         Duration::from_millis(10)
     }
+}
+
+fn no_pool() -> ControlError {
+    ControlError::NoPool { place: "the process".into() }
 }

@@ -24,6 +24,8 @@ pub use file::FilePlane;
 pub use local::LocalPlane;
 pub use state::{Card, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing};
 
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -32,6 +34,21 @@ use serde::{Deserialize, Serialize};
 
 /// Grows with every change of a pool's state.
 pub type Version = u64;
+
+/// Random: stands for one change of a pool's state, however often it is attempted. Planes keep that of the change
+/// that wrote the state they have, so that an attempt knows the work of the one before it, whose answer was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Change(u64);
+
+impl Change {
+    /// A change that is like no other.
+    #[must_use]
+    pub fn random() -> Self {
+        // Fresh keys of the system, which hash nothing to a number.
+        Self(RandomState::new().build_hasher().finish())
+    }
+}
 
 /// A pool's state at some moment.
 #[derive(Clone, Debug)]
@@ -115,9 +132,23 @@ pub trait ControlPlane: Send + Sync {
     /// Puts `state` in place of the one of version `expected`; `None` if there is a later one.
     ///
     /// # Errors
-    /// As [`ControlPlane::load`].
+    /// As [`ControlPlane::load`]. After `Unavailable` it may have been done all the same.
     fn replace(
         &self,
+        expected: Version,
+        state: PoolState,
+    ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
+        self.replace_as(Change::random(), expected, state)
+    }
+
+    /// As [`ControlPlane::replace`], for who may have to ask again: if `change` itself wrote the state that is
+    /// there, the answer is that state's version, as it was the first time.
+    ///
+    /// # Errors
+    /// As [`ControlPlane::replace`].
+    fn replace_as(
+        &self,
+        change: Change,
         expected: Version,
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>>;

@@ -4,6 +4,7 @@
 
 #[cfg(feature = "etcd")]
 mod etcd_server;
+mod relay_server;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +14,13 @@ use selkie_fabric::env::Env;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{BoxFuture, Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
 use selkie_memnode::control::{
-    Beat, Change, ControlError, ControlPlane, FilePlane, LocalPlane, PoolState, Timing, Version,
-    Versioned,
+    Beat, Change, ControlError, ControlPlane, Expectation, FilePlane, LocalPlane, PoolState,
+    RemotePlane, Timing, Version, Versioned,
 };
 use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 use tempfile::TempDir;
+
+use relay_server::RelayServer;
 
 const CONFIG: PoolConfig = PoolConfig {
     memory_nodes: 2,
@@ -40,15 +43,70 @@ async fn lend(
     Lent::join(fabric, Arc::clone(plane), env, 100, bytes).await
 }
 
-/// Runs `test` on an empty plane of each kind.
+/// Runs `test` on an empty plane of each kind, and on one behind a relay to it.
 fn on_every_plane(test: impl Fn(Arc<dyn ControlPlane>)) {
-    test(Arc::new(LocalPlane::default()));
+    let on_both = |empty: &dyn Fn() -> Arc<dyn ControlPlane>| {
+        test(empty());
+        test(Arc::new(Relayed::to(empty())));
+    };
+    on_both(&|| Arc::new(LocalPlane::default()));
     let directory = TempDir::new().unwrap();
-    test(Arc::new(FilePlane::at(directory.path().join("pool"))));
+    let pools = std::cell::Cell::new(0);
+    on_both(&|| {
+        pools.set(pools.get() + 1);
+        Arc::new(FilePlane::at(directory.path().join(format!("pool-{}", pools.get()))))
+    });
     #[cfg(feature = "etcd")]
-    {
+    for relayed in [false, true] {
         let place = etcd_server::Place::new();
-        test(Arc::new(place.plane()));
+        let plane: Arc<dyn ControlPlane> = Arc::new(place.plane());
+        test(if relayed { Arc::new(Relayed::to(plane)) } else { plane });
+    }
+}
+
+/// A plane behind a relay, but for the making of pools, which relays refuse.
+struct Relayed {
+    remote: RemotePlane,
+    plane: Arc<dyn ControlPlane>,
+    _server: RelayServer,
+}
+
+impl Relayed {
+    fn to(plane: Arc<dyn ControlPlane>) -> Self {
+        let server = RelayServer::start(Arc::clone(&plane), "test");
+        let remote = RemotePlane::new(&[server.endpoint()], Expectation::default()).unwrap();
+        Self { remote, plane, _server: server }
+    }
+}
+
+impl ControlPlane for Relayed {
+    fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
+        self.remote.load()
+    }
+
+    fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
+        self.plane.create(state)
+    }
+
+    fn replace_as(
+        &self,
+        change: Change,
+        expected: Version,
+        state: PoolState,
+    ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
+        self.remote.replace_as(change, expected, state)
+    }
+
+    fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.remote.beat(beat)
+    }
+
+    fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
+        self.remote.beats()
+    }
+
+    fn pace(&self) -> Duration {
+        self.remote.pace()
     }
 }
 

@@ -9,20 +9,30 @@
 //! | [`LocalPlane`] | a pool within one process |
 //! | [`FilePlane`] | the processes of one host |
 //! | `EtcdPlane` | hosts that share an etcd; needs the feature `etcd` |
+//! | [`RemotePlane`] | processes that share neither with the pool: they ask a [`Relay`] to one of the planes above |
 
 #[cfg(feature = "etcd")]
 mod etcd;
 #[cfg(target_os = "linux")]
 mod file;
 mod local;
+mod promise;
+mod relay;
+mod remote;
+mod serve;
 mod state;
+mod target;
 
 #[cfg(feature = "etcd")]
 pub use etcd::EtcdPlane;
 #[cfg(target_os = "linux")]
 pub use file::FilePlane;
 pub use local::LocalPlane;
+pub use relay::{RELAY_MAGIC, RelayError, Stream};
+pub use remote::{Expectation, RemotePlane};
+pub use serve::Relay;
 pub use state::{Card, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing};
+pub use target::Connect;
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
@@ -74,7 +84,7 @@ pub struct Beat {
 }
 
 /// Why a control plane did not do what it was asked for.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[non_exhaustive]
 pub enum ControlError {
     /// There is no pool here.
@@ -97,6 +107,24 @@ pub enum ControlError {
         /// What is wrong with it.
         what: String,
     },
+    /// The plane keeps another pool than the one that is meant.
+    #[error("{place} has {found}, not {expected}")]
+    OtherPool {
+        /// The plane.
+        place: String,
+        /// The pool that is meant.
+        expected: String,
+        /// The pool it has.
+        found: String,
+    },
+    /// The plane does not do this.
+    #[error("{place}: refused: {what}")]
+    Refused {
+        /// The plane.
+        place: String,
+        /// What it does not do.
+        what: String,
+    },
     /// The plane cannot be reached or used.
     #[error("{place}: {what}")]
     Unavailable {
@@ -113,6 +141,17 @@ impl ControlError {
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::Unavailable { .. })
     }
+
+    fn place_mut(&mut self) -> &mut String {
+        match self {
+            Self::NoPool { place }
+            | Self::PoolExists { place }
+            | Self::Damaged { place, .. }
+            | Self::OtherPool { place, .. }
+            | Self::Refused { place, .. }
+            | Self::Unavailable { place, .. } => place,
+        }
+    }
 }
 
 /// Keeps the state of one pool. Calls may be made from any process that uses the plane.
@@ -126,7 +165,7 @@ pub trait ControlPlane: Send + Sync {
     /// Makes a pool where there is none.
     ///
     /// # Errors
-    /// `PoolExists`, `Unavailable`.
+    /// `PoolExists`, `Unavailable`, `Refused` by planes that do not make pools.
     fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>>;
 
     /// Puts `state` in place of the one of version `expected`; `None` if there is a later one.

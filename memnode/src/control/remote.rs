@@ -1,0 +1,410 @@
+//! The control plane of a process that shares neither files nor an etcd with the pool: it asks relays.
+//!
+//! ```text
+//! call -> queue -> thread == one connection ==> the relay that answered last, else the next one
+//!   ^-- answer ----'
+//! ```
+//! A thread of the plane owns the connection and does one call after the other, so that no task of the caller
+//! blocks. A state that has not changed since the plane read it is not sent again. Ages of beats come as ages, so
+//! that no clock is compared with another: a beat may seem younger than it is, by the time that the answer took,
+//! never older.
+//!
+//! # Bounds
+//! Every call ends within [`PATIENCE`]. Until then it is tried at one relay after the other; one attempt, with a new
+//! connection if it takes one, lasts at most [`ATTEMPT`]. An attempt at a change whose answer was lost may
+//! have been made: the next one has the same number, by which the plane behind the relay knows it. Only if
+//! others have changed the state since, or time runs out, the call ends in `Unavailable` and may have been made or
+//! not; an attempt that found no connection was not made. A call whose future is dropped may be made too.
+//!
+//! # Which pool
+//! Every relay says which pool it serves. The first one that the plane is let in to is its pool from then on, also
+//! where [`Expectation`] leaves that open; relays of other pools are passed over.
+//!
+//! Not done: making pools. A pool is made where it is kept.
+
+use std::fmt;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::Arc;
+use std::sync::mpsc::{self, SyncSender, TrySendError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use selkie_fabric::BoxFuture;
+
+use super::promise::promise;
+use super::relay::{
+    FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Stream, Welcome, encode, greet,
+    receive, send,
+};
+use super::target::{Connect, Target, bad_endpoint};
+use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
+use crate::error::PoolError;
+
+/// Bound of every call.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Bound of one attempt.
+const ATTEMPT: Duration = Duration::from_secs(2);
+/// Of it, bound of finding the relay and connecting to it.
+const CONNECT_LIMIT: Duration = Duration::from_secs(1);
+/// Between two rounds of attempts.
+const ROUND_PAUSE: Duration = Duration::from_millis(50);
+/// Calls that wait for their turn.
+const MAX_CALLS: usize = 1024;
+/// A connection that was not used for longer is not used again: the relay may be about to close it.
+const STALE: Duration = Duration::from_secs(IDLE_LIMIT.as_secs() / 2);
+
+const _: () = {
+    assert!(CONNECT_LIMIT.as_millis() < ATTEMPT.as_millis(), "a connection leaves time to ask");
+    assert!(2 * ATTEMPT.as_millis() < PATIENCE.as_millis(), "an attempt leaves time for another");
+    assert!(ATTEMPT.as_millis() < FRAME_LIMIT.as_millis(), "the relay waits for who is slow");
+};
+
+/// Which pool is meant; `None` for any.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Expectation {
+    /// What people call it; see [`Relay::new`](super::Relay::new).
+    pub name: Option<String>,
+    /// [`PoolState::id`].
+    pub id: Option<u64>,
+}
+
+impl Expectation {
+    fn is_met_by(&self, pool: &Welcome) -> bool {
+        self.name.as_ref().is_none_or(|name| *name == pool.name)
+            && self.id.is_none_or(|id| id == pool.id)
+    }
+}
+
+impl fmt::Display for Expectation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "pool {name:?}")?,
+            None => f.write_str("a pool")?,
+        }
+        self.id.map_or(Ok(()), |id| write!(f, " of id {id:#x}"))
+    }
+}
+
+/// Asks relays for the state of one pool.
+pub struct RemotePlane {
+    jobs: SyncSender<Job>,
+    /// For messages.
+    endpoints: String,
+}
+
+type Job = Box<dyn FnOnce(&mut Line) + Send>;
+
+impl RemotePlane {
+    /// The plane behind the relays at `endpoints`, written `HOST:PORT`, which are of one pool. They are not
+    /// contacted before the first call, and names are looked up whenever a connection is made.
+    ///
+    /// # Errors
+    /// [`PoolError::Config`] for an endpoint that is not allowed, [`PoolError::Control`] if the system refuses a
+    /// thread.
+    pub fn new(endpoints: &[impl AsRef<str>], pool: Expectation) -> Result<Self, PoolError> {
+        let connect = |_: &str, address: SocketAddr, limit: Duration| {
+            let stream = TcpStream::connect_timeout(&address, limit)?;
+            stream.set_nodelay(true)?;
+            Ok(Box::new(stream) as Box<dyn Stream>)
+        };
+        Self::over(endpoints, pool, Arc::new(connect))
+    }
+
+    /// As [`RemotePlane::new`], over connections made by `connect`.
+    ///
+    /// # Errors
+    /// As [`RemotePlane::new`].
+    pub fn over(
+        endpoints: &[impl AsRef<str>],
+        pool: Expectation,
+        connect: Connect,
+    ) -> Result<Self, PoolError> {
+        let targets = endpoints.iter().map(|text| Target::parse(text.as_ref()));
+        let targets = targets.collect::<Result<Vec<_>, _>>()?;
+        if targets.is_empty() {
+            return Err(bad_endpoint(""));
+        }
+        let names: Vec<&str> = targets.iter().map(|target| target.endpoint()).collect();
+        let endpoints = names.join(", ");
+        let mut line =
+            Line { endpoints: endpoints.clone(), targets, connect, pool, open: None, known: None };
+        let (jobs, queue) = mpsc::sync_channel::<Job>(MAX_CALLS);
+        let work = move || queue.iter().for_each(|job| job(&mut line));
+        // It ends when the plane is dropped, after the call it is at.
+        let started = thread::Builder::new().name("selkie-remote".into()).spawn(work);
+        started.map_err(|error| unavailable(&endpoints, &error))?;
+        Ok(Self { jobs, endpoints })
+    }
+
+    /// Does a call in the plane's thread, whoever polls the future.
+    fn run<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(&mut Line, Instant) -> Result<T, ControlError> + Send + 'static,
+    ) -> BoxFuture<'_, Result<T, ControlError>> {
+        Box::pin(async move {
+            let until = Instant::now() + PATIENCE;
+            let (answer, outcome) = promise();
+            let job = Box::new(move |line: &mut Line| answer.give(call(line, until)));
+            let why = match self.jobs.try_send(job) {
+                Ok(()) => match outcome.await {
+                    Some(outcome) => return outcome,
+                    None => "the plane's thread has ended",
+                },
+                Err(TrySendError::Full(_)) => "too many calls wait for their turn",
+                Err(TrySendError::Disconnected(_)) => "the plane's thread has ended",
+            };
+            Err(unavailable(&self.endpoints, why))
+        })
+    }
+}
+
+impl ControlPlane for RemotePlane {
+    fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
+        self.run(Line::load)
+    }
+
+    fn create(&self, _: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
+        let what = "a pool is made where it is kept, not through a relay".to_owned();
+        let place = self.endpoints.clone();
+        Box::pin(async { Err(ControlError::Refused { place, what }) })
+    }
+
+    fn replace_as(
+        &self,
+        change: Change,
+        expected: Version,
+        state: PoolState,
+    ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
+        let request = Request::Replace { change, expected, state: Box::new(state) };
+        self.run(move |line, until| line.replace(&request, until))
+    }
+
+    fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.run(move |line, until| {
+            let noted = |response| matches!(response, Response::Noted).then_some(());
+            line.insist(&Request::Beat(beat), until, noted).map(|((), _)| ())
+        })
+    }
+
+    fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
+        self.run(|line, until| {
+            let beats = |response| match response {
+                Response::Beats(beats) => Some(beats),
+                _ => None,
+            };
+            line.insist(&Request::Beats, until, beats).map(|(beats, _)| beats)
+        })
+    }
+
+    fn pace(&self) -> Duration {
+        Duration::from_millis(50)
+    }
+}
+
+/// What the plane's thread has: relays, and the connection to one of them.
+struct Line {
+    /// For messages.
+    endpoints: String,
+    /// The first is connected to, or next to be tried.
+    targets: Vec<Target>,
+    connect: Connect,
+    pool: Expectation,
+    open: Option<Open>,
+    /// The state that was read last.
+    known: Option<Versioned>,
+}
+
+struct Open {
+    stream: Box<dyn Stream>,
+    used_at: Instant,
+}
+
+/// Why an attempt came to nothing.
+enum Miss {
+    /// Nothing was sent.
+    Unsent(String),
+    /// It may have been done.
+    Lost(String),
+    /// This relay is of no use: not of this pool, or of another version.
+    Useless(ControlError),
+    /// The plane behind the relay was asked, and the next relay would say the same.
+    Final(ControlError),
+}
+
+impl Line {
+    fn load(&mut self, until: Instant) -> Result<Versioned, ControlError> {
+        let known = self.known.clone();
+        let request = Request::Load { known: known.as_ref().map(|known| known.version) };
+        let state = |response| match response {
+            Response::Unchanged => known.clone(),
+            Response::State { version, state } => {
+                Some(Versioned { version, state: Arc::new(*state) })
+            }
+            _ => None,
+        };
+        let (now, _) = self.insist(&request, until, state)?;
+        self.known = Some(now.clone());
+        Ok(now)
+    }
+
+    fn replace(
+        &mut self,
+        request: &Request,
+        until: Instant,
+    ) -> Result<Option<Version>, ControlError> {
+        let replaced = |response| match response {
+            Response::Replaced(version) => Some(version),
+            _ => None,
+        };
+        match self.insist(request, until, replaced)? {
+            (None, true) => Err(unavailable(
+                &self.endpoints,
+                "the state is another's by now, and may have been this one",
+            )),
+            (version, _) => Ok(version),
+        }
+    }
+
+    /// Attempts something until it succeeds or `until` is reached; says also whether an attempt before may have
+    /// done its work. `answer` is `None` for an answer to something else.
+    fn insist<T>(
+        &mut self,
+        request: &Request,
+        until: Instant,
+        answer: impl Fn(Response) -> Option<T>,
+    ) -> Result<(T, bool), ControlError> {
+        let refused = |error: RelayError| ControlError::Refused {
+            place: self.endpoints.clone(),
+            what: error.to_string(),
+        };
+        let frame = encode(request).map_err(refused)?;
+        self.targets.iter_mut().for_each(|target| target.said = None);
+        let mut doubt = false;
+        loop {
+            let mut useless = 0;
+            for _ in 0..self.targets.len() {
+                let left = until.saturating_duration_since(Instant::now());
+                if left <= ROUND_PAUSE {
+                    return Err(self.given_up());
+                }
+                let attempt_until = Instant::now() + left.min(ATTEMPT);
+                let said = match self.attempt(&frame, attempt_until, &answer) {
+                    Ok(value) => return Ok((value, doubt)),
+                    Err(Miss::Final(error)) => return Err(error),
+                    Err(Miss::Unsent(said)) => said,
+                    Err(Miss::Lost(said)) => {
+                        doubt = true;
+                        said
+                    }
+                    Err(Miss::Useless(error)) => {
+                        useless += 1;
+                        if useless == self.targets.len() {
+                            return Err(error);
+                        }
+                        error.to_string()
+                    }
+                };
+                self.pass_on(said);
+            }
+            thread::sleep(ROUND_PAUSE);
+        }
+    }
+
+    /// The next relay, please.
+    fn pass_on(&mut self, said: String) {
+        self.open = None;
+        if let Some(target) = self.targets.first_mut() {
+            tracing::debug!(endpoint = target.endpoint(), said, "a relay is of no help");
+            target.said = Some(said);
+        }
+        self.targets.rotate_left(1);
+    }
+
+    fn given_up(&self) -> ControlError {
+        let said = |target: &Target| {
+            format!("{} {}", target.endpoint(), target.said.as_deref().unwrap_or("was not asked"))
+        };
+        let said: Vec<String> = self.targets.iter().map(said).collect();
+        let what = format!("given up after {PATIENCE:?}: {}", said.join("; "));
+        unavailable(&self.endpoints, &what)
+    }
+
+    /// Asks the relay in front.
+    fn attempt<T>(
+        &mut self,
+        frame: &[u8],
+        until: Instant,
+        answer: impl Fn(Response) -> Option<T>,
+    ) -> Result<T, Miss> {
+        let (mut open, endpoint) = match self.open.take() {
+            Some(open) if open.used_at.elapsed() < STALE => (open, self.endpoint()),
+            _ => (self.open(until)?, self.endpoint()),
+        };
+        let stream = &mut *open.stream;
+        let response = send(stream, frame, until).and_then(|()| receive(stream, until));
+        let response = response.map_err(|error| Miss::Lost(format!("said nothing: {error}")))?;
+        open.used_at = Instant::now();
+        match response {
+            Response::Failed(error @ ControlError::Unavailable { .. }) => {
+                Err(Miss::Lost(format!("said: {error}")))
+            }
+            Response::Failed(error) => {
+                self.open = Some(open);
+                Err(Miss::Final(behind(&endpoint, error)))
+            }
+            response => {
+                let nonsense = || Miss::Lost("answered another question".to_owned());
+                let value = answer(response).ok_or_else(nonsense)?;
+                self.open = Some(open);
+                Ok(value)
+            }
+        }
+    }
+
+    fn endpoint(&self) -> String {
+        self.targets.first().map_or_else(String::new, |target| target.endpoint().to_owned())
+    }
+
+    /// A connection to the relay in front, if it is one of the pool.
+    fn open(&mut self, until: Instant) -> Result<Open, Miss> {
+        let unsent = |what: String| Miss::Unsent(what);
+        let Some(target) = self.targets.first_mut() else {
+            return Err(Miss::Unsent("is not there".to_owned()));
+        };
+        let connect_until = until.min(Instant::now() + CONNECT_LIMIT);
+        let mut stream = target.connect(&self.connect, connect_until).map_err(unsent)?;
+        let endpoint = target.endpoint().to_owned();
+        let pool = match greet(&mut *stream, until) {
+            Ok(Ok(pool)) => pool,
+            Ok(Err(error @ ControlError::Unavailable { .. })) => {
+                return Err(Miss::Unsent(format!("said: {error}")));
+            }
+            Ok(Err(error)) => return Err(Miss::Final(behind(&endpoint, error))),
+            Err(error @ RelayError::Version { .. }) => {
+                let (place, what) = (format!("the relay at {endpoint}"), error.to_string());
+                return Err(Miss::Useless(ControlError::Damaged { place, what }));
+            }
+            Err(error) => return Err(Miss::Unsent(format!("does not let in: {error}"))),
+        };
+        let found = Expectation { name: Some(pool.name.clone()), id: Some(pool.id) };
+        if !self.pool.is_met_by(&pool) {
+            return Err(Miss::Useless(ControlError::OtherPool {
+                place: format!("the relay at {endpoint}"),
+                expected: self.pool.to_string(),
+                found: found.to_string(),
+            }));
+        }
+        self.pool = found;
+        Ok(Open { stream, used_at: Instant::now() })
+    }
+}
+
+fn behind(endpoint: &str, mut error: ControlError) -> ControlError {
+    let place = error.place_mut();
+    *place = format!("{place} behind the relay at {endpoint}");
+    error
+}
+
+fn unavailable(place: &str, what: &(impl ToString + ?Sized)) -> ControlError {
+    ControlError::Unavailable { place: place.to_owned(), what: what.to_string() }
+}

@@ -185,6 +185,24 @@ fn beats_that_say_nothing_new_write_nothing() {
 }
 
 #[test]
+fn beats_are_kept_for_longer_than_the_pool_waits_for_the_silent() {
+    let place = Place::new();
+    let plane = place.plane();
+    let timing = Timing { lease: Duration::from_secs(20), ..Timing::default() };
+    block_on(async {
+        selkie_memnode::create(&plane, &CONFIG, "mem", timing, 1).await.unwrap();
+        plane.load().await.unwrap();
+    });
+    beat_once(&plane, 1);
+    let kept = async |mut client: Client| {
+        let found = client.get(place.key("beats/cn1"), None).await?;
+        let lease = found.kvs()[0].lease();
+        Ok(client.lease_time_to_live(lease, None).await?.granted_ttl())
+    };
+    assert!(ask(&place.endpoints, kept).unwrap() > 40);
+}
+
+#[test]
 fn a_plane_may_be_dropped_inside_a_task() {
     let place = Place::new();
     block_on(async {

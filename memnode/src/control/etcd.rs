@@ -12,7 +12,7 @@
 //! nothing. The age is the part of the lease that is over, by the clock of etcd's leader, which grants, renews
 //! and measures it. No host's clock takes part. etcd tells the rest in whole seconds, so ages are rounded
 //! down to whole seconds. A leader that is new extends all leases: a beat may then seem younger than it is, never
-//! older, and a dead process is found out later by no more than a lease. Beats whose lease has run out
+//! older, and a dead process is found out later by no more than that lease. Beats whose lease has run out
 //! are not there.
 //!
 //! # Bounds
@@ -46,9 +46,8 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::state::FORMAT;
-use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
+use super::{Beat, Change, ControlError, ControlPlane, PoolState, Timing, Version, Versioned};
 use crate::error::PoolError;
-use crate::pool::SILENCE;
 
 /// Bound of every call.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -56,8 +55,10 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const ATTEMPT: Duration = Duration::from_secs(1);
 /// Between two attempts.
 const RETRY_PAUSE: Duration = Duration::from_millis(50);
-/// How long a beat is kept. etcd may grant more, never less.
-const LEASE_SECONDS: i64 = 5;
+/// The least time for which a beat is kept. etcd may grant more, never less.
+const MIN_LEASE_SECONDS: u64 = 5;
+/// Of the pool's leases, how many a beat is kept for: a dead process is found out by its last beat.
+const LEASES_KEPT: u64 = 2;
 /// A connection that says nothing for so long is asked whether it lives; etcd refuses to be asked oftener than
 /// every 5 s.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
@@ -66,10 +67,7 @@ const MAX_NAME: usize = 64;
 
 const _: () = {
     assert!(ATTEMPT.as_millis() < PATIENCE.as_millis(), "an attempt leaves time for another");
-    assert!(
-        LEASE_SECONDS as u64 > SILENCE.as_secs(),
-        "a beat is there until its process is taken for dead"
-    );
+    assert!(LEASES_KEPT > 1, "a beat is there until its process is taken for dead");
 };
 
 /// Keeps the state of one pool in etcd.
@@ -193,7 +191,7 @@ impl ControlPlane for EtcdPlane {
 
     fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
         self.run(move |shared| async move {
-            let write = |client| write_beat(Arc::clone(&shared), client, beat);
+            let write = |client| write_beat(Arc::clone(&shared), client, beat.clone());
             shared.insist(write).await
         })
     }
@@ -215,6 +213,14 @@ impl Shared {
     /// For messages.
     fn place(&self) -> String {
         format!("{} in etcd at {}", self.state_key, self.endpoints)
+    }
+
+    /// How long beats are kept in this pool. Ages are rounded down, so there is a second more.
+    fn lease_seconds(&self) -> i64 {
+        let known = self.known.lock();
+        let timing = known.as_ref().map_or_else(Timing::default, |known| known.state.timing);
+        let kept = timing.lease.as_secs().saturating_mul(LEASES_KEPT).saturating_add(1);
+        i64::try_from(kept.max(MIN_LEASE_SECONDS)).unwrap_or(i64::MAX)
     }
 
     /// Attempts something until it succeeds or [`PATIENCE`] is at its end.
@@ -357,6 +363,7 @@ fn found_instead(done: &TxnResponse) -> Option<KeyValue> {
 /// Renews the node's lease, and writes the beat if it differs from the one that is stored.
 async fn write_beat(shared: Arc<Shared>, mut client: Client, beat: Beat) -> Result<(), Error> {
     let node = beat.node;
+    let seconds = shared.lease_seconds();
     let mut leases = shared.leases.lock().await;
     // Out of the table until all has gone well: who fails half way starts again with a new lease.
     let renewed = match leases.remove(&node) {
@@ -365,7 +372,7 @@ async fn write_beat(shared: Arc<Shared>, mut client: Client, beat: Beat) -> Resu
     };
     let (id, stored) = match renewed {
         Some(Lease { id, beat }) => (id, Some(beat)),
-        None => (client.lease_grant(LEASE_SECONDS, None).await?.id(), None),
+        None => (client.lease_grant(seconds, None).await?.id(), None),
     };
     if stored.as_ref() != Some(&beat) {
         let value =

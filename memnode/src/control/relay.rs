@@ -8,10 +8,9 @@
 //! 0   magic    u64  RELAY_MAGIC         0   magic    u64  REPLY_MAGIC
 //! 8   version  u32  VERSION             8   version  u32  VERSION of who replies
 //! 12                                    12  verdict  u32
-//!                                       16  a frame, as the verdict says:
+//!                                       16  after two of the verdicts a frame:
 //!                                           WELCOME     Welcome, the pool's name and id
 //!                                           NOT_SERVED  ControlError, of the plane behind the relay
-//!                                           VERSION, FULL  no frame
 //! frame
 //! 0   bytes    u32  at most MAX_FRAME_BYTES
 //! 4   JSON
@@ -110,7 +109,7 @@ pub enum RelayError {
         /// Of the other end.
         theirs: u32,
     },
-    /// More than [`MAX_FRAME_BYTES`].
+    /// A message is longer than 16 MiB.
     #[error("a message of {bytes} bytes; at most {MAX_FRAME_BYTES} are allowed")]
     Length {
         /// How many.

@@ -14,7 +14,9 @@
 //! connection if it takes one, lasts at most [`ATTEMPT`]. An attempt at a change whose answer was lost may
 //! have been made: the next one has the same number, by which the plane behind the relay knows it. Only if
 //! others have changed the state since, or time runs out, the call ends in `Unavailable` and may have been made or
-//! not; an attempt that found no connection was not made. A call whose future is dropped may be made too.
+//! not; an attempt that found no connection was not made. A call whose future is dropped may be made too. What
+//! a relay that hung does late does little harm: the version that a change expects is over, and a beat may be taken
+//! for a younger one, so that a dead process is found out later by the length of a lease.
 //!
 //! # Which pool
 //! Every relay says which pool it serves. The first one that the plane is let in to is its pool from then on, also

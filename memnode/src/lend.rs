@@ -6,27 +6,26 @@ use selkie_fabric::env::Env;
 use selkie_fabric::{Fabric, FabricError, PeerId};
 
 use crate::config::PoolConfig;
-use crate::control::{Card, ControlPlane, MemoryMember, PoolState, Timing, Versioned};
+use crate::control::{Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned};
 use crate::error::PoolError;
 use crate::membership::{ATTEMPTS, Membership, change_state};
 use crate::node::MemoryNode;
 use crate::pool::start_node;
 
-/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join,
-/// `fabric` the name of the fabric they will meet on. How much memory each of them lends is its own affair.
+/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join. How
+/// much memory each of them lends is its own affair.
 ///
 /// # Errors
 /// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
 pub async fn create(
     plane: &dyn ControlPlane,
+    identity: Identity<'_>,
     config: &PoolConfig,
-    fabric: &str,
     timing: Timing,
-    id: u64,
 ) -> Result<(), PoolError> {
     config.plan()?;
     timing.validate()?;
-    plane.create(PoolState::new(id, fabric, timing, config)).await?;
+    plane.create(PoolState::new(identity, timing, config)).await?;
     Ok(())
 }
 
@@ -102,9 +101,16 @@ impl Lent {
         }));
     }
 
-    /// Whether the pool has declared the node dead, as far as is known: it is of no use any more.
+    /// Why the node is of no use any more, as far as is known.
     #[must_use]
-    pub fn is_dead(&self) -> bool {
+    pub fn end(&self) -> Option<LentEnd> {
+        if self.membership.is_gone() {
+            return Some(LentEnd::PoolGone);
+        }
+        self.is_dead().then_some(LentEnd::Dead)
+    }
+
+    fn is_dead(&self) -> bool {
         let state = self.membership.state();
         let member = state.memory_nodes.get(usize::from(self.node.descriptor().peer.index()));
         member.and_then(Option::as_ref).is_none_or(|member| member.dead)
@@ -114,6 +120,15 @@ impl Lent {
     pub fn set_report(&self, report: String) {
         self.membership.set_report(self.node.descriptor().peer, report);
     }
+}
+
+/// Why a memory node that lives is of no use any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LentEnd {
+    /// The pool has declared it dead, as it did not show in time that it lives.
+    Dead,
+    /// The pool was removed.
+    PoolGone,
 }
 
 /// `None` if there is another memory node of this index.

@@ -45,7 +45,7 @@ mod registry;
 
 pub use config::{MAX_MEMORY_NODES, PoolConfig};
 pub use error::PoolError;
-pub use lend::{Lent, create};
+pub use lend::{Lent, LentEnd, create};
 pub use membership::Observer;
 pub use node::{MemoryNode, MemoryNodeDescriptor};
 pub use pool::{Pool, PoolDescriptor, PoolUsage};

@@ -8,6 +8,7 @@
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use parking_lot::{Mutex, RwLock};
 use selkie_fabric::env::Env;
 use selkie_fabric::{Fabric, PeerId, Reach};
 
-use crate::control::{Beat, ControlPlane, PoolState, Timing, Version, Versioned};
+use crate::control::{Beat, ControlError, ControlPlane, PoolState, Timing, Version, Versioned};
 use crate::error::PoolError;
 use crate::registry::ComputeIndex;
 
@@ -41,6 +42,8 @@ pub(crate) struct Membership {
     shown: Mutex<Shown>,
     reports: Mutex<BTreeMap<PeerId, String>>,
     observers: Mutex<Vec<Weak<dyn Observer>>>,
+    /// The pool was removed.
+    gone: AtomicBool,
 }
 
 /// What the fabric has been told of the view.
@@ -80,6 +83,7 @@ impl Membership {
             shown: Mutex::default(),
             reports: Mutex::default(),
             observers: Mutex::default(),
+            gone: AtomicBool::new(false),
         };
         membership.act()?;
         Ok(membership)
@@ -151,10 +155,24 @@ impl Membership {
     }
 
     async fn refresh(&self, now: Duration) -> Result<(), PoolError> {
-        let state = self.plane.load().await?;
-        self.see(state);
+        match self.plane.load().await {
+            // Another of its name is not the one that this process is in.
+            Ok(now) if now.state.id != self.state().id => self.gone.store(true, Ordering::Relaxed),
+            Ok(now) => self.see(now),
+            Err(error) => {
+                if matches!(error, ControlError::NoPool { .. }) {
+                    self.gone.store(true, Ordering::Relaxed);
+                }
+                return Err(error.into());
+            }
+        }
         self.act()?;
         self.beat(Some(now)).await
+    }
+
+    /// Whether the pool was removed, as far as is known.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
     }
 
     /// Whether this process has not been able to show that it lives for so long that the others may take it
@@ -298,18 +316,28 @@ impl Membership {
         if hosts.values().all(|host| *host == self.host) {
             return Ok(());
         }
-        for (beat, age) in self.plane.beats().await? {
-            let is_its_own = hosts.get(&beat.node) == Some(&beat.host);
-            if is_its_own && beat.host != self.host && age > state.timing.lease {
-                tracing::warn!(node = %beat.node, silent_for = ?age, "declare a silent node dead");
-                self.change(|state| {
-                    declare_dead(state, beat.node);
-                    Ok(())
-                })
-                .await?;
+        let beats = self.plane.beats().await?;
+        for (node, host) in hosts.into_iter().filter(|(_, host)| *host != self.host) {
+            let own = beats.iter().find(|(beat, _)| (beat.node, beat.host) == (node, host));
+            // A plane may forget beats that are older than anybody waits.
+            if own.is_none_or(|(_, age)| *age > state.timing.lease) {
+                let silent_for = own.map(|(_, age)| age);
+                tracing::warn!(%node, ?silent_for, "declare a silent node dead");
+                self.declare_dead(node, host).await?;
             }
         }
         Ok(())
+    }
+
+    /// Unless another process has the node's name meanwhile.
+    async fn declare_dead(&self, node: PeerId, host: u64) -> Result<(), PoolError> {
+        let declare = |state: &mut PoolState| {
+            if watched(state).get(&node) == Some(&host) {
+                declare_dead(state, node);
+            }
+            Ok(())
+        };
+        self.change(declare).await.map(drop)
     }
 
     /// Changes the state by compare-and-swap, again if others were faster. The version that shows it.

@@ -12,8 +12,8 @@
 
 use crate::config::{PoolConfig, PoolPlan};
 use crate::control::{
-    Card, ControlPlane, LocalPlane, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing,
-    Versioned,
+    Card, ControlPlane, Identity, LocalPlane, Lost, MAX_LOST_PAGES, Member, MemoryMember,
+    PoolState, Timing, Versioned,
 };
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
@@ -26,6 +26,9 @@ use selkie_fabric::{Endpoint, Fabric, PeerId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+/// A pool within one process.
+const EMBEDDED: Identity<'static> = Identity { name: "embedded", id: 0, fabric: "" };
 
 /// Everything a compute node has to know to use the pool's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -86,7 +89,7 @@ impl Pool {
         let nodes = (0..config.memory_nodes)
             .map(|node| start_node(fabric, node, &plan))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut state = PoolState::new(0, "", Timing::default(), &config);
+        let mut state = PoolState::new(EMBEDDED, Timing::default(), &config);
         let member = |node: &MemoryNode| {
             Some(MemoryMember { host: 0, descriptor: node.descriptor().clone(), dead: false })
         };

@@ -14,8 +14,8 @@ use selkie_fabric::env::Env;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{BoxFuture, Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
 use selkie_memnode::control::{
-    Beat, Change, ControlError, ControlPlane, Expectation, FilePlane, LocalPlane, PoolState,
-    RemotePlane, Timing, Version, Versioned,
+    Beat, Change, ControlError, ControlPlane, Expectation, FilePlane, Identity, LocalPlane,
+    PoolState, RemotePlane, Timing, Version, Versioned,
 };
 use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 use tempfile::TempDir;
@@ -31,7 +31,8 @@ const CONFIG: PoolConfig = PoolConfig {
 };
 
 async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {
-    selkie_memnode::create(plane, config, "mem", Timing::default(), id).await
+    let identity = Identity { name: "test", id, fabric: "mem" };
+    selkie_memnode::create(plane, identity, config, Timing::default()).await
 }
 
 async fn lend(
@@ -108,6 +109,10 @@ impl ControlPlane for Relayed {
     fn pace(&self) -> Duration {
         self.remote.pace()
     }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.plane.destroy()
+    }
 }
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
@@ -154,6 +159,10 @@ impl ControlPlane for Prompt {
 
     fn pace(&self) -> Duration {
         self.0.pace()
+    }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
+        Box::pin(async { block_on(self.0.destroy()) })
     }
 }
 
@@ -202,6 +211,26 @@ fn a_change_that_is_asked_for_again_is_made_once_and_known_again() {
             assert_eq!(replace(ours, first.version, &changed).await.unwrap(), None);
             let now = plane.load().await.unwrap();
             assert_eq!((Some(now.version), &now.state), (later, &first.state));
+        });
+    });
+}
+
+#[test]
+fn a_pool_that_is_removed_is_not_there_and_may_be_made_again() {
+    on_every_plane(|plane| {
+        block_on(async {
+            create(&*plane, &CONFIG, 7).await.unwrap();
+            let node = PeerId::compute(0);
+            let beat = Beat { node, host: 5, seen: 1, report: String::new() };
+            plane.beat(beat.clone()).await.unwrap();
+            let first = plane.load().await.unwrap();
+            plane.destroy().await.unwrap();
+            assert!(matches!(plane.load().await, Err(ControlError::NoPool { .. })));
+            let late = plane.replace(first.version, PoolState::clone(&first.state)).await;
+            assert!(late.is_err(), "{late:?}");
+            plane.destroy().await.unwrap();
+            create(&*plane, &CONFIG, 8).await.unwrap();
+            assert!(plane.beats().await.unwrap().is_empty(), "of the other one");
         });
     });
 }

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 use etcd_client::Client;
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::{Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
-use selkie_memnode::control::{Beat, ControlError, ControlPlane, EtcdPlane, PoolState, Timing};
+use selkie_memnode::control::{
+    Beat, ControlError, ControlPlane, EtcdPlane, Identity, PoolState, Timing,
+};
 use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 
 use etcd_server::{Place, Server, ask};
@@ -32,7 +34,8 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 }
 
 async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {
-    selkie_memnode::create(plane, config, "mem", Timing::default(), id).await
+    let identity = Identity { name: "test", id, fabric: "mem" };
+    selkie_memnode::create(plane, identity, config, Timing::default()).await
 }
 
 fn beat(node: u16, seen: u64) -> Beat {
@@ -190,7 +193,8 @@ fn beats_are_kept_for_longer_than_the_pool_waits_for_the_silent() {
     let plane = place.plane();
     let timing = Timing { lease: Duration::from_secs(20), ..Timing::default() };
     block_on(async {
-        selkie_memnode::create(&plane, &CONFIG, "mem", timing, 1).await.unwrap();
+        let identity = Identity { name: "test", id: 1, fabric: "mem" };
+        selkie_memnode::create(&plane, identity, &CONFIG, timing).await.unwrap();
         plane.load().await.unwrap();
     });
     beat_once(&plane, 1);

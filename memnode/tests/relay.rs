@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use selkie_fabric::{BoxFuture, PeerId, RealRuntime};
 use selkie_memnode::control::{
-    Beat, Change, Connect, ControlError, ControlPlane, Expectation, FilePlane, LocalPlane,
-    PoolState, RELAY_MAGIC, RelayError, RemotePlane, Stream, Timing, Version, Versioned,
+    Beat, Change, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity,
+    LocalPlane, PoolState, RELAY_MAGIC, RelayError, RemotePlane, Stream, Timing, Version,
+    Versioned,
 };
 use selkie_memnode::{PoolConfig, PoolError};
 use tempfile::TempDir;
@@ -37,7 +38,8 @@ fn make(plane: &dyn ControlPlane, id: u64) -> Result<(), PoolError> {
         range_bytes: 1 << 19,
         max_compute_nodes: 4,
     };
-    block_on(selkie_memnode::create(plane, &config, "mem", Timing::default(), id))
+    let identity = Identity { name: "test", id, fabric: "mem" };
+    block_on(selkie_memnode::create(plane, identity, &config, Timing::default()))
 }
 
 /// A plane in this process with a pool of this id.
@@ -120,6 +122,10 @@ impl ControlPlane for Hooked {
 
     fn pace(&self) -> Duration {
         self.plane.pace()
+    }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.plane.destroy()
     }
 }
 

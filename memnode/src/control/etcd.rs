@@ -36,8 +36,8 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use etcd_client::{
-    Client, Compare, CompareOp, ConnectOptions, Error, GetOptions, KeyValue, PutOptions, Txn,
-    TxnOp, TxnOpResponse, TxnResponse,
+    Client, Compare, CompareOp, ConnectOptions, DeleteOptions, Error, GetOptions, KeyValue,
+    PutOptions, Txn, TxnOp, TxnOpResponse, TxnResponse,
 };
 use selkie_fabric::{BoxFuture, PeerId};
 use serde::{Deserialize, Serialize};
@@ -206,6 +206,21 @@ impl ControlPlane for EtcdPlane {
 
     fn pace(&self) -> Duration {
         Duration::from_millis(100)
+    }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
+        self.run(|shared| async move {
+            let remove = |mut client: Client| {
+                let all = DeleteOptions::new().with_prefix();
+                let (state, beats) = (shared.state_key.clone(), shared.beats_prefix.clone());
+                async move {
+                    // The state first: nobody is to find a pool whose nodes seem silent.
+                    client.delete(state, None).await?;
+                    client.delete(beats, Some(all)).await
+                }
+            };
+            shared.insist(remove).await.map(drop)
+        })
     }
 }
 

@@ -185,6 +185,18 @@ impl ControlPlane for FilePlane {
     fn pace(&self) -> Duration {
         Duration::from_millis(20)
     }
+
+    /// The directory goes with all that is in it.
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
+        Box::pin(async {
+            match fs::remove_dir_all(&self.directory) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(unavailable(&self.directory, &error))
+                }
+                _ => Ok(()),
+            }
+        })
+    }
 }
 
 /// Nanoseconds since the host started.

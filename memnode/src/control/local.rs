@@ -86,6 +86,13 @@ impl ControlPlane for LocalPlane {
     fn pace(&self) -> Duration {
         Duration::from_millis(10)
     }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
+        Box::pin(async {
+            *self.0.lock() = Local::default();
+            Ok(())
+        })
+    }
 }
 
 fn no_pool() -> ControlError {

@@ -31,7 +31,7 @@ pub use local::LocalPlane;
 pub use relay::{RELAY_MAGIC, RelayError, Stream};
 pub use remote::{Expectation, RemotePlane};
 pub use serve::Relay;
-pub use state::{Card, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing};
+pub use state::{Card, Identity, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing};
 pub use target::Connect;
 
 use std::collections::hash_map::RandomState;
@@ -206,4 +206,10 @@ pub trait ControlPlane: Send + Sync {
 
     /// How often it pays to look for changes.
     fn pace(&self) -> Duration;
+
+    /// Removes the pool and all that is known of it. Processes that use it find that it is not there.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Refused` by planes that do not do that.
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>>;
 }

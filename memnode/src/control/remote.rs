@@ -201,6 +201,12 @@ impl ControlPlane for RemotePlane {
     fn pace(&self) -> Duration {
         Duration::from_millis(50)
     }
+
+    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
+        let what = "a pool is removed where it is kept, not through a relay".to_owned();
+        let place = self.endpoints.clone();
+        Box::pin(async { Err(ControlError::Refused { place, what }) })
+    }
 }
 
 /// What the plane's thread has: relays, and the connection to one of them.

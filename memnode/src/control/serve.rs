@@ -246,7 +246,8 @@ mod tests {
             range_bytes: 1 << 19,
             max_compute_nodes: 4,
         };
-        let state = PoolState::new(7, "mem", Timing::default(), &config);
+        let identity = super::super::Identity { name: "test", id: 7, fabric: "mem" };
+        let state = PoolState::new(identity, Timing::default(), &config);
         Relay::new(Arc::new(LocalPlane::of(state)), "test").ok().unwrap()
     }
 

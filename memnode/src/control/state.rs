@@ -22,6 +22,8 @@ pub const MAX_LOST_PAGES: usize = 100_000;
 pub struct PoolState {
     /// Version of this format.
     pub format: u32,
+    /// What people call it.
+    pub name: String,
     /// Random: tells pools of one name apart.
     pub id: u64,
     /// The fabric its nodes meet on, by name; empty within one process.
@@ -65,11 +67,12 @@ pub struct PoolState {
 impl PoolState {
     /// A pool of this shape, without memory and without nodes. How much memory each node lends is its own
     /// affair; the configuration says only how many there are to be.
-    pub(crate) fn new(id: u64, fabric: &str, timing: Timing, config: &PoolConfig) -> Self {
+    pub(crate) fn new(identity: Identity<'_>, timing: Timing, config: &PoolConfig) -> Self {
         Self {
             format: FORMAT,
-            id,
-            fabric: fabric.to_owned(),
+            name: identity.name.to_owned(),
+            id: identity.id,
+            fabric: identity.fabric.to_owned(),
             timing,
             gcl_bytes: config.gcl_bytes,
             range_bytes: config.range_bytes,
@@ -87,6 +90,17 @@ impl PoolState {
             labels: BTreeMap::new(),
         }
     }
+}
+
+/// Which pool it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Identity<'a> {
+    /// What people call it.
+    pub name: &'a str,
+    /// Random: tells pools of one name apart.
+    pub id: u64,
+    /// The fabric its nodes meet on, by name; empty within one process.
+    pub fabric: &'a str,
 }
 
 /// When a node's silence means its death.

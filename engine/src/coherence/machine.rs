@@ -222,6 +222,9 @@ impl Line {
         event: Event,
         local: LocalUse,
     ) -> Result<Actions, Violation> {
+        // Nothing is granted to a dead node, also where this line has not heard of the death yet: its bit,
+        // which is left to the sweep, must not be put in once more.
+        self.deferred.retain(|deferred| !rules.dead.contains(deferred.from));
         let mut cx =
             Step { line: self, rules, me, local, out: Actions::new(), event, handed_to: None };
         match event {

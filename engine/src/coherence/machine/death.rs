@@ -18,7 +18,7 @@
 //! the same bytes, and d stays in the word, so that nobody writes others before all have.
 //!
 //! Who meets d in the word backs off until the recovery is over. The bits of d itself are left to the sweep
-//! that ends it: nobody clears one on d's behalf any more.
+//! that ends it: nobody clears one on d's behalf any more, and d is granted nothing more.
 
 use super::super::word::{ComputeId, LatchDelta, LatchWord};
 use super::terms::Inquiry;
@@ -37,7 +37,6 @@ impl Step<'_> {
     }
 
     pub(super) fn lost(&mut self, dead: ComputeId) {
-        self.line.deferred.retain(|deferred| deferred.from != dead);
         self.line.carried = self.line.carried.without(dead);
         if self.line.upgrade == UpgradeHope::Lost {
             // The winner may have been the dead node, whose request never comes.
@@ -119,5 +118,35 @@ impl Step<'_> {
             return Ok(());
         }
         self.inquired(Inquiry::Modified, dead, old)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::word::NodeSet;
+    use super::super::{Deferred, Event, Line, LocalUse, Message, Request, RequestKind, Rules};
+    use super::*;
+
+    const READ: Request = Request { kind: RequestKind::Read, nowait: false, priority: 0 };
+
+    fn node(index: usize) -> ComputeId {
+        ComputeId::new(index).unwrap()
+    }
+
+    /// A line that has not heard of the death would put the bit that it carries in a second time.
+    #[test]
+    fn nothing_is_granted_to_a_node_known_to_be_dead() {
+        let dead = NodeSet::EMPTY.with(node(1));
+        let mut line = Line::resting(Phase::Modified);
+        line.carried = dead;
+        line.deferred = vec![Deferred { from: node(1), request: READ }];
+        let rules = Rules { dead, ..Rules::DESIGNED };
+        let freed = line.step(&rules, node(0), Event::LocalFree, LocalUse::Idle).unwrap();
+        assert!(freed.is_empty() && line.phase == Phase::Modified, "{freed:?} {line:?}");
+
+        line.deferred = vec![Deferred { from: node(1), request: READ }];
+        let event = Event::Received { from: node(2), message: Message::Request(READ) };
+        line.step(&rules, node(0), event, LocalUse::Idle).unwrap();
+        assert_eq!(line.phase, Phase::Downgrade { to: NodeSet::EMPTY.with(node(2)) });
     }
 }

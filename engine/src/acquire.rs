@@ -6,7 +6,6 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -228,9 +227,7 @@ impl Core {
                 Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
             }
             let before = active.line.phase;
-            // A claim would put this node's bit into words that a sweep is about to judge by their bits.
-            let look = self.recovering.load(Ordering::Acquire)
-                || self.config.looks && self.guesses.in_the_way(exclusive, before);
+            let look = self.config.looks && self.guesses.in_the_way(exclusive, before);
             self.run(addr, active, Event::Want { exclusive, nowait, look }, None);
             if active.refused && nowait {
                 return Some(Outcome::Busy);

@@ -353,7 +353,9 @@ impl Core {
         while let Some(event) = next.take() {
             let local = self.refresh_use(active);
             let local = self.without_hold(active, event, local);
-            let rules = Rules { dead: self.dead_nodes(), ..self.rules };
+            // Acquire, as below: who finds the recovery under way finds the lines as the sweep may see them.
+            let recovering = self.recovering.load(Ordering::Acquire);
+            let rules = Rules { dead: self.dead_nodes(), recovering, ..self.rules };
             let actions = match active.line.step(&rules, self.me, event, local) {
                 Ok(actions) => actions,
                 Err(source) => return self.fail(active, EngineError::Protocol { addr, source }),

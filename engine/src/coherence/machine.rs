@@ -21,7 +21,8 @@
 //!  Shared --evicted--> Lapsed --want S--> Refetch --> Shared       Lapsed --want M--> Upgrade
 //!  Shared or Lapsed --asked by writer w--> Ceded{w} --want--> WaitRead{w}, WaitWrite{w}
 //! ```
-//! A `Look` or `UpgradeLook` at the word can go before AcquireShared, AcquireExclusive and Upgrade.
+//! A `Look` or `UpgradeLook` at the word can go before AcquireShared, AcquireExclusive and Upgrade. During a
+//! recovery it does, and `Join`, a swap of what the look has found, is in the place of AcquireShared.
 //!
 //! # Rules (SELCC §4, made safe)
 //! - R1: one outstanding latch operation per node and line; [`Phase::operation_outstanding`] says
@@ -228,9 +229,7 @@ impl Line {
         let mut cx =
             Step { line: self, rules, me, local, out: Actions::new(), event, handed_to: None };
         match event {
-            Event::Want { exclusive, nowait, look } => {
-                cx.want(exclusive, nowait, look && rules.ask_holders);
-            }
+            Event::Want { exclusive, nowait, look } => cx.want(exclusive, nowait, look),
             Event::Evict => cx.evict(),
             Event::Leave => cx.leave(),
             Event::Completed { old } => cx.completed(old)?,

@@ -32,6 +32,7 @@ fn phases() -> Vec<Phase> {
         Phase::ResetShared { holder },
         Phase::WaitRead { holder },
         Phase::Shared,
+        Phase::Join { expected: readers() },
         Phase::AcquireExclusive,
         Phase::Intent { expected: readers() },
         Phase::WaitSharers { pending, refused: false },

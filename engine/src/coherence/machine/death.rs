@@ -19,6 +19,11 @@
 //!
 //! Who meets d in the word backs off until the recovery is over. The bits of d itself are left to the sweep
 //! that ends it: nobody clears one on d's behalf any more, and d is granted nothing more.
+//!
+//! The sweep takes a line that d holds for lost unless a survivor's bit is in the word, so bits must not be
+//! there by mistake. A reader that adds its bit in vain has it there until the reset; an add that was posted
+//! when the word had no holder can land when a survivor that had not heard of the death yet has handed the line
+//! to d. So during a recovery readers put their bits in by a swap of a word without a holder (Join).
 
 use super::super::word::{ComputeId, LatchDelta, LatchWord};
 use super::terms::Inquiry;
@@ -148,5 +153,36 @@ mod tests {
         let event = Event::Received { from: node(2), message: Message::Request(READ) };
         line.step(&rules, node(0), event, LocalUse::Idle).unwrap();
         assert_eq!(line.phase, Phase::Downgrade { to: NodeSet::EMPTY.with(node(2)) });
+    }
+
+    #[test]
+    fn during_a_recovery_readers_swap_their_bits_into_words_without_holder() {
+        let me = node(0);
+        let rules = Rules { recovering: true, ..Rules::DESIGNED };
+        let want = Event::Want { exclusive: false, nowait: false, look: false };
+        let others = LatchWord::read_by(node(2));
+        let more = others.add(LatchDelta::add_reader(node(3)));
+        let joins = |expected: LatchWord| {
+            let desired = expected.add(LatchDelta::add_reader(me));
+            let word = WordAccess::Change(Atomic::Swap { expected, desired });
+            [Action::Post(LatchOperation { write_back: false, word, read: true })]
+        };
+        let mut line = Line::new();
+        let mut step = |event| {
+            let actions = line.step(&rules, me, event, LocalUse::Idle).unwrap();
+            (line.phase, actions)
+        };
+        assert_eq!(step(want).0, Phase::Look { exclusive: false });
+        let found = |old| Event::Completed { old };
+        for word in [LatchWord::FREE, more, others] {
+            let (phase, actions) = step(found(word));
+            assert_eq!((phase, &actions[..]), (Phase::Join { expected: word }, &joins(word)[..]));
+        }
+        assert_eq!(step(found(others)).0, Phase::Shared);
+        let mut line = Line::new();
+        line.phase = Phase::Join { expected: others };
+        let held = found(LatchWord::held_by(node(1)));
+        line.step(&rules, me, held, LocalUse::Idle).unwrap();
+        assert_eq!(line.phase, Phase::WaitRead { holder: node(1) });
     }
 }

@@ -46,6 +46,7 @@ impl Step<'_> {
         if !self.may_start() {
             return;
         }
+        let look = (look || self.rules.recovering) && self.rules.ask_holders;
         self.line.nowait = nowait;
         self.line.retries = 0;
         self.line.hinted = false;
@@ -97,6 +98,21 @@ impl Step<'_> {
             let atomic = Atomic::Add(LatchDelta::add_reader(self.me));
             self.post(Phase::AcquireShared, false, atomic, true);
         }
+    }
+
+    /// Becomes a reader of a line that had no holder when the word was last looked at. In a recovery the bit
+    /// must not get into a word that names a dead holder by now, not even to be taken out again.
+    pub(super) fn join(&mut self, old: LatchWord) {
+        if !self.rules.recovering {
+            return self.acquire(false);
+        }
+        let desired = old.add(LatchDelta::add_reader(self.me));
+        self.post(
+            Phase::Join { expected: old },
+            false,
+            Atomic::Swap { expected: old, desired },
+            true,
+        );
     }
 
     /// Whether nothing keeps the node from giving its copy up.
@@ -194,7 +210,14 @@ impl Step<'_> {
             (Phase::Look { exclusive: true }, None) if old != LatchWord::FREE => {
                 self.found_readers(old);
             }
-            (Phase::Look { exclusive }, None) => self.acquire(exclusive),
+            (Phase::Look { exclusive: true }, None) => self.acquire(true),
+            (Phase::Look { exclusive: false }, None) => self.join(old),
+            (Phase::Join { expected }, None) if old == expected => self.settle(Phase::Shared),
+            (Phase::Join { .. }, None) => self.join(old),
+            (Phase::Join { .. }, Some(holder)) => {
+                self.wait_for(false, holder);
+                self.drain();
+            }
             (Phase::UpgradeLook, None) => self.upgrade_from(old),
             (Phase::AcquireShared, None) => self.settle(Phase::Shared),
             (Phase::AcquireShared, Some(holder)) => {

@@ -182,6 +182,12 @@ pub enum Phase {
     },
     /// A shared copy.
     Shared,
+    /// `[CAS expected -> expected + bit; READ]` outstanding: a reader's way in while the recovery from a
+    /// death is under way.
+    Join {
+        /// The word without a holder that was found.
+        expected: LatchWord,
+    },
     /// `[CAS 0 -> me; READ]` outstanding.
     AcquireExclusive,
     /// `[CAS expected -> intent; READ]` outstanding.
@@ -301,6 +307,7 @@ impl Phase {
             Phase::Look { .. }
                 | Phase::UpgradeLook
                 | Phase::AcquireShared
+                | Phase::Join { .. }
                 | Phase::AcquireExclusive
                 | Phase::Intent { .. }
                 | Phase::Upgrade
@@ -352,6 +359,9 @@ pub struct Rules {
     pub sticky_bits: bool,
     /// Nodes that were lost and are perhaps in latch words still: they are not asked.
     pub dead: NodeSet,
+    /// A sweep is to judge by readers' bits whether there is a copy of a line that a dead node holds: no bit is
+    /// put into a word but where it says so (`death`).
+    pub recovering: bool,
     /// R5's Confirm; the published protocol has none.
     #[cfg(any(test, feature = "planted"))]
     pub confirm: bool,
@@ -368,6 +378,7 @@ impl Rules {
         ask_holders: true,
         sticky_bits: true,
         dead: NodeSet::EMPTY,
+        recovering: false,
         #[cfg(any(test, feature = "planted"))]
         confirm: true,
         #[cfg(any(test, feature = "planted"))]

@@ -549,6 +549,7 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::Inquire { of, .. } => 24 + of as u64,
         Phase::Claim { .. } => 27,
         Phase::Rejoin => 28,
+        Phase::Join { .. } => 29,
     }
 }
 
@@ -560,9 +561,9 @@ pub(super) const ALL_PHASES: u32 = 29;
 fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
     let one = |node| NodeSet::EMPTY.with(node);
     match phase {
-        Phase::Intent { expected } | Phase::UpgradeIntent { expected } => {
-            (Some(expected), NodeSet::EMPTY)
-        }
+        Phase::Join { expected }
+        | Phase::Intent { expected }
+        | Phase::UpgradeIntent { expected } => (Some(expected), NodeSet::EMPTY),
         Phase::ResetShared { holder }
         | Phase::WaitRead { holder }
         | Phase::WaitWrite { holder } => (None, one(holder)),

@@ -168,7 +168,8 @@ impl Step<'_> {
     pub(super) fn post_add(&mut self, phase: Phase, write_back: bool, delta: LatchDelta) {
         // A dead node's bit is for the sweep, also where this line has not heard of the death yet.
         let carried = std::mem::replace(&mut self.line.carried, NodeSet::EMPTY).iter();
-        let carried = carried.filter(|reader| !self.is_dead(*reader)).collect();
+        let clears = |reader: &ComputeId| !self.is_dead(*reader) || !self.rules.leaves_dead_bits();
+        let carried = carried.filter(clears).collect();
         self.post(phase, write_back, Atomic::Add(delta.clearing(carried)), false);
     }
 

@@ -368,6 +368,9 @@ pub struct Rules {
     /// R2's wait for the reset; the published protocol asks at once.
     #[cfg(any(test, feature = "planted"))]
     pub wait_for_reset: bool,
+    /// A holder leaves the bit of a dead node, that it was to clear, to the sweep.
+    #[cfg(any(test, feature = "planted"))]
+    pub leave_dead_bits: bool,
 }
 
 impl Rules {
@@ -383,6 +386,8 @@ impl Rules {
         confirm: true,
         #[cfg(any(test, feature = "planted"))]
         wait_for_reset: true,
+        #[cfg(any(test, feature = "planted"))]
+        leave_dead_bits: true,
     };
 
     pub(super) const fn confirms(&self) -> bool {
@@ -395,6 +400,13 @@ impl Rules {
     pub(super) const fn waits_for_reset(&self) -> bool {
         #[cfg(any(test, feature = "planted"))]
         return self.wait_for_reset;
+        #[cfg(not(any(test, feature = "planted")))]
+        return true;
+    }
+
+    pub(super) const fn leaves_dead_bits(&self) -> bool {
+        #[cfg(any(test, feature = "planted"))]
+        return self.leave_dead_bits;
         #[cfg(not(any(test, feature = "planted")))]
         return true;
     }

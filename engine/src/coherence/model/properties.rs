@@ -2,9 +2,9 @@
 
 use stateright::Property;
 
-use super::death::swept;
+use super::death::{lost_only_without_copies, swept};
 use super::protocol::Protocol;
-use super::world::{Fault, World, id};
+use super::world::{Fault, Life, World, id};
 use crate::coherence::machine::{LocalUse, Message, Phase};
 use crate::coherence::word::{LatchDelta, LatchWord};
 
@@ -18,6 +18,11 @@ pub(super) fn safety<const N: usize>() -> Vec<Property<Protocol<N>>> {
             world.nodes.iter().all(|node| node.fresh || !node.line.readable())
         }),
         Property::always(TWO_WRITERS, single_writer),
+        Property::always("sweeps the dead", |_, world: &World<N>| swept(world)),
+        Property::always("judges by fresh pages", |_, world: &World<N>| {
+            world.fault != Some(Fault::Judgement)
+        }),
+        Property::always("loses no copy", |_, world: &World<N>| lost_only_without_copies(world)),
     ]
 }
 
@@ -39,7 +44,6 @@ pub(super) fn answers_and_rest<const N: usize>() -> Vec<Property<Protocol<N>>> {
         Property::always("one answer a request", |_, world: &World<N>| {
             world.fault.is_some() || one_answer(world)
         }),
-        Property::always("sweeps the dead", |_, world: &World<N>| swept(world)),
         Property::always("comes to rest", |model: &Protocol<N>, world: &World<N>| {
             let latched = world.nodes.iter().any(|node| node.latch != LocalUse::Idle);
             world.fault.is_some() || latched || !quiet(world) || at_rest(model, world)
@@ -102,6 +106,9 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
             _ => {}
         }
     }
+    for lost in world.places(|node| node.life == Life::Swept { lost: true }) {
+        word = LatchWord::from_bits(word.bits() + LatchWord::held_by(id(lost)).bits());
+    }
     let calls = [(false, false), (false, true), (true, false), (true, true)];
     world.word == word
         && world.nodes.iter().enumerate().all(|(index, node)| {
@@ -112,7 +119,7 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
                 && line.deferred.is_empty()
                 && !calls
                     .iter()
-                    .any(|(x, nowait)| model.stuck((index, node.told), line, *x, *nowait))
+                    .any(|(x, nowait)| model.stuck(world.site(index), line, *x, *nowait))
         })
 }
 
@@ -121,7 +128,7 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
 fn nowait_is_over<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
     world.nodes.iter().enumerate().all(|(index, node)| {
         let line = &node.line;
-        let at = (index, node.told);
+        let at = world.site(index);
         !model.stuck(at, line, false, true) && !model.stuck(at, line, true, true)
     })
 }

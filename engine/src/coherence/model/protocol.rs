@@ -13,9 +13,8 @@ use stateright::{Model, Property};
 
 use super::death::Skipped;
 use super::properties;
-use super::world::{Chain, Fault, Packet, Stage, Verb, World, id, phase_tag, place};
+use super::world::{Chain, Fault, Heard, Packet, Site, Verb, World, id, phase_tag, place};
 use crate::coherence::machine::{Action, Actions, Event, Line, LocalUse, Message, Phase, Rules};
-use crate::coherence::word::NodeSet;
 
 /// How local latches are modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -93,10 +92,13 @@ pub(super) enum What {
     Evict,
     Leave,
     Write,
-    /// The mortal node's, and what follows; see `death`.
+    /// A death's, and what follows; see `death`.
     Dies,
+    /// The mortal node dies, and the one that the step is of.
+    DiesToo,
     Fenced,
-    Lost,
+    Heard(Heard),
+    Lost(usize),
     Looked,
     Swept,
     Latch(LocalUse),
@@ -136,28 +138,22 @@ impl<const N: usize> Protocol<N> {
         !self.rules.confirm || !self.rules.wait_for_reset || self.skipped.is_some()
     }
 
-    /// Runs the checked function at a node that was told of a death or not; `None` for an error or a panic.
+    /// Runs the checked function at a node that has heard of a death or not; `None` for an error or a panic.
     pub(super) fn run(
         &self,
         line: &mut Line,
-        (node, told): (usize, bool),
+        Site { node, heard, dead }: Site,
         event: Event,
         local: LocalUse,
     ) -> Option<Actions> {
-        let dead = if told { NodeSet::EMPTY.with(id(Self::MORTAL)) } else { NodeSet::EMPTY };
-        let rules = Rules { dead, ..self.rules };
+        let recovering = self.recovers(heard, event);
+        let rules = Rules { dead, recovering, ..self.rules };
         let step = AssertUnwindSafe(|| line.step(&rules, id(node), event, local));
         catch_unwind(step).ok()?.ok()
     }
 
     /// Whether a local caller can only wait to be told.
-    pub(super) fn stuck(
-        &self,
-        at: (usize, bool),
-        line: &Line,
-        exclusive: bool,
-        nowait: bool,
-    ) -> bool {
+    pub(super) fn stuck(&self, at: Site, line: &Line, exclusive: bool, nowait: bool) -> bool {
         let allowed = if exclusive { line.writable() } else { line.readable() };
         if allowed || nowait && line.refuses_nowait() {
             return false;
@@ -201,7 +197,7 @@ impl<const N: usize> Protocol<N> {
         event: Event,
         mut then: impl FnMut(LocalUse, World<N>),
     ) {
-        let at = (node, world.nodes[node].told);
+        let at = world.site(node);
         let mut outcomes: SmallVec<[(LocalUse, (Line, Actions)); 5]> = SmallVec::new();
         for local in self.uses(world, node) {
             let mut after = world.clone();
@@ -231,6 +227,7 @@ impl<const N: usize> Protocol<N> {
             }
             self.met.fetch_or(1 << phase_tag(outcome.0.phase), Ordering::Relaxed);
             outcomes.push((local, outcome));
+            after.see_through(node);
             after.forget(node);
             then(local, after);
         }
@@ -245,7 +242,7 @@ impl<const N: usize> Protocol<N> {
         event: Event,
         actions: &Actions,
     ) -> Option<Fault> {
-        let at = (node, before.nodes[node].told);
+        let at = before.site(node);
         let (before, after) = (&before.nodes[node].line, &after.nodes[node].line);
         let keeps = |local, right: fn(&Line) -> bool| {
             let mut line = before.clone();
@@ -275,7 +272,7 @@ impl<const N: usize> Protocol<N> {
                 let grant = matches!(message, Message::GrantShared | Message::GrantModified);
                 let fresh = grant && world.nodes[node].fresh;
                 let to = place(to);
-                if to < N && !Self::runs(world, to) && world.stage != Stage::Dead {
+                if to < N && !Self::runs(world, to) {
                     return true;
                 }
                 to < N && to != node && world.wires[node][to].push(Packet { message, fresh })
@@ -356,7 +353,7 @@ impl<const N: usize> Protocol<N> {
                 return;
             }
             before.nodes[node].chain = None;
-            before.nodes[node].due = false;
+            self.completes(&mut before, node);
             if chain.reads() {
                 before.nodes[node].fresh = chain.data;
             }
@@ -377,6 +374,9 @@ impl<const N: usize> Protocol<N> {
             chain.advance();
         }
         before.forget(node);
+        if !Self::runs(world, node) {
+            before.forget_chain(node);
+        }
         out.push(Step { node, what: What::Home(verb), after: before });
     }
 

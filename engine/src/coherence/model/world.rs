@@ -207,6 +207,15 @@ impl Chain {
         self.done += 1;
     }
 
+    /// What home has still to do of it changes something there.
+    pub(super) fn will_change(&self) -> bool {
+        match self.next() {
+            Some(Verb::WriteBack) => true,
+            Some(Verb::Word) => self.change != Change::Look,
+            Some(Verb::Read) | None => false,
+        }
+    }
+
     /// The local copy is still to be written back.
     pub(super) fn will_write_back(&self) -> bool {
         self.write_back && self.done == 0
@@ -229,23 +238,51 @@ pub(super) struct Node {
     /// The latch was let go while requests were deferred, and the line does not know yet.
     pub(super) free_due: bool,
     pub(super) chain: Option<Chain>,
-    /// It has heard of the death of the mortal node, ...
-    pub(super) told: bool,
-    /// ... and had an operation under way then that is not over yet.
-    pub(super) due: bool,
+    pub(super) life: Life,
+    pub(super) heard: Heard,
+    /// The dead nodes of which the line will be told.
+    pub(super) untold: NodeSet,
 }
 
-/// How far the death of the mortal node has got.
+/// Whether a node lives, and what has become of what it left in the word.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Life {
+    Runs,
+    Dead,
+    /// Its sweep is over, and has taken the line for lost or not.
+    Swept {
+        lost: bool,
+    },
+}
+
+/// What a node, and its line, have heard of a death.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Heard {
+    Nothing,
+    /// It knows ([`crate::coherence::machine::Rules::dead`]); the line will be told.
+    Noted,
+    /// As before; the line was at rest when the active ones were listed, and had to do with the dead node.
+    Passed,
+    /// The line was told, or has nothing to do with it.
+    Told,
+    /// The line was told, and has not been seen without an operation outstanding since.
+    Due,
+    /// The node knows that the sweep is done.
+    Over,
+}
+
+/// How far the recovery has got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Alive,
     Dead,
     Fenced,
-    /// The sweep has seen what there is of it in the word.
+    /// The sweep for the dead node at this place has seen this word, and will swap it for another.
     Looked {
-        holder: bool,
-        reader: bool,
+        of: usize,
+        word: LatchWord,
     },
+    /// All sweeps are over.
     Swept,
 }
 
@@ -260,6 +297,17 @@ pub(super) enum Fault {
     RightLost,
     /// Local callers could go on, and were not told.
     WakeLost,
+    /// The sweep let the survivors have what home has, and that is stale.
+    Judgement,
+}
+
+/// What the rules of a step depend on.
+#[derive(Clone, Copy)]
+pub(super) struct Site {
+    pub(super) node: usize,
+    pub(super) heard: Heard,
+    /// The nodes that it knows to be dead.
+    pub(super) dead: NodeSet,
 }
 
 /// A state of the whole.
@@ -285,8 +333,9 @@ impl<const N: usize> World<N> {
             latch: LocalUse::Idle,
             free_due: false,
             chain: None,
-            told: false,
-            due: false,
+            life: Life::Runs,
+            heard: Heard::Nothing,
+            untold: NodeSet::EMPTY,
         };
         World {
             word: LatchWord::FREE,
@@ -297,6 +346,22 @@ impl<const N: usize> World<N> {
             wires: [[Wire::EMPTY; N]; N],
             class,
         }
+    }
+
+    /// The nodes that are dead.
+    pub(super) fn dead(&self) -> NodeSet {
+        self.places(|node| node.life != Life::Runs).map(id).collect()
+    }
+
+    pub(super) fn places(&self, of: impl Fn(&Node) -> bool) -> impl Iterator<Item = usize> {
+        self.nodes.iter().enumerate().filter(move |(_, node)| of(node)).map(|(place, _)| place)
+    }
+
+    /// Where a line is, and what its node knows of deaths.
+    pub(super) fn site(&self, node: usize) -> Site {
+        let heard = self.nodes[node].heard;
+        let dead = if heard == Heard::Nothing { NodeSet::EMPTY } else { self.dead() };
+        Site { node, heard, dead }
     }
 
     /// `writer` writes its copy: every other one goes stale, wherever it is.
@@ -341,7 +406,10 @@ impl<const N: usize> World<N> {
             Stage::Dead => 1,
             Stage::Fenced => 2,
             Stage::Swept => 3,
-            Stage::Looked { holder, reader } => 4 | u64::from(holder) | u64::from(reader) << 1,
+            Stage::Looked { of, word } => {
+                to.word(word);
+                4 | to.node_id(id(of)) << 3
+            }
         };
         let fault = self.fault.map_or(0, |f| 2 + f as u64);
         to.put(u64::from(self.home_fresh) | fault << 1 | stage << 8);
@@ -455,14 +523,22 @@ impl<const N: usize> Renamed<N> {
         let (words, named) = phase_arguments(line.phase);
         let carried = self.set(line.carried);
         let named = self.set(named);
+        let life = match node.life {
+            Life::Runs => 0,
+            Life::Dead => 1,
+            Life::Swept { lost } => 2 + u64::from(lost),
+        };
+        if !node.untold.is_empty() {
+            self.put(self.set(node.untold));
+        }
         self.put(
             phase_tag(line.phase)
                 | line.private_state() << 8
                 | line.grantor.map_or(0, |grantor| self.node_id(grantor)) << 60
                 | u64::from(node.fresh) << 25
                 | u64::from(node.free_due) << 26
-                | u64::from(node.told) << 21
-                | u64::from(node.due) << 22
+                | (node.heard as u64) << 21
+                | life << 36
                 | (node.latch as u64) << 27
                 | (line.deferred.len() as u64) << 32
                 | carried << 40
@@ -556,7 +632,7 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
 /// Kinds of phases in which a line can be while nobody dies.
 pub(super) const PHASES: u32 = 24;
 /// Kinds of phases in all.
-pub(super) const ALL_PHASES: u32 = 29;
+pub(super) const ALL_PHASES: u32 = 30;
 
 fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
     let one = |node| NodeSet::EMPTY.with(node);

@@ -21,7 +21,7 @@ use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
 use crate::left::Left;
-use crate::{EngineError, GAddr};
+use crate::{Coherence, EngineError, GAddr};
 
 /// How often a recovery that waits for something looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -233,7 +233,9 @@ impl Core {
     ) -> Result<bool, EngineError> {
         loop {
             let holds = word.holder() == Ok(Some(dead));
-            let is_lost = holds && !self.is_read_by_members(word);
+            // Readers of the baseline add their bits blindly, to lines that they do not have.
+            let bits_tell = self.config.coherence == Coherence::Selcc;
+            let is_lost = holds && !(bits_tell && self.is_read_by_members(word));
             let mut swept = word;
             if word.readers().contains(dead) {
                 swept = swept.add(LatchDelta::remove_reader(dead));

@@ -3,36 +3,41 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rustix::process::{Pid, getpid};
 use selkie::fabric::RealRuntime;
-use selkie::pool::{PoolName, SharedPool};
+use selkie::memnode::LentEnd;
+use selkie::pool::{FabricKind, Place, SharedPool};
 use selkie::tpcc::units;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::network::NetworkArguments;
+
 /// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM). What the pool keeps there is gone then.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Pool to join, made by `selkie pool create`
-    #[arg(long, value_name = "NAME")]
-    pool: PoolName,
+    /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by other memory nodes
+    /// of it, or `etcd:HOST:PORT,.../NAME`
+    #[arg(long, value_name = "POOL")]
+    pool: Place,
     /// Memory to lend, as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: u64,
-    /// How compute nodes reach it
-    #[arg(long, value_enum, default_value = "shm")]
-    fabric: Transport,
+    /// How compute nodes reach it, `shm` or `tcp`, as the pool was made [default: that of the pool]
+    #[arg(long, value_name = "FABRIC")]
+    fabric: Option<FabricKind>,
+    #[command(flatten)]
+    network: NetworkArguments,
+}
+
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
+    arguments.network.check()
 }
 
 /// How often it is looked whether to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
-
-#[derive(Clone, Copy, ValueEnum)]
-enum Transport {
-    /// Memory shared by the processes of this host
-    Shm,
-}
 
 /// Bytes, with K, M, G or T for powers of 1024.
 fn size(text: &str) -> Result<u64, String> {
@@ -50,7 +55,9 @@ fn size(text: &str) -> Result<u64, String> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let Transport::Shm = arguments.fabric;
+    if let Err(refusal) = check(arguments) {
+        return super::refuse(&refusal);
+    }
     // From here on a signal stops the node in an orderly way.
     let mut signals = match Signals::new([SIGINT, SIGTERM]) {
         Ok(signals) => signals,
@@ -60,17 +67,31 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return super::fail(&error),
     };
-    let shared = SharedPool::at(&arguments.pool);
-    let lent = match runtime.block_on(shared.lend(&runtime.env(), arguments.memory)) {
+    let (network, fabric) = (arguments.network.network(), arguments.fabric);
+    let env = runtime.env();
+    let lent = runtime.block_on(async {
+        let shared = SharedPool::at(&arguments.pool)?;
+        shared.lend(&env, arguments.memory, fabric, &network).await
+    });
+    let lent = match lent {
         Ok(lent) => lent,
         Err(error) => return super::fail(&error),
     };
     let (name, bytes) = (lent.node().descriptor().peer, lent.node().region().len() as u64);
     let (pool, process) = (&arguments.pool, Pid::as_raw_nonzero(getpid()));
-    println!("{name} of pool {pool} lends {}, process {process}", units::bytes(bytes));
+    let card = lent.node().endpoint().card();
+    let at = card.as_deref().and_then(|card| card.split(' ').next());
+    let at = at.map_or_else(String::new, |at| format!(" at {at}"));
+    println!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
     while signals.pending().next().is_none() {
-        if lent.is_dead() {
-            return super::fail(&format_args!("the pool has declared {name} dead"));
+        match lent.end() {
+            None => {}
+            Some(LentEnd::PoolGone) => {
+                return super::fail(&format_args!("pool {pool} was removed"));
+            }
+            Some(LentEnd::Dead) => {
+                return super::fail(&format_args!("the pool has declared {name} dead"));
+            }
         }
         std::thread::sleep(LOOK_EVERY);
     }

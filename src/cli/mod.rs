@@ -4,6 +4,7 @@ mod config;
 mod figures;
 mod memnode;
 mod micro;
+mod network;
 mod pool;
 mod progress;
 mod sim;
@@ -74,9 +75,8 @@ impl Command {
             Command::Tpcc(arguments) => tpcc::check(arguments),
             Command::Pool(arguments) => pool::check(arguments),
             Command::Micro(arguments) => micro::check(arguments),
-            Command::Memnode(_) | Command::Figures(_) | Command::Sim(_) | Command::Config(_) => {
-                Ok(())
-            }
+            Command::Memnode(arguments) => memnode::check(arguments),
+            Command::Figures(_) | Command::Sim(_) | Command::Config(_) => Ok(()),
         }
     }
 }
@@ -107,6 +107,12 @@ fn refusal(error: TpccError) -> Refusal {
         TpccError::Config { key, value, allowed } => Refusal::new(key, &value, &allowed),
         error => Refusal { key: String::new(), what: error.to_string() },
     }
+}
+
+/// Says on stderr what a command does not take.
+fn refuse(refusal: &Refusal) -> ExitCode {
+    eprintln!("error: {}", refusal.what);
+    ExitCode::from(USAGE)
 }
 
 /// Says on stderr why a command failed.

@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
 use selkie::memnode::control::Timing;
 use selkie::memnode::{PoolConfig, PoolError};
-use selkie::pool::{PoolName, SharedPool, SharedPoolError};
+use selkie::pool::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie::tpcc::units;
 use serde_json::json;
 
@@ -26,8 +26,12 @@ pub(crate) struct Arguments {
 enum Command {
     /// Makes a pool; memory nodes then join it with `selkie memnode`
     Create {
-        /// 1 to 64 letters, digits, `-` or `_`
-        name: PoolName,
+        /// `NAME` on this host (1 to 64 letters, digits, `-` or `_`), or `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
+        /// How its nodes reach its memory: `shm`, memory shared by the processes of one host, or `tcp`
+        #[arg(long, value_name = "FABRIC", default_value = "shm")]
+        fabric: FabricKind,
         /// Memory nodes that are to join, 1 to 1024
         #[arg(long, value_name = "N", default_value_t = 3)]
         memory_nodes: usize,
@@ -46,16 +50,18 @@ enum Command {
     },
     /// Shows a pool's nodes, and whether they live
     Status {
-        /// Its name
-        name: PoolName,
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
         /// Print one JSON object instead of a table
         #[arg(long)]
         json: bool,
     },
     /// Removes a pool and all it holds
     Destroy {
-        /// Its name
-        name: PoolName,
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
         /// Also if nodes of it live: they are declared dead
         #[arg(long)]
         force: bool,
@@ -99,13 +105,23 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let env = runtime.env();
     let done = match &arguments.command {
-        Command::Create { name, memory_nodes, max_compute_nodes, gcl, lease, heartbeat } => {
+        Command::Create {
+            name,
+            fabric,
+            memory_nodes,
+            max_compute_nodes,
+            gcl,
+            lease,
+            heartbeat,
+        } => {
             let config = config(*memory_nodes, *max_compute_nodes, *gcl);
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
-            runtime.block_on(create(&env, name, &config, timing))
+            runtime.block_on(create(&env, name, *fabric, &config, timing))
         }
         Command::Status { name, json } => runtime.block_on(status(name, *json)),
-        Command::Destroy { name, force } => runtime.block_on(SharedPool::at(name).destroy(*force)),
+        Command::Destroy { name, force } => {
+            runtime.block_on(async { SharedPool::at(name)?.destroy(*force).await })
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -115,11 +131,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 async fn create(
     env: &Env,
-    name: &PoolName,
+    name: &Place,
+    fabric: FabricKind,
     config: &PoolConfig,
     timing: Timing,
 ) -> Result<(), SharedPoolError> {
-    SharedPool::at(name).create(env, config, timing).await?;
+    SharedPool::at(name)?.create(env, fabric, config, timing).await?;
     let nodes = config.memory_nodes;
     println!(
         "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
@@ -127,8 +144,8 @@ async fn create(
     Ok(())
 }
 
-async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
-    let shared = SharedPool::at(name);
+async fn status(name: &Place, as_json: bool) -> Result<(), SharedPoolError> {
+    let shared = SharedPool::at(name)?;
     let state = shared.plane().load().await?.state;
     let living = shared.living().await?;
     let lives = |peer: PeerId| living.contains(&peer);
@@ -150,7 +167,8 @@ async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
             .map(|index| json!({ "node": index, "lives": lives(PeerId::compute(*index)) }));
         let compute: Vec<_> = compute.collect();
         let object = json!({
-            "pool": name.to_string(), "gcl_bytes": state.gcl_bytes, "memory_nodes": memory,
+            "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
+            "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes, "memory_nodes": memory,
             "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
             "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages, "labels": state.labels,
         });
@@ -180,7 +198,11 @@ async fn status(name: &PoolName, as_json: bool) -> Result<(), SharedPoolError> {
     for index in &state.dead {
         table.add_row([format!("cn{index}"), "died".to_owned(), String::new()]);
     }
-    println!("pool {name}, cache lines of {} bytes\n{table}", state.gcl_bytes);
+    let (fabric, lease) = (&state.fabric, state.timing.lease);
+    println!(
+        "pool {name}, fabric {fabric}, lease {lease:?}, cache lines of {} bytes\n{table}",
+        state.gcl_bytes
+    );
     if !state.lost_pages.is_empty() {
         let pages = state.lost_pages.len();
         println!(

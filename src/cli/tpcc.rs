@@ -10,10 +10,11 @@ use selkie::tpcc::{self, Affinity, Config, Progress, Report, Scale, TpccError};
 
 use selkie::fabric::RealRuntime;
 use selkie::memnode::PoolDescriptor;
-use selkie::pool::{PoolName, PoolUrl, SharedPool, SharedPoolError};
+use selkie::pool::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::tpcc::Purpose;
 
 use super::USAGE;
+use super::network::NetworkArguments;
 use super::progress::Stderr;
 
 /// With --pool embedded: the database is loaded afresh, in memory of this process. In a pool that processes share
@@ -24,7 +25,8 @@ use super::progress::Stderr;
 /// is broken; 2: wrong arguments, nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The pool: `embedded:`, one of this process's own, or `shm:NAME`, shared by processes of this host
+    /// The pool: `embedded:`, one of this process's own; or one that processes share: `NAME` or `shm:NAME` on this
+    /// host, `tcp:HOST:PORT,...` by its memory nodes, `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "URL", default_value = "embedded:")]
     pool: PoolUrl,
     /// Load the database into a shared pool, if no driver has, and stop
@@ -74,6 +76,8 @@ pub(crate) struct Arguments {
     /// Print one JSON object on stdout instead of tables
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    network: NetworkArguments,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -86,7 +90,17 @@ enum AffinityArgument {
 
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    config(arguments).map(drop).map_err(super::refusal)
+    config(arguments).map(drop).map_err(super::refusal)?;
+    check_network(arguments)
+}
+
+fn check_network(arguments: &Arguments) -> Result<(), super::Refusal> {
+    let given = arguments.network.network() != Network::default();
+    if given && arguments.pool == PoolUrl::Embedded {
+        let what = SharedPoolError::NoNetwork.to_string();
+        return Err(super::Refusal { key: "listen".to_owned(), what });
+    }
+    arguments.network.check()
 }
 
 /// Runs the command.
@@ -96,12 +110,15 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(config) => config,
         Err(error) => return fail(&error),
     };
+    if let Err(refusal) = check_network(arguments) {
+        return super::refuse(&refusal);
+    }
     match &arguments.pool {
         PoolUrl::Embedded => match tpcc::run(&config, &progress) {
             Ok(report) => finish(&report, arguments.json),
             Err(error) => fail(&error),
         },
-        PoolUrl::Shared(name) => match run_shared(name, arguments, config, &progress) {
+        PoolUrl::Shared(place) => match run_shared(place, arguments, config, &progress) {
             Ok(Some(report)) => finish(&report, arguments.json),
             Ok(None) => ExitCode::SUCCESS,
             Err(SharedError::Tpcc(error)) => fail(&error),
@@ -122,17 +139,18 @@ impl<E: Into<TpccError>> From<E> for SharedError {
 }
 
 fn run_shared(
-    name: &PoolName,
+    place: &Place,
     arguments: &Arguments,
     config: Config,
     progress: &Arc<dyn Progress>,
 ) -> Result<Option<Report>, SharedError> {
     let runtime = RealRuntime::new(config.threads)?;
     let env = runtime.env();
-    let (shared, progress) = (SharedPool::at(name), Arc::clone(progress));
+    let shared = SharedPool::at(place).map_err(SharedError::Pool)?;
+    let (network, progress) = (arguments.network.network(), Arc::clone(progress));
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
     runtime.block_on(async move {
-        let (fabric, pool) = shared.open(&env).await.map_err(SharedError::Pool)?;
+        let (fabric, pool) = shared.open(&env, &network).await.map_err(SharedError::Pool)?;
         let config = of_pool(config, pool.descriptor());
         config.validate()?;
         Ok(tpcc::run_shared(fabric, &pool, &env, &config, purpose, &progress).await?)

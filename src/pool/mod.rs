@@ -1,150 +1,74 @@
 //! Pools that several processes share, by their URLs.
 //!
 //! ```no_run
-//! use selkie::pool::{PoolUrl, SharedPool};
+//! use selkie::pool::{Network, PoolUrl, SharedPool};
 //!
 //! # async fn example(env: &selkie::fabric::Env) -> Result<(), Box<dyn std::error::Error>> {
-//! let PoolUrl::Shared(name) = "shm:demo".parse()? else { return Ok(()) };
-//! let shared = SharedPool::at(&name);
-//! let (fabric, pool) = shared.open(env).await?;
+//! let PoolUrl::Shared(place) = "tcp:10.0.0.1:7000,10.0.0.2:7000".parse()? else { return Ok(()) };
+//! let shared = SharedPool::at(&place)?;
+//! let (fabric, pool) = shared.open(env, &Network::default()).await?;
 //! println!("{} memory nodes", pool.descriptor().memory_nodes.len());
 //! # let _ = fabric;
 //! # Ok(())
 //! # }
 //! ```
 
-use std::fmt;
+mod error;
+mod network;
+mod url;
+
 use std::path::PathBuf;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::process::getuid;
 
 use crate::fabric::shm::ShmFabric;
-use crate::fabric::{Env, Fabric, FabricError, PeerId};
-use crate::memnode::control::{ControlError, ControlPlane, FilePlane, Timing};
+use crate::fabric::tcp::TcpFabric;
+use crate::fabric::{Env, Fabric, PeerId};
+use crate::memnode::control::{
+    ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC, Relay,
+    RemotePlane, Timing,
+};
 use crate::memnode::{self, Lent, Pool, PoolConfig, PoolError};
 
-/// Most characters of a pool's name.
-const MAX_NAME: usize = 64;
+pub use error::SharedPoolError;
+pub use network::{FabricKind, Network};
+pub use url::{HostPort, Place, PoolName, PoolUrl};
+
 /// Where memory that processes share lies.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// Name of the fabric.
-const FABRIC: &str = "shm";
 /// How long memory nodes that have not joined are waited for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Name of a pool: letters, digits, `-` and `_`, at most 64.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PoolName(String);
-
-impl FromStr for PoolName {
-    type Err = String;
-
-    fn from_str(name: &str) -> Result<Self, String> {
-        let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
-        if (1..=MAX_NAME).contains(&name.len()) && name.chars().all(allowed) {
-            return Ok(Self(name.to_owned()));
-        }
-        Err(format!("a pool's name is 1 to {MAX_NAME} letters, digits, `-` or `_`"))
-    }
-}
-
-impl fmt::Display for PoolName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// Which pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PoolUrl {
-    /// `embedded:`, one of the process's own.
-    Embedded,
-    /// `shm:NAME`, shared by the processes of this host.
-    Shared(PoolName),
-}
-
-impl FromStr for PoolUrl {
-    type Err = String;
-
-    fn from_str(url: &str) -> Result<Self, String> {
-        match url.split_once(':') {
-            Some(("embedded", "")) => Ok(Self::Embedded),
-            Some(("shm", name)) => name.parse().map(Self::Shared),
-            _ => Err("a pool is `embedded:` or `shm:NAME`".to_owned()),
-        }
-    }
-}
-
-impl fmt::Display for PoolUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Embedded => f.write_str("embedded:"),
-            Self::Shared(name) => write!(f, "shm:{name}"),
-        }
-    }
-}
-
-/// Why a shared pool cannot be used.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SharedPoolError {
-    /// The pool refused.
-    #[error(transparent)]
-    Pool(#[from] PoolError),
-    /// The fabric failed.
-    #[error(transparent)]
-    Fabric(#[from] FabricError),
-    /// A memory node is gone, and with it a part of the pool.
-    #[error("memory node {node} of the pool is dead: what it held is lost; destroy the pool")]
-    MemoryLost {
-        /// Its index.
-        node: usize,
-    },
-    /// Nodes still use the pool.
-    #[error("{what} of the pool lives; stop it first, or use --force")]
-    InUse {
-        /// A node.
-        what: String,
-    },
-    /// The pool's directory cannot be removed.
-    #[error("{path}: {source}")]
-    Directory {
-        /// The directory.
-        path: String,
-        /// What the system said.
-        source: std::io::Error,
-    },
-}
-
-impl From<ControlError> for SharedPoolError {
-    fn from(error: ControlError) -> Self {
-        Self::Pool(error.into())
-    }
-}
-
-/// A pool shared by the processes of this host, of which there may or may not be one.
+/// A pool that processes share, of which there may or may not be one.
 pub struct SharedPool {
-    directory: PathBuf,
-    plane: Arc<FilePlane>,
+    place: Place,
+    plane: Arc<dyn ControlPlane>,
 }
 
 impl SharedPool {
-    /// The pool of that name of the calling user.
-    #[must_use]
-    pub fn at(name: &PoolName) -> Self {
-        let directory = format!("{SHARED_MEMORY}/selkie-{}-{name}", getuid().as_raw());
-        let directory = PathBuf::from(directory);
-        let plane = Arc::new(FilePlane::at(&directory));
-        Self { directory, plane }
-    }
-
-    /// Where its files are.
-    #[must_use]
-    pub fn directory(&self) -> &PathBuf {
-        &self.directory
+    /// The pool at that place; one on this host is the calling user's. Nothing is looked for yet.
+    ///
+    /// # Errors
+    /// If this build knows no etcd, or the system refuses a thread.
+    pub fn at(place: &Place) -> Result<Self, SharedPoolError> {
+        let plane: Arc<dyn ControlPlane> = match place {
+            Place::Host { name, .. } => Arc::new(FilePlane::at(directory_of(name))),
+            Place::Relays(hosts) => {
+                let endpoints: Vec<&str> = hosts.iter().map(HostPort::as_str).collect();
+                Arc::new(RemotePlane::new(&endpoints, Expectation::default())?)
+            }
+            #[cfg(feature = "etcd")]
+            Place::Etcd { endpoints, name } => {
+                let endpoints: Vec<String> =
+                    endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
+                Arc::new(memnode::control::EtcdPlane::new(&endpoints, name.as_str())?)
+            }
+            #[cfg(not(feature = "etcd"))]
+            Place::Etcd { .. } => return Err(SharedPoolError::NoEtcd),
+        };
+        Ok(Self { place: place.clone(), plane })
     }
 
     /// Its control plane.
@@ -156,23 +80,61 @@ impl SharedPool {
     /// Makes the pool. `config.bytes_per_node` is only checked: each memory node brings what it has.
     ///
     /// # Errors
-    /// If there is one of the name, or a field is out of range.
+    /// If there is one, a field is out of range, or pools are not made at such places.
     pub async fn create(
         &self,
         env: &Env,
+        fabric: FabricKind,
         config: &PoolConfig,
         timing: Timing,
     ) -> Result<(), SharedPoolError> {
-        Ok(memnode::create(&*self.plane, config, FABRIC, timing, random(env)).await?)
+        let name = match &self.place {
+            Place::Host { name, .. } | Place::Etcd { name, .. } => name.as_str(),
+            Place::Relays(_) => "",
+        };
+        self.check_kind(fabric)?;
+        let identity = Identity { name, id: random(env), fabric: fabric.name() };
+        Ok(memnode::create(&*self.plane, identity, config, timing).await?)
     }
 
-    /// Joins it as a memory node that lends `bytes` bytes for as long as the node is kept.
+    /// Joins it as a memory node that lends `bytes` bytes for as long as the node is kept. On TCP it also passes
+    /// on what processes elsewhere ask the pool's control plane.
     ///
     /// # Errors
-    /// If there is no such pool, all its memory nodes have joined, or the host has not so much memory.
-    pub async fn lend(&self, env: &Env, bytes: u64) -> Result<Arc<Lent>, SharedPoolError> {
-        let fabric = self.fabric().await?;
-        let plane = Arc::clone(&self.plane) as Arc<dyn ControlPlane>;
+    /// If there is no such pool, all its memory nodes have joined, it has another fabric than `expected`, or
+    /// the host has not so much memory.
+    pub async fn lend(
+        &self,
+        env: &Env,
+        bytes: u64,
+        expected: Option<FabricKind>,
+        network: &Network,
+    ) -> Result<Arc<Lent>, SharedPoolError> {
+        let state = self.plane.load().await?.state;
+        let kind = self.kind_of(&state)?;
+        if let Some(expected) = expected.filter(|expected| *expected != kind) {
+            let (pool, asked) = (kind.name().to_owned(), expected.name().to_owned());
+            return Err(PoolError::OtherFabric { pool, asked }.into());
+        }
+        let fabric: Arc<dyn Fabric> = match kind {
+            FabricKind::Shm => {
+                network.check_absent()?;
+                self.shm(&state)?
+            }
+            FabricKind::Tcp => {
+                network::check_memory(bytes)?;
+                let tcp = TcpFabric::new(network.config(&state)?, env.clone());
+                let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
+                let serve = move |stream, from| {
+                    if let Err(error) = relay.serve(stream) {
+                        tracing::warn!(%from, %error, "a connection to the control plane ends");
+                    }
+                };
+                tcp.serve_other(RELAY_MAGIC, Arc::new(serve));
+                tcp
+            }
+        };
+        let plane = Arc::clone(&self.plane);
         let lent = Lent::join(&fabric, plane, env, random(env), bytes).await?;
         lent.follow(env);
         Ok(lent)
@@ -183,13 +145,26 @@ impl SharedPool {
     ///
     /// # Errors
     /// If there is no such pool, memory nodes are still missing after half a minute, or one is dead.
-    pub async fn open(&self, env: &Env) -> Result<(Arc<dyn Fabric>, Arc<Pool>), SharedPoolError> {
+    pub async fn open(
+        &self,
+        env: &Env,
+        network: &Network,
+    ) -> Result<(Arc<dyn Fabric>, Arc<Pool>), SharedPoolError> {
         let started = env.now();
-        self.plane.load().await?;
-        let shm = ShmFabric::open(&self.directory)?;
+        let state = self.plane.load().await?.state;
+        let shm = match self.kind_of(&state)? {
+            FabricKind::Shm => {
+                network.check_absent()?;
+                Some(self.shm(&state)?)
+            }
+            FabricKind::Tcp => None,
+        };
+        let fabric: Arc<dyn Fabric> = match &shm {
+            Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
+            None => TcpFabric::new(network.config(&state)?, env.clone()),
+        };
         let pool = loop {
-            let plane = Arc::clone(&self.plane) as Arc<dyn ControlPlane>;
-            let fabric = Arc::clone(&shm) as Arc<dyn Fabric>;
+            let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
             match Pool::open(fabric, plane, random(env)).await {
                 Err(PoolError::Incomplete { .. }) if env.now() - started < PATIENCE => {
                     env.sleep(self.plane.pace()).await;
@@ -197,26 +172,39 @@ impl SharedPool {
                 opened => break opened?,
             }
         };
-        for (node, memory) in pool.descriptor().memory_nodes.iter().enumerate() {
-            if !shm.lives(memory.peer)? {
+        for (node, member) in pool.state().memory_nodes.iter().flatten().enumerate() {
+            let lives = match &shm {
+                Some(shm) => shm.lives(member.descriptor.peer)?,
+                None => !member.dead,
+            };
+            if !lives {
                 return Err(SharedPoolError::MemoryLost { node });
             }
         }
         pool.follow(env);
-        Ok((shm, pool))
+        Ok((fabric, pool))
     }
 
-    /// Which of its nodes live.
+    /// Which of its nodes live: by their segments where they share memory, by their beats elsewhere.
     ///
     /// # Errors
-    /// If there is no such pool, or its files cannot be read.
+    /// If there is no such pool, or it cannot be looked at.
     pub async fn living(&self) -> Result<Vec<PeerId>, SharedPoolError> {
         let state = self.plane.load().await?.state;
-        let shm = ShmFabric::open(&self.directory)?;
         let memory = state.memory_nodes.iter().flatten().map(|node| node.descriptor.peer);
         let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
+        let nodes = memory.chain(compute);
         let mut living = Vec::new();
-        for peer in memory.chain(compute) {
+        if self.kind_of(&state)? == FabricKind::Tcp {
+            let beats = self.plane.beats().await?;
+            let is_fresh = |peer: &PeerId| {
+                beats.iter().any(|(beat, age)| beat.node == *peer && *age <= state.timing.lease)
+            };
+            living.extend(nodes.filter(is_fresh));
+            return Ok(living);
+        }
+        let shm = self.shm(&state)?;
+        for peer in nodes {
             if shm.lives(peer)? {
                 living.push(peer);
             }
@@ -224,11 +212,11 @@ impl SharedPool {
         Ok(living)
     }
 
-    /// Removes it with all it holds. Unless forced only if none of its nodes lives; nodes that live are then
-    /// declared dead.
+    /// Removes it with all it holds. Unless forced only if none of its nodes lives; nodes that live find that
+    /// their pool is gone.
     ///
     /// # Errors
-    /// If there is no such pool, it is in use, or its files cannot be removed.
+    /// If there is no such pool, it is in use, or it cannot be removed.
     pub async fn destroy(&self, force: bool) -> Result<(), SharedPoolError> {
         let living = self.living().await;
         match (living, force) {
@@ -238,9 +226,12 @@ impl SharedPool {
                 }
             }
             (Ok(living), true) => {
-                let shm = ShmFabric::open(&self.directory)?;
-                for peer in living {
-                    let _everywhere = shm.fence(peer)?;
+                let state = self.plane.load().await?.state;
+                if self.kind_of(&state)? == FabricKind::Shm {
+                    let shm = self.shm(&state)?;
+                    for peer in living {
+                        let _everywhere = shm.fence(peer)?;
+                    }
                 }
             }
             // Damage must not make a pool that nobody can get rid of.
@@ -252,17 +243,44 @@ impl SharedPool {
             ) => {}
             (Err(error), _) => return Err(error),
         }
-        std::fs::remove_dir_all(&self.directory).map_err(|source| SharedPoolError::Directory {
-            path: self.directory.display().to_string(),
-            source,
-        })
+        Ok(self.plane.destroy().await?)
     }
 
-    /// The fabric, if there is a pool: what does not exist is not made by looking for it.
-    async fn fabric(&self) -> Result<Arc<dyn Fabric>, SharedPoolError> {
-        self.plane.load().await?;
-        Ok(ShmFabric::open(&self.directory)?)
+    fn kind_of(&self, state: &PoolState) -> Result<FabricKind, SharedPoolError> {
+        let kind = state.fabric.parse().map_err(|_| {
+            let place = self.place.to_string();
+            SharedPoolError::UnknownFabric { place, fabric: state.fabric.clone() }
+        })?;
+        self.check_kind(kind)?;
+        Ok(kind)
     }
+
+    fn check_kind(&self, kind: FabricKind) -> Result<(), SharedPoolError> {
+        match (&self.place, kind) {
+            (Place::Host { is_shm: true, .. }, FabricKind::Tcp) => {
+                let (pool, asked) = ("tcp".to_owned(), "shm".to_owned());
+                Err(PoolError::OtherFabric { pool, asked }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The fabric of a pool that exists: what does not exist is not made by looking for it.
+    fn shm(&self, state: &PoolState) -> Result<Arc<ShmFabric>, SharedPoolError> {
+        let name: PoolName = match &self.place {
+            Place::Host { name, .. } | Place::Etcd { name, .. } => name.clone(),
+            Place::Relays(_) => state.name.parse().map_err(|_| SharedPoolError::UnknownFabric {
+                place: self.place.to_string(),
+                fabric: format!("shm of pool {:?}", state.name),
+            })?,
+        };
+        Ok(ShmFabric::open(directory_of(&name))?)
+    }
+}
+
+/// Where a pool of the calling user has its files.
+fn directory_of(name: &PoolName) -> PathBuf {
+    PathBuf::from(format!("{SHARED_MEMORY}/selkie-{}-{name}", getuid().as_raw()))
 }
 
 /// Never 0, which stands for a pool within one process.
@@ -271,22 +289,4 @@ fn random(env: &Env) -> u64 {
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let nanoseconds = time.map_or(0, |time| time.as_nanos() as u64);
     (env.random_u64() ^ nanoseconds.rotate_left(17) ^ process.rotate_left(40)).max(1)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn urls_are_read_and_others_refused_with_what_is_allowed() {
-        assert_eq!("embedded:".parse(), Ok(PoolUrl::Embedded));
-        let shared = PoolUrl::Shared(PoolName("a-1_B".into()));
-        assert_eq!("shm:a-1_B".parse(), Ok(shared.clone()));
-        assert_eq!(shared.to_string(), "shm:a-1_B");
-        for bad in ["", "shm", "embedded:x", "mem:x", "shm:", "shm:../x", "shm:a/b", "shm:a b"] {
-            let error = bad.parse::<PoolUrl>().unwrap_err();
-            assert!(error.starts_with("a pool"), "{bad}: {error}");
-        }
-        assert!(format!("shm:{}", "x".repeat(65)).parse::<PoolUrl>().is_err());
-    }
 }

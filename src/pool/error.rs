@@ -1,0 +1,67 @@
+//! Why a shared pool cannot be used.
+
+use crate::fabric::FabricError;
+use crate::memnode::PoolError;
+use crate::memnode::control::ControlError;
+
+/// Why a shared pool cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SharedPoolError {
+    /// The pool refused.
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    /// The fabric failed.
+    #[error(transparent)]
+    Fabric(#[from] FabricError),
+    /// A memory node is gone, and with it a part of the pool.
+    #[error("memory node {node} of the pool is dead: what it held is lost; destroy the pool")]
+    MemoryLost {
+        /// Its index.
+        node: usize,
+    },
+    /// Nodes still use the pool.
+    #[error("{what} of the pool lives; stop it first, or use --force")]
+    InUse {
+        /// A node.
+        what: String,
+    },
+    /// The pool's nodes meet on a fabric that this software does not have.
+    #[error("{place}: the pool's fabric is {fabric:?}; there are shm and tcp")]
+    UnknownFabric {
+        /// The pool.
+        place: String,
+        /// Its fabric.
+        fabric: String,
+    },
+    /// The software was built without etcd.
+    #[error("this selkie was built without etcd: build it with --features etcd")]
+    NoEtcd,
+    /// An address that this process must not, or cannot, listen at.
+    #[error("{option} {address}: {why}")]
+    Address {
+        /// The option.
+        option: &'static str,
+        /// Its value.
+        address: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
+    /// Nobody is listened for where memory is shared.
+    #[error("--listen, --advertise and --insecure are for pools over TCP, and this is none")]
+    NoNetwork,
+    /// The host has less memory than was asked for.
+    #[error("{wanted} bytes are to be lent, but this host has {available} to give")]
+    HostMemory {
+        /// Bytes to lend.
+        wanted: u64,
+        /// Bytes that can be had without swapping.
+        available: u64,
+    },
+}
+
+impl From<ControlError> for SharedPoolError {
+    fn from(error: ControlError) -> Self {
+        Self::Pool(error.into())
+    }
+}

@@ -1,0 +1,161 @@
+//! How a process takes part in a pool over a network.
+
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
+
+use super::SharedPoolError;
+use crate::fabric::tcp::{Admission, TcpConfig};
+use crate::memnode::control::PoolState;
+
+/// The fabrics that processes can meet on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FabricKind {
+    /// Memory shared by the processes of one host.
+    Shm,
+    /// TCP.
+    Tcp,
+}
+
+impl FabricKind {
+    /// As it is written.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Shm => "shm",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+impl FromStr for FabricKind {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "shm" => Ok(Self::Shm),
+            "tcp" => Ok(Self::Tcp),
+            _ => Err("a fabric is `shm` or `tcp`".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for FabricKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Where this process listens, in a pool over TCP. There is nothing to say in other pools.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Network {
+    /// Address and port; port 0 lets the system choose one. By default on the loopback interface.
+    pub listen: Option<SocketAddr>,
+    /// The address by which others reach this host, if it is not the one of `listen`.
+    pub advertise: Option<IpAddr>,
+    /// Whether to listen where others than the processes of this host can come, who are not authenticated.
+    pub insecure: bool,
+}
+
+impl Network {
+    /// Looks for addresses that are not allowed.
+    ///
+    /// # Errors
+    /// [`SharedPoolError::Address`].
+    pub fn check(&self) -> Result<(), SharedPoolError> {
+        let refused =
+            |option, address: String, why| Err(SharedPoolError::Address { option, address, why });
+        let listen = self.listen();
+        let ip = listen.ip();
+        if !ip.is_loopback() && !self.insecure {
+            let why = "is not a loopback address: whoever reaches it can use the pool's memory; \
+                allow that with --insecure";
+            return refused("--listen", listen.to_string(), why);
+        }
+        match self.advertise {
+            None if ip.is_unspecified() => {
+                let why = "stands for all addresses: say by --advertise by which others reach it";
+                refused("--listen", listen.to_string(), why)
+            }
+            Some(advertise) if advertise.is_unspecified() => {
+                refused("--advertise", advertise.to_string(), "is not the address of a host")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn listen(&self) -> SocketAddr {
+        self.listen.unwrap_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)))
+    }
+
+    /// Refuses what has no meaning where memory is shared.
+    pub(super) fn check_absent(&self) -> Result<(), SharedPoolError> {
+        if *self == Self::default() { Ok(()) } else { Err(SharedPoolError::NoNetwork) }
+    }
+
+    pub(super) fn config(&self, state: &PoolState) -> Result<TcpConfig, SharedPoolError> {
+        self.check()?;
+        Ok(TcpConfig {
+            listen: self.listen(),
+            advertise: self.advertise,
+            admission: Admission::Met,
+            // Who is silent for so long is dead for the pool as well.
+            dead_after: state.timing.lease,
+            ..TcpConfig::new(state.id)
+        })
+    }
+}
+
+/// Refuses to lend more than the host has: the system would promise it, and end processes later.
+pub(super) fn check_memory(wanted: u64) -> Result<(), SharedPoolError> {
+    let Some(available) = available_memory() else { return Ok(()) };
+    if wanted > available {
+        return Err(SharedPoolError::HostMemory { wanted, available });
+    }
+    Ok(())
+}
+
+/// Bytes that can be had without swapping, if the system says so.
+fn available_memory() -> Option<u64> {
+    let info = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_others_reach_are_asked_for_and_named() {
+        let network = |listen: &str, advertise: Option<&str>, insecure| Network {
+            listen: Some(listen.parse().unwrap()),
+            advertise: advertise.map(|ip| ip.parse().unwrap()),
+            insecure,
+        };
+        for good in [
+            network("127.0.0.1:0", None, false),
+            network("[::1]:7000", None, false),
+            network("10.0.0.1:7000", None, true),
+            network("0.0.0.0:7000", Some("10.0.0.1"), true),
+        ] {
+            assert!(good.check().is_ok(), "{good:?}");
+        }
+        for (bad, what) in [
+            (network("10.0.0.1:7000", None, false), "--listen 10.0.0.1:7000: is not a loopback"),
+            (network("0.0.0.0:7000", None, true), "--advertise"),
+            (network("0.0.0.0:7000", Some("0.0.0.0"), true), "--advertise 0.0.0.0: is not"),
+        ] {
+            let error = bad.check().unwrap_err().to_string();
+            assert!(error.contains(what), "{error}");
+        }
+    }
+
+    #[test]
+    fn more_memory_than_there_is_is_refused() {
+        assert!(check_memory(4096).is_ok());
+        let error = check_memory(1 << 50).unwrap_err().to_string();
+        assert!(error.starts_with("1125899906842624 bytes are to be lent"), "{error}");
+    }
+}

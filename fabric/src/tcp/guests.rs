@@ -8,8 +8,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::config::Admission;
+use super::hello::Hello;
 use super::key::AccessKey;
-use super::wire::Hello;
 use crate::access::Domain;
 use crate::error::Refusal;
 use crate::id::PeerId;

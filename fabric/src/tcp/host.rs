@@ -1,44 +1,29 @@
-//! The host: the side of a node that lends memory. It listens, admits connections, and executes their verbs,
-//! one thread a connection.
-//!
-//! A thread receives, executes every whole request in its buffer, and answers them with one system call. A
-//! chain executes under the *gate* of its connection: whoever closes the gate knows that none executes after.
+//! The host: the side of a node that lends memory. It listens, hears who comes, and admits connections, one
+//! thread a connection; what they ask for is executed in their `session`.
 
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
-use smallvec::SmallVec;
 
-use super::buffer::FrameBuffer;
 use super::common::Common;
 use super::error::WireError;
 use super::guests::{Admitted, Guests, Invitation, MAX_CONNECTIONS};
+use super::hello::{self, HELLO_BYTES, Hello};
 use super::others::{HandedOver, Handler, MAX_HANDED_OVER};
-use super::wire::{self, Asked, HELLO_BYTES, Hello, Next, Request, ResponseWriter};
-use crate::access::Domain;
-use crate::buf::Buf;
-use crate::error::{FabricError, Refusal};
+use super::session::{Ended, Guest, Session};
+use crate::error::Refusal;
 use crate::id::PeerId;
-use crate::mem::node::{MemRegion, Node};
-use crate::mem::queue_pair::apply;
-use crate::verb::Verb;
+use crate::mem::node::Node;
 
 /// How long a connection may take to say hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(2);
 /// Threads that serve connections; those above what is served are for saying no.
 const MAX_THREADS: usize = MAX_CONNECTIONS + MAX_HANDED_OVER + 64;
-/// A payload no longer than this is kept for the next verb.
-const KEPT_PAYLOAD_BYTES: usize = 64 << 10;
-/// Responses as long as this are sent before more requests are executed.
-const FULL_ANSWER_BYTES: usize = 256 << 10;
-
 pub(super) struct Host {
     node: Node,
     incarnation: u64,
@@ -58,22 +43,6 @@ pub struct BadConnections {
     pub count: u64,
     /// What was wrong with the latest.
     pub latest: Option<WireError>,
-}
-
-/// A connection whose verbs are executed.
-pub(super) struct Guest {
-    stream: TcpStream,
-    /// Whether chains may execute; held while one does.
-    gate: Mutex<bool>,
-}
-
-impl Guest {
-    /// Once this returns nothing executes.
-    pub(super) fn close(&self) {
-        // It fails if the peer was faster.
-        let _ = self.stream.shutdown(Shutdown::Both);
-        *self.gate.lock() = false;
-    }
 }
 
 impl Host {
@@ -204,14 +173,14 @@ impl Host {
             Ok(Beginning::Other(handler)) => return self.handed_over.hand(stream, addr, &handler),
             Err(why) => return self.note(why),
         };
-        let guest = Arc::new(Guest { stream, gate: Mutex::new(true) });
+        let guest = Arc::new(Guest::new(stream));
         let admitted = match self.welcome(&guest, hello) {
             Ok(Some(admitted)) => admitted,
             Ok(None) => return,
             Err(why) => return self.note(why),
         };
         let _leaves = Leaves { host: self, token: admitted.token };
-        if let Err(why) = Session::new(self, &guest, admitted.domain).run() {
+        if let Err(why) = Session::new(&self.node, &self.common, &guest, admitted.domain).run() {
             self.note(why);
         }
         guest.close();
@@ -229,7 +198,7 @@ impl Host {
         guest: &Arc<Guest>,
         hello: Result<Hello, Refusal>,
     ) -> Result<Option<Admitted>, Ended> {
-        let mut stream = &guest.stream;
+        let mut stream = guest.stream();
         let hello = hello.and_then(|hello| match () {
             () if hello.pool != self.common.config.pool => Err(Refusal::Pool),
             () if hello.to != self.id() => Err(Refusal::Name),
@@ -250,7 +219,7 @@ impl Host {
             Err(why) => Err(why),
         };
         let verdict = admitted.as_ref().map(|_| ()).map_err(|why| *why);
-        let replied = stream.write_all(&wire::encode_reply(verdict));
+        let replied = stream.write_all(&hello::encode_reply(verdict));
         let admitted = admitted.ok();
         if replied.is_err() {
             let tokens = admitted.iter().map(|admitted| admitted.token);
@@ -268,15 +237,15 @@ impl Host {
         stream.set_write_timeout(Some(HELLO_WITHIN))?;
         let until = self.common.env.now() + HELLO_WITHIN;
         let mut heard = Vec::with_capacity(HELLO_BYTES);
-        self.hear(stream, &mut heard, wire::MAGIC_BYTES, until)?;
-        let handler = wire::other_magic(&heard).and_then(|magic| self.common.handlers.of(magic));
+        self.hear(stream, &mut heard, hello::MAGIC_BYTES, until)?;
+        let handler = hello::other_magic(&heard).and_then(|magic| self.common.handlers.of(magic));
         if let Some(handler) = handler {
             stream.set_read_timeout(None)?;
             stream.set_write_timeout(None)?;
             return Ok(Beginning::Other(handler));
         }
         loop {
-            let wanted = wire::hello_bytes(&heard)?;
+            let wanted = hello::hello_bytes(&heard)?;
             if heard.len() >= wanted {
                 return Ok(Beginning::Hello(Hello::decode(&heard)?));
             }
@@ -338,179 +307,5 @@ struct Leaves<'h> {
 impl Drop for Leaves<'_> {
     fn drop(&mut self) {
         self.host.guests.lock().leave(self.token);
-    }
-}
-
-/// Why a connection ended.
-enum Ended {
-    /// Closed, broken, revoked or silent.
-    Gone,
-    Bad(WireError),
-}
-
-impl From<io::Error> for Ended {
-    fn from(_: io::Error) -> Self {
-        Self::Gone
-    }
-}
-
-impl From<WireError> for Ended {
-    fn from(error: WireError) -> Self {
-        Self::Bad(error)
-    }
-}
-
-/// A connection that was admitted.
-struct Session<'h> {
-    host: &'h Host,
-    guest: &'h Guest,
-    /// What the guest may do; `None` is everything.
-    domain: Option<Arc<Domain>>,
-    inbox: FrameBuffer,
-    answers: Vec<u8>,
-    next_sequence: u64,
-    /// The payload of an earlier verb, for the next of the same length.
-    spare: Buf,
-}
-
-impl<'h> Session<'h> {
-    fn new(host: &'h Host, guest: &'h Guest, domain: Option<Arc<Domain>>) -> Self {
-        let (inbox, answers, spare) = (FrameBuffer::new(), Vec::new(), Buf::default());
-        Self { host, guest, domain, inbox, answers, next_sequence: 0, spare }
-    }
-
-    fn run(mut self) -> Result<(), Ended> {
-        let mut wanted = wire::HEADER_BYTES;
-        loop {
-            let count = self.receive(wanted)?;
-            if count == 0 {
-                return Ok(());
-            }
-            self.inbox.received(count);
-            wanted = loop {
-                match self.execute_next()? {
-                    Next::Whole(bytes, ()) => self.inbox.take(bytes),
-                    Next::Partial(bytes) => break bytes,
-                }
-                if self.answers.len() >= FULL_ANSWER_BYTES {
-                    self.answer()?;
-                }
-            };
-            self.answer()?;
-        }
-    }
-
-    fn receive(&mut self, wanted: usize) -> io::Result<usize> {
-        let room = self.inbox.room(wanted);
-        let poll_for = self.host.common.config.poll_for;
-        if !poll_for.is_zero() {
-            let until = self.host.common.env.now() + poll_for;
-            while self.host.common.env.now() < until {
-                match recv(&self.guest.stream, &mut *room, RecvFlags::DONTWAIT) {
-                    Ok((_, count)) => return Ok(count),
-                    Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
-                    Err(error) => return Err(error.into()),
-                }
-            }
-        }
-        loop {
-            match (&self.guest.stream).read(room) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                read => return read,
-            }
-        }
-    }
-
-    fn answer(&mut self) -> io::Result<()> {
-        if !self.answers.is_empty() {
-            (&self.guest.stream).write_all(&self.answers)?;
-            self.answers.clear();
-            self.answers.shrink_to(2 * FULL_ANSWER_BYTES);
-        }
-        Ok(())
-    }
-
-    /// Executes the request at the front of the inbox.
-    fn execute_next(&mut self) -> Result<Next<()>, Ended> {
-        let (bytes, request) = match wire::decode_request(self.inbox.data())? {
-            Next::Partial(bytes) => return Ok(Next::Partial(bytes)),
-            Next::Whole(bytes, request) => (bytes, request),
-        };
-        let (found, expected) = (request.sequence, self.next_sequence);
-        if found != expected {
-            return Err(WireError::Sequence { found, expected }.into());
-        }
-        self.next_sequence += 1;
-        let rung = {
-            let gate = self.guest.gate.lock();
-            if !*gate {
-                return Err(Ended::Gone);
-            }
-            let domain = self.domain.as_deref();
-            execute(self.host.node(), domain, &request, &mut self.answers, &mut self.spare)
-        };
-        // Not under the gate: wakers may do what they like. And before the answer goes out.
-        rung.into_iter().for_each(|region| region.doorbell().ring());
-        Ok(Next::Whole(bytes, ()))
-    }
-}
-
-type Rung<'n> = SmallVec<[&'n MemRegion; 4]>;
-
-/// Executes a chain on the memory of `node`, as far as `domain` allows, and writes the response. The regions
-/// whose doorbell is to ring.
-fn execute<'n>(
-    node: &'n Node,
-    domain: Option<&Domain>,
-    request: &Request<'_>,
-    answers: &mut Vec<u8>,
-    spare: &mut Buf,
-) -> Rung<'n> {
-    let mut rung = Rung::new();
-    let mut response = ResponseWriter::begin(answers, request.sequence);
-    let mut failure = None;
-    for asked in request.verbs() {
-        let mut verb = verb_of(asked, spare);
-        let executed: Result<&MemRegion, FabricError> = node
-            .check_alive()
-            .and_then(|()| domain.map_or(Ok(()), |domain| domain.check(node.id(), &verb)))
-            .and_then(|()| apply(node, &mut verb));
-        match executed {
-            Ok(region) => {
-                response.result(&verb);
-                if matches!(verb, Verb::WriteWithDoorbell { .. }) {
-                    rung.push(region);
-                }
-            }
-            Err(error) => failure = Some(error),
-        }
-        if let Some(buf) = verb.into_buf().filter(|buf| buf.len() <= KEPT_PAYLOAD_BYTES) {
-            *spare = buf;
-        }
-        if failure.is_some() {
-            break;
-        }
-    }
-    response.end(failure.as_ref());
-    rung
-}
-
-/// The verb that is asked for, with a payload of its own.
-fn verb_of(asked: Asked<'_>, spare: &mut Buf) -> Verb {
-    let mut buf_of = |bytes: usize| match std::mem::take(spare) {
-        buf if buf.len() == bytes => buf,
-        _ => Buf::zeroed(bytes),
-    };
-    match asked {
-        Asked::Read { at, bytes } => Verb::read(at, buf_of(bytes)),
-        Asked::Write { at, payload, rings } => {
-            let mut from = buf_of(payload.len());
-            from.copy_from_slice(payload);
-            if rings { Verb::write_with_doorbell(at, from) } else { Verb::write(at, from) }
-        }
-        Asked::CompareAndSwap { at, expected, desired } => {
-            Verb::compare_and_swap(at, expected, desired)
-        }
-        Asked::FetchAndAdd { at, delta } => Verb::fetch_and_add(at, delta),
     }
 }

@@ -34,6 +34,7 @@ use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 use super::buffer::FrameBuffer;
 use super::driver::Driver;
 use super::error::WireError;
+use super::hello;
 use super::slot::Slot;
 use super::wire::{self, Next};
 use crate::error::FabricError;
@@ -333,15 +334,15 @@ impl Link {
             return Err(Broken::Gone);
         }
         if !line.accepted {
-            match wire::decode_reply(inbox.data())? {
-                None => return Ok(wire::REPLY_BYTES),
+            match hello::decode_reply(inbox.data())? {
+                None => return Ok(hello::REPLY_BYTES),
                 Some(Err(why)) => {
                     let peer = self.peer;
                     return Err(Broken::Refused(FabricError::Refused { peer, why }));
                 }
                 Some(Ok(())) => line.accepted = true,
             }
-            inbox.take(wire::REPLY_BYTES);
+            inbox.take(hello::REPLY_BYTES);
         }
         loop {
             let Some(first) = line.waiting.front().filter(|_| line.waiting.len() > line.queued)

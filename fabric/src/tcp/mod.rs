@@ -17,7 +17,7 @@
 //! [`Fabric::join`](crate::Fabric::join) binds and listens, [`TcpFabric::introduce`] says where peers are,
 //! and [`Endpoint::connect`](crate::Endpoint::connect) begins to connect without blocking: what a peer does
 //! not accept, `Refused` says at the first completion. Endpoints of one `TcpFabric` know each other, and talk
-//! over TCP all the same. The bytes are described in `wire`.
+//! over TCP all the same. The bytes are described in `hello` and `wire`.
 //!
 //! Whatever else a process serves, it can serve on the same port: [`TcpFabric::serve_other`].
 //!
@@ -40,12 +40,14 @@
 //! which guards against mistakes. By default whoever reaches the port is trusted with the memory. With
 //! [`Admission::Invited`] an endpoint admits those whom [`TcpFabric::invite`] invited to it, and who show
 //! the [`AccessKey`] of the invitation. What a guest may do can be bounded to a [`Domain`](crate::Domain) of
-//! its [`Invitation`], which is asked before each of its verbs executes. The key crosses the network as it is, and nothing is encrypted:
-//! whoever can listen there has the key, so the port belongs on a network of its own all the same.
+//! its [`Invitation`], which is asked before each of its verbs executes. The key crosses the network as it is,
+//! and nothing is encrypted: whoever can listen there has the key, so the port belongs on a network of its own
+//! all the same.
 //!
-//! Contents: `fabric` (who is there, completions), `link` (the connecting side of a connection), `host` (the
-//! executing side), `driver` (the thread), `guests` (who may execute), `key`, `others` (connections that are not the fabric's), `wire` (the bytes), `error`
-//! (what is wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`, `common`.
+//! Contents: `fabric` and `queue_pair` (the traits, completions), `link` (the connecting side of a
+//! connection), `driver` (the thread), `host` and `session` (the executing side), `guests` (who may execute),
+//! `key`, `others` (connections that are not the fabric's), `hello` and `wire` (the bytes), `error` (what is
+//! wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`, `common`.
 
 mod buffer;
 mod common;
@@ -54,11 +56,13 @@ mod driver;
 mod error;
 mod fabric;
 mod guests;
+mod hello;
 mod host;
 mod key;
 mod link;
 mod others;
 mod queue_pair;
+mod session;
 mod slot;
 mod wire;
 

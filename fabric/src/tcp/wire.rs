@@ -1,24 +1,8 @@
-//! Bytes on a connection: encoding, decoding and every bound on them. No input or output happens here.
+//! Requests and responses as bytes: encoding, decoding and every bound on them. No input or output happens
+//! here.
 //!
-//! All numbers are little-endian. A connection starts with a hello of the node that connected, and the reply
-//! to it. The first three fields of a hello are the same in every version, and so is its length from version
-//! 2 on (version 1 ended before the key):
-//!
-//! ```text
-//! hello                                     reply
-//! 0   magic         u64  HELLO_MAGIC        0   magic    u64  REPLY_MAGIC
-//! 8   version       u32  VERSION            8   version  u32  VERSION of who replies
-//! 12  keepalive_ms  u32  longest silence    12  verdict  u32  0, or why the connection is refused
-//! 16  pool          u64  who belongs together
-//! 24  from          u16  who connects
-//! 26  to            u16  whom it wants
-//! 28  has_key       u32  0 or 1
-//! 32  incarnation   u64  of who connects, not 0
-//! 40  key           16 bytes, 0 without a key
-//! 56  zero          u64
-//! 64
-//! ```
-//! After a verdict of 0 there follow requests, one a chain, and one response for each, in the same order:
+//! All numbers are little-endian. Behind hello and reply (`hello`) a connection has requests, one a chain, and
+//! one response for each, in the same order:
 //!
 //! ```text
 //! request                                   response
@@ -43,26 +27,11 @@
 //! A request without verbs is how a silent connection is kept alive; it is answered like any other.
 
 use super::error::WireError;
-use super::key::{AccessKey, KEY_BYTES};
 use crate::access::Access;
-use crate::error::{FabricError, Refusal};
+use crate::error::FabricError;
 use crate::id::{PeerId, RegionKey, RemoteAddr};
 use crate::verb::{Chain, Verb};
 
-/// First word of a hello.
-const HELLO_MAGIC: u64 = u64::from_le_bytes(*b"SELKTCP?");
-/// First word of a reply.
-const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"SELKTCP!");
-/// Version of everything behind the first fields.
-pub(super) const VERSION: u32 = 2;
-
-pub(super) const MAGIC_BYTES: usize = 8;
-pub(super) const HELLO_BYTES: usize = 64;
-/// Of version 1.
-const FIRST_HELLO_BYTES: usize = 40;
-/// Where the version of a hello ends.
-const VERSION_END: usize = MAGIC_BYTES + 4;
-pub(super) const REPLY_BYTES: usize = 16;
 /// Header of a request and of a response.
 pub(super) const HEADER_BYTES: usize = 16;
 const RECORD_BYTES: usize = 32;
@@ -75,9 +44,6 @@ pub const MAX_CHAIN_BYTES: usize = 16 << 20;
 /// Most bytes behind a header.
 const MAX_BODY_BYTES: usize = MAX_CHAIN_VERBS * RECORD_BYTES + MAX_CHAIN_BYTES;
 
-const _: () = assert!(HELLO_BYTES == FIRST_HELLO_BYTES + KEY_BYTES + 8);
-const _: () = assert!(FIRST_HELLO_BYTES == VERSION_END + 4 + 8 + 2 + 2 + 4 + 8);
-const _: () = assert!(REPLY_BYTES == 8 + 4 + 4);
 const _: () = assert!(HEADER_BYTES == 4 + 2 + 2 + 8);
 const _: () = assert!(RECORD_BYTES == 1 + 3 + 4 + 8 + 8 + 8);
 const _: () = assert!(MAX_BODY_BYTES <= u32::MAX as usize && MAX_CHAIN_VERBS <= u16::MAX as usize);
@@ -96,162 +62,33 @@ const MISALIGNED: u16 = 3;
 const DEAD: u16 = 4;
 const FORBIDDEN: u16 = 5;
 
-const ACCEPTED: u32 = 0;
-const REFUSED_VERSION: u32 = 1;
-const REFUSED_POOL: u32 = 2;
-const REFUSED_NAME: u32 = 3;
-const REFUSED_REVOKED: u32 = 4;
-const REFUSED_FULL: u32 = 5;
-const REFUSED_KEY: u32 = 6;
-
 /// Takes numbers off the front of bytes.
-struct Fields<'a>(&'a [u8]);
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl<'a> Fields<'a> {
-    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+    pub(super) fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*taken)
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    pub(super) fn u16(&mut self) -> Option<u16> {
         self.take().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
-    fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
+    pub(super) fn bytes(&mut self, count: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(taken)
     }
-}
-
-/// What a node says of itself when it connects.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Hello {
-    pub(super) version: u32,
-    pub(super) keepalive_ms: u32,
-    pub(super) pool: u64,
-    pub(super) from: PeerId,
-    pub(super) to: PeerId,
-    pub(super) incarnation: u64,
-    pub(super) key: Option<AccessKey>,
-}
-
-/// The first word of what is no hello.
-pub(super) fn other_magic(heard: &[u8]) -> Option<u64> {
-    Fields(heard).u64().filter(|magic| *magic != HELLO_MAGIC)
-}
-
-/// How many bytes a hello has that begins like this, as far as that is known.
-pub(super) fn hello_bytes(heard: &[u8]) -> Result<usize, WireError> {
-    if let Some(found) = other_magic(heard) {
-        return Err(WireError::Magic { found });
-    }
-    let mut fields = Fields(heard);
-    Ok(match (fields.u64(), fields.u32()) {
-        (None, _) => MAGIC_BYTES,
-        (_, None) => VERSION_END,
-        (_, Some(0 | 1)) => FIRST_HELLO_BYTES,
-        _ => HELLO_BYTES,
-    })
-}
-
-impl Hello {
-    pub(super) fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::with_capacity(HELLO_BYTES);
-        out.extend(HELLO_MAGIC.to_le_bytes());
-        out.extend(self.version.to_le_bytes());
-        out.extend(self.keepalive_ms.to_le_bytes());
-        out.extend(self.pool.to_le_bytes());
-        out.extend(self.from.to_raw().to_le_bytes());
-        out.extend(self.to.to_raw().to_le_bytes());
-        out.extend(u32::from(self.key.is_some()).to_le_bytes());
-        out.extend(self.incarnation.to_le_bytes());
-        out.extend(self.key.map_or([0; KEY_BYTES], AccessKey::to_bytes));
-        out.extend(0_u64.to_le_bytes());
-        out
-    }
-
-    /// The hello in these bytes. Of another version only that is known.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Result<Self, Refusal>, WireError> {
-        let mut fields = Fields(bytes);
-        let magic = fields.u64().ok_or(WireError::Length)?;
-        if magic != HELLO_MAGIC {
-            return Err(WireError::Magic { found: magic });
-        }
-        let version = fields.u32().ok_or(WireError::Length)?;
-        if version != VERSION {
-            return Ok(Err(Refusal::Version { ours: VERSION, theirs: version }));
-        }
-        let mut rest = || {
-            let (keepalive_ms, pool) = (fields.u32()?, fields.u64()?);
-            let (from, to) = (fields.u16()?, fields.u16()?);
-            let (has_key, incarnation) = (fields.u32()?, fields.u64()?);
-            let (key, zero) = (fields.take::<KEY_BYTES>()?, fields.u64()?);
-            let (from, to) = (PeerId::from_raw(from), PeerId::from_raw(to));
-            let hello = Self { version, keepalive_ms, pool, from, to, incarnation, key: None };
-            fields.0.is_empty().then_some((hello, has_key, key, zero))
-        };
-        let (hello, has_key, key, zero) = rest().ok_or(WireError::Length)?;
-        if zero != 0 || hello.incarnation == 0 {
-            return Err(WireError::Reserved);
-        }
-        match has_key {
-            0 if key == [0; KEY_BYTES] => Ok(Ok(hello)),
-            1 => Ok(Ok(Self { key: Some(AccessKey::from_bytes(key)), ..hello })),
-            _ => Err(WireError::Reserved),
-        }
-    }
-}
-
-/// Answers a hello.
-pub(super) fn encode_reply(verdict: Result<(), Refusal>) -> Vec<u8> {
-    let verdict = match verdict {
-        Ok(()) => ACCEPTED,
-        Err(Refusal::Version { .. }) => REFUSED_VERSION,
-        Err(Refusal::Pool) => REFUSED_POOL,
-        Err(Refusal::Name) => REFUSED_NAME,
-        Err(Refusal::Revoked) => REFUSED_REVOKED,
-        Err(Refusal::Full) => REFUSED_FULL,
-        Err(Refusal::Key) => REFUSED_KEY,
-    };
-    let mut out = Vec::with_capacity(REPLY_BYTES);
-    out.extend(REPLY_MAGIC.to_le_bytes());
-    out.extend(VERSION.to_le_bytes());
-    out.extend(verdict.to_le_bytes());
-    out
-}
-
-/// The answer to a hello; `None` if it is not all there.
-pub(super) fn decode_reply(data: &[u8]) -> Result<Option<Result<(), Refusal>>, WireError> {
-    let mut fields = Fields(data);
-    let (Some(magic), Some(version), Some(verdict)) = (fields.u64(), fields.u32(), fields.u32())
-    else {
-        return Ok(None);
-    };
-    if magic != REPLY_MAGIC {
-        return Err(WireError::Magic { found: magic });
-    }
-    Ok(Some(match verdict {
-        // What else another version may say is not known here.
-        _ if version != VERSION => Err(Refusal::Version { ours: VERSION, theirs: version }),
-        ACCEPTED => Ok(()),
-        REFUSED_VERSION => Err(Refusal::Version { ours: VERSION, theirs: version }),
-        REFUSED_POOL => Err(Refusal::Pool),
-        REFUSED_NAME => Err(Refusal::Name),
-        REFUSED_REVOKED => Err(Refusal::Revoked),
-        REFUSED_FULL => Err(Refusal::Full),
-        REFUSED_KEY => Err(Refusal::Key),
-        found => return Err(WireError::Verdict { found }),
-    }))
 }
 
 /// Bytes of payload that a verb moves.

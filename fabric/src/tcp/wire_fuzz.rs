@@ -1,4 +1,4 @@
-//! Fuzz targets of the bytes on a connection.
+//! Fuzz targets of the bytes on a connection, those of `hello` too.
 //!
 //! Under `cargo test` each of them runs over the corpus in `__fuzz__` and a thousand random inputs. With
 //! `cargo bolero test -p selkie-fabric tcp::wire::fuzz::frames` a fuzzer looks for more.
@@ -9,8 +9,12 @@
 
 use std::path::Path;
 
+use super::super::hello::{
+    HELLO_BYTES, Hello, REPLY_BYTES, decode_reply, encode_reply, hello_bytes,
+};
 use super::*;
 use crate::buf::Buf;
+use crate::error::Refusal;
 
 const PEER: PeerId = PeerId::memory(3);
 

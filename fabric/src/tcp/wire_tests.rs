@@ -1,4 +1,4 @@
-//! Tests of the bytes on a connection; what holds for arbitrary ones is in `wire_fuzz`.
+//! Tests of requests and responses as bytes; what holds for arbitrary ones is in `wire_fuzz`.
 
 use proptest::prelude::*;
 
@@ -6,15 +6,6 @@ use super::*;
 use crate::buf::Buf;
 
 const PEER: PeerId = PeerId::memory(3);
-const HELLO: Hello = Hello {
-    version: VERSION,
-    keepalive_ms: 2500,
-    pool: 0x1122_3344_5566_7788,
-    from: PeerId::compute(1),
-    to: PEER,
-    incarnation: 9,
-    key: Some(AccessKey::from_bytes([7; KEY_BYTES])),
-};
 
 fn at(region: u32, offset: u64) -> RemoteAddr {
     RemoteAddr::new(RegionKey::from_raw(region), offset)
@@ -285,60 +276,4 @@ fn responses_that_no_execution_has_are_refused() {
     assert_eq!(response(2, DONE, 0), Err(WireError::Length));
     assert_eq!(response(1, MISALIGNED, 8), Err(WireError::Length));
     assert_eq!(response(2, DONE, 24), Err(WireError::FrameBytes { bytes: 24, limit: 16 }));
-}
-
-#[test]
-fn hello_and_reply_arrive_or_say_what_is_wrong() {
-    for hello in [HELLO, Hello { key: None, ..HELLO }] {
-        let bytes = hello.encode();
-        assert_eq!(Hello::decode(&bytes), Ok(Ok(hello)));
-        assert_eq!([0, 7, 8, 11, 12, 64].map(|heard| hello_bytes(&bytes[..heard])), {
-            [Ok(8), Ok(8), Ok(12), Ok(12), Ok(64), Ok(64)]
-        });
-        assert_eq!(Hello::decode(&bytes[..63]), Err(WireError::Length));
-        assert_eq!(Hello::decode(&[&bytes[..], &[0]].concat()), Err(WireError::Length));
-    }
-    let changed = |index: usize, value: u8| {
-        let mut bytes = HELLO.encode();
-        bytes[index] = value;
-        Hello::decode(&bytes)
-    };
-    assert!(matches!(changed(0, 0), Err(WireError::Magic { .. })));
-    assert_eq!(changed(8, 3), Ok(Err(Refusal::Version { ours: VERSION, theirs: 3 })));
-    assert_eq!(changed(28, 0), Err(WireError::Reserved), "a key, but none is announced");
-    assert_eq!(changed(28, 2), Err(WireError::Reserved));
-    assert_eq!(changed(32, 0), Err(WireError::Reserved), "no incarnation");
-    assert_eq!(changed(63, 1), Err(WireError::Reserved));
-
-    let prefix = |version: u32| {
-        hello_bytes(&[HELLO_MAGIC.to_le_bytes().as_slice(), &version.to_le_bytes()].concat())
-    };
-    assert_eq!([1, 2, 3, u32::MAX].map(prefix), [Ok(40), Ok(64), Ok(64), Ok(64)]);
-    assert_eq!(hello_bytes(&[1; 8]), Err(WireError::Magic { found: 0x0101_0101_0101_0101 }));
-    let first = &HELLO.encode()[..40];
-    let first = [&first[..8], &[1, 0, 0, 0], &first[12..]].concat();
-    assert_eq!(Hello::decode(&first), Ok(Err(Refusal::Version { ours: VERSION, theirs: 1 })));
-
-    let verdicts = [
-        Ok(()),
-        Err(Refusal::Version { ours: VERSION, theirs: VERSION }),
-        Err(Refusal::Pool),
-        Err(Refusal::Name),
-        Err(Refusal::Revoked),
-        Err(Refusal::Full),
-        Err(Refusal::Key),
-    ];
-    for verdict in verdicts {
-        let bytes = encode_reply(verdict);
-        assert_eq!(decode_reply(&bytes), Ok(Some(verdict)));
-        assert_eq!(decode_reply(&bytes[..15]), Ok(None));
-    }
-    let mut bytes = encode_reply(Ok(()));
-    bytes[12] = 7;
-    assert_eq!(decode_reply(&bytes), Err(WireError::Verdict { found: 7 }));
-    bytes[8] = 3;
-    let newer = Refusal::Version { ours: VERSION, theirs: 3 };
-    assert_eq!(decode_reply(&bytes), Ok(Some(Err(newer))), "whatever it means there");
-    bytes[7] = b'?';
-    assert!(matches!(decode_reply(&bytes), Err(WireError::Magic { .. })), "a hello is no reply");
 }

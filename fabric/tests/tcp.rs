@@ -1078,6 +1078,38 @@ fn wakers_may_kill_the_node_whose_thread_wakes_them() {
     assert_eq!(memory.endpoint.register(8).err(), dead::<()>(MEMORY).err());
 }
 
+/// Fences a node inside `wake`, and counts.
+struct Fencer(Arc<TcpFabric>, PeerId, AtomicU64);
+
+impl Wake for Fencer {
+    fn wake(self: Arc<Self>) {
+        let _reach = self.0.fence(self.1);
+        self.2.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn wakers_of_a_fence_may_fence() {
+    let node = Process::start(NODE, config());
+    let mute = Impostor::start(reply(2, 0), false);
+    let queue_pair = node.connect(MEMORY, mute.addr);
+    let fencer = Arc::new(Fencer(Arc::clone(&node.fabric), NODE, AtomicU64::new(0)));
+    let waker = Waker::from(Arc::clone(&fencer));
+    let mut completion = queue_pair.post(Verb::fetch_and_add(node.at(0), 1).into());
+    let _ = std::pin::Pin::new(&mut completion).poll(&mut Context::from_waker(Waker::noop()));
+    let polled = std::pin::Pin::new(&mut completion).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending(), "nobody answers");
+    let fabric = Arc::clone(&node.fabric);
+    let fences = std::thread::spawn(move || fabric.fence(MEMORY));
+    eventually("both fences return", || {
+        fences.is_finished() && fencer.2.load(Ordering::SeqCst) == 1
+    });
+    assert_eq!(completion.try_take().unwrap().unwrap_err().error, {
+        FabricError::PeerDead { peer: MEMORY }
+    });
+    assert_eq!(node.endpoint.register(8).err(), dead::<()>(NODE).err());
+}
+
 #[test]
 fn keys_cannot_be_guessed_from_others() {
     let memory = Process::start(MEMORY, config());

@@ -119,15 +119,11 @@ impl Driver {
         }
     }
 
-    /// Ends every link to `peer`, which is dead.
-    pub(super) fn end_links_to(&self, peer: PeerId) {
+    /// The links to `peer`.
+    pub(super) fn links_to(&self, peer: PeerId) -> Vec<Arc<Link>> {
         let links = self.links.lock();
         let to_it = links.by_token.values().filter(|link| link.peer() == peer);
-        let to_it: Vec<_> = to_it.map(Arc::clone).collect();
-        drop(links);
-        for link in to_it {
-            link.end(FabricError::PeerDead { peer });
-        }
+        to_it.map(Arc::clone).collect()
     }
 
     pub(super) fn forget(&self, token: u64, socket: &OwnedFd) {

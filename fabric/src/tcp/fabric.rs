@@ -229,23 +229,26 @@ impl Fabric for TcpFabric {
             *whereabouts = Whereabouts::Fenced;
         }
         let own = self.own(peer);
-        if let Some(own) = &own {
-            own.leave();
-        }
         // From here to its end nobody is admitted anywhere: an endpoint that joins now asks it first.
         let mut fenced = self.common.fenced.lock();
         let here = self.here();
         let mut known: Vec<_> = own.iter().map(|own| own.host.incarnation()).collect();
-        let mut connections = Vec::new();
+        let (mut connections, mut links) = (Vec::new(), Vec::new());
         for other in &here {
             let mut guests = other.host.guests();
             known.extend(guests.known(peer));
             connections.extend(guests.dismiss(peer));
+            links.extend(other.driver.links_to(peer));
         }
         fenced.add(peer, &known);
         drop(fenced);
+        drop(met);
+        // Not under locks: what follows calls wakers, which may fence as well.
+        if let Some(own) = &own {
+            own.leave();
+        }
         connections.iter().for_each(|connection| connection.close());
-        here.iter().for_each(|other| other.driver.end_links_to(peer));
+        links.iter().for_each(|link| link.end(FabricError::PeerDead { peer }));
         Ok(Reach::ThisProcess)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Buf, Chain, Doorbell, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, Doorbell, Endpoint, Fabric, PeerId, QueuePair, RemoteAddr, Verb};
 use selkie_memnode::{ComputeIndex, Pool, layout};
 
 use crate::acquire::Access;
@@ -73,7 +73,7 @@ impl Engine {
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let table = AddressTable::new(frames, gcl_bytes);
         let tick = config.tick;
-        let epoch = Self::global_epoch(pool, &endpoint).await?;
+        let epoch = Self::global_epoch(pool, queue_pairs.first()).await?;
         // Nothing came from those who died before, and nothing is owed to them.
         let lost = pool.lost().into_iter().map(|(node, _)| node);
         let recovering = !pool.lost().is_empty();
@@ -160,11 +160,16 @@ impl Engine {
         descriptor.max_compute_nodes + memory_nodes
     }
 
-    async fn global_epoch(pool: &Pool, endpoint: &Arc<dyn Endpoint>) -> Result<u64, EngineError> {
-        let Some(memory) = pool.descriptor().memory_nodes.first() else { return Ok(0) };
+    async fn global_epoch(
+        pool: &Pool,
+        first: Option<&Arc<dyn QueuePair>>,
+    ) -> Result<u64, EngineError> {
+        let (Some(memory), Some(first)) = (pool.descriptor().memory_nodes.first(), first) else {
+            return Ok(0);
+        };
         let at = RemoteAddr::new(memory.region, layout::GLOBAL_EPOCH_AT);
         let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
-        let done = endpoint.connect(memory.peer)?.post(chain).await.map_err(|e| e.error)?;
+        let done = first.post(chain).await.map_err(|e| e.error)?;
         let words = done.buf(0).map(Buf::words).unwrap_or_default();
         Ok(words.first().map_or(0, |w| u64::from_le(*w)))
     }
@@ -216,6 +221,27 @@ impl Engine {
     /// Lines this node has leased or freed and not allocated: (fresh, reusable, on hold).
     pub fn unused_lines(&self) -> (u64, u64, u64) {
         self.0.allocator.unused(self.0.gcl_bytes)
+    }
+
+    /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A round trip to
+    /// every memory node, one after the other.
+    ///
+    /// # Errors
+    /// `Fabric`.
+    pub async fn leased_bytes(&self) -> Result<u64, EngineError> {
+        let descriptor = self.0.pool.descriptor();
+        let geometry = descriptor.geometry();
+        let mut extents = 0;
+        for (number, memory) in descriptor.memory_nodes.iter().enumerate() {
+            let at = RemoteAddr::new(memory.region, layout::EXTENTS_LEASED_AT);
+            let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
+            let done = self.0.queue_pair(number).post(chain).await.map_err(|e| e.error)?;
+            let words = done.buf(0).map(Buf::words).unwrap_or_default();
+            let leased = words.first().map_or(0, |word| u64::from_le(*word));
+            // The counter runs on when a node is full.
+            extents += leased.min(geometry.extents_per_node(memory.ranges));
+        }
+        Ok(extents * geometry.extent_bytes())
     }
 
     /// Holds back the reuse of every line freed from now on, until the pin is dropped.

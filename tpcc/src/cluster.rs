@@ -6,8 +6,8 @@ use std::time::Duration;
 use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError};
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
-use selkie_fabric::{Buf, Chain, Endpoint, Fabric, MemFabric, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{Pool, layout};
+use selkie_fabric::{Fabric, MemFabric, PeerId};
+use selkie_memnode::Pool;
 use selkie_txn::Database;
 
 use crate::config::Config;
@@ -34,7 +34,6 @@ pub struct Cluster {
     pub nodes: Vec<Arc<Node>>,
     env: Env,
     meter: Arc<Meter>,
-    observer: Arc<dyn Endpoint>,
     pool: Arc<Pool>,
     config: Config,
 }
@@ -64,7 +63,7 @@ impl Cluster {
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, config.pool())?;
-        let mut cluster = Self::empty(meter, pool, env, config, 0)?;
+        let mut cluster = Self::empty(meter, pool, env, config);
         for index in 0..config.compute_nodes {
             let node = cluster.start_node(&fabric, &env_of(index), index, index == 0).await;
             let node = node.map_err(|error| error.or_pool_full(config.needed_bytes()))?;
@@ -87,13 +86,9 @@ impl Cluster {
     ) -> Result<Self, TpccError> {
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
-        let first = pool.next_index().await?.as_usize();
-        let mut cluster = Self::empty(meter, pool, env, config, first)?;
+        let mut cluster = Self::empty(meter, pool, env, config);
         for number in 0..config.compute_nodes {
-            let index = match number {
-                0 => first,
-                _ => cluster.pool.next_index().await?.as_usize(),
-            };
+            let index = cluster.pool.next_index().await?.as_usize();
             let node = cluster.start_node(&fabric, env, index, create && number == 0).await;
             match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {
                 Ok(node) => cluster.nodes.push(Arc::new(node)),
@@ -107,19 +102,9 @@ impl Cluster {
         Ok(cluster)
     }
 
-    fn empty(
-        meter: Arc<Meter>,
-        pool: Arc<Pool>,
-        env: &Env,
-        config: &Config,
-        first: usize,
-    ) -> Result<Self, TpccError> {
-        // Looks at how full the memory nodes are, no more. Compute nodes have lower numbers, and those of
-        // other processes others.
-        let number = PeerId::MAX_INDEX - u16::try_from(first).unwrap_or(0);
-        let observer = meter.join(PeerId::compute(number))?;
+    fn empty(meter: Arc<Meter>, pool: Arc<Pool>, env: &Env, config: &Config) -> Self {
         let (env, config) = (env.clone(), config.clone());
-        Ok(Self { nodes: Vec::new(), env, meter, observer, pool, config })
+        Self { nodes: Vec::new(), env, meter, pool, config }
     }
 
     async fn start_node(
@@ -184,19 +169,8 @@ impl Cluster {
     /// # Errors
     /// A failure of the fabric.
     pub async fn used_bytes(&self) -> Result<u64, TpccError> {
-        let descriptor = self.pool.descriptor();
-        let geometry = layout::SlabGeometry::new(descriptor.gcl_bytes, descriptor.range_bytes);
-        let mut extents = 0;
-        for memory in &descriptor.memory_nodes {
-            let at = RemoteAddr::new(memory.region, layout::EXTENTS_LEASED_AT);
-            let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
-            let done = self.observer.connect(memory.peer)?.post(chain).await;
-            let done = done.map_err(|error| error.error)?;
-            let words = done.buf(0).map(Buf::words).unwrap_or_default();
-            let leased = words.first().map_or(0, |word| u64::from_le(*word));
-            // The counter runs on when a node is full.
-            extents += leased.min(geometry.extents_per_node(memory.ranges));
-        }
+        let Some(node) = self.nodes.first() else { return Ok(0) };
+        let leased = node.engine.leased_bytes().await?;
         let unused: u64 = self
             .nodes
             .iter()
@@ -205,8 +179,7 @@ impl Cluster {
                 fresh + reusable + on_hold
             })
             .sum();
-        let line_bytes = descriptor.gcl_bytes as u64;
-        Ok((extents * geometry.extent_bytes()).saturating_sub(unused * line_bytes))
+        Ok(leased.saturating_sub(unused * self.pool.descriptor().gcl_bytes as u64))
     }
 
     /// Stops the compute nodes: writes everything back and gives unused memory back.

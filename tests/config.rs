@@ -107,8 +107,11 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "N") => "6".to_owned(),
         (None, "BYTES") => "4096".to_owned(),
         (None, "SIZE") => "\"1G\"".to_owned(),
-        // The name of a scenario is good for a pool too.
         (None, "NAME") => "\"counter\"".to_owned(),
+        (None, "POOL") => "\"demo\"".to_owned(),
+        (None, "FABRIC") => "\"tcp\"".to_owned(),
+        (None, "ADDR:PORT") => "\"127.0.0.1:7000\"".to_owned(),
+        (None, "ADDR") => "\"127.0.0.1\"".to_owned(),
         (None, "A..B") => "\"0..3\"".to_owned(),
         (None, "DIR") => "\"figures\"".to_owned(),
         (None, "PRESET") => "\"paper\"".to_owned(),
@@ -141,9 +144,10 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
     for (section, options) in &all {
         for option in options {
             let (name, value_name, _) = option;
-            // Two that need another, or do not go with its default.
+            // Some need another, or do not go with its default.
             let with = match (section.as_str(), name.as_str()) {
                 ("tpcc", "load-only") => "pool = \"shm:a\"\n",
+                ("tpcc", "listen" | "advertise" | "insecure") => "pool = \"tcp:a:1\"\n",
                 _ => "",
             };
             let good = File::of(&format!("[{section}]\n{with}{name} = {}\n", sample(option)));
@@ -178,7 +182,7 @@ fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
     );
     is_refused(
         "[sim]\nseed = 1\n[pool.create]\nx = 1",
-        "4: [pool.create] x = 1: there is no such key; there are name, memory-nodes, max-compute-nodes, gcl, lease, heartbeat\n",
+        "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, lease, heartbeat\n",
     );
     for key in ["config", "help", "version", "memory_nodes", "cache_mb"] {
         let expected = format!("2: [tpcc] {key} = 1: there is no such key; there are pool, ");
@@ -305,7 +309,7 @@ fn what_is_missing_in_both_is_told_with_what_the_file_gives() {
     assert_eq!(
         error,
         format!(
-            "error: the following required arguments were not provided: --pool <NAME> {entries}\n"
+            "error: the following required arguments were not provided: --pool <POOL> {entries}\n"
         )
     );
     let output = selkie(&["memnode", "--config", file.path(), "--pool", "config-test-no-pool"]);

@@ -312,10 +312,10 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     refused(&["tpcc", "--pool", &url, "--memory-nodes", "2"], 2, "--memory-nodes 2: is that of");
     refused(&["tpcc", "--pool", &url, "--affinity", "warehouse"], 2, "--affinity warehouse");
     refused(&["tpcc", "--load-only"], 2, "--load-only");
-    for bad in ["shm:a/b", "shm:", "mem:", "x"] {
+    for bad in ["shm:a/b", "shm:", "mem:", "a b", "tcp:x"] {
         let output = run(&["tpcc", "--pool", bad]);
         assert_eq!(output.status.code(), Some(2));
-        assert!(text(&output.stderr).contains("a pool"), "{}", text(&output.stderr));
+        assert!(text(&output.stderr).contains("--pool <URL>"), "{}", text(&output.stderr));
     }
     succeeds(&["pool", "destroy", &name]);
     assert_eq!(directories(), 0);

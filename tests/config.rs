@@ -94,7 +94,7 @@ fn options(help: &str) -> Vec<HelpOption> {
             *sample = Some(default.to_owned()).filter(|default| !default.contains(' '));
         }
     }
-    options.retain(|(name, ..)| name != "config");
+    options.retain(|(name, ..)| !["config", "log"].contains(&name.as_str()));
     options
 }
 
@@ -184,7 +184,7 @@ fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
         "[sim]\nseed = 1\n[pool.create]\nx = 1",
         "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, lease, heartbeat\n",
     );
-    for key in ["config", "help", "version", "memory_nodes", "cache_mb"] {
+    for key in ["config", "log", "help", "version", "memory_nodes", "cache_mb"] {
         let expected = format!("2: [tpcc] {key} = 1: there is no such key; there are pool, ");
         is_refused(&format!("[tpcc]\n{key} = 1"), &expected);
     }

@@ -126,6 +126,7 @@ impl Engine {
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
         drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
+        tracing::info!(node = %core.endpoint.id(), frames, "started a compute node");
         Ok(Engine(core))
     }
 
@@ -399,6 +400,8 @@ impl Engine {
             return Ok(());
         }
         let started = core.env.now();
+        let node = core.endpoint.id();
+        tracing::info!(%node, "closing a compute node");
         let (mut remain, mut last) = self.flush_round();
         let mut moved = started;
         while remain > 0 && core.env.now() - moved <= core.config.request_timeout {
@@ -413,11 +416,15 @@ impl Engine {
         let absent = core.publish_epoch(0).await;
         let given_back = core.give_lines_back().await;
         let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
-        absent.and(given_back).and(left.map_err(EngineError::from))?;
+        let took = core.env.now() - started;
         match last {
-            None => Ok(()),
-            Some(addr) => Err(EngineError::Timeout { addr, waited: core.env.now() - started }),
+            None => tracing::info!(%node, ?took, "closed a compute node"),
+            Some(_) => {
+                tracing::warn!(%node, ?took, lines = remain, "closed with lines not given up")
+            }
         }
+        absent.and(given_back).and(left.map_err(EngineError::from))?;
+        last.map_or(Ok(()), |addr| Err(EngineError::Timeout { addr, waited: took }))
     }
 
     /// Evicts all that can be evicted now; how many lines remain, and one of them.

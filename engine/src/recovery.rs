@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{ComputeIndex, Observer, layout};
 
 use crate::coherence::machine::Event;
@@ -40,6 +40,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         }
         if !is_member || core.pool.lease_is_over(core.env.now()) {
             let _ = core.failed.set(EngineError::Expelled);
+            tracing::warn!(node = %core.endpoint.id(), "declared dead by the others: serves nothing more");
             core.fail_all_waits();
             // For ever: a hit finds the latch sealed, and learns the rest on the slow path.
             for id in core.frames.ids() {
@@ -52,13 +53,16 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         for (node, lost) in all_lost {
             let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
             // What fails is tried again with the next tick.
-            let _ = if !lost.fenced {
+            let step = if !lost.fenced {
                 core.fence(node).await
             } else if !lost.acknowledged.contains(&core.index().get()) {
                 core.take_note(dead).await
             } else {
                 core.sweep_if_due(dead).await
             };
+            if let Err(error) = step {
+                tracing::debug!(dead = %peer(node), %error, "recovery: a step failed");
+            }
         }
     }
 }
@@ -87,6 +91,10 @@ impl Observer for Core {
     }
 }
 
+fn peer(node: ComputeIndex) -> PeerId {
+    PeerId::compute(node.get())
+}
+
 impl Core {
     fn index(&self) -> ComputeIndex {
         ComputeIndex::new(self.me.index() as u16)
@@ -100,22 +108,32 @@ impl Core {
 
     /// F1.
     async fn fence(&self, node: ComputeIndex) -> Result<(), EngineError> {
-        self.pool.fence(node).await?;
+        let started = self.env.now();
+        if self.pool.fence(node).await? {
+            let took = self.env.now() - started;
+            tracing::info!(node = %self.endpoint.id(), dead = %peer(node), ?took, "recovery: fenced");
+        }
         Ok(())
     }
 
     /// F2 to F4.
     async fn take_note(self: &Arc<Self>, dead: ComputeId) -> Result<(), EngineError> {
+        let started = self.env.now();
         let mailbox = self.mailbox_for(dead.index());
         self.until(|| !mailbox.has_mail_from(dead.index())).await?;
         // Release: whoever works by it sees the mail handled.
         self.dead.fetch_or(NodeSet::EMPTY.with(dead).to_bits(), Ordering::AcqRel);
         self.recovering.store(true, Ordering::Release);
-        for addr in self.tell_lines(dead) {
-            self.until(|| !self.is_under_way(addr)).await?;
+        let under_way = self.tell_lines(dead);
+        for addr in &under_way {
+            self.until(|| !self.is_under_way(*addr)).await?;
         }
         let node = ComputeIndex::new(dead.index() as u16);
-        Ok(self.pool.acknowledge(node, self.index()).await?)
+        self.pool.acknowledge(node, self.index()).await?;
+        let (took, waited_for) = (self.env.now() - started, under_way.len());
+        let me = self.endpoint.id();
+        tracing::info!(node = %me, dead = %peer(node), ?took, waited_for, "recovery: acknowledged");
+        Ok(())
     }
 
     /// Waits for what operations and messages under way bring about, or for the engine's own end.
@@ -169,6 +187,7 @@ impl Core {
         if !self.pool.claim_sweep(node, self.index()).await? {
             return Ok(());
         }
+        let started = self.env.now();
         let mut lost = Vec::new();
         for memory in 0..self.queue_pairs.len() {
             match self.sweep_memory(memory, dead, &mut lost).await {
@@ -184,7 +203,13 @@ impl Core {
                 if peer != self.endpoint.id() => {}
             published => published?,
         }
-        Ok(self.pool.finish_recovery(node, &lost).await?)
+        self.pool.finish_recovery(node, &lost).await?;
+        let (took, me) = (self.env.now() - started, self.endpoint.id());
+        tracing::info!(node = %me, dead = %peer(node), ?took, "recovery: swept the latch words, over");
+        if !lost.is_empty() {
+            tracing::warn!(dead = %peer(node), pages = lost.len(), "pages are lost with the dead node");
+        }
+        Ok(())
     }
 
     async fn sweep_memory(

@@ -2,6 +2,7 @@
 
 mod config;
 mod figures;
+mod log;
 mod memnode;
 mod micro;
 mod network;
@@ -27,6 +28,10 @@ struct Cli {
     /// options without the dashes; options given here override it
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// What to log on stderr: off, error, warn, info, debug or trace, also for parts, as
+    /// warn,selkie_engine=info
+    #[arg(long, global = true, value_name = "FILTER", env = "SELKIE_LOG", default_value = "warn")]
+    log: log::Filter,
     #[command(subcommand)]
     command: Command,
 }
@@ -90,6 +95,7 @@ pub(crate) fn main() -> ExitCode {
             return ExitCode::from(USAGE);
         }
     };
+    log::install(cli.log);
     match cli.command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),

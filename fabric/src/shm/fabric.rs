@@ -101,11 +101,13 @@ impl Fabric for ShmFabric {
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         match self.fence_patiently(peer, FENCE_PATIENCE) {
             Err(FabricError::StillExecuting { process, .. }) => {
+                tracing::warn!(node = %peer, process, "end a process that stands still in a verb");
                 end_process(process);
                 self.fence_patiently(peer, FENCE_PATIENCE)?;
             }
             fenced => fenced?,
         }
+        tracing::debug!(node = %peer, "fenced");
         Ok(Reach::Everywhere)
     }
 }

@@ -50,6 +50,7 @@ impl Segment {
                 control.mark_dead();
                 control.call();
                 remove(root, &path, control.incarnation())?;
+                tracing::info!(node = %id, process = control.process(), "reclaimed what a dead node left");
             }
             Err(FabricError::UnknownPeer { .. }) => {}
             // What cannot be read as a control page is nobody's, or of another version: it is not ours to

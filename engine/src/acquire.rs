@@ -225,6 +225,9 @@ impl Core {
                 let upgrade = active.line.phase == Phase::Shared;
                 let counters = &self.counters;
                 Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
+                if !upgrade {
+                    self.hottest.note(addr);
+                }
             }
             let before = active.line.phase;
             let look = self.config.looks && self.guesses.in_the_way(exclusive, before);

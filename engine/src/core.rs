@@ -19,6 +19,7 @@ use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::epoch::Epochs;
 use crate::guess::Guesses;
+use crate::hottest::Hottest;
 use crate::left::LeftLines;
 use crate::line::Active;
 use crate::placement::PlacementMap;
@@ -88,6 +89,8 @@ pub(crate) struct Core {
     pub(crate) allocator: Allocator,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Counters,
+    /// Fed by misses and invalidations.
+    pub(crate) hottest: Hottest,
     /// Dirty pages copied out of their frames and not home yet.
     pub(crate) copies_under_way: AtomicUsize,
     /// Rung when free frames run low.

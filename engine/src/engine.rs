@@ -20,6 +20,7 @@ use crate::core::{Core, Shard};
 use crate::epoch::{EpochPin, Epochs};
 use crate::evict::run_evictor;
 use crate::guess::Guesses;
+use crate::hottest::{HotLine, Hottest};
 use crate::left::LeftLines;
 use crate::line::Batch;
 use crate::placement::PlacementMap;
@@ -104,6 +105,7 @@ impl Engine {
             allocator: Allocator::new(descriptor.memory_nodes.len()),
             epochs: Epochs::new(epoch),
             counters: Counters::new(),
+            hottest: Hottest::default(),
             copies_under_way: AtomicUsize::new(0),
             evict_bell: Arc::new(Doorbell::new()),
             low_water: frames / LOW_WATER,
@@ -197,7 +199,20 @@ impl Engine {
 
     /// What the engine has done so far.
     pub fn stats(&self) -> EngineStats {
-        self.0.counters.snapshot(self.0.frames.count(), self.0.frames.free_count())
+        let core = &self.0;
+        let stats = core.counters.snapshot(core.frames.count(), core.frames.free_count());
+        EngineStats { hottest_skipped: core.hottest.skipped(), ..stats }
+    }
+
+    /// At most `most` of the lines that this node misses or has to give up most often, the hottest first, of
+    /// the 64 that are counted; how exactly, [`HotLine`] says.
+    pub fn hottest(&self, most: usize) -> Vec<HotLine> {
+        let top = self.0.hottest.top(most).into_iter();
+        let home = |addr| self.0.placement.home(addr).map(|home| home.node);
+        top.filter_map(|(addr, count, error)| {
+            Some(HotLine { addr, home: home(addr)?, count, error })
+        })
+        .collect()
     }
 
     /// Lines with something under way, in words for a person who looks for what is stuck.

@@ -19,7 +19,8 @@ use selkie_memnode::ComputeIndex;
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
 use crate::coherence::machine::{
-    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, Rules, WordAccess,
+    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, RequestKind, Rules,
+    WordAccess,
 };
 use crate::coherence::word::{ComputeId, LatchWord, NodeSet};
 use crate::core::{Core, LineMap};
@@ -601,21 +602,15 @@ impl Core {
     fn send(&self, addr: GAddr, active: &mut Active, to: ComputeId, message: Message) {
         let mut dirty = 0..0;
         let mut page: &[u8] = &[];
+        self.count_sent(addr, active, message);
         if let Some(id) = active.frame.filter(|_| message::carries_page(message)) {
-            Counters::add(match message {
-                Message::GrantModified => &self.counters.invalidations,
-                _ => &self.counters.downgrades,
-            });
             if message == Message::GrantModified {
                 dirty = self.frames.get(id).dirty();
             }
             // SAFETY: the latch is sealed and no writer is in (the machine grants only then), so
             // the bytes are stable while the shard's lock is held.
             page = unsafe { self.page(id) };
-        } else if message == Message::Released {
-            Counters::add(&self.counters.invalidations);
         }
-        Counters::add(&self.counters.messages);
         let header = message::encode(addr, message, &dirty);
         match self.deliver(to, &header, page) {
             Ok(()) => {}
@@ -636,6 +631,26 @@ impl Core {
                 let _ = self.failed.set(error);
             }
         }
+    }
+
+    fn count_sent(&self, addr: GAddr, active: &Active, message: Message) {
+        let counters = &self.counters;
+        Counters::add(&counters.messages);
+        match message {
+            Message::Request(request) if request.kind != RequestKind::Read => {
+                Counters::add(&counters.invalidations_sent);
+            }
+            Message::GrantShared if active.frame.is_some() => Counters::add(&counters.downgrades),
+            Message::GrantModified if active.frame.is_some() => self.count_invalidation(addr),
+            Message::Released => self.count_invalidation(addr),
+            _ => {}
+        }
+    }
+
+    /// A copy is given up because another node asked for it.
+    pub(crate) fn count_invalidation(&self, addr: GAddr) {
+        Counters::add(&self.counters.invalidations);
+        self.hottest.note(addr);
     }
 
     /// A message from another node.

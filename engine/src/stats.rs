@@ -37,6 +37,7 @@ pub(crate) struct Counters {
     shared: AtomicU64,
     pub(crate) misses: AtomicU64,
     pub(crate) invalidations: AtomicU64,
+    pub(crate) invalidations_sent: AtomicU64,
     pub(crate) downgrades: AtomicU64,
     pub(crate) evictions: AtomicU64,
     pub(crate) write_backs: AtomicU64,
@@ -53,6 +54,7 @@ impl Counters {
             shared: AtomicU64::new(0),
             misses: AtomicU64::new(0),
             invalidations: AtomicU64::new(0),
+            invalidations_sent: AtomicU64::new(0),
             downgrades: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             write_backs: AtomicU64::new(0),
@@ -76,12 +78,14 @@ impl Counters {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// With `hottest_skipped` as zero: that is counted elsewhere.
     pub(crate) fn snapshot(&self, frames: usize, frames_free: usize) -> EngineStats {
         let read = |c: &AtomicU64| c.load(Ordering::Relaxed);
         EngineStats {
             hits: self.stripes.iter().map(|s| read(&s.hits)).sum::<u64>() + read(&self.shared),
             misses: read(&self.misses),
             invalidations: read(&self.invalidations),
+            invalidations_sent: read(&self.invalidations_sent),
             downgrades: read(&self.downgrades),
             evictions: read(&self.evictions),
             write_backs: read(&self.write_backs),
@@ -89,6 +93,7 @@ impl Counters {
             busy: read(&self.busy),
             messages: read(&self.messages),
             gamma_hand_overs: read(&self.gamma_hand_overs),
+            hottest_skipped: 0,
             frames: frames as u64,
             frames_free: frames_free as u64,
         }
@@ -104,6 +109,8 @@ pub struct EngineStats {
     pub misses: u64,
     /// Copies given up because another node asked for them.
     pub invalidations: u64,
+    /// Requests to other nodes to give their copies up, each to one node. None where directories ask (`rpc`).
+    pub invalidations_sent: u64,
     /// Exclusive copies turned shared because another node wanted to read.
     pub downgrades: u64,
     /// Pages evicted.
@@ -118,6 +125,8 @@ pub struct EngineStats {
     pub messages: u64,
     /// Pages handed over because local accesses had used up γ.
     pub gamma_hand_overs: u64,
+    /// Misses and invalidations that [`crate::Engine::hottest`] knows nothing of, as threads met there.
+    pub hottest_skipped: u64,
     /// Frames of the cache.
     pub frames: u64,
     /// Frames free now.
@@ -140,6 +149,7 @@ impl Sub for EngineStats {
             hits: self.hits - earlier.hits,
             misses: self.misses - earlier.misses,
             invalidations: self.invalidations - earlier.invalidations,
+            invalidations_sent: self.invalidations_sent - earlier.invalidations_sent,
             downgrades: self.downgrades - earlier.downgrades,
             evictions: self.evictions - earlier.evictions,
             write_backs: self.write_backs - earlier.write_backs,
@@ -147,6 +157,7 @@ impl Sub for EngineStats {
             busy: self.busy - earlier.busy,
             messages: self.messages - earlier.messages,
             gamma_hand_overs: self.gamma_hand_overs - earlier.gamma_hand_overs,
+            hottest_skipped: self.hottest_skipped - earlier.hottest_skipped,
             frames: self.frames,
             frames_free: self.frames_free,
         }

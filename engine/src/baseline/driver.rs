@@ -45,7 +45,7 @@ impl Core {
     fn send_to_directory(&self, addr: GAddr, active: &mut Active, message: FromNode) {
         let counters = &self.counters;
         match message {
-            FromNode::Gave { .. } => Counters::add(&counters.invalidations),
+            FromNode::Gave { .. } => self.count_invalidation(addr),
             FromNode::Kept => Counters::add(&counters.downgrades),
             FromNode::Evict { page: true } => Counters::add(&counters.write_backs),
             _ => {}

@@ -71,6 +71,7 @@
 #![forbid(unsafe_code)]
 
 pub mod pool;
+pub mod report;
 
 pub use selkie_btree as btree;
 pub use selkie_channels as channels;

@@ -8,9 +8,10 @@ use selkie_fabric::{Fabric, FabricError, PeerId};
 use crate::config::PoolConfig;
 use crate::control::{Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned};
 use crate::error::PoolError;
+use crate::layout::SlabGeometry;
 use crate::membership::{ATTEMPTS, Membership, change_state};
 use crate::node::MemoryNode;
-use crate::pool::start_node;
+use crate::pool::{PoolUsage, start_node};
 
 /// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join. How
 /// much memory each of them lends is its own affair.
@@ -99,6 +100,13 @@ impl Lent {
                 lent.membership.follow_once(&env).await;
             }
         }));
+    }
+
+    /// How much of the node is leased to compute nodes.
+    #[must_use]
+    pub fn usage(&self) -> PoolUsage {
+        let state = self.membership.state();
+        self.node.usage(&SlabGeometry::new(state.gcl_bytes, state.range_bytes))
     }
 
     /// Why the node is of no use any more, as far as is known.

@@ -4,7 +4,8 @@
 //! one-sided verbs. What it keeps is the endpoint and the region, so that the memory stays lent.
 
 use crate::config::PoolPlan;
-use crate::layout;
+use crate::layout::{self, SlabGeometry};
+use crate::pool::PoolUsage;
 use selkie_fabric::{Endpoint, Fabric, FabricError, LocalRegion, PeerId, RegionKey};
 use std::sync::Arc;
 
@@ -61,9 +62,12 @@ impl MemoryNode {
         &self.region
     }
 
-    /// The extent bump counter as it stands; it may have run past the node's capacity.
-    pub(crate) fn extents_leased(&self) -> u64 {
-        self.region.load(layout::EXTENTS_LEASED_AT as usize)
+    /// How much of it is leased, by its control page.
+    pub(crate) fn usage(&self, geometry: &SlabGeometry) -> PoolUsage {
+        let extents = geometry.extents_per_node(self.descriptor.ranges);
+        // The counter runs past the end when an exhausted node is asked again.
+        let leased = self.region.load(layout::EXTENTS_LEASED_AT as usize).min(extents);
+        PoolUsage::of(geometry, leased, extents)
     }
 }
 

@@ -58,7 +58,7 @@ impl PoolDescriptor {
     }
 }
 
-/// How much of the pool is leased to compute nodes.
+/// How much of a pool, or of a memory node, is leased to compute nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Extents leased so far.
@@ -69,6 +69,13 @@ pub struct PoolUsage {
     pub bytes_leased: u64,
     /// Bytes of page data there are.
     pub bytes: u64,
+}
+
+impl PoolUsage {
+    pub(crate) fn of(geometry: &SlabGeometry, extents_leased: u64, extents: u64) -> Self {
+        let bytes = |extents| extents * geometry.extent_bytes();
+        Self { extents_leased, extents, bytes_leased: bytes(extents_leased), bytes: bytes(extents) }
+    }
 }
 
 /// A pool as one process sees it, with the memory nodes that run in the process.
@@ -579,18 +586,8 @@ impl Pool {
     #[must_use]
     pub fn used_extents(&self) -> PoolUsage {
         let geometry = self.descriptor.geometry();
-        let leased = self.nodes.iter().map(|node| {
-            // The counter runs past the end when an exhausted node is asked again.
-            node.extents_leased().min(geometry.extents_per_node(node.descriptor().ranges))
-        });
-        let extents_leased = leased.sum();
-        let extents = self.descriptor.extents();
-        PoolUsage {
-            extents_leased,
-            extents,
-            bytes_leased: extents_leased * geometry.extent_bytes(),
-            bytes: extents * geometry.extent_bytes(),
-        }
+        let leased = self.nodes.iter().map(|node| node.usage(&geometry).extents_leased);
+        PoolUsage::of(&geometry, leased.sum(), self.descriptor.extents())
     }
 }
 

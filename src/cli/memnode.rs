@@ -8,6 +8,7 @@ use rustix::process::{Pid, getpid};
 use selkie::fabric::RealRuntime;
 use selkie::memnode::LentEnd;
 use selkie::pool::{FabricKind, Place, SharedPool};
+use selkie::report::cpu_time;
 use selkie::tpcc::units;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -96,20 +97,8 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         std::thread::sleep(LOOK_EVERY);
     }
     drop(lent);
-    let used =
-        cpu_time().map_or_else(String::new, |time| format!(" after {time:?} of processor time"));
-    eprintln!("{name} stops{used}");
+    eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
     ExitCode::SUCCESS
-}
-
-/// Processor time this process has used.
-fn cpu_time() -> Option<Duration> {
-    let stat = std::fs::read_to_string("/proc/self/stat").ok()?;
-    // After the name, which is in brackets: fields 14 and 15 of all, in ticks of a hundredth of a second.
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    Some(Duration::from_millis(10 * (user + system)))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::{Args, ValueEnum};
-use selkie::engine::Coherence;
+use selkie::engine::{Coherence, Roster};
 use selkie::fabric::sim::CostModel;
 use selkie::tpcc::TpccError;
 use selkie::tpcc::micro::{self, Config, Network, Part};
@@ -117,7 +117,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let started = Instant::now();
-    let mut report = match micro::run(&config(arguments)) {
+    let mut report = match micro::run(&config(arguments), &Roster::default()) {
         Ok(report) => report,
         Err(TpccError::Config { key, value, allowed }) => {
             eprintln!("error: --{key} {value}: {allowed}");

@@ -4,6 +4,7 @@ use std::io::{IsTerminal, Write};
 use std::sync::Mutex;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use selkie::engine::Roster;
 use selkie::tpcc::Progress;
 
 /// Lines a stage may take where there is no terminal.
@@ -15,6 +16,7 @@ const TEMPLATE: &str = "{prefix:>6} [{bar:40}] {percent:>3} % {elapsed_precise}"
 pub(crate) struct Stderr {
     terminal: bool,
     stage: Mutex<Stage>,
+    roster: Roster,
 }
 
 struct Stage {
@@ -27,7 +29,16 @@ struct Stage {
 impl Stderr {
     pub(crate) fn new() -> Self {
         let stage = Stage { name: "", bar: ProgressBar::hidden(), total: 0, done: 0 };
-        Self { terminal: std::io::stderr().is_terminal(), stage: Mutex::new(stage) }
+        Self {
+            terminal: std::io::stderr().is_terminal(),
+            stage: Mutex::new(stage),
+            roster: Roster::default(),
+        }
+    }
+
+    /// Where compute nodes are entered.
+    pub(crate) fn nodes(&self) -> &Roster {
+        &self.roster
     }
 
     fn with(&self, change: impl FnOnce(&mut Stage)) {
@@ -67,6 +78,10 @@ impl Progress for Stderr {
 
     fn note(&self, text: &str) {
         line(text);
+    }
+
+    fn roster(&self) -> Option<&Roster> {
+        Some(&self.roster)
     }
 }
 

@@ -8,9 +8,11 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use selkie::tpcc::{self, Affinity, Config, Progress, Report, Scale, TpccError};
 
+use selkie::engine::Roster;
 use selkie::fabric::RealRuntime;
 use selkie::memnode::PoolDescriptor;
 use selkie::pool::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
+use selkie::report;
 use selkie::tpcc::Purpose;
 
 use super::USAGE;
@@ -105,7 +107,9 @@ fn check_network(arguments: &Arguments) -> Result<(), super::Refusal> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    let progress: Arc<dyn Progress> = Arc::new(Stderr::new());
+    let progress = Stderr::new();
+    let roster = progress.nodes().clone();
+    let progress: Arc<dyn Progress> = Arc::new(progress);
     let config = match config(arguments) {
         Ok(config) => config,
         Err(error) => return fail(&error),
@@ -118,7 +122,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             Ok(report) => finish(&report, arguments.json),
             Err(error) => fail(&error),
         },
-        PoolUrl::Shared(place) => match run_shared(place, arguments, config, &progress) {
+        PoolUrl::Shared(place) => match run_shared(place, arguments, config, &progress, roster) {
             Ok(Some(report)) => finish(&report, arguments.json),
             Ok(None) => ExitCode::SUCCESS,
             Err(SharedError::Tpcc(error)) => fail(&error),
@@ -143,6 +147,7 @@ fn run_shared(
     arguments: &Arguments,
     config: Config,
     progress: &Arc<dyn Progress>,
+    roster: Roster,
 ) -> Result<Option<Report>, SharedError> {
     let runtime = RealRuntime::new(config.threads)?;
     let env = runtime.env();
@@ -153,6 +158,7 @@ fn run_shared(
         let (fabric, pool) = shared.open(&env, &network).await.map_err(SharedError::Pool)?;
         let config = of_pool(config, pool.descriptor());
         config.validate()?;
+        report::publish(&pool, &env, &roster);
         Ok(tpcc::run_shared(fabric, &pool, &env, &config, purpose, &progress).await?)
     })
 }

@@ -31,6 +31,7 @@ use crate::memnode::control::{
     RemotePlane, Timing,
 };
 use crate::memnode::{self, Lent, Pool, PoolConfig, PoolError};
+use crate::report;
 
 pub use error::SharedPoolError;
 pub use network::{FabricKind, Network};
@@ -137,11 +138,12 @@ impl SharedPool {
         let plane = Arc::clone(&self.plane);
         let lent = Lent::join(&fabric, plane, env, random(env), bytes).await?;
         lent.follow(env);
+        report::publish_memory(&lent, env);
         Ok(lent)
     }
 
     /// Opens it, as soon as all its memory nodes have joined; compute nodes of the process can then be
-    /// started in it.
+    /// started in it. Those that are to tell how they are need [`report::publish`].
     ///
     /// # Errors
     /// If there is no such pool, memory nodes are still missing after half a minute, or one is dead.

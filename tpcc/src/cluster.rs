@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError};
+use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Operations, Roster};
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
@@ -146,6 +146,17 @@ impl Cluster {
     #[must_use]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// Enters the compute nodes in a roster, until what is returned is dropped.
+    #[must_use]
+    pub fn enter(&self, roster: &Roster) -> Vec<Entered> {
+        let enter = |node: &Arc<Node>| {
+            let db = node.db.clone();
+            let commits: Operations = Arc::new(move || db.stats().commits);
+            roster.enter(&node.engine, Some(Arc::clone(&self.meter)), Some(commits))
+        };
+        self.nodes.iter().map(enter).collect()
     }
 
     /// The environment everything runs in.

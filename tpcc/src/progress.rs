@@ -1,6 +1,8 @@
 //! Telling somebody how far a long stage is.
 
-/// Is told of the stages of a run: `load`, `run`, `check`. One stage at a time.
+use selkie_engine::Roster;
+
+/// Looks on at a run: is told of its stages `load`, `run`, `check`, one at a time.
 pub trait Progress: Send + Sync {
     /// A stage of `total` steps begins.
     fn begin(&self, stage: &'static str, total: u64);
@@ -10,6 +12,11 @@ pub trait Progress: Send + Sync {
     fn end(&self);
     /// Something worth a line of its own.
     fn note(&self, line: &str);
+    /// Where the compute nodes of the run are entered for as long as it lasts, with the transactions that
+    /// they have committed.
+    fn roster(&self) -> Option<&Roster> {
+        None
+    }
 }
 
 /// Tells nobody.

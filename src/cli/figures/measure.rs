@@ -4,6 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use selkie::engine::Roster;
 use selkie::tpcc::micro::{self, Config, Report};
 use selkie::tpcc::{Progress, TpccError};
 
@@ -59,7 +60,7 @@ pub(super) fn all(
                     let Some((_, point)) = points.get(index) else { return };
                     let config =
                         Config { duration, warmup: duration, seed, ..point.config.clone() };
-                    let report = micro::run(&config);
+                    let report = micro::run(&config, &Roster::default());
                     failed.fetch_or(report.is_err(), Ordering::Relaxed);
                     let mut reports =
                         reports.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_engine::{
-    Coherence, ComputeId, DirectoryConfig, Engine, EngineStats, GAddr, start_directories,
+    Coherence, ComputeId, DirectoryConfig, Engine, EngineStats, Entered, GAddr, Operations, Roster,
+    start_directories,
 };
 use selkie_fabric::env::{Env, RealRuntime, yield_now};
 use selkie_fabric::meter::Meter;
@@ -27,19 +28,20 @@ const TURN: u64 = 32;
 /// Virtual time in which even the slowest run is over.
 const BOUND: Duration = Duration::from_secs(3 * 3600);
 
-/// Runs the benchmark. Blocks until it is over; starts the threads it needs.
+/// Runs the benchmark. Blocks until it is over; starts the threads it needs. Its compute nodes are entered in
+/// the roster meanwhile, with their accesses.
 ///
 /// # Errors
 /// [`TpccError::Config`] before anything is started; [`TpccError::Lost`] if writes were lost or
 /// doubled; else what pool and engines report.
-pub fn run(config: &Config) -> Result<Report, TpccError> {
+pub fn run(config: &Config, roster: &Roster) -> Result<Report, TpccError> {
     config.validate()?;
     match &config.network {
         Network::Real { threads } => {
             let runtime = RealRuntime::with_seed(*threads, config.seed)?;
             let env = runtime.env();
             let stage = Stage::new(config, MemFabric::new(), &env, |_| env.clone(), None);
-            runtime.block_on(stage.play())
+            runtime.block_on(stage.play(roster))
         }
         Network::Simulated(cost) => {
             let mail_threads = u32::try_from(config.mail_tasks).unwrap_or(1);
@@ -48,7 +50,9 @@ pub fn run(config: &Config) -> Result<Report, TpccError> {
             let env_of = |node: usize| world.env_of(PeerId::compute(node as u16));
             let controls = Some(world.controls());
             let stage = Stage::new(config, world.fabric(), &world.env(), env_of, controls);
-            world.run(BOUND, stage.play()).map_err(|error| TpccError::Stuck(error.to_string()))?
+            world
+                .run(BOUND, stage.play(roster))
+                .map_err(|error| TpccError::Stuck(error.to_string()))?
         }
     }
 }
@@ -96,7 +100,7 @@ impl Stage {
         Self { config, meter: Meter::wrap(fabric), env, envs, controls }
     }
 
-    async fn play(self) -> Result<Report, TpccError> {
+    async fn play(self, roster: &Roster) -> Result<Report, TpccError> {
         let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, self.config.pool())?;
         let engines = self.start_engines(&pool, &fabric).await?;
@@ -108,6 +112,7 @@ impl Stage {
             writes: AtomicU64::new(0),
             latency: Mutex::new(Histogram::new()?),
         });
+        let _entered = self.enter(roster, &engines, &control);
         let mut workers = Vec::new();
         for (node, (engine, env)) in engines.iter().zip(&self.envs).enumerate() {
             for number in 0..self.config.workers {
@@ -182,6 +187,17 @@ impl Stage {
             engines.push(Engine::start(pool, fabric, env, id, self.config.engine()).await?);
         }
         Ok(engines)
+    }
+
+    fn enter(&self, roster: &Roster, engines: &[Engine], control: &Arc<Control>) -> Vec<Entered> {
+        let enter = |(node, engine): (usize, &Engine)| {
+            let control = Arc::clone(control);
+            let count =
+                move || control.accesses.get(node).map_or(0, |count| count.load(Ordering::Relaxed));
+            let accesses: Operations = Arc::new(count);
+            roster.enter(engine, Some(Arc::clone(&self.meter)), Some(accesses))
+        };
+        engines.iter().enumerate().map(enter).collect()
     }
 
     fn access_time(&self) -> Duration {

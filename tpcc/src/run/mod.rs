@@ -45,6 +45,7 @@ pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, Tpcc
     // The calling thread is none of the runtime's, so it only waits.
     runtime.block_on(async move {
         let cluster = Cluster::start(&env, &config).await?;
+        let _entered = progress.roster().map(|roster| cluster.enter(roster));
         let report = run_on(&cluster, &config, &progress).await;
         let closed = cluster.close().await;
         // What broke first says more than what broke because of it.
@@ -97,6 +98,7 @@ pub async fn run_shared(
         return Ok(None);
     }
     let cluster = Cluster::join(fabric, Arc::clone(pool), env, config, loads).await?;
+    let _entered = progress.roster().map(|roster| cluster.enter(roster));
     let done = async {
         let load = if loads {
             let load = load_and_tell(&cluster, config, progress).await?;

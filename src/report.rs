@@ -1,0 +1,307 @@
+//! What the nodes of a pool say of themselves, for people who look on: with their beats, once a second.
+//!
+//! A report is JSON of a [`Report`]. Counters are cumulative, so that whoever misses reports misses nothing, and who
+//! looks on divides their differences by the time between two reports, which is that of the node's own clock.
+//!
+//! A version of the format only ever grows: fields that a reader does not know are passed over, and those that a
+//! writer does not know are zero or absent. A report of another version is refused.
+//!
+//! [`publish`] reports for the compute nodes in a [`Roster`]; memory nodes that [`crate::pool::SharedPool::lend`] lends
+//! report by themselves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::engine::{NodeCounters, Roster};
+use crate::fabric::{Env, PeerId};
+use crate::memnode::{Lent, Pool};
+
+/// Of what is written here.
+pub const VERSION: u32 = 1;
+/// How often nodes report.
+pub const EVERY: Duration = Duration::from_secs(1);
+/// Hottest lines in a report, at most.
+pub const HOTTEST: usize = 10;
+
+/// What a node says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// Of this format.
+    pub version: u32,
+    /// When, in microseconds, by a clock of the node that never goes back.
+    pub at_us: u64,
+    /// What.
+    #[serde(flatten)]
+    pub node: NodeReport,
+}
+
+/// What there is to say of a node depends on its kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum NodeReport {
+    /// Of a compute node.
+    Compute(ComputeReport),
+    /// Of a memory node.
+    Memory(MemoryReport),
+}
+
+/// A compute node since its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct ComputeReport {
+    /// Operations of its user, as transactions that committed, if he says.
+    pub operations: Option<u64>,
+    /// Accesses served by the cache.
+    pub hits: u64,
+    /// Accesses that fetched the page or a right to it.
+    pub misses: u64,
+    /// What it asked of the fabric, if somebody counts that.
+    pub traffic: Option<Traffic>,
+    /// Requests to others to give their copies up.
+    pub invalidations_sent: u64,
+    /// Copies given up because another node asked for them.
+    pub invalidations_received: u64,
+    /// Pages evicted.
+    pub evictions: u64,
+    /// Evictions and downgrades that wrote dirty bytes back.
+    pub write_backs: u64,
+    /// Frames of the cache.
+    pub frames: u64,
+    /// Frames in use.
+    pub frames_used: u64,
+    /// The lines it misses or has to give up most, the hottest first; at most [`HOTTEST`].
+    pub hottest: Vec<HotGcl>,
+}
+
+/// What a node asked of the fabric.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Traffic {
+    /// Chains of verbs.
+    pub round_trips: u64,
+    /// Compare-and-swaps and fetch-and-adds.
+    pub atomics: u64,
+    /// Payload of reads.
+    pub read_bytes: u64,
+    /// Payload of writes.
+    pub written_bytes: u64,
+}
+
+/// A line that a node misses or has to give up often: see [`crate::engine::HotLine`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct HotGcl {
+    /// Its global address.
+    pub gcl: u64,
+    /// Index of the memory node that is its home.
+    pub home: u16,
+    /// Misses and invalidations, old ones faded; not cumulative.
+    pub count: u64,
+    /// How much too high `count` may be.
+    pub error: u64,
+}
+
+/// A memory node.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryReport {
+    /// Bytes it lends, headers and control page included.
+    pub lent_bytes: u64,
+    /// Extents it has.
+    pub extents: u64,
+    /// Extents leased to compute nodes.
+    pub extents_leased: u64,
+    /// Bytes of pages in those.
+    pub leased_bytes: u64,
+    /// Processor time of its process since that started.
+    pub cpu_us: u64,
+}
+
+/// Why a report cannot be used.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// It is of another version of this software.
+    #[error("report of version {found}, this software reads {VERSION}")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// It is no report.
+    #[error("no report: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
+
+impl Report {
+    /// Reads a report.
+    ///
+    /// # Errors
+    /// As [`ReportError`] says.
+    pub fn parse(json: &str) -> Result<Self, ReportError> {
+        #[derive(Deserialize)]
+        struct Versioned {
+            version: u32,
+        }
+        let Versioned { version } = serde_json::from_str(json)?;
+        if version != VERSION {
+            return Err(ReportError::Version { found: version });
+        }
+        Ok(serde_json::from_str(json)?)
+    }
+
+    /// As it is sent.
+    ///
+    /// # Errors
+    /// None that is known of.
+    pub fn to_json(&self) -> Result<String, ReportError> {
+        Ok(serde_json::to_string(self)?)
+    }
+
+    /// Of a compute node.
+    #[must_use]
+    pub fn of_compute(counters: &NodeCounters) -> Self {
+        let NodeCounters { at, engine, traffic, operations, hottest, .. } = counters;
+        let traffic = traffic.map(|traffic| Traffic {
+            round_trips: traffic.chains,
+            atomics: traffic.atomics,
+            read_bytes: traffic.bytes_read,
+            written_bytes: traffic.bytes_written,
+        });
+        let hot = hottest.iter().take(HOTTEST).map(|line| HotGcl {
+            gcl: line.addr.to_u64(),
+            home: u16::try_from(line.home).unwrap_or(u16::MAX),
+            count: line.count,
+            error: line.error,
+        });
+        let node = NodeReport::Compute(ComputeReport {
+            operations: *operations,
+            hits: engine.hits,
+            misses: engine.misses,
+            traffic,
+            invalidations_sent: engine.invalidations_sent,
+            invalidations_received: engine.invalidations,
+            evictions: engine.evictions,
+            write_backs: engine.write_backs,
+            frames: engine.frames,
+            frames_used: engine.frames.saturating_sub(engine.frames_free),
+            hottest: hot.collect(),
+        });
+        Self { version: VERSION, at_us: micros(*at), node }
+    }
+
+    /// Of a memory node.
+    #[must_use]
+    pub fn of_memory(env: &Env, lent: &Lent) -> Self {
+        let usage = lent.usage();
+        let node = NodeReport::Memory(MemoryReport {
+            lent_bytes: lent.node().region().len() as u64,
+            extents: usage.extents,
+            extents_leased: usage.extents_leased,
+            leased_bytes: usage.bytes_leased,
+            cpu_us: micros(cpu_time()),
+        });
+        Self { version: VERSION, at_us: micros(env.now()), node }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// Processor time that this process has used.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    // Never negative, and nanoseconds below a second.
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Lets the compute nodes in `roster` report, now and every second, for as long as the pool is used. They are to
+/// be nodes of that pool.
+pub fn publish(pool: &Arc<Pool>, env: &Env, roster: &Roster) {
+    let (pool, env, roster) = (Arc::downgrade(pool), env.clone(), roster.clone());
+    drop(env.clone().spawn("reports", async move {
+        loop {
+            let Some(pool) = pool.upgrade() else { return };
+            for counters in roster.counters(HOTTEST) {
+                if let Ok(json) = Report::of_compute(&counters).to_json() {
+                    pool.set_report(PeerId::compute(counters.node.index() as u16), json);
+                }
+            }
+            drop(pool);
+            env.sleep(EVERY).await;
+        }
+    }));
+}
+
+/// Lets a memory node report, now and every second, for as long as it is lent.
+pub(crate) fn publish_memory(lent: &Arc<Lent>, env: &Env) {
+    let (lent, env) = (Arc::downgrade(lent), env.clone());
+    drop(env.clone().spawn("reports", async move {
+        loop {
+            let Some(lent) = lent.upgrade() else { return };
+            if let Ok(json) = Report::of_memory(&env, &lent).to_json() {
+                lent.set_report(json);
+            }
+            drop(lent);
+            env.sleep(EVERY).await;
+        }
+    }));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Report {
+        let hottest = vec![HotGcl { gcl: 4096, home: 1, count: 9, error: 2 }];
+        let traffic = Some(Traffic { round_trips: 5, ..Traffic::default() });
+        let compute = ComputeReport { hits: 7, traffic, hottest, ..ComputeReport::default() };
+        Report { version: VERSION, at_us: 12, node: NodeReport::Compute(compute) }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let memory = MemoryReport { lent_bytes: 3, cpu_us: 4, ..MemoryReport::default() };
+        let memory = Report { node: NodeReport::Memory(memory), ..sample() };
+        for report in [sample(), memory] {
+            assert_eq!(Report::parse(&report.to_json().unwrap()).unwrap(), report);
+        }
+    }
+
+    #[test]
+    fn unknown_fields_are_passed_over_and_missing_ones_are_zero() {
+        let json = r#"{"later":{"a":[1]},"version":1,"at_us":5,"compute":{"hits":7,"new":[{"b":1}],
+            "hottest":[{"gcl":4096,"heat":1}],"traffic":{"round_trips":5,"hops":2}},"also":null}"#;
+        let report = Report::parse(json).unwrap();
+        let NodeReport::Compute(compute) = report.node else { unreachable!("a compute node") };
+        assert_eq!((report.at_us, compute.hits, compute.misses), (5, 7, 0));
+        assert_eq!(compute.traffic.unwrap().round_trips, 5);
+        assert_eq!(compute.hottest[0].gcl, 4096);
+        assert_eq!(compute.operations, None);
+    }
+
+    #[test]
+    fn other_versions_and_other_texts_are_refused() {
+        let other = r#"{"version":2,"at_us":"in words"}"#;
+        let error = Report::parse(other).unwrap_err();
+        assert_eq!(error.to_string(), "report of version 2, this software reads 1");
+        for bad in ["", "{}", "[]", r#"{"version":1}"#, r#"{"version":1,"at_us":1,"router":{}}"#] {
+            let error = Report::parse(bad).unwrap_err();
+            assert!(matches!(error, ReportError::Malformed(_)), "{bad}: {error}");
+        }
+    }
+
+    #[test]
+    fn processor_time_goes_on() {
+        let before = cpu_time();
+        let mut sum = 0_u64;
+        for number in 0..10_000_000_u64 {
+            sum = std::hint::black_box(sum ^ number);
+        }
+        assert!(cpu_time() > before && before > Duration::ZERO, "{sum}");
+    }
+}

@@ -9,6 +9,7 @@ mod network;
 mod pool;
 mod progress;
 mod sim;
+mod top;
 mod tpcc;
 
 use std::path::PathBuf;
@@ -44,6 +45,8 @@ enum Command {
     Pool(pool::Arguments),
     /// Lends memory to a pool that several processes share.
     Memnode(memnode::Arguments),
+    /// Shows what a pool that several processes share does.
+    Top(top::Arguments),
     /// Measures page accesses under a coherence protocol, in real or in virtual time.
     Micro(Box<micro::Arguments>),
     /// Measures the papers' experiments in virtual time: CSV, plots, and a page that compares.
@@ -79,6 +82,7 @@ impl Command {
         match self {
             Command::Tpcc(arguments) => tpcc::check(arguments),
             Command::Pool(arguments) => pool::check(arguments),
+            Command::Top(arguments) => top::check(arguments),
             Command::Micro(arguments) => micro::check(arguments),
             Command::Memnode(arguments) => memnode::check(arguments),
             Command::Figures(_) | Command::Sim(_) | Command::Config(_) => Ok(()),
@@ -99,6 +103,7 @@ pub(crate) fn main() -> ExitCode {
     match cli.command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Figures(arguments) => figures::run(&arguments),
         Command::Micro(arguments) => micro::run(&arguments),

@@ -1,0 +1,103 @@
+//! A snapshot as a plain table, for scripts and logs.
+
+use comfy_table::{CellAlignment, Table, presets};
+
+use super::snapshot::{ComputeRow, HotRow, MemoryRow, Rates, Snapshot};
+use super::units::{age, count, part, rate, size};
+
+/// Headers of the memory nodes' rows.
+pub(crate) const MEMORY: [&str; 6] =
+    ["memory node", "state", "beat/lease", "lent", "leased", "cpu"];
+/// Headers of the compute nodes' rows.
+pub(crate) const COMPUTE: [&str; 10] = [
+    "compute node",
+    "state",
+    "beat/lease",
+    "cache",
+    "ops/s",
+    "accesses/s",
+    "hits",
+    "trips/s",
+    "inv in/s",
+    "inv out/s",
+];
+/// Headers of the hottest lines' rows.
+pub(crate) const HOTTEST: [&str; 5] = ["hottest GCL", "home", "events", "at most over", "nodes"];
+
+pub(crate) fn memory_cells(row: &MemoryRow, lease_s: f64) -> [String; 6] {
+    [
+        row.node.clone(),
+        row.state.to_string(),
+        age(row.silent_s, lease_s),
+        size(row.lent_bytes),
+        size(row.leased_bytes),
+        part(row.cpu),
+    ]
+}
+
+pub(crate) fn compute_cells(row: &ComputeRow, lease_s: f64) -> [String; 10] {
+    let cache = row.frames_used.zip(row.frames.filter(|frames| *frames > 0));
+    let cache = cache.map(|(used, frames)| used as f64 / frames as f64);
+    let [operations, accesses, hits, trips, received, sent] = row
+        .rates
+        .as_ref()
+        .map_or_else(|| [const { String::new() }; 6].map(|_| "-".to_owned()), rates);
+    let (node, state, age) = (row.node.clone(), row.state.to_string(), age(row.silent_s, lease_s));
+    [node, state, age, part(cache), operations, accesses, hits, trips, received, sent]
+}
+
+fn rates(rates: &Rates) -> [String; 6] {
+    [
+        rate(rates.operations),
+        rate(Some(rates.accesses)),
+        part(rates.hit_ratio),
+        rate(rates.round_trips),
+        rate(Some(rates.invalidations_received)),
+        rate(Some(rates.invalidations_sent)),
+    ]
+}
+
+/// The sums, in a row of the compute nodes.
+pub(crate) fn total_cells(snapshot: &Snapshot) -> [String; 10] {
+    let [operations, accesses, hits, trips, received, sent] = rates(&snapshot.total);
+    let (none, all) = (String::new, "all".to_owned());
+    [all, none(), none(), none(), operations, accesses, hits, trips, received, sent]
+}
+
+pub(crate) fn hot_cells(row: &HotRow) -> [String; 5] {
+    let gcl = format!("{:#x}", row.gcl);
+    [gcl, row.home.clone(), count(row.count), count(row.error), row.nodes.join(" ")]
+}
+
+/// One line about the whole pool.
+pub(crate) fn headline(snapshot: &Snapshot) -> String {
+    let Snapshot { pool, lease_s, lost_pages, .. } = snapshot;
+    let lost = if *lost_pages > 0 { format!(", {lost_pages} pages lost") } else { String::new() };
+    format!("pool {pool}, lease {lease_s} s{lost}")
+}
+
+/// The whole snapshot.
+pub(crate) fn text(snapshot: &Snapshot) -> String {
+    let lease_s = snapshot.lease_s;
+    let memory = snapshot.memory_nodes.iter().map(|row| memory_cells(row, lease_s).to_vec());
+    let compute = snapshot.compute_nodes.iter().map(|row| compute_cells(row, lease_s).to_vec());
+    let compute = compute.chain([total_cells(snapshot).to_vec()]);
+    let mut text = headline(snapshot) + "\n";
+    text += &table(&MEMORY, memory, 3);
+    text += &table(&COMPUTE, compute, 3);
+    if !snapshot.hottest.is_empty() {
+        text += &table(&HOTTEST, snapshot.hottest.iter().map(|row| hot_cells(row).to_vec()), 2);
+    }
+    text
+}
+
+/// Columns from the one of that number on are numbers; but for the last of the hottest lines.
+fn table(headers: &[&str], rows: impl Iterator<Item = Vec<String>>, numbers: usize) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_BORDERS_ONLY).set_header(headers.to_vec()).add_rows(rows);
+    let last = if headers == HOTTEST { HOTTEST.len() - 1 } else { headers.len() };
+    for column in table.column_iter_mut().take(last).skip(numbers) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    format!("{table}\n")
+}

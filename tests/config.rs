@@ -114,6 +114,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "ADDR") => "\"127.0.0.1\"".to_owned(),
         (None, "A..B") => "\"0..3\"".to_owned(),
         (None, "DIR") => "\"figures\"".to_owned(),
+        (None, "ADDR") => "\"127.0.0.1:0\"".to_owned(),
         (None, "PRESET") => "\"paper\"".to_owned(),
         (None, "PART,...") => "[\"hold\", \"looks\"]".to_owned(),
         (None, other) => panic!("what does --{name} <{other}> take?"),

@@ -1,18 +1,20 @@
 //! `selkie memnode`.
 
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use clap::Args;
 use rustix::process::{Pid, getpid};
-use selkie::fabric::RealRuntime;
-use selkie::memnode::LentEnd;
+use selkie::fabric::{Env, RealRuntime};
+use selkie::memnode::{Lent, LentEnd};
 use selkie::pool::{FabricKind, Place, SharedPool};
-use selkie::report::cpu_time;
+use selkie::report::{Report, cpu_time};
 use selkie::tpcc::units;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
+use super::metrics;
 use super::network::NetworkArguments;
 
 /// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM). What the pool keeps there is gone then.
@@ -30,6 +32,8 @@ pub(crate) struct Arguments {
     fabric: Option<FabricKind>,
     #[command(flatten)]
     network: NetworkArguments,
+    #[command(flatten)]
+    metrics: metrics::Options,
 }
 
 /// Looks for values out of range.
@@ -68,8 +72,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return super::fail(&error),
     };
-    let (network, fabric) = (arguments.network.network(), arguments.fabric);
     let env = runtime.env();
+    let joined: Arc<OnceLock<Weak<Lent>>> = Arc::default();
+    let insecure = arguments.network.insecure();
+    let _serving = match metrics::serve(&arguments.metrics, insecure, source(&joined, &env)) {
+        Ok(serving) => serving,
+        Err(code) => return code,
+    };
+    let (network, fabric) = (arguments.network.network(), arguments.fabric);
     let lent = runtime.block_on(async {
         let shared = SharedPool::at(&arguments.pool)?;
         shared.lend(&env, arguments.memory, fabric, &network).await
@@ -78,6 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Ok(lent) => lent,
         Err(error) => return super::fail(&error),
     };
+    let _ = joined.set(Arc::downgrade(&lent));
     let (name, bytes) = (lent.node().descriptor().peer, lent.node().region().len() as u64);
     let (pool, process) = (&arguments.pool, Pid::as_raw_nonzero(getpid()));
     let card = lent.node().endpoint().card();
@@ -99,6 +110,17 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     drop(lent);
     eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
     ExitCode::SUCCESS
+}
+
+/// The node, from when it has joined until it stops.
+fn source(joined: &Arc<OnceLock<Weak<Lent>>>, env: &Env) -> metrics::Source {
+    let (joined, env) = (Arc::clone(joined), env.clone());
+    Arc::new(move || {
+        let lent = joined.get().and_then(Weak::upgrade);
+        let report =
+            lent.map(|lent| (lent.node().descriptor().peer, Report::of_memory(&env, &lent)));
+        report.into_iter().collect()
+    })
 }
 
 #[cfg(test)]

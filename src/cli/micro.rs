@@ -10,6 +10,8 @@ use selkie::fabric::sim::CostModel;
 use selkie::tpcc::TpccError;
 use selkie::tpcc::micro::{self, Config, Network, Part};
 
+use super::metrics;
+
 /// Workers on every compute node read and write pages of one pool. Without --sim the pool is in this
 /// process and time is real; with it the network is simulated and time is virtual. After the run every
 /// write is looked for in the pages.
@@ -66,7 +68,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "PART,...", value_delimiter = ',', value_parser = part)]
     without: Vec<Part>,
     /// Simulate the network: paper, modern, cxl or tcp
-    #[arg(long, value_name = "PRESET", value_parser = preset)]
+    #[arg(long, value_name = "PRESET", value_parser = preset, conflicts_with = "metrics")]
     sim: Option<CostModel>,
     /// Milliseconds measured [default: 20 of virtual, 2000 of real time]
     #[arg(long, value_name = "N")]
@@ -83,6 +85,11 @@ pub(crate) struct Arguments {
     /// Print one JSON object on stdout instead of a table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    metrics: metrics::Options,
+    /// Let --metrics be reached from other hosts, by anybody
+    #[arg(long, requires = "metrics")]
+    insecure: bool,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -117,16 +124,18 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let started = Instant::now();
-    let mut report = match micro::run(&config(arguments), &Roster::default()) {
+    let (config, roster) = (config(arguments), Roster::default());
+    if let Err(error) = config.validate() {
+        return fail(&error);
+    }
+    let _serving =
+        match metrics::serve(&arguments.metrics, arguments.insecure, metrics::of_roster(&roster)) {
+            Ok(serving) => serving,
+            Err(code) => return code,
+        };
+    let mut report = match micro::run(&config, &roster) {
         Ok(report) => report,
-        Err(TpccError::Config { key, value, allowed }) => {
-            eprintln!("error: --{key} {value}: {allowed}");
-            return ExitCode::from(super::USAGE);
-        }
-        Err(error) => {
-            eprintln!("error: {error}");
-            return ExitCode::FAILURE;
-        }
+        Err(error) => return fail(&error),
     };
     report.real = Some(started.elapsed());
     let text = if arguments.json { format!("{}\n", report.to_json()) } else { report.to_string() };
@@ -135,6 +144,16 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
+}
+
+fn fail(error: &TpccError) -> ExitCode {
+    match error {
+        TpccError::Config { key, value, allowed } => {
+            eprintln!("error: --{key} {value}: {allowed}");
+            ExitCode::from(super::USAGE)
+        }
+        error => super::fail(error),
+    }
 }
 
 fn config(arguments: &Arguments) -> Config {

@@ -4,6 +4,7 @@ mod config;
 mod figures;
 mod log;
 mod memnode;
+mod metrics;
 mod micro;
 mod network;
 mod pool;

@@ -14,7 +14,7 @@ pub(crate) struct NetworkArguments {
     /// Address by which others reach this host, if it is not that of --listen
     #[arg(long, value_name = "ADDR")]
     advertise: Option<IpAddr>,
-    /// Listen beyond loopback, where whoever comes is not authenticated and nothing is encrypted
+    /// Listen beyond loopback, also for --metrics: whoever comes is not authenticated and nothing is encrypted
     #[arg(long)]
     insecure: bool,
 }
@@ -23,6 +23,11 @@ impl NetworkArguments {
     /// What they say.
     pub(crate) fn network(&self) -> Network {
         Network { listen: self.listen, advertise: self.advertise, insecure: self.insecure }
+    }
+
+    /// Whether to listen beyond loopback.
+    pub(crate) fn insecure(&self) -> bool {
+        self.insecure
     }
 
     /// Looks for values out of range.

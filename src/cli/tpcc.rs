@@ -15,9 +15,9 @@ use selkie::pool::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::report;
 use selkie::tpcc::Purpose;
 
-use super::USAGE;
 use super::network::NetworkArguments;
 use super::progress::Stderr;
+use super::{USAGE, metrics};
 
 /// With --pool embedded: the database is loaded afresh, in memory of this process. In a pool that processes share
 /// the first driver loads it and the others wait; each runs the mix on its own compute nodes and checks when
@@ -80,6 +80,8 @@ pub(crate) struct Arguments {
     json: bool,
     #[command(flatten)]
     network: NetworkArguments,
+    #[command(flatten)]
+    metrics: metrics::Options,
 }
 
 #[derive(Clone, Copy, ValueEnum)]
@@ -97,7 +99,9 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
 }
 
 fn check_network(arguments: &Arguments) -> Result<(), super::Refusal> {
-    let given = arguments.network.network() != Network::default();
+    let Network { listen, advertise, insecure } = arguments.network.network();
+    let insecure = insecure && !arguments.metrics.are_given();
+    let given = listen.is_some() || advertise.is_some() || insecure;
     if given && arguments.pool == PoolUrl::Embedded {
         let what = SharedPoolError::NoNetwork.to_string();
         return Err(super::Refusal { key: "listen".to_owned(), what });
@@ -117,6 +121,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     if let Err(refusal) = check_network(arguments) {
         return super::refuse(&refusal);
     }
+    let insecure = arguments.network.insecure();
+    let served = metrics::serve(&arguments.metrics, insecure, metrics::of_roster(&roster));
+    let _serving = match served {
+        Ok(serving) => serving,
+        Err(code) => return code,
+    };
     match &arguments.pool {
         PoolUrl::Embedded => match tpcc::run(&config, &progress) {
             Ok(report) => finish(&report, arguments.json),

@@ -48,7 +48,9 @@ pub enum SharedPoolError {
         why: &'static str,
     },
     /// Nobody is listened for where memory is shared.
-    #[error("--listen, --advertise and --insecure are for pools over TCP, and this is none")]
+    #[error(
+        "--listen, --advertise and --insecure are for pools over TCP (the last for --metrics too); this is none"
+    )]
     NoNetwork,
     /// The host has less memory than was asked for.
     #[error("{wanted} bytes are to be lent, but this host has {available} to give")]

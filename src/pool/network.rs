@@ -90,7 +90,10 @@ impl Network {
 
     /// Refuses what has no meaning where memory is shared.
     pub(super) fn check_absent(&self) -> Result<(), SharedPoolError> {
-        if *self == Self::default() { Ok(()) } else { Err(SharedPoolError::NoNetwork) }
+        match self {
+            Self { listen: None, advertise: None, .. } => Ok(()),
+            _ => Err(SharedPoolError::NoNetwork),
+        }
     }
 
     pub(super) fn config(&self, state: &PoolState) -> Result<TcpConfig, SharedPoolError> {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use selkie::fabric::RealRuntime;
 use selkie::memnode::control::ControlError;
-use selkie::pool::{PoolName, SharedPool};
+use selkie::pool::{Place, SharedPool, SharedPoolError};
 
 use screen::Screen;
 use snapshot::{Snapshot, Watch};
@@ -28,8 +28,9 @@ use snapshot::{Snapshot, Watch};
 /// pool, or it is gone.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Pool to look at, made by `selkie pool create`
-    name: PoolName,
+    /// Pool to look at: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+    #[arg(value_name = "POOL")]
+    name: Place,
     /// Print one table, as soon as all nodes have reported twice, or after 2.5 s, and stop
     #[arg(long)]
     once: bool,
@@ -50,8 +51,10 @@ const PLANE_PATIENCE: Duration = Duration::from_secs(5);
 enum TopError {
     #[error("{0}")]
     Control(#[from] ControlError),
+    #[error("{0}")]
+    Pool(#[from] SharedPoolError),
     #[error("pool {0} is gone")]
-    Vanished(PoolName),
+    Vanished(Place),
     #[error("no terminal to draw on: use --once")]
     NoTerminal,
     #[error("terminal: {0}")]
@@ -85,7 +88,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 
 /// A pool that is looked at.
 struct View {
-    name: PoolName,
+    name: Place,
     pool: SharedPool,
     runtime: RealRuntime,
     watch: Watch,
@@ -95,9 +98,9 @@ struct View {
 }
 
 impl View {
-    fn open(name: &PoolName) -> Result<Self, TopError> {
+    fn open(name: &Place) -> Result<Self, TopError> {
         let runtime = RealRuntime::new(1).map_err(|error| TopError::Runtime(error.to_string()))?;
-        let (pool, watch, started) = (SharedPool::at(name), Watch::default(), Instant::now());
+        let (pool, watch, started) = (SharedPool::at(name)?, Watch::default(), Instant::now());
         Ok(Self { name: name.clone(), pool, runtime, watch, started, latest: None })
     }
 
@@ -148,7 +151,7 @@ fn once(arguments: &Arguments) -> Result<(), TopError> {
     std::io::stdout().write_all(text.as_bytes()).map_err(TopError::Stdout)
 }
 
-fn live(name: &PoolName) -> Result<(), TopError> {
+fn live(name: &Place) -> Result<(), TopError> {
     let mut view = View::open(name)?;
     // What is wrong with the pool is told on the terminal as it is.
     let mut snapshot = view.look()?;

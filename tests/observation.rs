@@ -1,0 +1,419 @@
+//! What people see of a pool that works: `selkie top`, and metrics.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// A run that outlasts every test.
+const TPCC: [&str; 9] =
+    ["tpcc", "--warehouses", "1", "--scale", "100", "--threads", "2", "--duration", "600"];
+
+fn selkie(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_selkie"));
+    command.args(arguments);
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    selkie(arguments).stdin(Stdio::null()).output().unwrap()
+}
+
+#[track_caller]
+fn succeeds(arguments: &[&str]) -> String {
+    let output = run(arguments);
+    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
+    text(&output.stdout)
+}
+
+#[track_caller]
+fn refused(arguments: &[&str], code: i32, expected: &str) {
+    let output = run(arguments);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
+    assert!(error.contains(expected), "{arguments:?}: {error}");
+    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty());
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits for what comes about sooner or later.
+#[track_caller]
+fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(started.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// A process that is ended with the value, and what it has said on stderr.
+struct Running {
+    child: Child,
+    said: mpsc::Receiver<String>,
+}
+
+impl Running {
+    fn start(arguments: &[&str]) -> Running {
+        let mut command = selkie(arguments);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let stderr = BufReader::new(child.stderr.take().unwrap());
+        let (say, said) = mpsc::channel();
+        std::thread::spawn(move || {
+            stderr.lines().map_while(Result::ok).try_for_each(|l| say.send(l))
+        });
+        Running { child, said }
+    }
+
+    /// The rest of the first line that begins so.
+    #[track_caller]
+    fn says(&self, start: &str) -> String {
+        loop {
+            let line = self.said.recv_timeout(PATIENCE).unwrap();
+            if let Some(rest) = line.strip_prefix(start) {
+                return rest.to_owned();
+            }
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A pool with memory nodes that run, removed with the value.
+struct Pool {
+    name: String,
+    memory: Vec<Running>,
+}
+
+impl Pool {
+    fn start(test: &str, memory_nodes: usize, options: &[&str]) -> Pool {
+        let name = format!("test-{test}-{}", std::process::id());
+        succeeds(&["pool", "create", &name, "--memory-nodes", &memory_nodes.to_string()]);
+        let lend = ["memnode", "--pool", &name, "--memory", "200M"];
+        let lend = [&lend[..], options].concat();
+        let memory = (0..memory_nodes).map(|_| Running::start(&lend)).collect();
+        Pool { name, memory }
+    }
+
+    fn once(&self) -> Value {
+        serde_json::from_str(&succeeds(&["top", &self.name, "--once", "--json"])).unwrap()
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.memory.clear();
+        let _ = run(&["pool", "destroy", &self.name, "--force"]);
+    }
+}
+
+#[test]
+fn top_shows_once_what_nodes_do() {
+    let pool = Pool::start("top", 2, &[]);
+    let url = format!("shm:{}", pool.name);
+    let arguments = [&TPCC[..], &["--pool", &url, "--compute-nodes", "2"]].concat();
+    let _driver = Running::start(&arguments);
+    let seen = until("both nodes work", || {
+        let seen = pool.once();
+        let nodes = seen["compute_nodes"].as_array().unwrap();
+        let works = |node: &Value| node["rates"]["operations"].as_f64().is_some_and(|n| n > 0.0);
+        (nodes.len() == 2 && nodes.iter().all(works)).then_some(seen)
+    });
+    for node in seen["compute_nodes"].as_array().unwrap() {
+        let rates = &node["rates"];
+        assert_eq!(node["state"], "lives", "{node}");
+        assert!(rates["accesses"].as_f64().unwrap() > 0.0, "{node}");
+        assert!((0.0..=1.0).contains(&rates["hit_ratio"].as_f64().unwrap()), "{node}");
+        assert!(rates["round_trips"].as_f64().unwrap() > 0.0, "{node}");
+        assert!(node["frames_used"].as_u64().unwrap() <= node["frames"].as_u64().unwrap());
+        assert!(node["silent_s"].as_f64().unwrap() < seen["lease_s"].as_f64().unwrap());
+    }
+    let memory = seen["memory_nodes"].as_array().unwrap();
+    assert_eq!(memory.len(), 2);
+    for node in memory {
+        assert_eq!(node["state"], "lives", "{node}");
+        assert!(node["lent_bytes"].as_u64().unwrap() > 100 << 20, "{node}");
+        assert!(node["cpu"].is_number(), "{node}");
+    }
+    let leased = |node: &Value| node["leased_bytes"].as_u64().unwrap();
+    assert!(memory.iter().map(leased).sum::<u64>() > 0, "{seen}");
+    let hottest = seen["hottest"].as_array().unwrap();
+    assert!(!hottest.is_empty() && hottest.len() <= 10, "{seen}");
+    assert!(hottest.iter().all(|hot| ["mem0", "mem1"].contains(&hot["home"].as_str().unwrap())));
+    let total = seen["total"]["operations"].as_f64().unwrap();
+    let nodes = seen["compute_nodes"].as_array().unwrap().iter();
+    let sum: f64 = nodes.map(|node| node["rates"]["operations"].as_f64().unwrap()).sum();
+    assert!((total - sum).abs() < 1e-6 * sum, "{seen}");
+
+    let table = succeeds(&["top", &pool.name, "--once"]);
+    for word in [&pool.name, "cn0", "cn1", "mem0", "mem1", "lives", "ops/s", "hottest GCL", "all"] {
+        assert!(table.contains(word), "{word}: {table}");
+    }
+    assert!(!table.contains('\u{1b}'), "{table}");
+}
+
+#[test]
+fn top_of_nothing_and_nowhere_is_refused() {
+    let name = format!("test-none-{}", std::process::id());
+    for rest in [&[][..], &["--once"]] {
+        refused(&[&["top", &name], rest].concat(), 1, "has no pool");
+    }
+    refused(&["top", &name, "--json"], 2, "--json: goes with --once only");
+    let pool = Pool::start("nowhere", 1, &[]);
+    refused(&["top", &pool.name], 1, "no terminal to draw on: use --once");
+    // One that nobody has joined yet can be looked at, too.
+    let waiting = format!("test-waiting-{}", std::process::id());
+    succeeds(&["pool", "create", &waiting, "--memory-nodes", "1"]);
+    let table = succeeds(&["top", &waiting, "--once"]);
+    succeeds(&["pool", "destroy", &waiting]);
+    assert!(table.contains("not joined"), "{table}");
+}
+
+/// `selkie top` on a terminal of its own.
+struct OnTerminal {
+    child: Child,
+    keyboard: File,
+    terminal: File,
+    screen: Arc<Mutex<Vec<u8>>>,
+}
+
+impl OnTerminal {
+    fn start(pool: &str) -> OnTerminal {
+        let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
+        grantpt(&master).unwrap();
+        unlockpt(&master).unwrap();
+        let path = ptsname(&master, Vec::new()).unwrap();
+        let path = std::ffi::OsStr::from_bytes(path.as_bytes());
+        let terminal = OpenOptions::new().read(true).write(true).open(path).unwrap();
+        let size = Winsize { ws_row: 30, ws_col: 120, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(&terminal, size).unwrap();
+        let end = || Stdio::from(terminal.try_clone().unwrap());
+        let mut command = selkie(&["top", pool]);
+        let child = command.stdin(end()).stdout(end()).stderr(end()).spawn().unwrap();
+        let keyboard = File::from(master);
+        let mut reader = keyboard.try_clone().unwrap();
+        let screen: Arc<Mutex<Vec<u8>>> = Arc::default();
+        let seen = Arc::clone(&screen);
+        std::thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count) = reader.read(&mut bytes) {
+                seen.lock().unwrap().extend_from_slice(&bytes[..count]);
+            }
+        });
+        OnTerminal { child, keyboard, terminal, screen }
+    }
+
+    fn screen(&self) -> String {
+        text(&self.screen.lock().unwrap())
+    }
+
+    #[track_caller]
+    fn shows(&self, word: &str) {
+        until(&format!("{word} is not shown"), || self.screen().contains(word).then_some(()));
+    }
+
+    /// Waits for its end and looks whether the terminal is as before; the exit code.
+    #[track_caller]
+    fn ends(&mut self) -> Option<i32> {
+        let status = until("it does not end", || self.child.try_wait().unwrap());
+        self.shows("\u{1b}[?1049l");
+        let modes = tcgetattr(&self.terminal).unwrap().local_modes;
+        assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
+        status.code()
+    }
+}
+
+impl Drop for OnTerminal {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_live_view_ends_by_keys_and_signals_and_gives_the_terminal_back() {
+    let pool = Pool::start("keys", 1, &[]);
+    for key in ["q", "\u{1b}", "\u{3}"] {
+        let mut top = OnTerminal::start(&pool.name);
+        top.shows("mem0");
+        let modes = tcgetattr(&top.terminal).unwrap().local_modes;
+        assert!(!modes.contains(LocalModes::ICANON), "it has the terminal: {modes:?}");
+        top.keyboard.write_all(key.as_bytes()).unwrap();
+        assert_eq!(top.ends(), Some(0), "{key:?}: {}", top.screen());
+    }
+    let mut top = OnTerminal::start(&pool.name);
+    top.shows("mem0");
+    kill_process(Pid::from_child(&top.child), Signal::TERM).unwrap();
+    assert_eq!(top.ends(), Some(0), "{}", top.screen());
+}
+
+#[test]
+fn the_live_view_of_a_pool_that_vanishes_ends_with_a_message() {
+    let pool = Pool::start("vanishes", 1, &[]);
+    let mut top = OnTerminal::start(&pool.name);
+    top.shows("mem0");
+    let name = pool.name.clone();
+    drop(pool);
+    assert_eq!(top.ends(), Some(1), "{}", top.screen());
+    let screen = top.screen();
+    let (_, after) = screen.rsplit_once("\u{1b}[?1049l").unwrap();
+    assert!(after.contains(&format!("error: pool {name} is gone")), "{after}");
+}
+
+/// Samples by name and labels.
+type Samples = BTreeMap<String, f64>;
+
+/// Reads the metrics of a server; refuses whatever is not as the format wants it.
+#[track_caller]
+fn scrape(address: &str) -> Samples {
+    let (head, body) = get(address, "/metrics");
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    assert!(head.contains("application/openmetrics-text; version=1.0.0"), "{head}");
+    let mut lines: Vec<_> = body.lines().collect();
+    assert!(body.ends_with('\n') && lines.pop() == Some("# EOF"), "{body}");
+    let (mut samples, mut families) = (Samples::new(), BTreeMap::new());
+    let (mut helped, mut family, mut kind) = (None, "", "");
+    for line in lines {
+        let words: Vec<_> = line.splitn(4, ' ').collect();
+        match words[..] {
+            ["#", "HELP", name, help] => {
+                assert!(help.len() > 5, "{line}");
+                helped = Some(name);
+            }
+            ["#", "TYPE", name, of] => {
+                assert_eq!(helped, Some(name), "{line}");
+                assert!(["counter", "gauge"].contains(&of), "{line}");
+                assert!(families.insert(name, of).is_none(), "twice: {line}");
+                (family, kind) = (name, of);
+            }
+            ["#", "UNIT", name, unit] => {
+                assert!(name == family && name.ends_with(&format!("_{unit}")), "{line}");
+            }
+            [sample, value] => {
+                let (name, labels) = sample.split_once('{').unwrap();
+                let labels = labels.strip_suffix('}').unwrap();
+                let node = labels.strip_prefix("node=\"").and_then(|rest| rest.strip_suffix('"'));
+                assert!(node.unwrap().starts_with(['c', 'm']), "{line}");
+                let suffix = if kind == "counter" { "_total" } else { "" };
+                assert!(name.starts_with("selkie_"), "{line}");
+                assert_eq!(name, format!("{family}{suffix}"), "a sample without a type: {line}");
+                let value: f64 = value.parse().unwrap();
+                assert!(value.is_finite() && value >= 0.0, "{line}");
+                assert!(samples.insert(sample.to_owned(), value).is_none(), "twice: {line}");
+            }
+            _ => panic!("what is this? {line}"),
+        }
+    }
+    samples
+}
+
+/// Head and body of an answer.
+fn get(address: &str, path: &str) -> (String, String) {
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap();
+    assert!(!head.to_lowercase().contains("chunked"), "{head}");
+    (head.to_owned(), body.to_owned())
+}
+
+/// Where a process serves metrics.
+#[track_caller]
+fn address(running: &Running) -> String {
+    let rest = running.says("metrics at http://");
+    rest.strip_suffix("/metrics").unwrap().to_owned()
+}
+
+/// Waits until a counter is there, and then until it has grown.
+#[track_caller]
+fn grows(address: &str, counter: &str) {
+    let value = || scrape(address).get(counter).copied();
+    let first = until(&format!("{counter} is not there"), value);
+    until(&format!("{counter} stays {first}"), || value().filter(|now| *now > first));
+}
+
+#[test]
+fn metrics_of_a_driver_grow_while_it_runs() {
+    let arguments = [&TPCC[..], &["--metrics", "127.0.0.1:0"]].concat();
+    let driver = Running::start(&arguments);
+    let address = address(&driver);
+    for node in ["cn0", "cn1"] {
+        for counter in ["operations", "hits", "misses", "round_trips", "atomics", "written_bytes"] {
+            grows(&address, &format!("selkie_{counter}_total{{node=\"{node}\"}}"));
+        }
+    }
+    let before = scrape(&address);
+    let after = scrape(&address);
+    assert_eq!(before.keys().collect::<Vec<_>>(), after.keys().collect::<Vec<_>>());
+    for (name, before) in before.iter().filter(|(name, _)| name.contains("_total{")) {
+        assert!(after[name] >= *before, "{name}: {before}, then {}", after[name]);
+    }
+    let (head, _) = get(&address, "/");
+    assert!(head.starts_with("HTTP/1.1 404"), "{head}");
+
+    // Whoever wants the address now hears of it before anything starts.
+    let second = [&TPCC[..], &["--metrics", &address]].concat();
+    refused(&second, 1, "Address already in use");
+}
+
+#[test]
+fn metrics_of_a_memory_node_and_of_the_micro_benchmark() {
+    let pool = Pool::start("metrics", 1, &["--metrics", "localhost:0"]);
+    let address_of_memory = address(&pool.memory[0]);
+    let lent = "selkie_memory_lent_bytes{node=\"mem0\"}";
+    let lent = until("it has not joined", || scrape(&address_of_memory).get(lent).copied());
+    assert!(lent > f64::from(100 << 20), "{lent}");
+    grows(&address_of_memory, "selkie_cpu_seconds_total{node=\"mem0\"}");
+
+    let micro = ["micro", "--gcls", "1000", "--duration-ms", "600000", "--metrics", "[::1]:0"];
+    let has_ipv6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+    let micro = if has_ipv6 {
+        micro
+    } else {
+        micro.map(|a| if a == "[::1]:0" { "127.0.0.1:0" } else { a })
+    };
+    let micro = Running::start(&micro);
+    grows(&address(&micro), "selkie_operations_total{node=\"cn1\"}");
+}
+
+#[test]
+fn metrics_that_others_could_read_or_that_mean_nothing_are_refused() {
+    let open = [&TPCC[..], &["--metrics", "0.0.0.0:0"]].concat();
+    refused(&open, 2, "that takes --insecure");
+    let driver = Running::start(&[&open[..], &["--insecure"]].concat());
+    let port = address(&driver).rsplit_once(':').unwrap().1.to_owned();
+    scrape(&format!("127.0.0.1:{port}"));
+    let virtual_time = run(&["micro", "--sim", "paper", "--metrics", "127.0.0.1:0"]);
+    assert_eq!(virtual_time.status.code(), Some(2));
+    assert!(text(&virtual_time.stderr).contains("cannot be used with"));
+}

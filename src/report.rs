@@ -72,7 +72,7 @@ pub struct ComputeReport {
     pub frames: u64,
     /// Frames in use.
     pub frames_used: u64,
-    /// The lines it misses or has to give up most, the hottest first; at most [`HOTTEST`].
+    /// The lines it misses or has to give up most; at most [`HOTTEST`], ordered by `count - error`.
     pub hottest: Vec<HotGcl>,
 }
 

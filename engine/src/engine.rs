@@ -204,8 +204,8 @@ impl Engine {
         EngineStats { hottest_skipped: core.hottest.skipped(), ..stats }
     }
 
-    /// At most `most` of the lines that this node misses or has to give up most often, the hottest first, of
-    /// the 64 that are counted; how exactly, [`HotLine`] says.
+    /// At most `most` of the lines that this node misses or has to give up most often, of the 64 that are counted;
+    /// first those with the most events that are certainly theirs. How exactly, [`HotLine`] says.
     pub fn hottest(&self, most: usize) -> Vec<HotLine> {
         let top = self.0.hottest.top(most).into_iter();
         let home = |addr| self.0.placement.home(addr).map(|home| home.node);

@@ -85,7 +85,8 @@ impl Hottest {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// At most `most` lines with their counts and errors, the most counted first.
+    /// At most `most` lines with their counts and errors; first those with the most events that are certainly
+    /// theirs: a line that has just taken another's place has the other's count.
     pub(crate) fn top(&self, most: usize) -> Vec<(GAddr, u64, u64)> {
         let mut lines: Vec<_> = {
             let counted = self.counted.lock();
@@ -98,9 +99,9 @@ impl Hottest {
                 })
                 .collect()
         };
-        // The address last, so that equal counts have an order.
+        // The address last, so that equal ones have an order.
         lines.sort_unstable_by_key(|(addr, count, error)| {
-            (std::cmp::Reverse(*count), *error, *addr)
+            (std::cmp::Reverse(count.saturating_sub(*error)), *error, *addr)
         });
         lines.truncate(most);
         lines
@@ -186,7 +187,7 @@ mod tests {
         for (addr, count) in truth.iter().filter(|(_, count)| **count > bound + 1.0) {
             assert!(top.iter().any(|(known, ..)| known == addr), "{addr} with {count} is missing");
         }
-        assert!(top.is_sorted_by_key(|(_, count, _)| std::cmp::Reverse(*count)));
+        assert!(top.is_sorted_by_key(|(_, count, error)| std::cmp::Reverse(count - error)));
     }
 
     #[test]

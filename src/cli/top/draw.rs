@@ -145,8 +145,8 @@ mod tests {
         let hot = |index: u64| HotRow {
             gcl: 0xabc000 + index,
             home: "mem1".to_owned(),
-            count: 98_765 - index,
-            error: 43,
+            at_least: 98_765 - index,
+            at_most: 99_043,
             nodes: vec!["cn0".to_owned(), "cn5".to_owned()],
         };
         Snapshot {
@@ -190,7 +190,7 @@ mod tests {
         line_with(&lines, &["all", "1,234"]);
         line_with(&lines, &["mem0", "lives", "0.1/2 s", "3.0 GiB", "5.0 MiB", "1.5 %"]);
         line_with(&lines, &["mem2", "not joined"]);
-        line_with(&lines, &["0xabc000", "mem1", "98,765", "43", "cn0 cn5"]);
+        line_with(&lines, &["0xabc000", "mem1", "98,765", "99,043", "cn0 cn5"]);
         line_with(&lines, &["0xabc009"]);
         line_with(&lines, &["q: quit"]);
         assert!(!lines.iter().any(|line| line.contains("more")));

@@ -22,7 +22,7 @@ pub(crate) const COMPUTE: [&str; 10] = [
     "inv out/s",
 ];
 /// Headers of the hottest lines' rows.
-pub(crate) const HOTTEST: [&str; 5] = ["hottest GCL", "home", "events", "at most over", "nodes"];
+pub(crate) const HOTTEST: [&str; 5] = ["hottest GCL", "home", "events", "at most", "nodes"];
 
 pub(crate) fn memory_cells(row: &MemoryRow, lease_s: f64) -> [String; 6] {
     [
@@ -66,7 +66,7 @@ pub(crate) fn total_cells(snapshot: &Snapshot) -> [String; 10] {
 
 pub(crate) fn hot_cells(row: &HotRow) -> [String; 5] {
     let gcl = format!("{:#x}", row.gcl);
-    [gcl, row.home.clone(), count(row.count), count(row.error), row.nodes.join(" ")]
+    [gcl, row.home.clone(), count(row.at_least), count(row.at_most), row.nodes.join(" ")]
 }
 
 /// One line about the whole pool.

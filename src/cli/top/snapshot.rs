@@ -101,10 +101,10 @@ pub(crate) struct HotRow {
     pub(crate) gcl: u64,
     /// Its memory node.
     pub(crate) home: String,
-    /// Misses and invalidations of all nodes, old ones faded.
-    pub(crate) count: u64,
-    /// How much too high that may be.
-    pub(crate) error: u64,
+    /// Misses and invalidations of all nodes, old ones faded, that are certainly its own.
+    pub(crate) at_least: u64,
+    /// With those that may be.
+    pub(crate) at_most: u64,
     /// For which nodes it is among their hottest.
     pub(crate) nodes: Vec<String>,
 }
@@ -301,13 +301,13 @@ impl Watch {
                 let home = PeerId::memory(hot.home.min(PeerId::MAX_INDEX)).to_string();
                 let fresh = HotRow { gcl: hot.gcl, home, ..HotRow::default() };
                 let row = rows.entry(hot.gcl).or_insert(fresh);
-                row.count += hot.count;
-                row.error += hot.error;
+                row.at_least += hot.count.saturating_sub(hot.error);
+                row.at_most += hot.count;
                 row.nodes.push(peer.to_string());
             }
         }
         let mut rows: Vec<_> = rows.into_values().collect();
-        rows.sort_by_key(|row| std::cmp::Reverse(row.count));
+        rows.sort_by_key(|row| std::cmp::Reverse((row.at_least, row.at_most)));
         rows.truncate(HOTTEST);
         rows
     }
@@ -449,10 +449,8 @@ mod tests {
         ];
         let seen = Watch::default().look("p", SECOND, &state, &beats);
         let first = &seen.hottest[0];
-        assert_eq!(
-            (first.gcl, first.home.as_str(), first.count, first.error),
-            (4096, "mem1", 50, 2)
-        );
+        assert_eq!((first.gcl, first.home.as_str()), (4096, "mem1"));
+        assert_eq!((first.at_least, first.at_most), (48, 50));
         assert_eq!(first.nodes, ["cn0", "cn1"]);
         assert_eq!(seen.hottest.len(), 3);
         assert_eq!(seen.hottest[1].nodes, ["cn0"]);

@@ -59,12 +59,36 @@ impl Engine {
         node: ComputeId,
         config: EngineConfig,
     ) -> Result<Engine, EngineError> {
-        let descriptor = pool.descriptor();
-        let gcl_bytes = descriptor.gcl_bytes;
-        config.validate(gcl_bytes)?;
+        config.validate(pool.descriptor().gcl_bytes)?;
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
         let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
         pool.announce(env, &*endpoint).await?;
+        let core = match Self::connect(pool, env, node, config, endpoint, mailboxes).await {
+            Ok(core) => core,
+            Err(error) => {
+                pool.retract(ComputeIndex::new(node.index() as u16)).await;
+                return Err(error);
+            }
+        };
+        let tick = core.config.tick;
+        drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
+        drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
+        drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
+        tracing::info!(node = %core.endpoint.id(), frames = core.frames.count(), "started a compute node");
+        Ok(Engine(core))
+    }
+
+    /// From when the others let the node in to when it is in the pool.
+    async fn connect(
+        pool: &Arc<Pool>,
+        env: &Env,
+        node: ComputeId,
+        config: EngineConfig,
+        endpoint: Arc<dyn Endpoint>,
+        mailboxes: Box<[Arc<Mailbox>]>,
+    ) -> Result<Arc<Core>, EngineError> {
+        let descriptor = pool.descriptor();
+        let gcl_bytes = descriptor.gcl_bytes;
         let connect = || -> Result<Box<[_]>, _> {
             descriptor.memory_nodes.iter().map(|memory| endpoint.connect(memory.peer)).collect()
         };
@@ -73,7 +97,6 @@ impl Engine {
         let loose_queue_pairs = connect()?;
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let table = AddressTable::new(frames, gcl_bytes);
-        let tick = config.tick;
         let epoch = Self::global_epoch(pool, queue_pairs.first()).await?;
         // Nothing came from those who died before, and nothing is owed to them.
         let lost = pool.lost().into_iter().map(|(node, _)| node);
@@ -125,11 +148,7 @@ impl Engine {
         pool.observe(observer);
         let incarnation = pool.register_compute(env, index, descriptors).await?;
         let _ = core.incarnation.set(incarnation);
-        drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
-        drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
-        drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
-        tracing::info!(node = %core.endpoint.id(), frames, "started a compute node");
-        Ok(Engine(core))
+        Ok(core)
     }
 
     /// One for each task that takes messages in.

@@ -48,6 +48,9 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             }
             return;
         }
+        // Also who died and was recovered from while this node came in.
+        let dead = core.pool.dead().into_iter().filter_map(|node| ComputeId::new(node.as_usize()));
+        core.dead.fetch_or(dead.collect::<NodeSet>().to_bits(), Ordering::AcqRel);
         let all_lost = core.pool.lost();
         core.go_on(!all_lost.is_empty());
         for (node, lost) in all_lost {

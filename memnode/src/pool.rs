@@ -221,16 +221,33 @@ impl Pool {
         let (version, ()) = self.membership.change(enter).await?;
         let noticed = self.membership.until_noticed(env, version).await;
         if noticed.is_err() {
-            self.withdraw(node).await;
+            self.retract(node).await;
         }
         noticed
     }
 
-    /// What is wrong with the pool says more than what is wrong with leaving it.
-    async fn withdraw(&self, node: ComputeIndex) {
+    /// Takes back [`Pool::announce`], of a node that did not get into the pool. If that fails the others take the
+    /// node for dead, once its process does not show any more that it lives.
+    pub async fn retract(&self, node: ComputeIndex) {
+        let retract = |state: &mut PoolState| {
+            let raw = PeerId::compute(node.get()).to_raw();
+            let is_in = state.compute_nodes.contains_key(&node.get());
+            if !is_in && state.cards.get(&raw).is_some_and(|card| card.host == self.host()) {
+                state.cards.remove(&raw);
+            }
+            Ok(())
+        };
+        // What is wrong with the pool says more than what is wrong with leaving it.
+        let _ = self.membership.change(retract).await;
+    }
+
+    /// Takes back what [`Pool::register_compute`] has done, and nobody has noticed yet.
+    async fn withdraw(&self, node: ComputeIndex, incarnation: u32) {
         let withdraw = |state: &mut PoolState| {
-            state.cards.remove(&PeerId::compute(node.get()).to_raw());
-            state.compute_nodes.remove(&node.get());
+            let member = state.compute_nodes.get(&node.get());
+            if member.is_some_and(|member| member.incarnation == incarnation) {
+                state.compute_nodes.remove(&node.get());
+            }
             Ok(())
         };
         let _ = self.membership.change(withdraw).await;
@@ -277,7 +294,7 @@ impl Pool {
         match self.membership.until_noticed(env, version).await {
             Ok(()) => Ok(incarnation),
             Err(error) => {
-                self.withdraw(node).await;
+                self.withdraw(node, incarnation).await;
                 Err(error)
             }
         }

@@ -12,7 +12,7 @@ pub(crate) struct NetworkArguments {
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
     /// Address by which others reach this host, if it is not that of --listen
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "HOST")]
     advertise: Option<IpAddr>,
     /// Listen beyond loopback, also for --metrics: whoever comes is not authenticated and nothing is encrypted
     #[arg(long)]

@@ -149,6 +149,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
             let with = match (section.as_str(), name.as_str()) {
                 ("tpcc", "load-only") => "pool = \"shm:a\"\n",
                 ("tpcc", "listen" | "advertise" | "insecure") => "pool = \"tcp:a:1\"\n",
+                ("micro", "insecure") => "metrics = \"127.0.0.1:0\"\n",
                 ("top", "json") => "once = true\nname = \"a\"\n",
                 _ => "",
             };

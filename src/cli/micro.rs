@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
     #[command(flatten)]
     metrics: metrics::Options,
     /// Let --metrics be reached from other hosts, by anybody
-    #[arg(long, requires = "metrics")]
+    #[arg(long)]
     insecure: bool,
 }
 
@@ -118,7 +118,15 @@ fn preset(name: &str) -> Result<CostModel, String> {
 
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    config(arguments).validate().map_err(super::refusal)
+    config(arguments).validate().map_err(super::refusal)?;
+    check_insecure(arguments)
+}
+
+fn check_insecure(arguments: &Arguments) -> Result<(), super::Refusal> {
+    if arguments.insecure && !arguments.metrics.are_given() {
+        return Err(super::Refusal::new("insecure", "", "goes with --metrics only"));
+    }
+    Ok(())
 }
 
 /// Runs the command.
@@ -127,6 +135,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (config, roster) = (config(arguments), Roster::default());
     if let Err(error) = config.validate() {
         return fail(&error);
+    }
+    if let Err(refusal) = check_insecure(arguments) {
+        return super::refuse(&refusal);
     }
     let _serving =
         match metrics::serve(&arguments.metrics, arguments.insecure, metrics::of_roster(&roster)) {

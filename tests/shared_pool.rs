@@ -86,28 +86,48 @@ impl Drop for Running {
     }
 }
 
+/// How the processes of a pool reach its memory.
+#[derive(Clone, Copy, PartialEq)]
+enum Over {
+    Shm,
+    Tcp,
+}
+
 /// A pool with memory nodes that run, removed with the value.
 struct Pool {
     name: String,
     memory: Vec<Running>,
+    url: String,
 }
 
 impl Pool {
-    fn start(test: &str, memory_nodes: usize) -> Pool {
-        let name = format!("test-{test}-{}", std::process::id());
-        succeeds(&["pool", "create", &name, "--memory-nodes", &memory_nodes.to_string()]);
-        let mut pool = Pool { name, memory: Vec::new() };
+    /// Of the memory nodes over TCP only the first shares files with the pool.
+    fn start(over: Over, test: &str, memory_nodes: usize) -> Pool {
+        let fabric = if over == Over::Shm { "shm" } else { "tcp" };
+        let name = format!("test-{test}-{fabric}-{}", std::process::id());
+        let nodes = memory_nodes.to_string();
+        succeeds(&["pool", "create", &name, "--memory-nodes", &nodes, "--fabric", fabric]);
+        let url = format!("shm:{name}");
+        let mut pool = Pool { name: name.clone(), memory: Vec::new(), url };
+        let mut known = name;
         for _ in 0..memory_nodes {
-            let lend = ["memnode", "--pool", &pool.name, "--memory", "400M"];
+            let lend = ["memnode", "--pool", &known, "--memory", "400M", "--fabric", fabric];
             let (running, line) = Running::start(&lend);
             assert!(line.contains("lends"), "{line}");
+            if over == Over::Tcp {
+                let at = line.split_once(" at ").unwrap().1.split_once(',').unwrap().0;
+                known = format!("tcp:{at}");
+                let before =
+                    pool.url.strip_prefix("tcp:").map_or_else(String::new, |all| format!(",{all}"));
+                pool.url = format!("{known}{before}");
+            }
             pool.memory.push(running);
         }
         pool
     }
 
     fn url(&self) -> String {
-        format!("shm:{}", self.name)
+        self.url.clone()
     }
 
     fn status(&self) -> Value {
@@ -135,7 +155,16 @@ impl Drop for Pool {
 
 #[test]
 fn drivers_of_several_processes_share_one_database() {
-    let pool = Pool::start("shared", 3);
+    drivers_share(Over::Shm);
+}
+
+#[test]
+fn drivers_of_several_processes_share_one_database_over_tcp() {
+    drivers_share(Over::Tcp);
+}
+
+fn drivers_share(over: Over) {
+    let pool = Pool::start(over, "shared", 3);
     let url = pool.url();
     let arguments = pool.tpcc(&url, &["--duration", "2", "--json"]);
     let drivers: Vec<Child> = (0..3)
@@ -168,7 +197,7 @@ fn drivers_of_several_processes_share_one_database() {
 
 #[test]
 fn load_only_leaves_a_database_behind() {
-    let pool = Pool::start("load", 1);
+    let pool = Pool::start(Over::Shm, "load", 1);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
     let label = pool.status()["labels"]["tpcc.database"].as_str().unwrap().to_owned();
@@ -180,7 +209,7 @@ fn load_only_leaves_a_database_behind() {
 
 #[test]
 fn a_pool_that_lost_a_memory_node_is_refused() {
-    let mut pool = Pool::start("lost", 2);
+    let mut pool = Pool::start(Over::Shm, "lost", 2);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
     pool.memory[1].kill();
@@ -199,7 +228,16 @@ fn a_pool_that_lost_a_memory_node_is_refused() {
 
 #[test]
 fn the_death_of_a_memory_node_ends_a_run_with_an_error() {
-    let mut pool = Pool::start("death", 2);
+    memory_dies(Over::Shm);
+}
+
+#[test]
+fn the_death_of_a_memory_node_over_tcp_ends_a_run_with_an_error() {
+    memory_dies(Over::Tcp);
+}
+
+fn memory_dies(over: Over) {
+    let mut pool = Pool::start(over, "death", 2);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
     let (driver, _) = running(&pool, &url);
@@ -235,7 +273,16 @@ fn ends_with(mut driver: Running, expected: &[&str]) {
 
 #[test]
 fn a_driver_that_is_killed_is_recovered_from_and_what_it_held_is_reported() {
-    let pool = Pool::start("killed", 2);
+    driver_is_killed(Over::Shm);
+}
+
+#[test]
+fn a_driver_that_is_killed_over_tcp_is_recovered_from_and_what_it_held_is_reported() {
+    driver_is_killed(Over::Tcp);
+}
+
+fn driver_is_killed(over: Over) {
+    let pool = Pool::start(over, "killed", 2);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
     let (survivor, _) = running(&pool, &url);
@@ -259,7 +306,16 @@ fn a_driver_that_is_killed_is_recovered_from_and_what_it_held_is_reported() {
 
 #[test]
 fn a_driver_that_stood_still_finds_itself_declared_dead() {
-    let pool = Pool::start("paused", 2);
+    driver_stands_still(Over::Shm);
+}
+
+#[test]
+fn a_driver_that_stood_still_over_tcp_finds_itself_declared_dead() {
+    driver_stands_still(Over::Tcp);
+}
+
+fn driver_stands_still(over: Over) {
+    let pool = Pool::start(over, "paused", 2);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
     let (survivor, _) = running(&pool, &url);
@@ -317,6 +373,30 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
         assert_eq!(output.status.code(), Some(2));
         assert!(text(&output.stderr).contains("--pool <URL>"), "{}", text(&output.stderr));
     }
+    refused(
+        &["memnode", "--pool", &name, "--memory", "40M", "--fabric", "tcp"],
+        1,
+        "uses fabric shm, not tcp",
+    );
+    let listen = ["memnode", "--pool", &name, "--memory", "40M", "--listen", "127.0.0.1:0"];
+    refused(&listen, 1, "are for pools over TCP");
+    let nobody = "tcp:127.0.0.1:1";
+    refused(&["tpcc", "--pool", nobody], 1, "127.0.0.1:1");
+    refused(&["tpcc", "--pool", "etcd:127.0.0.1:1/x"], 1, "etcd");
+    refused(&["tpcc", "--listen", "127.0.0.1:0"], 2, "are for pools over TCP");
+    let open = ["memnode", "--pool", &name, "--memory", "40M", "--listen", "0.0.0.0:7000"];
+    refused(&open, 2, "is not a loopback address");
+    succeeds(&["pool", "destroy", &name]);
+
+    succeeds(&["pool", "create", &name, "--fabric", "tcp"]);
+    refused(&["tpcc", "--pool", &url], 1, "uses fabric tcp, not shm");
+    lend("64T", 1, "but this host has");
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let listen = ["memnode", "--pool", &name, "--memory", "40M", "--listen", &taken];
+    refused(&listen, 1, "cannot listen at");
+    let timing = ["pool", "create", "x", "--lease", "100ms", "--heartbeat", "50ms"];
+    refused(&timing, 1, "lease = 100ms is not allowed: 200ms (4 heartbeats) to");
     succeeds(&["pool", "destroy", &name]);
     assert_eq!(directories(), 0);
 }

@@ -93,6 +93,9 @@ impl Core {
         nowait: bool,
     ) -> Result<FrameId, EngineError> {
         self.check_alive()?;
+        if access != Access::Shared {
+            self.check_writes()?;
+        }
         if self.placement.home(addr).is_none() {
             return Err(EngineError::BadAddress { addr });
         }

@@ -73,6 +73,9 @@ pub struct EngineConfig {
     pub sticky_bits: bool,
     /// Look at a page's latch word before the atomic that claims it, while most claims meet another node.
     pub looks: bool,
+    /// The node reads pages and changes none: accesses to change one end in [`EngineError::ReadsOnly`], and over
+    /// TCP memory nodes themselves refuse its writes.
+    pub reads_only: bool,
     /// Worker threads of the process, by which shared accesses are divided in γ; at least 1.
     pub threads: u32,
     /// Ring that each other compute node writes its messages into, bytes.
@@ -101,6 +104,7 @@ impl Default for EngineConfig {
             hold: Duration::from_micros(5),
             sticky_bits: true,
             looks: true,
+            reads_only: false,
             threads: 2,
             ring_bytes: 256 << 10,
             mail_tasks: 1,

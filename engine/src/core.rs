@@ -213,6 +213,11 @@ impl Core {
         &self.mailboxes[peer % self.mailboxes.len()]
     }
 
+    /// An error if the node reads only.
+    pub(crate) fn check_writes(&self) -> Result<(), EngineError> {
+        if self.config.reads_only { Err(EngineError::ReadsOnly) } else { Ok(()) }
+    }
+
     /// An error if the engine serves nothing more.
     pub(crate) fn check_alive(&self) -> Result<(), EngineError> {
         if let Some(error) = self.failed.get() {

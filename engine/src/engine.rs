@@ -62,7 +62,7 @@ impl Engine {
         config.validate(pool.descriptor().gcl_bytes)?;
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
         let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
-        pool.announce(env, &*endpoint).await?;
+        pool.announce(env, &*endpoint, config.reads_only).await?;
         let core = match Self::connect(pool, env, node, config, endpoint, mailboxes).await {
             Ok(core) => core,
             Err(error) => {
@@ -89,8 +89,13 @@ impl Engine {
     ) -> Result<Arc<Core>, EngineError> {
         let descriptor = pool.descriptor();
         let gcl_bytes = descriptor.gcl_bytes;
+        let reading = config.reads_only.then(|| Arc::new(pool.reading()));
+        let connect_to = |peer| match &reading {
+            Some(domain) => endpoint.connect_within(peer, domain),
+            None => endpoint.connect(peer),
+        };
         let connect = || -> Result<Box<[_]>, _> {
-            descriptor.memory_nodes.iter().map(|memory| endpoint.connect(memory.peer)).collect()
+            descriptor.memory_nodes.iter().map(|memory| connect_to(memory.peer)).collect()
         };
         let queue_pairs = connect()?;
         #[cfg(feature = "planted")]
@@ -383,6 +388,7 @@ impl Engine {
     /// # Errors
     /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.
     pub async fn allocate(&self) -> Result<ExclusiveGuard<'_>, EngineError> {
+        self.0.check_writes()?;
         let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
         let (addr, reused) = grant.parts();
         let mut guard = self.exclusive(addr).await?;
@@ -404,8 +410,9 @@ impl Engine {
     /// A new 8-byte counter, zero, on a line of its own that must never be latched as a page.
     ///
     /// # Errors
-    /// `PoolFull`, `Fabric`.
+    /// `PoolFull`, `ReadsOnly`, `Fabric`.
     pub async fn allocate_counter(&self) -> Result<GAddr, EngineError> {
+        self.0.check_writes()?;
         // Only a line that no cache has ever held: a late write-back would overwrite the counter.
         Ok(self.0.grant(true).await?.addr)
     }
@@ -413,8 +420,9 @@ impl Engine {
     /// Adds to a counter, wrapping, and returns its value before. One round trip.
     ///
     /// # Errors
-    /// `BadAddress`, `Fabric`.
+    /// `BadAddress`, `ReadsOnly`, `Fabric`.
     pub async fn fetch_add(&self, counter: GAddr, delta: u64) -> Result<u64, EngineError> {
+        self.0.check_writes()?;
         let home = self.0.placement.home(counter);
         let home = home.ok_or(EngineError::BadAddress { addr: counter })?;
         let chain = Chain::from([Verb::fetch_and_add(home.page, delta)]);

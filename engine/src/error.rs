@@ -35,6 +35,9 @@ pub enum EngineError {
         /// The dead node.
         node: usize,
     },
+    /// The node was started to read only.
+    #[error("this node reads only, and changes nothing in the pool")]
+    ReadsOnly,
     /// This node was declared dead by the others: it did not show in time that it lives.
     #[error("this node was declared dead by the others, and serves nothing more")]
     Expelled,

@@ -8,6 +8,7 @@
 
 use std::sync::Arc;
 
+use crate::access::{Confined, Domain};
 use crate::completion::Completion;
 use crate::doorbell::Doorbell;
 use crate::error::FabricError;
@@ -36,11 +37,17 @@ pub trait Fabric: Send + Sync {
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError>;
 
     /// Lets the nodes of this process and `peer`, which another process runs, talk to each other. `card` is
-    /// the peer's own [`Endpoint::card`]. Nothing to do on fabrics without cards.
+    /// the peer's own [`Endpoint::card`]; what it may do here ends `within` a domain, if there is one. Nothing
+    /// to do on fabrics without cards.
     ///
     /// # Errors
     /// `Network` if it is no card of this fabric.
-    fn meet(&self, _peer: PeerId, _card: &str) -> Result<(), FabricError> {
+    fn meet(
+        &self,
+        _peer: PeerId,
+        _card: &str,
+        _within: Option<&Arc<Domain>>,
+    ) -> Result<(), FabricError> {
         Ok(())
     }
 
@@ -83,6 +90,20 @@ pub trait Endpoint: Send + Sync {
     /// # Errors
     /// `UnknownPeer`, and `PeerDead` if the peer or this node is dead.
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError>;
+
+    /// As [`Endpoint::connect`], for verbs within a domain only: a chain that holds another ends with
+    /// `Forbidden`, and nothing of it executes. This holds the poster to it; a peer that does not trust the
+    /// poster has to check for itself, on backends where it executes what others post.
+    ///
+    /// # Errors
+    /// As [`Endpoint::connect`].
+    fn connect_within(
+        &self,
+        peer: PeerId,
+        domain: &Arc<Domain>,
+    ) -> Result<Arc<dyn QueuePair>, FabricError> {
+        Ok(Arc::new(Confined::new(self.connect(peer)?, Arc::clone(domain))))
+    }
 }
 
 /// An ordered way to one peer's memory.

@@ -645,43 +645,43 @@ fn who_has_met_is_let_in_by_its_card_until_it_is_forgotten_or_fenced() {
         node.post(&*queue_pair, Verb::fetch_and_add(RemoteAddr::new(region.key(), 0), 1))
     };
     let refused = || Err(FabricError::Refused { peer: MEMORY, why: Refusal::Key });
-    node.fabric.meet(MEMORY, &card_of(&memory)).unwrap();
+    node.fabric.meet(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&node, &memory.region), refused(), "memory has not met the node");
-    memory.fabric.meet(NODE, &card_of(&node)).unwrap();
+    memory.fabric.meet(NODE, &card_of(&node), None).unwrap();
     assert_eq!(add(&node, &memory.region), Ok(0));
     // Somebody else who knows where the memory is, and says it is the node.
     let stranger = Process::start(NODE, met());
-    stranger.fabric.meet(MEMORY, &card_of(&memory)).unwrap();
+    stranger.fabric.meet(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&stranger, &memory.region), refused());
     // An endpoint that joins later knows who was met before.
     let late = memory.fabric.join(PeerId::memory(1)).unwrap();
-    node.fabric.meet(late.id(), &late.card().unwrap()).unwrap();
+    node.fabric.meet(late.id(), &late.card().unwrap(), None).unwrap();
     let at = RemoteAddr::new(late.register(8).unwrap().key(), 0);
     let to_late = node.endpoint.connect(late.id()).unwrap();
     assert_eq!(node.post(&*to_late, Verb::fetch_and_add(at, 1)), Ok(0));
 
     memory.fabric.forget(NODE);
     assert_eq!(add(&node, &memory.region), refused());
-    memory.fabric.meet(NODE, &card_of(&node)).unwrap();
+    memory.fabric.meet(NODE, &card_of(&node), None).unwrap();
     assert_eq!(add(&node, &memory.region), Ok(1));
     assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
     assert_eq!(add(&node, &memory.region), refused());
 
     // The next of the name: its card is met before, or after it tries.
     let next = Process::start(NODE, met());
-    next.fabric.meet(MEMORY, &card_of(&memory)).unwrap();
+    next.fabric.meet(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&next, &memory.region), refused());
-    memory.fabric.meet(NODE, &card_of(&next)).unwrap();
+    memory.fabric.meet(NODE, &card_of(&next), None).unwrap();
     assert_eq!(add(&next, &memory.region), Ok(2));
     assert_eq!(add(&node, &memory.region), refused(), "its predecessor");
     // Fenced where it was never seen, as by a process that has just come.
     let late = Process::start(MEMORY, met());
     assert_eq!(late.fabric.fence(NODE), Ok(Reach::ThisProcess));
-    late.fabric.meet(NODE, &card_of(&next)).unwrap();
-    next.fabric.meet(MEMORY, &card_of(&late)).unwrap();
+    late.fabric.meet(NODE, &card_of(&next), None).unwrap();
+    next.fabric.meet(MEMORY, &card_of(&late), None).unwrap();
     assert_eq!(add(&next, &late.region), Ok(0));
     for bad in ["", "127.0.0.1:1", "127.0.0.1:1 0f", "x 000102030405060708090a0b0c0d0e0f"] {
-        let error = memory.fabric.meet(NODE, bad).unwrap_err();
+        let error = memory.fabric.meet(NODE, bad, None).unwrap_err();
         assert!(matches!(error, FabricError::Network { peer: NODE, .. }), "{error}");
     }
 }

@@ -39,6 +39,8 @@
 
 use std::mem::{offset_of, size_of};
 
+use selkie_fabric::{Domain, Rights};
+
 /// Bytes of the control page at the start of every memory node's region.
 pub const CONTROL_PAGE_BYTES: u64 = 4096;
 /// First word of a control page: "SELKIE\0\x01" read as a little-endian integer.
@@ -266,6 +268,23 @@ impl SlabGeometry {
     pub const fn data_offset(&self, range: u32, gcl: u32) -> u64 {
         debug_assert!((gcl as u64) < self.gcls_per_range());
         self.slab_offset(range) + self.gcls_per_range() * HEADER_BYTES + gcl as u64 * self.gcl_bytes
+    }
+
+    /// What a compute node that reads only may do in a memory node's region of so many ranges: read everything,
+    /// change headers by atomics, as readers enter themselves in latch words, and publish epochs. No byte of a
+    /// page is among what it may change.
+    #[must_use]
+    pub fn reading(&self, ranges: u32) -> Domain {
+        let readers = Rights { atomic: true, ..Rights::READ };
+        let epochs = NODE_EPOCHS_AT..NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64;
+        let headers = (0..ranges).map(|range| {
+            let first = self.header_offset(range, 0);
+            (first..first + self.gcls_per_range() * HEADER_BYTES, readers)
+        });
+        let all = [(0..u64::MAX, Rights::READ), (epochs, Rights { write: true, ..Rights::READ })];
+        // One with too many ranges is one that may read, which is not too much.
+        let domain = Domain::new(all.into_iter().chain(headers));
+        domain.or_else(|_| Domain::new([(0..u64::MAX, Rights::READ)])).unwrap_or_default()
     }
 }
 

@@ -157,7 +157,7 @@ async fn enter(
             _ => return Ok(false),
         }
         if let Some(card) = &card {
-            state.cards.insert(peer.to_raw(), Card { host, card: card.clone() });
+            state.cards.insert(peer.to_raw(), Card { host, card: card.clone(), reads_only: false });
         }
         Ok(true)
     };

@@ -14,10 +14,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Fabric, PeerId, Reach};
+use selkie_fabric::{Domain, Fabric, PeerId, Reach};
 
 use crate::control::{Beat, ControlError, ControlPlane, PoolState, Timing, Version, Versioned};
 use crate::error::PoolError;
+use crate::layout::SlabGeometry;
 use crate::registry::ComputeIndex;
 
 /// How often a change is tried while others change the state too.
@@ -203,7 +204,10 @@ impl Membership {
         for (raw, card) in &state.cards {
             if card.host != self.host && acted.met.get(raw) != Some(&card.card) {
                 let node = PeerId::from_raw(*raw);
-                self.fabric.meet(node, &card.card).map_err(|error| failed(node, error))?;
+                let reading = card.reads_only.then(|| self.reading(&state)).flatten();
+                self.fabric
+                    .meet(node, &card.card, reading.as_ref())
+                    .map_err(|error| failed(node, error))?;
                 acted.met.insert(*raw, card.card.clone());
             }
         }
@@ -228,6 +232,15 @@ impl Membership {
             acted.upto = version;
         }
         Ok(())
+    }
+
+    /// What a node that reads only may do to this process's nodes; everything if they are compute nodes, into
+    /// whose memory it writes messages.
+    fn reading(&self, state: &PoolState) -> Option<Arc<Domain>> {
+        let own = state.memory_nodes.iter().flatten().filter(|node| node.host == self.host);
+        let ranges = own.map(|node| node.descriptor.ranges).max()?;
+        let geometry = SlabGeometry::new(state.gcl_bytes, state.range_bytes);
+        Some(Arc::new(geometry.reading(ranges)))
     }
 
     /// Whether all observers are ready for those who are in.

@@ -22,7 +22,7 @@ use crate::node::{MemoryNode, MemoryNodeDescriptor};
 use crate::registry::ComputeIndex;
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
-use selkie_fabric::{Endpoint, Fabric, PeerId};
+use selkie_fabric::{Domain, Endpoint, Fabric, PeerId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -194,6 +194,13 @@ impl Pool {
         self.membership.set_report(node, report);
     }
 
+    /// What a compute node that reads only may do at memory nodes: see [`SlabGeometry::reading`].
+    #[must_use]
+    pub fn reading(&self) -> Domain {
+        let ranges = self.descriptor.memory_nodes.iter().map(|node| node.ranges);
+        self.descriptor.geometry().reading(ranges.max().unwrap_or(0))
+    }
+
     /// The pool's state, as this process knows it.
     #[must_use]
     pub fn state(&self) -> Arc<PoolState> {
@@ -201,14 +208,20 @@ impl Pool {
     }
 
     /// Lets a compute node of this process in at all others, before it connects to any, where the fabric asks
-    /// for that. Returns once they know of it. [`Pool::register_compute`] is to follow.
+    /// for that; one that reads only at memory nodes within [`Pool::reading`]. Returns once they know of it.
+    /// [`Pool::register_compute`] is to follow.
     ///
     /// # Errors
     /// As [`Pool::register_compute`].
-    pub async fn announce(&self, env: &Env, endpoint: &dyn Endpoint) -> Result<(), PoolError> {
+    pub async fn announce(
+        &self,
+        env: &Env,
+        endpoint: &dyn Endpoint,
+        reads_only: bool,
+    ) -> Result<(), PoolError> {
         let Some(card) = endpoint.card() else { return Ok(()) };
         let node = ComputeIndex::new(endpoint.id().index());
-        let card = Card { host: self.host(), card };
+        let card = Card { host: self.host(), card, reads_only };
         self.membership.first_beat(endpoint.id()).await?;
         let enter = |state: &mut PoolState| {
             self.check_index(state, node)?;

@@ -64,7 +64,7 @@ impl SharedPool {
             Place::Etcd { endpoints, name } => {
                 let endpoints: Vec<String> =
                     endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
-                Arc::new(memnode::control::EtcdPlane::new(&endpoints, name.as_str())?)
+                Arc::new(memnode::control::EtcdPlane::at(&endpoints, name.as_str())?)
             }
             #[cfg(not(feature = "etcd"))]
             Place::Etcd { .. } => return Err(SharedPoolError::NoEtcd),

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 
 use super::plan::{FaultPlan, FaultReport, Tally};
 use super::queue_pair::FaultQueuePair;
+use crate::access::Domain;
 use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::env::{Env, SplitMix};
 use crate::error::FabricError;
@@ -73,8 +74,13 @@ impl Fabric for FaultFabric {
         self.inner.fence(peer)
     }
 
-    fn meet(&self, peer: PeerId, card: &str) -> Result<(), FabricError> {
-        self.inner.meet(peer, card)
+    fn meet(
+        &self,
+        peer: PeerId,
+        card: &str,
+        within: Option<&Arc<Domain>>,
+    ) -> Result<(), FabricError> {
+        self.inner.meet(peer, card, within)
     }
 
     fn forget(&self, peer: PeerId) {

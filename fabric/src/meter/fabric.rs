@@ -6,6 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::counters::{Counters, MeterSnapshot};
+use crate::access::Domain;
 use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::completion::Completion;
 use crate::error::FabricError;
@@ -49,8 +50,13 @@ impl Fabric for Meter {
         self.inner.fence(peer)
     }
 
-    fn meet(&self, peer: PeerId, card: &str) -> Result<(), FabricError> {
-        self.inner.meet(peer, card)
+    fn meet(
+        &self,
+        peer: PeerId,
+        card: &str,
+        within: Option<&Arc<Domain>>,
+    ) -> Result<(), FabricError> {
+        self.inner.meet(peer, card, within)
     }
 
     fn forget(&self, peer: PeerId) {

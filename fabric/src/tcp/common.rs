@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 
 use super::config::TcpConfig;
-use super::guests::Revoked;
-use super::key::AccessKey;
+use super::guests::{Invitation, Revoked};
 use super::others::Handlers;
 use crate::env::Env;
 use crate::id::PeerId;
@@ -18,8 +17,8 @@ pub(super) struct Common {
     /// Who is admitted at no endpoint, those included that join later.
     pub(super) fenced: Mutex<Revoked>,
     pub(super) handlers: Handlers,
-    /// The keys of the cards of peers in other processes, for endpoints that join later.
-    pub(super) met: Mutex<HashMap<PeerId, AccessKey>>,
+    /// How peers in other processes that were met are let in, for endpoints that join later.
+    pub(super) met: Mutex<HashMap<PeerId, Invitation>>,
 }
 
 impl Common {

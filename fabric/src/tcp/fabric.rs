@@ -18,6 +18,7 @@ use super::key::AccessKey;
 use super::link::Link;
 use super::others::Handler;
 use super::queue_pair::TcpQueuePair;
+use crate::access::Domain;
 use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 use crate::doorbell::Doorbell;
 use crate::env::Env;
@@ -170,8 +171,8 @@ impl TcpFabric {
             other.host.invite(id, own.access.into());
             own.host.invite(other.host.id(), other.access.into());
         }
-        for (peer, key) in &*met {
-            own.host.invite(*peer, (*key).into());
+        for (peer, invitation) in &*met {
+            own.host.invite(*peer, invitation.clone());
         }
     }
 
@@ -252,12 +253,21 @@ impl Fabric for TcpFabric {
         Ok(Reach::ThisProcess)
     }
 
-    fn meet(&self, peer: PeerId, card: &str) -> Result<(), FabricError> {
+    fn meet(
+        &self,
+        peer: PeerId,
+        card: &str,
+        within: Option<&Arc<Domain>>,
+    ) -> Result<(), FabricError> {
         let Card { addr, key } = Card::parse(peer, card)?;
+        let mut invitation = Invitation::new(key);
+        if let Some(domain) = within {
+            invitation = invitation.within(Arc::clone(domain));
+        }
         let mut met = self.common.met.lock();
         self.introduce(peer, addr, None);
-        met.insert(peer, key);
-        self.here().iter().for_each(|own| own.host.invite(peer, key.into()));
+        met.insert(peer, invitation.clone());
+        self.here().iter().for_each(|own| own.host.invite(peer, invitation.clone()));
         Ok(())
     }
 

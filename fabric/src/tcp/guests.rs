@@ -30,8 +30,8 @@ impl Invitation {
 
     /// Lets it do no more than the domain allows.
     #[must_use]
-    pub fn within(self, domain: Domain) -> Self {
-        Self { domain: Some(Arc::new(domain)), ..self }
+    pub fn within(self, domain: impl Into<Arc<Domain>>) -> Self {
+        Self { domain: Some(domain.into()), ..self }
     }
 }
 

@@ -164,6 +164,8 @@ pub struct Card {
     pub host: u64,
     /// How it is reached and let in: see [`selkie_fabric::Endpoint::card`].
     pub card: String,
+    /// What is in memory it may read, and no more.
+    pub reads_only: bool,
 }
 
 /// A compute node that is in the pool.

@@ -11,7 +11,7 @@
 //!
 //! # Bounds
 //! Every call ends within [`PATIENCE`]. Until then it is tried at one relay after the other; one attempt, with a new
-//! connection if it takes one, lasts at most [`ATTEMPT`]. An attempt at a change whose answer was lost may
+//! connection if it takes one, lasts at most [`FIRST_ATTEMPT`] at first, and later [`ATTEMPT`]. An attempt at a change whose answer was lost may
 //! have been made: the next one has the same number, by which the plane behind the relay knows it. Only if
 //! others have changed the state since, or time runs out, the call ends in `Unavailable` and may have been made or
 //! not; an attempt that found no connection was not made. A call whose future is dropped may be made too. What
@@ -46,6 +46,9 @@ use crate::error::PoolError;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bound of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
+/// Bound of an attempt while others have not been tried: a relay that hangs must not keep its clients' beats back
+/// until they are taken for dead.
+const FIRST_ATTEMPT: Duration = Duration::from_millis(300);
 /// Of it, bound of finding the relay and connecting to it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
 /// Between two rounds of attempts.
@@ -58,6 +61,7 @@ const STALE: Duration = Duration::from_secs(IDLE_LIMIT.as_secs() / 2);
 const _: () = {
     assert!(CONNECT_LIMIT.as_millis() < ATTEMPT.as_millis(), "a connection leaves time to ask");
     assert!(2 * ATTEMPT.as_millis() < PATIENCE.as_millis(), "an attempt leaves time for another");
+    assert!(FIRST_ATTEMPT.as_millis() < ATTEMPT.as_millis());
     assert!(ATTEMPT.as_millis() < FRAME_LIMIT.as_millis(), "the relay waits for who is slow");
 };
 
@@ -287,7 +291,7 @@ impl Line {
         };
         let frame = encode(request).map_err(refused)?;
         self.targets.iter_mut().for_each(|target| target.said = None);
-        let mut doubt = false;
+        let (mut doubt, mut limit) = (false, FIRST_ATTEMPT);
         loop {
             let mut useless = 0;
             for _ in 0..self.targets.len() {
@@ -295,7 +299,7 @@ impl Line {
                 if left <= ROUND_PAUSE {
                     return Err(self.given_up());
                 }
-                let attempt_until = Instant::now() + left.min(ATTEMPT);
+                let attempt_until = Instant::now() + left.min(limit);
                 let said = match self.attempt(&frame, attempt_until, &answer) {
                     Ok(value) => return Ok((value, doubt)),
                     Err(Miss::Final(error)) => return Err(error),
@@ -314,6 +318,8 @@ impl Line {
                 };
                 self.pass_on(said);
             }
+            // All may be slow, and not one of them gone.
+            limit = (2 * limit).min(ATTEMPT);
             thread::sleep(ROUND_PAUSE);
         }
     }

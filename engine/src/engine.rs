@@ -21,6 +21,7 @@ use crate::epoch::{EpochPin, Epochs};
 use crate::evict::run_evictor;
 use crate::guess::Guesses;
 use crate::hottest::{HotLine, Hottest};
+use crate::lease::run_lease;
 use crate::left::LeftLines;
 use crate::line::Batch;
 use crate::placement::PlacementMap;
@@ -72,6 +73,7 @@ impl Engine {
         };
         let tick = core.config.tick;
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
+        drop(env.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
         drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         tracing::info!(node = %core.endpoint.id(), frames = core.frames.count(), "started a compute node");

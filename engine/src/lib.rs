@@ -18,6 +18,7 @@ mod evict;
 mod guard;
 mod guess;
 mod hottest;
+mod lease;
 mod left;
 mod line;
 mod message;

@@ -34,19 +34,11 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     loop {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
-        let is_member = core.is_member_itself();
-        if core.closed.load(Ordering::Relaxed) && !is_member {
-            continue;
-        }
-        if !is_member || core.pool.lease_is_over(core.env.now()) {
-            let _ = core.failed.set(EngineError::Expelled);
-            tracing::warn!(node = %core.endpoint.id(), "declared dead by the others: serves nothing more");
-            core.fail_all_waits();
-            // For ever: a hit finds the latch sealed, and learns the rest on the slow path.
-            for id in core.frames.ids() {
-                let _ = core.frames.get(id).latch.seal();
-            }
+        if core.failed.get().is_some() {
             return;
+        }
+        if core.closed.load(Ordering::Relaxed) && !core.is_member_itself() {
+            continue;
         }
         // Also who died and was recovered from while this node came in.
         let dead = core.pool.dead().into_iter().filter_map(|node| ComputeId::new(node.as_usize()));
@@ -104,7 +96,7 @@ impl Core {
     }
 
     /// It has been since before this task began.
-    fn is_member_itself(&self) -> bool {
+    pub(crate) fn is_member_itself(&self) -> bool {
         let incarnation = self.incarnation.get().copied().unwrap_or_default();
         self.pool.is_incarnation(self.index(), incarnation)
     }

@@ -32,6 +32,8 @@
 //! 32   (zero)
 //! 64   extents_leased  u64      bump counter, taken by fetch-and-add; may run past the capacity
 //! 72   (zero)
+//! 96   plane_looks     u64      looks at the control plane, counted by the node's own process
+//! 104  (zero)
 //! 128  global_epoch    u64      memory node 0 only
 //! 136  node_epoch      u64 x 58 memory node 0 only, one word a compute node
 //! 600  (zero) up to 4096
@@ -58,6 +60,9 @@ pub const RANGE_BYTES_AT: u64 = 24;
 /// Offset of the extent bump counter: extents leased so far, zero at start. A fetch-and-add that
 /// returns [`SlabGeometry::extents_per_node`] or more leased nothing.
 pub const EXTENTS_LEASED_AT: u64 = 64;
+/// Offset of the count of this node's looks at the control plane, in a pool of many processes; zero at start. It
+/// stands still while the plane is away from the node.
+pub const PLANE_LOOKS_AT: u64 = 96;
 /// Offset of the global epoch (memory node 0 only); zero at start.
 pub const GLOBAL_EPOCH_AT: u64 = 128;
 /// Offset of the first compute node's epoch word (memory node 0 only); zero at start.
@@ -100,7 +105,8 @@ pub const SPLIT_VERSION_AT: u64 = offset_of!(Header, split_version) as u64;
 const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
 const _: () = assert!(LATCH_AT == 0 && PSN_AT == 8 && SPLIT_VERSION_AT == 16);
 const _: () = assert!(RANGE_BYTES_AT + 8 <= EXTENTS_LEASED_AT);
-const _: () = assert!(EXTENTS_LEASED_AT + 8 <= GLOBAL_EPOCH_AT);
+const _: () = assert!(EXTENTS_LEASED_AT + 8 <= PLANE_LOOKS_AT);
+const _: () = assert!(PLANE_LOOKS_AT + 8 <= GLOBAL_EPOCH_AT);
 const _: () = assert!(GLOBAL_EPOCH_AT + 8 == NODE_EPOCHS_AT);
 const _: () = assert!(NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64 <= CONTROL_PAGE_BYTES);
 // The header table of a range fills whole 4 KiB pages, so data areas and slabs stay page aligned.

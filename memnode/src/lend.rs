@@ -76,6 +76,7 @@ impl Lent {
                 Ok(started) => {
                     if let Some(now) = enter(&*plane, &started, host).await? {
                         let membership = Membership::new(host, Arc::clone(fabric), plane, now)?;
+                        membership.mark_looks_in(Arc::clone(started.region()));
                         return Ok(Arc::new(Self { node: started, membership }));
                     }
                 }

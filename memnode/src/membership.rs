@@ -14,11 +14,11 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Domain, Fabric, PeerId, Reach};
+use selkie_fabric::{Domain, Fabric, LocalRegion, PeerId, Reach};
 
 use crate::control::{Beat, ControlError, ControlPlane, PoolState, Timing, Version, Versioned};
 use crate::error::PoolError;
-use crate::layout::SlabGeometry;
+use crate::layout::{self, SlabGeometry};
 use crate::registry::ComputeIndex;
 
 /// How often a change is tried while others change the state too.
@@ -45,6 +45,8 @@ pub(crate) struct Membership {
     observers: Mutex<Vec<Weak<dyn Observer>>>,
     /// The pool was removed.
     gone: AtomicBool,
+    /// Memory nodes of this process, which show that the plane is looked at.
+    marks: Mutex<Vec<Arc<dyn LocalRegion>>>,
 }
 
 /// What the fabric has been told of the view.
@@ -64,8 +66,8 @@ struct Shown {
     beats: BTreeMap<PeerId, (Beat, Duration)>,
     /// When, by the environment's clock, all its nodes were last shown to live.
     alive_at: Option<Duration>,
-    /// Since when this process looks regularly, and when it looked last.
-    awake: Option<(Duration, Duration)>,
+    /// Since when this process looks at the plane regularly, and when it did last.
+    looking: Option<(Duration, Duration)>,
 }
 
 impl Membership {
@@ -85,6 +87,7 @@ impl Membership {
             reports: Mutex::default(),
             observers: Mutex::default(),
             gone: AtomicBool::new(false),
+            marks: Mutex::default(),
         };
         membership.act()?;
         Ok(membership)
@@ -125,26 +128,61 @@ impl Membership {
     /// lives.
     pub(crate) async fn follow_once(&self, env: &Env) {
         env.sleep(self.pace()).await;
-        let now = env.now();
-        let lease = self.timing().lease;
-        let awake_for = self.awake_for(now, lease);
         // While the plane is away everybody goes on with what is known.
-        let followed = match self.refresh(now).await {
-            Ok(()) if awake_for > lease => self.declare_silent_dead().await,
-            refreshed => refreshed,
-        };
-        if let Err(error) = followed {
+        if let Err(error) = self.look(env).await {
             tracing::debug!(%error, "cannot follow the pool");
         }
     }
 
-    /// How long this process has been looking regularly: who stood still itself cannot tell who else did.
-    fn awake_for(&self, now: Duration, lease: Duration) -> Duration {
+    async fn look(&self, env: &Env) -> Result<(), PoolError> {
+        let now = env.now();
+        let Timing { lease, heartbeat } = self.timing();
+        let seen = self.load().await?;
+        let was_away_for = env.now().saturating_sub(self.looked_at(env.now()));
+        self.mark_look();
+        if was_away_for > 2 * heartbeat && self.is_marked() {
+            // Who has relied on this node's not looking gets time to hear that it does again.
+            env.sleep(lease / 4).await;
+        }
+        self.see(seen);
+        self.act()?;
+        self.beat(Some(now)).await?;
+        if self.looking_for(env.now(), lease) > lease {
+            self.declare_silent_dead().await?;
+        }
+        Ok(())
+    }
+
+    /// When the plane was last looked at.
+    fn looked_at(&self, now: Duration) -> Duration {
+        self.shown.lock().looking.map_or(now, |(_, last)| last)
+    }
+
+    /// For how long this process has been looking at the plane regularly: who stood still, or was away from it,
+    /// cannot tell who else was.
+    fn looking_for(&self, now: Duration, lease: Duration) -> Duration {
         let mut shown = self.shown.lock();
-        let (since, last) = shown.awake.unwrap_or((now, now));
+        let (since, last) = shown.looking.unwrap_or((now, now));
         let since = if now.saturating_sub(last) > lease / 2 { now } else { since };
-        shown.awake = Some((since, now));
+        shown.looking = Some((since, now));
         now.saturating_sub(since)
+    }
+
+    /// Counts looks at the plane in the control page of a memory node of this process.
+    pub(crate) fn mark_looks_in(&self, region: Arc<dyn LocalRegion>) {
+        self.marks.lock().push(region);
+    }
+
+    fn is_marked(&self) -> bool {
+        !self.marks.lock().is_empty()
+    }
+
+    fn mark_look(&self) {
+        for region in &*self.marks.lock() {
+            let at = layout::PLANE_LOOKS_AT as usize;
+            // Nobody else writes it.
+            region.store(at, region.load(at).wrapping_add(1));
+        }
     }
 
     /// Nobody waits for processes that neither run compute nodes nor have to let others in.
@@ -155,20 +193,19 @@ impl Membership {
         if is_idle { state.timing.heartbeat } else { self.plane.pace().min(state.timing.heartbeat) }
     }
 
-    async fn refresh(&self, now: Duration) -> Result<(), PoolError> {
-        match self.plane.load().await {
+    async fn load(&self) -> Result<Versioned, PoolError> {
+        let loaded = self.plane.load().await;
+        let is_gone = match &loaded {
             // Another of its name is not the one that this process is in.
-            Ok(now) if now.state.id != self.state().id => self.gone.store(true, Ordering::Relaxed),
-            Ok(now) => self.see(now),
-            Err(error) => {
-                if matches!(error, ControlError::NoPool { .. }) {
-                    self.gone.store(true, Ordering::Relaxed);
-                }
-                return Err(error.into());
-            }
+            Ok(now) => now.state.id != self.state().id,
+            Err(error) => matches!(error, ControlError::NoPool { .. }),
+        };
+        if is_gone {
+            self.gone.store(true, Ordering::Relaxed);
+            let place = "the pool's place".to_owned();
+            return Err(loaded.err().unwrap_or(ControlError::NoPool { place }).into());
         }
-        self.act()?;
-        self.beat(Some(now)).await
+        Ok(loaded?)
     }
 
     /// Whether the pool was removed, as far as is known.
@@ -176,12 +213,10 @@ impl Membership {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// Whether this process has not been able to show that it lives for so long that the others may take it
-    /// for dead soon, by its own clock. Never where nobody follows the pool.
-    pub(crate) fn lease_is_over(&self, now: Duration) -> bool {
+    /// For how long this process has not been able to show that its nodes live, by its own clock.
+    pub(crate) fn silent_for(&self, now: Duration) -> Duration {
         let alive_at = self.shown.lock().alive_at;
-        let lease = self.timing().lease;
-        alive_at.is_some_and(|at| now.saturating_sub(at) > lease * 3 / 4)
+        alive_at.map_or(Duration::ZERO, |at| now.saturating_sub(at))
     }
 
     fn see(&self, now: Versioned) {

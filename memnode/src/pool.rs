@@ -182,11 +182,11 @@ impl Pool {
         }));
     }
 
-    /// Whether this process has not been able to show that it lives for so long that the others may take it
-    /// for dead soon, by its own clock: its nodes then serve nothing more.
+    /// For how long this process has not been able to show that its nodes live, by its own clock; no time where
+    /// nobody follows the pool.
     #[must_use]
-    pub fn lease_is_over(&self, now: Duration) -> bool {
-        self.membership.lease_is_over(now)
+    pub fn silent_for(&self, now: Duration) -> Duration {
+        self.membership.silent_for(now)
     }
 
     /// What a node of this process says of itself with its beats from now on, for people who look on.

@@ -1,0 +1,140 @@
+//! A node's own judgement whether it still is in the pool, by its own clock.
+//!
+//! A node that cannot show that it lives is taken for dead at the end of its lease, and then others change pages
+//! that it has copies of. So it serves nothing more, hits included, from three quarters of the lease on: unless
+//! nobody can have taken it for dead, because the control plane is away from others too. Before a death has an
+//! effect every memory node must have heard of it, and each counts in its control page how often it has looked at
+//! the plane. As long as a memory node executes this node's reads and its count stands still, the plane is away
+//! from that memory node, the death is not complete, and the node goes on. A memory node that gets the plane back
+//! counts first, and acts upon what it missed a quarter of a lease later; probes come twice as often.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_memnode::layout;
+
+use crate::EngineError;
+use crate::core::Core;
+
+/// What is known of the looks of one memory node at the plane.
+#[derive(Clone, Copy, Default)]
+struct Looks {
+    /// The count, and when it was first seen so.
+    since: Option<(u64, Duration)>,
+    /// The latest moment for which it is known that the count has stood still for longer than it does while the
+    /// plane is there.
+    still_at: Option<Duration>,
+}
+
+impl Looks {
+    /// Takes note of a count that was read by a verb posted at `asked`.
+    fn note(&mut self, count: u64, asked: Duration, now: Duration, pause: Duration) {
+        match self.since {
+            Some((before, since)) if before == count => {
+                if asked.saturating_sub(since) >= pause {
+                    self.still_at = Some(asked);
+                }
+            }
+            _ => *self = Self { since: Some((count, now)), still_at: None },
+        }
+    }
+
+    fn stand_still(&self, now: Duration, within: Duration) -> bool {
+        self.still_at.is_some_and(|at| now.saturating_sub(at) <= within)
+    }
+}
+
+type Watch = Arc<Mutex<Vec<Looks>>>;
+
+/// Ends the node's service once it is, or may be, taken for dead.
+pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
+    let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+    let watch = Watch::default();
+    let mut probed = Duration::ZERO;
+    loop {
+        env.sleep(tick).await;
+        let Some(core) = core.upgrade() else { return };
+        if core.failed.get().is_some() {
+            return;
+        }
+        let is_member = core.is_member_itself();
+        if core.closed.load(Ordering::Relaxed) && !is_member {
+            continue;
+        }
+        let now = env.now();
+        let timing = core.pool.state().timing;
+        let lease = timing.lease;
+        let silent = core.pool.silent_for(now);
+        if silent < lease / 4 {
+            watch.lock().clear();
+        } else if now.saturating_sub(probed) >= lease / 8 {
+            probed = now;
+            core.probe(&watch, timing.heartbeat * 3 / 2);
+        }
+        let plane_is_away = || watch.lock().iter().any(|looks| looks.stand_still(now, lease / 4));
+        if !is_member || silent > lease * 3 / 4 && !plane_is_away() {
+            core.expel();
+            return;
+        }
+    }
+}
+
+impl Core {
+    /// Serves nothing more, for ever.
+    fn expel(&self) {
+        let _ = self.failed.set(EngineError::Expelled);
+        tracing::warn!(node = %self.endpoint.id(), "declared dead by the others: serves nothing more");
+        self.fail_all_waits();
+        // A hit finds the latch sealed, and learns the rest on the slow path.
+        for id in self.frames.ids() {
+            let _ = self.frames.get(id).latch.seal();
+        }
+    }
+
+    /// Asks all memory nodes how often they have looked at the plane. Does not wait.
+    fn probe(&self, watch: &Watch, pause: Duration) {
+        let memory_nodes = &self.pool.descriptor().memory_nodes;
+        watch.lock().resize(memory_nodes.len(), Looks::default());
+        for (number, memory) in memory_nodes.iter().enumerate() {
+            let at = RemoteAddr::new(memory.region, layout::PLANE_LOOKS_AT);
+            let asked = self.env.now();
+            let read = self.queue_pair(number).post(Chain::from(Verb::read(at, Buf::zeroed(8))));
+            let (watch, env) = (Arc::clone(watch), self.env.clone());
+            drop(self.env.spawn("probe", async move {
+                // One that does not answer tells nothing.
+                let Ok(done) = read.await else { return };
+                let Some(count) = done.buf(0).and_then(|buf| buf.words().first().copied()) else {
+                    return;
+                };
+                if let Some(looks) = watch.lock().get_mut(number) {
+                    looks.note(u64::from_le(count), asked, env.now(), pause);
+                }
+            }));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_stands_still_once_it_was_the_same_for_long_enough() {
+        let ms = Duration::from_millis;
+        let mut looks = Looks::default();
+        let mut note = |count, asked| {
+            looks.note(count, ms(asked), ms(asked + 1), ms(100));
+            looks.stand_still(ms(asked + 1), ms(50))
+        };
+        assert!(!note(5, 0));
+        assert!(!note(5, 100), "99 ms since it was seen");
+        assert!(note(5, 101));
+        assert!(!note(6, 150), "it goes on");
+        assert!(!note(6, 200));
+        assert!(note(6, 260));
+        assert!(!looks.stand_still(ms(311), ms(50)), "known too long ago");
+    }
+}

@@ -121,19 +121,33 @@ impl Mailbox {
         mailbox: &MailboxDescriptor,
         endpoint: &Arc<dyn Endpoint>,
     ) -> Result<(), ChannelError> {
-        let slot = self.slot(to)?;
-        mailbox.validate(self.me)?;
-        let queue_pair = endpoint.connect(mailbox.peer)?;
-        let limit = self.config.outbox_limit;
-        let mut slot = slot.write();
+        self.connect_by(to, endpoint, || Some(mailbox.clone())).map(drop)
+    }
+
+    /// As [`Mailbox::connect`], to the mailbox that `find` names; `false` if there is none. No [`Mailbox::renew`]
+    /// happens between the two.
+    ///
+    /// # Errors
+    /// As [`Mailbox::connect`].
+    pub fn connect_by(
+        &self,
+        to: usize,
+        endpoint: &Arc<dyn Endpoint>,
+        find: impl FnOnce() -> Option<MailboxDescriptor>,
+    ) -> Result<bool, ChannelError> {
+        let mut slot = self.slot(to)?.write();
         if slot.is_some() {
             return Err(ChannelError::AlreadyConnected { to });
         }
-        *slot = Some(Connection::new(self.me, to, mailbox, queue_pair, limit, &self.local));
+        let Some(mailbox) = find() else { return Ok(false) };
+        mailbox.validate(self.me)?;
+        let queue_pair = endpoint.connect(mailbox.peer)?;
+        let limit = self.config.outbox_limit;
+        *slot = Some(Connection::new(self.me, to, &mailbox, queue_pair, limit, &self.local));
         drop(slot);
         // Credit may have been due before there was a way to return it.
         self.local.region.doorbell().ring();
-        Ok(())
+        Ok(true)
     }
 
     /// Sends a message: `header` and `payload`, one behind the other, at most
@@ -178,6 +192,7 @@ impl Mailbox {
         let before = slot.write().take();
         let ring_bytes = self.config.ring_bytes as u64;
         let ring_at = ring_offset(of, ring_bytes);
+        self.local.attention.fetch_and(!(1 << of), Ordering::Relaxed);
         self.local.region.store(ring_at as usize, 0);
         self.local.region.store(credit_offset(of) as usize, 0);
         if let Some(ring) = receiver.rings.get_mut(of) {

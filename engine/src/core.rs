@@ -23,6 +23,7 @@ use crate::hottest::Hottest;
 use crate::left::LeftLines;
 use crate::line::Active;
 use crate::placement::PlacementMap;
+use crate::service::run_mail;
 use crate::stats::Counters;
 use crate::{EngineError, GAddr};
 
@@ -103,6 +104,8 @@ pub(crate) struct Core {
     /// How many nodes have had this node's index, itself included; nothing before it is in the pool.
     pub(crate) incarnation: OnceLock<u32>,
     pub(crate) closed: AtomicBool,
+    /// It leaves the pool, or has left.
+    pub(crate) leaves: AtomicBool,
     /// Rung when the last handle goes, so that the tasks end.
     pub(crate) stop_bell: Arc<Doorbell>,
 }
@@ -130,6 +133,33 @@ impl Core {
     #[expect(clippy::indexing_slicing, reason = "the placement map knows only these nodes")]
     pub(crate) fn queue_pair(&self, node: usize) -> &dyn QueuePair {
         &*self.queue_pairs[node]
+    }
+
+    /// Enters the pool, and takes mail in from then on.
+    pub(crate) async fn enter(self: &Arc<Self>) -> Result<(), EngineError> {
+        let (pool, index) = (&self.pool, self.index());
+        let descriptors = self.mailboxes.iter().map(|mailbox| mailbox.descriptor()).collect();
+        let observer: Weak<Core> = Arc::downgrade(self);
+        pool.observe(observer);
+        let incarnation = match pool.register_compute(&self.env, index, descriptors).await {
+            Ok(incarnation) => incarnation,
+            Err(error) => {
+                // Unless the word is that of another node of the index.
+                if !pool.is_member(index) && !pool.is_dead(index) {
+                    let _ = self.publish_epoch(0).await;
+                }
+                return Err(error.into());
+            }
+        };
+        let _ = self.incarnation.set(incarnation);
+        // Whoever died before waits for this node only if it was in before.
+        self.hear_of_deaths();
+        // Not before it knows the others, whom it would have no way to answer.
+        for mailbox in &self.mailboxes {
+            let (core, mailbox) = (Arc::downgrade(self), Arc::clone(mailbox));
+            drop(self.env.spawn("mail", run_mail(core, mailbox)));
+        }
+        Ok(())
     }
 
     /// The page of a frame.
@@ -166,10 +196,7 @@ impl Core {
             let index = ComputeIndex::new(to.index() as u16);
             // Who came in under the name of another is not known before the ways to that one are gone.
             let known = self.known.get(to.index())?.load(Ordering::Acquire);
-            if !self.pool.is_incarnation(index, known) {
-                return None;
-            }
-            self.pool.mailbox_of(index, self.me.index())
+            self.pool.mailbox_of_incarnation(index, known, self.me.index())
         };
         self.deliver_to(to.index(), descriptor, header, page)
     }
@@ -198,10 +225,10 @@ impl Core {
             Err(ChannelError::NotConnected { .. }) => {}
             sent => return sent.map_err(failed),
         }
-        let descriptor = descriptor().ok_or(EngineError::Pool(format!("node {to} is gone")))?;
-        match mailbox.connect(to, &descriptor, &self.endpoint) {
+        match mailbox.connect_by(to, &self.endpoint, descriptor) {
             // Another thread may have been faster.
-            Ok(()) | Err(ChannelError::AlreadyConnected { .. }) => {}
+            Ok(true) | Err(ChannelError::AlreadyConnected { .. }) => {}
+            Ok(false) => return Err(EngineError::Pool(format!("node {to} is gone"))),
             Err(error) => return Err(failed(error)),
         }
         mailbox.send(to, header, page).map_err(failed)
@@ -234,5 +261,17 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         self.stop_bell.ring();
+        let (Some(incarnation), false) =
+            (self.incarnation.get(), self.leaves.load(Ordering::Acquire))
+        else {
+            return;
+        };
+        // What it held is still under its name: the others have to recover as from a death.
+        let (pool, node, incarnation) = (Arc::clone(&self.pool), self.index(), *incarnation);
+        drop(self.env.spawn("give up", async move {
+            if let Err(error) = pool.give_up(node, incarnation).await {
+                tracing::debug!(%error, "an engine is gone that has not left");
+            }
+        }));
     }
 }

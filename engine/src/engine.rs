@@ -1,13 +1,13 @@
 //! One compute node's engine: start, access, allocate, close.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Doorbell, Endpoint, Fabric, PeerId, QueuePair, RemoteAddr, Verb};
-use selkie_memnode::{ComputeIndex, Pool, layout};
+use selkie_memnode::{ComputeIndex, Pool, PoolError, layout};
 
 use crate::acquire::Access;
 use crate::alloc::Allocator;
@@ -26,7 +26,7 @@ use crate::left::LeftLines;
 use crate::line::Batch;
 use crate::placement::PlacementMap;
 use crate::recovery::run_recovery;
-use crate::service::{run_housekeeping, run_mail};
+use crate::service::run_housekeeping;
 use crate::stats::{Counters, EngineStats};
 use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
@@ -105,17 +105,12 @@ impl Engine {
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let table = AddressTable::new(frames, gcl_bytes);
         let epoch = Self::global_epoch(pool, queue_pairs.first()).await?;
-        // Nothing came from those who died before, and nothing is owed to them.
-        let lost = pool.lost().into_iter().map(|(node, _)| node);
-        let recovering = !pool.lost().is_empty();
-        let dead = pool.dead().into_iter().chain(lost);
-        let dead: NodeSet = dead.filter_map(|node| ComputeId::new(node.as_usize())).collect();
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             me: node,
             rules: config.rules(),
-            dead: AtomicU64::new(dead.to_bits()),
-            recovering: AtomicBool::new(recovering),
+            dead: AtomicU64::new(NodeSet::EMPTY.to_bits()),
+            recovering: AtomicBool::new(false),
             config,
             env: env.clone(),
             gcl_bytes,
@@ -143,18 +138,11 @@ impl Engine {
             failed: OnceLock::new(),
             incarnation: OnceLock::new(),
             closed: AtomicBool::new(false),
+            leaves: AtomicBool::new(false),
             stop_bell: Arc::new(Doorbell::new()),
         });
         core.publish_epoch(epoch + 1).await?;
-        let descriptors = core.mailboxes.iter().map(|mailbox| mailbox.descriptor()).collect();
-        for mailbox in &core.mailboxes {
-            drop(env.spawn("mail", run_mail(Arc::downgrade(&core), Arc::clone(mailbox))));
-        }
-        let index = ComputeIndex::new(node.index() as u16);
-        let observer: Weak<Core> = Arc::downgrade(&core);
-        pool.observe(observer);
-        let incarnation = pool.register_compute(env, index, descriptors).await?;
-        let _ = core.incarnation.set(incarnation);
+        core.enter().await?;
         Ok(core)
     }
 
@@ -433,14 +421,15 @@ impl Engine {
     }
 
     /// Leaves the pool: refuses new accesses, writes everything back, gives unused lines back.
-    /// Requests of other nodes are answered as long as a handle lives. A second call does nothing.
+    /// Requests of other nodes are answered as long as a handle lives. A second call does nothing, or tries again
+    /// what failed.
     ///
     /// # Errors
     /// `Timeout` naming a line that stayed latched, if nothing has moved for the request timeout; the
     /// others are written back all the same.
     pub async fn close(&self) -> Result<(), EngineError> {
         let core = &self.0;
-        if core.closed.swap(true, Ordering::Relaxed) {
+        if core.closed.swap(true, Ordering::Relaxed) && core.leaves.load(Ordering::Acquire) {
             return Ok(());
         }
         let started = core.env.now();
@@ -459,7 +448,11 @@ impl Engine {
         // Each of them, whatever became of the others: who cannot reach all memory has to leave all the same.
         let absent = core.publish_epoch(0).await;
         let given_back = core.give_lines_back().await;
+        core.leaves.store(true, Ordering::Release);
         let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
+        if left.as_ref().is_err_and(PoolError::is_retryable) {
+            core.leaves.store(false, Ordering::Release);
+        }
         let took = core.env.now() - started;
         match last {
             None => tracing::info!(%node, ?took, "closed a compute node"),

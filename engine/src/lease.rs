@@ -58,10 +58,16 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         if core.failed.get().is_some() {
-            return;
+            // It answers nobody any more, so the others must not wait for it. What fails is tried again.
+            let gave_up = core.pool.give_up(core.index(), core.own_incarnation()).await;
+            match gave_up {
+                Ok(()) => return,
+                Err(error) => tracing::debug!(%error, "cannot tell that this node has failed"),
+            }
+            continue;
         }
         let is_member = core.is_member_itself();
-        if core.closed.load(Ordering::Relaxed) && !is_member {
+        if core.leaves.load(Ordering::Acquire) && !is_member {
             continue;
         }
         let now = env.now();
@@ -77,7 +83,6 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         let plane_is_away = || watch.lock().iter().any(|looks| looks.stand_still(now, lease / 4));
         if !is_member || silent > lease * 3 / 4 && !plane_is_away() {
             core.expel();
-            return;
         }
     }
 }
@@ -88,9 +93,18 @@ impl Core {
         let _ = self.failed.set(EngineError::Expelled);
         tracing::warn!(node = %self.endpoint.id(), "declared dead by the others: serves nothing more");
         self.fail_all_waits();
-        // A hit finds the latch sealed, and learns the rest on the slow path.
+        self.seal_all();
+    }
+
+    /// For ever, as nothing is published any more once the node has failed: a hit finds the latch sealed, and
+    /// learns the rest on the slow path.
+    fn seal_all(&self) {
         for id in self.frames.ids() {
-            let _ = self.frames.get(id).latch.seal();
+            let frame = self.frames.get(id);
+            let addr = frame.addr();
+            // Who publishes has the lock, and looks whether the node has failed.
+            let _line = (!addr.is_null()).then(|| self.shard(addr).lock());
+            let _ = frame.latch.seal();
         }
     }
 

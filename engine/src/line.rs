@@ -143,9 +143,11 @@ impl Core {
             }
             let Some(frame) = active.frame else { break };
             self.keep_time(addr, &mut active, frame);
+            // A node that has failed may be dead for the others: its copies are old.
+            let serves = self.failed.get().is_none();
             let permissions = Permissions {
-                readable: active.line.readable(),
-                writable: active.line.writable(),
+                readable: serves && active.line.readable(),
+                writable: serves && active.line.writable(),
                 // A line that was lost (its memory is dead) under a local latch goes with the latch.
                 // A page that is not kept goes with the latch, too.
                 pending: !active.waiters.is_empty()

@@ -14,7 +14,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use selkie_fabric::{Buf, Chain, PeerId, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{ComputeIndex, Observer, layout};
 
 use crate::coherence::machine::Event;
@@ -37,12 +37,9 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if core.failed.get().is_some() {
             return;
         }
-        if core.closed.load(Ordering::Relaxed) && !core.is_member_itself() {
+        if core.leaves.load(Ordering::Acquire) && !core.is_member_itself() {
             continue;
         }
-        // Also who died and was recovered from while this node came in.
-        let dead = core.pool.dead().into_iter().filter_map(|node| ComputeId::new(node.as_usize()));
-        core.dead.fetch_or(dead.collect::<NodeSet>().to_bits(), Ordering::AcqRel);
         let all_lost = core.pool.lost();
         core.go_on(!all_lost.is_empty());
         for (node, lost) in all_lost {
@@ -74,11 +71,14 @@ impl Observer for Core {
             return true;
         }
         let mailbox = self.mailbox_for(index);
-        if mailbox.has_mail_from(index) && self.failed.get().is_none() {
-            return false;
-        }
-        if mailbox.renew(index).is_err() {
-            return true;
+        // The first one may have written already: what there is from it is new.
+        if before != 0 {
+            if mailbox.has_mail_from(index) && self.failed.get().is_none() {
+                return false;
+            }
+            if mailbox.renew(index).is_err() {
+                return true;
+            }
         }
         self.dead.fetch_and(!NodeSet::EMPTY.with(id).to_bits(), Ordering::AcqRel);
         known.store(incarnation, Ordering::Release);
@@ -91,14 +91,26 @@ fn peer(node: ComputeIndex) -> PeerId {
 }
 
 impl Core {
-    fn index(&self) -> ComputeIndex {
+    /// Who died before this node was in: nothing came from those nodes, and nothing is owed to them.
+    pub(crate) fn hear_of_deaths(&self) {
+        let (lost, dead) = (self.pool.lost(), self.pool.dead());
+        let all = lost.iter().map(|(node, _)| *node).chain(dead);
+        let all: NodeSet = all.filter_map(|node| ComputeId::new(node.as_usize())).collect();
+        self.dead.fetch_or(all.to_bits(), Ordering::AcqRel);
+        self.recovering.store(!lost.is_empty(), Ordering::Release);
+    }
+
+    pub(crate) fn index(&self) -> ComputeIndex {
         ComputeIndex::new(self.me.index() as u16)
     }
 
     /// It has been since before this task began.
     pub(crate) fn is_member_itself(&self) -> bool {
-        let incarnation = self.incarnation.get().copied().unwrap_or_default();
-        self.pool.is_incarnation(self.index(), incarnation)
+        self.pool.is_incarnation(self.index(), self.own_incarnation())
+    }
+
+    pub(crate) fn own_incarnation(&self) -> u32 {
+        self.incarnation.get().copied().unwrap_or_default()
     }
 
     /// F1.
@@ -183,28 +195,57 @@ impl Core {
             return Ok(());
         }
         let started = self.env.now();
-        let mut lost = Vec::new();
-        for memory in 0..self.queue_pairs.len() {
-            match self.sweep_memory(memory, dead, &mut lost).await {
-                // What is on a dead memory node is lost with that.
-                Err(EngineError::Fabric(selkie_fabric::FabricError::PeerDead { peer }))
-                    if peer != self.endpoint.id() => {}
-                swept => swept?,
+        let lost = match self.sweep(dead).await {
+            Ok(lost) => lost,
+            Err(error) => {
+                // Others may reach what this node does not.
+                self.pool.leave_sweep(node, self.index()).await?;
+                return Err(error);
             }
-        }
-        match self.publish_epoch_of(dead, 0).await {
-            // Without its memory node there are no epochs to hold back.
-            Err(EngineError::Fabric(selkie_fabric::FabricError::PeerDead { peer }))
-                if peer != self.endpoint.id() => {}
-            published => published?,
-        }
-        self.pool.finish_recovery(node, &lost).await?;
+        };
+        self.pool.finish_recovery(node, self.index(), &lost).await?;
         let (took, me) = (self.env.now() - started, self.endpoint.id());
         tracing::info!(node = %me, dead = %peer(node), ?took, "recovery: swept the latch words, over");
         if !lost.is_empty() {
             tracing::warn!(dead = %peer(node), pages = lost.len(), "pages are lost with the dead node");
         }
         Ok(())
+    }
+
+    /// Takes the dead node out of all latch words, and out of the epochs; the lines that are lost.
+    async fn sweep(&self, dead: ComputeId) -> Result<Vec<u64>, EngineError> {
+        let mut lost = Vec::new();
+        for memory in 0..self.queue_pairs.len() {
+            let swept = self.sweep_memory(memory, dead, &mut lost).await;
+            // What is on a dead memory node is lost with that.
+            self.unless_memory_is_dead(memory, swept)?;
+        }
+        // Without its memory node there are no epochs to hold back.
+        self.unless_memory_is_dead(0, self.publish_epoch_of(dead, 0).await)?;
+        Ok(lost)
+    }
+
+    /// Whether a memory node cannot be reached tells nothing of it while others may reach it.
+    fn unless_memory_is_dead(
+        &self,
+        memory: usize,
+        done: Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        match done {
+            Err(EngineError::Fabric(FabricError::PeerDead { peer }))
+                if peer != self.endpoint.id() && self.is_dead_for_all(memory, peer) =>
+            {
+                Ok(())
+            }
+            done => done,
+        }
+    }
+
+    /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can find it.
+    fn is_dead_for_all(&self, memory: usize, peer: PeerId) -> bool {
+        let found = self.endpoint.connect(peer);
+        let is_gone = matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer);
+        is_gone || self.pool.is_memory_dead(memory)
     }
 
     async fn sweep_memory(

@@ -9,9 +9,10 @@
 mod common;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::way::Way;
 use common::{GCL, engine_config, id, pool_config};
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
@@ -24,65 +25,6 @@ use selkie_memnode::control::{
 use selkie_memnode::{Lent, Pool, create};
 
 const LEASE: Duration = Duration::from_secs(1);
-
-/// A process's way to the plane, which can be cut.
-struct Way {
-    plane: Arc<dyn ControlPlane>,
-    is_cut: AtomicBool,
-}
-
-impl Way {
-    fn to(plane: &Arc<dyn ControlPlane>) -> Arc<Self> {
-        Arc::new(Self { plane: Arc::clone(plane), is_cut: AtomicBool::new(false) })
-    }
-
-    fn cut(&self, is_cut: bool) {
-        self.is_cut.store(is_cut, Ordering::SeqCst);
-    }
-
-    fn pass(&self) -> Result<&dyn ControlPlane, ControlError> {
-        if self.is_cut.load(Ordering::SeqCst) {
-            let (place, what) = ("the plane".to_owned(), "the way is cut".to_owned());
-            return Err(ControlError::Unavailable { place, what });
-        }
-        Ok(&*self.plane)
-    }
-}
-
-impl ControlPlane for Way {
-    fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
-        Box::pin(async { self.pass()?.load().await })
-    }
-
-    fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
-        Box::pin(async { self.pass()?.create(state).await })
-    }
-
-    fn replace_as(
-        &self,
-        change: Change,
-        expected: Version,
-        state: PoolState,
-    ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
-        Box::pin(async move { self.pass()?.replace_as(change, expected, state).await })
-    }
-
-    fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
-        Box::pin(async move { self.pass()?.beat(beat).await })
-    }
-
-    fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
-        Box::pin(async { self.pass()?.beats().await })
-    }
-
-    fn pace(&self) -> Duration {
-        self.plane.pace()
-    }
-
-    fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.plane.destroy()
-    }
-}
 
 /// A plane that knows how old beats are, as one between processes does.
 struct Aged {

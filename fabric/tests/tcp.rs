@@ -687,6 +687,20 @@ fn who_has_met_is_let_in_by_its_card_until_it_is_forgotten_or_fenced() {
 }
 
 #[test]
+fn a_name_that_another_process_has_now_is_reached_there() {
+    let met = || TcpConfig { admission: Admission::Met, ..config() };
+    let here = Process::start(NODE, met());
+    let left = here.fabric.join(PeerId::compute(1)).unwrap();
+    let next = Process::start(PeerId::compute(1), met());
+    next.region.store(0, 42);
+    next.fabric.meet(NODE, &here.endpoint.card().unwrap(), None).unwrap();
+    here.fabric.meet(PeerId::compute(1), &next.endpoint.card().unwrap(), None).unwrap();
+    let queue_pair = here.endpoint.connect(PeerId::compute(1)).unwrap();
+    assert_eq!(here.post(&*queue_pair, Verb::fetch_and_add(next.at(0), 1)), Ok(42));
+    assert_eq!(left.register(8).err(), Some(FabricError::PeerDead { peer: left.id() }));
+}
+
+#[test]
 fn a_guest_does_what_its_domain_allows_and_its_connection_lives_on() {
     let memory = Process::start(MEMORY, invited());
     let node = Process::start(NODE, config());

@@ -6,7 +6,9 @@ use selkie_fabric::env::Env;
 use selkie_fabric::{Fabric, FabricError, PeerId};
 
 use crate::config::PoolConfig;
-use crate::control::{Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned};
+use crate::control::{
+    Beat, Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned,
+};
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
 use crate::membership::{ATTEMPTS, Membership, change_state};
@@ -74,8 +76,28 @@ impl Lent {
                 }
                 Err(error) => return Err(error),
                 Ok(started) => {
-                    if let Some(now) = enter(&*plane, &started, host).await? {
-                        let membership = Membership::new(host, Arc::clone(fabric), plane, now)?;
+                    // Before it is in: who has shown nothing for a lease is dead.
+                    let peer = started.descriptor().peer;
+                    let beat = Beat { node: peer, host, seen: 0, report: String::new() };
+                    plane.beat(beat).await?;
+                    let entered = match enter(&*plane, &started, host).await {
+                        Ok(entered) => entered,
+                        Err(error) => {
+                            // It may be in all the same.
+                            take_back(&*plane, &started, host).await;
+                            return Err(error);
+                        }
+                    };
+                    if let Some(now) = entered {
+                        let opened =
+                            Membership::new(host, Arc::clone(fabric), Arc::clone(&plane), now);
+                        let membership = match opened {
+                            Ok(membership) => membership,
+                            Err(error) => {
+                                take_back(&*plane, &started, host).await;
+                                return Err(error);
+                            }
+                        };
                         membership.mark_looks_in(Arc::clone(started.region()));
                         return Ok(Arc::new(Self { node: started, membership }));
                     }
@@ -129,6 +151,22 @@ impl Lent {
     pub fn set_report(&self, report: String) {
         self.membership.set_report(self.node.descriptor().peer, report);
     }
+}
+
+/// Undoes [`enter`], so that another node can take the place. What is wrong with that matters less than why.
+async fn take_back(plane: &dyn ControlPlane, started: &MemoryNode, host: u64) {
+    let descriptor = started.descriptor();
+    let leave = |state: &mut PoolState| {
+        let slot = state.memory_nodes.get_mut(usize::from(descriptor.peer.index()));
+        if let Some(slot) = slot
+            && slot.as_ref().is_some_and(|own| own.host == host && own.descriptor == *descriptor)
+        {
+            *slot = None;
+            state.cards.remove(&descriptor.peer.to_raw());
+        }
+        Ok(())
+    };
+    let _ = change_state(plane, leave).await;
 }
 
 /// Why a memory node that lives is of no use any more.

@@ -45,6 +45,8 @@ pub(crate) struct Membership {
     observers: Mutex<Vec<Weak<dyn Observer>>>,
     /// The pool was removed.
     gone: AtomicBool,
+    /// Nodes of this process that serve nothing more: nobody shows that they live.
+    ended: Mutex<BTreeSet<PeerId>>,
     /// Memory nodes of this process, which show that the plane is looked at.
     marks: Mutex<Vec<Arc<dyn LocalRegion>>>,
 }
@@ -87,6 +89,7 @@ impl Membership {
             reports: Mutex::default(),
             observers: Mutex::default(),
             gone: AtomicBool::new(false),
+            ended: Mutex::default(),
             marks: Mutex::default(),
         };
         membership.act()?;
@@ -136,6 +139,7 @@ impl Membership {
 
     async fn look(&self, env: &Env) -> Result<(), PoolError> {
         let now = env.now();
+        self.begin_to_live(now);
         let Timing { lease, heartbeat } = self.timing();
         let seen = self.load().await?;
         let was_away_for = env.now().saturating_sub(self.looked_at(env.now()));
@@ -145,12 +149,25 @@ impl Membership {
             env.sleep(lease / 4).await;
         }
         self.see(seen);
-        self.act()?;
+        let acted = self.act();
+        // Also if it failed: the beat says how far this process has acted, and that it lives.
         self.beat(Some(now)).await?;
+        acted?;
         if self.looking_for(env.now(), lease) > lease {
             self.declare_silent_dead().await?;
         }
         Ok(())
+    }
+
+    /// From when this process has nodes that follow the pool, they have to show that they live.
+    fn begin_to_live(&self, now: Duration) {
+        let has_nodes = !self.own_nodes(&self.state()).is_empty();
+        let mut shown = self.shown.lock();
+        match (has_nodes, shown.alive_at) {
+            (true, None) => shown.alive_at = Some(now),
+            (false, Some(_)) => shown.alive_at = None,
+            _ => {}
+        }
     }
 
     /// When the plane was last looked at.
@@ -246,7 +263,8 @@ impl Membership {
                 acted.met.insert(*raw, card.card.clone());
             }
         }
-        for node in dead_nodes(&state) {
+        // Without cards a fence reaches everywhere, and is made by those who wait for it: see `is_fenced`.
+        for node in dead_nodes(&state).filter(|_| !state.cards.is_empty()) {
             if let Entry::Vacant(entry) = acted.fenced.entry(node) {
                 let reach = self.fabric.fence(node).map_err(|error| failed(node, error))?;
                 tracing::info!(%node, "fenced a dead node");
@@ -291,8 +309,20 @@ impl Membership {
 
     /// Whether no verb of a dead node executes any more, at any node.
     pub(crate) async fn is_fenced(&self, node: PeerId) -> Result<bool, PoolError> {
+        // The name may be another node's by now.
+        self.see(self.load().await?);
         self.act()?;
-        let fenced = self.acted.lock().fenced.get(&node).copied();
+        let known = self.acted.lock().fenced.get(&node).copied();
+        let fenced = match known {
+            None if dead_nodes(&self.state()).any(|dead| dead == node) => {
+                let failed = |source| PoolError::Fabric { node, source };
+                let reach = self.fabric.fence(node).map_err(failed)?;
+                let since = self.view.read().version;
+                self.acted.lock().fenced.insert(node, (reach, since));
+                Some((reach, since))
+            }
+            known => known,
+        };
         match fenced {
             None => Ok(false),
             Some((Reach::Everywhere, _)) => Ok(true),
@@ -306,11 +336,23 @@ impl Membership {
         let memory = memory.filter(|node| node.host == self.host && !node.dead);
         let cards = state.cards.iter().filter(|(_, card)| card.host == self.host);
         let compute = state.compute_nodes.iter().filter(|(_, member)| member.host == self.host);
+        let ended = self.ended.lock().clone();
         memory
             .map(|node| node.descriptor.peer)
             .chain(cards.map(|(raw, _)| PeerId::from_raw(*raw)))
             .chain(compute.map(|(index, _)| PeerId::compute(*index)))
+            .filter(|node| !ended.contains(node))
             .collect()
+    }
+
+    /// Shows no more that a node of this process lives, or does so again, for the next one of its name.
+    pub(crate) fn set_ended(&self, node: PeerId, has_ended: bool) {
+        let mut ended = self.ended.lock();
+        if has_ended {
+            ended.insert(node);
+        } else {
+            ended.remove(&node);
+        }
     }
 
     /// Shows the others that this process's nodes live and what they have seen. Each node does so when it has
@@ -426,7 +468,7 @@ impl Membership {
             if here {
                 self.beat(None).await?;
             }
-            let late = if here { self.late(version).await? } else { self.own_node() };
+            let late = if here { self.late(version).await? } else { Some(self.some_node()) };
             let Some(node) = late else { return Ok(()) };
             let waited = env.now().saturating_sub(started);
             if waited > self.timing().lease * NOTICE_LEASES {
@@ -438,9 +480,11 @@ impl Membership {
         }
     }
 
-    /// One of this process's nodes.
-    fn own_node(&self) -> Option<PeerId> {
-        self.own_nodes(&self.state()).pop_first()
+    /// One of this process's nodes, or of all, for a message.
+    fn some_node(&self) -> PeerId {
+        let state = self.state();
+        let own = self.own_nodes(&state).pop_first();
+        own.or_else(|| watched(&state).into_keys().next()).unwrap_or(PeerId::memory(0))
     }
 }
 

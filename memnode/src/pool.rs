@@ -12,7 +12,7 @@
 
 use crate::config::{PoolConfig, PoolPlan};
 use crate::control::{
-    Card, ControlPlane, Identity, LocalPlane, Lost, MAX_LOST_PAGES, Member, MemoryMember,
+    Card, ControlPlane, Identity, LocalPlane, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember,
     PoolState, Timing, Versioned,
 };
 use crate::error::PoolError;
@@ -231,8 +231,13 @@ impl Pool {
             state.cards.insert(endpoint.id().to_raw(), card.clone());
             Ok(())
         };
-        let (version, ()) = self.membership.change(enter).await?;
-        let noticed = self.membership.until_noticed(env, version).await;
+        self.membership.set_ended(endpoint.id(), false);
+        let noticed = match self.membership.change(enter).await {
+            Ok((version, ())) => self.membership.until_noticed(env, version).await,
+            // Refused, and not there.
+            Err(error) if !error.is_retryable() => return Err(error),
+            failed => failed.map(drop),
+        };
         if noticed.is_err() {
             self.retract(node).await;
         }
@@ -254,16 +259,37 @@ impl Pool {
         let _ = self.membership.change(retract).await;
     }
 
-    /// Takes back what [`Pool::register_compute`] has done, and nobody has noticed yet.
-    async fn withdraw(&self, node: ComputeIndex, incarnation: u32) {
+    /// Takes back what [`Pool::register_compute`] has done, if it has, for the node that receives in these
+    /// mailboxes. If that fails, the others take the node for dead, as nobody shows that it lives.
+    async fn withdraw(&self, node: ComputeIndex, mailboxes: &[Mailbox]) {
         let withdraw = |state: &mut PoolState| {
-            let member = state.compute_nodes.get(&node.get());
-            if member.is_some_and(|member| member.incarnation == incarnation) {
+            let is_it = |member: &Member| {
+                member.host == self.host() && member.mailboxes.as_slice() == mailboxes
+            };
+            if state.compute_nodes.get(&node.get()).is_some_and(is_it) {
                 state.compute_nodes.remove(&node.get());
             }
             Ok(())
         };
-        let _ = self.membership.change(withdraw).await;
+        if self.membership.change(withdraw).await.is_err() {
+            self.membership.set_ended(PeerId::compute(node.get()), true);
+        }
+    }
+
+    /// A node of this process serves nothing more, and has not left: the others are to recover from its death.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`]; the others find out by its silence.
+    pub async fn give_up(&self, node: ComputeIndex, incarnation: u32) -> Result<(), PoolError> {
+        self.membership.set_ended(PeerId::compute(node.get()), true);
+        let declare = |state: &mut PoolState| {
+            let member = state.compute_nodes.get(&node.get());
+            if member.is_some_and(|member| member.incarnation == incarnation) {
+                membership::declare_dead(state, PeerId::compute(node.get()));
+            }
+            Ok(())
+        };
+        self.membership.change(declare).await.map(drop)
     }
 
     fn check_index(&self, state: &PoolState, node: ComputeIndex) -> Result<(), PoolError> {
@@ -303,11 +329,21 @@ impl Pool {
             Ok(incarnation)
         };
         self.membership.first_beat(PeerId::compute(node.get())).await?;
-        let (version, incarnation) = self.membership.change(enter).await?;
+        self.membership.set_ended(PeerId::compute(node.get()), false);
+        let (version, incarnation) = match self.membership.change(enter).await {
+            Ok(entered) => entered,
+            Err(error) => {
+                if error.is_retryable() {
+                    // It may be in all the same. Nobody has noticed it as one that is.
+                    self.withdraw(node, &mailboxes).await;
+                }
+                return Err(error);
+            }
+        };
         match self.membership.until_noticed(env, version).await {
             Ok(()) => Ok(incarnation),
             Err(error) => {
-                self.withdraw(node, incarnation).await;
+                self.withdraw(node, &mailboxes).await;
                 Err(error)
             }
         }
@@ -476,18 +512,50 @@ impl Pool {
         Ok(self.membership.change(claim).await?.1)
     }
 
-    /// Ends the recovery from a death, in which these GCLs (global addresses) were lost.
+    /// Leaves a sweep that cannot go on to others.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn leave_sweep(&self, node: ComputeIndex, by: ComputeIndex) -> Result<(), PoolError> {
+        self.membership
+            .change(|state| {
+                if let Some(lost) = state.lost.get_mut(&node.get())
+                    && lost.sweeper == Some(by.get())
+                {
+                    lost.sweeper = None;
+                }
+                Ok(())
+            })
+            .await
+            .map(drop)
+    }
+
+    /// Whether a memory node was declared dead, as this process knows.
+    #[must_use]
+    pub fn is_memory_dead(&self, memory_node: usize) -> bool {
+        let state = self.membership.state();
+        let member = state.memory_nodes.get(memory_node).and_then(Option::as_ref);
+        member.is_none_or(|member| member.dead)
+    }
+
+    /// Ends the recovery from a death, in which these GCLs (global addresses) were lost, for the compute node `by`
+    /// whose sweep it was; nothing happens if it is another's by now.
     ///
     /// # Errors
     /// [`PoolError::Control`].
     pub async fn finish_recovery(
         &self,
         node: ComputeIndex,
+        by: ComputeIndex,
         lost_pages: &[u64],
     ) -> Result<(), PoolError> {
         self.membership
             .change(|state| {
-                if state.lost.remove(&node.get()).is_some() {
+                let lost = state.lost.get(&node.get());
+                let is_sweeper = lost.is_some_and(|lost| lost.sweeper == Some(by.get()));
+                let member = state.compute_nodes.get(&by.get());
+                if is_sweeper && member.is_some_and(|member| member.host == self.host()) {
+                    state.lost.remove(&node.get());
                     if !lost_pages.is_empty() {
                         state.dead.insert(node.get());
                     }
@@ -539,6 +607,21 @@ impl Pool {
         let state = self.membership.state();
         let mailboxes = &state.compute_nodes.get(&node.get())?.mailboxes;
         mailboxes.get(sender.checked_rem(mailboxes.len())?).map(Into::into)
+    }
+
+    /// As [`Pool::mailbox_of`], if the node is the so-manieth that has its index.
+    #[must_use]
+    pub fn mailbox_of_incarnation(
+        &self,
+        node: ComputeIndex,
+        incarnation: u32,
+        sender: usize,
+    ) -> Option<MailboxDescriptor> {
+        let state = self.membership.state();
+        let member = state.compute_nodes.get(&node.get());
+        let member = member.filter(|member| member.incarnation == incarnation)?;
+        let own = sender.checked_rem(member.mailboxes.len())?;
+        member.mailboxes.get(own).map(Into::into)
     }
 
     /// Whether a compute node is in the pool.

@@ -400,13 +400,29 @@ fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
         here.register_compute(&env, index(2), vec![mailbox(2)]).await.unwrap();
         let full = there.next_index().await;
         assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
-        here.finish_recovery(index(1), &[]).await.unwrap();
+        let recover = async |lost: &[u64]| {
+            here.finish_recovery(index(1), index(0), lost).await.unwrap();
+            assert!(!here.lost().is_empty(), "it is nobody's sweep yet");
+            assert!(here.fence(index(1)).await.unwrap());
+            for by in [0, 2, 3] {
+                here.acknowledge(index(1), index(by)).await.unwrap();
+            }
+            assert!(here.claim_sweep(index(1), index(0)).await.unwrap());
+            assert!(!here.claim_sweep(index(1), index(2)).await.unwrap());
+            here.leave_sweep(index(1), index(0)).await.unwrap();
+            assert!(here.claim_sweep(index(1), index(2)).await.unwrap());
+            here.finish_recovery(index(1), index(0), lost).await.unwrap();
+            assert!(!here.lost().is_empty(), "it is another's sweep");
+            here.finish_recovery(index(1), index(2), lost).await.unwrap();
+            assert!(here.lost().is_empty());
+        };
+        recover(&[]).await;
         assert_eq!(there.next_index().await.unwrap(), index(1), "nothing names it any more");
         let again = here.register_compute(&env, index(1), vec![mailbox(1)]).await.unwrap();
         assert_eq!(again, 2);
         assert!(here.is_incarnation(index(1), 2) && !here.is_incarnation(index(1), 1));
         here.declare_dead(index(1)).await.unwrap();
-        here.finish_recovery(index(1), &[512]).await.unwrap();
+        recover(&[512]).await;
         let full = there.next_index().await;
         assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
 

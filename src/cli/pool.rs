@@ -35,7 +35,7 @@ enum Command {
         /// Memory nodes that are to join, 1 to 1024
         #[arg(long, value_name = "N", default_value_t = 3)]
         memory_nodes: usize,
-        /// Compute nodes that may use the pool in its life, 1 to 58
+        /// Compute nodes that may use the pool at a time, 1 to 58
         #[arg(long, value_name = "N", default_value_t = 58)]
         max_compute_nodes: usize,
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
@@ -62,7 +62,7 @@ enum Command {
         /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
-        /// Also if nodes of it live: they are declared dead
+        /// Also if nodes of it live: they find that their pool is gone
         #[arg(long)]
         force: bool,
     },

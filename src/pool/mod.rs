@@ -193,7 +193,8 @@ impl SharedPool {
     /// If there is no such pool, or it cannot be looked at.
     pub async fn living(&self) -> Result<Vec<PeerId>, SharedPoolError> {
         let state = self.plane.load().await?.state;
-        let memory = state.memory_nodes.iter().flatten().map(|node| node.descriptor.peer);
+        let memory = state.memory_nodes.iter().flatten().filter(|node| !node.dead);
+        let memory = memory.map(|node| node.descriptor.peer);
         let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
         let nodes = memory.chain(compute);
         let mut living = Vec::new();

@@ -7,6 +7,8 @@
     reason = "test support: each binary uses a part, and what goes wrong here shall panic"
 )]
 
+pub mod way;
+
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -166,8 +166,10 @@ impl TcpFabric {
     /// process has met admitted by it.
     fn acquaint(&self, own: &Arc<Own>) {
         let id = own.host.id();
+        let here;
         let met = self.common.met.lock();
-        for other in self.here() {
+        here = self.here();
+        for other in &here {
             other.host.invite(id, own.access.into());
             own.host.invite(other.host.id(), other.access.into());
         }
@@ -264,14 +266,25 @@ impl Fabric for TcpFabric {
         if let Some(domain) = within {
             invitation = invitation.within(Arc::clone(domain));
         }
+        // Dropped after the lock is, as they may be the last, whose end wakes tasks.
+        let (here, before);
         let mut met = self.common.met.lock();
-        self.introduce(peer, addr, None);
+        // By contract it is another process's now, whatever had the name here.
+        before = self.directory.write().insert(peer, Whereabouts::There { addr, key: None });
         met.insert(peer, invitation.clone());
-        self.here().iter().for_each(|own| own.host.invite(peer, invitation.clone()));
+        here = self.here();
+        here.iter().for_each(|own| own.host.invite(peer, invitation.clone()));
+        drop(met);
+        if let Some(Whereabouts::Here { own, .. }) = before
+            && let Some(own) = own.upgrade()
+        {
+            own.leave();
+        }
         Ok(())
     }
 
     fn forget(&self, peer: PeerId) {
+        let here;
         let mut met = self.common.met.lock();
         met.remove(&peer);
         let mut directory = self.directory.write();
@@ -279,7 +292,9 @@ impl Fabric for TcpFabric {
             directory.remove(&peer);
         }
         drop(directory);
-        self.here().iter().for_each(|own| own.host.uninvite(peer));
+        here = self.here();
+        here.iter().for_each(|own| own.host.uninvite(peer));
+        drop(met);
     }
 }
 

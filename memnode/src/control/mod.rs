@@ -31,7 +31,9 @@ pub use local::LocalPlane;
 pub use relay::{RELAY_MAGIC, RelayError, Stream};
 pub use remote::{Expectation, RemotePlane};
 pub use serve::Relay;
-pub use state::{Card, Identity, Lost, MAX_LOST_PAGES, Member, MemoryMember, PoolState, Timing};
+pub use state::{
+    Card, Identity, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember, PoolState, Timing,
+};
 pub use target::Connect;
 
 use std::collections::hash_map::RandomState;

@@ -15,7 +15,7 @@ use crate::node::MemoryNodeDescriptor;
 pub(crate) const FORMAT: u32 = 2;
 
 /// Lost pages that are remembered by address; more are only lost.
-pub const MAX_LOST_PAGES: usize = 100_000;
+pub const MAX_LOST_PAGES: usize = 20_000;
 
 /// A pool: its shape, its memory, who is in it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -8,12 +8,18 @@
 //! where polling would only keep the other side from running, and a processor for each, like two machines;
 //! the ratios at the end are those of the latter.
 //!
+//! The same with TLS is set against the same without it.
+//!
 //! Run with `cargo bench -p selkie-fabric --bench tcp`. Under `cargo test` it runs tiny.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
     reason = "a benchmark: what goes wrong shall end it"
 )]
+
+#[cfg(target_os = "linux")]
+#[path = "../tests/certificates/mod.rs"]
+mod certificates;
 
 #[cfg(target_os = "linux")]
 fn main() {
@@ -36,7 +42,7 @@ mod linux {
 
     use rustix::net::{RecvFlags, recv};
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-    use selkie_fabric::tcp::{TcpConfig, TcpFabric};
+    use selkie_fabric::tcp::{Security, TcpConfig, TcpFabric};
     use selkie_fabric::{
         Buf, Completion, Fabric, PeerId, QueuePair, RealRuntime, RemoteAddr, Verb,
     };
@@ -74,9 +80,9 @@ mod linux {
             stream.read_exact(room).ok()
         }
 
-        fn config(self) -> TcpConfig {
+        fn config(self, security: Option<Arc<Security>>) -> TcpConfig {
             let poll_for = if self == Style::Polls { POLL_FOR } else { Duration::ZERO };
-            TcpConfig { poll_for, ..TcpConfig::new(1) }
+            TcpConfig { poll_for, security, ..TcpConfig::new(1) }
         }
     }
 
@@ -215,6 +221,11 @@ mod linux {
             median(&self.chain) / median(&self.bare)
         }
 
+        /// Round trips against those without TLS, each by the echo of its own run.
+        fn to_plain(&self, plain: &Figures) -> f64 {
+            self.to_echo() / plain.to_echo()
+        }
+
         /// Chains done while one is waited for, with many outstanding.
         fn gain(&self) -> f64 {
             median(&self.chain) / median(&self.many)
@@ -240,9 +251,16 @@ mod linux {
         let together = place([first, first], Style::Sleeps, rounds, calls);
         let apart = place([last, first], Style::Sleeps, rounds, calls);
         let polling = place([last, first], Style::Polls, rounds, calls);
+        let secured = Some(crate::certificates::Authority::new("pool").node());
+        let apart_tls = secured_place([last, first], Style::Sleeps, rounds, calls, &secured);
+        let polling_tls = secured_place([last, first], Style::Polls, rounds, calls, &secured);
         together.print("both nodes on one processor, sleeping");
         apart.print("a processor for each node, sleeping");
         polling.print("a processor for each node, polling");
+        apart_tls.print("a processor for each node, sleeping, with TLS");
+        polling_tls.print("a processor for each node, polling, with TLS");
+        let (asleep, awake) = (apart_tls.to_plain(&apart), polling_tls.to_plain(&polling));
+        println!("tcp with TLS to plain: ratio {asleep:.2} sleeping, {awake:.2} polling");
         let gain = apart.gain();
         println!("tcp outstanding: ratio {gain:.2} (target >= {OUTSTANDING_TARGET})");
         println!("tcp polling: ratio {:.2} (target <= {TARGET})", polling.to_echo());
@@ -250,15 +268,21 @@ mod linux {
     }
 
     /// Measures with the node that lends memory on the first of two processors and the other on the second.
-    fn place(
+    fn place(processors: [usize; 2], style: Style, rounds: usize, calls: usize) -> Figures {
+        secured_place(processors, style, rounds, calls, &None)
+    }
+
+    /// As [`place`], with TLS or without.
+    fn secured_place(
         [memory_processor, node_processor]: [usize; 2],
         style: Style,
         rounds: usize,
         calls: usize,
+        security: &Option<Arc<Security>>,
     ) -> Figures {
         run_on(memory_processor);
         let runtime = RealRuntime::new(1).expect("threads");
-        let fabric = TcpFabric::new(style.config(), runtime.env());
+        let fabric = TcpFabric::new(style.config(security.clone()), runtime.env());
         let memory = fabric.join(PeerId::memory(0)).expect("a node");
         let region = memory.register(READ_BYTES).expect("memory");
         let mut echo = Echo::start(style);

@@ -1,6 +1,7 @@
 //! What can go wrong with a region, a connection or a verb.
 
 use crate::access::Access;
+use crate::distrust::Distrust;
 use crate::id::{PeerId, RegionKey, RemoteAddr};
 
 /// Why a fabric operation failed. Nothing of a failed verb has been executed, except with
@@ -122,6 +123,14 @@ pub enum FabricError {
         peer: PeerId,
         /// What it says.
         why: Refusal,
+    },
+    /// There is no secured connection to the peer.
+    #[error("no secured connection to peer {peer}: {why}")]
+    Distrusted {
+        /// The peer.
+        peer: PeerId,
+        /// What is wrong, and on which side.
+        why: Distrust,
     },
     /// The operating system refused what a node needs to be on the network.
     #[error("network of {peer}: {what}")]

@@ -67,6 +67,7 @@ mod api;
 mod buf;
 mod completion;
 pub mod conformance;
+mod distrust;
 mod doorbell;
 pub mod env;
 mod error;
@@ -77,6 +78,7 @@ pub mod meter;
 #[cfg(target_os = "linux")]
 pub mod shm;
 pub mod sim;
+mod stream;
 mod sync;
 #[cfg(target_os = "linux")]
 pub mod tcp;
@@ -86,9 +88,11 @@ pub use access::{Access, Domain, DomainError, MAX_GRANTS, Rights};
 pub use api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
 pub use buf::{Buf, Keep, WORD_BYTES};
 pub use completion::{Completion, Outstanding};
+pub use distrust::{Distrust, Fault, Whose};
 pub use doorbell::{Doorbell, WaitPast};
 pub use env::{BoxFuture, Env, RealRuntime};
 pub use error::{FabricError, Refusal};
 pub use id::{PeerId, RegionKey, RemoteAddr};
 pub use mem::MemFabric;
+pub use stream::Stream;
 pub use verb::{Chain, ChainError, ChainResult, INLINE_VERBS, Verb};

@@ -1,5 +1,8 @@
 //! Runs the conformance suite against everything in this crate that claims to be a fabric.
 
+#[cfg(target_os = "linux")]
+mod certificates;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -138,6 +141,26 @@ fn tcp_that_polls() {
 fn tcp_that_never_blocks_a_poll() {
     over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| config.block_alone = Duration::ZERO)
         .assert_passed();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tcp_with_tls() {
+    over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| {
+        config.security = Some(certificates::Authority::new("pool").node());
+    })
+    .assert_passed();
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn tcp_with_tls_that_polls_among_those_who_have_met() {
+    over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| {
+        config.security = Some(certificates::Authority::new("pool").node());
+        config.admission = selkie_fabric::tcp::Admission::Met;
+        config.poll_for = Duration::from_micros(20);
+    })
+    .assert_passed();
 }
 
 #[cfg(target_os = "linux")]

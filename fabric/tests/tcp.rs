@@ -4,6 +4,8 @@
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
 
+mod certificates;
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -12,12 +14,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use selkie_fabric::tcp::{
-    AccessKey, Admission, Invitation, MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, MAX_HANDED_OVER, TcpConfig,
-    TcpFabric, WireError,
+    AccessKey, Admission, Invitation, MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, MAX_HANDED_OVER, Security,
+    TcpConfig, TcpFabric, WireError,
 };
 use selkie_fabric::{
     Access, Buf, Chain, ChainResult, Completion, Domain, Endpoint, Fabric, FabricError,
-    LocalRegion, PeerId, QueuePair, Reach, RealRuntime, Refusal, RemoteAddr, Rights, Verb,
+    LocalRegion, PeerId, QueuePair, Reach, RealRuntime, Refusal, RemoteAddr, Rights, Stream, Verb,
 };
 
 const MEMORY: PeerId = PeerId::memory(0);
@@ -140,8 +142,19 @@ fn reply(version: u32, verdict: u32) -> Vec<u8> {
 
 /// Sends `bytes` and reads until the connection is closed.
 fn send_and_hear(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    let mut stream = TcpStream::connect(addr).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    send_and_hear_over(dial(addr, None), bytes)
+}
+
+/// A connection to `addr`, by a node that joins no fabric.
+fn dial(addr: SocketAddr, security: Option<&Security>) -> Box<dyn Stream> {
+    match security {
+        Some(security) => security.connect(addr, PATIENCE).unwrap(),
+        None => Box::new(TcpStream::connect(addr).unwrap()),
+    }
+}
+
+fn send_and_hear_over(mut stream: Box<dyn Stream>, bytes: &[u8]) -> Vec<u8> {
+    stream.set_timeouts(PATIENCE).unwrap();
     let _ = stream.write_all(bytes);
     let mut heard = Vec::new();
     if let Err(error) = stream.read_to_end(&mut heard) {
@@ -191,7 +204,20 @@ impl Impostor {
 
 #[test]
 fn garbage_on_a_connection_harms_nobody_else() {
-    let (memory, node, queue_pair) = two();
+    garbage_harms_nobody_else(None);
+}
+
+#[test]
+fn garbage_behind_tls_harms_nobody_else() {
+    garbage_harms_nobody_else(Some(certificates::Authority::new("pool").node()));
+}
+
+fn garbage_harms_nobody_else(security: Option<Arc<Security>>) {
+    let config = TcpConfig { security: security.clone(), ..config() };
+    let memory = Process::start(MEMORY, config.clone());
+    let node = Process::start(NODE, config);
+    let queue_pair = node.connect(MEMORY, memory.addr());
+    let dial = || dial(memory.addr(), security.as_deref());
     let word = memory.at(0);
     let mut sent = 0;
     let hello = hello(2, POOL, PeerId::compute(9), MEMORY);
@@ -227,10 +253,10 @@ fn garbage_on_a_connection_harms_nobody_else() {
     for (bytes, expected) in cases {
         let before = memory.fabric.bad_connections(MEMORY);
         if expected.is_some() {
-            send_and_hear(memory.addr(), &bytes);
+            send_and_hear_over(dial(), &bytes);
         } else {
             // Cut short, which is no crime.
-            TcpStream::connect(memory.addr()).unwrap().write_all(&bytes).unwrap();
+            dial().write_all(&bytes).unwrap();
         }
         if let Some(expected) = expected {
             eventually("the reason is kept", || {
@@ -1155,10 +1181,9 @@ fn echoing(config: TcpConfig) -> (Process, Arc<AtomicU64>) {
     let memory = Process::start(MEMORY, config);
     let running = Arc::new(AtomicU64::new(0));
     let counted = Arc::clone(&running);
-    let echo = move |mut stream: TcpStream, from: SocketAddr| {
+    let echo = move |mut stream: Box<dyn Stream>, from: SocketAddr| {
         counted.fetch_add(1, Ordering::SeqCst);
-        assert_eq!(stream.peer_addr().unwrap(), from);
-        assert_eq!((stream.read_timeout().unwrap(), stream.write_timeout().unwrap()), (None, None));
+        assert!(from.ip().is_loopback());
         let mut byte = [0];
         while stream.read(&mut byte).is_ok_and(|count| count == 1) {
             stream.write_all(&byte).unwrap();

@@ -1,8 +1,11 @@
 //! How a TCP fabric is set up.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
+
+use super::security::Security;
 
 /// Machines with so few processors have none to spare for polling.
 const FEW_PROCESSORS: usize = 2;
@@ -34,6 +37,8 @@ pub struct TcpConfig {
     pub pool: u64,
     /// Whom the endpoints admit. By default anyone.
     pub admission: Admission,
+    /// How connections are secured, on both sides; all nodes of a pool have to agree. By default they are not.
+    pub security: Option<Arc<Security>>,
     /// How long a thread looks at a socket again and again before it blocks: a serving thread for the next
     /// request, and a poll for the response to a chain that is alone under way at its node. It saves waking
     /// a thread, and costs processor time. By default nothing on machines with two processors or fewer,
@@ -58,6 +63,7 @@ impl TcpConfig {
             advertise: None,
             pool,
             admission: Admission::default(),
+            security: None,
             poll_for: if spare { Duration::from_micros(20) } else { Duration::ZERO },
             block_alone: Duration::from_micros(100),
             dead_after: Duration::from_secs(5),

@@ -22,6 +22,7 @@ use super::config::TcpConfig;
 use super::error::WireError;
 use super::host::Host;
 use super::link::Link;
+use super::pipe::Pipe;
 use crate::env::Env;
 use crate::error::FabricError;
 use crate::id::PeerId;
@@ -86,6 +87,8 @@ impl Driver {
         let socket = socket_with(family, SocketType::STREAM, flags, None)
             .map_err(|error| failed("no socket to", error))?;
         sockopt::set_tcp_nodelay(&socket, true).map_err(|error| failed("no delay to", error))?;
+        let tls = self.config.security.as_ref().map(|security| security.client()).transpose();
+        let tls = tls.map_err(|why| FabricError::Distrusted { peer, why })?;
         match connect(&socket, &addr) {
             Ok(()) | Err(Errno::INPROGRESS) => {}
             Err(_) => return Err(FabricError::PeerDead { peer }),
@@ -96,7 +99,8 @@ impl Driver {
         }
         let token = links.next_token;
         links.next_token += 1;
-        let link = Arc::new(Link::new(token, peer, socket, hello, Arc::clone(self)));
+        let link =
+            Arc::new(Link::new(token, peer, Pipe::new(socket, tls), hello, Arc::clone(self)));
         epoll::add(&self.epoll, link.socket(), EventData::new_u64(token), link.interest())
             .map_err(|error| failed("no readiness of", error))?;
         links.by_token.insert(token, Arc::clone(&link));

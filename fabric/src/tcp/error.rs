@@ -1,6 +1,7 @@
 //! What can be wrong with the bytes of a connection.
 
 use super::wire::MAX_CHAIN_VERBS;
+use crate::distrust::Distrust;
 
 /// Why what came over a connection was not understood. The connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -15,6 +16,12 @@ pub enum WireError {
     /// The hello did not come in time.
     #[error("no hello came in time")]
     NoHello,
+    /// It is not secured as connections of the pool are.
+    #[error("{why}")]
+    Distrusted {
+        /// What is wrong, and on which side.
+        why: Distrust,
+    },
     /// A number that has to be 0, or must not be.
     #[error("a reserved field or an incarnation has a value it cannot have")]
     Reserved,

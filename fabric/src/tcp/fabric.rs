@@ -135,10 +135,11 @@ impl TcpFabric {
     }
 
     /// Hands connections to endpoints of this process over whose first 8 bytes, little-endian, are `magic`,
-    /// though not if it is that of a hello: the handler gets the stream behind those bytes, blocking and
-    /// without time limits, on a thread of its own, and should return once the stream is shut down. That is
-    /// done when the endpoint leaves. Nobody is asked for a key. Of each endpoint [`MAX_HANDED_OVER`] run at a
-    /// time; further connections are closed. Replaces an earlier handler of the same magic.
+    /// though not if it is that of a hello: the handler gets the stream behind those bytes, with TLS if the
+    /// fabric's connections have it, blocking and without time limits, on a thread of its own, and should
+    /// return once the stream is shut down. That is done when the endpoint leaves. Nobody is asked for a key.
+    /// Of each endpoint [`MAX_HANDED_OVER`] run at a time; further connections are closed. Replaces an earlier
+    /// handler of the same magic.
     ///
     /// The fabric keeps the handler: one that needs the fabric has to hold it weakly.
     ///

@@ -10,15 +10,19 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 
+use super::blocking::{Blocking, distrust_of};
 use super::common::Common;
 use super::error::WireError;
 use super::guests::{Admitted, Guests, Invitation, MAX_CONNECTIONS};
 use super::hello::{self, HELLO_BYTES, Hello};
 use super::others::{HandedOver, Handler, MAX_HANDED_OVER};
 use super::session::{Ended, Guest, Session};
+use super::tls;
+use crate::distrust::Distrust;
 use crate::error::Refusal;
 use crate::id::PeerId;
 use crate::mem::node::Node;
+use crate::stream::Stream;
 
 /// How long a connection may take to say hello.
 const HELLO_WITHIN: Duration = Duration::from_secs(2);
@@ -168,22 +172,53 @@ impl Host {
 
     /// Serves one connection until it ends.
     fn serve(&self, stream: TcpStream, addr: SocketAddr) {
-        let hello = match self.hear_beginning(&stream) {
-            Ok(Beginning::Hello(hello)) => hello,
-            Ok(Beginning::Other(handler)) => return self.handed_over.hand(stream, addr, &handler),
+        let until = self.common.env.now() + HELLO_WITHIN;
+        let mut stream = match self.secure(stream, until) {
+            Ok(stream) => stream,
             Err(why) => return self.note(why),
         };
-        let guest = Arc::new(Guest::new(stream));
-        let admitted = match self.welcome(&guest, hello) {
+        let hello = match self.hear_beginning(&mut stream, until) {
+            Ok(Beginning::Hello(hello)) => hello,
+            Ok(Beginning::Other(handler)) => return self.handed_over.hand(stream, addr, &handler),
+            Ok(Beginning::Tls) => {
+                self.note_bad(WireError::Distrusted { why: Distrust::PeerSpeaksTls });
+                return stream.part(&tls::NOTHING_OVER_TLS, HELLO_WITHIN);
+            }
+            Err(why) => return self.note(why),
+        };
+        let guest = Arc::new(Guest::new(Arc::clone(stream.socket())));
+        let admitted = match self.welcome(&guest, hello, &mut stream) {
             Ok(Some(admitted)) => admitted,
             Ok(None) => return,
             Err(why) => return self.note(why),
         };
         let _leaves = Leaves { host: self, token: admitted.token };
-        if let Err(why) = Session::new(&self.node, &self.common, &guest, admitted.domain).run() {
+        let session = Session::new(&self.node, &self.common, &guest, admitted.domain, stream);
+        if let Err(why) = session.run() {
             self.note(why);
         }
         guest.close();
+    }
+
+    /// The connection, with TLS if this node's connections have it.
+    fn secure(&self, stream: TcpStream, until: Duration) -> Result<Blocking, Ended> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        let mut stream = Blocking::new(stream);
+        let Some(security) = &self.common.config.security else { return Ok(stream) };
+        let tls = security.server().map_err(|why| WireError::Distrusted { why })?;
+        let Err(error) = stream.secure(tls, until.saturating_sub(self.common.env.now())) else {
+            return Ok(stream);
+        };
+        if distrust_of(&error).is_none() {
+            let is_slow =
+                matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
+            return Err(if is_slow { WireError::NoHello.into() } else { Ended::Gone });
+        }
+        self.note(error.into());
+        // What is wrong with it, it has been told.
+        stream.part(&[], HELLO_WITHIN);
+        Err(Ended::Gone)
     }
 
     fn note(&self, why: Ended) {
@@ -197,8 +232,8 @@ impl Host {
         &self,
         guest: &Arc<Guest>,
         hello: Result<Hello, Refusal>,
+        stream: &mut Blocking,
     ) -> Result<Option<Admitted>, Ended> {
-        let mut stream = guest.stream();
         let hello = hello.and_then(|hello| match () {
             () if hello.pool != self.common.config.pool => Err(Refusal::Pool),
             () if hello.to != self.id() => Err(Refusal::Name),
@@ -208,8 +243,7 @@ impl Host {
             Ok(hello) => {
                 let silence = Duration::from_millis(u64::from(hello.keepalive_ms));
                 let patience = self.common.config.dead_after.max(2 * silence);
-                stream.set_read_timeout(Some(patience))?;
-                stream.set_write_timeout(Some(patience))?;
+                stream.set_timeouts(patience)?;
                 let mut fenced = self.common.fenced.lock();
                 let admitted = self.guests.lock().admit(&hello, guest, &mut fenced);
                 drop(fenced);
@@ -231,18 +265,16 @@ impl Host {
 
     /// Hears what a connection begins with: the one word that says who serves it, or all of a hello, so that
     /// who is refused has nothing under way that would break the reply.
-    fn hear_beginning(&self, stream: &TcpStream) -> Result<Beginning, Ended> {
-        stream.set_nonblocking(false)?;
-        stream.set_nodelay(true)?;
-        stream.set_write_timeout(Some(HELLO_WITHIN))?;
-        let until = self.common.env.now() + HELLO_WITHIN;
+    fn hear_beginning(&self, stream: &mut Blocking, until: Duration) -> Result<Beginning, Ended> {
         let mut heard = Vec::with_capacity(HELLO_BYTES);
         self.hear(stream, &mut heard, hello::MAGIC_BYTES, until)?;
         let handler = hello::other_magic(&heard).and_then(|magic| self.common.handlers.of(magic));
         if let Some(handler) = handler {
-            stream.set_read_timeout(None)?;
-            stream.set_write_timeout(None)?;
+            stream.set_unlimited()?;
             return Ok(Beginning::Other(handler));
+        }
+        if self.common.config.security.is_none() && tls::is_client_hello(&heard) {
+            return Ok(Beginning::Tls);
         }
         loop {
             let wanted = hello::hello_bytes(&heard)?;
@@ -256,7 +288,7 @@ impl Host {
     /// Hears until there are so many bytes, all of which have to come in time.
     fn hear(
         &self,
-        mut stream: &TcpStream,
+        stream: &mut Blocking,
         heard: &mut Vec<u8>,
         wanted: usize,
         until: Duration,
@@ -268,13 +300,14 @@ impl Host {
             if rest.is_zero() {
                 return Err(WireError::NoHello.into());
             }
-            stream.set_read_timeout(Some(rest))?;
+            stream.set_timeouts(rest)?;
             match stream.read(room) {
                 Ok(0) => return Err(Ended::Gone),
                 Ok(more) => count += more,
                 Err(error) => match error.kind() {
                     io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
-                    _ => return Err(Ended::Gone),
+                    io::ErrorKind::TimedOut => {}
+                    _ => return Err(error.into()),
                 },
             }
         }
@@ -287,6 +320,8 @@ enum Beginning {
     Hello(Result<Hello, Refusal>),
     /// What this serves.
     Other(Handler),
+    /// TLS, which nobody speaks here.
+    Tls,
 }
 
 /// Counts a thread while it serves.

@@ -18,9 +18,8 @@
 //! ```
 //! Locks: `inbox`, then `line`, then a slot. Wakers are called, and what others own is dropped, under none.
 
-use std::collections::VecDeque;
 use std::mem;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Waker;
@@ -29,14 +28,16 @@ use std::time::Duration;
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
-use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown};
 
 use super::buffer::FrameBuffer;
 use super::driver::Driver;
 use super::error::WireError;
 use super::hello;
+use super::line::{Line, Pending, Sending};
+use super::pipe::{Lost, Pipe, Received};
 use super::slot::Slot;
 use super::wire::{self, Next};
+use crate::distrust::Distrust;
 use crate::error::FabricError;
 use crate::id::PeerId;
 use crate::verb::{Chain, ChainError};
@@ -53,58 +54,12 @@ const MOST_RECEIVES: usize = 16;
 pub(super) struct Link {
     token: u64,
     peer: PeerId,
-    socket: OwnedFd,
+    pipe: Pipe,
     driver: Arc<Driver>,
     line: Mutex<Line>,
     inbox: Mutex<FrameBuffer>,
     /// Counts signs of life of the peer.
     signs: AtomicU64,
-}
-
-/// What is to be sent and who waits for what.
-struct Line {
-    /// Whole requests nobody has begun to send.
-    queue: Vec<u8>,
-    queued: usize,
-    /// What a sender takes; with `Stuck`, what is left of it.
-    part: Vec<u8>,
-    sent: usize,
-    sending: Sending,
-    /// The peer has accepted the connection.
-    accepted: bool,
-    waiting: VecDeque<Pending>,
-    next_sequence: u64,
-    interest: EventFlags,
-    /// The queue pair is gone.
-    retired: bool,
-    /// Why nothing goes any more.
-    end: Option<FabricError>,
-}
-
-impl Line {
-    /// Whether `slot` is what the only chain fills.
-    fn is_only(&self, slot: &Arc<Slot>) -> bool {
-        match self.waiting.front() {
-            Some(first) => self.waiting.len() == 1 && Arc::ptr_eq(&first.slot, slot),
-            None => false,
-        }
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Sending {
-    Nobody,
-    /// A thread is at it.
-    Somebody,
-    /// The driver is to go on when the socket takes more.
-    Stuck,
-}
-
-/// A chain without its outcome.
-struct Pending {
-    chain: Chain,
-    sequence: u64,
-    slot: Arc<Slot>,
 }
 
 /// Outcomes that are in their slots. Dropped and woken without locks.
@@ -115,25 +70,12 @@ impl Link {
     pub(super) fn new(
         token: u64,
         peer: PeerId,
-        socket: OwnedFd,
+        pipe: Pipe,
         hello: Vec<u8>,
         driver: Arc<Driver>,
     ) -> Self {
-        let line = Line {
-            queue: Vec::new(),
-            queued: 0,
-            part: hello,
-            sent: 0,
-            sending: Sending::Stuck,
-            accepted: false,
-            waiting: VecDeque::new(),
-            next_sequence: 0,
-            interest: EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP,
-            retired: false,
-            end: None,
-        };
-        let (line, inbox) = (Mutex::new(line), Mutex::new(FrameBuffer::new()));
-        Self { token, peer, socket, driver, line, inbox, signs: AtomicU64::new(0) }
+        let (line, inbox) = (Mutex::new(Line::new(hello)), Mutex::new(FrameBuffer::new()));
+        Self { token, peer, pipe, driver, line, inbox, signs: AtomicU64::new(0) }
     }
 
     pub(super) fn peer(&self) -> PeerId {
@@ -141,7 +83,7 @@ impl Link {
     }
 
     pub(super) fn socket(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.pipe.socket().as_fd()
     }
 
     pub(super) fn interest(&self) -> EventFlags {
@@ -238,18 +180,20 @@ impl Link {
         mut sent: usize,
     ) -> Option<MutexGuard<'l, Line>> {
         drop(line);
-        let mut failure = None;
-        while let Some(rest) = part.get(sent..).filter(|rest| !rest.is_empty()) {
-            match send(&self.socket, rest, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+        let mut failure = loop {
+            let rest = part.get(sent..).unwrap_or_default();
+            let done = rest.is_empty();
+            match if done { self.pipe.flush().map(|()| 0) } else { self.pipe.send(rest) } {
+                Ok(_) if done => break None,
                 Ok(count) => sent += count,
                 Err(Errno::INTR) => {}
-                Err(error) => {
-                    failure = Some(error);
-                    break;
-                }
+                Err(error) => break Some(error),
             }
-        }
+        };
         let mut line = self.line.lock();
+        if mem::take(&mut line.unflushed) {
+            failure = failure.or(Some(Errno::AGAIN));
+        }
         match failure {
             None => {
                 part.clear();
@@ -294,6 +238,10 @@ impl Link {
             Ok(false) => {}
             Err(Broken::Gone) => self.end(dead(self.peer)),
             Err(Broken::Refused(error)) => self.end(error),
+            Err(Broken::Distrusted(why)) => {
+                self.driver.note_bad_link(WireError::Distrusted { why });
+                self.end(FabricError::Distrusted { peer: self.peer, why });
+            }
             Err(Broken::Wire(error)) => {
                 self.driver.note_bad_link(error);
                 self.end(dead(self.peer));
@@ -306,15 +254,24 @@ impl Link {
     fn receive_into(&self, inbox: &mut FrameBuffer, filled: &mut Filled) -> Result<bool, Broken> {
         let mut came = false;
         let mut wanted = wire::HEADER_BYTES;
-        for _ in 0..MOST_RECEIVES {
+        for received in 0.. {
+            // What is held back nobody would be told of.
+            if received >= MOST_RECEIVES && !self.pipe.holds_back() {
+                break;
+            }
             let room = inbox.room(wanted);
-            let (room_bytes, result) = (room.len(), recv(&self.socket, room, RecvFlags::DONTWAIT));
-            let count = match result {
-                Ok((0, _)) => return Err(Broken::Gone),
-                Ok((_, count)) => count,
-                Err(Errno::INTR) => continue,
-                Err(Errno::AGAIN) => break,
-                Err(_) => return Err(Broken::Gone),
+            let (room_bytes, result) = (room.len(), self.pipe.receive(room));
+            if self.pipe.wants_flush() {
+                self.flush_later();
+            }
+            let count = match result? {
+                Received::Bytes(count) => count,
+                Received::Part { is_trusted } => {
+                    // A handshake that takes too long is no sign of life.
+                    self.signs.fetch_add(u64::from(is_trusted), Ordering::Relaxed);
+                    break;
+                }
+                Received::Nothing => break,
             };
             came = true;
             inbox.received(count);
@@ -327,6 +284,19 @@ impl Link {
         Ok(came)
     }
 
+    /// Has the driver send what the socket did not take.
+    fn flush_later(&self) {
+        let mut line = self.line.lock();
+        match line.sending {
+            Sending::Nobody => {
+                line.sending = Sending::Stuck;
+                self.set_interest_out(&mut line, true);
+            }
+            Sending::Somebody => line.unflushed = true,
+            Sending::Stuck => {}
+        }
+    }
+
     /// Fills the slots of the whole responses in the inbox. Returns the length of the one that is not whole.
     fn deliver(&self, inbox: &mut FrameBuffer, filled: &mut Filled) -> Result<usize, Broken> {
         let mut line = self.line.lock();
@@ -334,6 +304,9 @@ impl Link {
             return Err(Broken::Gone);
         }
         if !line.accepted {
+            if let Some(why) = Distrust::in_answer(inbox.data()) {
+                return Err(Broken::Distrusted(why));
+            }
             match hello::decode_reply(inbox.data())? {
                 None => return Ok(hello::REPLY_BYTES),
                 Some(Err(why)) => {
@@ -415,8 +388,7 @@ impl Link {
         let waiting = mem::take(&mut line.waiting);
         (line.queue, line.part) = (Vec::new(), Vec::new());
         drop(line);
-        // It fails if the peer was faster.
-        let _ = shutdown(&self.socket, Shutdown::Both);
+        self.pipe.shutdown();
         let fail = |pending: Pending| {
             let error = ChainError { chain: pending.chain, executed: 0, error: error.clone() };
             let waker = pending.slot.fill(Err(Box::new(error)));
@@ -425,7 +397,7 @@ impl Link {
         };
         let filled: Filled = waiting.into_iter().map(fail).collect();
         drop(inbox);
-        self.driver.forget(self.token, &self.socket);
+        self.driver.forget(self.token, self.pipe.socket());
         wake(filled);
     }
 
@@ -443,7 +415,7 @@ impl Link {
         }
         self.set_armed(&mut line, false);
         drop(line);
-        super::driver::wait_readable(&self.socket, at_most);
+        super::driver::wait_readable(self.pipe.socket(), at_most);
         self.drive_after_others();
         true
     }
@@ -470,7 +442,7 @@ impl Link {
     fn set_interest(&self, line: &mut Line, flag: EventFlags, wanted: bool) {
         if line.interest.contains(flag) != wanted && line.end.is_none() {
             line.interest.set(flag, wanted);
-            self.driver.set_interest(self.token, &self.socket, line.interest);
+            self.driver.set_interest(self.token, self.pipe.socket(), line.interest);
         }
     }
 }
@@ -479,12 +451,22 @@ impl Link {
 enum Broken {
     Gone,
     Refused(FabricError),
+    Distrusted(Distrust),
     Wire(WireError),
 }
 
 impl From<WireError> for Broken {
     fn from(error: WireError) -> Self {
         Self::Wire(error)
+    }
+}
+
+impl From<Lost> for Broken {
+    fn from(lost: Lost) -> Self {
+        match lost {
+            Lost::Closed => Self::Gone,
+            Lost::Distrusted(why) => Self::Distrusted(why),
+        }
     }
 }
 

@@ -40,15 +40,36 @@
 //! which guards against mistakes. By default whoever reaches the port is trusted with the memory. With
 //! [`Admission::Invited`] an endpoint admits those whom [`TcpFabric::invite`] invited to it, and who show
 //! the [`AccessKey`] of the invitation. What a guest may do can be bounded to a [`Domain`](crate::Domain) of
-//! its [`Invitation`], which is asked before each of its verbs executes. The key crosses the network as it is,
-//! and nothing is encrypted: whoever can listen there has the key, so the port belongs on a network of its own
-//! all the same.
+//! its [`Invitation`], which is asked before each of its verbs executes.
 //!
-//! Contents: `fabric` and `queue_pair` (the traits, completions), `link` (the connecting side of a
+//! By default nothing is encrypted, and keys cross the network as they are: whoever can listen there has them.
+//! With [`TcpConfig::security`] every connection has TLS 1.3, also those that are handed over, and both sides
+//! show a certificate of the pool's authority before anything else is said. All nodes of a pool have the
+//! authority's certificate, and one of their own for the name [`NODE_NAME`]. The name is the same for all:
+//! where a node is it says nothing, since nodes move; who a node is among those of the pool, its name and keys
+//! say as without TLS. Who is not trusted hears why, and so does the counter of bad connections
+//! ([`Distrust`](crate::Distrust)); a node with TLS and one without tell each other so.
+//! The end of a connection is not signed: frames say how long they are, so one that is cut is noticed.
+//! Certificates are looked at when connections are made: one that expires meanwhile ends none. None can be
+//! revoked; if a node's key is stolen, the pool needs another authority.
+//!
+//! ```text
+//! connects                                   is connected to
+//! ClientHello ------------------------------>
+//!             <------------- ServerHello, certificate, Finished
+//! certificate, Finished, hello ------------->   looks at the certificate before the hello
+//!             <------------------------------ reply
+//! ```
+//! It takes one round trip more. Both ends bound it: the host by the time a hello may take, the node that
+//! connects by [`TcpConfig::dead_after`], whatever trickles in.
+//!
+//! Contents: `fabric` and `queue_pair` (the traits, completions), `link` and `line` (the connecting side of a
 //! connection), `driver` (the thread), `host` and `session` (the executing side), `guests` (who may execute),
-//! `key`, `others` (connections that are not the fabric's), `hello` and `wire` (the bytes), `error` (what is
-//! wrong with them), `buffer` and `slot` (received bytes, outcomes), `config`, `common`.
+//! `key`, `security` (certificates), `others` (connections that are not the fabric's), `hello` and `wire` (the
+//! bytes), `tls` (the same, sealed), `pipe` and `blocking` (sockets, with TLS or without), `error` (what is
+//! wrong with the bytes), `buffer` and `slot` (received bytes, outcomes), `config`, `common`.
 
+mod blocking;
 mod buffer;
 mod common;
 mod config;
@@ -59,11 +80,15 @@ mod guests;
 mod hello;
 mod host;
 mod key;
+mod line;
 mod link;
 mod others;
+mod pipe;
 mod queue_pair;
+mod security;
 mod session;
 mod slot;
+mod tls;
 mod wire;
 
 pub use config::{Admission, TcpConfig};
@@ -73,4 +98,7 @@ pub use guests::{Invitation, MAX_CONNECTIONS};
 pub use host::BadConnections;
 pub use key::{AccessKey, KeyText};
 pub use others::{Handler, MAX_HANDED_OVER};
+pub use security::{
+    AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, NODE_NAME, Security, SecurityError, check_private,
+};
 pub use wire::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS};

@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
 
+use super::blocking::Blocking;
+use crate::stream::Stream;
+
 /// Serves a connection on a thread of its own, until the connection is shut down.
-pub type Handler = Arc<dyn Fn(TcpStream, SocketAddr) + Send + Sync>;
+pub type Handler = Arc<dyn Fn(Box<dyn Stream>, SocketAddr) + Send + Sync>;
 
 /// Most connections of an endpoint that handlers have at a time; more are closed.
 pub const MAX_HANDED_OVER: usize = 64;
@@ -34,7 +37,7 @@ pub(super) struct HandedOver(Mutex<Streams>);
 
 #[derive(Default)]
 struct Streams {
-    by_token: HashMap<u64, TcpStream>,
+    by_token: HashMap<u64, Arc<TcpStream>>,
     next_token: u64,
     is_closed: bool,
 }
@@ -42,18 +45,17 @@ struct Streams {
 impl HandedOver {
     /// Calls the handler, unless there are too many; returns when it does. Keeps the stream in sight
     /// meanwhile.
-    pub(super) fn hand(&self, stream: TcpStream, addr: SocketAddr, handler: &Handler) {
-        let Ok(in_sight) = stream.try_clone() else { return };
+    pub(super) fn hand(&self, stream: Blocking, addr: SocketAddr, handler: &Handler) {
         let mut streams = self.0.lock();
         if streams.is_closed || streams.by_token.len() >= MAX_HANDED_OVER {
             return;
         }
         let token = streams.next_token;
         streams.next_token += 1;
-        streams.by_token.insert(token, in_sight);
+        streams.by_token.insert(token, Arc::clone(stream.socket()));
         drop(streams);
         let _returns = Returns { handed_over: self, token };
-        handler(stream, addr);
+        handler(Box::new(stream), addr);
     }
 
     /// Shuts all of them down, and takes no more.

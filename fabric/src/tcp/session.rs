@@ -8,10 +8,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use rustix::io::Errno;
-use rustix::net::{RecvFlags, recv};
 use smallvec::SmallVec;
 
+use super::blocking::{Blocking, distrust_of};
 use super::buffer::FrameBuffer;
 use super::common::Common;
 use super::error::WireError;
@@ -30,24 +29,20 @@ const FULL_ANSWER_BYTES: usize = 256 << 10;
 
 /// A connection whose verbs are executed.
 pub(super) struct Guest {
-    stream: TcpStream,
+    socket: Arc<TcpStream>,
     /// Whether chains may execute; held while one does.
     gate: Mutex<bool>,
 }
 
 impl Guest {
-    pub(super) fn new(stream: TcpStream) -> Self {
-        Self { stream, gate: Mutex::new(true) }
-    }
-
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+    pub(super) fn new(socket: Arc<TcpStream>) -> Self {
+        Self { socket, gate: Mutex::new(true) }
     }
 
     /// Once this returns nothing executes.
     pub(super) fn close(&self) {
         // It fails if the peer was faster.
-        let _ = self.stream.shutdown(Shutdown::Both);
+        let _ = self.socket.shutdown(Shutdown::Both);
         *self.gate.lock() = false;
     }
 }
@@ -60,8 +55,11 @@ pub(super) enum Ended {
 }
 
 impl From<io::Error> for Ended {
-    fn from(_: io::Error) -> Self {
-        Self::Gone
+    fn from(error: io::Error) -> Self {
+        match distrust_of(&error) {
+            Some(why) => Self::Bad(WireError::Distrusted { why }),
+            None => Self::Gone,
+        }
     }
 }
 
@@ -76,6 +74,7 @@ pub(super) struct Session<'h> {
     node: &'h Node,
     common: &'h Common,
     guest: &'h Guest,
+    stream: Blocking,
     /// What the guest may do; `None` is everything.
     domain: Option<Arc<Domain>>,
     inbox: FrameBuffer,
@@ -91,9 +90,10 @@ impl<'h> Session<'h> {
         common: &'h Common,
         guest: &'h Guest,
         domain: Option<Arc<Domain>>,
+        stream: Blocking,
     ) -> Self {
         let (inbox, answers, spare) = (FrameBuffer::new(), Vec::new(), Buf::default());
-        Self { node, common, guest, domain, inbox, answers, next_sequence: 0, spare }
+        Self { node, common, guest, stream, domain, inbox, answers, next_sequence: 0, spare }
     }
 
     /// Serves it until it ends.
@@ -124,15 +124,14 @@ impl<'h> Session<'h> {
         if !poll_for.is_zero() {
             let until = self.common.env.now() + poll_for;
             while self.common.env.now() < until {
-                match recv(&self.guest.stream, &mut *room, RecvFlags::DONTWAIT) {
-                    Ok((_, count)) => return Ok(count),
-                    Err(Errno::AGAIN | Errno::INTR) => std::hint::spin_loop(),
-                    Err(error) => return Err(error.into()),
+                if let Some(count) = self.stream.read_now(room)? {
+                    return Ok(count);
                 }
+                std::hint::spin_loop();
             }
         }
         loop {
-            match (&self.guest.stream).read(room) {
+            match self.stream.read(room) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 read => return read,
             }
@@ -141,7 +140,7 @@ impl<'h> Session<'h> {
 
     fn answer(&mut self) -> io::Result<()> {
         if !self.answers.is_empty() {
-            (&self.guest.stream).write_all(&self.answers)?;
+            self.stream.write_all(&self.answers)?;
             self.answers.clear();
             self.answers.shrink_to(2 * FULL_ANSWER_BYTES);
         }

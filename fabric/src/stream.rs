@@ -1,0 +1,30 @@
+//! `Stream`: a connection on which a thread blocks, whatever is below it.
+
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+/// A connection whose reads and writes block: TCP, or TLS over TCP.
+pub trait Stream: Read + Write + Send {
+    /// No read and no write that is called from now on lasts longer than `limit`, which is never zero: it ends
+    /// in an error of kind `TimedOut` or `WouldBlock`. Without such a call nothing is bounded.
+    ///
+    /// A layer that makes several reads of the socket in one of its own must bound them together.
+    ///
+    /// # Errors
+    /// What the system says.
+    fn set_timeouts(&mut self, limit: Duration) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_timeouts(&mut self, limit: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(limit))?;
+        self.set_write_timeout(Some(limit))
+    }
+}
+
+impl<S: Stream + ?Sized> Stream for Box<S> {
+    fn set_timeouts(&mut self, limit: Duration) -> io::Result<()> {
+        (**self).set_timeouts(limit)
+    }
+}

@@ -28,8 +28,9 @@ pub use etcd::EtcdPlane;
 #[cfg(target_os = "linux")]
 pub use file::FilePlane;
 pub use local::LocalPlane;
-pub use relay::{RELAY_MAGIC, RelayError, Stream};
+pub use relay::{RELAY_MAGIC, RelayError};
 pub use remote::{Expectation, RemotePlane};
+pub use selkie_fabric::Stream;
 pub use serve::Relay;
 pub use state::{
     Card, Identity, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember, PoolState, Timing,

@@ -21,9 +21,9 @@
 //! Nothing here waits without a bound: every read and write is told how much time is left ([`Stream`]).
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use selkie_fabric::{Distrust, Stream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -59,25 +59,6 @@ const _: () = {
     assert!(FORMAT < 1 << 16, "the version has room for both");
     assert!(MAX_FRAME_BYTES <= u32::MAX as usize);
 };
-
-/// What a relay and those who ask it talk over: a TCP connection, or one with encryption on top.
-pub trait Stream: Read + Write + Send {
-    /// No read and no write that is called from now on lasts longer than `limit`, which is never zero: it ends
-    /// in an error of kind `TimedOut` or `WouldBlock`. Called before every read and write.
-    ///
-    /// A layer that makes several reads of the socket in one of its own must bound them together.
-    ///
-    /// # Errors
-    /// What the system says.
-    fn set_timeouts(&mut self, limit: Duration) -> io::Result<()>;
-}
-
-impl Stream for TcpStream {
-    fn set_timeouts(&mut self, limit: Duration) -> io::Result<()> {
-        self.set_read_timeout(Some(limit))?;
-        self.set_write_timeout(Some(limit))
-    }
-}
 
 /// What is wrong with a connection between a relay and who asks it. The connection is closed.
 #[derive(Debug, thiserror::Error)]
@@ -121,6 +102,12 @@ pub enum RelayError {
         /// What is wrong with them.
         what: String,
     },
+    /// The connection is not secured as those of the pool are.
+    #[error("{why}")]
+    Distrusted {
+        /// What is wrong, and on which side.
+        why: Distrust,
+    },
     /// The relay serves as many connections as it can.
     #[error("the relay has no room for another connection")]
     Full,
@@ -131,6 +118,10 @@ pub enum RelayError {
 
 impl From<io::Error> for RelayError {
     fn from(source: io::Error) -> Self {
+        let said = source.get_ref().and_then(|said| said.downcast_ref());
+        if let Some(why) = said {
+            return Self::Distrusted { why: *why };
+        }
         match source.kind() {
             ErrorKind::TimedOut | ErrorKind::WouldBlock => Self::Silent,
             ErrorKind::UnexpectedEof => Self::Cut,
@@ -312,7 +303,12 @@ pub(super) fn greet(
     let hello = [&RELAY_MAGIC.to_le_bytes()[..], &VERSION.to_le_bytes()].concat();
     send(stream, &hello, until)?;
     let mut reply = Until { stream, until };
-    check_magic(reply.u64()?, REPLY_MAGIC)?;
+    let first: [u8; 2] = reply.array()?;
+    if let Some(why) = Distrust::in_answer(&first) {
+        return Err(RelayError::Distrusted { why });
+    }
+    let ([a, b], [c, d, e, f, g, h]) = (first, reply.array()?);
+    check_magic(u64::from_le_bytes([a, b, c, d, e, f, g, h]), REPLY_MAGIC)?;
     let (version, verdict) = (reply.u32()?, reply.u32()?);
     check_version(version)?;
     match verdict {

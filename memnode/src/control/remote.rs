@@ -31,14 +31,13 @@ use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use selkie_fabric::BoxFuture;
+use selkie_fabric::{BoxFuture, Distrust, Stream};
 
 use super::promise::promise;
 use super::relay::{
-    FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Stream, Welcome, encode, greet,
-    receive, send,
+    FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Welcome, encode, greet, receive, send,
 };
-use super::target::{Connect, Target, bad_endpoint};
+use super::target::{Connect, Target, Unreached, bad_endpoint};
 use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
 use crate::error::PoolError;
 
@@ -237,7 +236,7 @@ enum Miss {
     Unsent(String),
     /// It may have been done.
     Lost(String),
-    /// This relay is of no use: not of this pool, or of another version.
+    /// This relay is of no use: not of this pool, of another version, or not to be trusted.
     Useless(ControlError),
     /// The plane behind the relay was asked, and the next relay would say the same.
     Final(ControlError),
@@ -381,13 +380,20 @@ impl Line {
 
     /// A connection to the relay in front, if it is one of the pool.
     fn open(&mut self, until: Instant) -> Result<Open, Miss> {
-        let unsent = |what: String| Miss::Unsent(what);
         let Some(target) = self.targets.first_mut() else {
             return Err(Miss::Unsent("is not there".to_owned()));
         };
         let connect_until = until.min(Instant::now() + CONNECT_LIMIT);
-        let mut stream = target.connect(&self.connect, connect_until).map_err(unsent)?;
         let endpoint = target.endpoint().to_owned();
+        let distrusted = |why: Distrust| {
+            let (place, what) = (format!("the relay at {endpoint}"), why.to_string());
+            Miss::Useless(ControlError::Refused { place, what })
+        };
+        let mut stream = match target.connect(&self.connect, connect_until) {
+            Ok(stream) => stream,
+            Err(Unreached::Distrusted(why)) => return Err(distrusted(why)),
+            Err(Unreached::Lost(what)) => return Err(Miss::Unsent(what)),
+        };
         let pool = match greet(&mut *stream, until) {
             Ok(Ok(pool)) => pool,
             Ok(Err(error @ ControlError::Unavailable { .. })) => {
@@ -398,6 +404,7 @@ impl Line {
                 let (place, what) = (format!("the relay at {endpoint}"), error.to_string());
                 return Err(Miss::Useless(ControlError::Damaged { place, what }));
             }
+            Err(RelayError::Distrusted { why }) => return Err(distrusted(why)),
             Err(error) => return Err(Miss::Unsent(format!("does not let in: {error}"))),
         };
         let found = Expectation { name: Some(pool.name.clone()), id: Some(pool.id) };

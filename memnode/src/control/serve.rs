@@ -17,8 +17,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
+use selkie_fabric::Stream;
+
 use super::relay::{
-    FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Stream, Verdict, Welcome, encode,
+    FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Verdict, Welcome, encode,
     receive_magic, receive_next, receive_version, reply, send,
 };
 use super::{ControlError, ControlPlane, PoolState, Versioned};

@@ -7,14 +7,24 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::relay::Stream;
+use selkie_fabric::{Distrust, Stream};
+
 use crate::error::PoolError;
 
 /// Connects to a relay: `(host, address, limit)`, where `host` is the name or address in the endpoint, without the
 /// port, and `address` one of those it stands for. It may block its thread, for no longer than `limit`. This is
-/// where encryption is put in.
+/// where encryption is put in; an error that holds a [`Distrust`] says that it is no use to try again.
 pub type Connect =
     Arc<dyn Fn(&str, SocketAddr, Duration) -> io::Result<Box<dyn Stream>> + Send + Sync>;
+
+/// Why there is no connection to a relay.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Unreached {
+    /// It is there, and one side does not trust the other.
+    Distrusted(Distrust),
+    /// Where the network does not go today.
+    Lost(String),
+}
 
 /// A relay.
 pub(super) struct Target {
@@ -51,9 +61,9 @@ impl Target {
         &mut self,
         connect: &Connect,
         until: Instant,
-    ) -> Result<Box<dyn Stream>, String> {
-        let addresses = self.look_up(until)?;
-        let mut said = Vec::new();
+    ) -> Result<Box<dyn Stream>, Unreached> {
+        let addresses = self.look_up(until).map_err(Unreached::Lost)?;
+        let (mut said, mut distrust) = (Vec::new(), None);
         for (tried, address) in addresses.iter().enumerate() {
             let left = until.saturating_duration_since(Instant::now());
             let share = left / u32::try_from(addresses.len() - tried).unwrap_or(u32::MAX);
@@ -63,10 +73,15 @@ impl Target {
             }
             match connect(&self.host, *address, share) {
                 Ok(stream) => return Ok(stream),
-                Err(error) => said.push(format!("at {address}: {error}")),
+                Err(error) => {
+                    let why = error.get_ref().and_then(|said| said.downcast_ref()).copied();
+                    distrust = distrust.or(why);
+                    said.push(format!("at {address}: {error}"));
+                }
             }
         }
-        Err(format!("cannot be connected to: {}", said.join(", ")))
+        let lost = || Unreached::Lost(format!("cannot be connected to: {}", said.join(", ")));
+        Err(distrust.map_or_else(lost, Unreached::Distrusted))
     }
 
     /// The addresses of the endpoint; names are looked up in a thread, because nothing bounds how long it takes.
@@ -173,6 +188,7 @@ mod tests {
         });
         let said =
             target.connect(&connect, Instant::now() + Duration::from_secs(60)).err().unwrap();
+        let Unreached::Lost(said) = said else { panic!("{said:?}") };
         assert!(said.contains("[::1]:1: no true, at 10.0.0.1:1: no false"), "{said}");
         let heard: Vec<_> = heard.try_iter().collect();
         assert_eq!(heard.iter().map(|(_, address, _)| *address).collect::<Vec<_>>(), addresses);

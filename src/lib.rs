@@ -70,6 +70,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod cert;
 pub mod pool;
 pub mod report;
 

@@ -148,7 +148,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
             // Some need another, or do not go with its default.
             let with = match (section.as_str(), name.as_str()) {
                 ("tpcc", "load-only") => "pool = \"shm:a\"\n",
-                ("tpcc", "listen" | "advertise" | "insecure") => "pool = \"tcp:a:1\"\n",
+                ("tpcc", "listen" | "advertise" | "insecure" | "tls") => "pool = \"tcp:a:1\"\n",
                 ("micro", "insecure") => "metrics = \"127.0.0.1:0\"\n",
                 ("top", "json") => "once = true\nname = \"a\"\n",
                 _ => "",
@@ -174,7 +174,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "tpcc, pool, memnode, top, micro, figures, sim";
+    let commands = "tpcc, pool, memnode, cert, top, micro, figures, sim";
     let no_command = format!("there is no such command; there are {commands}\n");
     is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {no_command}"));
     is_refused("[config]\n", &format!("1: [config]: {no_command}"));

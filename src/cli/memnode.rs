@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
 
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    arguments.network.check()
+    arguments.network.check(arguments.metrics.are_given())
 }
 
 /// How often it is looked whether to stop.
@@ -81,7 +81,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     let (network, fabric) = (arguments.network.network(), arguments.fabric);
     let lent = runtime.block_on(async {
-        let shared = SharedPool::at(&arguments.pool)?;
+        let shared = SharedPool::at(&arguments.pool, arguments.network.tls().security()?)?;
         shared.lend(&env, arguments.memory, fabric, &network).await
     });
     let lent = match lent {

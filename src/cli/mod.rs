@@ -1,5 +1,6 @@
 //! Commands: one module each, and the progress they share.
 
+mod cert;
 mod config;
 mod figures;
 mod log;
@@ -46,6 +47,8 @@ enum Command {
     Pool(pool::Arguments),
     /// Lends memory to a pool that several processes share.
     Memnode(memnode::Arguments),
+    /// Makes and shows certificates for pools over TCP.
+    Cert(cert::Arguments),
     /// Shows what a pool that several processes share does.
     Top(top::Arguments),
     /// Measures page accesses under a coherence protocol, in real or in virtual time.
@@ -86,6 +89,7 @@ impl Command {
             Command::Top(arguments) => top::check(arguments),
             Command::Micro(arguments) => micro::check(arguments),
             Command::Memnode(arguments) => memnode::check(arguments),
+            Command::Cert(arguments) => cert::check(arguments),
             Command::Figures(_) | Command::Sim(_) | Command::Config(_) => Ok(()),
         }
     }
@@ -106,6 +110,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Pool(arguments) => pool::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Memnode(arguments) => memnode::run(&arguments),
+        Command::Cert(arguments) => cert::run(&arguments),
         Command::Figures(arguments) => figures::run(&arguments),
         Command::Micro(arguments) => micro::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),

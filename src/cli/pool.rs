@@ -12,6 +12,8 @@ use selkie::pool::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie::tpcc::units;
 use serde_json::json;
 
+use super::network::TlsArguments;
+
 /// Bytes of a range of the pools made here: small, so that little of a node's memory is left over.
 const RANGE_BYTES: u64 = 4 << 20;
 
@@ -56,6 +58,8 @@ enum Command {
         /// Print one JSON object instead of a table
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        tls: TlsArguments,
     },
     /// Removes a pool and all it holds
     Destroy {
@@ -65,6 +69,8 @@ enum Command {
         /// Also if nodes of it live: they find that their pool is gone
         #[arg(long)]
         force: bool,
+        #[command(flatten)]
+        tls: TlsArguments,
     },
 }
 
@@ -118,9 +124,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
             runtime.block_on(create(&env, name, *fabric, &config, timing))
         }
-        Command::Status { name, json } => runtime.block_on(status(name, *json)),
-        Command::Destroy { name, force } => {
-            runtime.block_on(async { SharedPool::at(name)?.destroy(*force).await })
+        Command::Status { name, json, tls } => runtime.block_on(status(name, tls, *json)),
+        Command::Destroy { name, force, tls } => {
+            runtime.block_on(async { SharedPool::at(name, tls.security()?)?.destroy(*force).await })
         }
     };
     match done {
@@ -136,7 +142,7 @@ async fn create(
     config: &PoolConfig,
     timing: Timing,
 ) -> Result<(), SharedPoolError> {
-    SharedPool::at(name)?.create(env, fabric, config, timing).await?;
+    SharedPool::at(name, None)?.create(env, fabric, config, timing).await?;
     let nodes = config.memory_nodes;
     println!(
         "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
@@ -144,8 +150,8 @@ async fn create(
     Ok(())
 }
 
-async fn status(name: &Place, as_json: bool) -> Result<(), SharedPoolError> {
-    let shared = SharedPool::at(name)?;
+async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), SharedPoolError> {
+    let shared = SharedPool::at(name, tls.security()?)?;
     let state = shared.plane().load().await?.state;
     let living = shared.living().await?;
     let lives = |peer: PeerId| living.contains(&peer);

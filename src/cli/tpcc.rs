@@ -101,12 +101,13 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
 fn check_network(arguments: &Arguments) -> Result<(), super::Refusal> {
     let Network { listen, advertise, insecure } = arguments.network.network();
     let insecure = insecure && !arguments.metrics.are_given();
-    let given = listen.is_some() || advertise.is_some() || insecure;
+    let secured = arguments.network.tls().are_given();
+    let given = listen.is_some() || advertise.is_some() || insecure || secured;
     if given && arguments.pool == PoolUrl::Embedded {
         let what = SharedPoolError::NoNetwork.to_string();
         return Err(super::Refusal { key: "listen".to_owned(), what });
     }
-    arguments.network.check()
+    arguments.network.check(arguments.metrics.are_given())
 }
 
 /// Runs the command.
@@ -161,7 +162,8 @@ fn run_shared(
 ) -> Result<Option<Report>, SharedError> {
     let runtime = RealRuntime::new(config.threads)?;
     let env = runtime.env();
-    let shared = SharedPool::at(place).map_err(SharedError::Pool)?;
+    let security = arguments.network.tls().security().map_err(SharedError::Pool)?;
+    let shared = SharedPool::at(place, security).map_err(SharedError::Pool)?;
     let (network, progress) = (arguments.network.network(), Arc::clone(progress));
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
     runtime.block_on(async move {

@@ -1,6 +1,7 @@
 //! Why a shared pool cannot be used.
 
 use crate::fabric::FabricError;
+use crate::fabric::tcp::SecurityError;
 use crate::memnode::PoolError;
 use crate::memnode::control::ControlError;
 
@@ -14,6 +15,9 @@ pub enum SharedPoolError {
     /// The fabric failed.
     #[error(transparent)]
     Fabric(#[from] FabricError),
+    /// Connections cannot be secured.
+    #[error(transparent)]
+    Security(#[from] SecurityError),
     /// A memory node is gone, and with it a part of the pool.
     #[error("memory node {node} of the pool is dead: what it held is lost; destroy the pool")]
     MemoryLost {
@@ -49,7 +53,7 @@ pub enum SharedPoolError {
     },
     /// Nobody is listened for where memory is shared.
     #[error(
-        "--listen, --advertise and --insecure are for pools over TCP (the last for --metrics too); this is none"
+        "--listen, --advertise, --tls and --insecure are for pools over TCP (the last for --metrics too); this is none"
     )]
     NoNetwork,
     /// The host has less memory than was asked for.

@@ -5,7 +5,7 @@
 //!
 //! # async fn example(env: &selkie::fabric::Env) -> Result<(), Box<dyn std::error::Error>> {
 //! let PoolUrl::Shared(place) = "tcp:10.0.0.1:7000,10.0.0.2:7000".parse()? else { return Ok(()) };
-//! let shared = SharedPool::at(&place)?;
+//! let shared = SharedPool::at(&place, None)?;
 //! let (fabric, pool) = shared.open(env, &Network::default()).await?;
 //! println!("{} memory nodes", pool.descriptor().memory_nodes.len());
 //! # let _ = fabric;
@@ -24,11 +24,11 @@ use std::time::Duration;
 use rustix::process::getuid;
 
 use crate::fabric::shm::ShmFabric;
-use crate::fabric::tcp::TcpFabric;
+use crate::fabric::tcp::{Security, TcpFabric};
 use crate::fabric::{Env, Fabric, PeerId};
 use crate::memnode::control::{
-    ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC, Relay,
-    RemotePlane, Timing,
+    Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
+    Relay, RemotePlane, Timing,
 };
 use crate::memnode::{self, Lent, Pool, PoolConfig, PoolError};
 use crate::report;
@@ -46,19 +46,21 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct SharedPool {
     place: Place,
     plane: Arc<dyn ControlPlane>,
+    security: Option<Arc<Security>>,
 }
 
 impl SharedPool {
-    /// The pool at that place; one on this host is the calling user's. Nothing is looked for yet.
+    /// The pool at that place; one on this host is the calling user's. Nothing is looked for yet. Connections to its
+    /// nodes are secured by `security`, if they are; either all nodes of a pool do so, or none.
     ///
     /// # Errors
     /// If this build knows no etcd, or the system refuses a thread.
-    pub fn at(place: &Place) -> Result<Self, SharedPoolError> {
+    pub fn at(place: &Place, security: Option<Arc<Security>>) -> Result<Self, SharedPoolError> {
         let plane: Arc<dyn ControlPlane> = match place {
             Place::Host { name, .. } => Arc::new(FilePlane::at(directory_of(name))),
             Place::Relays(hosts) => {
                 let endpoints: Vec<&str> = hosts.iter().map(HostPort::as_str).collect();
-                Arc::new(RemotePlane::new(&endpoints, Expectation::default())?)
+                Arc::new(remote(&endpoints, Expectation::default(), security.as_ref())?)
             }
             #[cfg(feature = "etcd")]
             Place::Etcd { endpoints, name } => {
@@ -69,7 +71,7 @@ impl SharedPool {
             #[cfg(not(feature = "etcd"))]
             Place::Etcd { .. } => return Err(SharedPoolError::NoEtcd),
         };
-        Ok(Self { place: place.clone(), plane })
+        Ok(Self { place: place.clone(), plane, security })
     }
 
     /// Its control plane.
@@ -119,12 +121,14 @@ impl SharedPool {
         }
         let fabric: Arc<dyn Fabric> = match kind {
             FabricKind::Shm => {
-                network.check_absent()?;
+                network.check_absent(self.security.is_some())?;
                 self.shm(&state)?
             }
             FabricKind::Tcp => {
                 network::check_memory(bytes)?;
-                let tcp = TcpFabric::new(network.config(&state)?, env.clone());
+                self.check_trust(&state).await?;
+                let tcp =
+                    TcpFabric::new(network.config(&state, self.security.clone())?, env.clone());
                 let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
                 let serve = move |stream, from| {
                     if let Err(error) = relay.serve(stream) {
@@ -156,14 +160,14 @@ impl SharedPool {
         let state = self.plane.load().await?.state;
         let shm = match self.kind_of(&state)? {
             FabricKind::Shm => {
-                network.check_absent()?;
+                network.check_absent(self.security.is_some())?;
                 Some(self.shm(&state)?)
             }
             FabricKind::Tcp => None,
         };
         let fabric: Arc<dyn Fabric> = match &shm {
             Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
-            None => TcpFabric::new(network.config(&state)?, env.clone()),
+            None => TcpFabric::new(network.config(&state, self.security.clone())?, env.clone()),
         };
         let pool = loop {
             let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
@@ -183,8 +187,31 @@ impl SharedPool {
                 return Err(SharedPoolError::MemoryLost { node });
             }
         }
+        if shm.is_none() {
+            self.check_trust(&pool.state()).await?;
+        }
         pool.follow(env);
         Ok((fabric, pool))
+    }
+
+    /// Looks whether this process and the memory nodes that live trust each other, before it does anything in the
+    /// pool that others would have to clean up: all nodes of a pool secure their connections, or none. Nodes that
+    /// do not answer are left to those who need them.
+    async fn check_trust(&self, state: &PoolState) -> Result<(), SharedPoolError> {
+        let living = self.living().await?;
+        for member in state.memory_nodes.iter().flatten() {
+            let peer = member.descriptor.peer;
+            let card = state.cards.get(&peer.to_raw()).filter(|_| living.contains(&peer));
+            let Some((address, _)) = card.and_then(|card| card.card.split_once(' ')) else {
+                continue;
+            };
+            let same = Expectation { name: None, id: Some(state.id) };
+            let relay = remote(&[address], same, self.security.as_ref())?;
+            if let Err(error @ ControlError::Refused { .. }) = relay.load().await {
+                return Err(error.into());
+            }
+        }
+        Ok(())
     }
 
     /// Which of its nodes live: by their segments where they share memory, by their beats elsewhere.
@@ -279,6 +306,19 @@ impl SharedPool {
         };
         Ok(ShmFabric::open(directory_of(&name))?)
     }
+}
+
+/// The plane behind relays, which are asked as `security` says.
+fn remote(
+    endpoints: &[&str],
+    pool: Expectation,
+    security: Option<&Arc<Security>>,
+) -> Result<RemotePlane, PoolError> {
+    let Some(security) = security.map(Arc::clone) else {
+        return RemotePlane::new(endpoints, pool);
+    };
+    let connect: Connect = Arc::new(move |_, address, limit| security.connect(address, limit));
+    RemotePlane::over(endpoints, pool, connect)
 }
 
 /// Where a pool of the calling user has its files.

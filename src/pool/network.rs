@@ -3,9 +3,10 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
+use std::sync::Arc;
 
 use super::SharedPoolError;
-use crate::fabric::tcp::{Admission, TcpConfig};
+use crate::fabric::tcp::{Admission, Security, TcpConfig};
 use crate::memnode::control::PoolState;
 
 /// The fabrics that processes can meet on.
@@ -53,23 +54,24 @@ pub struct Network {
     pub listen: Option<SocketAddr>,
     /// The address by which others reach this host, if it is not the one of `listen`.
     pub advertise: Option<IpAddr>,
-    /// Whether to listen where others than the processes of this host can come, who are not authenticated.
+    /// Whether to listen where others than the processes of this host can come, though connections are not secured:
+    /// nobody is authenticated then.
     pub insecure: bool,
 }
 
 impl Network {
-    /// Looks for addresses that are not allowed.
+    /// Looks for addresses that are not allowed, for a process whose connections are secured or not.
     ///
     /// # Errors
     /// [`SharedPoolError::Address`].
-    pub fn check(&self) -> Result<(), SharedPoolError> {
+    pub fn check(&self, is_secured: bool) -> Result<(), SharedPoolError> {
         let refused =
             |option, address: String, why| Err(SharedPoolError::Address { option, address, why });
         let listen = self.listen();
         let ip = listen.ip();
-        if !ip.is_loopback() && !self.insecure {
+        if !ip.is_loopback() && !self.insecure && !is_secured {
             let why = "is not a loopback address: whoever reaches it can use the pool's memory; \
-                allow that with --insecure";
+                give --tls DIR, or allow that with --insecure";
             return refused("--listen", listen.to_string(), why);
         }
         match self.advertise {
@@ -89,19 +91,24 @@ impl Network {
     }
 
     /// Refuses what has no meaning where memory is shared.
-    pub(super) fn check_absent(&self) -> Result<(), SharedPoolError> {
+    pub(super) fn check_absent(&self, is_secured: bool) -> Result<(), SharedPoolError> {
         match self {
-            Self { listen: None, advertise: None, .. } => Ok(()),
+            Self { listen: None, advertise: None, .. } if !is_secured => Ok(()),
             _ => Err(SharedPoolError::NoNetwork),
         }
     }
 
-    pub(super) fn config(&self, state: &PoolState) -> Result<TcpConfig, SharedPoolError> {
-        self.check()?;
+    pub(super) fn config(
+        &self,
+        state: &PoolState,
+        security: Option<Arc<Security>>,
+    ) -> Result<TcpConfig, SharedPoolError> {
+        self.check(security.is_some())?;
         Ok(TcpConfig {
             listen: self.listen(),
             advertise: self.advertise,
             admission: Admission::Met,
+            security,
             // Who is silent for so long is dead for the pool as well.
             dead_after: state.timing.lease,
             ..TcpConfig::new(state.id)
@@ -143,14 +150,15 @@ mod tests {
             network("10.0.0.1:7000", None, true),
             network("0.0.0.0:7000", Some("10.0.0.1"), true),
         ] {
-            assert!(good.check().is_ok(), "{good:?}");
+            assert!(good.check(false).is_ok(), "{good:?}");
+            assert!(Network { insecure: false, ..good }.check(true).is_ok());
         }
         for (bad, what) in [
             (network("10.0.0.1:7000", None, false), "--listen 10.0.0.1:7000: is not a loopback"),
             (network("0.0.0.0:7000", None, true), "--advertise"),
             (network("0.0.0.0:7000", Some("0.0.0.0"), true), "--advertise 0.0.0.0: is not"),
         ] {
-            let error = bad.check().unwrap_err().to_string();
+            let error = bad.check(false).unwrap_err().to_string();
             assert!(error.contains(what), "{error}");
         }
     }

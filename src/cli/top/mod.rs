@@ -18,6 +18,7 @@ use selkie::fabric::RealRuntime;
 use selkie::memnode::control::ControlError;
 use selkie::pool::{Place, SharedPool, SharedPoolError};
 
+use super::network::TlsArguments;
 use screen::Screen;
 use snapshot::{Snapshot, Watch};
 
@@ -37,6 +38,8 @@ pub(crate) struct Arguments {
     /// With --once: print one JSON object instead
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    tls: TlsArguments,
 }
 
 /// How often the view is renewed.
@@ -79,7 +82,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         eprintln!("error: --{what}");
         return ExitCode::from(super::USAGE);
     }
-    let result = if arguments.once { once(arguments) } else { live(&arguments.name) };
+    let result = if arguments.once { once(arguments) } else { live(arguments) };
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => super::fail(&error),
@@ -98,9 +101,10 @@ struct View {
 }
 
 impl View {
-    fn open(name: &Place) -> Result<Self, TopError> {
+    fn open(Arguments { name, tls, .. }: &Arguments) -> Result<Self, TopError> {
         let runtime = RealRuntime::new(1).map_err(|error| TopError::Runtime(error.to_string()))?;
-        let (pool, watch, started) = (SharedPool::at(name)?, Watch::default(), Instant::now());
+        let pool = SharedPool::at(name, tls.security()?)?;
+        let (watch, started) = (Watch::default(), Instant::now());
         Ok(Self { name: name.clone(), pool, runtime, watch, started, latest: None })
     }
 
@@ -134,7 +138,7 @@ impl View {
 }
 
 fn once(arguments: &Arguments) -> Result<(), TopError> {
-    let mut view = View::open(&arguments.name)?;
+    let mut view = View::open(arguments)?;
     let snapshot = loop {
         let snapshot = view.look()?;
         if view.watch.is_complete(&snapshot) || view.started.elapsed() >= ONCE_PATIENCE {
@@ -151,8 +155,8 @@ fn once(arguments: &Arguments) -> Result<(), TopError> {
     std::io::stdout().write_all(text.as_bytes()).map_err(TopError::Stdout)
 }
 
-fn live(name: &Place) -> Result<(), TopError> {
-    let mut view = View::open(name)?;
+fn live(arguments: &Arguments) -> Result<(), TopError> {
+    let mut view = View::open(arguments)?;
     // What is wrong with the pool is told on the terminal as it is.
     let mut snapshot = view.look()?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {

@@ -1,9 +1,5 @@
 //! Pools over TCP with certificates, and the certificates, through the `selkie` binary.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that meets something else has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};

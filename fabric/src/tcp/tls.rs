@@ -188,3 +188,60 @@ fn alerted(alert: AlertDescription) -> Distrust {
         _ => Distrust::Broken,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::super::security::{NODE_NAME, Security};
+    use super::*;
+
+    /// Two sides that trust each other, of a pool whose authority is its only node.
+    fn sides() -> (Tls, Tls) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new([NODE_NAME.to_owned()]).unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        let key = key.serialize_pem();
+        let security = Security::from_pem(pem.as_bytes(), pem.as_bytes(), key.as_bytes()).unwrap();
+        (security.client().unwrap(), security.server().unwrap())
+    }
+
+    fn carry(from: &mut Tls, to: &mut Tls) {
+        let mut sealed = Vec::new();
+        from.flush(|parts| {
+            parts.iter().for_each(|part| sealed.extend_from_slice(part));
+            Ok(parts.iter().map(|part| part.len()).sum())
+        })
+        .unwrap();
+        to.room()[..sealed.len()].copy_from_slice(&sealed);
+        to.received(sealed.len());
+    }
+
+    #[test]
+    fn what_has_no_room_is_held_back_until_there_is_some() {
+        let (mut client, mut server) = sides();
+        // It waits for the end of the handshake, and does not get in its way.
+        assert_eq!(client.seal(b"hello"), 5);
+        while !server.is_established() {
+            carry(&mut client, &mut server);
+            server.shake_hands().unwrap();
+            carry(&mut server, &mut client);
+            client.shake_hands().unwrap();
+        }
+        assert!(client.is_established());
+        let mut room = [0; 1000];
+        assert_eq!(server.open(&mut room), Ok(Some(5)));
+        assert_eq!((&room[..5], server.holds_back()), (&b"hello"[..], false));
+
+        let long: Vec<u8> = (0..30_500_u32).map(|n| (n % 251) as u8).collect();
+        assert_eq!(client.seal(&long), long.len());
+        carry(&mut client, &mut server);
+        for part in long.chunks(room.len()) {
+            assert_eq!(server.open(&mut room), Ok(Some(part.len())));
+            assert_eq!(&room[..part.len()], part);
+            assert_eq!(server.holds_back(), part.len() == room.len());
+        }
+        assert_eq!(server.open(&mut room), Ok(None));
+        assert!(!server.wants_flush(), "no tickets");
+    }
+}

@@ -3,9 +3,10 @@
 mod common;
 
 use std::collections::HashSet;
+use std::time::Duration;
 
 use common::{Cluster, GCL, engine_config, page, pool_config};
-use selkie_engine::EngineError;
+use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
 use selkie_memnode::layout::EXTENT_GCLS;
 
@@ -50,8 +51,25 @@ fn churn_neither_leaks_nor_reuses_under_a_pin() {
                 }
             }
         }
-        // Under a pin a freed line stays what it was.
-        let (a, b) = (&cluster.engines[0], &cluster.engines[1]);
+        // Under a pin a freed line stays what it was. None ripens, so enough have to be ripe before, at the node
+        // that has more.
+        let env = cluster.runtime.env();
+        for _ in 0..10_000 {
+            if cluster.engines.iter().all(|engine| engine.unused_lines().2 == 0) {
+                break;
+            }
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        let ripe = |engine: &Engine| {
+            let (fresh, free, hold) = engine.unused_lines();
+            assert_eq!(hold, 0, "lines stay on hold that nobody holds back");
+            fresh + free
+        };
+        let (mut a, mut b) = (&cluster.engines[0], &cluster.engines[1]);
+        if ripe(a) < ripe(b) {
+            (a, b) = (b, a);
+        }
+        assert!(ripe(a) > 100, "half of the lines are live");
         let pin = b.pin();
         let addr = live.pop().unwrap();
         a.free(a.exclusive(addr).await.unwrap());

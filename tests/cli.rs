@@ -31,6 +31,9 @@ fn bad_arguments_are_refused_before_anything_starts() {
         (["--gcl", "1024"], "--gcl 1024: must be at least 2048 for TPC-C"),
         (["--cache-mb", "1"], "--cache-mb 1: must be 2 to "),
         (["--memory-mb", "1"], "--memory-mb 1: must be 5 to "),
+        (["--homes", "0-2"], "--homes 0-2: must be a range within 1-4"),
+        (["--homes", "3-2"], "--homes 3-2: must be a range within 1-4"),
+        (["--homes", "4-5"], "--homes 4-5: must be a range within 1-4"),
         (["--scale", "101"], "--scale 101: must be 1 to 100"),
     ];
     for (arguments, expected) in cases {

@@ -57,6 +57,9 @@ impl Progress for Stderr {
             }
             bar.set_prefix(name);
             *stage = Stage { name, bar, total, done: 0 };
+            if !self.terminal {
+                line(&format!("{name}: 0 %"));
+            }
         });
     }
 

@@ -64,6 +64,8 @@ pub struct Config {
     pub gcl_bytes: usize,
     /// Which warehouses a compute node works on.
     pub affinity: Affinity,
+    /// First and last of the warehouses to which the terminals belong, from 1; `None`: all.
+    pub homes: Option<(u32, u32)>,
     /// Seed of data and inputs.
     pub seed: u64,
     /// Whether workers wait like people at terminals (clause 5.2.5.7).
@@ -86,6 +88,7 @@ impl Default for Config {
             memory_mib: None,
             gcl_bytes: 2048,
             affinity: Affinity::Shared,
+            homes: None,
             seed: 1,
             think: false,
             scale: Scale::STANDARD,
@@ -116,11 +119,15 @@ impl Config {
         if let Some(memory) = self.memory_mib {
             within("memory-mb", memory, self.least_memory_mib(), MAX_MEMORY_MIB)?;
         }
-        if self.affinity == Affinity::Warehouse && self.compute_nodes > self.warehouses as usize {
-            let allowed = format!(
-                "with --affinity warehouse must be 1 to the number of warehouses, {}",
-                self.warehouses
-            );
+        let (first, last) = self.homes();
+        if !(1..=last).contains(&first) || last > self.warehouses {
+            let allowed = format!("must be a range within 1-{}", self.warehouses);
+            return Err(refused("homes", format!("{first}-{last}"), allowed));
+        }
+        let homes = (last - first) as usize + 1;
+        if self.affinity == Affinity::Warehouse && self.compute_nodes > homes {
+            let allowed =
+                format!("with --affinity warehouse must be 1 to the number of warehouses, {homes}");
             return Err(refused("compute-nodes", self.compute_nodes, allowed));
         }
         Ok(())
@@ -186,14 +193,20 @@ impl Config {
         }
     }
 
+    /// First and last of the warehouses to which the terminals belong.
+    fn homes(&self) -> (u32, u32) {
+        self.homes.unwrap_or((1, self.warehouses))
+    }
+
     /// The warehouses a compute node works on.
     #[must_use]
     pub fn homes_of(&self, node: usize) -> Vec<i32> {
-        (1..=self.warehouses)
+        let (first, last) = self.homes();
+        (first..=last)
             .filter(|warehouse| match self.affinity {
                 Affinity::Shared => true,
                 Affinity::Warehouse => {
-                    (*warehouse as usize - 1) % self.compute_nodes == node % self.compute_nodes
+                    (warehouse - first) as usize % self.compute_nodes == node % self.compute_nodes
                 }
             })
             .map(u32::cast_signed)
@@ -268,6 +281,24 @@ mod tests {
         assert_eq!((config.homes_of(0), config.homes_of(1)), (vec![1, 3, 5], vec![2, 4]));
         let config = Config { warehouses: 3, ..Config::default() };
         assert_eq!((config.homes_of(0), config.homes_of(1)), (vec![1, 2, 3], vec![1, 2, 3]));
+    }
+
+    #[test]
+    fn homes_are_within_the_warehouses() {
+        let homes = |first, last| Config { homes: Some((first, last)), ..Config::default() };
+        for (first, last) in [(0, 2), (2, 1), (3, 5), (5, 5)] {
+            let text = homes(first, last).validate().unwrap_err().to_string();
+            assert_eq!(text, format!("homes = {first}-{last}: must be a range within 1-4"));
+        }
+        homes(1, 4).validate().unwrap();
+        let config = homes(3, 4);
+        config.validate().unwrap();
+        assert_eq!((config.homes_of(0), config.homes_of(1)), (vec![3, 4], vec![3, 4]));
+        let config = Config { affinity: Affinity::Warehouse, ..homes(3, 4) };
+        assert_eq!((config.homes_of(0), config.homes_of(1)), (vec![3], vec![4]));
+        let config = Config { compute_nodes: 3, ..config };
+        let text = config.validate().unwrap_err().to_string();
+        assert!(text.contains("compute-nodes = 3") && text.contains("warehouses, 2"), "{text}");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What can go wrong in a TPC-C run.
 
 use selkie_btree::TreeError;
-use selkie_engine::EngineError;
+use selkie_engine::{EngineError, GAddr};
 use selkie_fabric::FabricError;
 use selkie_fabric::env::TaskError;
 use selkie_memnode::PoolError;
@@ -114,6 +114,22 @@ impl TpccError {
         }
     }
 
+    /// The page that a dead node took with it, if that is what is wrong.
+    #[must_use]
+    pub fn lost_page(&self) -> Option<GAddr> {
+        match self {
+            Self::Engine(error)
+            | Self::Tree(TreeError::Engine(error))
+            | Self::Txn(TxnError::Engine(error) | TxnError::Tree(TreeError::Engine(error))) => {
+                match error {
+                    EngineError::PageLost { addr, .. } => Some(*addr),
+                    _ => None,
+                }
+            }
+            _ => None,
+        }
+    }
+
     /// Names what was given up.
     #[must_use]
     pub fn of_retry(what: &'static str, error: RetryError<Self>) -> Self {
@@ -158,6 +174,23 @@ impl selkie_txn::Retryable for TpccError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lost_pages_are_recognised_wherever_they_were_met() {
+        let addr = GAddr::from_u64(4096);
+        let lost = || EngineError::PageLost { addr, node: 3 };
+        for error in [
+            TpccError::from(lost()),
+            TxnError::from(lost()).into(),
+            TreeError::from(lost()).into(),
+            TxnError::from(TreeError::from(lost())).into(),
+        ] {
+            assert_eq!(error.lost_page(), Some(addr), "{error}");
+            assert!(!error.is_retryable());
+        }
+        assert_eq!(TpccError::from(EngineError::Expelled).lost_page(), None);
+        assert_eq!(TpccError::LoadCutShort.lost_page(), None);
+    }
 
     #[test]
     fn a_full_pool_says_what_is_needed() {

@@ -8,8 +8,8 @@
 //! scale, schema, columns, random    what there is: cardinalities, tables, the specified random values
 //! cluster, load, shared             a pool and its nodes here, the initial database, drivers elsewhere
 //! input, kind, transactions         what terminals enter, in which mix, and what is done with it
-//! run, report                       workers, the measurement, and what is said about it
-//! check                             the consistency conditions
+//! run, journal, report              workers, the measurement, and what is said about it
+//! check                             the consistency conditions, and a look at what was committed
 //! micro                             the micro-benchmark of the coherence protocols
 //! ```
 //!
@@ -39,6 +39,7 @@ pub mod columns;
 mod config;
 mod error;
 mod input;
+mod journal;
 mod kind;
 mod load;
 pub mod micro;
@@ -62,6 +63,7 @@ pub use input::{
     CustomerBy, DeliveryInput, InputSource, LineInput, Lines, NewOrderInput, OrderStatusInput,
     PaymentInput, StockLevelInput, UNUSED_ITEM,
 };
+pub use journal::{JOURNAL_ENTRIES, Journal};
 pub use kind::{Deck, Kind};
 pub use load::{LoadReport, load};
 pub use progress::{Progress, Silent};

@@ -6,6 +6,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::facts::{CustomerKey, DistrictKey, Facts};
+use super::unread::Part;
 use crate::scale::Scale;
 
 /// Offending keys named in a report.
@@ -35,37 +36,58 @@ impl fmt::Display for Broken {
     }
 }
 
-/// Offences against one condition while it is checked.
-struct Findings(Broken);
+/// What can be said about the conditions.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// Those that do not hold.
+    pub broken: Vec<Broken>,
+    /// Conditions that are not judged for all that they speak about, as rows are on lost pages; for how many of
+    /// the warehouses, districts, customers or orders that were read.
+    pub unjudged: Vec<(u8, u64)>,
+}
+
+/// What is found about one condition while it is checked.
+struct Findings {
+    broken: Broken,
+    unjudged: u64,
+}
 
 impl Findings {
     fn new(condition: u8, rule: &'static str) -> Self {
-        Self(Broken { condition, rule, offences: 0, examples: Vec::new() })
+        Self { broken: Broken { condition, rule, offences: 0, examples: Vec::new() }, unjudged: 0 }
     }
 
     /// Notes an offence unless `holds`.
     fn expect(&mut self, holds: bool, example: impl FnOnce() -> String) {
         if !holds {
-            self.0.offences += 1;
-            if self.0.examples.len() < EXAMPLES {
-                self.0.examples.push(example());
+            self.broken.offences += 1;
+            if self.broken.examples.len() < EXAMPLES {
+                self.broken.examples.push(example());
             }
         }
     }
 
-    fn finish(self) -> Option<Broken> {
-        (self.0.offences > 0).then_some(self.0)
+    /// Whether to judge something of which everything was read, or not; the latter is counted.
+    fn judges(&mut self, readable: bool) -> bool {
+        self.unjudged += u64::from(!readable);
+        readable
     }
 }
 
 /// Checks all conditions; returns those that do not hold.
 #[must_use]
 pub fn check(facts: &Facts, scale: &Scale) -> Vec<Broken> {
+    judge(facts, scale).broken
+}
+
+/// Checks all conditions.
+#[must_use]
+pub fn judge(facts: &Facts, scale: &Scale) -> Judgement {
     let sums = Sums::of(facts);
-    [
+    let all = [
         condition_1(facts),
         condition_2(facts, &sums),
-        condition_3(&sums),
+        condition_3(facts, &sums),
         condition_4(facts, &sums),
         condition_5(facts),
         condition_6(facts),
@@ -75,10 +97,17 @@ pub fn check(facts: &Facts, scale: &Scale) -> Vec<Broken> {
         condition_10(facts, &sums),
         condition_11(facts, &sums, scale),
         condition_12(facts, &sums),
-    ]
-    .into_iter()
-    .flatten()
-    .collect()
+    ];
+    let mut judgement = Judgement::default();
+    for Findings { broken, unjudged } in all {
+        if unjudged > 0 {
+            judgement.unjudged.push((broken.condition, unjudged));
+        }
+        if broken.offences > 0 {
+            judgement.broken.push(broken);
+        }
+    }
+    judgement
 }
 
 /// Sums that several conditions need.
@@ -131,85 +160,112 @@ impl Sums {
     }
 }
 
+/// Whether all rows of a district in these tables were read.
+fn reads(facts: &Facts, (warehouse, district): DistrictKey, parts: &[Part]) -> bool {
+    parts.iter().all(|part| facts.unread.is_whole(*part, warehouse, district))
+}
+
 /// Clause 3.3.2.1: `W_YTD = sum(D_YTD)` for each warehouse.
-fn condition_1(facts: &Facts) -> Option<Broken> {
+fn condition_1(facts: &Facts) -> Findings {
     let mut findings = Findings::new(1, "W_YTD = sum(D_YTD)");
     let mut sums: BTreeMap<i32, i64> = BTreeMap::new();
     for (&(w, _), district) in &facts.districts {
         *sums.entry(w).or_default() += district.ytd;
     }
     for (w, ytd) in &facts.warehouses {
+        if !findings.judges(facts.unread.is_whole(Part::District, *w, 0)) {
+            continue;
+        }
         let sum = sums.get(w).copied().unwrap_or(0);
         findings.expect(*ytd == sum, || format!("warehouse {w}: {ytd} and {sum}"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.2: `D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)` for each district; the last part only if
 /// it has new orders.
-fn condition_2(facts: &Facts, sums: &Sums) -> Option<Broken> {
+fn condition_2(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(2, "D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)");
     for (key, district) in &facts.districts {
+        if !findings.judges(reads(facts, *key, &[Part::Orders, Part::NewOrder])) {
+            continue;
+        }
         let sums = sums.districts.get(key).copied().unwrap_or_default();
         let (last, orders, new) = (district.next_order - 1, sums.max_order, sums.max_new_order);
         let holds = last == orders && (sums.new_orders == 0 || last == new);
         findings.expect(holds, || format!("district {key:?}: {last}, {orders} and {new}"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.3: `max(NO_O_ID) - min(NO_O_ID) + 1 =` rows of NEW-ORDER, for each district that has some.
-fn condition_3(sums: &Sums) -> Option<Broken> {
+fn condition_3(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(3, "max(NO_O_ID) - min(NO_O_ID) + 1 = count(NEW-ORDER)");
     for (key, sums) in sums.districts.iter().filter(|(_, sums)| sums.new_orders > 0) {
+        if !findings.judges(reads(facts, *key, &[Part::NewOrder])) {
+            continue;
+        }
         let (low, high, rows) = (sums.min_new_order, sums.max_new_order, sums.new_orders);
         let holds = i64::from(high) - i64::from(low) + 1 == rows;
         findings.expect(holds, || format!("district {key:?}: {low} to {high}, {rows} rows"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.4: `sum(O_OL_CNT) =` rows of ORDER-LINE, for each district.
-fn condition_4(facts: &Facts, sums: &Sums) -> Option<Broken> {
+fn condition_4(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(4, "sum(O_OL_CNT) = count(ORDER-LINE)");
     for key in facts.districts.keys() {
+        if !findings.judges(reads(facts, *key, &[Part::Orders, Part::OrderLine])) {
+            continue;
+        }
         let sums = sums.districts.get(key).copied().unwrap_or_default();
         let (wanted, rows) = (sums.order_lines_wanted, sums.lines);
         findings.expect(wanted == rows, || format!("district {key:?}: {wanted} and {rows}"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.5: an order has no carrier if and only if it has a row in NEW-ORDER.
-fn condition_5(facts: &Facts) -> Option<Broken> {
+fn condition_5(facts: &Facts) -> Findings {
     let mut findings =
         Findings::new(5, "O_CARRIER_ID is null if and only if a NEW-ORDER row exists");
     for (key, order) in &facts.orders {
+        if !findings.judges(!facts.unread.hides(Part::NewOrder, *key)) {
+            continue;
+        }
         let is_new = facts.new_orders.contains_key(key);
         let carrier = if order.delivered { "carrier" } else { "no carrier" };
         let row = if is_new { "a row" } else { "no row" };
         findings.expect(order.delivered != is_new, || format!("order {key:?}: {carrier}, {row}"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.6: `O_OL_CNT =` rows of ORDER-LINE, for each order.
-fn condition_6(facts: &Facts) -> Option<Broken> {
+fn condition_6(facts: &Facts) -> Findings {
     let mut findings = Findings::new(6, "O_OL_CNT = count(ORDER-LINE) of the order");
     for (key, order) in &facts.orders {
+        if !findings.judges(!facts.unread.hides(Part::OrderLine, *key)) {
+            continue;
+        }
         let rows = facts.lines.get(key).map_or(0, |lines| lines.count);
         let wanted = order.lines;
         findings.expect(wanted == rows, || format!("order {key:?}: {wanted} and {rows}"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.7: a line has no delivery date if and only if its order has no carrier. A line without
 /// an order breaks it too.
-fn condition_7(facts: &Facts) -> Option<Broken> {
+fn condition_7(facts: &Facts) -> Findings {
     let mut findings =
         Findings::new(7, "OL_DELIVERY_D is null if and only if O_CARRIER_ID is null");
     for (key, lines) in &facts.lines {
+        let hidden = [Part::Orders, Part::OrderLine].map(|part| facts.unread.hides(part, *key));
+        if !findings.judges(!hidden.contains(&true)) {
+            continue;
+        }
         let order = facts.orders.get(key);
         let wanted = order.map(|order| if order.delivered { lines.count } else { 0 });
         let (delivered, count) = (lines.delivered, lines.count);
@@ -222,40 +278,54 @@ fn condition_7(facts: &Facts) -> Option<Broken> {
             format!("order {key:?}, {order}: {delivered} of {count} lines delivered")
         });
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.8: `W_YTD = sum(H_AMOUNT)` for each warehouse.
-fn condition_8(facts: &Facts) -> Option<Broken> {
+fn condition_8(facts: &Facts) -> Findings {
     let mut findings = Findings::new(8, "W_YTD = sum(H_AMOUNT)");
     let mut paid: BTreeMap<i32, i64> = facts.warehouses.keys().map(|&w| (w, 0)).collect();
     for (&(w, _), amount) in &facts.paid_in_district {
         *paid.entry(w).or_default() += amount;
     }
     for (w, paid) in paid {
+        let parts = [Part::Warehouse, Part::History];
+        if !findings.judges(parts.into_iter().all(|part| facts.unread.is_whole(part, w, 0))) {
+            continue;
+        }
         let ytd = facts.warehouses.get(&w).copied();
         findings.expect(ytd == Some(paid), || format!("warehouse {w}: {ytd:?} and {paid}"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.9: `D_YTD = sum(H_AMOUNT)` for each district.
-fn condition_9(facts: &Facts) -> Option<Broken> {
+fn condition_9(facts: &Facts) -> Findings {
     let mut findings = Findings::new(9, "D_YTD = sum(H_AMOUNT)");
     let keys: BTreeSet<DistrictKey> =
         facts.districts.keys().chain(facts.paid_in_district.keys()).copied().collect();
     for key in keys {
+        let (w, d) = key;
+        let row = !facts.unread.hides(Part::District, (w, 0, d));
+        if !findings.judges(row && facts.unread.is_whole(Part::History, w, 0)) {
+            continue;
+        }
         let ytd = facts.districts.get(&key).map(|district| district.ytd);
         let paid = facts.paid_in_district.get(&key).copied().unwrap_or(0);
         findings.expect(ytd == Some(paid), || format!("district {key:?}: {ytd:?} and {paid}"));
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.10: `C_BALANCE = sum(OL_AMOUNT) - sum(H_AMOUNT)` for each customer, over delivered lines.
-fn condition_10(facts: &Facts, sums: &Sums) -> Option<Broken> {
+fn condition_10(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(10, "C_BALANCE = sum(delivered OL_AMOUNT) - sum(H_AMOUNT)");
+    let payments = facts.unread.has_all_payments();
     for (key, customer) in &facts.customers {
+        let orders = reads(facts, (key.0, key.1), &[Part::Orders, Part::OrderLine]);
+        if !findings.judges(payments && orders) {
+            continue;
+        }
         let delivered = sums.delivered.get(key).copied().unwrap_or(0);
         let paid = facts.paid_by_customer.get(key).copied().unwrap_or(0);
         let balance = customer.balance;
@@ -263,36 +333,43 @@ fn condition_10(facts: &Facts, sums: &Sums) -> Option<Broken> {
             format!("customer {key:?}: {balance}, {delivered} and {paid}")
         });
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.11: rows of ORDER less rows of NEW-ORDER are 2,100 initially, and one more for each delivery
 /// since (see the module's front page), for each district.
-fn condition_11(facts: &Facts, sums: &Sums, scale: &Scale) -> Option<Broken> {
+fn condition_11(facts: &Facts, sums: &Sums, scale: &Scale) -> Findings {
     let mut findings =
         Findings::new(11, "count(ORDER) - count(NEW-ORDER) = initially delivered + deliveries");
     let initially = i64::from(scale.customers_per_district - scale.new_orders_per_district);
     for key in facts.districts.keys() {
+        let parts = [Part::Orders, Part::NewOrder, Part::Customer];
+        if !findings.judges(reads(facts, *key, &parts)) {
+            continue;
+        }
         let sums = sums.districts.get(key).copied().unwrap_or_default();
         let (orders, new, deliveries) = (sums.orders, sums.new_orders, sums.deliveries);
         findings.expect(orders - new == initially + deliveries, || {
             format!("district {key:?}: {orders} - {new} and {initially} + {deliveries}")
         });
     }
-    findings.finish()
+    findings
 }
 
 /// Clause 3.3.2.12: `C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT)` for each customer, over delivered lines.
-fn condition_12(facts: &Facts, sums: &Sums) -> Option<Broken> {
+fn condition_12(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(12, "C_BALANCE + C_YTD_PAYMENT = sum(delivered OL_AMOUNT)");
     for (key, customer) in &facts.customers {
+        if !findings.judges(reads(facts, (key.0, key.1), &[Part::Orders, Part::OrderLine])) {
+            continue;
+        }
         let delivered = sums.delivered.get(key).copied().unwrap_or(0);
         let (balance, paid) = (customer.balance, customer.ytd_payment);
         findings.expect(balance + paid == delivered, || {
             format!("customer {key:?}: {balance} + {paid} and {delivered}")
         });
     }
-    findings.finish()
+    findings
 }
 
 #[cfg(test)]
@@ -353,6 +430,63 @@ mod tests {
         assert_eq!(broken(|f| f.customers.get_mut(&(1, 1, 1)).unwrap().deliveries = 1), [11]);
         assert_eq!(broken(|f| f.customers.get_mut(&(1, 1, 1)).unwrap().ytd_payment += 1), [12]);
         assert_eq!(broken(|f| f.customers.get_mut(&(1, 1, 1)).unwrap().balance += 1), [10, 12]);
+    }
+
+    /// Conditions broken and not judged after rows were lost, with whatever the conditions say about them.
+    fn lost(change: impl FnOnce(&mut Facts)) -> (Vec<u8>, Vec<(u8, u64)>) {
+        let (mut facts, scale) = facts();
+        change(&mut facts);
+        let Judgement { broken, unjudged } = judge(&facts, &scale);
+        (broken.iter().map(|broken| broken.condition).collect(), unjudged)
+    }
+
+    #[test]
+    fn what_may_be_on_a_lost_page_is_not_judged_and_the_rest_is() {
+        let none = Vec::new;
+        let warehouse = lost(|f| {
+            f.warehouses.clear();
+            f.unread.add_gap(Part::Warehouse, (1, 0), (1, 1));
+        });
+        assert_eq!(warehouse, (none(), vec![(8, 1)]));
+        let district = lost(|f| {
+            f.districts.clear();
+            f.unread.add_gap(Part::District, (1, 0), (1, 1));
+        });
+        assert_eq!(district, (none(), vec![(1, 1), (9, 1)]));
+        let history = lost(|f| {
+            f.paid_in_district.insert(KEY, 1000);
+            f.paid_by_customer.remove(&(1, 1, 2));
+            f.unread.add_gap(Part::History, (1, 0), (17, 20));
+        });
+        assert_eq!(history, (none(), vec![(8, 1), (9, 1), (10, 2)]));
+        let orders = lost(|f| {
+            f.orders.remove(&(1, 1, 2));
+            f.unread.add_gap(Part::Orders, KEY, (2, i32::MAX));
+        });
+        let unjudged = vec![(2, 1), (4, 1), (7, 1), (10, 2), (11, 1), (12, 2)];
+        assert_eq!(orders, (none(), unjudged));
+        let new_orders = lost(|f| {
+            f.new_orders.clear();
+            f.unread.add_gap(Part::NewOrder, KEY, (2, 2));
+        });
+        assert_eq!(new_orders, (none(), vec![(2, 1), (5, 1), (11, 1)]));
+        let lines = lost(|f| {
+            f.lines.get_mut(&(1, 1, 2)).unwrap().count = 3;
+            f.unread.add_gap(Part::OrderLine, KEY, (2, 2));
+        });
+        assert_eq!(lines, (none(), vec![(4, 1), (6, 1), (7, 1), (10, 2), (12, 2)]));
+        let customers = lost(|f| {
+            f.customers.remove(&(1, 1, 2));
+            f.unread.add_gap(Part::Customer, KEY, (2, 2));
+        });
+        assert_eq!(customers, (none(), vec![(11, 1)]));
+        // A gap elsewhere excuses nothing.
+        let elsewhere = lost(|f| {
+            f.lines.get_mut(&(1, 1, 2)).unwrap().count = 3;
+            f.unread.add_gap(Part::OrderLine, (1, 2), (2, 2));
+            f.unread.add_gap(Part::Orders, (2, 1), (2, 2));
+        });
+        assert_eq!(elsewhere, (vec![4, 6], Vec::new()));
     }
 
     #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use super::unread::Unread;
+
 /// A district: warehouse and number.
 pub(crate) type DistrictKey = (i32, i32);
 /// A customer: warehouse, district and number.
@@ -58,6 +60,8 @@ pub struct Facts {
     pub(crate) lines: BTreeMap<OrderKey, LineFacts>,
     /// Rows read.
     pub(crate) rows: u64,
+    /// What could not be read.
+    pub(crate) unread: Unread,
 }
 
 impl Facts {
@@ -65,6 +69,12 @@ impl Facts {
     #[must_use]
     pub fn rows(&self) -> u64 {
         self.rows
+    }
+
+    /// Pages that nodes that died took with them, as far as they were met.
+    #[must_use]
+    pub fn lost_pages(&self) -> usize {
+        self.unread.pages()
     }
 
     /// Adds the facts of other tables or warehouses. Payments of one customer may be in both.
@@ -78,6 +88,7 @@ impl Facts {
         add(&mut self.paid_in_district, other.paid_in_district);
         add(&mut self.paid_by_customer, other.paid_by_customer);
         self.rows += other.rows;
+        self.unread.merge(other.unread);
     }
 }
 

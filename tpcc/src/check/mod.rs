@@ -7,11 +7,20 @@
 //! Condition 11 of the specification, orders less new orders is 2,100 in every district, holds only
 //! before the first delivery. Here it says what is meant: that difference is the number of orders
 //! delivered initially plus the number delivered since, which the customers' `C_DELIVERY_CNT` tell.
+//!
+//! Where compute nodes died, pages that they alone held are lost. What is on them is left out (`unread`), and a
+//! condition is judged only for those warehouses, districts, customers and orders of which everything that it
+//! speaks about can be read. That no committed transaction is lost but with such a page, the driver's own
+//! journal says (`look_up`).
 
 mod collect;
 mod conditions;
 mod facts;
+mod look_up;
+mod unread;
 
 pub use collect::collect;
-pub use conditions::{Broken, CONDITIONS, check};
+pub use conditions::{Broken, CONDITIONS, Judgement, check, judge};
 pub use facts::Facts;
+pub use look_up::{LookUp, look_up};
+pub use unread::{UnreadRows, unread_rows};

@@ -13,7 +13,8 @@ impl Report {
     /// config                 what was run, with derived sizes in bytes
     /// tpmc, tps              rates
     /// transactions           completed, of all types
-    /// by_type                for each type: completed, rolled_back, retries (and skipped for Delivery)
+    /// by_type                for each type: completed, retries, lost (rolled_back for NewOrder, skipped_districts
+    ///                        for Delivery)
     /// latency_us             for each type: p50, p95, p99, max, in microseconds
     /// aborts                 attempts rolled back, by cause
     /// hit_ratio              share of page accesses that found the page cached
@@ -23,8 +24,15 @@ impl Report {
     /// load                   seconds, rows
     /// database_bytes         after the load, and cache_to_database, what one node can cache of it
     /// final_database_bytes   after the run
-    /// seconds, check_seconds durations of the measurement and of the check
-    /// consistency            "ok", or the list of broken conditions
+    /// run_seconds, check_seconds  durations of the measurement and of the check
+    /// seconds                transactions completed in each second of the measurement
+    /// consistency            "ok"; "partial" if pages are lost, and what can be read is consistent; else the list of
+    ///                        broken conditions
+    /// lost                   transactions: given up because of lost pages; pages: lost ones that the check met;
+    ///                        rows: how many of each table cannot be read, at least (null if nothing tells);
+    ///                        unjudged: for how many warehouses, districts, ... each condition is not judged
+    /// journal                this driver's committed NewOrder and Payment transactions: committed, looked_for,
+    ///                        found, on_lost_pages, missing, and examples of the latter
     /// ```
     #[must_use]
     pub fn to_json(&self) -> Value {
@@ -36,7 +44,11 @@ impl Report {
         };
         let aborts: Map<String, Value> =
             self.aborts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect();
-        let consistency = if self.is_consistent() { json!("ok") } else { json!(self.broken()) };
+        let consistency = match (self.is_consistent(), self.lost_pages()) {
+            (true, 0) => json!("ok"),
+            (true, _) => json!("partial"),
+            (false, _) => json!(self.broken()),
+        };
         let cache = self.config.cache_bytes() as f64;
         json!({
             "config": config(&self.config),
@@ -63,9 +75,39 @@ impl Report {
             "database_bytes": self.load.database_bytes,
             "cache_to_database": cache / self.load.database_bytes.max(1) as f64,
             "final_database_bytes": interval.database_bytes,
-            "seconds": interval.elapsed.as_secs_f64(),
-            "check_seconds": self.check_duration.as_secs_f64(),
+            "run_seconds": interval.elapsed.as_secs_f64(),
+            "seconds": interval.measurements.seconds(),
+            "check_seconds": self.checked.duration.as_secs_f64(),
             "consistency": consistency,
+            "lost": self.lost_to_json(),
+            "journal": self.journal_to_json(),
+        })
+    }
+
+    fn lost_to_json(&self) -> Value {
+        let rows = self.checked.unread.iter();
+        let rows: Map<_, _> =
+            rows.map(|rows| (rows.table.to_owned(), json!(rows.at_least))).collect();
+        let unjudged = self.checked.judgement.unjudged.iter();
+        let unjudged: Map<_, _> =
+            unjudged.map(|(condition, count)| (condition.to_string(), json!(count))).collect();
+        json!({
+            "transactions": self.lost(),
+            "pages": self.lost_pages(),
+            "rows": rows,
+            "unjudged": unjudged,
+        })
+    }
+
+    fn journal_to_json(&self) -> Value {
+        let journal = self.journal();
+        json!({
+            "committed": journal.committed,
+            "looked_for": journal.looked_for,
+            "found": journal.found,
+            "on_lost_pages": journal.on_lost_pages,
+            "missing": journal.missing,
+            "examples": journal.examples,
         })
     }
 }
@@ -82,6 +124,7 @@ fn config(config: &Config) -> Value {
         "memory_bytes_per_node": config.pool().bytes_per_node,
         "gcl": config.gcl_bytes,
         "affinity": config.affinity,
+        "homes": config.homes.map(|(first, last)| [first, last]),
         "seed": config.seed,
         "think": config.think,
         "standard_scale": config.scale.is_standard(),
@@ -90,19 +133,21 @@ fn config(config: &Config) -> Value {
 }
 
 fn counts(kind: Kind, stats: &KindStats) -> Value {
-    let (completed, retries) = (stats.completed, stats.retries);
+    let (completed, retries, lost) = (stats.completed, stats.retries, stats.lost);
     match kind {
         Kind::NewOrder => json!({
             "completed": completed,
             "retries": retries,
+            "lost": lost,
             "rolled_back": stats.rolled_back,
         }),
         Kind::Delivery => json!({
             "completed": completed,
             "retries": retries,
+            "lost": lost,
             "skipped_districts": stats.skipped,
         }),
-        _ => json!({ "completed": completed, "retries": retries }),
+        _ => json!({ "completed": completed, "retries": retries, "lost": lost }),
     }
 }
 
@@ -123,7 +168,8 @@ fn rounded(value: f64) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::sample;
+    use super::super::tests::{sample, sample_after_a_death};
+    use serde_json::json;
 
     #[test]
     fn the_keys_others_read_are_there() {
@@ -140,6 +186,10 @@ mod tests {
             "bytes_per_txn",
             "invalidations_per_txn",
             "consistency",
+            "seconds",
+            "run_seconds",
+            "lost",
+            "journal",
         ] {
             assert!(!json[key].is_null(), "{key}");
         }
@@ -157,7 +207,23 @@ mod tests {
     fn consistency_is_ok_or_a_list() {
         let mut report = sample();
         assert_eq!(report.to_json()["consistency"][0]["condition"], 3);
-        report.broken.clear();
+        report.checked.judgement.broken.clear();
         assert_eq!(report.to_json()["consistency"], "ok");
+        assert_eq!(report.to_json()["journal"]["found"], 2);
+    }
+
+    #[test]
+    fn what_was_lost_is_said() {
+        let json = sample_after_a_death().to_json();
+        assert_eq!(json["consistency"], "partial");
+        assert_eq!(json["by_type"]["payment"]["lost"], 7);
+        let expected = json!({
+            "transactions": 7,
+            "pages": 3,
+            "rows": { "customer": 12, "history": null },
+            "unjudged": { "1": 4, "10": 30 },
+        });
+        assert_eq!(json["lost"], expected);
+        assert_eq!(json["journal"]["on_lost_pages"], 2);
     }
 }

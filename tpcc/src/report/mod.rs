@@ -7,6 +7,8 @@
 //! * `tps`: transactions of all five types completed a second, rolled-back ones included.
 //! * The quotients `*_per_txn` are counters of all compute nodes during the run over the number of these
 //!   transactions: attempts that ended in a conflict, eviction and messages between nodes included.
+//! * `lost`: a transaction that needs a page which a dead node took with it is rolled back, counted and given up;
+//!   it is in no other figure but the aborts.
 //! * `latency_us`: from the first attempt to the end of the last, Delivery from its first district to its
 //!   tenth.
 
@@ -19,8 +21,9 @@ use selkie_engine::EngineStats;
 use selkie_fabric::meter::MeterSnapshot;
 use selkie_txn::{AbortCause, TxnStats};
 
-use crate::check::Broken;
+use crate::check::{Broken, Judgement, LookUp, UnreadRows};
 use crate::config::Config;
+use crate::journal::Journal;
 use crate::kind::Kind;
 use crate::load::LoadReport;
 use crate::run::Measurements;
@@ -32,6 +35,8 @@ pub struct Interval {
     pub elapsed: Duration,
     /// What the workers measured.
     pub measurements: Measurements,
+    /// What they committed.
+    pub journal: Journal,
     /// What each compute node's engine did.
     pub engine: Vec<EngineStats>,
     /// What became of each compute node's transactions.
@@ -42,14 +47,25 @@ pub struct Interval {
     pub database_bytes: u64,
 }
 
+/// What was found in the database after the run.
+#[derive(Clone, Debug)]
+pub(crate) struct Checked {
+    pub(crate) judgement: Judgement,
+    /// Lost pages that were met.
+    pub(crate) lost_pages: usize,
+    /// How much of each table is on them.
+    pub(crate) unread: Vec<UnreadRows>,
+    pub(crate) journal: LookUp,
+    pub(crate) duration: Duration,
+}
+
 /// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Report {
     config: Config,
     load: LoadReport,
     interval: Interval,
-    check_duration: Duration,
-    broken: Vec<Broken>,
+    checked: Checked,
 }
 
 impl Report {
@@ -57,22 +73,47 @@ impl Report {
         config: &Config,
         load: LoadReport,
         interval: Interval,
-        check_duration: Duration,
-        broken: Vec<Broken>,
+        checked: Checked,
     ) -> Self {
-        Self { config: config.clone(), load, interval, check_duration, broken }
+        Self { config: config.clone(), load, interval, checked }
     }
 
     /// The conditions that do not hold.
     #[must_use]
     pub fn broken(&self) -> &[Broken] {
-        &self.broken
+        &self.checked.judgement.broken
     }
 
-    /// Whether every condition holds.
+    /// Whether every condition holds, as far as it can be judged: see [`Report::lost_pages`].
     #[must_use]
     pub fn is_consistent(&self) -> bool {
-        self.broken.is_empty()
+        self.broken().is_empty()
+    }
+
+    /// Pages that the check met and that are lost with the nodes that held them. Where there are some, conditions
+    /// are judged on what can be read.
+    #[must_use]
+    pub fn lost_pages(&self) -> usize {
+        self.checked.lost_pages
+    }
+
+    /// What became of the NewOrder and Payment transactions that this driver committed.
+    #[must_use]
+    pub fn journal(&self) -> &LookUp {
+        &self.checked.journal
+    }
+
+    /// Whether nothing is wrong: every condition holds on what can be read, and no committed transaction is
+    /// missing but those on lost pages.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.is_consistent() && self.journal().missing == 0
+    }
+
+    /// Transactions that were given up because of pages that dead nodes took with them.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.interval.measurements.lost()
     }
 
     /// NewOrder transactions completed a minute.
@@ -147,6 +188,7 @@ pub(crate) mod tests {
         let interval = Interval {
             elapsed: Duration::from_secs(2),
             measurements,
+            journal: Journal::default(),
             engine: vec![engine],
             txn: vec![TxnStats::default()],
             traffic,
@@ -161,7 +203,37 @@ pub(crate) mod tests {
             offences: 1,
             examples: vec!["district (1, 2)".to_owned()],
         };
-        Report::new(&config, load, interval, Duration::from_secs(1), vec![broken])
+        let checked = Checked {
+            judgement: Judgement { broken: vec![broken], unjudged: Vec::new() },
+            lost_pages: 0,
+            unread: Vec::new(),
+            journal: LookUp { committed: 5, looked_for: 2, found: 2, ..LookUp::default() },
+            duration: Duration::from_secs(1),
+        };
+        Report::new(&config, load, interval, checked)
+    }
+
+    /// The same after a node died.
+    pub(crate) fn sample_after_a_death() -> Report {
+        let mut report = sample();
+        report.interval.measurements.kind_mut(Kind::Payment).unwrap().lost = 7;
+        report.checked = Checked {
+            judgement: Judgement { broken: Vec::new(), unjudged: vec![(1, 4), (10, 30)] },
+            lost_pages: 3,
+            unread: vec![
+                UnreadRows { table: "customer", at_least: Some(12) },
+                UnreadRows { table: "history", at_least: None },
+            ],
+            journal: LookUp {
+                committed: 50,
+                looked_for: 20,
+                found: 18,
+                on_lost_pages: 2,
+                ..LookUp::default()
+            },
+            duration: Duration::from_secs(1),
+        };
+        report
     }
 
     #[test]
@@ -171,6 +243,11 @@ pub(crate) mod tests {
         assert!((report.tpmc() - 30.0).abs() < 1e-9);
         assert!((report.hit_ratio() - 0.9).abs() < 1e-9);
         assert!((report.per_txn(report.interval.traffic.chains) - 4.0).abs() < 1e-9);
-        assert!(!report.is_consistent());
+        assert!(!report.is_consistent() && !report.holds());
+        let mut report = sample_after_a_death();
+        assert!(report.is_consistent() && report.holds());
+        assert_eq!((report.lost(), report.lost_pages()), (7, 3));
+        report.checked.journal.missing = 1;
+        assert!(report.is_consistent() && !report.holds(), "nothing may be lost silently");
     }
 }

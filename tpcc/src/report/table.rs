@@ -5,7 +5,7 @@ use std::fmt;
 use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 
 use super::Report;
-use crate::check::CONDITIONS;
+use crate::check::{CONDITIONS, LookUp};
 use crate::config::Affinity;
 use crate::units::{bytes, count};
 
@@ -14,15 +14,69 @@ impl fmt::Display for Report {
         writeln!(f, "{}", self.settings())?;
         writeln!(f, "{}", self.by_type())?;
         writeln!(f, "{}", self.totals())?;
-        if self.is_consistent() {
-            return writeln!(f, "consistency: ok, conditions 1 to {CONDITIONS} hold");
+        self.say_committed(f)?;
+        if self.lost_pages() > 0 {
+            self.say_lost(f)?;
         }
-        writeln!(f, "consistency: BROKEN")?;
-        self.broken().iter().try_for_each(|broken| writeln!(f, "  {broken}"))
+        if !self.is_consistent() {
+            writeln!(f, "consistency: BROKEN")?;
+            return self.broken().iter().try_for_each(|broken| writeln!(f, "  {broken}"));
+        }
+        let judged = if self.lost_pages() > 0 { ", on what can be read" } else { "" };
+        writeln!(f, "consistency: ok, conditions 1 to {CONDITIONS} hold{judged}")
     }
 }
 
 impl Report {
+    /// What became of the driver's own transactions.
+    fn say_committed(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LookUp { committed, looked_for, found, on_lost_pages, missing, examples } =
+            self.journal();
+        let sample = if looked_for < committed { ", a sample" } else { "" };
+        write!(
+            f,
+            "committed: {} NewOrder and Payment; {} looked for{sample}, {} found as they were",
+            count(*committed),
+            count(*looked_for),
+            count(*found),
+        )?;
+        if *on_lost_pages > 0 {
+            write!(f, ", {} on lost pages", count(*on_lost_pages))?;
+        }
+        writeln!(f, "{}", if *missing == 0 { ", none missing" } else { "" })?;
+        if *missing > 0 {
+            let first = examples.join("; ");
+            writeln!(f, "committed: {} MISSING or changed, first {first}", count(*missing))?;
+        }
+        Ok(())
+    }
+
+    /// What dead nodes took with them, and what that means for the conditions.
+    fn say_lost(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rows = self.checked.unread.iter().map(|rows| match rows.at_least {
+            Some(least) => format!("{} {}", rows.table, count(least)),
+            None => format!("{} some", rows.table),
+        });
+        let rows: Vec<_> = rows.collect();
+        writeln!(
+            f,
+            "lost to dead nodes: {} pages; rows that cannot be read, at least: {}",
+            count(self.lost_pages() as u64),
+            rows.join(", "),
+        )?;
+        let unjudged = self.checked.judgement.unjudged.iter();
+        let unjudged: Vec<_> = unjudged
+            .map(|(condition, keys)| {
+                let what = what_it_is_about(*condition);
+                format!("{condition} for {} {what}", count(*keys))
+            })
+            .collect();
+        if unjudged.is_empty() {
+            return Ok(());
+        }
+        writeln!(f, "conditions not judged: {}", unjudged.join(", "))
+    }
+
     fn settings(&self) -> Table {
         let config = &self.config;
         let affinity = match config.affinity {
@@ -41,7 +95,12 @@ impl Report {
         let cache = config.cache_bytes();
         let share = 100.0 * cache as f64 / database.max(1) as f64;
         let mut table = plain();
-        table.add_row(vec!["warehouses".to_owned(), format!("{}{scale}", config.warehouses)]);
+        let homes = match config.homes {
+            Some((first, last)) => format!(", terminals at {first} to {last}"),
+            None => String::new(),
+        };
+        let warehouses = format!("{}{homes}{scale}", config.warehouses);
+        table.add_row(vec!["warehouses".to_owned(), warehouses]);
         let nodes = format!("{}, {affinity}", config.compute_nodes);
         table.add_row(vec!["compute nodes".to_owned(), nodes]);
         let tasks = format!("{} a node, on {} threads", config.workers, config.threads);
@@ -73,6 +132,7 @@ impl Report {
             "completed",
             "per second",
             "retries",
+            "lost",
             "p50 us",
             "p95 us",
             "p99 us",
@@ -85,6 +145,7 @@ impl Report {
                 count(stats.completed),
                 format!("{:.0}", self.per_second(stats.completed)),
                 count(stats.retries),
+                count(stats.lost),
                 format!("{:.0}", latency.p50),
                 format!("{:.0}", latency.p95),
                 format!("{:.0}", latency.p99),
@@ -125,10 +186,21 @@ impl Report {
             .collect();
         let aborts = if aborts.is_empty() { "none".to_owned() } else { aborts.join(", ") };
         line("aborted attempts", aborts);
+        line("lost to dead nodes", format!("{} transactions", count(self.lost())));
         let skipped: u64 = interval.measurements.iter().map(|(_, stats)| stats.skipped).sum();
         line("districts with nothing to deliver", count(skipped));
-        line("check", format!("{:.1} s", self.check_duration.as_secs_f64()));
+        line("check", format!("{:.1} s", self.checked.duration.as_secs_f64()));
         table
+    }
+}
+
+/// What a condition is judged for one by one.
+fn what_it_is_about(condition: u8) -> &'static str {
+    match condition {
+        1 | 8 => "warehouses",
+        5..=7 => "orders",
+        10 | 12 => "customers",
+        _ => "districts",
     }
 }
 
@@ -147,7 +219,7 @@ fn align(table: &mut Table) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::sample;
+    use super::super::tests::{sample, sample_after_a_death};
 
     #[test]
     fn people_find_what_they_look_for() {
@@ -156,7 +228,31 @@ mod tests {
         assert!(text.contains("4.0 MiB a compute node, 50 % of the loaded database"), "{text}");
         assert!(text.contains("StockLevel") && text.contains("90.00 %"), "{text}");
         assert!(text.contains("BROKEN") && text.contains("condition 3 (clause 3.3.2.3): a rule"));
-        report.broken.clear();
-        assert!(report.to_string().contains("conditions 1 to 12 hold"));
+        report.checked.judgement.broken.clear();
+        let text = report.to_string();
+        assert!(text.contains("conditions 1 to 12 hold\n"), "{text}");
+        assert!(text.contains("2 looked for, a sample, 2 found as they were, none missing"));
+    }
+
+    #[test]
+    fn losses_are_said_and_what_is_missing_is_cried_out() {
+        let mut report = sample_after_a_death();
+        let text = report.to_string();
+        for expected in [
+            "7 transactions",
+            "20 looked for, a sample, 18 found as they were, 2 on lost pages, none missing",
+            "lost to dead nodes: 3 pages; rows that cannot be read, at least: customer 12, history some",
+            "conditions not judged: 1 for 4 warehouses, 10 for 30 customers",
+            "conditions 1 to 12 hold, on what can be read",
+        ] {
+            assert!(text.contains(expected), "{expected}:\n{text}");
+        }
+        report.checked.journal.missing = 1;
+        report.checked.journal.examples.push("order (1, 2, 3) is not there".to_owned());
+        let text = report.to_string();
+        assert!(
+            text.contains("1 MISSING or changed, first order (1, 2, 3) is not there"),
+            "{text}"
+        );
     }
 }

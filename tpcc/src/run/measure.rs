@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
+use crate::config::MAX_DURATION;
 use crate::error::TpccError;
 use crate::kind::Kind;
 
@@ -36,6 +37,9 @@ pub struct KindStats {
     pub retries: u64,
     /// Districts that had nothing to deliver.
     pub skipped: u64,
+    /// Given up, because a node that died took a page with it that they need. A Delivery is one if that is so
+    /// in at least one of its districts; it has delivered in the others.
+    pub lost: u64,
     /// From the first attempt to the end of the last, nanoseconds.
     latency: Histogram<u64>,
 }
@@ -44,7 +48,7 @@ impl KindStats {
     fn new() -> Result<Self, TpccError> {
         let latency = Histogram::new_with_bounds(1, MAX_LATENCY_NS, DIGITS);
         let latency = latency.map_err(|error| TpccError::Histogram(error.to_string()))?;
-        Ok(Self { completed: 0, rolled_back: 0, retries: 0, skipped: 0, latency })
+        Ok(Self { completed: 0, rolled_back: 0, retries: 0, skipped: 0, lost: 0, latency })
     }
 
     /// Notes one that completed.
@@ -67,6 +71,7 @@ impl KindStats {
         self.rolled_back += other.rolled_back;
         self.retries += other.retries;
         self.skipped += other.skipped;
+        self.lost += other.lost;
         let added = self.latency.add(&other.latency);
         added.map_err(|error| TpccError::Histogram(error.to_string()))
     }
@@ -76,6 +81,8 @@ impl KindStats {
 #[derive(Clone, Debug)]
 pub struct Measurements {
     kinds: Vec<KindStats>,
+    /// Completed in each second since the beginning.
+    seconds: Vec<u64>,
 }
 
 impl Measurements {
@@ -85,7 +92,7 @@ impl Measurements {
     /// [`TpccError::Histogram`]; never with the bounds chosen here.
     pub fn new() -> Result<Self, TpccError> {
         let kinds = Kind::ALL.iter().map(|_| KindStats::new()).collect::<Result<_, _>>()?;
-        Ok(Self { kinds })
+        Ok(Self { kinds, seconds: Vec::new() })
     }
 
     /// What happened to one type; its histogram is behind the types' own.
@@ -104,11 +111,39 @@ impl Measurements {
         self.kinds.iter().map(|stats| stats.completed).sum()
     }
 
+    /// Transactions of all types that were given up because of pages that dead nodes took with them.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.kinds.iter().map(|stats| stats.lost).sum()
+    }
+
+    /// Transactions of all types that completed in each second of the run, up to the last that saw one.
+    #[must_use]
+    pub fn seconds(&self) -> &[u64] {
+        &self.seconds
+    }
+
+    /// Notes that one completed so long after the beginning.
+    pub(crate) fn count_at(&mut self, since_begin: Duration) {
+        let second = since_begin.min(MAX_DURATION).as_secs() as usize;
+        if self.seconds.len() <= second {
+            self.seconds.resize(second + 1, 0);
+        }
+        if let Some(count) = self.seconds.get_mut(second) {
+            *count += 1;
+        }
+    }
+
     pub(crate) fn kind_mut(&mut self, kind: Kind) -> Option<&mut KindStats> {
         self.kinds.get_mut(kind.index())
     }
 
     pub(super) fn add(&mut self, other: &Self) -> Result<(), TpccError> {
+        let seconds = self.seconds.len().max(other.seconds.len());
+        self.seconds.resize(seconds, 0);
+        for (sum, one) in self.seconds.iter_mut().zip(&other.seconds) {
+            *sum += one;
+        }
         self.kinds.iter_mut().zip(&other.kinds).try_for_each(|(sum, one)| sum.add(one))
     }
 }
@@ -134,5 +169,20 @@ mod tests {
         let latency = payment.latency();
         assert!((latency.p50 - 100.0).abs() < 1.0 && (latency.p95 - 300.0).abs() < 1.0);
         assert!((all.of(Kind::NewOrder).unwrap().latency().max - 600e6).abs() < 1e6);
+    }
+
+    #[test]
+    fn seconds_are_added_up_one_by_one() {
+        let mut all = Measurements::new().unwrap();
+        for (worker, millis) in [(0, &[0, 999, 1000][..]), (1, &[3500, 3999])] {
+            let mut one = Measurements::new().unwrap();
+            for at in millis {
+                one.count_at(Duration::from_millis(*at));
+            }
+            one.kind_mut(Kind::Payment).unwrap().lost += worker;
+            all.add(&one).unwrap();
+        }
+        assert_eq!(all.seconds(), [2, 1, 0, 2]);
+        assert_eq!(all.lost(), 1);
     }
 }

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::error::TpccError;
 use crate::load::{self, LoadReport};
 use crate::progress::Progress;
-use crate::report::{Interval, Report};
+use crate::report::{Checked, Interval, Report};
 use crate::shared::{Driver, Role};
 use crate::tasks::join_all;
 use crate::units;
@@ -154,10 +154,18 @@ async fn check_and_report(
     let tasks = load::tasks_per_node(config);
     let warehouses = config.warehouses.cast_signed();
     let started = cluster.env().now();
+    let mut interval = interval;
     let facts = check::collect(&cluster.nodes, warehouses, tasks, progress).await?;
-    let broken = check::check(&facts, &config.scale);
-    let check_duration = cluster.env().now() - started;
-    Ok(Report::new(config, load, interval, check_duration, broken))
+    let journal = std::mem::take(&mut interval.journal);
+    let journal = check::look_up(&cluster.nodes, journal, tasks, progress).await?;
+    let checked = Checked {
+        judgement: check::judge(&facts, &config.scale),
+        lost_pages: facts.lost_pages(),
+        unread: check::unread_rows(&facts, &config.scale),
+        journal,
+        duration: cluster.env().now() - started,
+    };
+    Ok(Report::new(config, load, interval, checked))
 }
 
 /// Runs the mix for the configured time.
@@ -171,11 +179,15 @@ pub async fn measure(
 ) -> Result<Interval, TpccError> {
     let env = cluster.env();
     let before = Counters::of(cluster);
-    let control = Arc::new(Control::new(config)?);
+    let started = env.now();
+    let control = Arc::new(Control::new(config, started)?);
+    let state = cluster.pool().state();
     let mut tasks = Vec::new();
     for node in &cluster.nodes {
+        let index = u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX);
+        let incarnation = state.incarnations.get(&index).copied().unwrap_or(0);
         for number in 0..config.workers {
-            let worker = Worker::new(config, Arc::clone(node), number);
+            let worker = Worker::new(config, Arc::clone(node), incarnation, number);
             let control = Arc::clone(&control);
             tasks.push(async move {
                 let result = worker.run(&control).await;
@@ -187,7 +199,6 @@ pub async fn measure(
         }
     }
     progress.begin("run", u64::try_from(config.duration.as_millis()).unwrap_or(u64::MAX));
-    let started = env.now();
     let clock = {
         let (env, control, progress) = (env.clone(), Arc::clone(&control), Arc::clone(progress));
         let duration = config.duration;
@@ -206,6 +217,7 @@ pub async fn measure(
     Ok(Interval {
         elapsed,
         measurements,
+        journal: control.take_journal(),
         engine: sum(&after.engines, &before.engines),
         txn: after.txns.iter().zip(&before.txns).map(|(after, before)| *after - *before).collect(),
         traffic: after.traffic - before.traffic,

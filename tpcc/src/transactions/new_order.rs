@@ -32,6 +32,8 @@ pub struct NewOrderOutput {
     pub order: Option<i32>,
     /// Cents with discount and taxes.
     pub total: i64,
+    /// The sum of the lines' amounts, cents.
+    pub amount: i64,
     /// Lines whose item and stock are both marked as original: "brand", else "generic".
     pub brand_lines: usize,
     /// The customer's last name.
@@ -106,6 +108,7 @@ async fn enter(
     let amount: i64 = lines.iter().map(|line| line.amount).sum();
     Ok(NewOrderOutput {
         order: (lines.len() == input.lines.len()).then_some(order),
+        amount,
         total: amount * (ONE - discount) * (ONE + w_tax + d_tax) / (ONE * ONE),
         brand_lines: lines.iter().filter(|line| line.brand).count(),
         customer_last,

@@ -22,6 +22,8 @@ pub struct PaymentOutput {
     pub customer: i32,
     /// The customer's balance, cents.
     pub balance: i64,
+    /// The number of its HISTORY row among those of the session.
+    pub sequence: i64,
     /// Whether the customer has bad credit, so that the payment was noted in `C_DATA`.
     pub bad_credit: bool,
 }
@@ -38,7 +40,7 @@ pub async fn payment(
     let tables = &session.tables;
     let mut rows = session.take_rows()?;
     let mut txn = session.db.begin();
-    let output = pay(session, &mut txn, input).await?;
+    let mut output = pay(session, &mut txn, input).await?;
 
     let amount = input.amount;
     let district_key = key![input.warehouse, input.district];
@@ -56,6 +58,7 @@ pub async fn payment(
         .await?;
 
     let (writer, sequence) = session.history_key();
+    output.sequence = sequence;
     let data: Text<24> = Text::new().with(&w_name).with("    ").with(&d_name);
     let row = &mut rows.history;
     row.clear();
@@ -83,7 +86,7 @@ async fn pay(
         row.set_i64(c::C_YTD_PAYMENT, row.i64(c::C_YTD_PAYMENT)? + amount)?;
         row.set_i32(c::C_PAYMENT_CNT, row.i32(c::C_PAYMENT_CNT)? + 1)?;
         let bad_credit = row.text(c::C_CREDIT)? == BAD_CREDIT;
-        Ok(PaymentOutput { customer: row.i32(c::C_ID)?, balance, bad_credit })
+        Ok(PaymentOutput { customer: row.i32(c::C_ID)?, balance, sequence: 0, bad_credit })
     };
     let output =
         txn.update(session.tables.customer, &key, book).await.map_err(|error| match error {

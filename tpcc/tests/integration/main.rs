@@ -7,6 +7,7 @@
 )]
 
 mod conditions;
+mod deaths;
 mod loading;
 mod rollback;
 mod runs;

@@ -72,7 +72,7 @@ fn the_report_knows_the_mix_and_the_rollbacks() {
     let requested = json["aborts"]["requested"].as_u64().unwrap();
     // Each of the four workers may have rolled one back after the end.
     assert!((rolled_back..=rolled_back + 4).contains(&requested), "{json}");
-    let minutes = json["seconds"].as_f64().unwrap() / 60.0;
+    let minutes = json["run_seconds"].as_f64().unwrap() / 60.0;
     let new_orders = json["tpmc"].as_f64().unwrap() * minutes;
     assert!((new_orders - completed(Kind::NewOrder) as f64).abs() < 1.0, "{json}");
 }

@@ -1,0 +1,215 @@
+//! A compute node dies and takes pages with it: the others go on, and say what is lost and nothing else.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_memnode::ComputeIndex;
+use selkie_tpcc::transactions::payment;
+use selkie_tpcc::{
+    Cluster, Config, InputSource, Kind, Node, NuConstants, Random, Scale, check, load, measure,
+};
+use selkie_txn::{KeyRange, Table, key};
+
+use crate::setup::{session, silent, small};
+
+/// A survivor and a node that is to die; all is loaded and written home.
+struct Pair {
+    cluster: Cluster,
+    victim: Arc<Node>,
+    config: Config,
+}
+
+impl Pair {
+    fn run<T>(config: Config, test: impl AsyncFnOnce(&mut Pair) -> T) -> T {
+        let config = Config { compute_nodes: 2, ..config };
+        let runtime = selkie_fabric::RealRuntime::with_seed(config.threads, config.seed).unwrap();
+        let env = runtime.env();
+        runtime.block_on(async {
+            let mut cluster = Cluster::start(&env, &config).await.unwrap();
+            load(&cluster, &config, &silent()).await.unwrap();
+            let victim = cluster.nodes.pop().unwrap();
+            let mut pair = Pair { cluster, victim, config };
+            // What a node has changed goes home when another reads it.
+            pair.collect().await;
+            for table in [pair.victim.tables.item, pair.victim.tables.stock] {
+                pair.read(table).await;
+            }
+            let result = test(&mut pair).await;
+            pair.cluster.close().await.unwrap();
+            result
+        })
+    }
+
+    async fn read(&self, table: Table) {
+        let node = &self.cluster.nodes[0];
+        let mut txn = node.db.begin_with(selkie_txn::Isolation::ReadCommitted);
+        let go_on = |_: selkie_txn::RowRef<'_>| Ok(std::ops::ControlFlow::Continue(()));
+        txn.scan(table, &KeyRange::all(), selkie_txn::Direction::Forward, go_on).await.unwrap();
+    }
+
+    async fn collect(&self) -> check::Facts {
+        let warehouses = self.config.warehouses.cast_signed();
+        check::collect(&self.cluster.nodes, warehouses, 2, &silent()).await.unwrap()
+    }
+
+    /// The victim dies; returns when the survivor has recovered.
+    async fn dies(&self) {
+        let node = ComputeIndex::new(self.victim.engine.node().index() as u16);
+        let (pool, env) = (self.cluster.pool(), self.cluster.env());
+        pool.declare_dead(node).await.unwrap();
+        let started = env.now();
+        while !pool.lost().is_empty() {
+            assert!(env.now() - started < Duration::from_secs(30), "no recovery");
+            env.sleep(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// The victim holds the page of this row when it dies.
+async fn hold(node: &Node, table: Table, key: &[u8]) {
+    let mut txn = node.db.begin();
+    txn.get_for_update(table, key).await.unwrap().expect("there is no such row");
+    txn.commit().await.unwrap();
+}
+
+#[test]
+fn what_cannot_be_read_is_known_to_the_row() {
+    for part in 0..7 {
+        Pair::run(small(), async |pair| {
+            let whole = pair.collect().await;
+            assert_eq!(whole.lost_pages(), 0);
+            let (node, tables) = (&pair.victim, pair.victim.tables);
+            let (table, key) = match part {
+                0 => ("warehouse", key![1]),
+                1 => ("district", key![1, 4]),
+                2 => ("customer", key![1, 4, 17]),
+                3 => ("orders", key![1, 4, 30]),
+                4 => ("order_line", key![1, 4, 17, 2]),
+                5 => ("history", key![1, 0, 117i64]),
+                _ => ("new_order", key![1, 4, 25]),
+            };
+            let handle = match part {
+                0 => tables.warehouse,
+                1 => tables.district,
+                2 => tables.customer,
+                3 => tables.orders,
+                4 => tables.order_line,
+                5 => tables.history,
+                _ => tables.new_order,
+            };
+            hold(node, handle, &key).await;
+            pair.dies().await;
+
+            let facts = pair.collect().await;
+            assert_eq!(facts.lost_pages(), 1, "{table}");
+            let missing = whole.rows() - facts.rows();
+            assert!(missing > 0 && missing < 250, "{table}: {missing}");
+            let unread = check::unread_rows(&facts, &pair.config.scale);
+            assert_eq!(unread.len(), 1, "{unread:?}");
+            assert_eq!(unread[0].table, table);
+            // Of these two no other table tells how many rows there are.
+            let told = (part < 5).then_some(missing);
+            assert_eq!(unread[0].at_least, told, "{table}");
+            let judgement = check::judge(&facts, &pair.config.scale);
+            assert_eq!(judgement.broken, [], "{table}");
+            assert!(!judgement.unjudged.is_empty(), "{table}");
+        });
+    }
+}
+
+#[test]
+fn the_survivor_goes_on_and_misses_nothing_of_its_own() {
+    let config =
+        Config { warehouses: 2, duration: Duration::from_secs(1), ..Config { seed: 4, ..small() } };
+    Pair::run(config, async |pair| {
+        // The victim works at warehouse 2.
+        let constants = NuConstants::of_run(4, &Scale::divided_by(100));
+        let mut source = InputSource::new(Random::stream(4, 99), constants, 2, vec![2]);
+        let writer = session(&pair.victim, 9_000);
+        for _ in 0..200 {
+            let input = source.payment();
+            payment(&writer, &input, 1).await.unwrap();
+        }
+        pair.dies().await;
+
+        let interval = measure(&pair.cluster, &pair.config, &silent()).await.unwrap();
+        let measured = &interval.measurements;
+        assert!(measured.completed() > 0, "nothing goes on");
+        // Every payment at warehouse 2 needs its row.
+        assert!(measured.of(Kind::Payment).unwrap().lost > 0, "nothing is lost");
+        assert_eq!(measured.seconds().iter().sum::<u64>(), measured.completed());
+        assert_eq!(interval.journal.kept() as u64, interval.journal.committed());
+
+        let facts = pair.collect().await;
+        assert!(facts.lost_pages() > 0);
+        let judgement = check::judge(&facts, &pair.config.scale);
+        assert_eq!(judgement.broken, []);
+        assert!(!judgement.unjudged.is_empty());
+        let look = async |pair: &Pair| {
+            let journal = interval.journal.clone();
+            check::look_up(&pair.cluster.nodes, journal, 2, &silent()).await.unwrap()
+        };
+        let found = look(pair).await;
+        assert_eq!(found.missing, 0, "{found:?}");
+        assert!(found.found > 0, "{found:?}");
+        assert_eq!(found.found + found.on_lost_pages, found.committed);
+
+        // What is gone though its page is there is found to be missing.
+        let deleted = delete_last_orders(&pair.cluster.nodes[0]).await;
+        let found = look(pair).await;
+        assert_eq!(found.missing, deleted, "{found:?}");
+        assert!(found.examples[0].starts_with("order (1, "), "{found:?}");
+    });
+}
+
+/// Deletes the last order of each district of warehouse 1 that is not an initial one; how many there were.
+async fn delete_last_orders(node: &Node) -> u64 {
+    let mut deleted = 0;
+    for district in 1..=10 {
+        let mut txn = node.db.begin();
+        let orders = KeyRange::prefix(&key![1, district]);
+        let Ok(last) = txn.last_for_update(node.tables.orders, &orders).await else { continue };
+        let number = last.unwrap().i32(2).unwrap();
+        if number > 30 && txn.delete(node.tables.orders, &key![1, district, number]).await.is_ok() {
+            txn.commit().await.unwrap();
+            deleted += 1;
+        }
+    }
+    assert!(deleted > 0, "there is no order to delete");
+    deleted
+}
+
+#[test]
+fn a_changed_row_is_missing_too() {
+    Pair::run(Config { duration: Duration::from_secs(1), ..small() }, async |pair| {
+        let interval = measure(&pair.cluster, &pair.config, &silent()).await.unwrap();
+        let nodes = &pair.cluster.nodes;
+        let find =
+            async || check::look_up(nodes, interval.journal.clone(), 2, &silent()).await.unwrap();
+        let all = find().await;
+        assert_eq!((all.found, all.missing, all.on_lost_pages), (all.committed, 0, 0), "{all:?}");
+
+        let node = &nodes[0];
+        let mut txn = node.db.begin();
+        let orders = KeyRange::prefix(&key![1]);
+        let last = txn.last(node.tables.orders, &orders).await.unwrap().unwrap();
+        let (district, order) = (last.i32(1).unwrap(), last.i32(2).unwrap());
+        let more = |row: &mut selkie_txn::RowMut<'_>| {
+            let at = selkie_tpcc::columns::order_line::OL_AMOUNT;
+            Ok(row.set_i64(at, row.i64(at)? + 1)?)
+        };
+        txn.update(node.tables.order_line, &key![1, district, order, 1], more).await.unwrap();
+        let payments = KeyRange::from(&key![1, 1]);
+        let row = txn.first(node.tables.history, &payments).await.unwrap().unwrap();
+        let (writer, sequence) = (row.i32(1).unwrap(), row.i64(2).unwrap());
+        txn.delete(node.tables.history, &key![1, writer, sequence]).await.unwrap();
+        txn.commit().await.unwrap();
+
+        let found = find().await;
+        assert_eq!(found.missing, 2, "{found:?}");
+        let order = format!("order (1, {district}, {order}) was committed with ");
+        assert!(found.examples[0].starts_with(&order), "{found:?}");
+        let payment = format!("payment (1, {writer}, {sequence}) is not there");
+        assert_eq!(found.examples[1], payment, "{found:?}");
+    });
+}

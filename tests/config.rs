@@ -113,6 +113,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "ADDR:PORT") => "\"127.0.0.1:7000\"".to_owned(),
         (None, "HOST") => "\"127.0.0.1\"".to_owned(),
         (None, "A..B") => "\"0..3\"".to_owned(),
+        (None, "FIRST-LAST") => "\"1-2\"".to_owned(),
         (None, "DIR") => "\"figures\"".to_owned(),
         (None, "ADDR") => "\"127.0.0.1:0\"".to_owned(),
         (None, "PRESET") => "\"paper\"".to_owned(),

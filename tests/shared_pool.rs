@@ -208,6 +208,68 @@ fn load_only_leaves_a_database_behind() {
 }
 
 #[test]
+fn a_database_is_replaced_unless_others_work_on_it() {
+    let pool = Pool::start(Over::Shm, "reload", 2);
+    let url = pool.url();
+    // The first of a pool needs nothing to replace.
+    succeeds(&pool.tpcc(&url, &["--load-only", "--reload"]));
+    let database = || -> Value {
+        let label = pool.status()["labels"]["tpcc.database"].as_str().unwrap().to_owned();
+        serde_json::from_str::<Value>(&label).unwrap()["complete"].clone()
+    };
+    assert_eq!((&database()["generation"], &database()["abandoned_bytes"]), (&1.into(), &0.into()));
+    let (driver, _) = running_for(&pool, &url, "3");
+    let before = database();
+    refused(
+        &pool.tpcc(&url, &["--load-only", "--reload"]),
+        1,
+        "1 other drivers work on the database: it cannot be replaced now",
+    );
+    assert_eq!(database(), before, "the refused one leaves no trace");
+    ends_well(driver);
+
+    let seed = ["--load-only", "--reload", "--seed", "5"];
+    let output = run(&pool.tpcc(&url, &seed));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("a new database takes the place"));
+    assert_eq!((&database()["generation"], &database()["shape"]["seed"]), (&2.into(), &5.into()));
+    assert!(database()["abandoned_bytes"].as_u64().unwrap() > 1 << 20, "{}", database());
+    refused(&pool.tpcc(&url, &["--duration", "1"]), 2, "--seed 1: the pool holds");
+    let report = succeeds(&pool.tpcc(&url, &["--duration", "1", "--seed", "5", "--json"]));
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!(report["consistency"], "ok");
+    // What it takes is told without what the old one takes: they are of one size.
+    let own = report["database_bytes"].as_u64().unwrap();
+    let abandoned = database()["abandoned_bytes"].as_u64().unwrap();
+    assert!(own < abandoned * 3 / 2 && own > abandoned / 2, "{own} and {abandoned}");
+}
+
+#[test]
+fn a_load_that_was_cut_short_is_done_anew() {
+    let pool = Pool::start(Over::Shm, "cut-short", 1);
+    let url = pool.url();
+    // Far more than is loaded before it is killed. That there are two nodes saves the page that says what is in
+    // the pool: it would be gone with a node that had it alone.
+    let slow = ["--warehouses", "20", "--load-only", "--threads", "2", "--compute-nodes", "2"];
+    let mut command = selkie(&[&["tpcc", "--pool", &url], &slow[..]].concat());
+    let mut loader = Running(command.stderr(Stdio::piped()).spawn().unwrap());
+    let mut stderr = BufReader::new(loader.0.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("load: 0 %") {
+        line.clear();
+        assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended");
+    }
+    let reload = pool.tpcc(&url, &["--load-only", "--reload"]);
+    refused(&reload, 1, "1 other drivers work on the database");
+    loader.kill();
+    let output = run(&pool.tpcc(&url, &["--load-only"]));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("cut short"), "{}", text(&output.stderr));
+    succeeds(&reload);
+    succeeds(&pool.tpcc(&url, &["--duration", "1"]));
+}
+
+#[test]
 fn a_pool_that_lost_a_memory_node_is_refused() {
     let mut pool = Pool::start(Over::Shm, "lost", 2);
     let url = pool.url();
@@ -266,6 +328,15 @@ fn running_for(pool: &Pool, url: &str, duration: &str) -> (Running, u64) {
         assert!(started.elapsed() < PATIENCE, "it does not join");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+/// Waits for a driver to end whose run was consistent.
+fn ends_well(mut driver: Running) {
+    let stdout = driver.0.stdout.take().unwrap();
+    let (code, error) = driver.ends();
+    assert_eq!(code, Some(0), "{error}");
+    let report: Value = serde_json::from_reader(stdout).unwrap();
+    assert_eq!(report["consistency"], "ok", "{report}");
 }
 
 /// Waits for a driver to end that has met lost pages: it has gone on, says what it gave up, and misses nothing that
@@ -389,6 +460,7 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     refused(&["tpcc", "--pool", &url, "--memory-nodes", "2"], 2, "--memory-nodes 2: is that of");
     refused(&["tpcc", "--pool", &url, "--affinity", "warehouse"], 2, "--affinity warehouse");
     refused(&["tpcc", "--load-only"], 2, "--load-only");
+    refused(&["tpcc", "--reload"], 2, "--reload");
     for bad in ["shm:a/b", "shm:", "mem:", "a b", "tcp:x"] {
         let output = run(&["tpcc", "--pool", bad]);
         assert_eq!(output.status.code(), Some(2));

@@ -1,7 +1,8 @@
 //! Progress on stderr: a bar on a terminal, else a line for each fifth of a stage.
 
 use std::io::{IsTerminal, Write};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::SystemTime;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use selkie::engine::Roster;
@@ -17,6 +18,7 @@ pub(crate) struct Stderr {
     terminal: bool,
     stage: Mutex<Stage>,
     roster: Roster,
+    began: Arc<OnceLock<SystemTime>>,
 }
 
 struct Stage {
@@ -33,7 +35,13 @@ impl Stderr {
             terminal: std::io::stderr().is_terminal(),
             stage: Mutex::new(stage),
             roster: Roster::default(),
+            began: Arc::default(),
         }
+    }
+
+    /// When the measurement began, as soon as it has.
+    pub(crate) fn began(&self) -> Arc<OnceLock<SystemTime>> {
+        Arc::clone(&self.began)
     }
 
     /// Where compute nodes are entered.
@@ -50,6 +58,9 @@ impl Stderr {
 
 impl Progress for Stderr {
     fn begin(&self, name: &'static str, total: u64) {
+        if name == "run" {
+            let _first = self.began.set(SystemTime::now());
+        }
         self.with(|stage| {
             let bar = if self.terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
             if let Ok(style) = ProgressStyle::with_template(TEMPLATE) {

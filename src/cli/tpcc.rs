@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use selkie::tpcc::{self, Affinity, Config, Progress, Report, Scale, TpccError};
@@ -13,7 +13,7 @@ use selkie::fabric::RealRuntime;
 use selkie::memnode::PoolDescriptor;
 use selkie::pool::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::report;
-use selkie::tpcc::Purpose;
+use selkie::tpcc::{Loading, Purpose};
 
 use super::network::NetworkArguments;
 use super::progress::Stderr;
@@ -44,6 +44,10 @@ pub(crate) struct Arguments {
     /// Load the database into a shared pool, if no driver has, and stop
     #[arg(long)]
     load_only: bool,
+    /// Load a new database into a shared pool, also if it holds one, of whatever numbers. Refused while other drivers
+    /// work on that one; its memory is not reclaimed, but by destroying the pool
+    #[arg(long)]
+    reload: bool,
     /// Warehouses to load, 1 to 100000; each takes about 100 MiB
     #[arg(long, value_name = "N", default_value_t = Config::default().warehouses)]
     warehouses: u32,
@@ -107,7 +111,7 @@ enum AffinityArgument {
 }
 
 /// A range of warehouses as `3-4`.
-fn homes(text: &str) -> Result<(u32, u32), String> {
+pub(super) fn homes(text: &str) -> Result<(u32, u32), String> {
     let refused = || "a range of warehouses is written FIRST-LAST, as 3-4".to_owned();
     let (first, last) = text.split_once('-').ok_or_else(refused)?;
     let number = |text: &str| text.parse().map_err(|_| refused());
@@ -135,7 +139,7 @@ fn check_network(arguments: &Arguments) -> Result<(), super::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress = Stderr::new();
-    let roster = progress.nodes().clone();
+    let (roster, began) = (progress.nodes().clone(), progress.began());
     let progress: Arc<dyn Progress> = Arc::new(progress);
     let config = match config(arguments) {
         Ok(config) => config,
@@ -152,11 +156,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     match &arguments.pool {
         PoolUrl::Embedded => match tpcc::run(&config, &progress) {
-            Ok(report) => finish(&report, arguments.json),
+            Ok(report) => finish(&report, arguments.json, began.get()),
             Err(error) => fail(&error),
         },
         PoolUrl::Shared(place) => match run_shared(place, arguments, config, &progress, roster) {
-            Ok(Some(report)) => finish(&report, arguments.json),
+            Ok(Some(report)) => finish(&report, arguments.json, began.get()),
             Ok(None) => ExitCode::SUCCESS,
             Err(SharedError::Tpcc(error)) => fail(&error),
             Err(SharedError::Pool(error)) => super::fail(&error),
@@ -188,12 +192,13 @@ fn run_shared(
     let shared = SharedPool::at(place, security).map_err(SharedError::Pool)?;
     let (network, progress) = (arguments.network.network(), Arc::clone(progress));
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
+    let loading = if arguments.reload { Loading::Anew } else { Loading::IfMissing };
     runtime.block_on(async move {
         let (fabric, pool) = shared.open(&env, &network).await.map_err(SharedError::Pool)?;
         let config = of_pool(config, pool.descriptor());
         config.validate()?;
         report::publish(&pool, &env, &roster);
-        Ok(tpcc::run_shared(fabric, &pool, &env, &config, purpose, &progress).await?)
+        Ok(tpcc::run_shared(fabric, &pool, &env, &config, (purpose, loading), &progress).await?)
     })
 }
 
@@ -250,10 +255,10 @@ fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
     };
     if !shared {
         let allowed = "needs a --pool that outlives the process";
-        return if arguments.load_only {
-            refused("load-only", String::new(), allowed)
-        } else {
-            Ok(())
+        return match arguments {
+            Arguments { load_only: true, .. } => refused("load-only", String::new(), allowed),
+            Arguments { reload: true, .. } => refused("reload", String::new(), allowed),
+            _ => Ok(()),
         };
     }
     let own = "is that of the pool, and not to be given with a shared --pool";
@@ -274,8 +279,18 @@ fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
     Ok(())
 }
 
-fn finish(report: &Report, json: bool) -> ExitCode {
-    let text = if json { format!("{}\n", report.to_json()) } else { report.to_string() };
+fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
+    let text = if json {
+        let mut object = report.to_json();
+        // By the host's clock, so that the seconds of several processes can be put side by side.
+        let began = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok());
+        if let (Some(began), Some(object)) = (began, object.as_object_mut()) {
+            object.insert("began_unix_ms".to_owned(), (began.as_millis() as u64).into());
+        }
+        format!("{object}\n")
+    } else {
+        report.to_string()
+    };
     let written = std::io::stdout().write_all(text.as_bytes());
     for broken in report.broken() {
         eprintln!("error: {broken}");

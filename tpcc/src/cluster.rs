@@ -13,6 +13,7 @@ use selkie_txn::Database;
 use crate::config::Config;
 use crate::error::TpccError;
 use crate::schema::{Tables, schemas};
+use crate::shared::{Driver, Role};
 
 /// How long an access may wait for a page before it is an error: far above any stall of a machine
 /// that does something else meanwhile.
@@ -26,6 +27,30 @@ pub struct Node {
     pub db: Database,
     /// Its tables.
     pub tables: Tables,
+}
+
+/// Who makes the tables of the database that a node opens.
+#[derive(Clone, Copy)]
+enum TablesBy<'a> {
+    Others,
+    /// The node, in a pool of its process alone.
+    Itself,
+    Loader(&'a Driver),
+    /// In place of those that are there.
+    Reloader(&'a Driver),
+}
+
+impl TablesBy<'_> {
+    async fn database(self, engine: &Engine) -> Result<Database, TpccError> {
+        if let Self::Loader(driver) | Self::Reloader(driver) = self {
+            driver.still_loads().await?;
+        }
+        Ok(match self {
+            Self::Others => Database::open(engine).await?,
+            Self::Itself | Self::Loader(_) => Database::create(engine, schemas()).await?,
+            Self::Reloader(_) => Database::replace(engine, schemas()).await?,
+        })
+    }
 }
 
 /// The pool and the compute nodes of this process.
@@ -65,7 +90,8 @@ impl Cluster {
         let pool = Pool::start(&fabric, config.pool())?;
         let mut cluster = Self::empty(meter, pool, env, config);
         for index in 0..config.compute_nodes {
-            let node = cluster.start_node(&fabric, &env_of(index), index, index == 0).await;
+            let tables = if index == 0 { TablesBy::Itself } else { TablesBy::Others };
+            let node = cluster.start_node(&fabric, &env_of(index), index, tables).await;
             let node = node.map_err(|error| error.or_pool_full(config.needed_bytes()))?;
             cluster.nodes.push(Arc::new(node));
         }
@@ -73,7 +99,7 @@ impl Cluster {
     }
 
     /// Starts compute nodes of this process in a pool that others use too, each under an index that no node
-    /// of the pool has had; with `create` the first of them makes the tables.
+    /// of the pool has; by its role the first of them makes the tables, or all open the database that is there.
     ///
     /// # Errors
     /// As [`Cluster::start`].
@@ -82,14 +108,19 @@ impl Cluster {
         pool: Arc<Pool>,
         env: &Env,
         config: &Config,
-        create: bool,
+        (driver, role): (&Driver, Role),
     ) -> Result<Self, TpccError> {
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
         let mut cluster = Self::empty(meter, pool, env, config);
         for number in 0..config.compute_nodes {
             let index = cluster.pool.next_index().await?.as_usize();
-            let node = cluster.start_node(&fabric, env, index, create && number == 0).await;
+            let tables = match role {
+                Role::Loads if number == 0 => TablesBy::Loader(driver),
+                Role::Reloads if number == 0 => TablesBy::Reloader(driver),
+                _ => TablesBy::Others,
+            };
+            let node = cluster.start_node(&fabric, env, index, tables).await;
             match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {
                 Ok(node) => cluster.nodes.push(Arc::new(node)),
                 Err(error) => {
@@ -112,7 +143,7 @@ impl Cluster {
         fabric: &Arc<dyn Fabric>,
         env: &Env,
         index: usize,
-        create: bool,
+        by: TablesBy<'_>,
     ) -> Result<Node, TpccError> {
         let id = ComputeId::new(index).ok_or_else(|| TpccError::Config {
             key: "compute-nodes",
@@ -126,12 +157,8 @@ impl Cluster {
             ..EngineConfig::default()
         };
         let engine = Engine::start(&self.pool, fabric, env, id, config).await?;
-        let db = if create {
-            Database::create(&engine, schemas()).await
-        } else {
-            Database::open(&engine).await
-        };
-        let opened = db.map_err(TpccError::from).and_then(|db| Ok((Tables::resolve(&db)?, db)));
+        let db = by.database(&engine).await;
+        let opened = db.and_then(|db| Ok((Tables::resolve(&db)?, db)));
         match opened {
             Ok((tables, db)) => Ok(Node { engine, db, tables }),
             Err(error) => {

@@ -35,9 +35,18 @@ pub enum TpccError {
     },
     /// A driver that loaded the database is gone: what is in the pool is a part of one.
     #[error(
-        "the load of the database was cut short: its driver is gone; destroy the pool and make it again"
+        "the load of the database was cut short: its driver is gone; try --reload, or destroy the pool"
     )]
     LoadCutShort,
+    /// Others work on the database that was to be replaced.
+    #[error("{drivers} other drivers work on the database: it cannot be replaced now")]
+    DatabaseInUse {
+        /// How many.
+        drivers: usize,
+    },
+    /// Another driver has replaced the database while this one was about to use it.
+    #[error("another driver replaces the database: start again")]
+    DatabaseReplaced,
     /// A label that drivers leave for each other in the pool cannot be understood.
     #[error("label {name} of the pool: {what}")]
     Label {

@@ -71,5 +71,5 @@ pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
 pub use report::{Interval, Report};
 pub use run::{KindStats, Latency, Measurements, Purpose, measure, run, run_on, run_shared};
 pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
-pub use shared::{Driver, Role};
+pub use shared::{Driver, Loading, Role};
 pub use transactions::Session;

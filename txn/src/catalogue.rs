@@ -80,6 +80,14 @@ pub enum CatalogueError {
     Document(#[from] serde_json::Error),
 }
 
+/// What to do about a database that is there already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Present {
+    Refuse,
+    /// Its pages stay allocated, and nobody finds them any more.
+    Abandon,
+}
+
 /// Creates the trees of every table and writes the catalogue.
 ///
 /// # Errors
@@ -88,9 +96,10 @@ pub enum CatalogueError {
 pub(crate) async fn create(
     engine: &Engine,
     schemas: Vec<TableSchema>,
+    present: Present,
 ) -> Result<Catalogue, TxnError> {
     let superblock = engine.exclusive(engine.superblock()).await?;
-    if read_u64(&superblock, 0) != Some(0) {
+    if present == Present::Refuse && read_u64(&superblock, 0) != Some(0) {
         return Err(CatalogueError::Exists.into());
     }
     let mut tables = Vec::with_capacity(schemas.len());

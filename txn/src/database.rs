@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use selkie_btree::Tree;
 use selkie_engine::Engine;
 
-use crate::catalogue::{self, Catalogue};
+use crate::catalogue::{self, Catalogue, Present};
 use crate::error::TxnError;
 use crate::row_write::RowBuilder;
 use crate::schema::{SchemaError, TableSchema};
@@ -104,6 +104,24 @@ impl Database {
     /// [`CatalogueError::Exists`](crate::CatalogueError::Exists) if there is a database already, and what
     /// the engine reports.
     pub async fn create(engine: &Engine, schemas: Vec<TableSchema>) -> Result<Self, TxnError> {
+        Self::write(engine, schemas, Present::Refuse).await
+    }
+
+    /// Creates a database in place of the one that is there, if there is one. Whoever opens it from then on finds
+    /// the new one; the pages of the old one stay allocated and are of no more use. No node may have that one open:
+    /// what it does there would go on unnoticed.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), but for [`CatalogueError::Exists`](crate::CatalogueError::Exists).
+    pub async fn replace(engine: &Engine, schemas: Vec<TableSchema>) -> Result<Self, TxnError> {
+        Self::write(engine, schemas, Present::Abandon).await
+    }
+
+    async fn write(
+        engine: &Engine,
+        schemas: Vec<TableSchema>,
+        present: Present,
+    ) -> Result<Self, TxnError> {
         for (at, schema) in schemas.iter().enumerate() {
             schema.validate()?;
             check_sizes(schema, engine.gcl_bytes())?;
@@ -116,7 +134,7 @@ impl Database {
         if trees == 0 || trees > usize::from(u16::MAX) {
             return Err(SchemaError::TooManyTrees { trees }.into());
         }
-        let catalogue = catalogue::create(engine, schemas).await?;
+        let catalogue = catalogue::create(engine, schemas, present).await?;
         Self::resolve(engine, catalogue)
     }
 

@@ -23,7 +23,7 @@ use crate::error::TpccError;
 use crate::load::{self, LoadReport};
 use crate::progress::Progress;
 use crate::report::{Checked, Interval, Report};
-use crate::shared::{Driver, Role};
+use crate::shared::{Driver, Loading, Role};
 use crate::tasks::join_all;
 use crate::units;
 use worker::{Control, Worker};
@@ -63,7 +63,7 @@ pub async fn run_on(
     config: &Config,
     progress: &Arc<dyn Progress>,
 ) -> Result<Report, TpccError> {
-    let load = load_and_tell(cluster, config, progress).await?;
+    let load = load_and_tell(cluster, config, 0, progress).await?;
     let interval = measure(cluster, config, progress).await?;
     check_and_report(cluster, config, load, interval, progress).await
 }
@@ -88,31 +88,36 @@ pub async fn run_shared(
     pool: &Arc<Pool>,
     env: &Env,
     config: &Config,
-    purpose: Purpose,
+    (purpose, loading): (Purpose, Loading),
     progress: &Arc<dyn Progress>,
 ) -> Result<Option<Report>, TpccError> {
-    let (driver, role) = Driver::meet(pool, env, config, progress).await?;
-    let loads = role == Role::Loads;
+    let (mut driver, role) = Driver::meet(pool, env, config, loading, progress).await?;
+    let loads = role != Role::Joins;
     if !loads && purpose == Purpose::LoadOnly {
         progress.note("the database is loaded already");
         return Ok(None);
     }
-    let cluster = Cluster::join(fabric, Arc::clone(pool), env, config, loads).await?;
+    let cluster = Cluster::join(fabric, Arc::clone(pool), env, config, (&driver, role)).await?;
     let _entered = progress.roster().map(|roster| cluster.enter(roster));
     let done = async {
+        driver.come_in().await?;
         let load = if loads {
-            let load = load_and_tell(&cluster, config, progress).await?;
-            driver.loaded(config).await?;
+            let before = if role == Role::Reloads { cluster.used_bytes().await? } else { 0 };
+            let load = load_and_tell(&cluster, config, before, progress).await?;
+            driver.loaded(config, before).await?;
             load
         } else {
-            let database_bytes = cluster.used_bytes().await?;
+            let database_bytes =
+                cluster.used_bytes().await?.saturating_sub(driver.abandoned_bytes());
             LoadReport { duration: Duration::ZERO, rows: 0, database_bytes }
         };
         if purpose == Purpose::LoadOnly {
             return Ok(None);
         }
         driver.begin_run().await?;
-        let interval = measure(&cluster, config, progress).await?;
+        let mut interval = measure(&cluster, config, progress).await?;
+        let abandoned = driver.abandoned_bytes();
+        interval.database_bytes = interval.database_bytes.saturating_sub(abandoned);
         driver.begin_check().await?;
         check_and_report(&cluster, config, load, interval, progress).await.map(Some)
     }
@@ -126,12 +131,21 @@ pub async fn run_shared(
     Ok(report)
 }
 
+/// Loads; `abandoned_bytes` of pages in use are of a database before.
 async fn load_and_tell(
     cluster: &Cluster,
     config: &Config,
+    abandoned_bytes: u64,
     progress: &Arc<dyn Progress>,
 ) -> Result<LoadReport, TpccError> {
-    let load = load::load(cluster, config, progress).await?;
+    if abandoned_bytes > 0 {
+        progress.note(&format!(
+            "a new database takes the place of the one that is there, whose {} stay in use until the pool is destroyed",
+            units::bytes(abandoned_bytes)
+        ));
+    }
+    let mut load = load::load(cluster, config, progress).await?;
+    load.database_bytes = load.database_bytes.saturating_sub(abandoned_bytes);
     let cache = config.cache_bytes();
     progress.note(&format!(
         "loaded {} rows in {:.1} s: database {}, cache {} a compute node ({:.0} %)",

@@ -220,6 +220,18 @@ impl Cluster {
         Ok(leased.saturating_sub(unused * self.pool.descriptor().gcl_bytes as u64))
     }
 
+    /// The error as it is; but that a node of this process is dead is the others' judgement of it.
+    pub(crate) fn or_expelled(&self, error: TpccError) -> TpccError {
+        let own = |peer: PeerId| {
+            !peer.is_memory()
+                && self
+                    .nodes
+                    .iter()
+                    .any(|node| node.engine.node().index() == usize::from(peer.index()))
+        };
+        if error.dead_peer().is_some_and(own) { EngineError::Expelled.into() } else { error }
+    }
+
     /// Stops the compute nodes: writes everything back and gives unused memory back.
     ///
     /// # Errors

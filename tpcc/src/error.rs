@@ -2,8 +2,8 @@
 
 use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};
-use selkie_fabric::FabricError;
 use selkie_fabric::env::TaskError;
+use selkie_fabric::{FabricError, PeerId};
 use selkie_memnode::PoolError;
 use selkie_txn::{AbortCause, RetryError, RowError, TxnError};
 
@@ -126,14 +126,35 @@ impl TpccError {
     /// The page that a dead node took with it, if that is what is wrong.
     #[must_use]
     pub fn lost_page(&self) -> Option<GAddr> {
+        match self.of_engine() {
+            Some(EngineError::PageLost { addr, .. }) => Some(*addr),
+            _ => None,
+        }
+    }
+
+    /// The node that is dead, if that is what is wrong: another one, or that which met the error.
+    #[must_use]
+    pub fn dead_peer(&self) -> Option<PeerId> {
+        match (self, self.of_engine()) {
+            (Self::Fabric(FabricError::PeerDead { peer }), _)
+            | (_, Some(EngineError::Fabric(FabricError::PeerDead { peer }))) => Some(*peer),
+            _ => None,
+        }
+    }
+
+    /// Whether it is the end of this driver's nodes, or of memory that they use: they cannot give up all that
+    /// they hold.
+    #[must_use]
+    pub fn ends_service(&self) -> bool {
+        self.dead_peer().is_some() || matches!(self.of_engine(), Some(EngineError::Expelled))
+    }
+
+    fn of_engine(&self) -> Option<&EngineError> {
         match self {
             Self::Engine(error)
             | Self::Tree(TreeError::Engine(error))
             | Self::Txn(TxnError::Engine(error) | TxnError::Tree(TreeError::Engine(error))) => {
-                match error {
-                    EngineError::PageLost { addr, .. } => Some(*addr),
-                    _ => None,
-                }
+                Some(error)
             }
             _ => None,
         }
@@ -199,6 +220,19 @@ mod tests {
         }
         assert_eq!(TpccError::from(EngineError::Expelled).lost_page(), None);
         assert_eq!(TpccError::LoadCutShort.lost_page(), None);
+    }
+
+    #[test]
+    fn the_end_of_service_is_recognised() {
+        let dead = || FabricError::PeerDead { peer: PeerId::memory(1) };
+        let errors = [TpccError::from(dead()), TxnError::from(EngineError::from(dead())).into()];
+        for error in errors {
+            assert_eq!(error.dead_peer(), Some(PeerId::memory(1)), "{error}");
+            assert!(error.ends_service());
+        }
+        assert!(TpccError::from(EngineError::Expelled).ends_service());
+        let lost = EngineError::PageLost { addr: GAddr::from_u64(4096), node: 3 };
+        assert!(!TpccError::from(lost).ends_service() && !TpccError::LoadCutShort.ends_service());
     }
 
     #[test]

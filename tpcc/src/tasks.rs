@@ -1,7 +1,9 @@
 //! Running tasks side by side, and how patiently they meet conflicts.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -14,6 +16,20 @@ use crate::error::TpccError;
 /// attempts only mean many others. Several seconds before it is an error.
 pub(crate) const PATIENCE: RetryPolicy =
     RetryPolicy { attempts: 2_000, base: Duration::from_micros(10), cap: Duration::from_millis(4) };
+
+/// Waits for `future`, but not longer than that; `None` if it was not ready by then.
+pub(crate) async fn within<F: Future>(
+    env: &Env,
+    patience: Duration,
+    future: F,
+) -> Option<F::Output> {
+    let (mut future, mut over) = (pin!(future), env.sleep(patience));
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => over.as_mut().poll(context).map(|()| None),
+    })
+    .await
+}
 
 /// Runs `tasks` in the background and waits for all of them.
 ///
@@ -47,4 +63,20 @@ where
         return Err(error);
     }
     lost.map_or(Ok(()), |error| Err(error.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use selkie_fabric::RealRuntime;
+
+    #[test]
+    fn what_does_not_come_is_not_waited_for() {
+        let runtime = RealRuntime::new(1).unwrap();
+        let env = runtime.env();
+        let never = within(&env, Duration::from_millis(1), std::future::pending::<()>());
+        assert_eq!(runtime.block_on(never), None);
+        let ready = within(&env, Duration::from_secs(60), async { 7 });
+        assert_eq!(runtime.block_on(ready), Some(7));
+    }
 }

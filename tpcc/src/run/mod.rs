@@ -24,7 +24,7 @@ use crate::load::{self, LoadReport};
 use crate::progress::Progress;
 use crate::report::{Checked, Interval, Report};
 use crate::shared::{Driver, Loading, Role};
-use crate::tasks::join_all;
+use crate::tasks::{join_all, within};
 use crate::units;
 use worker::{Control, Worker};
 
@@ -122,9 +122,18 @@ pub async fn run_shared(
         check_and_report(&cluster, config, load, interval, progress).await.map(Some)
     }
     .await;
+    let done = done.map_err(|error| cluster.or_expelled(error));
+    let leave = async {
+        let left = driver.leave().await;
+        (left, cluster.close().await)
+    };
+    if done.as_ref().is_err_and(TpccError::ends_service) {
+        // What it holds of memory that is gone, or nobody takes from it any more, it would hold for long.
+        let _ = within(env, pool.state().timing.lease, leave).await;
+        return done;
+    }
+    let (left, closed) = leave.await;
     // What broke first says more than what broke because of it.
-    let left = driver.leave().await;
-    let closed = cluster.close().await;
     let report = done?;
     left?;
     closed?;

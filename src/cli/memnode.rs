@@ -45,7 +45,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Bytes, with K, M, G or T for powers of 1024.
-fn size(text: &str) -> Result<u64, String> {
+pub(super) fn size(text: &str) -> Result<u64, String> {
     let allowed = || "a size is a number with K, M, G or T, as 512M".to_owned();
     let (digits, shift) = match text.char_indices().last() {
         Some((at, 'K' | 'k')) => (text.get(..at), 10),

@@ -10,6 +10,7 @@ mod micro;
 mod network;
 mod pool;
 mod progress;
+mod scenario;
 mod sim;
 mod top;
 mod tpcc;
@@ -35,6 +36,9 @@ struct Cli {
     /// warn,selkie_engine=info
     #[arg(long, global = true, value_name = "FILTER", env = "SELKIE_LOG", default_value = "warn")]
     log: log::Filter,
+    /// End with the process of this number, which has started this one
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    parent: Option<u32>,
     #[command(subcommand)]
     command: Command,
 }
@@ -57,6 +61,8 @@ enum Command {
     Figures(figures::Arguments),
     /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
     Sim(sim::Arguments),
+    /// Runs pools of real processes under load, with faults, and judges what came of it.
+    Scenario(scenario::Arguments),
     /// Checks configuration files.
     Config(config::Arguments),
 }
@@ -90,7 +96,9 @@ impl Command {
             Command::Micro(arguments) => micro::check(arguments),
             Command::Memnode(arguments) => memnode::check(arguments),
             Command::Cert(arguments) => cert::check(arguments),
-            Command::Figures(_) | Command::Sim(_) | Command::Config(_) => Ok(()),
+            Command::Figures(_) | Command::Sim(_) | Command::Scenario(_) | Command::Config(_) => {
+                Ok(())
+            }
         }
     }
 }
@@ -105,6 +113,11 @@ pub(crate) fn main() -> ExitCode {
         }
     };
     log::install(cli.log);
+    if let Some(parent) = cli.parent
+        && let Err(error) = end_with(parent)
+    {
+        return fail(&error);
+    }
     match cli.command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),
@@ -114,8 +127,20 @@ pub(crate) fn main() -> ExitCode {
         Command::Figures(arguments) => figures::run(&arguments),
         Command::Micro(arguments) => micro::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments),
+        Command::Scenario(arguments) => scenario::run(&arguments),
         Command::Config(arguments) => config::run(&arguments),
     }
+}
+
+/// Has the system kill this process when its parent ends, which must be the one that is named.
+fn end_with(parent: u32) -> std::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let now = rustix::process::getppid().map(rustix::process::Pid::as_raw_nonzero);
+    if now.is_some_and(|now| now.get().unsigned_abs() == parent) {
+        return Ok(());
+    }
+    // It ended before the system knew.
+    Err(std::io::Error::other("the process that started this one is gone"))
 }
 
 /// Names the option that a driver's configuration refuses.

@@ -1,0 +1,457 @@
+//! What a scenario means: who is started when, what happens to whom, and how everybody must end.
+//!
+//! A target is in one of these states, and a fault that has no meaning in it is refused before anything starts:
+//! ```text
+//! running --kill--> dead --restart--> running          running --cut--> cut --heal--> running
+//! running --stop--> stopped --continue--> running
+//! ```
+//! A driver that is stopped or cut off for less than half a lease goes on as if nothing had happened; for more than
+//! one and a half leases it is taken for dead, and must find that out itself. In between chance decides, so that a
+//! scenario may not say so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::file::{Action, Driver, Fabric, Fault, File, Network};
+
+/// Processes of a scenario, at most.
+const MAX_PROCESSES: usize = 100;
+/// Faults, at most.
+const MAX_FAULTS: usize = 10_000;
+
+/// A scenario that can be run.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    pub(crate) file: File,
+    pub(crate) duration: Duration,
+    pub(crate) drivers: Vec<Role>,
+    /// By time.
+    pub(crate) faults: Vec<Due>,
+}
+
+/// A driver: its name, and how it is started.
+#[derive(Clone, Debug)]
+pub(crate) struct Role {
+    pub(crate) name: String,
+    pub(crate) delay: Duration,
+    pub(crate) driver: Driver,
+}
+
+/// Somebody who can be a target.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Target {
+    /// By position.
+    Driver(usize),
+    /// By position.
+    Memory(usize),
+}
+
+/// A fault that is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Due {
+    pub(crate) at: Duration,
+    pub(crate) action: Action,
+    pub(crate) target: Target,
+    /// Whether the pool takes a driver for dead because of it.
+    pub(crate) kills: bool,
+}
+
+/// How a process must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// With exit code 0.
+    Well,
+    /// By the signal that the scenario sent.
+    Killed,
+    /// With an error of its own, not later than this.
+    Error(Duration),
+    /// Either of these: on shared memory a process that stands still in the middle of a verb can only be fenced by
+    /// ending it.
+    ErrorOrKilled(Duration),
+}
+
+impl Plan {
+    /// Makes sense of a file; with `duration` the scenario is stretched or shrunk to it, leases apart.
+    pub(crate) fn of(file: File, duration: Option<Duration>) -> Result<Self, String> {
+        let written = file.duration.0.0;
+        if written.is_zero() {
+            return Err("duration: must be more than 0s".to_owned());
+        }
+        let duration = duration.unwrap_or(written);
+        let factor = duration.as_secs_f64() / written.as_secs_f64();
+        let scaled = |time: Duration| time.mul_f64(factor);
+        let mut plan = Self { duration, drivers: Vec::new(), faults: Vec::new(), file };
+        plan.check_file()?;
+        for (at, driver) in plan.file.drivers.iter().enumerate() {
+            let name = driver.name.clone().unwrap_or_else(|| format!("driver-{}", at + 1));
+            let delay = driver.start_delay.map_or(Duration::ZERO, |delay| scaled(delay.0.0));
+            if delay >= duration {
+                return Err(format!("{name}: start-delay: must be less than the duration"));
+            }
+            if !is_name(&name) {
+                return Err(format!("driver {name:?}: {NAMES}"));
+            }
+            if plan.drivers.iter().any(|other| other.name == name) || name.starts_with("memory-") {
+                return Err(format!("driver {name:?}: others have names like that"));
+            }
+            plan.drivers.push(Role { name, delay, driver: driver.clone() });
+        }
+        for fault in &plan.file.faults {
+            for time in 0..fault.times {
+                let apart = fault.every.map_or(Duration::ZERO, |every| every.0.0);
+                let step = u32::try_from(time).map_err(|_| "times: too many".to_owned())?;
+                let at = scaled(fault.at.0.0 + apart * step);
+                let due = plan.due(fault, at)?;
+                plan.faults.push(due);
+                if plan.faults.len() > MAX_FAULTS {
+                    return Err(format!("more than {MAX_FAULTS} faults"));
+                }
+            }
+        }
+        plan.faults.sort_by_key(|due| due.at);
+        plan.check_faults()?;
+        Ok(plan)
+    }
+
+    fn check_file(&self) -> Result<(), String> {
+        let File { name, fabric, network, memory, drivers, faults, .. } = &self.file;
+        if !is_name(name) {
+            return Err(format!("name {name:?}: {NAMES}"));
+        }
+        if self.duration < Duration::from_secs(1) {
+            return Err("duration: must be at least 1s".to_owned());
+        }
+        if memory.nodes == 0 || drivers.is_empty() {
+            return Err("there must be a memory node and a driver".to_owned());
+        }
+        if memory.nodes + drivers.len() > MAX_PROCESSES {
+            return Err(format!("more than {MAX_PROCESSES} memory nodes and drivers"));
+        }
+        if *network == Network::Namespaces && *fabric != Fabric::Tcp {
+            return Err("network = \"namespaces\" is for fabric = \"tcp\"".to_owned());
+        }
+        if let Some(fault) = faults.iter().find(|fault| fault.times != 1 && fault.every.is_none()) {
+            return Err(format!("fault {} times: every how long?", fault.times));
+        }
+        if *fabric == Fabric::Mem {
+            return self.check_mem();
+        }
+        Ok(())
+    }
+
+    /// In one process all nodes are alike, and nothing can happen to one of them.
+    fn check_mem(&self) -> Result<(), String> {
+        if !self.file.faults.is_empty() {
+            return Err(
+                "fabric = \"mem\" is one process: there are no faults in it; use shm or tcp"
+                    .to_owned(),
+            );
+        }
+        let same = |value: fn(&Driver) -> Option<u64>| {
+            let mut values = self.file.drivers.iter().map(value);
+            let first = values.next();
+            values.all(|value| Some(value) == first)
+        };
+        let alike = same(|driver| Some(driver.workers as u64))
+            && same(|driver| driver.cache.map(|cache| cache.0.0))
+            && same(|driver| driver.threads.map(|threads| threads as u64))
+            && self.file.drivers.iter().all(|driver| driver.start_delay.is_none());
+        if alike {
+            return Ok(());
+        }
+        Err("fabric = \"mem\" is one process: its drivers must have the same workers, cache and \
+            threads, and no start-delay"
+            .to_owned())
+    }
+
+    fn due(&self, fault: &Fault, at: Duration) -> Result<Due, String> {
+        let Fault { action, target: name, .. } = fault;
+        let said = format!("{} {name} at {at:?}", action.name());
+        let target = self.target(name).ok_or_else(|| {
+            format!("{said}: there is no {name}; there are {}", self.names().join(", "))
+        })?;
+        if at >= self.duration {
+            return Err(format!("{said}: the scenario is over by then"));
+        }
+        if matches!((target, action), (Target::Memory(_), action) if *action != Action::Kill) {
+            return Err(format!(
+                "{said}: memory nodes can only be killed; what one held is gone then, and while one \
+                 stands still its memory is as good as ever or it is dead",
+            ));
+        }
+        let is_link = matches!(action, Action::Cut | Action::Heal);
+        if is_link && self.file.network != Network::Namespaces {
+            return Err(format!("{said}: needs network = \"namespaces\""));
+        }
+        if is_link && self.file.pool.lease.0.0 < Duration::from_millis(500) {
+            return Err(format!("{said}: needs a lease of at least 500ms"));
+        }
+        Ok(Due { at, action: *action, target, kills: *action == Action::Kill })
+    }
+
+    fn names(&self) -> Vec<String> {
+        let drivers = self.drivers.iter().map(|role| role.name.clone());
+        let memory = (1..=self.file.memory.nodes).map(|number| format!("memory-{number}"));
+        drivers.chain(memory).collect()
+    }
+
+    fn target(&self, name: &str) -> Option<Target> {
+        if let Some(number) = name.strip_prefix("memory-") {
+            let number: usize = number.parse().ok()?;
+            let position = number.checked_sub(1)?;
+            return (position < self.file.memory.nodes).then_some(Target::Memory(position));
+        }
+        self.drivers.iter().position(|role| role.name == name).map(Target::Driver)
+    }
+
+    pub(crate) fn name_of(&self, target: Target) -> String {
+        match target {
+            Target::Memory(position) => format!("memory-{}", position + 1),
+            Target::Driver(position) => {
+                self.drivers.get(position).map_or_else(String::new, |role| role.name.clone())
+            }
+        }
+    }
+
+    /// Goes through the faults in their order, refuses what has no meaning, and finds out what kills.
+    fn check_faults(&mut self) -> Result<(), String> {
+        let lease = self.file.pool.lease.0.0;
+        // What happened last to a target, when, and as which fault.
+        let mut states: BTreeMap<Target, (Action, usize)> = BTreeMap::new();
+        let mut kills = Vec::new();
+        for (number, due) in self.faults.iter().enumerate() {
+            let before = states.get(&due.target).copied();
+            let said =
+                format!("{} {} at {:?}", due.action.name(), self.name_of(due.target), due.at);
+            let since = |number: usize| {
+                let began = self.faults.get(number).map_or(Duration::ZERO, |due| due.at);
+                due.at.saturating_sub(began)
+            };
+            if let Target::Driver(position) = due.target
+                && let Some(role) = self.drivers.get(position)
+                && due.at < role.delay
+            {
+                return Err(format!("{said}: it has not started by then"));
+            }
+            let after = match (due.action, before.map(|(action, _)| action)) {
+                (Action::Kill, None) => Some(Action::Kill),
+                (Action::Stop, None) => Some(Action::Stop),
+                (Action::Cut, None) => Some(Action::Cut),
+                (Action::Restart, Some(Action::Kill)) => None,
+                (Action::Continue, Some(Action::Stop)) | (Action::Heal, Some(Action::Cut)) => {
+                    let (_, began) = before.unwrap_or((due.action, number));
+                    if !is_clear(since(began), lease) {
+                        return Err(format!(
+                            "{said}: after {:?}, so that chance decides what comes of it; a lease is {lease:?}: \
+                             less than half of it, or more than one and a half",
+                            since(began)
+                        ));
+                    }
+                    let dies = since(began) > lease;
+                    if dies {
+                        kills.push(began);
+                    }
+                    // Whoever was taken for dead ends.
+                    dies.then_some(Action::Heal)
+                }
+                (_, None) => return Err(format!("{said}: it is running then")),
+                (_, Some(Action::Kill)) => return Err(format!("{said}: it is dead by then")),
+                (_, Some(Action::Stop)) => return Err(format!("{said}: it is stopped then")),
+                (_, Some(Action::Cut)) => return Err(format!("{said}: it is cut off then")),
+                (_, Some(_)) => return Err(format!("{said}: it has ended by then")),
+            };
+            match after {
+                Some(action) => states.insert(due.target, (action, number)),
+                None => states.remove(&due.target),
+            };
+        }
+        for (action, number) in states.into_values() {
+            if matches!(action, Action::Stop | Action::Cut) {
+                let due = self.faults.get(number).map_or(Duration::ZERO, |due| due.at);
+                if self.duration.saturating_sub(due) <= lease * 3 / 2 {
+                    return Err(
+                        "who is stopped or cut off to the end must be so for one and a half leases"
+                            .to_owned(),
+                    );
+                }
+                kills.push(number);
+            }
+        }
+        for number in kills {
+            if let Some(due) = self.faults.get_mut(number) {
+                due.kills = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// How the process must end that is the so-manieth of a driver, from 0.
+    pub(crate) fn end_of(&self, driver: usize, incarnation: usize) -> End {
+        let lease = self.file.pool.lease.0.0;
+        let margin = self.file.expect.fails_within.0.0;
+        let own = self.faults.iter().filter(|due| due.target == Target::Driver(driver));
+        let killing: Vec<&Due> = own.clone().filter(|due| due.kills).collect();
+        if let Some(due) = killing.get(incarnation) {
+            let over = |end: Action| {
+                let mut own = own.clone();
+                own.find(|later| later.at >= due.at && later.action == end).map(|later| later.at)
+            };
+            return match due.action {
+                // It finds out when it goes on; if it does not, it is ended at the end.
+                Action::Stop => match over(Action::Continue) {
+                    None => End::Killed,
+                    Some(at) if self.file.fabric == Fabric::Shm => End::ErrorOrKilled(at + margin),
+                    Some(at) => End::Error(at + margin),
+                },
+                Action::Cut => End::Error(due.at + lease + margin),
+                _ => End::Killed,
+            };
+        }
+        match self.first_memory_death() {
+            Some(at) => End::Error(at + lease + margin),
+            None => End::Well,
+        }
+    }
+
+    /// When a memory node dies.
+    pub(crate) fn first_memory_death(&self) -> Option<Duration> {
+        let deaths = self.faults.iter().filter(|due| matches!(due.target, Target::Memory(_)));
+        deaths.map(|due| due.at).min()
+    }
+
+    /// Whether the pool loses a compute node.
+    pub(crate) fn loses_drivers(&self) -> bool {
+        self.faults.iter().any(|due| due.kills && matches!(due.target, Target::Driver(_)))
+    }
+}
+
+/// Whether it is certain what comes of a silence.
+fn is_clear(silence: Duration, lease: Duration) -> bool {
+    silence < lease / 2 || silence > lease * 3 / 2
+}
+
+const NAMES: &str = "a name is 1 to 30 letters, digits or `-`";
+
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    (1..=30).contains(&name.len()) && name.chars().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(head: &str, faults: &[(&str, &str, &str)]) -> Result<Plan, String> {
+        let mut text = format!(
+            "name = \"x\"\nduration = \"60s\"\n{head}\n[memory]\nnodes = 2\nsize = \"1G\"\n\
+             [[driver]]\n[[driver]]\nname = \"late\"\nstart-delay = \"5s\"\n"
+        );
+        for (at, action, target) in faults {
+            text +=
+                &format!("[[fault]]\nat = \"{at}\"\ndo = \"{action}\"\ntarget = \"{target}\"\n");
+        }
+        Plan::of(File::parse("f", &text).map_err(|error| error.to_string())?, None)
+    }
+
+    const SHM: &str = "fabric = \"shm\"";
+    const NETS: &str = "fabric = \"tcp\"\nnetwork = \"namespaces\"";
+
+    #[test]
+    fn ends_follow_from_the_faults() {
+        let seconds = Duration::from_secs;
+        let quiet = plan(SHM, &[]).unwrap();
+        assert_eq!((quiet.end_of(0, 0), quiet.end_of(1, 0)), (End::Well, End::Well));
+        assert!(!quiet.loses_drivers());
+
+        let killed = plan(
+            SHM,
+            &[
+                ("30s", "restart", "driver-1"),
+                ("20s", "kill", "driver-1"),
+                ("40s", "kill", "driver-1"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(killed.faults[0].at, seconds(20), "by time");
+        let ends = [0, 1, 2].map(|incarnation| killed.end_of(0, incarnation));
+        assert_eq!(ends, [End::Killed, End::Killed, End::Well]);
+        assert_eq!(killed.end_of(1, 0), End::Well);
+        assert!(killed.loses_drivers());
+
+        // Too short to be noticed, then far too long.
+        let stopped = plan(
+            SHM,
+            &[
+                ("10s", "stop", "late"),
+                ("10500ms", "continue", "late"),
+                ("20s", "stop", "late"),
+                ("30s", "continue", "late"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(
+            stopped.faults.iter().map(|due| due.kills).collect::<Vec<_>>(),
+            [false, false, true, false]
+        );
+        assert_eq!(stopped.end_of(1, 0), End::ErrorOrKilled(seconds(35)));
+        let stays = plan(SHM, &[("20s", "stop", "late")]).unwrap();
+        assert_eq!(stays.end_of(1, 0), End::Killed);
+
+        let cut = plan(NETS, &[("20s", "cut", "late"), ("25s", "heal", "late")]).unwrap();
+        assert_eq!((cut.end_of(0, 0), cut.end_of(1, 0)), (End::Well, End::Error(seconds(27))));
+
+        let memory = plan(SHM, &[("20s", "kill", "memory-2")]).unwrap();
+        assert_eq!(memory.end_of(0, 0), End::Error(seconds(27)));
+        assert!(!memory.loses_drivers());
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused() {
+        let mem = "fabric = \"mem\"";
+        for (head, faults, expected) in [
+            (
+                SHM,
+                &[("5s", "kill", "driver-3")][..],
+                "there are driver-1, late, memory-1, memory-2",
+            ),
+            (SHM, &[("60s", "kill", "driver-1")], "is over by then"),
+            (SHM, &[("3s", "kill", "late")], "has not started by then"),
+            (SHM, &[("5s", "restart", "driver-1")], "it is running then"),
+            (SHM, &[("5s", "kill", "driver-1"), ("6s", "stop", "driver-1")], "it is dead by then"),
+            (SHM, &[("5s", "stop", "driver-1"), ("6s", "kill", "driver-1")], "it is stopped then"),
+            (SHM, &[("5s", "stop", "driver-1"), ("7s", "continue", "driver-1")], "chance decides"),
+            (SHM, &[("58s", "stop", "driver-1")], "for one and a half leases"),
+            (SHM, &[("5s", "stop", "memory-1")], "memory nodes can only be killed"),
+            (SHM, &[("5s", "cut", "driver-1")], "needs network = \"namespaces\""),
+            (
+                SHM,
+                &[
+                    ("5s", "stop", "driver-1"),
+                    ("15s", "continue", "driver-1"),
+                    ("16s", "kill", "driver-1"),
+                ],
+                "it has ended by then",
+            ),
+            (mem, &[("5s", "kill", "driver-1")], "there are no faults in it"),
+            (mem, &[], "no start-delay"),
+            ("fabric = \"shm\"\nnetwork = \"namespaces\"", &[], "is for fabric = \"tcp\""),
+        ] {
+            let error = plan(head, faults).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn faults_are_repeated_and_scaled_with_the_duration() {
+        let text = "name = \"x\"\nfabric = \"shm\"\nduration = \"60s\"\n[memory]\nnodes = 1\nsize = \"1G\"\n\
+            [[driver]]\n[[fault]]\nat = \"10s\"\nevery = \"20s\"\ntimes = 2\ndo = \"kill\"\ntarget = \"driver-1\"\n\
+            [[fault]]\nat = \"20s\"\nevery = \"20s\"\ntimes = 2\ndo = \"restart\"\ntarget = \"driver-1\"\n";
+        let plan = |duration| Plan::of(File::parse("f", text).unwrap(), duration).unwrap();
+        let times = |plan: Plan| plan.faults.iter().map(|due| due.at.as_secs()).collect::<Vec<_>>();
+        assert_eq!(times(plan(None)), [10, 20, 30, 40]);
+        assert_eq!(times(plan(Some(Duration::from_secs(600)))), [100, 200, 300, 400]);
+        let without_every = text.replace("every = \"20s\"\n", "");
+        let error = Plan::of(File::parse("f", &without_every).unwrap(), None).unwrap_err();
+        assert!(error.contains("every how long"), "{error}");
+    }
+}

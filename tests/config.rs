@@ -113,6 +113,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "ADDR:PORT") => "\"127.0.0.1:7000\"".to_owned(),
         (None, "HOST") => "\"127.0.0.1\"".to_owned(),
         (None, "A..B") => "\"0..3\"".to_owned(),
+        (None, "TIME") => "\"6s\"".to_owned(),
         (None, "FIRST-LAST") => "\"1-2\"".to_owned(),
         (None, "DIR") => "\"figures\"".to_owned(),
         (None, "ADDR") => "\"127.0.0.1:0\"".to_owned(),
@@ -148,7 +149,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
             let (name, value_name, _) = option;
             // Some need another, or do not go with its default.
             let with = match (section.as_str(), name.as_str()) {
-                ("tpcc", "load-only") => "pool = \"shm:a\"\n",
+                ("tpcc", "load-only" | "reload") => "pool = \"shm:a\"\n",
                 ("tpcc", "listen" | "advertise" | "insecure" | "tls") => "pool = \"tcp:a:1\"\n",
                 ("micro", "insecure") => "metrics = \"127.0.0.1:0\"\n",
                 ("top", "json") => "once = true\nname = \"a\"\n",
@@ -175,7 +176,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "tpcc, pool, memnode, cert, top, micro, figures, sim";
+    let commands = "tpcc, pool, memnode, cert, top, micro, figures, sim, scenario";
     let no_command = format!("there is no such command; there are {commands}\n");
     is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {no_command}"));
     is_refused("[config]\n", &format!("1: [config]: {no_command}"));

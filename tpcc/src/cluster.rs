@@ -7,7 +7,7 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Opera
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
-use selkie_memnode::Pool;
+use selkie_memnode::{ComputeIndex, Pool};
 use selkie_txn::Database;
 
 use crate::config::Config;
@@ -18,6 +18,11 @@ use crate::shared::{Driver, Role};
 /// How long an access may wait for a page before it is an error: far above any stall of a machine
 /// that does something else meanwhile.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Heartbeats after which a process knows whether the others have declared it dead; a lease has at least as many.
+const BEATS_TO_KNOW: u32 = 4;
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// A compute node.
 pub struct Node {
@@ -220,16 +225,27 @@ impl Cluster {
         Ok(leased.saturating_sub(unused * self.pool.descriptor().gcl_bytes as u64))
     }
 
-    /// The error as it is; but that a node of this process is dead is the others' judgement of it.
-    pub(crate) fn or_expelled(&self, error: TpccError) -> TpccError {
-        let own = |peer: PeerId| {
-            !peer.is_memory()
-                && self
-                    .nodes
-                    .iter()
-                    .any(|node| node.engine.node().index() == usize::from(peer.index()))
+    /// The error as it is; but that a node of this process is dead is the others' judgement of it. So may it be if
+    /// memory seems to be dead: who stood still did not hear from it either. The pool knows in a few heartbeats.
+    pub(crate) async fn or_expelled(&self, error: TpccError) -> TpccError {
+        let Some(peer) = error.dead_peer() else { return error };
+        let index = |node: &Arc<Node>| {
+            ComputeIndex::new(u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX))
         };
-        if error.dead_peer().is_some_and(own) { EngineError::Expelled.into() } else { error }
+        let own: Vec<_> = self.nodes.iter().map(index).collect();
+        if !peer.is_memory() {
+            let is_own = own.iter().any(|node| node.get() == peer.index());
+            return if is_own { EngineError::Expelled.into() } else { error };
+        }
+        let started = self.env.now();
+        let timing = self.pool.state().timing;
+        while self.env.now() - started < timing.heartbeat * BEATS_TO_KNOW {
+            if own.iter().any(|node| !self.pool.is_member(*node)) {
+                return EngineError::Expelled.into();
+            }
+            self.env.sleep(LOOK_EVERY).await;
+        }
+        error
     }
 
     /// Stops the compute nodes: writes everything back and gives unused memory back.

@@ -122,7 +122,10 @@ pub async fn run_shared(
         check_and_report(&cluster, config, load, interval, progress).await.map(Some)
     }
     .await;
-    let done = done.map_err(|error| cluster.or_expelled(error));
+    let done = match done {
+        Err(error) => Err(cluster.or_expelled(error).await),
+        done => done,
+    };
     let leave = async {
         let left = driver.leave().await;
         (left, cluster.close().await)

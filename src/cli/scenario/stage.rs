@@ -430,10 +430,15 @@ impl<'a> Stage<'a> {
             let index = |node: &Value| node.get("node").and_then(Value::as_u64);
             outcome.left_in_pool = nodes.into_iter().flatten().filter_map(index).collect();
             outcome.lost_pages = list("lost_pages").map_or(0, Vec::len);
-            // Of the dead ones they stay, as the mark that they are dead, while their names cannot be used again.
-            let dead = list("dead_compute_nodes").into_iter().flatten().filter_map(Value::as_u64);
-            let dead: Vec<_> = dead.map(|index| format!("cn{index}")).collect();
-            outcome.leftovers.extend(self.segments_of_drivers(&dead));
+            // Of dead nodes they stay, as the mark that they are dead, until their names are used again.
+            let is_dead = |driver: &&DriverSeen| driver.ended != Ended::Code(0);
+            let dead = outcome.drivers.iter().filter(is_dead);
+            let dead = dead.filter_map(|driver| self.plan.drivers.get(driver.driver));
+            let dead: usize = dead.map(|role| role.driver.compute_nodes).sum();
+            let segments = self.segments_of_drivers();
+            if segments.len() > dead {
+                outcome.leftovers.extend(segments);
+            }
         }
         let signals = &mut self.signals;
         for process in &mut self.memory {
@@ -460,11 +465,11 @@ impl<'a> Stage<'a> {
         Ok(())
     }
 
-    /// What drivers that have all ended left in the pool's directory, but for these.
-    fn segments_of_drivers(&self, dead: &[String]) -> Vec<String> {
+    /// What drivers that have all ended left in the pool's directory.
+    fn segments_of_drivers(&self) -> Vec<String> {
         let Ok(entries) = std::fs::read_dir(self.pool_directory()) else { return Vec::new() };
         let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let of_drivers = names.filter(|name| name.contains("cn") && !dead.contains(name));
+        let of_drivers = names.filter(|name| name.contains("cn"));
         of_drivers.map(|name| format!("segment {name}")).collect()
     }
 

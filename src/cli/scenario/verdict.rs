@@ -126,12 +126,13 @@ fn conditions(plan: &Plan, driver: &DriverSeen) -> Check {
 
 fn journal(driver: &DriverSeen) -> Check {
     let number = |key: &str| driver.number(&format!("/journal/{key}"));
-    let [looked_for, found, on_lost_pages, missing] =
-        ["looked_for", "found", "on_lost_pages", "missing"].map(number);
+    let [committed, looked_for, found, on_lost_pages, missing] =
+        ["committed", "looked_for", "found", "on_lost_pages", "missing"].map(number);
     let show = |number: Option<u64>| number.map_or("?".to_owned(), |number| number.to_string());
     Check {
         what: format!("nothing that {} committed is missing", driver.name),
-        holds: missing == Some(0) && looked_for > Some(0),
+        // One whose home is lost altogether commits nothing.
+        holds: missing == Some(0) && (looked_for > Some(0) || committed == Some(0)),
         found: format!(
             "of {} looked for {} found, {} on lost pages, {} missing",
             show(looked_for),
@@ -194,4 +195,156 @@ fn comes_back(plan: &Plan, recovered: &Recovered) -> Option<Check> {
         holds: back_after.is_some_and(|after| after <= bound),
         found: format!("{before:.0} a second before, {lowest:.0} in the worst second, {back}"),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::file::File;
+    use super::super::outcome::{FaultSeen, MemorySeen};
+    use super::*;
+
+    const KILL: &str = "[[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"driver-2\"\n";
+
+    fn plan(faults: &str) -> Plan {
+        let text = format!(
+            "name = \"x\"\nfabric = \"shm\"\nduration = \"30s\"\n[memory]\nnodes = 1\nsize = \"1G\"\n\
+             [[driver]]\n[[driver]]\n{faults}"
+        );
+        Plan::of(File::parse("f", &text).unwrap(), None).unwrap()
+    }
+
+    /// All went well, and the faults were done in time.
+    fn outcome(plan: &Plan, survivor: &[u64]) -> Outcome {
+        let report = json!({
+            "consistency": if plan.loses_drivers() { "partial" } else { "ok" },
+            "journal": { "committed": 20, "looked_for": 10, "found": 8, "on_lost_pages": 2, "missing": 0 },
+        });
+        let driver = |driver: usize| {
+            let expected = plan.end_of(driver, 0);
+            let well = expected == End::Well;
+            let counts = survivor.to_vec();
+            let ended = counts.len() as f64;
+            DriverSeen {
+                driver,
+                name: format!("driver-{}", driver + 1),
+                expected,
+                ended: if well { Ended::Code(0) } else { Ended::Signal(9) },
+                ended_at: Duration::from_secs(31),
+                error: None,
+                panicked: false,
+                report: well.then(|| report.clone()),
+                track: well.then_some(Track { began: 0.0, counts, ended }),
+            }
+        };
+        let done = plan.faults.iter().map(|due| FaultSeen { due: *due, done_at: due.at });
+        let (name, ended) = ("memory-1".to_owned(), Ended::Code(0));
+        Outcome {
+            drivers: vec![driver(0), driver(1)],
+            memory: vec![MemorySeen { name, ended, was_killed: false }],
+            faults: done.collect(),
+            ..Outcome::default()
+        }
+    }
+
+    /// The checks that do not hold.
+    fn failed(plan: &Plan, outcome: &Outcome) -> Vec<String> {
+        let verdict = judge(plan, outcome);
+        let failed = verdict.checks.iter().filter(|check| !check.holds);
+        let failed: Vec<_> = failed.map(|check| check.what.clone()).collect();
+        assert_eq!(verdict.holds(), failed.is_empty());
+        failed
+    }
+
+    #[test]
+    fn what_went_well_holds() {
+        let quiet = plan("");
+        assert_eq!(failed(&quiet, &outcome(&quiet, &[100; 30])), [""; 0]);
+        let killed = plan(KILL);
+        assert_eq!(failed(&killed, &outcome(&killed, &[100; 30])), [""; 0]);
+    }
+
+    /// What is wrong with the outcome of a run in which a driver is killed.
+    fn after(change: impl FnOnce(&mut Outcome)) -> Vec<String> {
+        let plan = plan(KILL);
+        let mut outcome = outcome(&plan, &[100; 30]);
+        change(&mut outcome);
+        failed(&plan, &outcome)
+    }
+
+    #[test]
+    fn what_went_wrong_is_named() {
+        let report = |outcome: &mut Outcome, key: &str, value| {
+            let report = outcome.drivers[0].report.as_mut().unwrap();
+            *report.pointer_mut(key).unwrap() = value;
+        };
+        assert_eq!(after(|o| o.drivers[0].ended = Ended::Code(1)), ["driver-1 ends well"]);
+        assert_eq!(after(|o| o.drivers[0].ended = Ended::Not), ["driver-1 ends well"]);
+        assert_eq!(after(|o| o.drivers[0].panicked = true), ["driver-1 ends well"]);
+        assert_eq!(after(|o| o.drivers[1].ended = Ended::Code(1)), ["driver-2 is killed"]);
+        let missing = "nothing that driver-1 committed is missing";
+        assert_eq!(after(|o| report(o, "/journal/missing", json!(1))), [missing]);
+        assert_eq!(after(|o| report(o, "/journal/looked_for", json!(0))), [missing]);
+        let nothing = |o: &mut Outcome| {
+            report(o, "/journal/looked_for", json!(0));
+            report(o, "/journal/committed", json!(0));
+        };
+        assert_eq!(after(nothing), [""; 0], "nothing was committed");
+        let conditions = "the conditions hold at driver-1, on what can be read";
+        assert_eq!(after(|o| report(o, "/consistency", json!([{ "condition": 3 }]))), [conditions]);
+        assert_eq!(after(|o| o.drivers[0].report = None), [conditions, missing]);
+        assert_eq!(after(|o| o.memory[0].ended = Ended::Code(1)), ["memory-1 ends well"]);
+        let left = "no compute node is left in the pool";
+        assert_eq!(after(|o| o.left_in_pool.push(3)), [left]);
+        let leftover = |o: &mut Outcome| o.leftovers.push("segment cn1".to_owned());
+        assert_eq!(after(leftover), ["nothing is left behind"]);
+        // Where nobody died nothing may be unreadable.
+        let quiet = plan("");
+        let mut outcome = outcome(&quiet, &[100; 30]);
+        report(&mut outcome, "/consistency", json!("partial"));
+        assert_eq!(failed(&quiet, &outcome), ["the conditions hold at driver-1"]);
+    }
+
+    #[test]
+    fn throughput_must_come_back_in_time() {
+        let plan = plan(KILL);
+        let rates = |until: usize| {
+            let mut counts = vec![100; 30];
+            counts.iter_mut().take(until).skip(10).for_each(|count| *count = 5);
+            failed(&plan, &outcome(&plan, &counts))
+        };
+        // A lease of two seconds, and three.
+        assert_eq!(rates(15), [""; 0]);
+        let slow = "80 % of the survivors' throughput is back 5.0 s after kill driver-2 at 10.0 s";
+        assert_eq!(rates(17), [slow]);
+        assert_eq!(rates(30), [slow]);
+    }
+
+    #[test]
+    fn errors_must_be_told_and_in_time() {
+        let plan = plan("[[fault]]\nat = \"10s\"\ndo = \"kill\"\ntarget = \"memory-1\"\n");
+        let run = |ended, seconds, error: Option<&str>| {
+            let mut outcome = outcome(&plan, &[]);
+            for driver in &mut outcome.drivers {
+                driver.ended = Ended::Code(1);
+                driver.ended_at = Duration::from_secs(12);
+                driver.error = Some("error: peer mem0 is dead".to_owned());
+            }
+            let driver = &mut outcome.drivers[1];
+            driver.ended = ended;
+            driver.ended_at = Duration::from_secs(seconds);
+            driver.error = error.map(str::to_owned);
+            outcome.memory[0].ended = Ended::Signal(9);
+            outcome.memory[0].was_killed = true;
+            failed(&plan, &outcome)
+        };
+        let said = Some("error: peer mem0 is dead");
+        assert_eq!(run(Ended::Code(1), 17, said), [""; 0]);
+        let late = ["driver-2 ends with an error of its own by 17.0 s"];
+        assert_eq!(run(Ended::Code(1), 18, said), late);
+        assert_eq!(run(Ended::Code(1), 17, None), late, "it must say why");
+        assert_eq!(run(Ended::Code(0), 17, said), late);
+        assert_eq!(run(Ended::Signal(9), 17, said), late);
+    }
 }

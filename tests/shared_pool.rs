@@ -238,10 +238,10 @@ fn a_database_is_replaced_unless_others_work_on_it() {
     let report = succeeds(&pool.tpcc(&url, &["--duration", "1", "--seed", "5", "--json"]));
     let report: Value = serde_json::from_str(&report).unwrap();
     assert_eq!(report["consistency"], "ok");
-    // What it takes is told without what the old one takes: they are of one size.
+    // What it takes is told without what the old one takes, on which a driver has worked.
     let own = report["database_bytes"].as_u64().unwrap();
     let abandoned = database()["abandoned_bytes"].as_u64().unwrap();
-    assert!(own < abandoned * 3 / 2 && own > abandoned / 2, "{own} and {abandoned}");
+    assert!(own > 1 << 19 && own < abandoned / 2, "{own} and {abandoned}");
 }
 
 #[test]

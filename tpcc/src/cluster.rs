@@ -222,6 +222,8 @@ impl Cluster {
                 fresh + reusable + on_hold
             })
             .sum();
+        // What nodes that left have handed back counts as leased until another takes it.
+        let unused = unused + self.pool.state().donated.len() as u64;
         Ok(leased.saturating_sub(unused * self.pool.descriptor().gcl_bytes as u64))
     }
 

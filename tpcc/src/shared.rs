@@ -174,9 +174,6 @@ impl Driver {
                     }
                 }
                 Some(before @ Loaded::Loading { host, generation }) => {
-                    if !std::mem::replace(&mut told, true) {
-                        progress.note("another driver loads the database: waiting for it");
-                    }
                     // It is in the pool only once its nodes are.
                     let there = driver.pool.living_hosts().await?.contains(&host);
                     let now = driver.env.now();
@@ -194,6 +191,9 @@ impl Driver {
                         Loading::IfMissing if is_gone => return Err(TpccError::LoadCutShort),
                         Loading::IfMissing if there => missing_since = None,
                         _ => {}
+                    }
+                    if !std::mem::replace(&mut told, true) {
+                        progress.note("another driver loads the database: waiting for it");
                     }
                 }
             }

@@ -162,8 +162,14 @@ impl Cluster {
             ..EngineConfig::default()
         };
         let engine = Engine::start(&self.pool, fabric, env, id, config).await?;
-        let db = by.database(&engine).await;
-        let opened = db.and_then(|db| Ok((Tables::resolve(&db)?, db)));
+        let opened = async {
+            if matches!(by, TablesBy::Reloader(_)) {
+                self.check_room(&engine).await?;
+            }
+            let db = by.database(&engine).await?;
+            Ok((Tables::resolve(&db)?, db))
+        };
+        let opened = opened.await;
         match opened {
             Ok((tables, db)) => Ok(Node { engine, db, tables }),
             Err(error) => {
@@ -172,6 +178,17 @@ impl Cluster {
                 Err(error)
             }
         }
+    }
+
+    /// Refuses a load for which the pool has no room beside what is there, before any of that is changed.
+    async fn check_room(&self, engine: &Engine) -> Result<(), TpccError> {
+        let descriptor = self.pool.descriptor();
+        let capacity = descriptor.extents() * descriptor.geometry().extent_bytes();
+        let (used, needed) = (used_bytes(&self.pool, [engine]).await?, self.config.load_bytes());
+        if needed <= capacity.saturating_sub(used) {
+            return Ok(());
+        }
+        Err(TpccError::PoolFull { used, capacity, needed: used.saturating_add(needed) })
     }
 
     /// The pool.
@@ -212,19 +229,7 @@ impl Cluster {
     /// # Errors
     /// A failure of the fabric.
     pub async fn used_bytes(&self) -> Result<u64, TpccError> {
-        let Some(node) = self.nodes.first() else { return Ok(0) };
-        let leased = node.engine.leased_bytes().await?;
-        let unused: u64 = self
-            .nodes
-            .iter()
-            .map(|node| {
-                let (fresh, reusable, on_hold) = node.engine.unused_lines();
-                fresh + reusable + on_hold
-            })
-            .sum();
-        // What nodes that left have handed back counts as leased until another takes it.
-        let unused = unused + self.pool.state().donated.len() as u64;
-        Ok(leased.saturating_sub(unused * self.pool.descriptor().gcl_bytes as u64))
+        used_bytes(&self.pool, self.nodes.iter().map(|node| &node.engine)).await
     }
 
     /// The error as it is; but that a node of this process is dead is the others' judgement of it. So may it be if
@@ -261,4 +266,21 @@ impl Cluster {
         }
         Ok(first?)
     }
+}
+
+/// Bytes of pages in use in a pool, as far as these engines know which are not.
+async fn used_bytes(
+    pool: &Pool,
+    engines: impl IntoIterator<Item = &Engine>,
+) -> Result<u64, TpccError> {
+    let engines: Vec<_> = engines.into_iter().collect();
+    let Some(engine) = engines.first() else { return Ok(0) };
+    let leased = engine.leased_bytes().await?;
+    let unused = engines.iter().map(|engine| {
+        let (fresh, reusable, on_hold) = engine.unused_lines();
+        fresh + reusable + on_hold
+    });
+    // What nodes that left have handed back counts as leased until another takes it.
+    let unused = unused.sum::<u64>() + pool.state().donated.len() as u64;
+    Ok(leased.saturating_sub(unused * pool.descriptor().gcl_bytes as u64))
 }

@@ -167,8 +167,13 @@ impl Config {
         } else {
             self.duration.as_secs().saturating_mul(GROWTH_BYTES_PER_SECOND)
         };
-        let data = self.database_bytes().saturating_add(growth);
-        (data / 100).saturating_mul(100 + HEADROOM_PERCENT).saturating_add(FIXED_BYTES)
+        with_headroom(self.database_bytes().saturating_add(growth))
+    }
+
+    /// Bytes the pool is estimated to need for the load.
+    #[must_use]
+    pub fn load_bytes(&self) -> u64 {
+        with_headroom(self.database_bytes())
     }
 
     /// Bytes of cache of each compute node.
@@ -218,6 +223,10 @@ impl Config {
         let geometry = layout::SlabGeometry::new(self.gcl_bytes, RANGE_BYTES);
         geometry.region_bytes(1).unwrap_or(u64::MAX).div_ceil(MIB)
     }
+}
+
+fn with_headroom(data: u64) -> u64 {
+    (data / 100).saturating_mul(100 + HEADROOM_PERCENT).saturating_add(FIXED_BYTES)
 }
 
 fn within(key: &'static str, value: u64, low: u64, high: u64) -> Result<(), TpccError> {

@@ -39,7 +39,7 @@ pub enum TpccError {
     )]
     LoadCutShort,
     /// Others work on the database that was to be replaced.
-    #[error("{drivers} other drivers work on the database: it cannot be replaced now")]
+    #[error("{}: it cannot be replaced now", others_work(*.drivers))]
     DatabaseInUse {
         /// How many.
         drivers: usize,
@@ -108,6 +108,13 @@ pub enum TpccError {
     /// A histogram refused its bounds.
     #[error("histogram: {0}")]
     Histogram(String),
+}
+
+fn others_work(drivers: usize) -> String {
+    match drivers {
+        1 => "another driver works on the database".to_owned(),
+        more => format!("{more} other drivers work on the database"),
+    }
 }
 
 impl TpccError {

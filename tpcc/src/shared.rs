@@ -13,6 +13,17 @@
 //! in, and gives up if somebody is. That works because a driver that comes in says so first, and looks at the label
 //! again then: of two changes to one document one is the later, and who makes that sees the other. Databases
 //! have *generations*, so that who comes in is not taken in by a new one under the same label.
+//!
+//! ```text
+//!                                 room, and still mine                       all rows
+//! Complete ----> Loading, replaces ----> Loading, replaces nothing ----> Complete, one generation on
+//!    ^  |            |                                |
+//!    +--+------------+ somebody is in, no room,       | its driver is gone
+//!                      its driver is gone             v
+//!                                                 cut short
+//! ```
+//! Until a driver that loads anew is about to change the first byte, the label keeps what is there, so that it, or
+//! whoever finds it gone, can put that back. A driver that comes in meanwhile waits to see which way it goes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -48,16 +59,22 @@ enum Loaded {
         host: u64,
         /// The so-manieth database of the pool.
         generation: u64,
+        /// What is in the pool, unchanged as yet.
+        replaces: Option<Complete>,
     },
-    /// The database of these numbers.
-    Complete {
-        /// The so-manieth of the pool.
-        generation: u64,
-        /// Bytes of pages in use that are of those before.
-        abandoned_bytes: u64,
-        /// Its numbers.
-        shape: Shape,
-    },
+    /// There is one.
+    Complete(Complete),
+}
+
+/// A database that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Complete {
+    /// The so-manieth of the pool.
+    generation: u64,
+    /// Bytes of pages in use that are of those before.
+    abandoned_bytes: u64,
+    /// Its numbers.
+    shape: Shape,
 }
 
 /// What two drivers must agree on.
@@ -134,6 +151,37 @@ pub struct Driver {
     env: Env,
     generation: u64,
     abandoned_bytes: u64,
+    /// What it is about to replace.
+    replaces: Option<Complete>,
+}
+
+/// What is known of a driver that loads.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Loader {
+    Lives,
+    /// Its nodes are not in the pool: not yet, or no more.
+    IsAway,
+    /// It is gone, and what it wrote is of no use.
+    CutShort,
+}
+
+/// Since when a driver that loads has been seen without a living node.
+#[derive(Default)]
+struct Missing(Option<(u64, u64, Duration)>);
+
+impl Missing {
+    /// Notes whether this process, which loads this generation, is there at this time; whether it is gone.
+    fn is_gone(&mut self, host: u64, generation: u64, there: bool, now: Duration) -> bool {
+        match self.0 {
+            Some((of, its, since)) if !there && (of, its) == (host, generation) => {
+                now - since > LOADER_PATIENCE
+            }
+            _ => {
+                self.0 = (!there).then_some((host, generation, now));
+                false
+            }
+        }
+    }
 }
 
 impl Driver {
@@ -150,47 +198,42 @@ impl Driver {
         progress: &Arc<dyn Progress>,
     ) -> Result<(Self, Role), TpccError> {
         let (pool, env) = (Arc::clone(pool), env.clone());
-        let mut driver = Self { pool, env, generation: 0, abandoned_bytes: 0 };
-        let mut missing_since = None;
+        let mut driver = Self { pool, env, generation: 0, abandoned_bytes: 0, replaces: None };
+        let mut missing = Missing::default();
         let mut told = false;
         loop {
             match driver.label::<Loaded>(DATABASE)? {
                 None => {
                     driver.generation = 1;
-                    if driver.set_database(None, Some(&driver.loading()?)).await? {
+                    if driver.set_database(None, Some(&driver.writing())).await? {
                         return Ok((driver, Role::Loads));
                     }
                 }
-                Some(Loaded::Complete { generation, abandoned_bytes, shape })
-                    if loading == Loading::IfMissing =>
-                {
-                    shape.admit(config)?;
-                    (driver.generation, driver.abandoned_bytes) = (generation, abandoned_bytes);
+                Some(Loaded::Complete(complete)) if loading == Loading::IfMissing => {
+                    complete.shape.admit(config)?;
+                    driver.generation = complete.generation;
+                    driver.abandoned_bytes = complete.abandoned_bytes;
                     return Ok((driver, Role::Joins));
                 }
-                Some(before @ Loaded::Complete { generation, .. }) => {
-                    if driver.take_over(&before, generation).await? {
+                Some(before @ Loaded::Complete(_)) => {
+                    if driver.take_over(&before).await? {
                         return Ok((driver, Role::Reloads));
                     }
                 }
-                Some(before @ Loaded::Loading { host, generation }) => {
-                    // It is in the pool only once its nodes are.
-                    let there = driver.pool.living_hosts().await?.contains(&host);
-                    let now = driver.env.now();
-                    let since = *missing_since.get_or_insert(now);
-                    let is_gone = !there && now - since > LOADER_PATIENCE;
-                    match loading {
-                        Loading::Anew if there => {
+                Some(before @ Loaded::Loading { .. }) => {
+                    match (driver.look_after(&before, &mut missing).await?, loading) {
+                        (Loader::Lives, Loading::Anew) => {
                             return Err(TpccError::DatabaseInUse { drivers: 1 });
                         }
-                        Loading::Anew
-                            if is_gone && driver.take_over(&before, generation).await? =>
-                        {
-                            return Ok((driver, Role::Reloads));
+                        (Loader::CutShort, Loading::IfMissing) => {
+                            return Err(TpccError::LoadCutShort);
                         }
-                        Loading::IfMissing if is_gone => return Err(TpccError::LoadCutShort),
-                        Loading::IfMissing if there => missing_since = None,
-                        _ => {}
+                        (Loader::CutShort, Loading::Anew) => {
+                            if driver.take_over(&before).await? {
+                                return Ok((driver, Role::Reloads));
+                            }
+                        }
+                        (Loader::Lives | Loader::IsAway, _) => {}
                     }
                     if !std::mem::replace(&mut told, true) {
                         progress.note("another driver loads the database: waiting for it");
@@ -201,35 +244,72 @@ impl Driver {
         }
     }
 
+    /// Looks whether the driver that loads still lives. If it is gone and has not changed a byte, puts back what was
+    /// there; the label is another then.
+    async fn look_after(
+        &self,
+        loading: &Loaded,
+        missing: &mut Missing,
+    ) -> Result<Loader, TpccError> {
+        let Loaded::Loading { host, generation, replaces } = loading else {
+            return Ok(Loader::IsAway);
+        };
+        // It is in the pool only once its nodes are.
+        let there = self.pool.living_hosts().await?.contains(host);
+        if !missing.is_gone(*host, *generation, there, self.env.now()) {
+            return Ok(if there { Loader::Lives } else { Loader::IsAway });
+        }
+        let Some(complete) = replaces else { return Ok(Loader::CutShort) };
+        self.set_database(Some(loading), Some(&Loaded::Complete(complete.clone()))).await?;
+        Ok(Loader::IsAway)
+    }
+
     /// Takes the label of the database that was found, and gives it back if somebody uses that; false if the
     /// label was not `before`.
-    async fn take_over(&mut self, before: &Loaded, generation: u64) -> Result<bool, TpccError> {
-        self.generation = generation + 1;
-        let (before, own) = (to_text(before)?, self.loading()?);
-        if !self.set_database(Some(&before), Some(&own)).await? {
+    async fn take_over(&mut self, before: &Loaded) -> Result<bool, TpccError> {
+        let (generation, replaces, loader) = match before {
+            Loaded::Loading { host, generation, .. } => (*generation, None, Some(*host)),
+            Loaded::Complete(complete) => (complete.generation, Some(complete.clone()), None),
+        };
+        // Who comes in meanwhile is not to be kept waiting by one that will be refused.
+        self.refuse_others(loader).await?;
+        (self.generation, self.replaces) = (generation + 1, replaces);
+        if !self.set_database(Some(before), Some(&self.loading())).await? {
             return Ok(false);
         }
         // From here on nobody comes in unseen.
-        let mut users = self.label::<Phases>(PHASES)?.unwrap_or_default().present;
-        if let Loaded::Loading { host, .. } = from_text(DATABASE, &before)? {
-            users.insert(host);
+        let refused = self.refuse_others(loader).await;
+        if refused.is_err() {
+            self.set_database(Some(&self.loading()), Some(before)).await?;
         }
+        refused.map(|()| true)
+    }
+
+    /// Refuses to go on if others have the database open, or the one that loads it has come back.
+    async fn refuse_others(&self, loader: Option<u64>) -> Result<(), TpccError> {
+        let mut users = self.label::<Phases>(PHASES)?.unwrap_or_default().present;
+        users.extend(loader);
         users.remove(&self.pool.host());
         let living = self.pool.living_hosts().await?;
         users.retain(|host| living.contains(host));
         if users.is_empty() {
-            return Ok(true);
+            return Ok(());
         }
-        self.set_database(Some(&own), Some(&before)).await?;
         Err(TpccError::DatabaseInUse { drivers: users.len() })
     }
 
-    fn loading(&self) -> Result<String, TpccError> {
-        to_text(&Loaded::Loading { host: self.pool.host(), generation: self.generation })
+    fn loading(&self) -> Loaded {
+        let (host, generation) = (self.pool.host(), self.generation);
+        Loaded::Loading { host, generation, replaces: self.replaces.clone() }
     }
 
-    async fn set_database(&self, old: Option<&str>, new: Option<&str>) -> Result<bool, TpccError> {
-        Ok(self.pool.set_label(DATABASE, old, new).await?)
+    async fn set_database(
+        &self,
+        old: Option<&Loaded>,
+        new: Option<&Loaded>,
+    ) -> Result<bool, TpccError> {
+        let (old, new) = (old.map(to_text).transpose()?, new.map(to_text).transpose()?);
+        Ok(self.pool.set_label(DATABASE, old.as_deref(), new.as_deref()).await?)
     }
 
     /// Bytes of pages in use in the pool that are of databases before this one.
@@ -239,16 +319,30 @@ impl Driver {
     }
 
     /// Says, before anything is written, that this driver still is the one that loads: its nodes are in the pool
-    /// now, so that nobody takes it for dead any more.
+    /// now, so that nobody takes it for dead any more. What it replaces cannot be put back from then on.
     ///
     /// # Errors
     /// [`TpccError::LoadCutShort`] if somebody did, [`TpccError::Pool`].
     pub async fn still_loads(&self) -> Result<(), TpccError> {
-        let own = self.loading()?;
-        if self.set_database(Some(&own), Some(&own)).await? {
+        if self.set_database(Some(&self.loading()), Some(&self.writing())).await? {
             return Ok(());
         }
         Err(TpccError::LoadCutShort)
+    }
+
+    /// The label while it writes.
+    fn writing(&self) -> Loaded {
+        Loaded::Loading { host: self.pool.host(), generation: self.generation, replaces: None }
+    }
+
+    /// Puts back what it was to replace, if it has not begun to.
+    ///
+    /// # Errors
+    /// [`TpccError::Pool`].
+    pub async fn give_back(&self) -> Result<(), TpccError> {
+        let Some(complete) = &self.replaces else { return Ok(()) };
+        let complete = Loaded::Complete(complete.clone());
+        self.set_database(Some(&self.loading()), Some(&complete)).await.map(drop)
     }
 
     /// Tells the others that the database is there, and how many bytes in use are not of it.
@@ -257,8 +351,8 @@ impl Driver {
     /// [`TpccError::Pool`].
     pub async fn loaded(&mut self, config: &Config, abandoned_bytes: u64) -> Result<(), TpccError> {
         let (generation, shape) = (self.generation, Shape::of(config));
-        let complete = to_text(&Loaded::Complete { generation, abandoned_bytes, shape })?;
-        if self.set_database(Some(&self.loading()?), Some(&complete)).await? {
+        let complete = Loaded::Complete(Complete { generation, abandoned_bytes, shape });
+        if self.set_database(Some(&self.writing()), Some(&complete)).await? {
             self.abandoned_bytes = abandoned_bytes;
             return Ok(());
         }
@@ -266,7 +360,8 @@ impl Driver {
         Err(TpccError::LoadCutShort)
     }
 
-    /// Is among those who have the database open, whose nodes are in the pool.
+    /// Is among those who have the database open, whose nodes are in the pool. Waits for a driver that may replace
+    /// it, until it does or does not.
     ///
     /// # Errors
     /// [`TpccError::DatabaseReplaced`] if it is another one meanwhile, [`TpccError::Pool`].
@@ -277,17 +372,26 @@ impl Driver {
             true
         })
         .await?;
-        let generation = match self.label::<Loaded>(DATABASE)? {
-            Some(Loaded::Complete { generation, .. }) => Some(generation),
-            Some(Loaded::Loading { host: loader, generation }) if loader == host => {
-                Some(generation)
+        let mut missing = Missing::default();
+        loop {
+            let label = self.label::<Loaded>(DATABASE)?;
+            let generation = match &label {
+                Some(Loaded::Complete(Complete { generation, .. })) => Some(*generation),
+                Some(Loaded::Loading { host: loader, generation, .. }) if *loader == host => {
+                    Some(*generation)
+                }
+                Some(loading @ Loaded::Loading { replaces: Some(_), .. }) => {
+                    self.look_after(loading, &mut missing).await?;
+                    self.env.sleep(LOOK_EVERY).await;
+                    continue;
+                }
+                Some(Loaded::Loading { replaces: None, .. }) | None => None,
+            };
+            if generation == Some(self.generation) {
+                return Ok(());
             }
-            _ => None,
-        };
-        if generation == Some(self.generation) {
-            return Ok(());
+            return Err(TpccError::DatabaseReplaced);
         }
-        Err(TpccError::DatabaseReplaced)
     }
 
     /// Waits until nobody checks, and is then among those who run.
@@ -362,4 +466,144 @@ fn from_text<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, TpccError
 fn to_text<T: Serialize>(value: &T) -> Result<String, TpccError> {
     serde_json::to_string(value)
         .map_err(|error| TpccError::Label { name: "new".into(), what: error.to_string() })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::Future;
+
+    use selkie_fabric::sim::{World, WorldConfig};
+
+    use super::*;
+    use crate::progress::Silent;
+
+    const BOUND: Duration = Duration::from_secs(60);
+    /// A process that is not there.
+    const GONE: u64 = 99;
+
+    /// A pool that holds a database, in virtual time.
+    struct Setting {
+        world: World,
+        pool: Arc<Pool>,
+        config: Config,
+    }
+
+    impl Setting {
+        fn new() -> Self {
+            let world = World::new(WorldConfig::new(1));
+            let config = Config {
+                warehouses: 1,
+                compute_nodes: 1,
+                memory_nodes: 1,
+                scale: Scale::divided_by(100),
+                ..Config::default()
+            };
+            let pool = Pool::start(&world.fabric(), config.pool()).unwrap();
+            let setting = Self { world, pool, config };
+            setting.label(&setting.complete());
+            setting
+        }
+
+        fn run<T: 'static>(&self, work: impl Future<Output = T>) -> T {
+            self.world.run(BOUND, work).unwrap()
+        }
+
+        /// The first database of the pool.
+        fn complete(&self) -> Loaded {
+            let shape = Shape::of(&self.config);
+            Loaded::Complete(Complete { generation: 1, abandoned_bytes: 0, shape })
+        }
+
+        /// The label of a driver that is gone, which wanted to replace that one.
+        fn reloading(&self) -> Loaded {
+            let Loaded::Complete(complete) = self.complete() else { unreachable!() };
+            Loaded::Loading { host: GONE, generation: 2, replaces: Some(complete) }
+        }
+
+        fn label(&self, loaded: &Loaded) {
+            let (old, new) = (self.pool.label(DATABASE), to_text(loaded).unwrap());
+            let set = self.pool.set_label(DATABASE, old.as_deref(), Some(&new));
+            assert!(self.run(set).unwrap());
+        }
+
+        fn found(&self) -> Loaded {
+            from_text(DATABASE, &self.pool.label(DATABASE).unwrap()).unwrap()
+        }
+
+        fn meet(&self, loading: Loading) -> Result<(Driver, Role), TpccError> {
+            let progress: Arc<dyn Progress> = Arc::new(Silent);
+            let env = self.world.env();
+            self.run(Driver::meet(&self.pool, &env, &self.config, loading, &progress))
+        }
+    }
+
+    const CUT_SHORT: Loaded = Loaded::Loading { host: GONE, generation: 2, replaces: None };
+
+    #[test]
+    fn what_a_driver_that_is_gone_was_only_about_to_replace_is_put_back() {
+        for (loading, role) in [(Loading::IfMissing, Role::Joins), (Loading::Anew, Role::Reloads)] {
+            let setting = Setting::new();
+            setting.label(&setting.reloading());
+            let (driver, found) = setting.meet(loading).unwrap();
+            assert_eq!(found, role);
+            assert!(setting.world.now() > LOADER_PATIENCE, "it may only not have started yet");
+            setting.run(driver.give_back()).unwrap();
+            assert_eq!(setting.found(), setting.complete());
+        }
+    }
+
+    #[test]
+    fn what_was_begun_to_be_replaced_is_cut_short() {
+        let setting = Setting::new();
+        setting.label(&CUT_SHORT);
+        let refused = setting.meet(Loading::IfMissing).map(|(_, role)| role).unwrap_err();
+        assert!(matches!(refused, TpccError::LoadCutShort), "{refused}");
+        let (driver, role) = setting.meet(Loading::Anew).unwrap();
+        assert_eq!((role, driver.generation), (Role::Reloads, 3));
+        setting.run(driver.give_back()).unwrap();
+        let Loaded::Loading { generation: 3, replaces: None, .. } = setting.found() else {
+            panic!("there is nothing to give back: {:?}", setting.found());
+        };
+    }
+
+    #[test]
+    fn a_driver_gives_back_only_what_it_has_not_changed() {
+        let setting = Setting::new();
+        let (driver, _) = setting.meet(Loading::Anew).unwrap();
+        assert_ne!(setting.found(), setting.complete());
+        setting.run(driver.give_back()).unwrap();
+        assert_eq!(setting.found(), setting.complete());
+        let refused = setting.run(driver.still_loads()).unwrap_err();
+        assert!(matches!(refused, TpccError::LoadCutShort), "{refused}");
+
+        let (driver, _) = setting.meet(Loading::Anew).unwrap();
+        setting.run(driver.still_loads()).unwrap();
+        setting.run(driver.give_back()).unwrap();
+        assert_eq!(setting.found(), driver.writing());
+    }
+
+    #[test]
+    fn who_comes_in_waits_for_what_becomes_of_a_reload() {
+        let setting = Setting::new();
+        let (driver, _) = setting.meet(Loading::IfMissing).unwrap();
+        setting.label(&setting.reloading());
+        setting.run(driver.come_in()).unwrap();
+        assert_eq!(setting.found(), setting.complete());
+        setting.label(&CUT_SHORT);
+        let error = setting.run(driver.come_in()).unwrap_err();
+        assert!(matches!(error, TpccError::DatabaseReplaced), "{error}");
+    }
+
+    #[test]
+    fn only_the_same_load_can_be_missing_for_long() {
+        let seconds = Duration::from_secs;
+        let mut missing = Missing::default();
+        assert!(!missing.is_gone(1, 1, false, seconds(0)));
+        assert!(!missing.is_gone(2, 1, false, seconds(11)), "another driver");
+        assert!(!missing.is_gone(2, 2, false, seconds(22)), "another database");
+        assert!(!missing.is_gone(2, 2, true, seconds(33)), "it is there");
+        assert!(!missing.is_gone(2, 2, false, seconds(44)));
+        assert!(!missing.is_gone(2, 2, false, seconds(54)));
+        assert!(missing.is_gone(2, 2, false, seconds(55)));
+    }
 }

@@ -97,7 +97,15 @@ pub async fn run_shared(
         progress.note("the database is loaded already");
         return Ok(None);
     }
-    let cluster = Cluster::join(fabric, Arc::clone(pool), env, config, (&driver, role)).await?;
+    let cluster = Cluster::join(fabric, Arc::clone(pool), env, config, (&driver, role)).await;
+    let cluster = match cluster {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            // Why it did not join says more than why the label is as it was not.
+            let _ = driver.give_back().await;
+            return Err(error);
+        }
+    };
     let _entered = progress.roster().map(|roster| cluster.enter(roster));
     let done = async {
         driver.come_in().await?;

@@ -65,7 +65,7 @@ fn nothing_happens_in_one_process() {
 fn nothing_happens_over_shm() {
     let report = runs("steady-shm", "4s", &[]);
     for name in ["driver-1", "driver-2"] {
-        let seconds = driver(&report, name)["report"]["seconds"].as_array().unwrap();
+        let seconds = driver(&report, name)["report"]["per_second"].as_array().unwrap();
         assert!((3..=5).contains(&seconds.len()), "{seconds:?}");
     }
 }

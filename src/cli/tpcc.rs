@@ -33,8 +33,8 @@ const _: () = assert!(tpcc::JOURNAL_ENTRIES == 262_144);
 /// is on a lost page, or it is missing.
 ///
 /// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is missing, also if
-/// pages are lost; 1: the run failed, a condition is broken or a transaction is missing; 2: wrong arguments, nothing
-/// was started.
+/// pages of a shared pool are lost; 1: the run failed, a condition is broken or a transaction is missing; 2: wrong
+/// arguments, nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// The pool: `embedded:`, one of this process's own; or one that processes share: `NAME` or `shm:NAME` on this
@@ -303,6 +303,12 @@ fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
         let journal = report.journal();
         let first = journal.examples.join("; ");
         eprintln!("error: {} committed transactions are missing, first {first}", journal.missing);
+    }
+    if report.lost_without_a_death() {
+        let (pages, given_up) = (report.lost_pages(), report.lost());
+        eprintln!(
+            "error: {pages} pages are taken for lost, and {given_up} transactions were given up, though no node died"
+        );
     }
     if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

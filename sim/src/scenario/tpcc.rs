@@ -41,15 +41,21 @@ pub(super) fn run(seed: u64, plan: &Plan, log: Option<TraceSink>) -> Result<Done
     let measured = world.run(RUN_BOUND, measure(&cluster, &config, &progress))?;
     let lost = !plan.lost().is_empty();
     let (operations, gave_up) = match measured {
-        Ok(interval) => (interval.measurements.completed(), 0),
+        Ok(interval) => (interval.measurements.completed(), interval.measurements.lost()),
         Err(_) if lost => (0, 1),
         Err(error) => return Err(error.into()),
     };
     if !lost {
         let facts = check::collect(&cluster.nodes, 1, 1, &progress);
         let facts = world.run(RUN_BOUND, facts)??;
-        let broken: Vec<String> =
+        let mut broken: Vec<String> =
             check::check(&facts, &config.scale).iter().map(ToString::to_string).collect();
+        let pages = facts.lost_pages();
+        if pages > 0 || gave_up > 0 {
+            broken.push(format!(
+                "{pages} pages are taken for lost, and {gave_up} transactions were given up, though no node died"
+            ));
+        }
         if !broken.is_empty() {
             return Err(SimError::Broken(broken.join("\n")));
         }

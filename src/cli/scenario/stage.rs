@@ -563,8 +563,8 @@ fn how(process: &Process, hung: bool) -> Ended {
 /// When a report's seconds were, by the scenario's time.
 fn track(report: &Value, began_ms: f64) -> Option<Track> {
     let began = (report["began_unix_ms"].as_f64()? - began_ms) / 1000.0;
-    let counts = report["seconds"].as_array()?.iter().filter_map(Value::as_u64).collect();
-    Some(Track { began, counts, ended: began + report["run_seconds"].as_f64()? })
+    let counts = report["per_second"].as_array()?.iter().filter_map(Value::as_u64).collect();
+    Some(Track { began, counts, ended: began + report["seconds"].as_f64()? })
 }
 
 /// Processes of one driver have different names.

@@ -44,17 +44,21 @@ pub struct Judgement {
     /// Conditions that are not judged for all that they speak about, as rows are on lost pages; for how many of
     /// the warehouses, districts, customers or orders that were read.
     pub unjudged: Vec<(u8, u64)>,
+    /// How many conditions are judged for something.
+    pub judged: usize,
 }
 
 /// What is found about one condition while it is checked.
 struct Findings {
     broken: Broken,
+    judged: u64,
     unjudged: u64,
 }
 
 impl Findings {
     fn new(condition: u8, rule: &'static str) -> Self {
-        Self { broken: Broken { condition, rule, offences: 0, examples: Vec::new() }, unjudged: 0 }
+        let broken = Broken { condition, rule, offences: 0, examples: Vec::new() };
+        Self { broken, judged: 0, unjudged: 0 }
     }
 
     /// Notes an offence unless `holds`.
@@ -67,8 +71,9 @@ impl Findings {
         }
     }
 
-    /// Whether to judge something of which everything was read, or not; the latter is counted.
+    /// Whether to judge something of which everything was read, or not; both are counted.
     fn judges(&mut self, readable: bool) -> bool {
+        self.judged += u64::from(readable);
         self.unjudged += u64::from(!readable);
         readable
     }
@@ -99,7 +104,8 @@ pub fn judge(facts: &Facts, scale: &Scale) -> Judgement {
         condition_12(facts, &sums),
     ];
     let mut judgement = Judgement::default();
-    for Findings { broken, unjudged } in all {
+    for Findings { broken, judged, unjudged } in all {
+        judgement.judged += usize::from(judged > 0);
         if unjudged > 0 {
             judgement.unjudged.push((broken.condition, unjudged));
         }
@@ -436,7 +442,7 @@ mod tests {
     fn lost(change: impl FnOnce(&mut Facts)) -> (Vec<u8>, Vec<(u8, u64)>) {
         let (mut facts, scale) = facts();
         change(&mut facts);
-        let Judgement { broken, unjudged } = judge(&facts, &scale);
+        let Judgement { broken, unjudged, .. } = judge(&facts, &scale);
         (broken.iter().map(|broken| broken.condition).collect(), unjudged)
     }
 
@@ -487,6 +493,20 @@ mod tests {
             f.unread.add_gap(Part::Orders, (2, 1), (2, 2));
         });
         assert_eq!(elsewhere, (vec![4, 6], Vec::new()));
+    }
+
+    #[test]
+    fn how_many_conditions_are_judged_at_all_is_counted() {
+        let (mut facts, scale) = facts();
+        assert_eq!(judge(&facts, &scale).judged, usize::from(CONDITIONS));
+        facts.unread.add_gap(Part::History, (1, 0), (17, 20));
+        assert_eq!(judge(&facts, &scale).judged, usize::from(CONDITIONS) - 3);
+        for part in Part::ALL {
+            facts.unread.add_gap(part, (1, 0), (i32::MIN, i32::MAX));
+            facts.unread.add_gap(part, KEY, (i32::MIN, i32::MAX));
+        }
+        assert_eq!(judge(&facts, &scale).judged, 0);
+        assert_eq!(judge(&Facts::default(), &scale).judged, 0, "nothing was read");
     }
 
     #[test]

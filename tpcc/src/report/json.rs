@@ -24,16 +24,18 @@ impl Report {
     /// load                   seconds, rows
     /// database_bytes         after the load, and cache_to_database, what one node can cache of it
     /// final_database_bytes   after the run
-    /// run_seconds, check_seconds  durations of the measurement and of the check
-    /// seconds                transactions completed in each second of the measurement
+    /// seconds, check_seconds durations of the measurement and of the check
+    /// per_second             transactions completed in each second of the measurement
     /// consistency            "ok"; "partial" if pages are lost, and what can be read is consistent; else the list of
     ///                        broken conditions
     /// lost                   transactions: given up because of lost pages; pages: lost ones that the check met;
     ///                        rows: how many of each table cannot be read, at least (null if nothing tells);
-    ///                        unjudged: for how many warehouses, districts, ... each condition is not judged
+    ///                        unjudged: for how many warehouses, districts, ... each condition is not judged;
+    ///                        judged: how many conditions are judged for something
     /// journal                this driver's committed NewOrder and Payment transactions: committed, looked_for,
     ///                        found, on_lost_pages, missing, and examples of the latter
     /// ```
+    /// `selkie tpcc --json` adds `began_unix_ms`, when the measurement began, by the host's clock.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let interval = &self.interval;
@@ -75,8 +77,8 @@ impl Report {
             "database_bytes": self.load.database_bytes,
             "cache_to_database": cache / self.load.database_bytes.max(1) as f64,
             "final_database_bytes": interval.database_bytes,
-            "run_seconds": interval.elapsed.as_secs_f64(),
-            "seconds": interval.measurements.seconds(),
+            "seconds": interval.elapsed.as_secs_f64(),
+            "per_second": interval.measurements.seconds(),
             "check_seconds": self.checked.duration.as_secs_f64(),
             "consistency": consistency,
             "lost": self.lost_to_json(),
@@ -96,6 +98,7 @@ impl Report {
             "pages": self.lost_pages(),
             "rows": rows,
             "unjudged": unjudged,
+            "judged": self.checked.judgement.judged,
         })
     }
 
@@ -187,7 +190,7 @@ mod tests {
             "invalidations_per_txn",
             "consistency",
             "seconds",
-            "run_seconds",
+            "per_second",
             "lost",
             "journal",
         ] {
@@ -201,6 +204,8 @@ mod tests {
         assert_eq!(json["config"]["cache_bytes"], 4 << 20);
         assert_eq!(json["cache_to_database"], 0.5);
         assert_eq!(json["aborts"]["conflict"], 0);
+        assert_eq!(json["seconds"], 2.0);
+        assert!(json["per_second"].is_array());
     }
 
     #[test]
@@ -222,6 +227,7 @@ mod tests {
             "pages": 3,
             "rows": { "customer": 12, "history": null },
             "unjudged": { "1": 4, "10": 30 },
+            "judged": 11,
         });
         assert_eq!(json["lost"], expected);
         assert_eq!(json["journal"]["on_lost_pages"], 2);

@@ -65,7 +65,7 @@ pub async fn run_on(
 ) -> Result<Report, TpccError> {
     let load = load_and_tell(cluster, config, 0, progress).await?;
     let interval = measure(cluster, config, progress).await?;
-    check_and_report(cluster, config, load, interval, progress).await
+    Ok(check_and_report(cluster, config, load, interval, progress).await?.alone())
 }
 
 /// What a driver of a shared pool is to do.

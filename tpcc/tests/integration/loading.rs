@@ -85,6 +85,7 @@ fn cardinalities_and_contents_are_the_specifications() {
 
         let facts = check::collect(&cluster.nodes, 2, 1, &silent()).await.unwrap();
         assert_eq!(check::check(&facts, &config.scale), []);
+        assert_eq!(facts.lost_pages(), 0);
         assert_eq!(facts.rows(), 2 + 20 + 600 * 3 + 180 + lines);
     });
 }

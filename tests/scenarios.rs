@@ -5,7 +5,7 @@
     reason = "a test that meets something else has failed"
 )]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -43,8 +43,39 @@ fn runs(name: &str, duration: &str, but: &[&str]) -> Value {
         let excused = but.iter().any(|but| what.contains(but));
         assert!(excused || check["holds"] == true, "{name}: {check}\n{said}");
     }
-    assert!(output.status.success() || !but.is_empty(), "{said}");
+    let holds = report["checks"].as_array().unwrap().iter().all(|check| check["holds"] == true);
+    assert_eq!(report["holds"], holds, "{report}");
+    assert_eq!(output.status.code(), Some(i32::from(!holds)), "{said}");
+    // What the processes said is kept where something does not hold, and only there.
+    let kept = said.lines().find_map(|line| line.split_once("output of all processes is in "));
+    assert_eq!(kept.is_some(), !holds, "{said}");
+    if let Some((_, directory)) = kept {
+        std::fs::remove_dir_all(directory).unwrap();
+    }
     report
+}
+
+/// Something was checked of which this is a part.
+#[track_caller]
+fn checks(report: &Value, what: &[&str]) {
+    let checks = report["checks"].as_array().unwrap();
+    for what in what {
+        let is_it = |check: &Value| check["what"].as_str().unwrap().contains(what);
+        assert!(checks.iter().any(is_it), "{what}: {checks:?}");
+    }
+}
+
+/// A driver has worked, and all that it committed was found.
+#[track_caller]
+fn worked(report: &Value, name: &str) {
+    let report = &driver(report, name)["report"];
+    assert!(report["transactions"].as_u64().unwrap() > 0, "{report}");
+    assert!(report["journal"]["found"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(report["journal"]["found"], report["journal"]["looked_for"], "{report}");
+    assert_eq!(report["consistency"], "ok", "{report}");
+    let seconds = report["per_second"].as_array().unwrap();
+    let sum: u64 = seconds.iter().map(|second| second.as_u64().unwrap()).sum();
+    assert_eq!(report["transactions"], sum, "{report}");
 }
 
 /// How fast the machine is while it runs other tests is nothing to judge here.
@@ -58,21 +89,30 @@ fn driver<'a>(report: &'a Value, name: &str) -> &'a Value {
 #[test]
 fn nothing_happens_in_one_process() {
     let report = runs("steady-mem", "3s", &[]);
-    assert_eq!(driver(&report, "drivers")["report"]["consistency"], "ok");
+    worked(&report, "drivers");
+    checks(&report, &["drivers ends well", "the conditions hold at drivers"]);
 }
 
 #[test]
 fn nothing_happens_over_shm() {
-    let report = runs("steady-shm", "4s", &[]);
+    nothing_happens("steady-shm");
+}
+
+fn nothing_happens(name: &str) {
+    let report = runs(name, "4s", &[]);
     for name in ["driver-1", "driver-2"] {
-        let seconds = driver(&report, name)["report"]["per_second"].as_array().unwrap();
-        assert!((3..=5).contains(&seconds.len()), "{seconds:?}");
+        worked(&report, name);
+        let of = |what: &str| what.replace("NAME", name);
+        let journal = of("nothing that NAME committed is missing");
+        checks(&report, &[&of("NAME ends well"), &of("the conditions hold at NAME"), &journal]);
+        checks(&report, &[&of("nothing is lost at NAME")]);
     }
+    checks(&report, &["memory-3 ends well", "no compute node is left", "nothing is left behind"]);
 }
 
 #[test]
 fn nothing_happens_over_tcp() {
-    runs("steady-tcp", "4s", &[]);
+    nothing_happens("steady-tcp");
 }
 
 #[test]
@@ -87,6 +127,8 @@ fn a_driver_is_killed_over_tcp() {
 
 fn killed(name: &str) {
     let report = runs(name, "10s", &[SPEED]);
+    checks(&report, &["every fault meets its target", "driver-2 is killed", SPEED]);
+    checks(&report, &["what is lost at driver-1 is lost in the pool"]);
     assert_eq!(driver(&report, "driver-2")["ended"], "signal 9");
     assert!(driver(&report, "driver-2")["report"].is_null());
     let survivor = &driver(&report, "driver-1")["report"];
@@ -130,21 +172,28 @@ fn the_processes_of_a_harness_that_is_killed_end_with_it() {
     harness.wait().unwrap();
     no_processes(process);
     // Nobody could remove the files.
-    let pool = format!("scenario-steady-shm-{process}");
-    assert!(selkie(&["pool", "destroy", &pool, "--force"]).status().unwrap().success());
-    std::fs::remove_dir_all(std::env::temp_dir().join(format!("selkie-{pool}"))).unwrap();
+    let [directory] = &left(process, &std::env::temp_dir())[..] else { panic!("no directory") };
+    let pool = directory.file_name().unwrap().to_str().unwrap().strip_prefix("selkie-").unwrap();
+    assert!(selkie(&["pool", "destroy", pool, "--force"]).status().unwrap().success());
+    std::fs::remove_dir_all(directory).unwrap();
     gone(process);
 }
 
 /// Neither processes nor files of a harness are there, or not for long.
 fn gone(process: u32) {
     no_processes(process);
-    let name = format!("steady-shm-{process}");
     for directory in [PathBuf::from("/dev/shm"), std::env::temp_dir()] {
-        let entries = std::fs::read_dir(&directory).unwrap().flatten();
-        let mut left = entries.filter(|e| e.file_name().to_string_lossy().contains(&name));
-        assert!(left.next().is_none(), "{name} in {}", directory.display());
+        let left = left(process, &directory);
+        assert!(left.is_empty(), "{left:?}");
     }
+}
+
+/// What a harness of this process has left in a directory.
+fn left(process: u32, directory: &Path) -> Vec<PathBuf> {
+    let name = format!("steady-shm-{process}-");
+    let entries = std::fs::read_dir(directory).unwrap().flatten();
+    let left = entries.filter(|entry| entry.file_name().to_string_lossy().contains(&name));
+    left.map(|entry| entry.path()).collect()
 }
 
 fn no_processes(parent: u32) {
@@ -210,10 +259,9 @@ fn a_driver_stands_still() {
     for name in ["pause-driver-shm", "pause-driver-tcp"] {
         let report = runs(name, "24s", &[SPEED]);
         let paused = driver(&report, "driver-2");
-        if paused["ended"] != "signal 9" {
-            let error = paused["error"].as_str().unwrap();
-            assert!(error.contains("declared dead by the others"), "{error}");
-        }
+        let ended = paused["ended"].as_str().unwrap();
+        assert!(["exit code 1", "signal 9"].contains(&ended), "{paused}");
+        checks(&report, &["driver-2 ends with the error `declared dead by the others`", SPEED]);
     }
 }
 

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::network::TlsArguments;
 
 /// Bytes of a range of the pools made here: small, so that little of a node's memory is left over.
-const RANGE_BYTES: u64 = 4 << 20;
+pub(super) const RANGE_BYTES: u64 = 4 << 20;
 
 /// Pools that the processes of this host share.
 #[derive(Args)]

@@ -69,7 +69,7 @@ impl Progress for Stderr {
             bar.set_prefix(name);
             *stage = Stage { name, bar, total, done: 0 };
             if !self.terminal {
-                line(&format!("{name}: 0 %"));
+                line(&begins(name));
             }
         });
     }
@@ -97,6 +97,11 @@ impl Progress for Stderr {
     fn roster(&self) -> Option<&Roster> {
         Some(&self.roster)
     }
+}
+
+/// The line that says that a stage begins.
+pub(super) fn begins(stage: &str) -> String {
+    format!("{stage}: 0 %")
 }
 
 /// Writes a line to stderr; nobody reading it is no reason to stop.

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use selkie::tpcc::MAX_DURATION;
 use serde::Deserialize;
 
 /// Why a scenario is not run.
@@ -143,6 +144,10 @@ fn one() -> usize {
     1
 }
 
+fn once() -> u32 {
+    1
+}
+
 fn four() -> usize {
     4
 }
@@ -156,8 +161,8 @@ pub(crate) struct Fault {
     pub(crate) action: Action,
     pub(crate) target: String,
     /// So many times, ...
-    #[serde(default = "one")]
-    pub(crate) times: usize,
+    #[serde(default = "once")]
+    pub(crate) times: u32,
     /// ... and how far apart.
     pub(crate) every: Option<Text<Span>>,
 }
@@ -245,7 +250,7 @@ where
     }
 }
 
-/// A time, as `5s` or `250ms`.
+/// A time of a day at most, as `5s` or `250ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Span(pub(crate) Duration);
 
@@ -253,9 +258,12 @@ impl FromStr for Span {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        humantime::parse_duration(text)
-            .map(Self)
-            .map_err(|error| format!("`{text}` is no time as 5s or 250ms: {error}"))
+        let span = humantime::parse_duration(text)
+            .map_err(|error| format!("`{text}` is no time as 5s or 250ms: {error}"))?;
+        if span > MAX_DURATION {
+            return Err(format!("`{text}` is more than a day"));
+        }
+        Ok(Self(span))
     }
 }
 
@@ -346,6 +354,8 @@ mod tests {
             ("homes = \"3\"\n", 8, "a range of warehouses is written FIRST-LAST"),
             ("x = 1\n", 8, "unknown field `x`"),
             ("[[fault]]\nat = \"5\"\n", 9, "`5` is no time as 5s"),
+            ("start-delay = \"86401s\"\n", 8, "`86401s` is more than a day"),
+            ("start-delay = \"9999999999999y\"\n", 8, "is no time as 5s"),
             ("[[fault]]\nat = \"5s\"\ndo = \"maim\"\n", 10, "unknown variant `maim`"),
             ("[expect]\nrecovers = 2\n", 9, "`2` is no share of 0 to 1"),
             ("[pool]\nlease = true\n", 9, "a string or a number"),

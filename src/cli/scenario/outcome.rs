@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::Deserialize;
 use serde_json::Value;
 
 use super::plan::{Due, End};
@@ -14,12 +15,46 @@ pub(crate) struct Outcome {
     pub(crate) memory: Vec<MemorySeen>,
     /// Faults as they were done.
     pub(crate) faults: Vec<FaultSeen>,
-    /// Compute nodes that were in the pool when all drivers had ended.
-    pub(crate) left_in_pool: Vec<u64>,
-    /// Pages that the pool knows to be lost.
-    pub(crate) lost_pages: usize,
-    /// Segments, processes, sockets, namespaces that were left at the end.
+    /// The pool when all drivers had ended, if it is one of several processes.
+    pub(crate) pool: Option<PoolSeen>,
+    /// Segments, sockets, namespaces that were left at the end.
     pub(crate) leftovers: Vec<String>,
+    /// What could not be looked at or removed, and why.
+    pub(crate) troubles: Vec<String>,
+}
+
+/// What `selkie pool status --json` says, as far as it matters here.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct PoolSeen {
+    pub(crate) compute_nodes: Vec<NodeSeen>,
+    pub(crate) recovering_from: Vec<u64>,
+    /// Those with whom pages are lost.
+    pub(crate) dead_compute_nodes: Vec<u64>,
+    pub(crate) lost_pages: Vec<u64>,
+}
+
+/// A compute node in a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+pub(crate) struct NodeSeen {
+    pub(crate) node: u64,
+}
+
+impl PoolSeen {
+    pub(crate) fn of_status(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text).map_err(|error| format!("pool status: {error}"))
+    }
+
+    /// Of the segments of compute nodes that are there, those that are no mark of a node that is in the pool or has
+    /// died. Who died without taking a page with it leaves a mark too, of which the pool does not know: there may be
+    /// as many of these as nodes died that it does not know of.
+    pub(crate) fn leaked(&self, mut segments: Vec<u64>, died: usize) -> Vec<u64> {
+        let dead = self.recovering_from.iter().chain(&self.dead_compute_nodes);
+        let unknown = died.saturating_sub(dead.clone().count());
+        let in_pool = self.compute_nodes.iter().map(|node| &node.node);
+        let known: Vec<u64> = dead.chain(in_pool).copied().collect();
+        segments.retain(|segment| !known.contains(segment));
+        if segments.len() > unknown { segments } else { Vec::new() }
+    }
 }
 
 /// A process of a driver.
@@ -34,8 +69,8 @@ pub(crate) struct DriverSeen {
     pub(crate) ended_at: Duration,
     /// The last error it told.
     pub(crate) error: Option<String>,
-    /// Whether it panicked.
-    pub(crate) panicked: bool,
+    /// Where it panicked, as it told.
+    pub(crate) panic: Option<String>,
     pub(crate) report: Option<Value>,
     pub(crate) track: Option<Track>,
 }
@@ -54,8 +89,8 @@ pub(crate) enum Ended {
 pub(crate) struct MemorySeen {
     pub(crate) name: String,
     pub(crate) ended: Ended,
-    /// The scenario killed it.
-    pub(crate) was_killed: bool,
+    /// Where it panicked, as it told.
+    pub(crate) panic: Option<String>,
 }
 
 /// A fault that was done.
@@ -63,6 +98,8 @@ pub(crate) struct MemorySeen {
 pub(crate) struct FaultSeen {
     pub(crate) due: Due,
     pub(crate) done_at: Duration,
+    /// Its target had ended before.
+    pub(crate) missed: bool,
 }
 
 impl DriverSeen {
@@ -79,5 +116,40 @@ impl std::fmt::Display for Ended {
             Self::Signal(signal) => write!(f, "signal {signal}"),
             Self::Not => f.write_str("it hung"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATUS: &str = r#"{"pool":"x","compute_nodes":[{"node":3,"lives":true}],"recovering_from":[4],
+        "dead_compute_nodes":[1],"lost_pages":[4096,8192]}"#;
+
+    #[test]
+    fn a_status_that_is_not_understood_is_an_error() {
+        let seen = PoolSeen::of_status(STATUS).unwrap();
+        assert_eq!(seen.compute_nodes, [NodeSeen { node: 3 }]);
+        assert_eq!((&seen.recovering_from[..], &seen.dead_compute_nodes[..]), (&[4][..], &[1][..]));
+        assert_eq!(seen.lost_pages.len(), 2);
+        let without = |key: &str| STATUS.replace(&format!("\"{key}\""), "\"x\"");
+        for key in ["compute_nodes", "recovering_from", "dead_compute_nodes", "lost_pages", "node"]
+        {
+            let error = PoolSeen::of_status(&without(key)).unwrap_err();
+            assert!(error.contains(&format!("missing field `{key}`")), "{error}");
+        }
+        for bad in ["", "pool x", &STATUS.replace("[1]", "1")] {
+            assert!(PoolSeen::of_status(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn only_the_dead_leave_segments() {
+        let seen = PoolSeen::of_status(STATUS).unwrap();
+        assert_eq!(seen.leaked(vec![1, 3, 4], 2), [0; 0]);
+        assert_eq!(seen.leaked(vec![1, 2], 2), [2], "both that died are known");
+        assert_eq!(seen.leaked(vec![1, 2], 3), [0; 0], "one died with nothing");
+        assert_eq!(seen.leaked(vec![0, 2], 3), [0, 2]);
+        assert_eq!(PoolSeen::default().leaked(vec![0], 0), [0]);
     }
 }

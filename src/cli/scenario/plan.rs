@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::file::{Action, Driver, Fabric, Fault, File, Network};
+use super::fit;
 
 /// Processes of a scenario, at most.
 const MAX_PROCESSES: usize = 100;
@@ -63,19 +64,38 @@ pub(crate) enum End {
     Well,
     /// By the signal that the scenario sent.
     Killed,
-    /// With an error of its own, not later than this.
-    Error(Duration),
+    /// With an error of its own.
+    Error(Failure),
     /// Either of these: on shared memory a process that stands still in the middle of a verb can only be fenced by
     /// ending it.
-    ErrorOrKilled(Duration),
+    ErrorOrKilled(Failure),
+}
+
+/// An error with which a driver must end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Failure {
+    pub(crate) cause: Cause,
+    /// Not sooner.
+    pub(crate) from: Duration,
+    /// Not later.
+    pub(crate) by: Duration,
+}
+
+/// What the error says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// A memory node is dead.
+    Memory,
+    /// The others have taken it for dead.
+    Expelled,
 }
 
 impl Plan {
     /// Makes sense of a file; with `duration` the scenario is stretched or shrunk to it, leases apart.
     pub(crate) fn of(file: File, duration: Option<Duration>) -> Result<Self, String> {
         let written = file.duration.0.0;
-        if written.is_zero() {
-            return Err("duration: must be more than 0s".to_owned());
+        if written < Duration::from_secs(1) {
+            return Err("duration: must be at least 1s".to_owned());
         }
         let duration = duration.unwrap_or(written);
         let factor = duration.as_secs_f64() / written.as_secs_f64();
@@ -98,18 +118,19 @@ impl Plan {
         }
         for fault in &plan.file.faults {
             for time in 0..fault.times {
-                let apart = fault.every.map_or(Duration::ZERO, |every| every.0.0);
-                let step = u32::try_from(time).map_err(|_| "times: too many".to_owned())?;
-                let at = scaled(fault.at.0.0 + apart * step);
-                let due = plan.due(fault, at)?;
-                plan.faults.push(due);
-                if plan.faults.len() > MAX_FAULTS {
+                if plan.faults.len() >= MAX_FAULTS {
                     return Err(format!("more than {MAX_FAULTS} faults"));
                 }
+                let apart = fault.every.map_or(Duration::ZERO, |every| every.0.0);
+                let at = scaled(fault.at.0.0 + apart * time);
+                let due = plan.due(fault, at)?;
+                plan.faults.push(due);
             }
         }
         plan.faults.sort_by_key(|due| due.at);
         plan.check_faults()?;
+        fit::check_chances(&plan)?;
+        fit::check(&plan)?;
         Ok(plan)
     }
 
@@ -130,8 +151,11 @@ impl Plan {
         if *network == Network::Namespaces && *fabric != Fabric::Tcp {
             return Err("network = \"namespaces\" is for fabric = \"tcp\"".to_owned());
         }
-        if let Some(fault) = faults.iter().find(|fault| fault.times != 1 && fault.every.is_none()) {
+        if let Some(fault) = faults.iter().find(|fault| fault.times > 1 && fault.every.is_none()) {
             return Err(format!("fault {} times: every how long?", fault.times));
+        }
+        if faults.iter().any(|fault| fault.times == 0) {
+            return Err("fault 0 times: must be at least once".to_owned());
         }
         if *fabric == Fabric::Mem {
             return self.check_mem();
@@ -285,6 +309,21 @@ impl Plan {
         Ok(())
     }
 
+    /// The place of a driver in the network, behind the memory nodes.
+    pub(crate) fn place(&self, driver: usize) -> usize {
+        self.file.memory.nodes + driver
+    }
+
+    /// What an error says that has this cause; with several memory nodes that die, one of these.
+    pub(crate) fn says(&self, cause: Cause) -> Vec<String> {
+        let Cause::Memory = cause else { return vec!["declared dead by the others".to_owned()] };
+        let dead = self.faults.iter().filter_map(|due| match due.target {
+            Target::Memory(position) => Some(format!("peer mem{position} is dead")),
+            Target::Driver(_) => None,
+        });
+        dead.collect()
+    }
+
     /// How the process must end that is the so-manieth of a driver, from 0.
     pub(crate) fn end_of(&self, driver: usize, incarnation: usize) -> End {
         let lease = self.file.pool.lease.0.0;
@@ -300,15 +339,24 @@ impl Plan {
                 // It finds out when it goes on; if it does not, it is ended at the end.
                 Action::Stop => match over(Action::Continue) {
                     None => End::Killed,
-                    Some(at) if self.file.fabric == Fabric::Shm => End::ErrorOrKilled(at + margin),
-                    Some(at) => End::Error(at + margin),
+                    Some(from) => {
+                        let failure = Failure { cause: Cause::Expelled, from, by: from + margin };
+                        let is_shm = self.file.fabric == Fabric::Shm;
+                        if is_shm { End::ErrorOrKilled(failure) } else { End::Error(failure) }
+                    }
                 },
-                Action::Cut => End::Error(due.at + lease + margin),
+                Action::Cut => {
+                    let (from, by) = (due.at, due.at + lease + margin);
+                    End::Error(Failure { cause: Cause::Expelled, from, by })
+                }
                 _ => End::Killed,
             };
         }
         match self.first_memory_death() {
-            Some(at) => End::Error(at + lease + margin),
+            Some(from) => {
+                let by = from + lease + margin;
+                End::Error(Failure { cause: Cause::Memory, from, by })
+            }
             None => End::Well,
         }
     }
@@ -344,7 +392,7 @@ mod tests {
     fn plan(head: &str, faults: &[(&str, &str, &str)]) -> Result<Plan, String> {
         let mut text = format!(
             "name = \"x\"\nduration = \"60s\"\n{head}\n[memory]\nnodes = 2\nsize = \"1G\"\n\
-             [[driver]]\n[[driver]]\nname = \"late\"\nstart-delay = \"5s\"\n"
+             [[driver]]\n[[driver]]\nname = \"late\"\nstart-delay = \"5s\"\n[expect]\nrecovers = 0\n"
         );
         for (at, action, target) in faults {
             text +=
@@ -393,15 +441,22 @@ mod tests {
             stopped.faults.iter().map(|due| due.kills).collect::<Vec<_>>(),
             [false, false, true, false]
         );
-        assert_eq!(stopped.end_of(1, 0), End::ErrorOrKilled(seconds(35)));
+        let expelled = |from, by| {
+            let (from, by) = (seconds(from), seconds(by));
+            Failure { cause: Cause::Expelled, from, by }
+        };
+        assert_eq!(stopped.end_of(1, 0), End::ErrorOrKilled(expelled(30, 35)));
+        assert_eq!(stopped.says(Cause::Expelled), ["declared dead by the others"]);
         let stays = plan(SHM, &[("20s", "stop", "late")]).unwrap();
         assert_eq!(stays.end_of(1, 0), End::Killed);
 
         let cut = plan(NETS, &[("20s", "cut", "late"), ("25s", "heal", "late")]).unwrap();
-        assert_eq!((cut.end_of(0, 0), cut.end_of(1, 0)), (End::Well, End::Error(seconds(27))));
+        assert_eq!((cut.end_of(0, 0), cut.end_of(1, 0)), (End::Well, End::Error(expelled(20, 27))));
 
         let memory = plan(SHM, &[("20s", "kill", "memory-2")]).unwrap();
-        assert_eq!(memory.end_of(0, 0), End::Error(seconds(27)));
+        let failure = Failure { cause: Cause::Memory, ..expelled(20, 27) };
+        assert_eq!(memory.end_of(0, 0), End::Error(failure));
+        assert_eq!(memory.says(Cause::Memory), ["peer mem1 is dead"]);
         assert!(!memory.loses_drivers());
     }
 
@@ -432,6 +487,20 @@ mod tests {
                 ],
                 "it has ended by then",
             ),
+            (SHM, &[("20s", "kill", "memory-1"), ("30s", "kill", "driver-1")], "is dead by then"),
+            (SHM, &[("20s", "kill", "memory-1"), ("20s", "stop", "driver-1")], "is dead by then"),
+            (
+                SHM,
+                &[
+                    ("10s", "kill", "driver-1"),
+                    ("20s", "kill", "memory-1"),
+                    ("30s", "restart", "driver-1"),
+                ],
+                "is dead by then",
+            ),
+            (SHM, &[("4s", "kill", "memory-1")], "late: start-delay: a memory node is dead"),
+            (SHM, &[("57s", "kill", "driver-1")], "must be one and a half leases before the end"),
+            (SHM, &[("57s", "kill", "memory-1")], "must be one and a half leases before the end"),
             (mem, &[("5s", "kill", "driver-1")], "there are no faults in it"),
             (mem, &[], "no start-delay"),
             ("fabric = \"shm\"\nnetwork = \"namespaces\"", &[], "is for fabric = \"tcp\""),
@@ -445,7 +514,8 @@ mod tests {
     fn faults_are_repeated_and_scaled_with_the_duration() {
         let text = "name = \"x\"\nfabric = \"shm\"\nduration = \"60s\"\n[memory]\nnodes = 1\nsize = \"1G\"\n\
             [[driver]]\n[[fault]]\nat = \"10s\"\nevery = \"20s\"\ntimes = 2\ndo = \"kill\"\ntarget = \"driver-1\"\n\
-            [[fault]]\nat = \"20s\"\nevery = \"20s\"\ntimes = 2\ndo = \"restart\"\ntarget = \"driver-1\"\n";
+            [[fault]]\nat = \"20s\"\nevery = \"20s\"\ntimes = 2\ndo = \"restart\"\ntarget = \"driver-1\"\n\
+            [expect]\nrecovers = 0\n";
         let plan = |duration| Plan::of(File::parse("f", text).unwrap(), duration).unwrap();
         let times = |plan: Plan| plan.faults.iter().map(|due| due.at.as_secs()).collect::<Vec<_>>();
         assert_eq!(times(plan(None)), [10, 20, 30, 40]);
@@ -453,5 +523,78 @@ mod tests {
         let without_every = text.replace("every = \"20s\"\n", "");
         let error = Plan::of(File::parse("f", &without_every).unwrap(), None).unwrap_err();
         assert!(error.contains("every how long"), "{error}");
+    }
+
+    #[test]
+    fn what_would_be_refused_at_the_start_is_refused_before() {
+        const FILE: &str = "name = \"x\"\nfabric = \"FABRIC\"\nduration = \"60s\"\n[memory]\nnodes = 2\n\
+            size = \"1G\"\n[database]\nscale = 10\n[pool]\nlease = \"2s\"\n[[driver]]\nworkers = 4\n";
+        let refused = |fabric: &str, from: &str, to: &str| {
+            let text = FILE.replace("FABRIC", fabric);
+            assert!(text.contains(from), "{from}");
+            Plan::of(File::parse("f", &text.replace(from, to)).unwrap(), None).map(drop)
+        };
+        assert_eq!(refused("shm", "x", "y"), Ok(()));
+        for fabric in ["shm", "mem"] {
+            for (from, to, expected) in [
+                ("scale = 10", "scale = 500", "scale = 500: must be 1 to 100"),
+                ("scale = 10", "scale = 0", "scale = 0: must be 1 to 100"),
+                ("scale = 10", "warehouses = 0", "driver-1: warehouses = 0"),
+                ("workers = 4", "workers = 0", "driver-1: workers = 0"),
+                ("workers = 4", "threads = 0", "driver-1: threads = 0"),
+                ("workers = 4", "compute-nodes = 0", "driver-1: compute-nodes = 0"),
+                ("workers = 4", "cache = \"512K\"", "driver-1: cache-mb = 0"),
+                ("lease = \"2s\"", "gcl = 100", "driver-1: gcl = 100"),
+                ("size = \"1G\"", "size = \"1M\"", "memory-mb = 1"),
+            ] {
+                let error = refused(fabric, from, to).unwrap_err();
+                assert!(error.contains(expected), "{error}");
+            }
+        }
+        for (from, to, expected) in [
+            ("workers = 4", "homes = \"4-5\"", "driver-1: homes = 4-5: must be a range within 1-4"),
+            ("lease = \"2s\"", "lease = \"900ms\"", "pool: lease = 900ms"),
+            ("lease = \"2s\"", "heartbeat = \"1ms\"", "pool: heartbeat = 1ms"),
+            ("scale = 10", "warehouses = 400", "memory: 2.0 GiB in all: the database takes about"),
+        ] {
+            let error = refused("shm", from, to).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        let many = "workers = 4\n[[fault]]\nat = \"1s\"\nevery = \"1s\"\ntimes = 50\ndo = \"kill\"\n\
+            target = \"driver-1\"\n[[fault]]\nat = \"1500ms\"\nevery = \"1s\"\ntimes = 50\ndo = \"restart\"\n\
+            target = \"driver-1\"\n[expect]\nrecovers = 0";
+        assert_eq!(refused("shm", "workers = 4", many), Ok(()));
+        let nodes = many.replace("workers = 4", "compute-nodes = 2");
+        let error = refused("shm", "workers = 4", &nodes).unwrap_err();
+        assert!(error.contains("102 compute nodes, with those that die"), "{error}");
+        let alone = many.replace("recovers = 0", "recovers = 0.1");
+        let error = refused("shm", "workers = 4", &alone).unwrap_err();
+        assert!(error.contains("something happens to every driver"), "{error}");
+        for (from, to, expected) in [
+            ("times = 50", "times = 0", "must be at least once"),
+            ("times = 50", "times = 4294967295", "is over by then"),
+        ] {
+            let error = refused("shm", "workers = 4", &many.replace(from, to)).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_time_is_too_long_to_reckon_with() {
+        let day = "86400s";
+        let text = format!(
+            "name = \"x\"\nfabric = \"shm\"\nduration = \"1s\"\n[memory]\nnodes = 1\nsize = \"1G\"\n\
+             [[driver]]\nstart-delay = \"{day}\"\n[[fault]]\nat = \"{day}\"\nevery = \"{day}\"\ntimes = 10000\n\
+             do = \"kill\"\ntarget = \"memory-1\"\n[expect]\nfails-within = \"{day}\"\nwithin = \"{day}\"\n"
+        );
+        for delay in [day, "0s"] {
+            let text = text.replacen(day, delay, 1);
+            let file = File::parse("f", &text).unwrap();
+            let error = Plan::of(file, Some(Duration::from_secs(86_400))).unwrap_err();
+            assert!(error.contains("start-delay") || error.contains("is over by then"), "{error}");
+        }
+        let short = text.replace("\"1s\"", "\"999ms\"");
+        let error = Plan::of(File::parse("f", &short).unwrap(), None).unwrap_err();
+        assert!(error.contains("duration: must be at least 1s"), "{error}");
     }
 }

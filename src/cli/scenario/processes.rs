@@ -4,20 +4,61 @@
 //! told by `--parent` to have itself killed with it.
 
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::Read;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::ScenarioError;
+use super::error::ScenarioError;
 
 /// How often it is looked at what processes do.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a process that was killed may take to be gone.
 const DEATH: Duration = Duration::from_secs(10);
+
+/// The directory with what the processes say, removed with the value unless it is to be kept. Its name is that of no
+/// other run, nor was it one before.
+pub(crate) struct Output {
+    name: String,
+    directory: PathBuf,
+    keep: bool,
+}
+
+impl Output {
+    pub(crate) fn make(scenario: &str) -> Result<Self, ScenarioError> {
+        let chance = RandomState::new().hash_one(scenario) as u32;
+        let name = format!("scenario-{scenario}-{}-{chance:08x}", std::process::id());
+        let directory = std::env::temp_dir().join(format!("selkie-{name}"));
+        std::fs::create_dir(&directory)
+            .map_err(|source| ScenarioError::io(directory.display(), source))?;
+        Ok(Self { name, directory, keep: false })
+    }
+
+    /// The name of the run.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    pub(crate) fn keep(&mut self) {
+        self.keep = true;
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        if !self.keep {
+            let _ = std::fs::remove_dir_all(&self.directory);
+        }
+    }
+}
 
 /// Starts processes of this program in the scenario's directory.
 pub(crate) struct Launcher {
@@ -36,7 +77,7 @@ impl Launcher {
     pub(crate) fn start(
         &self,
         name: &str,
-        namespace: Option<&str>,
+        namespace: Option<String>,
         arguments: &[String],
     ) -> Result<Process, ScenarioError> {
         let mut command = match namespace {
@@ -44,7 +85,7 @@ impl Launcher {
             // It replaces itself by what it runs: the process is the child all the same.
             Some(namespace) => {
                 let mut command = Command::new("ip");
-                command.args(["netns", "exec", namespace]).arg(&self.executable);
+                command.args(["netns", "exec", &namespace]).arg(&self.executable);
                 command
             }
         };
@@ -56,6 +97,8 @@ impl Launcher {
         command
             .arg(format!("--parent={}", std::process::id()))
             .args(arguments)
+            // Ctrl-C is for the harness, which then ends them in their order.
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(create(&stdout)?)
             .stderr(create(&stderr)?);
@@ -134,13 +177,14 @@ impl Process {
         ScenarioError::Process { name: self.name.clone(), what: last }
     }
 
-    /// Sends it a signal, unless it has ended.
-    pub(crate) fn signal(&mut self, signal: Signal) -> Result<(), ScenarioError> {
+    /// Sends it a signal, unless it has ended; whether it was sent.
+    pub(crate) fn signal(&mut self, signal: Signal) -> Result<bool, ScenarioError> {
         if self.end()?.is_some() {
-            return Ok(());
+            return Ok(false);
         }
         kill_process(Pid::from_child(&self.child), signal)
-            .map_err(|error| ScenarioError::io(&self.name, error.into()))
+            .map_err(|error| ScenarioError::io(&self.name, error.into()))?;
+        Ok(true)
     }
 
     /// Waits for its end.

@@ -33,10 +33,11 @@ pub(crate) fn json(plan: &Plan, outcome: &Outcome, verdict: &Verdict) -> Value {
             "done_at": fault.done_at.as_secs_f64(),
             "do": fault.due.action.name(),
             "target": plan.name_of(fault.due.target),
+            "missed": fault.missed,
         })
     });
     let recoveries = verdict.recoveries.iter().map(|recovered| {
-        let recovery = recovered.recovery.map(|recovery| {
+        let recovery = recovered.recovery.as_ref().ok().map(|recovery| {
             json!({
                 "before": recovery.before, "lowest": recovery.lowest, "back_after": recovery.back_after,
             })
@@ -60,7 +61,7 @@ pub(crate) fn json(plan: &Plan, outcome: &Outcome, verdict: &Verdict) -> Value {
         "name": plan.file.name,
         "holds": verdict.holds(),
         "duration_s": plan.duration.as_secs_f64(),
-        "lost_pages": outcome.lost_pages,
+        "lost_pages": lost_pages(outcome),
         "drivers": drivers.collect::<Vec<_>>(),
         "memory": memory.collect::<Vec<_>>(),
         "faults": faults.collect::<Vec<_>>(),
@@ -81,8 +82,8 @@ pub(crate) fn text(plan: &Plan, outcome: &Outcome, verdict: &Verdict) -> String 
         }
         text.push('\n');
     }
-    if outcome.lost_pages > 0 {
-        let _ = writeln!(text, "{} pages are lost with nodes that died", outcome.lost_pages);
+    if lost_pages(outcome) > 0 {
+        let _ = writeln!(text, "{} pages are lost with nodes that died", lost_pages(outcome));
     }
     for check in &verdict.checks {
         let mark = if check.holds { "ok    " } else { "FAILED" };
@@ -91,6 +92,10 @@ pub(crate) fn text(plan: &Plan, outcome: &Outcome, verdict: &Verdict) -> String 
     let result = if verdict.holds() { "ok" } else { "FAILED" };
     let _ = writeln!(text, "scenario {}: {result}", plan.file.name);
     text
+}
+
+fn lost_pages(outcome: &Outcome) -> usize {
+    outcome.pool.as_ref().map_or(0, |pool| pool.lost_pages.len())
 }
 
 fn drivers(outcome: &Outcome) -> Table {

@@ -16,7 +16,7 @@ pub(crate) struct Track {
 
 impl Track {
     /// Transactions committed in an interval.
-    fn committed(&self, from: f64, to: f64) -> f64 {
+    pub(crate) fn committed(&self, from: f64, to: f64) -> f64 {
         let (from, to) = (from.max(self.began), to.min(self.ended));
         let mut sum = 0.0;
         for (second, count) in self.counts.iter().enumerate() {
@@ -55,24 +55,40 @@ pub(crate) struct Recovery {
 const LOOK_BACK: f64 = 10.0;
 /// What counts as coming back: so long a time must be as good as asked for.
 const STEADY: f64 = 3.0;
+/// Shortest time that says how it was before.
+const LEAST: f64 = 1.0;
 /// Beginning of a run that says nothing: caches are cold.
 const WARM_UP: f64 = 1.0;
 
-/// How the survivors' throughput came back after a fault at `at`. It can be seen between the event `since` before
-/// and the event `until` after it; `None` if that is too short to tell.
+/// How the survivors' throughput came back after a fault at `at`, for which it has `bound` seconds. It can be seen
+/// between the event `since` before and the event `until` after it. Who began too late before the fault counts for
+/// nothing.
+///
+/// # Errors
+/// Why nothing can be said about it.
 pub(crate) fn recovery(
     tracks: &[&Track],
     (since, at, until): (f64, f64, f64),
-    share: f64,
-) -> Option<Recovery> {
+    (share, bound): (f64, f64),
+) -> Result<Recovery, String> {
+    let in_time = |track: &&&Track| track.began + WARM_UP + LEAST <= at;
+    let tracks: Vec<&Track> = tracks.iter().filter(in_time).copied().collect();
+    if tracks.is_empty() {
+        let least = WARM_UP + LEAST;
+        return Err(format!("of nobody who goes on it is known what it did {least} s before"));
+    }
     let began = tracks.iter().map(|track| track.began).fold(f64::NEG_INFINITY, f64::max);
     let ended = tracks.iter().map(|track| track.ended).fold(f64::INFINITY, f64::min);
     let from = since.max(began + WARM_UP).max(at - LOOK_BACK);
     let until = until.min(ended);
-    if tracks.is_empty() || at - from < 1.0 || until - at < STEADY {
-        return None;
+    if at - from < LEAST {
+        return Err(format!("something else happened less than {LEAST} s before"));
     }
+    let tracks = &tracks[..];
     let before = rate(tracks, from, at);
+    if before <= 0.0 {
+        return Err("nothing was committed before".to_owned());
+    }
     let steps = (0..).map(|step| at + f64::from(step) * 0.25);
     let lowest = steps
         .clone()
@@ -84,7 +100,12 @@ pub(crate) fn recovery(
         let first = rate(tracks, *start, start + 1.0);
         first >= share * before && rate(tracks, *start, start + STEADY) >= share * before
     };
-    Some(Recovery { before, lowest, back_after: back.find(is_back).map(|start| start - at) })
+    let back_after = back.find(is_back).map(|start| start - at);
+    let (seen, needed) = (until - at, bound + STEADY);
+    if back_after.is_none() && seen < needed {
+        return Err(format!("it was seen for {seen:.1} s, and takes {needed:.1} s to judge"));
+    }
+    Ok(Recovery { before, lowest, back_after })
 }
 
 #[cfg(test)]
@@ -117,23 +138,37 @@ mod tests {
             counts[second] = count;
         }
         let one = track(0.0, &counts);
-        let recovery = |until| recovery(&[&one], (0.0, 10.0, until), 0.8);
+        let recovery = |until| recovery(&[&one], (0.0, 10.0, until), (0.8, 2.0));
         let found = recovery(30.0).unwrap();
         assert_eq!((found.before, found.lowest), (100.0, 0.0));
         // The second 13 is good, but what follows it is not.
         let back = found.back_after.unwrap();
         assert!((4.5..=5.0).contains(&back), "{back}");
         assert_eq!(recovery(15.0).unwrap().back_after, None);
-        assert_eq!(recovery(12.0), None, "too short to tell");
+        // As long as it could have been back within the bound is seen, and no longer.
+        assert_eq!(recovery(14.9).unwrap_err(), "it was seen for 4.9 s, and takes 5.0 s to judge");
     }
 
     #[test]
     fn who_is_gone_counts_for_nothing_and_nobody_cannot_be_judged() {
         let steady = track(-0.25, &[50; 20]);
-        let found = recovery(&[&steady], (0.0, 8.0, 19.0), 0.8).unwrap();
+        let recovery = |tracks: &[&Track], span| recovery(tracks, span, (0.8, 5.0));
+        let found = recovery(&[&steady], (0.0, 8.0, 19.0)).unwrap();
         assert_eq!(found.back_after, Some(0.0));
-        assert_eq!(recovery(&[], (0.0, 8.0, 19.0), 0.8), None);
-        let late = track(7.5, &[50; 20]);
-        assert_eq!(recovery(&[&late], (0.0, 8.0, 19.0), 0.8), None, "nothing is known of before");
+        let nobody = "of nobody who goes on it is known what it did 2 s before";
+        assert_eq!(recovery(&[], (0.0, 8.0, 19.0)).unwrap_err(), nobody);
+        let late = track(6.5, &[50; 20]);
+        assert_eq!(recovery(&[&late], (0.0, 8.0, 19.0)).unwrap_err(), nobody);
+        // Neither does who comes later make up for others.
+        let falls = track(-0.25, &[vec![50; 9], vec![5; 11]].concat());
+        let found = recovery(&[&falls, &late], (0.0, 8.0, 19.0)).unwrap();
+        assert_eq!((found.before.round(), found.back_after), (50.0, None));
+        let since = recovery(&[&steady], (7.5, 8.0, 19.0)).unwrap_err();
+        assert_eq!(since, "something else happened less than 1 s before");
+        let idle = track(0.0, &[0; 20]);
+        assert_eq!(
+            recovery(&[&idle], (0.0, 8.0, 19.0)).unwrap_err(),
+            "nothing was committed before"
+        );
     }
 }

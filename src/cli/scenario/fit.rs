@@ -1,0 +1,134 @@
+//! Whether pool and drivers can be as a file says: what would be refused when they start.
+
+use std::time::Duration;
+
+use selkie::engine::MAX_COMPUTE_NODES;
+use selkie::memnode::PoolConfig;
+use selkie::memnode::control::Timing;
+use selkie::tpcc::{Affinity, Config, Scale, units};
+
+use super::super::pool::RANGE_BYTES;
+use super::file::{Action, Driver, Fabric, File};
+use super::plan::{Plan, Target};
+
+/// Refuses a file with the first thing in it that cannot be.
+pub(crate) fn check(plan: &Plan) -> Result<(), String> {
+    let File { fabric, memory, pool, database, drivers, .. } = &plan.file;
+    if !(1..=Scale::MAX_DIVISOR).contains(&database.scale) {
+        return Err(format!(
+            "database: scale = {}: must be 1 to {}",
+            database.scale,
+            Scale::MAX_DIVISOR
+        ));
+    }
+    for role in &plan.drivers {
+        let config = config(plan, &role.driver);
+        config.validate().map_err(|error| format!("{}: {error}", role.name))?;
+    }
+    if *fabric == Fabric::Mem {
+        return Ok(());
+    }
+    let timing = Timing { lease: pool.lease.0.0, heartbeat: pool.heartbeat.0.0 };
+    timing.validate().map_err(|error| format!("pool: {error}"))?;
+    let shape = PoolConfig {
+        memory_nodes: memory.nodes,
+        bytes_per_node: memory.size.0.0,
+        gcl_bytes: pool.gcl,
+        range_bytes: RANGE_BYTES,
+        max_compute_nodes: MAX_COMPUTE_NODES,
+    };
+    shape.validate().map_err(|error| format!("memory: {error}"))?;
+    let lent = memory.size.0.0.saturating_mul(memory.nodes as u64);
+    let least = Scale::divided_by(database.scale).database_bytes(database.warehouses);
+    if lent < least {
+        let (lent, least) = (units::bytes(lent), units::bytes(least));
+        return Err(format!("memory: {lent} in all: the database takes about {least}"));
+    }
+    // The names of dead nodes are not used again while pages are lost with them.
+    let of = |driver: usize| drivers.get(driver).map_or(0, |driver| driver.compute_nodes);
+    let deaths = plan.faults.iter().filter_map(|due| match due.target {
+        Target::Driver(driver) if due.kills => Some(of(driver)),
+        _ => None,
+    });
+    let nodes = drivers.iter().map(|driver| driver.compute_nodes).chain(deaths).sum::<usize>();
+    if nodes > MAX_COMPUTE_NODES {
+        return Err(format!(
+            "{nodes} compute nodes, with those that die: must be at most {MAX_COMPUTE_NODES}"
+        ));
+    }
+    Ok(())
+}
+
+/// What a driver is started with.
+fn config(plan: &Plan, driver: &Driver) -> Config {
+    let File { fabric, memory, pool, database, drivers, .. } = &plan.file;
+    let default = Config {
+        warehouses: database.warehouses,
+        duration: whole_seconds(plan.duration),
+        memory_nodes: memory.nodes,
+        workers: driver.workers,
+        cache_mib: driver.cache.map(|cache| mib(cache.0.0)),
+        memory_mib: Some(mib(memory.size.0.0)),
+        gcl_bytes: pool.gcl,
+        seed: database.seed,
+        scale: Scale::divided_by(database.scale),
+        ..Config::default()
+    };
+    let config = match driver.threads {
+        Some(threads) => Config { threads, ..default },
+        None => default,
+    };
+    if *fabric == Fabric::Mem {
+        let divided = drivers.iter().any(|driver| driver.homes.is_some());
+        let affinity = if divided { Affinity::Warehouse } else { Affinity::Shared };
+        let compute_nodes = drivers.iter().map(|driver| driver.compute_nodes).sum();
+        return Config { compute_nodes, affinity, ..config };
+    }
+    let homes = driver.homes.map(|homes| (homes.0.0, homes.0.1));
+    Config { compute_nodes: driver.compute_nodes, homes, ..config }
+}
+
+/// Drivers take seconds: rather one that runs on a little than one that is gone too soon.
+pub(crate) fn whole_seconds(time: Duration) -> Duration {
+    let more = u64::from(time.subsec_nanos() > 0);
+    Duration::from_secs((time.as_secs() + more).max(1))
+}
+
+/// As the options say it.
+pub(crate) fn mib(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+/// Refuses what chance would decide: whatever is done to a driver while a memory node that died ends all, or so late
+/// that the drivers may be over before it shows.
+pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
+    let lease = plan.file.pool.lease.0.0;
+    let end = plan.first_memory_death();
+    let is_late = |at: Duration| end.is_some_and(|end| at >= end);
+    for due in &plan.faults {
+        let said = format!("{} {} at {:?}", due.action.name(), plan.name_of(due.target), due.at);
+        if matches!(due.target, Target::Driver(_)) && is_late(due.at) {
+            return Err(format!("{said}: a memory node is dead by then, which ends all drivers"));
+        }
+        if due.action == Action::Kill && plan.duration - due.at <= lease * 3 / 2 {
+            return Err(format!(
+                "{said}: must be one and a half leases before the end, for the others to notice"
+            ));
+        }
+    }
+    if let Some(role) =
+        plan.drivers.iter().find(|role| !role.delay.is_zero() && is_late(role.delay))
+    {
+        return Err(format!("{}: start-delay: a memory node is dead by then", role.name));
+    }
+    let is_touched =
+        |driver: usize| plan.faults.iter().any(|due| due.target == Target::Driver(driver));
+    let nobody = end.is_some() || (0..plan.drivers.len()).all(is_touched);
+    if plan.file.expect.recovers.0.0 > 0.0 && plan.loses_drivers() && nobody {
+        return Err(
+            "expect: recovers: something happens to every driver, so that nobody's throughput can come back: say 0"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

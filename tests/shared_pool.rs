@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal};
 use serde_json::Value;
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,6 +78,10 @@ impl Running {
         self.0.kill().unwrap();
         self.0.wait().unwrap();
     }
+
+    fn signal(&self, signal: Signal) {
+        rustix::process::kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
 }
 
 impl Drop for Running {
@@ -137,6 +142,37 @@ impl Pool {
     fn compute_nodes(&self) -> Vec<u64> {
         let nodes = self.status()["compute_nodes"].clone();
         nodes.as_array().unwrap().iter().map(|node| node["node"].as_u64().unwrap()).collect()
+    }
+
+    /// Waits until a node does something that is counted under this name.
+    fn works(&self, node: u64, what: &str) {
+        let started = Instant::now();
+        let name = format!("cn{node}");
+        loop {
+            let seen = succeeds(&["top", &self.name, "--once", "--json"]);
+            let seen: Value = serde_json::from_str(&seen).unwrap();
+            let mut nodes = seen["compute_nodes"].as_array().unwrap().iter();
+            let found = nodes.find(|node| node["node"] == *name);
+            if found.is_some_and(|node| node["rates"][what].as_f64() > Some(0.0)) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "{name} does nothing: {seen}");
+        }
+    }
+
+    /// Waits until a node is dead and has been recovered from, and the survivor has worked on what is left.
+    fn recovers(&self, dead: u64, survivor: u64) {
+        let started = Instant::now();
+        loop {
+            let status = self.status();
+            let is_over = status["recovering_from"] == Value::Array(Vec::new());
+            if is_over && status["dead_compute_nodes"] == Value::Array(vec![dead.into()]) {
+                break;
+            }
+            assert!(started.elapsed() < PATIENCE, "{status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self.works(survivor, "accesses");
     }
 
     /// Arguments of a short run in the pool.
@@ -218,15 +254,22 @@ fn a_database_is_replaced_unless_others_work_on_it() {
         serde_json::from_str::<Value>(&label).unwrap()["complete"].clone()
     };
     assert_eq!((&database()["generation"], &database()["abandoned_bytes"]), (&1.into(), &0.into()));
-    let (driver, _) = running_for(&pool, &url, "3");
+    let (driver, _) = running(&pool, &url);
     let before = database();
     refused(
         &pool.tpcc(&url, &["--load-only", "--reload"]),
         1,
-        "1 other drivers work on the database: it cannot be replaced now",
+        "another driver works on the database: it cannot be replaced now",
     );
     assert_eq!(database(), before, "the refused one leaves no trace");
+    driver.signal(Signal::TERM);
     ends_well(driver);
+
+    // Neither is there room for one like this, of some gigabytes.
+    let large = ["--warehouses", "40", "--load-only", "--reload"];
+    refused(&[&["tpcc", "--pool", &url], &large[..]].concat(), 1, "pool full: used ");
+    assert_eq!(database(), before, "what is there stays as it is");
+    succeeds(&pool.tpcc(&url, &["--duration", "1"]));
 
     let seed = ["--load-only", "--reload", "--seed", "5"];
     let output = run(&pool.tpcc(&url, &seed));
@@ -260,7 +303,7 @@ fn a_load_that_was_cut_short_is_done_anew() {
         assert!(stderr.read_line(&mut line).unwrap() > 0, "it ended");
     }
     let reload = pool.tpcc(&url, &["--load-only", "--reload"]);
-    refused(&reload, 1, "1 other drivers work on the database");
+    refused(&reload, 1, "another driver works on the database");
     loader.kill();
     let output = run(&pool.tpcc(&url, &["--load-only"]));
     assert_eq!(output.status.code(), Some(1));
@@ -303,25 +346,21 @@ fn memory_dies(over: Over) {
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
     let (driver, _) = running(&pool, &url);
-    std::thread::sleep(Duration::from_millis(300));
     pool.memory[0].kill();
     ends_with(driver, &["peer mem0 is dead"]);
 }
 
-/// A driver that runs for a minute, and its node's index.
+/// A driver that commits transactions, until it is told to end, and its node's index.
 fn running(pool: &Pool, url: &str) -> (Running, u64) {
-    running_for(pool, url, "60")
-}
-
-fn running_for(pool: &Pool, url: &str, duration: &str) -> (Running, u64) {
     let known = pool.compute_nodes();
-    let mut command = selkie(&pool.tpcc(url, &["--duration", duration, "--json"]));
+    let mut command = selkie(&pool.tpcc(url, &["--duration", "3600", "--json"]));
     command.stderr(Stdio::piped()).stdout(Stdio::piped());
     let mut driver = Running(command.spawn().unwrap());
     let started = Instant::now();
     loop {
         let joined = pool.compute_nodes().into_iter().find(|node| !known.contains(node));
         if let Some(node) = joined {
+            pool.works(node, "operations");
             return (driver, node);
         }
         assert!(driver.0.try_wait().unwrap().is_none(), "it ended");
@@ -377,19 +416,13 @@ fn driver_is_killed(over: Over) {
     let pool = Pool::start(over, "killed", 2);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
-    let (survivor, _) = running_for(&pool, &url, "8");
+    let (survivor, own) = running(&pool, &url);
     let (mut victim, node) = running(&pool, &url);
-    std::thread::sleep(Duration::from_millis(500));
     victim.kill();
-    let dead = [Value::from(node)];
-    let started = Instant::now();
-    while pool.status()["dead_compute_nodes"].as_array().unwrap() != &dead {
-        assert!(started.elapsed() < PATIENCE, "{}", pool.status());
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    assert_eq!(pool.status()["recovering_from"], Value::Array(Vec::new()));
+    pool.recovers(node, own);
     // On a database as small as this the dead node held what everybody needs.
     assert!(!pool.status()["lost_pages"].as_array().unwrap().is_empty());
+    survivor.signal(Signal::TERM);
     ends_with_losses(survivor);
     let late = succeeds(&pool.tpcc(&url, &["--duration", "1", "--json"]));
     let late: Value = serde_json::from_str(&late).unwrap();
@@ -410,19 +443,14 @@ fn driver_stands_still(over: Over) {
     let pool = Pool::start(over, "paused", 2);
     let url = pool.url();
     succeeds(&pool.tpcc(&url, &["--load-only"]));
-    let (survivor, _) = running_for(&pool, &url, "8");
+    let (survivor, own) = running(&pool, &url);
     let (mut victim, node) = running(&pool, &url);
-    std::thread::sleep(Duration::from_millis(300));
-    let process = rustix::process::Pid::from_child(&victim.0);
-    rustix::process::kill_process(process, rustix::process::Signal::STOP).unwrap();
-    let started = Instant::now();
-    while !pool.status()["dead_compute_nodes"].as_array().unwrap().contains(&Value::from(node)) {
-        assert!(started.elapsed() < PATIENCE, "{}", pool.status());
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    victim.signal(Signal::STOP);
+    pool.recovers(node, own);
+    survivor.signal(Signal::TERM);
     ends_with_losses(survivor);
     // It may have been ended, if it was stopped in the middle of a verb.
-    let _ = rustix::process::kill_process(process, rustix::process::Signal::CONT);
+    victim.signal(Signal::CONT);
     let (code, error) = victim.ends();
     if code.is_some() {
         assert_eq!(code, Some(1), "{error}");

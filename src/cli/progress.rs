@@ -1,12 +1,15 @@
 //! Progress on stderr: a bar on a terminal, else a line for each fifth of a stage.
 
 use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::SystemTime;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use selkie::engine::Roster;
 use selkie::tpcc::Progress;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::flag;
 
 /// Lines a stage may take where there is no terminal.
 const LINES: u64 = 5;
@@ -19,6 +22,10 @@ pub(crate) struct Stderr {
     stage: Mutex<Stage>,
     roster: Roster,
     began: Arc<OnceLock<SystemTime>>,
+    /// Signals end the process, as they do where nobody cares.
+    ends: Arc<AtomicBool>,
+    /// It was told by a signal to end the measurement.
+    over: Arc<AtomicBool>,
 }
 
 struct Stage {
@@ -36,7 +43,21 @@ impl Stderr {
             stage: Mutex::new(stage),
             roster: Roster::default(),
             began: Arc::default(),
+            ends: Arc::new(AtomicBool::new(true)),
+            over: Arc::default(),
         }
+    }
+
+    /// Has SIGINT and SIGTERM end the measurement while there is one, instead of the process.
+    ///
+    /// # Errors
+    /// What the system reports.
+    pub(crate) fn mind_signals(&self) -> std::io::Result<()> {
+        for signal in [SIGINT, SIGTERM] {
+            flag::register_conditional_default(signal, Arc::clone(&self.ends))?;
+            flag::register(signal, Arc::clone(&self.over))?;
+        }
+        Ok(())
     }
 
     /// When the measurement began, as soon as it has.
@@ -60,6 +81,7 @@ impl Progress for Stderr {
     fn begin(&self, name: &'static str, total: u64) {
         if name == "run" {
             let _first = self.began.set(SystemTime::now());
+            self.ends.store(false, Ordering::SeqCst);
         }
         self.with(|stage| {
             let bar = if self.terminal { ProgressBar::new(total) } else { ProgressBar::hidden() };
@@ -87,11 +109,16 @@ impl Progress for Stderr {
     }
 
     fn end(&self) {
+        self.ends.store(true, Ordering::SeqCst);
         self.with(|stage| stage.bar.finish_and_clear());
     }
 
     fn note(&self, text: &str) {
         line(text);
+    }
+
+    fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
     }
 
     fn roster(&self) -> Option<&Roster> {

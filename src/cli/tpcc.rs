@@ -32,6 +32,9 @@ const _: () = assert!(tpcc::JOURNAL_ENTRIES == 262_144);
 /// committed, or of more than 262144 a random sample of so many, is looked for: it is found as it was committed, or it
 /// is on a lost page, or it is missing.
 ///
+/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a second one ends the
+/// process.
+///
 /// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is missing, also if
 /// pages of a shared pool are lost; 1: the run failed, a condition is broken or a transaction is missing; 2: wrong
 /// arguments, nothing was started.
@@ -139,6 +142,9 @@ fn check_network(arguments: &Arguments) -> Result<(), super::Refusal> {
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress = Stderr::new();
+    if let Err(error) = progress.mind_signals() {
+        return super::fail(&error);
+    }
     let (roster, began) = (progress.nodes().clone(), progress.began());
     let progress: Arc<dyn Progress> = Arc::new(progress);
     let config = match config(arguments) {

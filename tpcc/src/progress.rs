@@ -12,6 +12,10 @@ pub trait Progress: Send + Sync {
     fn end(&self);
     /// Something worth a line of its own.
     fn note(&self, line: &str);
+    /// Whether the measurement is to end before its time.
+    fn is_over(&self) -> bool {
+        false
+    }
     /// Where the compute nodes of the run are entered for as long as it lasts, with the transactions that
     /// they have committed.
     fn roster(&self) -> Option<&Roster> {

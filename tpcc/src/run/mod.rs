@@ -259,7 +259,7 @@ pub async fn measure(
     })
 }
 
-/// Stops the workers when the time is over.
+/// Stops the workers when the time is over, or it is told to.
 async fn tell_time(env: &Env, duration: Duration, control: &Control, progress: &Arc<dyn Progress>) {
     let started = env.now();
     let mut told = Duration::ZERO;
@@ -267,7 +267,7 @@ async fn tell_time(env: &Env, duration: Duration, control: &Control, progress: &
         let elapsed = (env.now() - started).min(duration);
         progress.advance(u64::try_from((elapsed - told).as_millis()).unwrap_or(0));
         told = elapsed;
-        if elapsed >= duration || control.stop.load(Ordering::Relaxed) {
+        if elapsed >= duration || control.stop.load(Ordering::Relaxed) || progress.is_over() {
             control.stop.store(true, Ordering::Relaxed);
             return;
         }

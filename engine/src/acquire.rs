@@ -152,12 +152,14 @@ impl Core {
         missed: &mut bool,
     ) -> Result<Outcome, EngineError> {
         let mut map = self.shard(addr).lock();
+        // Under the lock, which whoever seals the lines of a failed node takes afterwards.
+        if let Some(error) = self.failed.get() {
+            return Err(error.clone());
+        }
         let mut active = self.open(&mut map, addr);
         let outcome = self.try_latch(addr, &mut active, access, nowait, ticket, missed);
         if let Some(lost) = active.lost.take() {
-            if let Some(ticket) = ticket {
-                active.waiters.remove(ticket);
-            }
+            // The caller's place gives the ticket back.
             self.close(&mut map, addr, active);
             return Err(lost);
         }
@@ -185,7 +187,7 @@ impl Core {
             self.counters.hit();
         }
         self.close(&mut map, addr, active);
-        self.failed.get().map_or(Ok(outcome), |error| Err(error.clone()))
+        Ok(outcome)
     }
 
     /// One attempt on an open line; `None` when the caller has to wait.

@@ -24,7 +24,7 @@ use selkie_memnode::control::{
 };
 use selkie_memnode::{Lent, Pool, create};
 
-const LEASE: Duration = Duration::from_secs(1);
+const LEASE: Duration = Duration::from_secs(2);
 
 /// A plane that knows how old beats are, as one between processes does.
 struct Aged {

@@ -9,16 +9,21 @@ mod common;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use common::{Cluster, GCL, engine_config, pool_config};
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
+use selkie_fabric::env::{Env, yield_now};
+use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_memnode::ComputeIndex;
 
 const DEAD: usize = 2;
+/// Tasks that want a lost page, and how often each of them does.
+const TASKS: usize = 4;
+const REFUSALS: usize = 50_000;
 
 fn cluster() -> Cluster {
     let config = EngineConfig { cache_bytes: 4096 * GCL as u64, ..engine_config() };
@@ -106,6 +111,44 @@ fn what_the_dead_only_read_goes_on_and_what_it_held_alone_is_lost() {
         }
         // Only the lost pages' words say anything, and that is whose they were.
         assert_eq!(cluster.latched_words().await.len(), expected.len());
+    });
+}
+
+/// Who was refused once more took the ticket of another with it, who then waited in no line, for ever.
+#[test]
+fn nobody_waits_for_ever_who_wants_a_lost_page_with_many() {
+    // Operations take their time, or nobody would wait.
+    let (at_least, at_most) = (Duration::ZERO, Duration::from_nanos(1));
+    let plan = FaultPlan { delay: Delay { one_in: 5, at_least, at_most }, ..FaultPlan::none(7) };
+    let fabric = |env: &Env| FaultFabric::wrap(MemFabric::new(), plan, env.clone()) as _;
+    let cluster = Cluster::with(3, fabric, pool_config(3, 8 << 20), engine_config());
+    cluster.run(async {
+        let addr = pages(&cluster, 1).await[0];
+        write(&cluster, DEAD, addr, 5).await;
+        dies(&cluster).await;
+        let env = cluster.runtime.env();
+        let refused = Arc::new(AtomicUsize::new(0));
+        for task in 0..TASKS {
+            let (engine, refused) = (cluster.engines[0].clone(), Arc::clone(&refused));
+            drop(env.spawn("who wants it", async move {
+                for turn in 0..REFUSALS {
+                    let got = if (task + turn) % 2 == 0 {
+                        engine.shared(addr).await.map(drop)
+                    } else {
+                        engine.exclusive(addr).await.map(drop)
+                    };
+                    assert!(matches!(got, Err(EngineError::PageLost { .. })), "{got:?}");
+                    refused.fetch_add(1, Ordering::Relaxed);
+                    yield_now().await;
+                }
+            }));
+        }
+        let until = env.now() + Duration::from_secs(30);
+        while refused.load(Ordering::Relaxed) < TASKS * REFUSALS {
+            let so_far = refused.load(Ordering::Relaxed);
+            assert!(env.now() < until, "{so_far} of {} were told", TASKS * REFUSALS);
+            env.sleep(Duration::from_millis(1)).await;
+        }
     });
 }
 

@@ -133,6 +133,9 @@ pub(crate) struct Driver {
     pub(crate) compute_nodes: usize,
     #[serde(default = "four")]
     pub(crate) workers: usize,
+    /// They wait as people at terminals do.
+    #[serde(default)]
+    pub(crate) think: bool,
     pub(crate) threads: Option<usize>,
     /// Of each of its compute nodes.
     pub(crate) cache: Option<Text<Size>>,

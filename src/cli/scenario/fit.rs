@@ -67,6 +67,7 @@ fn config(plan: &Plan, driver: &Driver) -> Config {
         duration: whole_seconds(plan.duration),
         memory_nodes: memory.nodes,
         workers: driver.workers,
+        think: driver.think,
         cache_mib: driver.cache.map(|cache| mib(cache.0.0)),
         memory_mib: Some(mib(memory.size.0.0)),
         gcl_bytes: pool.gcl,

@@ -84,6 +84,9 @@ fn tpcc(plan: &Plan) -> Vec<String> {
 
 fn workload(driver: &Driver) -> Vec<String> {
     let mut arguments = Vec::from(option("--workers", driver.workers));
+    if driver.think {
+        arguments.push("--think".to_owned());
+    }
     if let Some(threads) = driver.threads {
         arguments.extend(option("--threads", threads));
     }

@@ -177,13 +177,14 @@ impl Plan {
             values.all(|value| Some(value) == first)
         };
         let alike = same(|driver| Some(driver.workers as u64))
+            && same(|driver| Some(u64::from(driver.think)))
             && same(|driver| driver.cache.map(|cache| cache.0.0))
             && same(|driver| driver.threads.map(|threads| threads as u64))
             && self.file.drivers.iter().all(|driver| driver.start_delay.is_none());
         if alike {
             return Ok(());
         }
-        Err("fabric = \"mem\" is one process: its drivers must have the same workers, cache and \
+        Err("fabric = \"mem\" is one process: its drivers must have the same workers, think, cache and \
             threads, and no start-delay"
             .to_owned())
     }

@@ -84,6 +84,16 @@ impl Running {
     }
 }
 
+impl Running {
+    /// How many files of a compute node's segment the process holds open.
+    fn files_of(&self, node: u64) -> usize {
+        let of = format!("/cn{node}");
+        let open = std::fs::read_dir(format!("/proc/{}/fd", self.0.id())).unwrap();
+        let targets = open.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+        targets.filter(|target| target.to_string_lossy().contains(&of)).count()
+    }
+}
+
 impl Drop for Running {
     fn drop(&mut self) {
         let _ = self.0.kill();
@@ -173,6 +183,13 @@ impl Pool {
             std::thread::sleep(Duration::from_millis(20));
         }
         self.works(survivor, "accesses");
+    }
+
+    /// Whether a compute node's memory is among what the pool has.
+    fn has_segment_of(&self, node: u64) -> bool {
+        let pools = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap());
+        let mut own = pools.filter(|e| e.file_name().to_string_lossy().contains(&self.name));
+        own.any(|pool| pool.path().join(format!("cn{node}")).exists())
     }
 
     /// Arguments of a short run in the pool.
@@ -420,6 +437,14 @@ fn driver_is_killed(over: Over) {
     let (mut victim, node) = running(&pool, &url);
     victim.kill();
     pool.recovers(node, own);
+    if over == Over::Shm {
+        let started = Instant::now();
+        while pool.has_segment_of(node) || survivor.files_of(node) > 0 {
+            let files = survivor.files_of(node);
+            assert!(started.elapsed() < PATIENCE, "the dead node's, and {files} held open");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
     // On a database as small as this the dead node held what everybody needs.
     assert!(!pool.status()["lost_pages"].as_array().unwrap().is_empty());
     survivor.signal(Signal::TERM);

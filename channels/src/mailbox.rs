@@ -204,6 +204,18 @@ impl Mailbox {
         Ok(())
     }
 
+    /// Lets go of the way to the peer `of`, which is gone: what waits to be sent to it is dropped. Its index needs
+    /// [`Mailbox::renew`] before another may have it.
+    ///
+    /// # Errors
+    /// [`ChannelError::ToSelf`], [`ChannelError::UnknownPeer`].
+    pub fn disconnect(&self, of: usize) -> Result<(), ChannelError> {
+        let before = self.slot(of)?.write().take();
+        // Its chains may still be under way, and wake tasks.
+        drop(before);
+        Ok(())
+    }
+
     /// Receives up to `budget` messages, hands each to `f` with its sender, returns credit and
     /// flushes outboxes. Never blocks. Returns how many it handed over; 0 also if another thread
     /// is in `poll`. `f` may send, but must not wait for another poll.

@@ -84,6 +84,15 @@ impl Observer for Core {
         known.store(incarnation, Ordering::Release);
         true
     }
+
+    /// Nothing is sent to one that died any more. One that has left answers as long as its process lives.
+    fn gone(&self, node: ComputeIndex) {
+        let index = node.as_usize();
+        let is_dead = |id| NodeSet::from_bits(self.dead.load(Ordering::Acquire)).contains(id);
+        if index != self.me.index() && ComputeId::new(index).is_some_and(is_dead) {
+            let _ = self.mailbox_for(index).disconnect(index);
+        }
+    }
 }
 
 fn peer(node: ComputeIndex) -> PeerId {

@@ -51,8 +51,11 @@ pub trait Fabric: Send + Sync {
         Ok(())
     }
 
-    /// Takes back [`Fabric::meet`], of a peer that has left.
-    fn forget(&self, _peer: PeerId) {}
+    /// Takes back [`Fabric::meet`], of a peer that has left, and removes what it has left behind. `false` if its
+    /// process has still to end for that: then it is to be tried again.
+    fn forget(&self, _peer: PeerId) -> bool {
+        true
+    }
 }
 
 /// Where a fence holds.

@@ -31,6 +31,9 @@ pub trait Observer: Send + Sync {
     /// A compute node is in the pool, the so-manieth of its index. Called again and again, also for those that
     /// are known, until it returns true: until then the node waits.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool;
+
+    /// A compute node that was in the pool is in it no more, and recovered from if it died.
+    fn gone(&self, node: ComputeIndex);
 }
 
 /// What a process knows of a pool, and the others of it.
@@ -57,6 +60,10 @@ struct Acted {
     /// All changes up to this one.
     upto: Version,
     met: BTreeMap<u16, String>,
+    /// The compute nodes that were in the pool, or to be recovered from.
+    members: BTreeSet<u16>,
+    /// Those of them that have left something behind, where nodes do not need cards.
+    to_forget: BTreeSet<u16>,
     /// Dead nodes whose verbs do not execute any more, as far as this process sees to it; with the version of
     /// the view in which they were first seen dead.
     fenced: BTreeMap<PeerId, (Reach, Version)>,
@@ -153,6 +160,7 @@ impl Membership {
         // Also if it failed: the beat says how far this process has acted, and that it lives.
         self.beat(Some(now)).await?;
         acted?;
+        self.forget_the_gone();
         if self.looking_for(env.now(), lease) > lease {
             self.declare_silent_dead().await?;
         }
@@ -276,15 +284,42 @@ impl Membership {
         for raw in gone {
             let node = PeerId::from_raw(raw);
             if !acted.fenced.contains_key(&node) {
-                self.fabric.forget(node);
+                let _ = self.fabric.forget(node);
             }
             acted.met.remove(&raw);
         }
+        self.notice_the_gone(&mut acted, &state);
         // Last: what came from those who had the index before has arrived, or never will.
         if self.all_know(&state) {
             acted.upto = version;
         }
         Ok(())
+    }
+
+    fn notice_the_gone(&self, acted: &mut Acted, state: &PoolState) {
+        let members: BTreeSet<u16> =
+            state.compute_nodes.keys().chain(state.lost.keys()).copied().collect();
+        let gone: Vec<u16> = acted.members.difference(&members).copied().collect();
+        for node in gone {
+            for observer in self.observers() {
+                observer.gone(ComputeIndex::new(node));
+            }
+            if state.cards.is_empty() {
+                acted.to_forget.insert(node);
+            }
+        }
+        acted.to_forget.retain(|node| !members.contains(node));
+        acted.members = members;
+    }
+
+    /// Removes what the gone have left behind, once their processes have ended.
+    fn forget_the_gone(&self) {
+        let mut acted = self.acted.lock();
+        acted.to_forget.retain(|node| !self.fabric.forget(PeerId::compute(*node)));
+    }
+
+    fn observers(&self) -> Vec<Arc<dyn Observer>> {
+        self.observers.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// What a node that reads only may do to this process's nodes; everything if they are compute nodes, into
@@ -298,8 +333,7 @@ impl Membership {
 
     /// Whether all observers are ready for those who are in.
     fn all_know(&self, state: &PoolState) -> bool {
-        let observers: Vec<_> = self.observers.lock().iter().filter_map(Weak::upgrade).collect();
-        observers.iter().all(|observer| {
+        self.observers().iter().all(|observer| {
             state
                 .compute_nodes
                 .iter()

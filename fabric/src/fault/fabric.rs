@@ -83,8 +83,8 @@ impl Fabric for FaultFabric {
         self.inner.meet(peer, card, within)
     }
 
-    fn forget(&self, peer: PeerId) {
-        self.inner.forget(peer);
+    fn forget(&self, peer: PeerId) -> bool {
+        self.inner.forget(peer)
     }
 }
 

@@ -59,8 +59,8 @@ impl Fabric for Meter {
         self.inner.meet(peer, card, within)
     }
 
-    fn forget(&self, peer: PeerId) {
-        self.inner.forget(peer);
+    fn forget(&self, peer: PeerId) -> bool {
+        self.inner.forget(peer)
     }
 }
 

@@ -98,6 +98,22 @@ impl Fabric for ShmFabric {
     }
 
     /// A process that was stopped in the middle of a verb is ended: nothing else can keep it from finishing.
+    fn forget(&self, peer: PeerId) -> bool {
+        let removed = match Segment::open(&self.root, peer) {
+            Ok((segment, control)) => match segment.owner_is_gone() {
+                Ok(true) => segment.leave(control.incarnation()),
+                Ok(false) => return false,
+                Err(error) => Err(error),
+            },
+            Err(FabricError::UnknownPeer { .. }) => Ok(()),
+            Err(error) => Err(error),
+        };
+        if let Err(error) = removed {
+            tracing::debug!(node = %peer, %error, "cannot remove what a node has left behind");
+        }
+        true
+    }
+
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         match self.fence_patiently(peer, FENCE_PATIENCE) {
             Err(FabricError::StillExecuting { process, .. }) => {
@@ -149,6 +165,9 @@ impl Own {
                 mirror.control.mark_dead();
             }
         }
+        // What nobody here uses any more need not be kept in memory.
+        let is_used = |mirror: &Arc<Mirror>| Arc::strong_count(mirror) > 1;
+        self.mirrors.lock().retain(|_, mirror| !mirror.control.is_dead() || is_used(mirror));
     }
 
     fn mirror_of(&self, peer: PeerId) -> Result<Arc<Mirror>, FabricError> {

@@ -284,7 +284,7 @@ impl Fabric for TcpFabric {
         Ok(())
     }
 
-    fn forget(&self, peer: PeerId) {
+    fn forget(&self, peer: PeerId) -> bool {
         let here;
         let mut met = self.common.met.lock();
         met.remove(&peer);
@@ -296,6 +296,7 @@ impl Fabric for TcpFabric {
         here = self.here();
         here.iter().for_each(|own| own.host.uninvite(peer));
         drop(met);
+        true
     }
 }
 

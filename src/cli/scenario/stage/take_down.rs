@@ -79,7 +79,7 @@ impl Stage<'_> {
         let status = self.command("status", &["pool", "status", "--json"])?;
         let unknown = |what| ScenarioError::Process { name: "status".to_owned(), what };
         let seen = PoolSeen::of_status(&status).map_err(unknown)?;
-        // Of dead nodes they stay, as the mark that they are dead, until their names are used again.
+        // Of a node that has just died they may be there still: the others remove them in the next heartbeat.
         let died = outcome.drivers.iter().filter(|driver| driver.ended != Ended::Code(0));
         let died = died.filter_map(|driver| self.plan.drivers.get(driver.driver));
         let died = died.map(|role| role.driver.compute_nodes).sum();

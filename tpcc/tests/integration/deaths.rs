@@ -12,7 +12,7 @@ use selkie_txn::{KeyRange, Table, key};
 
 use crate::setup::{session, silent, small};
 
-/// A survivor and a node that is to die; all is loaded and written home.
+/// A survivor, which has loaded all, and a node that is to die.
 struct Pair {
     cluster: Cluster,
     victim: Arc<Node>,
@@ -26,25 +26,14 @@ impl Pair {
         let env = runtime.env();
         runtime.block_on(async {
             let mut cluster = Cluster::start(&env, &config).await.unwrap();
-            load(&cluster, &config, &silent()).await.unwrap();
+            // It has not loaded anything: it would take inner pages of the trees along, which a scan need not read.
             let victim = cluster.nodes.pop().unwrap();
+            load(&cluster, &config, &silent()).await.unwrap();
             let mut pair = Pair { cluster, victim, config };
-            // What a node has changed goes home when another reads it.
-            pair.collect().await;
-            for table in [pair.victim.tables.item, pair.victim.tables.stock] {
-                pair.read(table).await;
-            }
             let result = test(&mut pair).await;
             pair.cluster.close().await.unwrap();
             result
         })
-    }
-
-    async fn read(&self, table: Table) {
-        let node = &self.cluster.nodes[0];
-        let mut txn = node.db.begin_with(selkie_txn::Isolation::ReadCommitted);
-        let go_on = |_: selkie_txn::RowRef<'_>| Ok(std::ops::ControlFlow::Continue(()));
-        txn.scan(table, &KeyRange::all(), selkie_txn::Direction::Forward, go_on).await.unwrap();
     }
 
     async fn collect(&self) -> check::Facts {

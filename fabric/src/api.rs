@@ -52,7 +52,7 @@ pub trait Fabric: Send + Sync {
     }
 
     /// Takes back [`Fabric::meet`], of a peer that has left, and removes what it has left behind. `false` if its
-    /// process has still to end for that: then it is to be tried again.
+    /// process has still to end for that, or others are in the way: then it is to be tried again. Does not wait.
     fn forget(&self, _peer: PeerId) -> bool {
         true
     }

@@ -15,6 +15,7 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use selkie_fabric::shm::ShmFabric;
 use selkie_fabric::{
@@ -262,6 +263,30 @@ fn files_that_are_no_node_are_refused_and_kept() {
     page[..8].copy_from_slice(b"SELKSHM\x01");
     page[8] = 9;
     refused(&page, "version 9");
+}
+
+#[test]
+fn what_the_dead_leave_is_removed_and_nobody_waits_for_that() {
+    let root = root();
+    let (shm, endpoint, region) = here(&root);
+    assert!(shm.forget(THERE), "there is nothing to remove");
+    let mut other = Other::start("lend", root.path(), region.key());
+    let key = key_said(&mut other);
+    assert!(!shm.forget(THERE), "it lives");
+    let queue_pair = endpoint.connect(THERE).unwrap();
+    assert_eq!(post(&*queue_pair, Verb::fetch_and_add(RemoteAddr::new(key, 8), 0)), Ok(77));
+
+    other.signal(Signal::KILL);
+    other.child.wait().unwrap();
+    let lock = std::fs::File::open(root.path().join("lock")).unwrap();
+    flock(&lock, FlockOperation::LockExclusive).unwrap();
+    let started = Instant::now();
+    assert!(!shm.forget(THERE), "somebody joins, and stands still");
+    assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
+    assert_eq!(names(&root), ["cn0", "lock", "mem0"]);
+    drop(lock);
+    assert!(shm.forget(THERE));
+    assert_eq!(names(&root), ["lock", "mem0"]);
 }
 
 #[test]

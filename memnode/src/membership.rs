@@ -64,6 +64,8 @@ struct Acted {
     members: BTreeSet<u16>,
     /// Those of them that have left something behind, where nodes do not need cards.
     to_forget: BTreeSet<u16>,
+    /// When that is tried again.
+    forget_at: Duration,
     /// Dead nodes whose verbs do not execute any more, as far as this process sees to it; with the version of
     /// the view in which they were first seen dead.
     fenced: BTreeMap<PeerId, (Reach, Version)>,
@@ -160,7 +162,7 @@ impl Membership {
         // Also if it failed: the beat says how far this process has acted, and that it lives.
         self.beat(Some(now)).await?;
         acted?;
-        self.forget_the_gone();
+        self.forget_the_gone(now, heartbeat);
         if self.looking_for(env.now(), lease) > lease {
             self.declare_silent_dead().await?;
         }
@@ -313,9 +315,20 @@ impl Membership {
     }
 
     /// Removes what the gone have left behind, once their processes have ended.
-    fn forget_the_gone(&self) {
-        let mut acted = self.acted.lock();
-        acted.to_forget.retain(|node| !self.fabric.forget(PeerId::compute(*node)));
+    fn forget_the_gone(&self, now: Duration, heartbeat: Duration) {
+        let due = {
+            let mut acted = self.acted.lock();
+            if acted.to_forget.is_empty() || now < acted.forget_at {
+                return;
+            }
+            acted.forget_at = now + heartbeat;
+            acted.to_forget.clone()
+        };
+        for node in due {
+            if self.fabric.forget(PeerId::compute(node)) {
+                self.acted.lock().to_forget.remove(&node);
+            }
+        }
     }
 
     fn observers(&self) -> Vec<Arc<dyn Observer>> {

@@ -99,19 +99,18 @@ impl Fabric for ShmFabric {
 
     /// A process that was stopped in the middle of a verb is ended: nothing else can keep it from finishing.
     fn forget(&self, peer: PeerId) -> bool {
-        let removed = match Segment::open(&self.root, peer) {
-            Ok((segment, control)) => match segment.owner_is_gone() {
-                Ok(true) => segment.leave(control.incarnation()),
-                Ok(false) => return false,
-                Err(error) => Err(error),
-            },
-            Err(FabricError::UnknownPeer { .. }) => Ok(()),
+        let remove = || match Segment::open(&self.root, peer) {
+            Ok((segment, control)) => {
+                Ok(segment.owner_is_gone()? && segment.try_leave(control.incarnation())?)
+            }
+            Err(FabricError::UnknownPeer { .. }) => Ok(true),
             Err(error) => Err(error),
         };
-        if let Err(error) = removed {
-            tracing::debug!(node = %peer, %error, "cannot remove what a node has left behind");
-        }
-        true
+        remove().unwrap_or_else(|error| {
+            // It would fail again; whoever wants the name is told why.
+            tracing::warn!(node = %peer, %error, "cannot remove what a node has left behind");
+            true
+        })
     }
 
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {

@@ -22,6 +22,7 @@ use crate::error::FabricError;
 use crate::id::PeerId;
 
 const CONTROL: &str = "control";
+const LOCK: &str = "lock";
 /// Bound of the wait for others that join or leave.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Names of directories that are not nodes yet, or no longer.
@@ -159,6 +160,13 @@ impl Segment {
         let _lock = lock_root(root)?;
         remove(root, &self.path, incarnation)
     }
+
+    /// As [`Segment::leave`], without waiting for others that join or leave: `false` if there are some.
+    pub(super) fn try_leave(&self, incarnation: u64) -> Result<bool, FabricError> {
+        let Some(root) = self.path.parent() else { return Ok(true) };
+        let Some(_lock) = try_lock_root(root)? else { return Ok(false) };
+        remove(root, &self.path, incarnation).map(|()| true)
+    }
 }
 
 /// Opens the root of a fabric, making it if need be.
@@ -172,19 +180,26 @@ pub(super) fn open_root(root: &Path) -> Result<(), FabricError> {
 
 /// Held until dropped.
 fn lock_root(root: &Path) -> Result<File, FabricError> {
-    let path = root.join("lock");
+    let until = Instant::now() + LOCK_PATIENCE;
+    loop {
+        match try_lock_root(root)? {
+            Some(lock) => return Ok(lock),
+            None if Instant::now() < until => thread::sleep(Duration::from_millis(1)),
+            None => return Err(failed(&root.join(LOCK), Errno::WOULDBLOCK)),
+        }
+    }
+}
+
+/// As [`lock_root`]; `None` if somebody else has it.
+fn try_lock_root(root: &Path) -> Result<Option<File>, FabricError> {
+    let path = root.join(LOCK);
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
     let file = options.open(&path).map_err(|e| failed(&path, e))?;
-    let until = Instant::now() + LOCK_PATIENCE;
-    loop {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => return Ok(file),
-            Err(Errno::WOULDBLOCK) if Instant::now() < until => {
-                thread::sleep(Duration::from_millis(1));
-            }
-            Err(error) => return Err(failed(&path, error)),
-        }
+    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => Ok(Some(file)),
+        Err(Errno::WOULDBLOCK) => Ok(None),
+        Err(error) => Err(failed(&path, error)),
     }
 }
 

@@ -19,7 +19,7 @@
 //! use std::sync::Arc;
 //! use selkie::engine::{ComputeId, Engine, EngineConfig};
 //! use selkie::fabric::{Fabric, MemFabric, RealRuntime};
-//! use selkie::memnode::{Pool, PoolConfig};
+//! use selkie::memnode::{Coding, Pool, PoolConfig};
 //! use selkie::txn::{ColumnType, Database, TableSchema, key};
 //!
 //! let runtime = RealRuntime::new(2)?;
@@ -32,6 +32,7 @@
 //!         gcl_bytes: 2048,
 //!         range_bytes: 1 << 20,
 //!         max_compute_nodes: 2,
+//!         coding: Coding::PLAIN,
 //!     })?;
 //!     let start = |index| {
 //!         let id = ComputeId::new(index).ok_or("no such node");

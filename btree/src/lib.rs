@@ -50,7 +50,7 @@
 //! use selkie_fabric::Fabric;
 //! use selkie_fabric::env::RealRuntime;
 //! use selkie_fabric::mem::MemFabric;
-//! use selkie_memnode::{Pool, PoolConfig};
+//! use selkie_memnode::{Coding, Pool, PoolConfig};
 //!
 //! let runtime = RealRuntime::new(1)?;
 //! let env = runtime.env();
@@ -61,6 +61,7 @@
 //!     gcl_bytes: 2048,
 //!     range_bytes: 4 << 20,
 //!     max_compute_nodes: 2,
+//!     coding: Coding::PLAIN,
 //! })?;
 //! runtime.block_on(async {
 //!     let config = EngineConfig { cache_bytes: 4 << 20, ..EngineConfig::default() };

@@ -49,6 +49,12 @@ pub(crate) struct Connection {
 /// What a backend wakes when the oldest unfinished chain of a connection gets on.
 struct Nudge(Weak<Connection>);
 
+/// A posted chain that may be unfinished.
+struct Pending {
+    completion: Completion,
+    is_message: bool,
+}
+
 struct State {
     to: usize,
     queue_pair: Arc<dyn QueuePair>,
@@ -62,7 +68,10 @@ struct State {
     outbox: VecDeque<Box<[u8]>>,
     outbox_limit: usize,
     /// Oldest first; a queue pair completes in posting order.
-    pending: VecDeque<Completion>,
+    pending: VecDeque<Pending>,
+    /// Messages taken, and those of them that are in the peer's ring.
+    taken: u64,
+    arrived: u64,
     waker: Waker,
     /// The oldest unfinished chain has the waker.
     armed: bool,
@@ -99,6 +108,8 @@ impl Connection {
                 outbox: VecDeque::new(),
                 outbox_limit,
                 pending: VecDeque::new(),
+                taken: 0,
+                arrived: 0,
                 waker: Waker::from(Arc::new(Nudge(Weak::clone(this)))),
                 armed: false,
                 owes_credit: false,
@@ -116,6 +127,17 @@ impl Connection {
     /// Sends a message or puts it into the outbox, behind what is there already.
     pub(crate) fn send(&self, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
         self.with(|state| state.send(&self.local, parts))
+    }
+
+    /// How many messages it has taken.
+    pub(crate) fn taken(&self) -> u64 {
+        self.state.lock().taken
+    }
+
+    /// Whether so many messages are in the peer's ring, or none will be any more.
+    pub(crate) fn has_sent(&self, taken: u64) -> bool {
+        let state = self.state.lock();
+        state.lost.is_some() || state.arrived >= taken
     }
 
     /// Sends from the outbox what fits.
@@ -140,7 +162,7 @@ impl Connection {
             }
             let from = state.buffers.take_word(credit);
             let at = RemoteAddr::new(state.region, state.credit_at);
-            state.post(Chain::from(Verb::write_with_doorbell(at, from)));
+            state.post(Chain::from(Verb::write_with_doorbell(at, from)), false);
             true
         })
     }
@@ -218,6 +240,7 @@ impl State {
         self.flush(local);
         self.check_open()?;
         if self.outbox.is_empty() && self.place(local, parts) {
+            self.taken += 1;
             return self.check_open();
         }
         self.check_open()?;
@@ -226,6 +249,7 @@ impl State {
             // to flush with it.
             self.news |= self.outbox.is_empty();
             self.outbox.push_back(parts.concat().into_boxed_slice());
+            self.taken += 1;
             return Ok(());
         }
         self.probe();
@@ -263,7 +287,7 @@ impl State {
         });
         let Some(placement) = placement else { return false };
         let chain = self.record_chain(&placement, parts);
-        self.post(chain);
+        self.post(chain, true);
         true
     }
 
@@ -305,17 +329,17 @@ impl State {
         if self.pending.is_empty() {
             let into = self.buffers.take(WORD_BYTES);
             let at = RemoteAddr::new(self.region, self.ring_at);
-            self.post(Chain::from(Verb::read(at, into)));
+            self.post(Chain::from(Verb::read(at, into)), false);
         }
     }
 
-    fn post(&mut self, chain: Chain) {
+    fn post(&mut self, chain: Chain, is_message: bool) {
         let mut completion = self.queue_pair.post(chain);
         if let Some(result) = completion.try_take() {
-            self.finish(result);
+            self.finish(result, is_message);
             return;
         }
-        self.pending.push_back(completion);
+        self.pending.push_back(Pending { completion, is_message });
         if self.pending.len() == 1 {
             self.reap();
         }
@@ -325,10 +349,10 @@ impl State {
     fn reap(&mut self) {
         while let Some(oldest) = self.pending.front_mut() {
             let result = if self.armed {
-                oldest.try_take()
+                oldest.completion.try_take()
             } else {
                 self.armed = true;
-                match Pin::new(oldest).poll(&mut Context::from_waker(&self.waker)) {
+                match Pin::new(&mut oldest.completion).poll(&mut Context::from_waker(&self.waker)) {
                     Poll::Ready(result) => Some(result),
                     Poll::Pending => None,
                 }
@@ -337,16 +361,19 @@ impl State {
             // What waited for room among the unfinished goes on with the next poll.
             let room = self.pending.len() == MAX_PENDING_MESSAGES && !self.outbox.is_empty();
             self.news |= std::mem::take(&mut self.owes_credit) || room;
-            self.pending.pop_front();
+            let is_message = self.pending.pop_front().is_some_and(|done| done.is_message);
             self.armed = false;
-            self.finish(result);
+            self.finish(result, is_message);
         }
         self.armed = false;
     }
 
-    fn finish(&mut self, result: ChainResult) {
+    fn finish(&mut self, result: ChainResult, is_message: bool) {
         match result {
-            Ok(chain) => self.buffers.recycle(chain),
+            Ok(chain) => {
+                self.arrived += u64::from(is_message);
+                self.buffers.recycle(chain);
+            }
             Err(failed) => {
                 self.lose(ChannelError::PeerLost { to: self.to, source: failed.error });
             }

@@ -45,5 +45,5 @@ pub use config::{
     MAX_OUTBOX, MAX_PEERS, MAX_RING_BYTES, MIN_RING_BYTES, MailboxConfig, MailboxDescriptor,
 };
 pub use error::ChannelError;
-pub use mailbox::Mailbox;
+pub use mailbox::{Mailbox, SentMark};
 pub use record::MAX_MESSAGE_BYTES;

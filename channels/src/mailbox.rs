@@ -59,6 +59,10 @@ pub struct Mailbox {
     receiver: Mutex<Receiver>,
 }
 
+/// How much had been sent to each peer; see [`Mailbox::mark`].
+#[derive(Clone, Debug)]
+pub struct SentMark(Vec<u64>);
+
 /// What only the drainer uses.
 struct Receiver {
     /// By sender; `None` for this node itself, and for a sender whose ring is damaged.
@@ -250,6 +254,22 @@ impl Mailbox {
             self.local.region.doorbell().ring();
         }
         has_mail
+    }
+
+    /// What has been sent so far, for [`Mailbox::is_through`].
+    #[must_use]
+    pub fn mark(&self) -> SentMark {
+        let taken = (0..self.connections.len()).map(|to| self.connection(to).map(|c| c.taken()));
+        SentMark(taken.map(Option::unwrap_or_default).collect())
+    }
+
+    /// Whether all that had been sent at the mark has arrived, so that a poll there finds it, or never will, as
+    /// the peer is lost.
+    #[must_use]
+    pub fn is_through(&self, mark: &SentMark) -> bool {
+        mark.0.iter().enumerate().all(|(to, taken)| {
+            *taken == 0 || self.connection(to).is_none_or(|connection| connection.has_sent(*taken))
+        })
     }
 
     /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at

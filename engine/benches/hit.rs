@@ -17,7 +17,7 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::RealRuntime;
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::{Pool, PoolConfig};
+use selkie_memnode::{Coding, Pool, PoolConfig};
 
 const GCL_BYTES: usize = 2048;
 const HOT: usize = 1000;
@@ -178,6 +178,7 @@ fn main() {
         gcl_bytes: GCL_BYTES,
         range_bytes: 16 << 20,
         max_compute_nodes: 1,
+        coding: Coding::PLAIN,
     };
     let pool = Pool::start(&fabric, config).expect("a pool");
     let env = runtime.env();

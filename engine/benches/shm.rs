@@ -24,7 +24,7 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::shm::ShmFabric;
-use selkie_memnode::{Pool, PoolConfig};
+use selkie_memnode::{Coding, Pool, PoolConfig};
 
 const GCL_BYTES: usize = 2048;
 const ROUNDS: usize = 15;
@@ -120,6 +120,7 @@ fn main() {
         gcl_bytes: GCL_BYTES,
         range_bytes: 16 << 20,
         max_compute_nodes: ROUNDS + 1,
+        coding: Coding::PLAIN,
     };
     let pool = Pool::start(&fabric, config).expect("a pool");
     let env = runtime.env();

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::Mutex;
-use selkie_fabric::{Chain, FabricError, RemoteAddr, Verb};
-use selkie_memnode::layout::{self, EXTENT_GCLS};
+use selkie_fabric::FabricError;
+use selkie_memnode::layout::EXTENT_GCLS;
 
 use crate::core::Core;
 use crate::{EngineError, GAddr};
@@ -206,7 +206,35 @@ impl Core {
         Ok(given?)
     }
 
-    /// Leases an extent of the memory node with the fewest leased, as far as this node knows.
+    /// Counts an extent of a unit as leased; which one, or one that there is not.
+    async fn lease_from(&self, unit: usize) -> Result<u64, EngineError> {
+        let counters = self.placement.counters(unit);
+        match self.add_to_copies(&counters, 1).await {
+            Ok(extent) => Ok(extent),
+            // What it has is not to be had any more; the others have more.
+            Err(EngineError::Fabric(FabricError::PeerDead { peer }))
+                if peer != self.endpoint.id() =>
+            {
+                Ok(u64::MAX - 1)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes use of a range that a coded pool has got meanwhile, or has it get one; `false` if it can have no more.
+    async fn grow(&self) -> Result<bool, EngineError> {
+        let known = self.allocator.0.lock().leased.len();
+        // Not before all others know of it: they will meet its addresses.
+        if !self.pool.add_range(&self.env, known).await? {
+            return Ok(false);
+        }
+        let mut state = self.allocator.0.lock();
+        let units = self.placement.units().max(state.leased.len());
+        state.leased.resize(units, 0);
+        Ok(units > known)
+    }
+
+    /// Leases an extent of the unit with the fewest leased, as far as this node knows.
     async fn lease_least_loaded(&self) -> Result<(), EngineError> {
         loop {
             let candidate = {
@@ -219,24 +247,18 @@ impl Core {
                 let least = state.leased.iter().enumerate().filter(open);
                 least.min_by_key(|(node, leased)| (**leased, turn(*node))).map(|(node, _)| node)
             };
-            let Some(node) = candidate else { return Err(self.pool_full()) };
-            let Some(region) = self.pool.descriptor().memory_nodes.get(node).map(|n| n.region)
-            else {
+            let Some(unit) = candidate else {
+                if self.coded.is_some() && self.grow().await? {
+                    continue;
+                }
                 return Err(self.pool_full());
             };
-            let at = RemoteAddr::new(region, layout::EXTENTS_LEASED_AT);
-            let chain = Chain::from([Verb::fetch_and_add(at, 1)]);
-            let extent = match self.queue_pair(node).post(chain).await.map_err(|e| e.error) {
-                Ok(done) => done.old(0).unwrap_or(u64::MAX - 1),
-                // What it has is not to be had any more; the others have more.
-                Err(FabricError::PeerDead { peer }) if peer != self.endpoint.id() => u64::MAX - 1,
-                Err(error) => return Err(error.into()),
-            };
+            let extent = self.lease_from(unit).await?;
             let mut state = self.allocator.0.lock();
-            if let Some(leased) = state.leased.get_mut(node) {
+            if let Some(leased) = state.leased.get_mut(unit) {
                 *leased = extent.saturating_add(1);
             }
-            if let Some(first) = self.placement.extent(node, extent) {
+            if let Some(first) = self.placement.extent(unit, extent) {
                 let end = first.to_u64() + EXTENT_GCLS * self.gcl_bytes as u64;
                 // The first two lines of the pool are the null address and the superblock.
                 let next = first.to_u64().max(2 * self.gcl_bytes as u64);

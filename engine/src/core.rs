@@ -14,6 +14,7 @@ use selkie_memnode::{ComputeIndex, Pool};
 use crate::alloc::Allocator;
 use crate::buffer::frames::{FrameId, Frames};
 use crate::buffer::table::AddressTable;
+use crate::coding::{Coded, Halted};
 use crate::coherence::machine::Rules;
 use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
@@ -72,6 +73,9 @@ pub(crate) struct Core {
     pub(crate) table: AddressTable,
     pub(crate) shards: Box<[Shard]>,
     pub(crate) placement: PlacementMap,
+    /// Of pools with redundancy.
+    pub(crate) coded: Option<Coded>,
+    pub(crate) halted: Halted,
     /// One to each memory node; all latch operations of a line use the same (rule R1).
     pub(crate) queue_pairs: Box<[Arc<dyn QueuePair>]>,
     /// For write-backs that a planted bug takes off their queue pair.
@@ -243,6 +247,11 @@ impl Core {
     /// An error if the node reads only.
     pub(crate) fn check_writes(&self) -> Result<(), EngineError> {
         if self.config.reads_only { Err(EngineError::ReadsOnly) } else { Ok(()) }
+    }
+
+    /// An error if the engine has failed.
+    pub(crate) fn check_failed(&self) -> Result<(), EngineError> {
+        self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
     /// An error if the engine serves nothing more.

@@ -13,6 +13,7 @@ use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
+use crate::coding::{Coded, Halted};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
@@ -64,6 +65,10 @@ impl Engine {
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
         let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
         pool.announce(env, &*endpoint, config.reads_only).await?;
+        if !pool.descriptor().coding.is_plain() && !pool.add_range(env, 0).await? {
+            pool.retract(ComputeIndex::new(node.index() as u16)).await;
+            return Err(EngineError::PoolFull { used: 0, capacity: 0 });
+        }
         let core = match Self::connect(pool, env, node, config, endpoint, mailboxes).await {
             Ok(core) => core,
             Err(error) => {
@@ -103,8 +108,11 @@ impl Engine {
         #[cfg(feature = "planted")]
         let loose_queue_pairs = connect()?;
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
+        let coded = Coded::of(descriptor.coding, descriptor.geometry(), frames)?;
         let table = AddressTable::new(frames, gcl_bytes);
         let epoch = Self::global_epoch(pool, queue_pairs.first()).await?;
+        // The ranges of a coded pool come as they are needed.
+        let units = if coded.is_none() { descriptor.memory_nodes.len() } else { 0 };
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             me: node,
@@ -118,6 +126,8 @@ impl Engine {
             frames: Frames::new(frames, gcl_bytes),
             table,
             placement: PlacementMap::new(descriptor),
+            coded,
+            halted: Halted::default(),
             queue_pairs,
             #[cfg(feature = "planted")]
             loose_queue_pairs,
@@ -127,7 +137,7 @@ impl Engine {
             known: (0..MAX_COMPUTE_NODES).map(|_| AtomicU32::new(0)).collect(),
             guesses: Guesses::default(),
             left: LeftLines::new(descriptor),
-            allocator: Allocator::new(descriptor.memory_nodes.len()),
+            allocator: Allocator::new(units),
             epochs: Epochs::new(epoch),
             counters: Counters::new(),
             hottest: Hottest::default(),
@@ -254,24 +264,25 @@ impl Engine {
     }
 
     /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A round trip to
-    /// every memory node, one after the other.
+    /// every memory node, or to one for each range of a coded pool, one after the other.
     ///
     /// # Errors
     /// `Fabric`.
     pub async fn leased_bytes(&self) -> Result<u64, EngineError> {
-        let descriptor = self.0.pool.descriptor();
-        let geometry = descriptor.geometry();
+        let core = &self.0;
         let mut extents = 0;
-        for (number, memory) in descriptor.memory_nodes.iter().enumerate() {
-            let at = RemoteAddr::new(memory.region, layout::EXTENTS_LEASED_AT);
-            let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
-            let done = self.0.queue_pair(number).post(chain).await.map_err(|e| e.error)?;
+        for unit in 0..core.placement.units() {
+            let counters = core.placement.counters(unit);
+            let living = counters.iter().find(|(node, _)| !core.pool.is_memory_dead(*node));
+            let Some((node, at)) = living.or(counters.first()) else { continue };
+            let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
+            let done = core.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
             let words = done.buf(0).map(Buf::words).unwrap_or_default();
             let leased = words.first().map_or(0, |word| u64::from_le(*word));
-            // The counter runs on when a node is full.
-            extents += leased.min(geometry.extents_per_node(memory.ranges));
+            // The counter runs on when a unit is full.
+            extents += leased.min(core.placement.extents_of(unit));
         }
-        Ok(extents * geometry.extent_bytes())
+        Ok(extents * core.pool.descriptor().geometry().extent_bytes())
     }
 
     /// Holds back the reuse of every line freed from now on, until the pin is dropped.
@@ -407,17 +418,16 @@ impl Engine {
         Ok(self.0.grant(true).await?.addr)
     }
 
-    /// Adds to a counter, wrapping, and returns its value before. One round trip.
+    /// Adds to a counter, and returns its value before. One round trip; in a coded pool one more for each parity split,
+    /// and the counter must not wrap.
     ///
     /// # Errors
     /// `BadAddress`, `ReadsOnly`, `Fabric`.
     pub async fn fetch_add(&self, counter: GAddr, delta: u64) -> Result<u64, EngineError> {
         self.0.check_writes()?;
-        let home = self.0.placement.home(counter);
-        let home = home.ok_or(EngineError::BadAddress { addr: counter })?;
-        let chain = Chain::from([Verb::fetch_and_add(home.page, delta)]);
-        let done = self.0.queue_pair(home.node).post(chain).await.map_err(|e| e.error)?;
-        Ok(done.old(0).unwrap_or_default())
+        let copies = self.0.placement.copies(counter);
+        let copies = copies.ok_or(EngineError::BadAddress { addr: counter })?;
+        self.0.add_to_copies(&copies, delta).await
     }
 
     /// Leaves the pool: refuses new accesses, writes everything back, gives unused lines back.

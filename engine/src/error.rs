@@ -35,6 +35,20 @@ pub enum EngineError {
         /// The dead node.
         node: usize,
     },
+    /// Too little of the line's splits is left, or as it was written.
+    #[error("{addr} is damaged: too few of its splits are as they were written")]
+    PageDamaged {
+        /// The line.
+        addr: GAddr,
+    },
+    /// More memory nodes are lost than a page has parity splits.
+    #[error("{lost} memory nodes of a page are lost, {parity} may be")]
+    TooManyLost {
+        /// Memory nodes that did not take their splits.
+        lost: usize,
+        /// Parity splits of a page.
+        parity: usize,
+    },
     /// The node was started to read only.
     #[error("this node reads only, and changes nothing in the pool")]
     ReadsOnly,

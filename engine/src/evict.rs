@@ -110,12 +110,15 @@ impl Core {
                 }
             }
             Err(error) => {
-                let error = crate::EngineError::Fabric(error.error);
+                let failed = error.error;
                 for addr in lines {
                     let mut map = self.shard(*addr).lock();
                     let mut active = self.open(&mut map, *addr);
                     self.write_done(&mut active);
-                    self.fail_line(*addr, &mut active, &error);
+                    if !self.halt(*addr, &mut active, &failed) {
+                        let error = crate::EngineError::Fabric(failed.clone());
+                        self.fail_line(*addr, &mut active, &error);
+                    }
                     self.close(&mut map, *addr, active);
                 }
             }

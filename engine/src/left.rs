@@ -97,7 +97,7 @@ impl LeftLines {
 #[cfg(test)]
 mod tests {
     use selkie_fabric::{PeerId, RegionKey};
-    use selkie_memnode::MemoryNodeDescriptor;
+    use selkie_memnode::{Coding, MemoryNodeDescriptor};
 
     use super::*;
     use crate::coherence::word::MAX_COMPUTE_NODES;
@@ -110,6 +110,7 @@ mod tests {
             gcl_bytes: 512,
             range_bytes: 256 << 10,
             max_compute_nodes: 1,
+            coding: Coding::PLAIN,
             memory_nodes: vec![node],
         });
         let line = |number: u64| GAddr::from_u64(number * 512);

@@ -8,6 +8,7 @@ mod addr;
 mod alloc;
 mod baseline;
 mod buffer;
+pub mod coding;
 pub mod coherence;
 mod config;
 mod core;

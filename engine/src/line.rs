@@ -18,6 +18,7 @@ use selkie_memnode::ComputeIndex;
 
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
+use crate::coding::{self, VERSIONS_BYTES};
 use crate::coherence::machine::{
     Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, RequestKind, Rules,
     WordAccess,
@@ -54,10 +55,12 @@ pub(crate) struct Active {
     left: Left,
     /// What the line allowed when it was opened: to read, to write.
     allowed: (bool, bool),
+    /// Its home is lost, and its operation over.
+    pub(crate) halted: bool,
     /// The last operation was a look at the word.
     looked: bool,
     /// A copy of the page is on its way home.
-    copied: bool,
+    pub(crate) copied: bool,
     /// A task will let go of the line when its time here is over.
     timed: bool,
     /// What the line was lost for in this step, for a caller who is not among the waiters yet.
@@ -66,6 +69,14 @@ pub(crate) struct Active {
     pub(crate) backs_off: Option<ComputeId>,
     /// The word named this dead node though its recovery is over; if it does so again the line is lost.
     pub(crate) doubted: Option<ComputeId>,
+}
+
+impl Active {
+    /// Nothing that was in the way of the line is any more.
+    pub(crate) fn forget_deaths(&mut self) {
+        self.backs_off = None;
+        self.doubted = None;
+    }
 }
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
@@ -105,6 +116,7 @@ impl Core {
                 woken: false,
                 left,
                 allowed: (false, false),
+                halted: false,
                 looked: false,
                 copied: false,
                 timed: false,
@@ -156,7 +168,7 @@ impl Core {
                     || !self.caches(),
             };
             let now = self.frames.get(frame).latch.publish(permissions);
-            if now == LocalUse::Idle && self.gives_up(&active) {
+            if now == LocalUse::Idle && self.gives_up(&active) && !self.halts(addr, &active) {
                 active.seen = self.frames.get(frame).latch.seal();
                 active.accesses = 0;
                 self.run(addr, &mut active, Event::Evict, None);
@@ -169,7 +181,7 @@ impl Core {
             if now != LocalUse::Idle {
                 break;
             }
-            if self.must_answer(&active) {
+            if self.must_answer(&active) && !self.halts(addr, &active) {
                 active.seen = self.frames.get(frame).latch.seal();
                 self.run(addr, &mut active, Event::LocalFree, None);
             } else {
@@ -354,6 +366,9 @@ impl Core {
         }
         let mut next = Some(event);
         while let Some(event) = next.take() {
+            if self.halts(addr, active) {
+                return self.run_halted(addr, active, event);
+            }
             let local = self.refresh_use(active);
             let local = self.without_hold(active, event, local);
             // Acquire, as below: who finds the recovery under way finds the lines as the sweep may see them.
@@ -369,7 +384,11 @@ impl Core {
                     Action::Post(operation) => {
                         match batch.as_deref_mut() {
                             // Batches are told apart by what their atomics found.
-                            Some(batch) if operation.word != WordAccess::Look => {
+                            // What is coded goes home in steps.
+                            Some(batch)
+                                if operation.word != WordAccess::Look
+                                    && !(operation.write_back && self.coded.is_some()) =>
+                            {
                                 self.gather(addr, active, operation, batch)
                             }
                             _ => next = self.post(addr, active, operation),
@@ -414,6 +433,9 @@ impl Core {
 
     /// Posts a latch operation; its completion event if it is ready at once.
     fn post(&self, addr: GAddr, active: &mut Active, operation: LatchOperation) -> Option<Event> {
+        if let Some(coded) = &self.coded {
+            return self.post_coded(coded, addr, active, operation);
+        }
         let home = self.home_of(addr, active)?;
         let mut chain = Chain::new();
         self.build(&home, active, operation, &mut chain);
@@ -445,7 +467,7 @@ impl Core {
         }
     }
 
-    fn home_of(&self, addr: GAddr, active: &mut Active) -> Option<Home> {
+    pub(crate) fn home_of(&self, addr: GAddr, active: &mut Active) -> Option<Home> {
         let home = self.placement.home(addr);
         if home.is_none() {
             self.fail(active, EngineError::BadAddress { addr });
@@ -501,7 +523,7 @@ impl Core {
     }
 
     /// Whether a dirty page that leaves may be copied: as many copies are under way as there may be.
-    fn may_copy(&self) -> bool {
+    pub(crate) fn may_copy(&self) -> bool {
         // Relaxed: a bound on memory, nothing hangs on its order.
         let full = || self.copies_under_way.load(Ordering::Relaxed) >= SEND_RING_PAGES;
         if !self.config.send_ring || full() {
@@ -572,16 +594,21 @@ impl Core {
                     // A chain that leaves the word alone has found nothing, and is asked for nothing.
                     old_values(&chain).next().unwrap_or(LatchWord::FREE)
                 };
-                // What follows a look says nothing new.
-                if !std::mem::replace(&mut active.looked, looks) {
-                    self.guesses.learn(self.me, active.line.phase, old);
-                }
+                self.note_looks(active, old);
                 Some(self.completed_with(active, old))
             }
             Err(error) => {
                 self.fail_line(addr, active, &EngineError::Fabric(error.error));
                 None
             }
+        }
+    }
+
+    /// Takes note of what the word was. What follows a look says nothing new.
+    pub(crate) fn note_looks(&self, active: &mut Active, old: LatchWord) {
+        let looks = active.line.phase.looks();
+        if !std::mem::replace(&mut active.looked, looks) {
+            self.guesses.learn(self.me, active.line.phase, old);
         }
     }
 
@@ -613,8 +640,18 @@ impl Core {
             // the bytes are stable while the shard's lock is held.
             page = unsafe { self.page(id) };
         }
-        let header = message::encode(addr, message, &dirty);
-        match self.deliver(to, &header, page) {
+        let mut header = [0; message::HEADER_BYTES + VERSIONS_BYTES];
+        let (own, more) = header.split_at_mut(message::HEADER_BYTES);
+        own.copy_from_slice(&message::encode(addr, message, &dirty));
+        let more = match (&self.coded, active.frame) {
+            (Some(coded), Some(id)) if message == Message::GrantModified => {
+                more.copy_from_slice(&coding::versions_bytes(&coded.versions_of(id)));
+                VERSIONS_BYTES
+            }
+            _ => 0,
+        };
+        let header = header.get(..message::HEADER_BYTES + more).unwrap_or_default();
+        match self.deliver(to, header, page) {
             Ok(()) => {}
             Err(error) if is_gone(&error) => {
                 // Its death, when that is known, ends the wait; one that has left is not to be waited for. What
@@ -661,7 +698,9 @@ impl Core {
         if from >= self.pool.descriptor().max_compute_nodes {
             return self.receive_from_directory(from, bytes);
         }
-        let (envelope, page) = message::decode(bytes, self.gcl_bytes).map_err(mail)?;
+        let versions = if self.coded.is_some() { VERSIONS_BYTES } else { 0 };
+        let (envelope, versions, page) =
+            message::decode(bytes, self.gcl_bytes, versions).map_err(mail)?;
         let Envelope { addr, message, dirty } = envelope;
         let from = ComputeId::new(from).ok_or(mail("sender is no node"))?;
         if self.placement.home(addr).is_none() {
@@ -670,7 +709,7 @@ impl Core {
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         if message::carries_page(message) {
-            self.accept_page(&active, from, page, dirty);
+            self.accept_page(&active, from, page, dirty, versions);
         }
         self.run(addr, &mut active, Event::Received { from, message }, None);
         self.close(&mut map, addr, active);
@@ -678,7 +717,14 @@ impl Core {
     }
 
     /// Puts a granted page into the frame that waits for it.
-    fn accept_page(&self, active: &Active, sender: ComputeId, page: &[u8], dirty: Range<usize>) {
+    fn accept_page(
+        &self,
+        active: &Active,
+        sender: ComputeId,
+        page: &[u8],
+        dirty: Range<usize>,
+        versions: &[u8],
+    ) {
         let asked = match active.line.phase {
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } => holder == sender,
             _ => false,
@@ -690,6 +736,11 @@ impl Core {
         let own = unsafe { self.page_mut(id) };
         own.copy_from_slice(page);
         self.frames.get(id).set_dirty(dirty);
+        if let Some(coded) = &self.coded
+            && !versions.is_empty()
+        {
+            coded.set_versions(id, &coding::versions_from(versions));
+        }
     }
 
     /// A protocol violation: this engine can serve nothing more.

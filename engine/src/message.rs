@@ -6,6 +6,8 @@
 //!      | tag | flags | priority | hint+1| dirty lo | dirty hi  | gaddr | page, grants only|
 //!      +-----+-------+----------+-------+----------+-----------+-------+------------------+
 //! ```
+//! In a coded pool the versions of the page's splits at home, 48 bytes, precede the page of a GrantModified.
+//!
 //! Little-endian. flags bit 0: nowait. The dirty bounds of a GrantModified say which bytes differ
 //! from home, in units of 8 bytes.
 
@@ -77,8 +79,13 @@ pub(crate) fn encode(addr: GAddr, message: Message, dirty: &Range<usize>) -> [u8
     [tag, flags, priority, hint, low[0], low[1], high[0], high[1], a, b, c, d, e, f, g, h]
 }
 
-/// Header and page of a received message; the error says what is damaged.
-pub(crate) fn decode(bytes: &[u8], gcl_bytes: usize) -> Result<(Envelope, &[u8]), &'static str> {
+/// Header, and what follows it, of a received message: a page, before which `more` bytes go with the right to
+/// write it. The error says what is damaged.
+pub(crate) fn decode(
+    bytes: &[u8],
+    gcl_bytes: usize,
+    more: usize,
+) -> Result<(Envelope, &[u8], &[u8]), &'static str> {
     let Some((header, page)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err("shorter than a header");
     };
@@ -103,16 +110,19 @@ pub(crate) fn decode(bytes: &[u8], gcl_bytes: usize) -> Result<(Envelope, &[u8])
         TAG_CONFIRM => Message::Confirm,
         _ => return Err("unknown tag"),
     };
-    if page.len() != if carries_page(message) { gcl_bytes } else { 0 } {
+    let more = if message == Message::GrantModified { more } else { 0 };
+    let whole = if carries_page(message) { gcl_bytes } else { 0 };
+    let Some((more, page)) = page.split_at_checked(more).filter(|(_, page)| page.len() == whole)
+    else {
         return Err("wrong length of the page");
-    }
+    };
     let dirty = usize::from(u16::from_le_bytes([l0, l1])) * DIRTY_UNIT
         ..usize::from(u16::from_le_bytes([h0, h1])) * DIRTY_UNIT;
     if dirty.start > dirty.end || dirty.end > gcl_bytes {
         return Err("dirty bounds beyond the page");
     }
     let addr = GAddr::from_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
-    Ok((Envelope { addr, message, dirty }, page))
+    Ok((Envelope { addr, message, dirty }, more, page))
 }
 
 #[cfg(test)]
@@ -149,7 +159,7 @@ mod tests {
                 let addr = GAddr::from_u64(0xFEDC_BA98_7654_3210);
                 let mut bytes = encode(addr, message, &dirty).to_vec();
                 bytes.extend(&page);
-                let (envelope, got) = decode(&bytes, 8192).unwrap();
+                let (envelope, _, got) = decode(&bytes, 8192, 0).unwrap();
                 assert_eq!(envelope, Envelope { addr, message, dirty });
                 assert_eq!(got, page);
             }
@@ -159,17 +169,17 @@ mod tests {
     #[test]
     fn damage_is_refused() {
         let whole = encode(GAddr::from_u64(512), Message::Busy, &(0..0));
-        assert!(decode(&whole[..15], 512).is_err(), "short");
+        assert!(decode(&whole[..15], 512, 0).is_err(), "short");
         assert!(
-            decode(&[&whole[..], &[0; 512]].concat(), 512).is_err(),
+            decode(&[&whole[..], &[0; 512]].concat(), 512, 0).is_err(),
             "page on a message without"
         );
         let grant = encode(GAddr::from_u64(512), Message::GrantShared, &(0..0));
-        assert!(decode(&grant, 512).is_err(), "no page on a grant");
+        assert!(decode(&grant, 512, 0).is_err(), "no page on a grant");
         for (at, value) in [(0, 0), (0, 10), (1, 2), (3, 59), (4, 1), (7, 1)] {
             let mut bad = encode(GAddr::from_u64(512), Message::NotHeld { holder: None }, &(0..0));
             bad[at] = value;
-            assert!(decode(&bad, 512).is_err(), "byte {at} = {value}");
+            assert!(decode(&bad, 512, 0).is_err(), "byte {at} = {value}");
         }
     }
 }

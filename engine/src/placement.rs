@@ -1,15 +1,23 @@
 //! Where a line lives: from a global address to its home and the offsets of latch word and page.
 //!
-//! The address space is cut into ranges of equal size; consecutive ranges lie on different memory
-//! nodes as long as those have ranges left. A range here is one plain slab (k = 1, r = 0).
+//! The address space is cut into ranges of equal size. Without redundancy consecutive ranges lie on different memory
+//! nodes as long as those have ranges left, each whole in one slab. The ranges of a coded pool are as many as it has
+//! been given; each lies in k + r slabs, and the state of the pool says in which. That map is replaced as a whole
+//! when it changes, and read without a lock.
+//!
+//! Memory is leased in extents of a *unit*, which is a memory node, or a range of a coded pool.
 
+use std::sync::atomic::Ordering;
+
+use crossbeam_epoch::{self as epoch, Atomic, Owned};
 use selkie_fabric::{RegionKey, RemoteAddr};
-use selkie_memnode::PoolDescriptor;
-use selkie_memnode::layout::{EXTENT_GCLS, SlabGeometry};
+use selkie_memnode::control::{PoolState, RangePlace, Slab};
+use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, MAX_SPLITS, SlabGeometry};
+use selkie_memnode::{Coding, Move, PoolDescriptor};
 
 use crate::GAddr;
 
-/// Where a range lies.
+/// Where a range lies that is not coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Placement {
     node: u16,
@@ -23,15 +31,50 @@ pub(crate) struct Home {
     pub(crate) node: usize,
     /// The latch word.
     pub(crate) latch: RemoteAddr,
-    /// The page.
+    /// The page; of a coded one, the split of it that lies there.
     pub(crate) page: RemoteAddr,
+}
+
+/// Where a split lies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct SplitAt {
+    /// Index of the memory node.
+    pub(crate) node: usize,
+    /// Its first byte.
+    pub(crate) at: RemoteAddr,
+}
+
+/// The splits of a line, by number; as many as the coding has.
+pub(crate) type SplitsAt = [Option<SplitAt>; MAX_SPLITS];
+
+/// A piece of a memory node's header table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HeaderTable {
+    /// Index of the memory node.
+    pub(crate) node: usize,
+    /// The first header.
+    pub(crate) at: RemoteAddr,
+    /// Headers in it.
+    pub(crate) headers: u64,
+    range: u32,
+    position: usize,
+}
+
+/// How ranges are placed.
+enum Ranges {
+    /// Whole, by the order of the memory nodes.
+    Plain {
+        all: Box<[Placement]>,
+        /// For each memory node its ranges in local order, as indices into `all`.
+        by_node: Box<[Box<[u32]>]>,
+    },
+    /// By position.
+    Coded { map: Atomic<Vec<RangePlace>>, coding: Coding },
 }
 
 /// The map of all ranges of a pool.
 pub(crate) struct PlacementMap {
-    ranges: Box<[Placement]>,
-    /// For each memory node its ranges in local order, as indices into `ranges`.
-    by_node: Box<[Box<[u32]>]>,
+    ranges: Ranges,
     regions: Box<[RegionKey]>,
     geometry: SlabGeometry,
     range_shift: u32,
@@ -40,20 +83,13 @@ pub(crate) struct PlacementMap {
 
 impl PlacementMap {
     pub(crate) fn new(pool: &PoolDescriptor) -> PlacementMap {
-        let most = pool.memory_nodes.iter().map(|n| n.ranges).max().unwrap_or(0);
-        let mut ranges = Vec::new();
-        let mut by_node = vec![Vec::new(); pool.memory_nodes.len()];
-        for local_range in 0..most {
-            for (node, (memory, own)) in pool.memory_nodes.iter().zip(&mut by_node).enumerate() {
-                if local_range < memory.ranges {
-                    own.push(ranges.len() as u32);
-                    ranges.push(Placement { node: node as u16, local_range });
-                }
-            }
-        }
+        let ranges = if pool.coding.is_plain() {
+            Self::plain(pool)
+        } else {
+            Ranges::Coded { map: Atomic::new(Vec::new()), coding: pool.coding }
+        };
         PlacementMap {
-            ranges: ranges.into(),
-            by_node: by_node.into_iter().map(Into::into).collect(),
+            ranges,
             regions: pool.memory_nodes.iter().map(|n| n.region).collect(),
             geometry: pool.geometry(),
             range_shift: pool.range_bytes.trailing_zeros(),
@@ -61,47 +97,244 @@ impl PlacementMap {
         }
     }
 
-    /// Bytes of page data in the pool.
-    pub(crate) fn capacity(&self) -> u64 {
-        (self.ranges.len() as u64) << self.range_shift
+    fn plain(pool: &PoolDescriptor) -> Ranges {
+        let most = pool.memory_nodes.iter().map(|n| n.ranges).max().unwrap_or(0);
+        let mut all = Vec::new();
+        let mut by_node = vec![Vec::new(); pool.memory_nodes.len()];
+        for local_range in 0..most {
+            for (node, (memory, own)) in pool.memory_nodes.iter().zip(&mut by_node).enumerate() {
+                if local_range < memory.ranges {
+                    own.push(all.len() as u32);
+                    all.push(Placement { node: node as u16, local_range });
+                }
+            }
+        }
+        Ranges::Plain { all: all.into(), by_node: by_node.into_iter().map(Into::into).collect() }
     }
 
-    /// Extents that a memory node has.
-    pub(crate) fn extents_of(&self, node: usize) -> u64 {
-        let ranges = self.by_node.get(node).map_or(0, |own| own.len() as u32);
+    /// Takes over where the ranges of a coded pool lie. Called by one thread at a time.
+    pub(crate) fn update(&self, state: &PoolState) {
+        let Ranges::Coded { map, .. } = &self.ranges else { return };
+        let guard = epoch::pin();
+        let old = map.load(Ordering::Acquire, &guard);
+        // SAFETY: the map is never null, and what was loaded under the guard lives as long as that.
+        let known = unsafe { old.as_ref() };
+        if known == Some(&state.ranges) {
+            return;
+        }
+        // Release pairs with the load in `with_coded`.
+        let before = map.swap(Owned::new(state.ranges.clone()), Ordering::AcqRel, &guard);
+        // SAFETY: it is not reachable any more, and destroyed when nobody can have it from before.
+        unsafe { guard.defer_destroy(before) };
+    }
+
+    /// What the map of a coded pool says; `None` of another pool.
+    fn with_coded<T>(&self, look: impl FnOnce(&[RangePlace], Coding) -> Option<T>) -> Option<T> {
+        let Ranges::Coded { map, coding } = &self.ranges else { return None };
+        let guard = epoch::pin();
+        // SAFETY: the map is never null; what was loaded lives as long as the guard.
+        let ranges = unsafe { map.load(Ordering::Acquire, &guard).as_ref() }?;
+        look(ranges, *coding)
+    }
+
+    /// Bytes of page data that have a place.
+    pub(crate) fn capacity(&self) -> u64 {
+        let ranges = match &self.ranges {
+            Ranges::Plain { all, .. } => all.len(),
+            Ranges::Coded { .. } => self.units(),
+        };
+        (ranges as u64) << self.range_shift
+    }
+
+    /// Units that memory is leased from.
+    pub(crate) fn units(&self) -> usize {
+        match &self.ranges {
+            Ranges::Plain { by_node, .. } => by_node.len(),
+            Ranges::Coded { .. } => self.with_coded(|all, _| Some(all.len())).unwrap_or_default(),
+        }
+    }
+
+    /// Extents that a unit has.
+    pub(crate) fn extents_of(&self, unit: usize) -> u64 {
+        let ranges = match &self.ranges {
+            Ranges::Plain { by_node, .. } => by_node.get(unit).map_or(0, |own| own.len() as u32),
+            Ranges::Coded { .. } => 1,
+        };
         self.geometry.extents_per_node(ranges)
     }
 
-    /// First line of a memory node's extent, or `None` beyond its last.
-    pub(crate) fn extent(&self, node: usize, extent: u64) -> Option<GAddr> {
+    /// First line of a unit's extent, or `None` beyond its last.
+    pub(crate) fn extent(&self, unit: usize, extent: u64) -> Option<GAddr> {
         let byte = extent.checked_mul(EXTENT_GCLS << self.gcl_shift)?;
-        let range = *self.by_node.get(node)?.get((byte >> self.range_shift) as usize)?;
-        let within = byte & ((1 << self.range_shift) - 1);
-        Some(GAddr::from_u64((u64::from(range) << self.range_shift) + within))
+        let local = (byte >> self.range_shift) as usize;
+        let range = match &self.ranges {
+            Ranges::Plain { by_node, .. } => *by_node.get(unit)?.get(local)?,
+            Ranges::Coded { .. } => (local == 0).then_some(unit as u32)?,
+        };
+        Some(self.addr(range, (byte & self.range_mask()) >> self.gcl_shift))
     }
 
-    /// The line whose header is that of GCL `gcl` in a range of a memory node, by the node's own count.
-    pub(crate) fn addr_of(&self, node: usize, local_range: u32, gcl: u32) -> Option<GAddr> {
-        let range = *self.by_node.get(node)?.get(local_range as usize)?;
-        let within = u64::from(gcl) << self.gcl_shift;
-        Some(GAddr::from_u64((u64::from(range) << self.range_shift) + within))
+    fn range_mask(&self) -> u64 {
+        (1 << self.range_shift) - 1
+    }
+
+    fn addr(&self, range: u32, gcl: u64) -> GAddr {
+        GAddr::from_u64((u64::from(range) << self.range_shift) + (gcl << self.gcl_shift))
+    }
+
+    fn at(&self, node: u16, offset: u64) -> Option<RemoteAddr> {
+        Some(RemoteAddr::new(*self.regions.get(usize::from(node))?, offset))
+    }
+
+    /// The range that a line of the pool lies in, and which of its lines it is.
+    fn split_addr(&self, addr: GAddr) -> Option<(usize, u32)> {
+        let raw = addr.to_u64();
+        let within = raw & self.range_mask();
+        let is_line = !addr.is_null() && within & ((1 << self.gcl_shift) - 1) == 0;
+        is_line.then_some(((raw >> self.range_shift) as usize, (within >> self.gcl_shift) as u32))
     }
 
     /// Where `addr` lies, or `None` when it is no line of the pool.
     pub(crate) fn home(&self, addr: GAddr) -> Option<Home> {
-        let raw = addr.to_u64();
-        let placement = self.ranges.get((raw >> self.range_shift) as usize)?;
-        let region = *self.regions.get(usize::from(placement.node))?;
-        let within = raw & ((1 << self.range_shift) - 1);
-        if addr.is_null() || within & ((1 << self.gcl_shift) - 1) != 0 {
-            return None;
-        }
-        let gcl = (within >> self.gcl_shift) as u32;
-        let at = |offset| RemoteAddr::new(region, offset);
+        let (range, gcl) = self.split_addr(addr)?;
+        let (Slab { node, slab }, table) = match &self.ranges {
+            Ranges::Plain { all, .. } => {
+                let Placement { node, local_range } = *all.get(range)?;
+                (Slab { node, slab: local_range }, 0)
+            }
+            Ranges::Coded { .. } => self.with_coded(|all, _| {
+                let RangePlace { slabs, homes } = all.get(range)?;
+                let position = self.geometry.home_position(gcl);
+                let table = usize::from(*homes.get(position)?);
+                let at = (position + table).checked_rem(slabs.len())?;
+                Some((*slabs.get(at)?, table))
+            })?,
+        };
+        let header = self.geometry.header_offset_in(slab, gcl, table);
         Some(Home {
-            node: usize::from(placement.node),
-            latch: at(self.geometry.latch_offset(placement.local_range, gcl)),
-            page: at(self.geometry.data_offset(placement.local_range, gcl)),
+            node: usize::from(node),
+            latch: self.at(node, header + LATCH_AT)?,
+            page: self.at(node, self.geometry.data_offset(slab, gcl))?,
         })
+    }
+
+    /// Where the splits of a line of a coded pool lie.
+    pub(crate) fn splits(&self, addr: GAddr) -> Option<SplitsAt> {
+        let (range, gcl) = self.split_addr(addr)?;
+        self.with_coded(|all, coding| {
+            let slabs = &all.get(range)?.slabs;
+            let mut splits = [None; MAX_SPLITS];
+            for (split, place) in splits.iter_mut().enumerate().take(coding.splits()) {
+                let Slab { node, slab } = *slabs.get(self.geometry.split_position(gcl, split))?;
+                let at = self.at(node, self.geometry.data_offset(slab, gcl))?;
+                *place = Some(SplitAt { node: usize::from(node), at });
+            }
+            Some(splits)
+        })
+    }
+
+    /// Where the copies of a counter are that has a line to itself.
+    pub(crate) fn copies(&self, counter: GAddr) -> Option<Vec<(usize, RemoteAddr)>> {
+        match &self.ranges {
+            Ranges::Plain { .. } => self.home(counter).map(|home| vec![(home.node, home.page)]),
+            Ranges::Coded { coding, .. } => {
+                let splits = self.splits(counter)?;
+                let copies = splits.iter().flatten().take(coding.parity() + 1);
+                Some(copies.map(|split| (split.node, split.at)).collect())
+            }
+        }
+    }
+
+    /// Where the leased extents of a unit are counted: at one place, or at several that are to agree.
+    pub(crate) fn counters(&self, unit: usize) -> Vec<(usize, RemoteAddr)> {
+        let counted_at = selkie_memnode::layout::EXTENTS_LEASED_AT;
+        match &self.ranges {
+            Ranges::Plain { .. } => {
+                self.at(unit as u16, counted_at).map(|at| (unit, at)).into_iter().collect()
+            }
+            Ranges::Coded { .. } => {
+                let counters = self.with_coded(|all, coding| {
+                    let slabs = all.get(unit)?.slabs.iter().take(coding.parity() + 1);
+                    let counter = |slab: &Slab| {
+                        let at = self.at(slab.node, self.geometry.leased_offset(slab.slab))?;
+                        Some((usize::from(slab.node), at))
+                    };
+                    Some(slabs.filter_map(counter).collect())
+                });
+                counters.unwrap_or_default()
+            }
+        }
+    }
+
+    /// The header tables in use of a memory node.
+    pub(crate) fn header_tables(&self, node: usize) -> Vec<HeaderTable> {
+        let table = |slab: u32, range: u32, position: usize, table: usize| {
+            let at = self.at(node as u16, self.geometry.table_offset(slab, table))?;
+            let headers = self.geometry.headers_at(position);
+            Some(HeaderTable { node, at, headers, range, position })
+        };
+        match &self.ranges {
+            Ranges::Plain { by_node, .. } => {
+                let own = by_node.get(node).map(|own| &**own).unwrap_or_default();
+                (0..).zip(own).filter_map(|(slab, range)| table(slab, *range, 0, 0)).collect()
+            }
+            Ranges::Coded { .. } => {
+                let tables = self.with_coded(|all, _| {
+                    let in_use = (0..).zip(all).flat_map(|(range, place)| {
+                        let homes = place.homes.iter().enumerate();
+                        homes.filter_map(move |(position, on)| {
+                            let at =
+                                (position + usize::from(*on)).checked_rem(place.slabs.len())?;
+                            Some((*place.slabs.get(at)?, range, position, usize::from(*on)))
+                        })
+                    });
+                    let own = in_use.filter(|(slab, ..)| usize::from(slab.node) == node);
+                    Some(own.filter_map(|(s, range, p, on)| table(s.slab, range, p, on)).collect())
+                });
+                tables.unwrap_or_default()
+            }
+        }
+    }
+
+    /// The table to which a line's header belongs, of a coded pool: its range, and a position.
+    pub(crate) fn table_of(&self, addr: GAddr) -> Option<(usize, usize)> {
+        let (range, gcl) = self.split_addr(addr)?;
+        match &self.ranges {
+            Ranges::Plain { .. } => None,
+            Ranges::Coded { .. } => Some((range, self.geometry.home_position(gcl))),
+        }
+    }
+
+    /// The place of a table that is to be moved.
+    pub(crate) fn table_at(&self, to: Move) -> Option<HeaderTable> {
+        let Move { range, position, on } = to;
+        let slab = self.with_coded(|all, _| {
+            let slabs = &all.get(range)?.slabs;
+            slabs.get((position + on).checked_rem(slabs.len())?).copied()
+        })?;
+        let at = self.at(slab.node, self.geometry.table_offset(slab.slab, on))?;
+        let headers = self.geometry.headers_at(position);
+        Some(HeaderTable {
+            node: usize::from(slab.node),
+            at,
+            headers,
+            range: range as u32,
+            position,
+        })
+    }
+
+    /// The line whose header is the so-manieth of a table.
+    pub(crate) fn addr_of(&self, table: &HeaderTable, header: u64) -> Option<GAddr> {
+        let gcl = self.geometry.gcl_of_header(table.position, header)?;
+        Some(self.addr(table.range, u64::from(gcl)))
+    }
+}
+
+impl Drop for PlacementMap {
+    fn drop(&mut self) {
+        if let Ranges::Coded { map, .. } = &mut self.ranges {
+            // SAFETY: nobody else has the map any more; what it was before was given to the collector.
+            drop(unsafe { std::mem::replace(map, Atomic::null()).into_owned() });
+        }
     }
 }

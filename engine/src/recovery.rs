@@ -15,8 +15,10 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, FabricError, PeerId, RemoteAddr, Verb};
+use selkie_memnode::control::PoolState;
 use selkie_memnode::{ComputeIndex, Observer, layout};
 
+use crate::coding::Image;
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
@@ -38,6 +40,13 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             return;
         }
         if core.leaves.load(Ordering::Acquire) && !core.is_member_itself() {
+            continue;
+        }
+        if let Err(error) = core.make_good().await {
+            tracing::debug!(%error, "rebuild: a step failed");
+        }
+        if !core.pool.rebuilds().is_empty() {
+            // Words that are being made anew say nothing of the dead yet.
             continue;
         }
         let all_lost = core.pool.lost();
@@ -63,6 +72,10 @@ impl Observer for Core {
     /// Makes room for a node that has the name of one that was known: nothing of that is left in the pool, but
     /// here there may be a way to it and mail from it. What is still noted to be in the care of that one has been
     /// done, which is what its successor answers when it is asked.
+    fn changed(&self, state: &PoolState) {
+        self.placement.update(state);
+    }
+
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
         let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
         let (Some(known), Some(id)) = (self.known.get(index), id) else { return true };
@@ -224,8 +237,9 @@ impl Core {
     /// Takes the dead node out of all latch words, and out of the epochs; the lines that are lost.
     async fn sweep(&self, dead: ComputeId) -> Result<Vec<u64>, EngineError> {
         let mut lost = Vec::new();
+        let images = if self.coded.is_some() { self.images_of(dead).await? } else { Vec::new() };
         for memory in 0..self.queue_pairs.len() {
-            let swept = self.sweep_memory(memory, dead, &mut lost).await;
+            let swept = self.sweep_memory(memory, dead, &images, &mut lost).await;
             // What is on a dead memory node is lost with that.
             self.unless_memory_is_dead(memory, swept)?;
         }
@@ -261,31 +275,34 @@ impl Core {
         &self,
         memory: usize,
         dead: ComputeId,
+        images: &[Image],
         lost: &mut Vec<u64>,
     ) -> Result<(), EngineError> {
-        let descriptor = self.pool.descriptor();
-        let geometry = descriptor.geometry();
-        let Some(node) = descriptor.memory_nodes.get(memory) else { return Ok(()) };
-        for range in 0..node.ranges {
-            let gcls = geometry.gcls_per_range();
-            for first in (0..gcls).step_by(SWEEP_HEADERS as usize) {
-                let count = SWEEP_HEADERS.min(gcls - first);
-                let at = geometry.latch_offset(range, first as u32);
+        for table in self.placement.header_tables(memory) {
+            for first in (0..table.headers).step_by(SWEEP_HEADERS as usize) {
+                let count = SWEEP_HEADERS.min(table.headers - first);
+                let at = |header: u64| {
+                    let offset = table.at.offset + header * layout::HEADER_BYTES;
+                    RemoteAddr::new(table.at.region, offset + layout::LATCH_AT)
+                };
                 let bytes = (count * layout::HEADER_BYTES) as usize;
-                let read = Verb::read(RemoteAddr::new(node.region, at), Buf::zeroed(bytes));
+                let read = Verb::read(at(first), Buf::zeroed(bytes));
                 let done = self.queue_pair(memory).post(Chain::from(read)).await;
                 let done = done.map_err(|error| error.error)?;
                 let words = done.buf(0).map(Buf::words).unwrap_or_default();
                 let header_words = (layout::HEADER_BYTES / 8) as usize;
                 for (number, word) in (0..count).zip(words.iter().step_by(header_words)) {
                     let word = LatchWord::from_bits(u64::from_le(*word));
-                    let latch = at + number * layout::HEADER_BYTES;
-                    if self
-                        .sweep_word(memory, RemoteAddr::new(node.region, latch), word, dead)
-                        .await?
-                    {
-                        let gcl = (first + number) as u32;
-                        lost.extend(self.placement.addr_of(memory, range, gcl).map(GAddr::to_u64));
+                    if self.sweep_word(memory, at(first + number), word, dead).await? {
+                        let addr = self.placement.addr_of(&table, first + number);
+                        lost.extend(addr.map(GAddr::to_u64));
+                        // What is lost is what the node had not written back; what it was about to write
+                        // back, or what there was before, is made whole for whoever redoes the rest.
+                        if let Some(addr) = addr
+                            && !self.mend(addr, images).await?
+                        {
+                            tracing::warn!(%addr, "too little is left of a page");
+                        }
                     }
                 }
             }

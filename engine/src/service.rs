@@ -6,7 +6,7 @@ use std::time::Duration;
 use selkie_channels::Mailbox;
 use selkie_fabric::env::yield_now;
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::layout;
+use selkie_memnode::{ComputeIndex, layout};
 
 use crate::EngineError;
 use crate::coherence::word::ComputeId;
@@ -103,22 +103,31 @@ impl Core {
         }
     }
 
-    fn epoch_word(&self, offset: u64) -> Option<RemoteAddr> {
-        let region = self.pool.descriptor().memory_nodes.first()?.region;
-        Some(RemoteAddr::new(region, offset))
+    /// A word of the epochs, and the memory node that has them: the first, or in a coded pool the first that lives.
+    fn epoch_word(&self, offset: u64) -> Option<(usize, RemoteAddr)> {
+        let nodes = &self.pool.descriptor().memory_nodes;
+        let lives = |node: &usize| self.coded.is_none() || !self.pool.is_memory_dead(*node);
+        let node = (0..nodes.len()).find(lives)?;
+        Some((node, RemoteAddr::new(nodes.get(node)?.region, offset)))
     }
 
     /// Global epoch, and the oldest epoch that any node has published.
     async fn read_epochs(&self) -> Result<Option<(u64, u64)>, EngineError> {
         let nodes = self.pool.descriptor().max_compute_nodes;
         let bytes = (layout::NODE_EPOCHS_AT - layout::GLOBAL_EPOCH_AT) as usize + 8 * nodes;
-        let Some(at) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(None) };
+        let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(None) };
         let chain = Chain::from([Verb::read(at, Buf::zeroed(bytes))]);
-        let done = self.queue_pair(0).post(chain).await.map_err(|e| e.error)?;
+        let done = self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
         let Some(words) = done.buf(0).map(Buf::words) else { return Ok(None) };
         let global = words.first().map_or(0, |w| u64::from_le(*w));
-        let present = words.iter().skip(1).map(|w| u64::from_le(*w)).filter(|e| *e != 0);
-        // A published epoch is stored plus one: 0 is an absent node.
+        let published = words.iter().skip(1).map(|w| u64::from_le(*w));
+        // A published epoch is stored plus one: 0 is an absent node, or one that has not published here yet.
+        let is_member = |index: usize| self.pool.is_member(ComputeIndex::new(index as u16));
+        let missing = |(index, epoch): (usize, u64)| epoch == 0 && is_member(index);
+        if published.clone().enumerate().any(missing) {
+            return Ok(Some((global, 0)));
+        }
+        let present = published.filter(|epoch| *epoch != 0);
         Ok(Some((global, present.min().map_or(global, |e| e - 1))))
     }
 
@@ -134,19 +143,29 @@ impl Core {
         stored: u64,
     ) -> Result<(), EngineError> {
         let offset = layout::node_epoch_offset(node.index());
-        let Some(at) = self.epoch_word(offset) else { return Ok(()) };
+        let Some((node, at)) = self.epoch_word(offset) else { return Ok(()) };
         let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
-        self.queue_pair(0).post(chain).await.map_err(|e| e.error)?;
+        self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
         Ok(())
     }
 
     /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.
-    pub(crate) async fn move_epochs(&self, published: &mut Option<u64>) -> Result<(), EngineError> {
+    pub(crate) async fn move_epochs(
+        &self,
+        published: &mut Option<(usize, u64)>,
+    ) -> Result<(), EngineError> {
+        let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(()) };
         let Some((global, _)) = self.read_epochs().await? else { return Ok(()) };
         let own = self.epochs.follow(global);
-        if *published != Some(own) {
+        if *published != Some((node, own)) {
             self.publish_epoch(own + 1).await?;
-            *published = Some(own);
+            *published = Some((node, own));
+        }
+        if global < own {
+            // The memory node that had the epochs is lost: here they go on from where they were.
+            let chain = Chain::from([Verb::compare_and_swap(at, global, own)]);
+            self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+            return Ok(());
         }
         if !self.allocator.has_limbo() {
             return Ok(());
@@ -154,10 +173,9 @@ impl Core {
         let Some((global, oldest)) = self.read_epochs().await? else { return Ok(()) };
         self.allocator.ripen(oldest);
         if oldest == global {
-            let Some(at) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(()) };
             let chain = Chain::from([Verb::compare_and_swap(at, global, global + 1)]);
             // Somebody else may have moved it; that is as good.
-            self.queue_pair(0).post(chain).await.map_err(|e| e.error)?;
+            self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
         }
         Ok(())
     }

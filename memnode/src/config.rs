@@ -1,5 +1,6 @@
 //! Configuration of a pool, and its validation: a bad value is refused before anything starts.
 
+use crate::coding::Coding;
 use crate::error::PoolError;
 use crate::layout::{
     MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES, MIN_GCL_BYTES, SlabGeometry, min_range_bytes,
@@ -21,6 +22,8 @@ pub struct PoolConfig {
     pub range_bytes: u64,
     /// Compute nodes that may register: 1 to 58.
     pub max_compute_nodes: usize,
+    /// How pages are kept: K has to divide them into whole words, and K + R memory nodes are needed.
+    pub coding: Coding,
 }
 
 /// What a valid configuration comes to.
@@ -65,7 +68,8 @@ impl PoolConfig {
             );
             return Err(refused("range_bytes", self.range_bytes, allowed));
         }
-        self.fit(SlabGeometry::new(self.gcl_bytes, self.range_bytes))
+        self.coding.validate_for(self.gcl_bytes, self.memory_nodes)?;
+        self.fit(SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding))
     }
 
     fn fit(&self, geometry: SlabGeometry) -> Result<PoolPlan, PoolError> {
@@ -102,6 +106,7 @@ mod tests {
         gcl_bytes: 2048,
         range_bytes: 1 << 20,
         max_compute_nodes: 58,
+        coding: Coding::PLAIN,
     };
 
     #[track_caller]

@@ -13,6 +13,36 @@
 //!            64 bytes each                  gcl_bytes each
 //! ```
 //!
+//! A coded range lies in n = k + r slabs, at their *positions* 0 to n - 1. Split j of its GCL i lies at position
+//! (i + j) mod n, so each slab has a split of every GCL. The header of GCL i lies at position i mod n, or, when that
+//! was lost, at one of the r next, its *understudies*; so each slab has r + 1 header tables, for the GCLs whose
+//! headers belong to its own position, to the one before, and so on:
+//!
+//! ```text
+//! slab     0                64                                       (multiple of 4096)
+//!          | leased, zeros  | table 0       | ... | table r  | (zero) | splits                     | (zero)
+//!                           | GCL p, p + n, ...                       | of GCL 0 | of GCL 1 | ...  |
+//!                             64 bytes each                             gcl_bytes / k + 8 each
+//!
+//! leased   u64  extents of the range that are leased, a bump counter; at positions 0 to r
+//! split    gcl_bytes / k bytes of the page or of parity, then
+//!          tag  u64  version u32, crc32c u32 of the bytes
+//! ```
+//!
+//! Between control page and slabs of a coded pool each compute node has a *journal*, [`JOURNAL_IMAGES`] places for
+//! images of pages that are being written back:
+//!
+//! ```text
+//! image    0                        64
+//!          | addr, versions, checksum | page |
+//!
+//! addr      u64  global address of the page; 0: none
+//! version   u32  of its splits after the write-back
+//! before    u32  of its first parity split before it
+//! checksum  u32  crc32c of all of the image, this word taken as zero
+//! (zero)    u32, then up to 64
+//! ```
+//!
 //! Header of a GCL, one cache line, little-endian:
 //!
 //! ```text
@@ -42,6 +72,8 @@
 use std::mem::{offset_of, size_of};
 
 use selkie_fabric::{Domain, Rights};
+
+use crate::coding::Coding;
 
 /// Bytes of the control page at the start of every memory node's region.
 pub const CONTROL_PAGE_BYTES: u64 = 4096;
@@ -94,6 +126,17 @@ pub struct Header {
     /// Versions of the coded splits.
     pub split_version: [u32; MAX_SPLITS],
 }
+
+/// Images in the journal of a compute node at each memory node.
+pub const JOURNAL_IMAGES: u64 = 8;
+/// Bytes before the page in an image.
+pub const IMAGE_HEADER_BYTES: u64 = 64;
+/// Bytes of a split's tag, behind its payload: one word, so that it is never torn.
+pub const TAG_BYTES: u64 = 8;
+/// Bytes before the header table in a slab of a coded range.
+const LEAD_BYTES: u64 = 64;
+/// Slabs, and what lies in them, begin at multiples of this.
+const ALIGNMENT: u64 = 4096;
 
 /// Offset of the latch word in a header.
 pub const LATCH_AT: u64 = offset_of!(Header, latch) as u64;
@@ -155,7 +198,7 @@ pub const fn node_epoch_offset(index: usize) -> u64 {
     NODE_EPOCHS_AT + 8 * index as u64
 }
 
-/// The two sizes that fix every offset in a region.
+/// The sizes that fix every offset in a region.
 ///
 /// ```
 /// use selkie_memnode::layout::SlabGeometry;
@@ -169,10 +212,20 @@ pub const fn node_epoch_offset(index: usize) -> u64 {
 pub struct SlabGeometry {
     gcl_bytes: u64,
     range_bytes: u64,
+    /// Slabs that a range lies in.
+    positions: u64,
+    /// Header tables in a slab.
+    tables: u64,
+    /// Bytes before the first of them.
+    lead_bytes: u64,
+    /// Bytes of the journals of all compute nodes.
+    journal_bytes: u64,
+    /// Bytes from the data of a GCL to that of the next.
+    stride: u64,
 }
 
 impl SlabGeometry {
-    /// Geometry of a pool whose sizes were validated already (see [`crate::PoolConfig`]).
+    /// Geometry of a pool without redundancy whose sizes were validated already (see [`crate::PoolConfig`]).
     ///
     /// # Panics
     /// If a size is not a power of two within its bounds, or if a range holds less than one extent.
@@ -188,7 +241,37 @@ impl SlabGeometry {
                 && range_bytes <= MAX_RANGE_BYTES,
             "range_bytes must be a power of two of at least one extent and at most 1 TiB"
         );
-        Self { gcl_bytes: gcl_bytes as u64, range_bytes }
+        let gcl_bytes = gcl_bytes as u64;
+        Self {
+            gcl_bytes,
+            range_bytes,
+            positions: 1,
+            tables: 1,
+            lead_bytes: 0,
+            journal_bytes: 0,
+            stride: gcl_bytes,
+        }
+    }
+
+    /// As [`SlabGeometry::new`], for pages that are kept as `coding` says, which was validated for them.
+    ///
+    /// # Panics
+    /// As [`SlabGeometry::new`].
+    #[must_use]
+    pub const fn coded(gcl_bytes: usize, range_bytes: u64, coding: Coding) -> Self {
+        let plain = Self::new(gcl_bytes, range_bytes);
+        if coding.is_plain() {
+            return plain;
+        }
+        Self {
+            positions: coding.splits() as u64,
+            tables: coding.parity() as u64 + 1,
+            lead_bytes: LEAD_BYTES,
+            journal_bytes: (MAX_COMPUTE_NODES as u64 * JOURNAL_IMAGES * image_bytes(gcl_bytes))
+                .next_multiple_of(ALIGNMENT),
+            stride: gcl_bytes as u64 / coding.data() as u64 + TAG_BYTES,
+            ..plain
+        }
     }
 
     /// Bytes of a GCL.
@@ -227,10 +310,23 @@ impl SlabGeometry {
         EXTENT_GCLS * self.gcl_bytes
     }
 
-    /// Bytes of a slab: header table and data area of one range.
+    /// Bytes of a slab: header table and data area of one range, or of a coded one's share.
     #[must_use]
     pub const fn slab_bytes(&self) -> u64 {
-        self.gcls_per_range() * HEADER_BYTES + self.range_bytes
+        let data = self.gcls_per_range() * self.stride;
+        self.table_bytes() + data.next_multiple_of(ALIGNMENT)
+    }
+
+    /// Headers in a header table, at most.
+    #[must_use]
+    pub const fn headers_per_table(&self) -> u64 {
+        self.gcls_per_range().div_ceil(self.positions)
+    }
+
+    /// Bytes before the data area.
+    const fn table_bytes(&self) -> u64 {
+        let tables = self.tables * self.headers_per_table() * HEADER_BYTES;
+        (self.lead_bytes + tables).next_multiple_of(ALIGNMENT)
     }
 
     /// Bytes of a region with `ranges` slabs, control page included.
@@ -239,7 +335,7 @@ impl SlabGeometry {
     #[must_use]
     pub const fn region_bytes(&self, ranges: u64) -> Option<u64> {
         match self.slab_bytes().checked_mul(ranges) {
-            Some(slabs) => slabs.checked_add(CONTROL_PAGE_BYTES),
+            Some(slabs) => slabs.checked_add(CONTROL_PAGE_BYTES + self.journal_bytes),
             None => None,
         }
     }
@@ -247,20 +343,73 @@ impl SlabGeometry {
     /// Whole ranges that fit in a region of `bytes`, control page included; possibly none.
     #[must_use]
     pub const fn ranges_that_fit(&self, bytes: u64) -> u64 {
-        bytes.saturating_sub(CONTROL_PAGE_BYTES) / self.slab_bytes()
+        bytes.saturating_sub(CONTROL_PAGE_BYTES + self.journal_bytes) / self.slab_bytes()
     }
 
     /// Offset, in the region, of the slab of range `range` (counted within the memory node).
     #[must_use]
     pub const fn slab_offset(&self, range: u32) -> u64 {
-        CONTROL_PAGE_BYTES + range as u64 * self.slab_bytes()
+        CONTROL_PAGE_BYTES + self.journal_bytes + range as u64 * self.slab_bytes()
     }
 
-    /// Offset, in the region, of the header of GCL `gcl` of range `range`.
+    /// Offset, in the region, of an image in the journal of compute node `node`.
+    #[must_use]
+    pub const fn image_offset(&self, node: usize, image: u64) -> u64 {
+        debug_assert!(node < MAX_COMPUTE_NODES && image < JOURNAL_IMAGES);
+        let before = node as u64 * JOURNAL_IMAGES + image;
+        CONTROL_PAGE_BYTES + before * image_bytes(self.gcl_bytes as usize)
+    }
+
+    /// Offset, in the region, of the count of leased extents in the slab of a coded range.
+    #[must_use]
+    pub const fn leased_offset(&self, range: u32) -> u64 {
+        self.slab_offset(range)
+    }
+
+    /// The position to which the header of GCL `gcl` of a coded range belongs.
+    #[must_use]
+    pub const fn home_position(&self, gcl: u32) -> usize {
+        (gcl as u64 % self.positions) as usize
+    }
+
+    /// The position at which split `split` of GCL `gcl` lies.
+    #[must_use]
+    pub const fn split_position(&self, gcl: u32, split: usize) -> usize {
+        ((gcl as u64 + split as u64) % self.positions) as usize
+    }
+
+    /// Offset, in the region, of the header of GCL `gcl` of range `range`; of a coded range in the slab to whose
+    /// position it belongs.
     #[must_use]
     pub const fn header_offset(&self, range: u32, gcl: u32) -> u64 {
-        debug_assert!((gcl as u64) < self.gcls_per_range());
-        self.slab_offset(range) + gcl as u64 * HEADER_BYTES
+        self.header_offset_in(range, gcl, 0)
+    }
+
+    /// As [`SlabGeometry::header_offset`], in the header table `table` of the slab that many positions on.
+    #[must_use]
+    pub const fn header_offset_in(&self, range: u32, gcl: u32, table: usize) -> u64 {
+        debug_assert!((gcl as u64) < self.gcls_per_range() && (table as u64) < self.tables);
+        self.table_offset(range, table) + gcl as u64 / self.positions * HEADER_BYTES
+    }
+
+    /// Offset, in the region, of a header table of a slab.
+    #[must_use]
+    pub const fn table_offset(&self, range: u32, table: usize) -> u64 {
+        let before = table as u64 * self.headers_per_table() * HEADER_BYTES;
+        self.slab_offset(range) + self.lead_bytes + before
+    }
+
+    /// Headers that belong to a position.
+    #[must_use]
+    pub const fn headers_at(&self, position: usize) -> u64 {
+        (self.gcls_per_range() + self.positions - 1 - position as u64) / self.positions
+    }
+
+    /// The GCL whose header is the so-manieth of those that belong to `position`; none beyond the last.
+    #[must_use]
+    pub const fn gcl_of_header(&self, position: usize, header: u64) -> Option<u32> {
+        let gcl = header * self.positions + position as u64;
+        if gcl < self.gcls_per_range() { Some(gcl as u32) } else { None }
     }
 
     /// Offset, in the region, of the latch word of GCL `gcl` of range `range`.
@@ -269,11 +418,18 @@ impl SlabGeometry {
         self.header_offset(range, gcl) + LATCH_AT
     }
 
-    /// Offset, in the region, of the first data byte of GCL `gcl` of range `range`.
+    /// Offset, in the region, of the first data byte of GCL `gcl` of range `range`; of a coded range, that of the
+    /// GCL's split in this slab.
     #[must_use]
     pub const fn data_offset(&self, range: u32, gcl: u32) -> u64 {
         debug_assert!((gcl as u64) < self.gcls_per_range());
-        self.slab_offset(range) + self.gcls_per_range() * HEADER_BYTES + gcl as u64 * self.gcl_bytes
+        self.slab_offset(range) + self.table_bytes() + gcl as u64 * self.stride
+    }
+
+    /// Bytes of the payload of a split of a coded range; behind them lies the tag.
+    #[must_use]
+    pub const fn payload_bytes(&self) -> usize {
+        (self.stride - TAG_BYTES) as usize
     }
 
     /// What a compute node that reads only may do in a memory node's region of so many ranges: read everything,
@@ -285,13 +441,20 @@ impl SlabGeometry {
         let epochs = NODE_EPOCHS_AT..NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64;
         let headers = (0..ranges).map(|range| {
             let first = self.header_offset(range, 0);
-            (first..first + self.gcls_per_range() * HEADER_BYTES, readers)
+            let headers = self.tables * self.headers_per_table();
+            (first..first + headers * HEADER_BYTES, readers)
         });
         let all = [(0..u64::MAX, Rights::READ), (epochs, Rights { write: true, ..Rights::READ })];
         // One with too many ranges is one that may read, which is not too much.
         let domain = Domain::new(all.into_iter().chain(headers));
         domain.or_else(|_| Domain::new([(0..u64::MAX, Rights::READ)])).unwrap_or_default()
     }
+}
+
+/// Bytes of an image of a GCL in a journal.
+#[must_use]
+pub const fn image_bytes(gcl_bytes: usize) -> u64 {
+    IMAGE_HEADER_BYTES + gcl_bytes as u64
 }
 
 /// Smallest range, in bytes, that holds an extent of GCLs of `gcl_bytes`.
@@ -359,6 +522,61 @@ mod tests {
                 assert_eq!(geometry.ranges_that_fit(exact + 1), ranges);
             }
         }
+    }
+
+    #[test]
+    fn pieces_of_a_coded_slab_do_not_overlap_and_every_gcl_has_one_header() {
+        for (gcl_bytes, coding) in
+            [(512, "2+1"), (2048, "4+2"), (4096, "8+2"), (8192, "replicate=3")]
+        {
+            let coding: Coding = coding.parse().unwrap();
+            let range_bytes = 4 * min_range_bytes(gcl_bytes);
+            let geometry = SlabGeometry::coded(gcl_bytes, range_bytes, coding);
+            let gcls = geometry.gcls_per_range() as u32;
+            let mut headers = std::collections::BTreeSet::new();
+            for position in 0..coding.splits() {
+                let own = (0..geometry.headers_per_table())
+                    .filter_map(|header| geometry.gcl_of_header(position, header));
+                for gcl in own {
+                    assert_eq!(geometry.home_position(gcl), position);
+                    assert!(headers.insert(gcl), "{gcl} has two headers");
+                }
+            }
+            assert_eq!(headers.len() as u32, gcls);
+            let mut ends = geometry.leased_offset(1) + LEAD_BYTES;
+            for gcl in (0..gcls).step_by(coding.splits()) {
+                assert_eq!(geometry.header_offset(1, gcl), ends);
+                ends += HEADER_BYTES;
+            }
+            for table in 1..=coding.parity() {
+                assert!(ends <= geometry.header_offset_in(1, 0, table));
+                let last = (gcls - 1) / coding.splits() as u32 * coding.splits() as u32;
+                ends = geometry.header_offset_in(1, last, table) + HEADER_BYTES;
+            }
+            assert!(ends <= geometry.data_offset(1, 0));
+            let split = (gcl_bytes / coding.data()) as u64 + TAG_BYTES;
+            assert_eq!(geometry.payload_bytes() as u64, split - TAG_BYTES);
+            for gcl in 1..gcls {
+                let before = geometry.data_offset(1, gcl - 1);
+                assert_eq!(geometry.data_offset(1, gcl), before + split);
+            }
+            assert!(geometry.data_offset(1, gcls - 1) + split <= geometry.slab_offset(2));
+            let positions: std::collections::BTreeSet<_> =
+                (0..coding.splits()).map(|split| geometry.split_position(7, split)).collect();
+            assert_eq!(positions.len(), coding.splits(), "no two splits on one node");
+        }
+    }
+
+    #[test]
+    fn coded_memory_takes_what_splits_and_headers_take() {
+        let taken = |gcl_bytes, coding: &str| {
+            let coding: Coding = coding.parse().unwrap();
+            let geometry = SlabGeometry::coded(gcl_bytes, 4 << 20, coding);
+            (coding.splits() as u64 * geometry.slab_bytes()) as f64 / (4 << 20) as f64
+        };
+        assert!((1.31..1.33).contains(&taken(4096, "8+2")), "{}", taken(4096, "8+2"));
+        assert!((1.37..1.39).contains(&taken(2048, "8+2")), "{}", taken(2048, "8+2"));
+        assert!((2.02..2.05).contains(&taken(4096, "replicate=2")));
     }
 
     #[test]

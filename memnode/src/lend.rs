@@ -10,7 +10,6 @@ use crate::control::{
     Beat, Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned,
 };
 use crate::error::PoolError;
-use crate::layout::SlabGeometry;
 use crate::membership::{ATTEMPTS, Membership, change_state};
 use crate::node::MemoryNode;
 use crate::pool::{PoolUsage, start_node};
@@ -66,6 +65,7 @@ impl Lent {
                 gcl_bytes: state.gcl_bytes,
                 range_bytes: state.range_bytes,
                 max_compute_nodes: state.max_compute_nodes,
+                coding: state.coding,
             };
             match start_node(fabric, node, &config.plan()?) {
                 Err(PoolError::MemoryNode {
@@ -129,7 +129,7 @@ impl Lent {
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
         let state = self.membership.state();
-        self.node.usage(&SlabGeometry::new(state.gcl_bytes, state.range_bytes))
+        self.node.usage(&state.geometry())
     }
 
     /// Why the node is of no use any more, as far as is known.
@@ -191,7 +191,7 @@ async fn enter(
         match state.memory_nodes.get_mut(usize::from(peer.index())) {
             Some(slot @ None) => {
                 let descriptor = descriptor.clone();
-                *slot = Some(MemoryMember { host, descriptor, dead: false });
+                *slot = Some(MemoryMember { host, descriptor, dead: false, domain: String::new() });
             }
             _ => return Ok(false),
         }

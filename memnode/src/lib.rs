@@ -7,7 +7,7 @@
 //!
 //! ```
 //! use selkie_fabric::{Fabric, mem::MemFabric};
-//! use selkie_memnode::{Pool, PoolConfig};
+//! use selkie_memnode::{Coding, Pool, PoolConfig};
 //! use std::sync::Arc;
 //!
 //! let fabric: Arc<dyn Fabric> = MemFabric::new();
@@ -19,6 +19,7 @@
 //!         gcl_bytes: 2048,
 //!         range_bytes: 1 << 20,
 //!         max_compute_nodes: 2,
+//!         coding: Coding::PLAIN,
 //!     },
 //! )?;
 //! let descriptor = pool.descriptor();
@@ -33,6 +34,8 @@
 
 #![forbid(unsafe_code)]
 
+mod coding;
+pub mod coding_sets;
 mod config;
 pub mod control;
 mod error;
@@ -41,12 +44,15 @@ mod lend;
 mod membership;
 mod node;
 mod pool;
+mod rebuild;
 mod registry;
 
+pub use coding::{Coding, Journal, Mode};
 pub use config::{MAX_MEMORY_NODES, PoolConfig};
 pub use error::PoolError;
 pub use lend::{Lent, LentEnd, create};
 pub use membership::Observer;
 pub use node::{MemoryNode, MemoryNodeDescriptor};
 pub use pool::{Pool, PoolDescriptor, PoolUsage};
+pub use rebuild::{Move, Rebuild};
 pub use registry::ComputeIndex;

@@ -18,7 +18,7 @@ use selkie_fabric::{Domain, Fabric, LocalRegion, PeerId, Reach};
 
 use crate::control::{Beat, ControlError, ControlPlane, PoolState, Timing, Version, Versioned};
 use crate::error::PoolError;
-use crate::layout::{self, SlabGeometry};
+use crate::layout;
 use crate::registry::ComputeIndex;
 
 /// How often a change is tried while others change the state too.
@@ -26,14 +26,17 @@ pub(crate) const ATTEMPTS: usize = 1_000;
 /// Leases for which the other processes are waited for to take note of a change.
 const NOTICE_LEASES: u32 = 5;
 
-/// Hears of who comes into a pool before anybody hears from who comes in.
+/// Hears of changes of a pool before the others rely on them.
 pub trait Observer: Send + Sync {
     /// A compute node is in the pool, the so-manieth of its index. Called again and again, also for those that
     /// are known, until it returns true: until then the node waits.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool;
 
-    /// A compute node that was in the pool is in it no more, and recovered from if it died.
-    fn gone(&self, node: ComputeIndex);
+    /// Tells the observers; whether all are ready for those who are in.
+    fn observers_know(&self, state: &PoolState) -> bool {
+        let observers = self.observers();
+        observers.iter().for_each(|observer| observer.changed(state));
+        observers.iter().all(|observer| {
 }
 
 /// What a process knows of a pool, and the others of it.
@@ -292,7 +295,7 @@ impl Membership {
         }
         self.notice_the_gone(&mut acted, &state);
         // Last: what came from those who had the index before has arrived, or never will.
-        if self.all_know(&state) {
+        if self.observers_know(&state) {
             acted.upto = version;
         }
         Ok(())
@@ -340,13 +343,20 @@ impl Membership {
     fn reading(&self, state: &PoolState) -> Option<Arc<Domain>> {
         let own = state.memory_nodes.iter().flatten().filter(|node| node.host == self.host);
         let ranges = own.map(|node| node.descriptor.ranges).max()?;
-        let geometry = SlabGeometry::new(state.gcl_bytes, state.range_bytes);
-        Some(Arc::new(geometry.reading(ranges)))
+        Some(Arc::new(state.geometry().reading(ranges)))
     }
 
+<<<<<<< HEAD
     /// Whether all observers are ready for those who are in.
     fn all_know(&self, state: &PoolState) -> bool {
         self.observers().iter().all(|observer| {
+=======
+    /// Tells the observers; whether all are ready for those who are in.
+    fn observers_know(&self, state: &PoolState) -> bool {
+        let observers: Vec<_> = self.observers.lock().iter().filter_map(Weak::upgrade).collect();
+        observers.iter().for_each(|observer| observer.changed(state));
+        observers.iter().all(|observer| {
+>>>>>>> fa40841 (wip: coded slabs)
             state
                 .compute_nodes
                 .iter()
@@ -560,8 +570,10 @@ pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
     let had_card = state.cards.remove(&node.to_raw()).is_some();
     if node.is_memory() {
         let slot = state.memory_nodes.get_mut(usize::from(node.index()));
-        if let Some(member) = slot.and_then(Option::as_mut) {
-            member.dead = true;
+        if let Some(member) = slot.and_then(Option::as_mut)
+            && !std::mem::replace(&mut member.dead, true)
+        {
+            state.begin_rebuild(node.index());
         }
     } else if state.compute_nodes.remove(&node.index()).is_some() || had_card {
         state.lost.entry(node.index()).or_default();

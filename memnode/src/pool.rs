@@ -10,6 +10,7 @@
 //! the nodes of all other processes have seen the change, which their beats say. Processes follow the changes
 //! of a pool that is shared with [`Pool::follow`].
 
+use crate::coding::Coding;
 use crate::config::{PoolConfig, PoolPlan};
 use crate::control::{
     Card, ControlPlane, Identity, LocalPlane, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember,
@@ -39,6 +40,8 @@ pub struct PoolDescriptor {
     pub range_bytes: u64,
     /// Compute nodes that may register; indexes are below it.
     pub max_compute_nodes: usize,
+    /// How pages are kept.
+    pub coding: Coding,
     /// The memory nodes, by index.
     pub memory_nodes: Vec<MemoryNodeDescriptor>,
 }
@@ -47,7 +50,7 @@ impl PoolDescriptor {
     /// Where things lie in the memory nodes' regions.
     #[must_use]
     pub fn geometry(&self) -> SlabGeometry {
-        SlabGeometry::new(self.gcl_bytes, self.range_bytes)
+        SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
     }
 
     /// Extents of all memory nodes together.
@@ -98,7 +101,8 @@ impl Pool {
             .collect::<Result<Vec<_>, _>>()?;
         let mut state = PoolState::new(EMBEDDED, Timing::default(), &config);
         let member = |node: &MemoryNode| {
-            Some(MemoryMember { host: 0, descriptor: node.descriptor().clone(), dead: false })
+            let (descriptor, domain) = (node.descriptor().clone(), String::new());
+            Some(MemoryMember { host: 0, descriptor, dead: false, domain })
         };
         state.memory_nodes = nodes.iter().map(member).collect();
         let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::of(state.clone()));
@@ -138,10 +142,15 @@ impl Pool {
             gcl_bytes: state.gcl_bytes,
             range_bytes: state.range_bytes,
             max_compute_nodes: state.max_compute_nodes,
+            coding: state.coding,
             memory_nodes,
         };
         let membership = Membership::new(host, fabric, plane, now)?;
         Ok(Self { descriptor, nodes, membership })
+    }
+
+    pub(crate) fn membership(&self) -> &Membership {
+        &self.membership
     }
 
     /// Stands for this process among those that use the pool.
@@ -371,7 +380,21 @@ impl Pool {
         Ok(self.membership.change(take).await?.1)
     }
 
-    /// Has `observer` told of nodes that come in, those that are in first.
+    /// Gives a coded pool that has `known` ranges one more, unless another process has done so. Returns once all
+    /// know of it; `false` if there is no room for one.
+    ///
+    /// # Errors
+    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
+    pub async fn add_range(&self, env: &Env, known: usize) -> Result<bool, PoolError> {
+        let add = |state: &mut PoolState| Ok(state.ranges.len() > known || state.add_range());
+        let (version, added) = self.membership.change(add).await?;
+        if added {
+            self.membership.until_noticed(env, version).await?;
+        }
+        Ok(added)
+    }
+
+    /// Has `observer` told of changes, and of nodes that come in, those that are in first.
     pub fn observe(&self, observer: Weak<dyn Observer>) {
         self.membership.observe(observer);
     }
@@ -733,6 +756,7 @@ mod tests {
         gcl_bytes: 512,
         range_bytes: 1 << 19,
         max_compute_nodes: 4,
+        coding: Coding::PLAIN,
     };
 
     fn pool() -> (Arc<dyn Fabric>, Arc<Pool>) {

@@ -17,7 +17,7 @@ use selkie_memnode::control::{
     Beat, Change, ControlError, ControlPlane, Expectation, FilePlane, Identity, LocalPlane,
     PoolState, RemotePlane, Timing, Version, Versioned,
 };
-use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
+use selkie_memnode::{Coding, ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 use tempfile::TempDir;
 
 use relay_server::RelayServer;
@@ -28,6 +28,7 @@ const CONFIG: PoolConfig = PoolConfig {
     gcl_bytes: 512,
     range_bytes: 1 << 19,
     max_compute_nodes: 4,
+    coding: Coding::PLAIN,
 };
 
 async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {

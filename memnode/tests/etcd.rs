@@ -17,7 +17,7 @@ use selkie_fabric::{Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
 use selkie_memnode::control::{
     Beat, ControlError, ControlPlane, EtcdPlane, Identity, PoolState, Timing,
 };
-use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, PoolError};
+use selkie_memnode::{Coding, ComputeIndex, Lent, Pool, PoolConfig, PoolError};
 
 use etcd_server::{Place, Server, ask};
 
@@ -27,6 +27,7 @@ const CONFIG: PoolConfig = PoolConfig {
     gcl_bytes: 512,
     range_bytes: 1 << 19,
     max_compute_nodes: 4,
+    coding: Coding::PLAIN,
 };
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {

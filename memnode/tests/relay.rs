@@ -17,7 +17,7 @@ use selkie_memnode::control::{
     LocalPlane, PoolState, RELAY_MAGIC, RelayError, RemotePlane, Stream, Timing, Version,
     Versioned,
 };
-use selkie_memnode::{PoolConfig, PoolError};
+use selkie_memnode::{Coding, PoolConfig, PoolError};
 use tempfile::TempDir;
 
 use relay_server::RelayServer;
@@ -37,6 +37,7 @@ fn make(plane: &dyn ControlPlane, id: u64) -> Result<(), PoolError> {
         gcl_bytes: 512,
         range_bytes: 1 << 19,
         max_compute_nodes: 4,
+        coding: Coding::PLAIN,
     };
     let identity = Identity { name: "test", id, fabric: "mem" };
     block_on(selkie_memnode::create(plane, identity, &config, Timing::default()))

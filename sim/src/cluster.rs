@@ -10,7 +10,7 @@ use selkie_fabric::env::Env;
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{RunError, TraceSink, World, WorldConfig};
 use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{Pool, PoolConfig, layout};
+use selkie_memnode::{Coding, Pool, PoolConfig, layout};
 
 use crate::error::SimError;
 use crate::plan::Plan;
@@ -94,6 +94,7 @@ impl SimCluster {
                 gcl_bytes: shape.gcl_bytes,
                 range_bytes: 256 << 10,
                 max_compute_nodes: shape.compute_nodes,
+                coding: Coding::PLAIN,
             },
         )?;
         if shape.engine.coherence == Coherence::Rpc {

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
 use selkie::memnode::control::Timing;
-use selkie::memnode::{PoolConfig, PoolError};
+use selkie::memnode::{Coding, PoolConfig, PoolError};
 use selkie::pool::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie::tpcc::units;
 use serde_json::json;
@@ -43,6 +43,10 @@ enum Command {
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
         #[arg(long, value_name = "BYTES", default_value_t = 2048)]
         gcl: usize,
+        /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with `,delta=D`,
+        /// `,mode=recover|detect|correct|ec-only` and `,journal=auto|always`
+        #[arg(long, value_name = "CODING", default_value = "plain")]
+        coding: Coding,
         /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4 heartbeats
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
         lease: Duration,
@@ -76,13 +80,13 @@ enum Command {
 
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    let Command::Create { memory_nodes, max_compute_nodes, gcl, lease, heartbeat, .. } =
+    let Command::Create { memory_nodes, max_compute_nodes, gcl, coding, lease, heartbeat, .. } =
         &arguments.command
     else {
         return Ok(());
     };
     let timing = Timing { lease: *lease, heartbeat: *heartbeat };
-    let config = config(*memory_nodes, *max_compute_nodes, *gcl);
+    let config = config(*memory_nodes, *max_compute_nodes, *gcl, *coding);
     config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
         PoolError::Config { key, value, allowed } => {
             let key = if key == "gcl_bytes" { "gcl" } else { key };
@@ -92,7 +96,12 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
     })
 }
 
-fn config(memory_nodes: usize, max_compute_nodes: usize, gcl_bytes: usize) -> PoolConfig {
+fn config(
+    memory_nodes: usize,
+    max_compute_nodes: usize,
+    gcl_bytes: usize,
+    coding: Coding,
+) -> PoolConfig {
     let bytes_per_node = u64::from(u32::MAX);
     PoolConfig {
         memory_nodes,
@@ -100,6 +109,7 @@ fn config(memory_nodes: usize, max_compute_nodes: usize, gcl_bytes: usize) -> Po
         gcl_bytes,
         range_bytes: RANGE_BYTES,
         max_compute_nodes,
+        coding,
     }
 }
 
@@ -117,10 +127,11 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             memory_nodes,
             max_compute_nodes,
             gcl,
+            coding,
             lease,
             heartbeat,
         } => {
-            let config = config(*memory_nodes, *max_compute_nodes, *gcl);
+            let config = config(*memory_nodes, *max_compute_nodes, *gcl, *coding);
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
             runtime.block_on(create(&env, name, *fabric, &config, timing))
         }

@@ -10,7 +10,7 @@ use selkie::tpcc::{self, Affinity, Config, Progress, Report, Scale, TpccError};
 
 use selkie::engine::Roster;
 use selkie::fabric::RealRuntime;
-use selkie::memnode::PoolDescriptor;
+use selkie::memnode::{Coding, PoolDescriptor};
 use selkie::pool::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::report;
 use selkie::tpcc::{Loading, Purpose};
@@ -79,6 +79,10 @@ pub(crate) struct Arguments {
     /// [default: 2048]
     #[arg(long, value_name = "BYTES")]
     gcl: Option<usize>,
+    /// How an embedded pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
+    /// `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: plain]
+    #[arg(long, value_name = "CODING")]
+    coding: Option<Coding>,
     /// Which warehouses a compute node works on
     #[arg(long, value_enum, default_value = "shared")]
     affinity: AffinityArgument,
@@ -233,6 +237,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         cache_mib: arguments.cache_mb,
         memory_mib: arguments.memory_mb,
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
+        coding: arguments.coding.unwrap_or(default.coding),
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,
             AffinityArgument::Warehouse => Affinity::Warehouse,
@@ -251,7 +256,8 @@ fn of_pool(config: Config, pool: &PoolDescriptor) -> Config {
     let nodes = pool.memory_nodes.len();
     let ranges: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
     let mib = (ranges * pool.range_bytes / nodes.max(1) as u64) >> 20;
-    Config { gcl_bytes: pool.gcl_bytes, memory_nodes: nodes, memory_mib: Some(mib), ..config }
+    let (gcl_bytes, coding, memory_mib) = (pool.gcl_bytes, pool.coding, Some(mib));
+    Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, ..config }
 }
 
 /// Refuses what has no meaning with the pool asked for.
@@ -273,6 +279,9 @@ fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
     }
     if let Some(bytes) = arguments.gcl {
         return refused("gcl", bytes.to_string(), own);
+    }
+    if let Some(coding) = arguments.coding {
+        return refused("coding", coding.to_string(), own);
     }
     if let Some(memory) = arguments.memory_mb {
         return refused("memory-mb", memory.to_string(), own);

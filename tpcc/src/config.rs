@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use selkie_engine::{EngineConfig, MAX_COMPUTE_NODES};
-use selkie_memnode::{PoolConfig, layout};
+use selkie_memnode::{Coding, PoolConfig, PoolError, layout};
 use serde::Serialize;
 
 use crate::error::TpccError;
@@ -62,6 +62,8 @@ pub struct Config {
     pub memory_mib: Option<u64>,
     /// Bytes of a global cache line.
     pub gcl_bytes: usize,
+    /// How the pool keeps pages.
+    pub coding: Coding,
     /// Which warehouses a compute node works on.
     pub affinity: Affinity,
     /// First and last of the warehouses to which the terminals belong, from 1; `None`: all.
@@ -87,6 +89,7 @@ impl Default for Config {
             cache_mib: None,
             memory_mib: None,
             gcl_bytes: 2048,
+            coding: Coding::PLAIN,
             affinity: Affinity::Shared,
             homes: None,
             seed: 1,
@@ -112,6 +115,11 @@ impl Config {
         within("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
         within("threads", self.threads as u64, 1, MAX_THREADS as u64)?;
         self.validate_gcl()?;
+        if let Err(PoolError::Config { key, value, allowed }) =
+            self.coding.validate_for(self.gcl_bytes, self.memory_nodes)
+        {
+            return Err(refused(key, value, format!("must be {allowed}")));
+        }
         if let Some(cache) = self.cache_mib {
             let least = EngineConfig::min_cache_bytes(self.gcl_bytes).div_ceil(MIB);
             within("cache-mb", cache, least, MAX_MEMORY_MIB)?;
@@ -186,15 +194,17 @@ impl Config {
     /// The pool for this configuration.
     #[must_use]
     pub fn pool(&self) -> PoolConfig {
-        let slab = layout::SlabGeometry::new(self.gcl_bytes, RANGE_BYTES).slab_bytes();
-        let ranges = (self.needed_bytes() / self.memory_nodes as u64).div_ceil(RANGE_BYTES).max(1);
-        let derived = ranges * slab + layout::CONTROL_PAGE_BYTES;
+        let splits = self.coding.splits() as u64;
+        let ranges = self.needed_bytes().div_ceil(RANGE_BYTES) * splits;
+        let ranges = ranges.div_ceil(self.memory_nodes as u64).max(1);
+        let derived = self.geometry().region_bytes(ranges).unwrap_or(u64::MAX);
         PoolConfig {
             memory_nodes: self.memory_nodes,
             bytes_per_node: self.memory_mib.map_or(derived, |mib| mib * MIB),
             gcl_bytes: self.gcl_bytes,
             range_bytes: RANGE_BYTES,
             max_compute_nodes: self.compute_nodes,
+            coding: self.coding,
         }
     }
 
@@ -218,10 +228,13 @@ impl Config {
             .collect()
     }
 
+    fn geometry(&self) -> layout::SlabGeometry {
+        layout::SlabGeometry::coded(self.gcl_bytes, RANGE_BYTES, self.coding)
+    }
+
     /// A memory node with less has no room for a single range.
     fn least_memory_mib(&self) -> u64 {
-        let geometry = layout::SlabGeometry::new(self.gcl_bytes, RANGE_BYTES);
-        geometry.region_bytes(1).unwrap_or(u64::MAX).div_ceil(MIB)
+        self.geometry().region_bytes(1).unwrap_or(u64::MAX).div_ceil(MIB)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
-use selkie_memnode::{Pool, PoolConfig};
+use selkie_memnode::{Coding, Pool, PoolConfig};
 use selkie_txn::{ColumnType, Database, Table, TableSchema, key};
 
 const ROWS: i32 = 50_000;
@@ -141,6 +141,7 @@ fn main() {
         gcl_bytes: 2048,
         range_bytes: 8 << 20,
         max_compute_nodes: 1,
+        coding: Coding::PLAIN,
     };
     let pool = Pool::start(&fabric, config).unwrap();
     let env = runtime.env();

@@ -10,7 +10,7 @@ use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::RealRuntime;
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::{Pool, PoolConfig};
+use selkie_memnode::{Coding, Pool, PoolConfig};
 
 /// What a tree should hold.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -43,6 +43,7 @@ impl Cluster {
             gcl_bytes,
             range_bytes: 8 << 20,
             max_compute_nodes: nodes,
+            coding: Coding::PLAIN,
         };
         let pool = Pool::start(&fabric, config).unwrap();
         let engines = (0..nodes)

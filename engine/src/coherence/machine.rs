@@ -63,6 +63,7 @@
 //! # Not done here
 //! Coded write-back: it comes with coding, model first.
 mod death;
+mod home;
 mod peers;
 mod step;
 mod terms;

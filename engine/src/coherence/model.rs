@@ -19,6 +19,8 @@
 //! | D D D | 15,407,258 |
 //! | B B, one of which may die at any moment | 38,053 |
 //! | W W W, one of which, or two at once, may die at any moment | 26,897,773 |
+//! | B B, whose home may be lost at any moment | 68,599 |
+//! | W W W, whose home may be lost at any moment | 12,493,722 |
 //!
 //! Not exhaustive: four nodes, a bounded search behind an ignored test. Not checked: liveness under
 //! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
@@ -27,11 +29,13 @@
 //! at the same time, and nobody dies while a recovery is under way.
 
 mod death;
+mod home;
 mod properties;
 mod protocol;
 mod world;
 
 use death::Skipped;
+use home::Omitted;
 use protocol::Callers::{Both, Nowait, Waiting};
 use protocol::{Latching, Protocol, describe};
 use stateright::{Checker, HasDiscoveries, Model};
@@ -100,6 +104,33 @@ fn three_nodes_survive_the_death_of_one_or_two() {
     let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
     protocol.mortal = true;
     assert_eq!(search(protocol, None), 26_897_773);
+}
+
+#[test]
+fn two_nodes_survive_the_loss_of_the_home() {
+    let mut protocol = Protocol::new(Latching::Lazy, [Both, Both]);
+    protocol.homeless = true;
+    assert_eq!(search(protocol, None), 68_599);
+}
+
+#[test]
+fn three_nodes_survive_the_loss_of_the_home() {
+    let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
+    protocol.homeless = true;
+    assert_eq!(search(protocol, None), 12_493_722);
+}
+
+/// Making the word anew without one of its parts must fail.
+#[test]
+fn a_new_home_without_any_of_its_parts_is_rejected() {
+    for omitted in Omitted::ALL {
+        let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
+        protocol.homeless = true;
+        protocol.omitted = Some(omitted);
+        let (property, trace) = first_failure(protocol);
+        println!("without {omitted:?}, {property} fails:\n{}", trace.join("\n"));
+        assert!(trace.len() > 2, "a trace that shows how");
+    }
 }
 
 /// A recovery that leaves out a part must fail.

@@ -201,6 +201,11 @@ impl LatchDelta {
         LatchDelta(me.bit().wrapping_neg())
     }
 
+    /// `me` becomes the holder, of a word that is made anew.
+    pub const fn add_holder(me: ComputeId) -> Self {
+        LatchDelta(me.holder_field())
+    }
+
     /// The holder `me` lets go.
     pub const fn remove_holder(me: ComputeId) -> Self {
         LatchDelta(me.holder_field().wrapping_neg())

@@ -16,7 +16,7 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{Pool, PoolConfig, layout};
+use selkie_memnode::{Coding, Pool, PoolConfig, layout};
 
 pub const GCL: usize = 512;
 /// The peer by which a test looks into memory nodes from outside.
@@ -37,7 +37,15 @@ pub fn pool_config(memory_nodes: usize, bytes_per_node: u64) -> PoolConfig {
         gcl_bytes: GCL,
         range_bytes: 256 << 10,
         max_compute_nodes: 8,
+        coding: coding(memory_nodes),
     }
+}
+
+/// What the variable `SELKIE_TEST_CODING` says, where there are memory nodes enough: the tests of this folder are to
+/// hold for every coding.
+pub fn coding(memory_nodes: usize) -> Coding {
+    let asked = std::env::var("SELKIE_TEST_CODING").map_or(Coding::PLAIN, |c| c.parse().unwrap());
+    if memory_nodes < asked.splits() { Coding::PLAIN } else { asked }
 }
 
 pub fn engine_config() -> EngineConfig {

@@ -33,7 +33,8 @@ pub use remote::{Expectation, RemotePlane};
 pub use selkie_fabric::Stream;
 pub use serve::Relay;
 pub use state::{
-    Card, Identity, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember, PoolState, Timing,
+    Card, Identity, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember, PoolState, RangePlace,
+    Slab, Timing,
 };
 pub use target::Connect;
 

@@ -192,6 +192,7 @@ mod tests {
     use super::super::relay::VERSION;
     use super::super::{LocalPlane, Timing};
     use super::*;
+    use crate::coding::Coding;
     use crate::config::PoolConfig;
 
     /// Says what it was given, then nothing, without anybody having to wait for that.
@@ -247,6 +248,7 @@ mod tests {
             gcl_bytes: 512,
             range_bytes: 1 << 19,
             max_compute_nodes: 4,
+            coding: Coding::PLAIN,
         };
         let identity = super::super::Identity { name: "test", id: 7, fabric: "mem" };
         let state = PoolState::new(identity, Timing::default(), &config);

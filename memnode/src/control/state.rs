@@ -7,12 +7,16 @@ use selkie_channels::MailboxDescriptor;
 use selkie_fabric::{PeerId, RegionKey};
 use serde::{Deserialize, Serialize};
 
+use crate::coding::Coding;
+use crate::coding_sets::{self, Place};
 use crate::config::PoolConfig;
 use crate::error::PoolError;
+use crate::layout::SlabGeometry;
 use crate::node::MemoryNodeDescriptor;
+use crate::rebuild::Rebuild;
 
 /// Of what is written by this software; others are refused.
-pub(crate) const FORMAT: u32 = 2;
+pub(crate) const FORMAT: u32 = 3;
 
 /// Lost pages that are remembered by address; more are only lost.
 pub const MAX_LOST_PAGES: usize = 20_000;
@@ -36,6 +40,13 @@ pub struct PoolState {
     pub range_bytes: u64,
     /// Compute nodes that may register; indexes are below it.
     pub max_compute_nodes: usize,
+    /// How pages are kept.
+    pub coding: Coding,
+    /// The ranges of a coded pool, by address. Without redundancy ranges follow from the memory nodes, and this is
+    /// empty.
+    pub ranges: Vec<RangePlace>,
+    /// Memory nodes of a coded pool that died and whose headers are being made anew, by index.
+    pub rebuilds: BTreeMap<u16, Rebuild>,
     /// The memory nodes, by index; `None` for one that has not joined yet.
     pub memory_nodes: Vec<Option<MemoryMember>>,
     /// The compute nodes in the pool, by index.
@@ -77,6 +88,9 @@ impl PoolState {
             gcl_bytes: config.gcl_bytes,
             range_bytes: config.range_bytes,
             max_compute_nodes: config.max_compute_nodes,
+            coding: config.coding,
+            ranges: Vec::new(),
+            rebuilds: BTreeMap::new(),
             memory_nodes: vec![None; config.memory_nodes],
             compute_nodes: BTreeMap::new(),
             cards: BTreeMap::new(),
@@ -90,6 +104,82 @@ impl PoolState {
             labels: BTreeMap::new(),
         }
     }
+}
+
+/// Nodes that an extended group has beyond those that a range lies on (Hydra §5.2: l).
+const SPARE_NODES: usize = 2;
+
+impl PoolState {
+    /// Where things lie in the memory nodes' regions.
+    #[must_use]
+    pub fn geometry(&self) -> SlabGeometry {
+        SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
+    }
+
+    /// The living memory nodes as places for slabs.
+    fn places(&self) -> Vec<Place> {
+        let used = |node: u16| {
+            let own = self.slabs().filter(|slab| slab.node == node);
+            u32::try_from(own.count()).unwrap_or(u32::MAX)
+        };
+        let living = self.memory_nodes.iter().flatten().filter(|member| !member.dead);
+        living
+            .map(|member| {
+                let node = member.descriptor.peer.index();
+                let (used, slabs) = (used(node), member.descriptor.ranges);
+                Place { node, domain: member.domain.clone(), used, slabs }
+            })
+            .collect()
+    }
+
+    fn slabs(&self) -> impl Iterator<Item = &Slab> {
+        self.ranges.iter().flat_map(|range| &range.slabs)
+    }
+
+    /// The lowest slab of a node that is in no range.
+    fn free_slab(&self, node: u16) -> Slab {
+        let own = self.slabs().filter(|slab| slab.node == node);
+        let used: BTreeSet<u32> = own.map(|slab| slab.slab).collect();
+        let slab = (0..).find(|slab| !used.contains(slab)).unwrap_or(u32::MAX);
+        Slab { node, slab }
+    }
+
+    /// Appends a range to a coded pool; `false` if there is no room for one.
+    pub(crate) fn add_range(&mut self) -> bool {
+        let places = self.places();
+        let Some(nodes) = coding_sets::place_range(&places, self.coding.splits(), SPARE_NODES)
+        else {
+            return false;
+        };
+        let slabs: Vec<_> = nodes.into_iter().map(|node| self.free_slab(node)).collect();
+        let homes = vec![0; slabs.len()];
+        self.ranges.push(RangePlace { slabs, homes });
+        true
+    }
+
+    /// Ranges that a coded pool may still get.
+    pub(crate) fn room_for_ranges(&self) -> u64 {
+        let mut more = Self { ranges: self.ranges.clone(), ..self.clone() };
+        (0..).take_while(|_: &u64| more.add_range()).count() as u64
+    }
+}
+
+/// Where a range of a coded pool lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RangePlace {
+    /// The slab at each position.
+    pub slabs: Vec<Slab>,
+    /// How many positions on the headers lie that belong to each position.
+    pub homes: Vec<u8>,
+}
+
+/// A piece of a memory node's memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Slab {
+    /// The memory node, by index.
+    pub node: u16,
+    /// Its so-manieth slab.
+    pub slab: u32,
 }
 
 /// Which pool it is.
@@ -155,6 +245,8 @@ pub struct MemoryMember {
     pub descriptor: MemoryNodeDescriptor,
     /// Its memory is lost.
     pub dead: bool,
+    /// What fails as one with it: a rack, a power supply. Empty if it fails alone.
+    pub domain: String,
 }
 
 /// What the processes of a pool have to know of a node that runs in another one.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use selkie_engine::{Coherence, EngineConfig, MAX_COMPUTE_NODES, MAX_MAIL_TASKS};
 use selkie_fabric::sim::CostModel;
-use selkie_memnode::{PoolConfig, layout};
+use selkie_memnode::{Coding, PoolConfig, layout};
 
 use crate::error::TpccError;
 
@@ -228,6 +228,7 @@ impl Config {
             gcl_bytes: self.gcl_bytes,
             range_bytes: RANGE_BYTES,
             max_compute_nodes: self.compute_nodes,
+            coding: Coding::PLAIN,
         }
     }
 

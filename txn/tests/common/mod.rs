@@ -9,7 +9,7 @@ use selkie_btree::LeafView;
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, RealRuntime};
-use selkie_memnode::{Pool, PoolConfig};
+use selkie_memnode::{Coding, Pool, PoolConfig};
 use selkie_txn::{
     ColumnType, Database, Direction, Isolation, KeyRange, Source, Table, TableSchema, Txn, TxnError,
 };
@@ -30,6 +30,7 @@ impl Cluster {
             gcl_bytes,
             range_bytes: 4 << 20,
             max_compute_nodes: nodes,
+            coding: Coding::PLAIN,
         };
         let pool = Pool::start(&fabric, config).unwrap();
         let cache_bytes = EngineConfig::min_cache_bytes(gcl_bytes);

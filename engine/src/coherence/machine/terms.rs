@@ -300,6 +300,11 @@ impl Phase {
         matches!(self, Phase::Look { .. } | Phase::UpgradeLook | Phase::Inquire { .. })
     }
 
+    /// What follows may be the right to write, by an operation that does not read the page.
+    pub(crate) const fn upgrades(self) -> bool {
+        matches!(self, Phase::Upgrade | Phase::UpgradeIntent { .. })
+    }
+
     /// The word cannot name this node while one of these is outstanding.
     pub(super) const fn acquires(self) -> bool {
         matches!(

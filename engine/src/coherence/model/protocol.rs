@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use stateright::{Model, Property};
 
 use super::death::Skipped;
+use super::home::Omitted;
 use super::properties;
 use super::world::{Chain, Fault, Heard, Packet, Site, Verb, World, id, phase_tag, place};
 use crate::coherence::machine::{Action, Actions, Event, Line, LocalUse, Message, Phase, Rules};
@@ -55,6 +56,10 @@ pub(super) struct Protocol<const N: usize> {
     pub(super) mortal: bool,
     /// What the recovery from its death leaves out.
     pub(super) skipped: Option<Skipped>,
+    /// The home may be lost, once.
+    pub(super) homeless: bool,
+    /// What is left out when it is.
+    pub(super) omitted: Option<Omitted>,
     /// Take states for the same that differ by a renaming of nodes with the same callers.
     pub(super) symmetric: bool,
     /// The phases met in the search, by tag, to show that it was not in vain.
@@ -99,6 +104,8 @@ pub(super) enum What {
     Fenced,
     Heard(Heard),
     Lost(usize),
+    /// The home is lost, and its word made anew; see `home`.
+    HomeLost,
     Looked,
     Swept,
     Latch(LocalUse),
@@ -130,12 +137,25 @@ impl<const N: usize> Protocol<N> {
         // older ones instead, so every order that priorities could make is searched.
         let rules = Rules { max_priority: 0, ..Rules::DESIGNED };
         let met = AtomicU32::new(0);
-        Protocol { rules, latching, callers, mortal: false, skipped: None, symmetric: true, met }
+        Protocol {
+            rules,
+            latching,
+            callers,
+            mortal: false,
+            skipped: None,
+            homeless: false,
+            omitted: None,
+            symmetric: true,
+            met,
+        }
     }
 
     /// One of the published protocol's rules is on: messages may come too early or not at all.
     fn published(&self) -> bool {
-        !self.rules.confirm || !self.rules.wait_for_reset || self.skipped.is_some()
+        !self.rules.confirm
+            || !self.rules.wait_for_reset
+            || self.skipped.is_some()
+            || self.omitted.is_some()
     }
 
     /// Runs the checked function at a node that has heard of a death or not; `None` for an error or a panic.
@@ -422,6 +442,7 @@ impl<const N: usize> Model for Protocol<N> {
             return;
         }
         self.death(world, out);
+        self.home_loss(world, out);
         for node in 0..N {
             self.system(world, node, out);
             if !Self::runs(world, node) {

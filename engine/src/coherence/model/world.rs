@@ -318,6 +318,7 @@ pub(super) struct World<const N: usize> {
     pub(super) home_fresh: bool,
     pub(super) fault: Option<Fault>,
     pub(super) stage: Stage,
+    pub(super) home_lost: bool,
     pub(super) nodes: [Node; N],
     /// `wires[from][to]`.
     pub(super) wires: [[Wire; N]; N],
@@ -342,6 +343,7 @@ impl<const N: usize> World<N> {
             home_fresh: true,
             fault: None,
             stage: Stage::Alive,
+            home_lost: false,
             nodes: std::array::from_fn(|_| node.clone()),
             wires: [[Wire::EMPTY; N]; N],
             class,
@@ -412,7 +414,9 @@ impl<const N: usize> World<N> {
             }
         };
         let fault = self.fault.map_or(0, |f| 2 + f as u64);
-        to.put(u64::from(self.home_fresh) | fault << 1 | stage << 8);
+        to.put(
+            u64::from(self.home_fresh) | fault << 1 | stage << 8 | u64::from(self.home_lost) << 62,
+        );
         for node in order {
             to.put(u64::from(self.class[*node]));
             to.node(&self.nodes[*node]);

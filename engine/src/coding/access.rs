@@ -1,0 +1,642 @@
+//! Latch operations of coded pages: what is one chain of a page that lies whole on a memory node is several here.
+//!
+//! ```text
+//! write back:  [parity splits] -> [dirty data splits] --.          (the stages of `torn`)
+//!                                                        v
+//! home:                                      [WRITE versions? | atomic | READ header?]
+//! read:                                      [READ k + Δ splits]   in the same round trip
+//! then, if the latch is had:                 [READ splits that did not suit]? -> reconstruct
+//! ```
+//! A read that finds the latch free takes one round trip: the splits are read while the latch is taken, and those
+//! that have the versions of the header, which was read under the latch, and the right checksum are of the page. The
+//! others were caught in a write-back: nobody writes any more, so they are read again.
+//!
+//! To the coherence machine all of it is one operation. What it needs of the frame is taken at the start, under the
+//! shard's lock: copies of what is written, leases of where is read into.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use selkie_fabric::{Buf, Chain, ChainError, Completion, FabricError, RemoteAddr, Verb};
+use selkie_memnode::Coding;
+use selkie_memnode::layout::{self, MAX_SPLITS, SlabGeometry, TAG_BYTES};
+
+use super::codec::{Codec, codec};
+use super::journal::{Image, Places};
+use super::tag::{SplitSet, Tag, Version, Versions};
+use super::torn::Stages;
+use crate::buffer::frames::FrameId;
+use crate::coherence::machine::{Atomic, Event, LatchOperation, Phase, WordAccess};
+use crate::coherence::word::LatchWord;
+use crate::core::Core;
+use crate::line::Active;
+use crate::placement::{Home, SplitAt, SplitsAt};
+use crate::stats::Counters;
+use crate::{EngineError, GAddr};
+
+/// How often a split is read again that nobody can be writing.
+const READS_AGAIN: usize = 2;
+
+/// Bytes of the versions of a page.
+pub(crate) const VERSIONS_BYTES: usize = 4 * MAX_SPLITS;
+
+/// What a node of a coded pool has for coding.
+pub(crate) struct Coded {
+    coding: Coding,
+    codec: Arc<dyn Codec>,
+    geometry: SlabGeometry,
+    /// Versions of the splits at home, of the pages held modified, by frame; under the shard's lock.
+    versions: Box<[[AtomicU32; MAX_SPLITS]]>,
+    journal: Places,
+}
+
+impl Coded {
+    /// `None` for pools without redundancy.
+    pub(crate) fn of(
+        coding: Coding,
+        geometry: SlabGeometry,
+        frames: usize,
+    ) -> Result<Option<Self>, EngineError> {
+        if coding.is_plain() {
+            return Ok(None);
+        }
+        let refused = |error: super::codec::CodecError| EngineError::Pool(error.to_string());
+        let codec = codec(coding.data(), coding.parity()).map_err(refused)?;
+        let versions = (0..frames).map(|_| Default::default()).collect();
+        Ok(Some(Self { coding, codec, geometry, versions, journal: Places::default() }))
+    }
+
+    pub(crate) fn journal_places(&self) -> &Places {
+        &self.journal
+    }
+
+    /// Versions of the page in a frame, as they are at home.
+    pub(crate) fn versions_of(&self, id: FrameId) -> Versions {
+        let own = self.versions.get(id.0 as usize);
+        let mut versions = Versions::default();
+        for (version, own) in versions.iter_mut().zip(own.into_iter().flatten()) {
+            *version = Version::from_bits(own.load(Ordering::Relaxed));
+        }
+        versions
+    }
+
+    pub(crate) fn set_versions(&self, id: FrameId, versions: &Versions) {
+        let own = self.versions.get(id.0 as usize);
+        for (own, version) in own.into_iter().flatten().zip(versions) {
+            own.store(version.to_bits(), Ordering::Relaxed);
+        }
+    }
+
+    fn parity(&self) -> SplitSet {
+        SplitSet::first(self.coding.splits()).without(SplitSet::first(self.coding.data()))
+    }
+
+    /// Splits that a read asks for at first.
+    fn asked_for(&self) -> SplitSet {
+        SplitSet::first((self.coding.data() + self.coding.delta()).min(self.coding.splits()))
+    }
+
+    fn payload_of(&self, split: usize) -> std::ops::Range<usize> {
+        let bytes = self.geometry.payload_bytes();
+        split * bytes..(split + 1) * bytes
+    }
+
+    /// The data splits that a stretch of the page touches.
+    fn dirty_set(&self, dirty: &std::ops::Range<usize>) -> SplitSet {
+        let touches = |split: &usize| {
+            let own = self.payload_of(*split);
+            own.start < dirty.end && dirty.start < own.end
+        };
+        (0..self.coding.data()).filter(touches).collect()
+    }
+}
+
+/// A page on its way home.
+struct Write {
+    dirty: SplitSet,
+    /// What the header says; `None` if this node does not know.
+    before: Option<Versions>,
+    /// Payload of each split that is written, and room for its tag.
+    splits: Vec<(usize, Buf)>,
+    /// The page, if it is journalled.
+    page: Option<Vec<u8>>,
+}
+
+impl Write {
+    /// Gives the splits their tags; what the header is to say afterwards.
+    fn tag(&mut self, coding: Coding, before: &Versions) -> Versions {
+        let version = Version::after(before, coding.data(), self.dirty);
+        let mut versions = *before;
+        for (split, buf) in &mut self.splits {
+            let bytes = buf.len() - TAG_BYTES as usize;
+            let checksum = super::checksum(buf.get(..bytes).unwrap_or_default());
+            if let Some(word) = buf.words_mut().last_mut() {
+                *word = Tag { version, checksum }.to_word().to_le();
+            }
+            if let Some(own) = versions.get_mut(*split) {
+                *own = version;
+            }
+        }
+        versions
+    }
+}
+
+/// A split on its way here.
+struct Arrival {
+    split: usize,
+    payload: Buf,
+    tag: Tag,
+}
+
+/// A latch operation of a coded line.
+pub(crate) struct Job {
+    addr: GAddr,
+    home: Home,
+    places: SplitsAt,
+    operation: LatchOperation,
+    /// The header is read with the atomic: whoever gets the right to write has to know the versions.
+    header: bool,
+    write: Option<Write>,
+    /// Where the data splits go, if the page is read.
+    into: Option<Vec<(usize, Buf)>>,
+}
+
+/// What came of an operation.
+pub(crate) struct Done {
+    old: LatchWord,
+    /// What the header says now, where that was asked for.
+    versions: Option<Versions>,
+    /// The page was to be had and cannot be put together.
+    damaged: bool,
+}
+
+/// What an atomic found and whether the right that goes with the page was had.
+fn is_granted(word: WordAccess, old: LatchWord) -> bool {
+    match word {
+        WordAccess::Change(Atomic::Swap { expected, .. }) => old == expected,
+        WordAccess::Change(Atomic::Add(_)) => matches!(old.holder(), Ok(None)),
+        WordAccess::Look | WordAccess::Skip => true,
+    }
+}
+
+impl Core {
+    /// Posts a latch operation of a coded line; its completion event if it is over at once.
+    pub(crate) fn post_coded(
+        &self,
+        coded: &Coded,
+        addr: GAddr,
+        active: &mut Active,
+        operation: LatchOperation,
+    ) -> Option<Event> {
+        let home = self.home_of(addr, active)?;
+        let Some(places) = self.placement.splits(addr) else { return None };
+        let job = match self.job(coded, active, Job::new(addr, home, places, operation)) {
+            Ok(job) => job,
+            Err(error) => {
+                self.fail_line(addr, active, &error);
+                return None;
+            }
+        };
+        let core = self.this.upgrade()?;
+        let mut run = Box::pin(async move {
+            let done = job.run(&core).await;
+            drop(core);
+            done
+        });
+        // Backends that complete at once are through by now.
+        if let Poll::Ready(done) = run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            return self.completed_coded(addr, active, done);
+        }
+        let core = self.this.upgrade()?;
+        drop(self.env.spawn("latch operation", async move {
+            let done = run.await;
+            let mut map = core.shard(addr).lock();
+            let mut active = core.open(&mut map, addr);
+            if let Some(event) = core.completed_coded(addr, &mut active, done) {
+                core.run(addr, &mut active, event, None);
+            }
+            core.close(&mut map, addr, active);
+        }));
+        None
+    }
+
+    /// Takes what the operation needs out of the frame.
+    fn job(&self, coded: &Coded, active: &mut Active, mut job: Job) -> Result<Job, EngineError> {
+        let Some(id) = active.frame else { return Ok(job) };
+        let frame = self.frames.get(id);
+        let rejoins = active.line.phase == Phase::Rejoin;
+        if rejoins {
+            // What home has may be torn, all of it.
+            frame.set_dirty(0..self.gcl_bytes);
+        }
+        let dirty = frame.dirty();
+        if job.operation.write_back && !dirty.is_empty() {
+            Counters::add(&self.counters.write_backs);
+            active.copied = active.line.phase == Phase::ReleaseModified && self.may_copy();
+            let dirty = if self.config.dirty_bounds { dirty } else { 0..self.gcl_bytes };
+            // SAFETY: an operation is outstanding from here on, so nobody writes the frame, and the shard's
+            // lock is held: it stays as it is while it is encoded.
+            let page = unsafe { self.page(id) };
+            let before = (!rejoins).then(|| coded.versions_of(id));
+            job.write = Some(coded.encode(page, coded.dirty_set(&dirty), before)?);
+        }
+        if job.operation.read {
+            let lease = |split| {
+                // SAFETY: a line that fetches is not readable: nobody else touches the frame until the
+                // completion. The splits do not overlap.
+                let payload = unsafe { self.frames.lease(id, coded.payload_of(split)) };
+                (split, payload)
+            };
+            job.into = Some((0..coded.coding.data()).map(lease).collect());
+        }
+        job.header |= job.operation.read || active.line.phase.upgrades();
+        Ok(job)
+    }
+
+    /// As [`Core::completed`], of a coded line.
+    fn completed_coded(
+        &self,
+        addr: GAddr,
+        active: &mut Active,
+        done: Result<Done, EngineError>,
+    ) -> Option<Event> {
+        self.write_done(active);
+        let done = match done {
+            Ok(done) if !done.damaged => done,
+            Ok(_) => {
+                self.fail_line(addr, active, &EngineError::PageDamaged { addr });
+                return None;
+            }
+            Err(EngineError::Fabric(error)) if self.halt(addr, active, &error) => return None,
+            Err(error) => {
+                self.fail_line(addr, active, &error);
+                return None;
+            }
+        };
+        if let (Some(coded), Some(id), Some(versions)) = (&self.coded, active.frame, &done.versions)
+        {
+            coded.set_versions(id, versions);
+        }
+        self.note_looks(active, done.old);
+        Some(self.completed_with(active, done.old))
+    }
+}
+
+impl Coded {
+    /// The splits of a page to be written: those of parity, and the dirty ones.
+    fn encode(
+        &self,
+        page: &[u8],
+        dirty: SplitSet,
+        before: Option<Versions>,
+    ) -> Result<Write, EngineError> {
+        let bytes = self.geometry.payload_bytes();
+        let data: Vec<&[u8]> = page.chunks_exact(bytes).collect();
+        let mut parity: Vec<Buf> =
+            (0..self.coding.parity()).map(|_| Buf::zeroed(bytes + TAG_BYTES as usize)).collect();
+        let mut slices: Vec<&mut [u8]> =
+            parity.iter_mut().filter_map(|buf| buf.get_mut(..bytes)).collect();
+        let encoded = self.codec.encode(&data, &mut slices);
+        encoded.map_err(|error| EngineError::Pool(error.to_string()))?;
+        let copies = dirty.iter().filter_map(|split| {
+            let payload = page.get(self.payload_of(split))?;
+            let mut buf = Buf::zeroed(bytes + TAG_BYTES as usize);
+            buf.get_mut(..bytes)?.copy_from_slice(payload);
+            Some((split, buf))
+        });
+        let splits = copies.chain((self.coding.data()..).zip(parity)).collect();
+        let journals = Stages::of(self.coding, dirty).journal;
+        Ok(Write { dirty, before, splits, page: journals.then(|| page.to_vec()) })
+    }
+}
+
+impl Coded {
+    /// All splits of a page.
+    pub(crate) fn splits_of(&self, page: &[u8]) -> Result<Vec<Vec<u8>>, EngineError> {
+        let data: Vec<&[u8]> = page.chunks_exact(self.geometry.payload_bytes()).collect();
+        let mut splits: Vec<Vec<u8>> = data.iter().map(|split| split.to_vec()).collect();
+        let mut parity = vec![vec![0; self.geometry.payload_bytes()]; self.coding.parity()];
+        let mut slices: Vec<&mut [u8]> = parity.iter_mut().map(|split| &mut **split).collect();
+        let encoded = self.codec.encode(&data, &mut slices);
+        encoded.map_err(|error| EngineError::Pool(error.to_string()))?;
+        splits.append(&mut parity);
+        Ok(splits)
+    }
+
+    /// All splits of the page of which these are some, k at least.
+    pub(crate) fn splits_from(
+        &self,
+        present: &[(usize, &[u8])],
+    ) -> Result<Vec<Vec<u8>>, EngineError> {
+        let mut splits = vec![vec![0; self.geometry.payload_bytes()]; self.coding.splits()];
+        let mut missing: Vec<(usize, &mut [u8])> = Vec::new();
+        for (number, split) in splits.iter_mut().enumerate() {
+            match present.iter().find(|(own, _)| *own == number) {
+                Some((_, payload)) => split.copy_from_slice(payload),
+                None => missing.push((number, split)),
+            }
+        }
+        if !missing.is_empty() {
+            let made = self.codec.reconstruct(present, &mut missing);
+            made.map_err(|error| EngineError::Pool(error.to_string()))?;
+        }
+        Ok(splits)
+    }
+}
+
+impl Job {
+    fn new(addr: GAddr, home: Home, places: SplitsAt, operation: LatchOperation) -> Self {
+        Self { addr, home, places, operation, header: false, write: None, into: None }
+    }
+
+    async fn run(self, core: &Core) -> Result<Done, EngineError> {
+        let Some(coded) = &core.coded else { return Err(EngineError::Closed) };
+        let Self { addr, home, places, operation, header, write, into } = self;
+        let mut chain = Chain::new();
+        let header_at = |offset| {
+            let at = home.latch.offset - layout::LATCH_AT + offset;
+            RemoteAddr::new(home.latch.region, at)
+        };
+        let mut done = Done { old: LatchWord::FREE, versions: None, damaged: false };
+        // Until the operation is over: the image stands in for the splits.
+        let mut journal_place = None;
+        if let Some(mut write) = write {
+            let before = match write.before {
+                Some(before) => before,
+                None => read_versions(core, home.node, header_at(0)).await?,
+            };
+            let versions = write.tag(coded.coding, &before);
+            journal_place = match write.page.take() {
+                Some(page) => {
+                    let of = |versions: &Versions| {
+                        versions.get(coded.coding.data()).copied().unwrap_or_default()
+                    };
+                    let (version, before) = (of(&versions), of(&before));
+                    Some(core.journal(&Image { addr, version, before, page }).await?)
+                }
+                None => None,
+            };
+            write_splits(core, coded, &places, write).await?;
+            done.versions = Some(versions);
+            chain.push(Verb::write(header_at(layout::SPLIT_VERSION_AT), versions_buf(&versions)));
+        }
+        match operation.word {
+            WordAccess::Change(Atomic::Add(delta)) => {
+                chain.push(Verb::fetch_and_add(home.latch, delta.bits()));
+            }
+            WordAccess::Change(Atomic::Swap { expected, desired }) => {
+                let (expected, desired) = (expected.bits(), desired.bits());
+                chain.push(Verb::compare_and_swap(home.latch, expected, desired));
+            }
+            WordAccess::Look => chain.push(Verb::read(home.latch, Buf::zeroed(8))),
+            WordAccess::Skip => {}
+        }
+        if header {
+            chain.push(Verb::read(header_at(0), Buf::zeroed(layout::HEADER_BYTES as usize)));
+        }
+        let at_home = (!chain.verbs.is_empty()).then(|| core.queue_pair(home.node).post(chain));
+        let mut reading = into.map(|into| Reading::begin(core, coded, &places, into));
+        if let Some(at_home) = at_home {
+            let chain = at_home.await.map_err(|error| error.error)?;
+            done.old = found_word(operation.word, &chain);
+            if header {
+                done.versions = found_versions(&chain);
+            }
+        }
+        if let Some(reading) = &mut reading {
+            reading.arrive().await;
+            let versions = done.versions.unwrap_or_default();
+            if is_granted(operation.word, done.old) {
+                done.damaged = !reading.put_together(core, &versions).await?;
+            }
+        }
+        drop(journal_place);
+        Ok(done)
+    }
+}
+
+/// What the atomic, or the look, of a chain found.
+fn found_word(word: WordAccess, chain: &Chain) -> LatchWord {
+    let bits = match word {
+        WordAccess::Skip => return LatchWord::FREE,
+        WordAccess::Look => chain
+            .verbs
+            .iter()
+            .find_map(Verb::buf)
+            .and_then(|buf| buf.words().first().map(|word| u64::from_le(*word))),
+        WordAccess::Change(_) => chain.verbs.iter().find_map(Verb::old),
+    };
+    LatchWord::from_bits(bits.unwrap_or_default())
+}
+
+/// Asks the home for the versions of a page.
+pub(crate) async fn read_versions(
+    core: &Core,
+    node: usize,
+    at: RemoteAddr,
+) -> Result<Versions, EngineError> {
+    let read = Verb::read(at, Buf::zeroed(layout::HEADER_BYTES as usize));
+    let chain = core.queue_pair(node).post(Chain::from(read)).await.map_err(|e| e.error)?;
+    Ok(found_versions(&chain).unwrap_or_default())
+}
+
+/// Versions as they lie in a header, in a message too.
+pub(crate) fn versions_bytes(versions: &Versions) -> [u8; VERSIONS_BYTES] {
+    let mut bytes = [0; VERSIONS_BYTES];
+    for (to, version) in bytes.as_chunks_mut().0.iter_mut().zip(versions) {
+        *to = version.to_bits().to_le_bytes();
+    }
+    bytes
+}
+
+fn versions_buf(versions: &Versions) -> Buf {
+    Buf::copy_of(&versions_bytes(versions))
+}
+
+/// Versions from how they lie in a header.
+pub(crate) fn versions_from(bytes: &[u8]) -> Versions {
+    let mut versions = Versions::default();
+    for (version, bytes) in versions.iter_mut().zip(bytes.as_chunks().0) {
+        *version = Version::from_bits(u32::from_le_bytes(*bytes));
+    }
+    versions
+}
+
+/// The versions in a header that a chain ended with.
+fn found_versions(chain: &Chain) -> Option<Versions> {
+    let header = chain.verbs.last()?.buf()?;
+    Some(versions_from(header.get(layout::SPLIT_VERSION_AT as usize..)?))
+}
+
+/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long as the rest makes
+/// up the page.
+async fn write_splits(
+    core: &Core,
+    coded: &Coded,
+    places: &SplitsAt,
+    write: Write,
+) -> Result<(), EngineError> {
+    let stages = Stages::of(coded.coding, write.dirty);
+    let (first, second): (Vec<_>, Vec<_>) =
+        write.splits.into_iter().partition(|(split, _)| stages.first.contains(*split));
+    let mut lost = 0;
+    for stage in [first, second] {
+        let posted: Vec<Completion> = stage
+            .into_iter()
+            .filter_map(|(split, buf)| {
+                let SplitAt { node, at } = places.get(split).copied().flatten()?;
+                Some(core.queue_pair(node).post(Chain::from(Verb::write(at, buf))))
+            })
+            .collect();
+        for written in posted {
+            match written.await.map_err(|error| error.error) {
+                Ok(_) => {}
+                Err(FabricError::PeerDead { peer }) if peer != core.endpoint.id() => lost += 1,
+                Err(error) => return Err(error.into()),
+            }
+            if lost > coded.coding.parity() {
+                return Err(EngineError::TooManyLost { lost, parity: coded.coding.parity() });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The splits of a page while they come in.
+struct Reading<'c> {
+    coded: &'c Coded,
+    places: SplitsAt,
+    /// Under way, by split.
+    under_way: Vec<(usize, Completion)>,
+    /// Buffers of data splits that nothing is under way into.
+    idle: Vec<(usize, Buf)>,
+    arrived: Vec<Arrival>,
+    /// Asked for, and not to be had.
+    lost: SplitSet,
+}
+
+impl<'c> Reading<'c> {
+    fn begin(core: &Core, coded: &'c Coded, places: &SplitsAt, into: Vec<(usize, Buf)>) -> Self {
+        let mut reading = Self {
+            coded,
+            places: *places,
+            under_way: Vec::new(),
+            idle: into,
+            arrived: Vec::new(),
+            lost: SplitSet::EMPTY,
+        };
+        for split in coded.asked_for().iter() {
+            reading.ask(core, split);
+        }
+        reading
+    }
+
+    /// Where a split is read to: a data split into the page.
+    fn take_buffer(&mut self, split: usize) -> Buf {
+        match self.idle.iter().position(|(own, _)| *own == split) {
+            Some(place) => self.idle.swap_remove(place).1,
+            None => Buf::zeroed(self.coded.geometry.payload_bytes()),
+        }
+    }
+
+    fn ask(&mut self, core: &Core, split: usize) {
+        let Some(SplitAt { node, at }) = self.places.get(split).copied().flatten() else {
+            self.lost = self.lost.with(split);
+            return;
+        };
+        let payload = self.take_buffer(split);
+        let tag_at = RemoteAddr::new(at.region, at.offset + payload.len() as u64);
+        let chain = Chain::from([Verb::read(at, payload), Verb::read(tag_at, Buf::zeroed(8))]);
+        self.under_way.push((split, core.queue_pair(node).post(chain)));
+    }
+
+    /// Waits for all that is under way.
+    async fn arrive(&mut self) {
+        for (split, completion) in std::mem::take(&mut self.under_way) {
+            match completion.await {
+                Ok(chain) => self.take_in(split, chain),
+                Err(failed) => {
+                    let ChainError { chain, .. } = *failed;
+                    self.lost = self.lost.with(split);
+                    let payload = chain.verbs.into_iter().next().and_then(Verb::into_buf);
+                    self.idle.extend(payload.map(|payload| (split, payload)));
+                }
+            }
+        }
+    }
+
+    fn take_in(&mut self, split: usize, chain: Chain) {
+        let mut bufs = chain.verbs.into_iter().filter_map(Verb::into_buf);
+        let (Some(payload), Some(tag)) = (bufs.next(), bufs.next()) else { return };
+        let word = tag.words().first().map_or(0, |word| u64::from_le(*word));
+        self.arrived.push(Arrival { split, payload, tag: Tag::from_word(word) });
+    }
+
+    /// Sends back to where they came from the splits that are not of the page with these versions.
+    fn sort_out(&mut self, versions: &Versions) -> SplitSet {
+        let mut unsuited = SplitSet::EMPTY;
+        let suits = |arrival: &Arrival| {
+            versions.get(arrival.split) == Some(&arrival.tag.version)
+                && arrival.tag.is_of(&arrival.payload)
+        };
+        for arrival in std::mem::take(&mut self.arrived) {
+            if suits(&arrival) {
+                self.arrived.push(arrival);
+            } else {
+                unsuited = unsuited.with(arrival.split);
+                self.idle.push((arrival.split, arrival.payload));
+            }
+        }
+        unsuited
+    }
+
+    /// Makes the page of these versions of what has come, and of more if need be; whether it could be done. The
+    /// latch is had: nobody writes.
+    async fn put_together(
+        &mut self,
+        core: &Core,
+        versions: &Versions,
+    ) -> Result<bool, EngineError> {
+        let (data, splits) = (self.coded.coding.data(), self.coded.coding.splits());
+        let mut asked = self.coded.asked_for();
+        for _ in 0..=READS_AGAIN {
+            let unsuited = self.sort_out(versions);
+            if self.arrived.len() >= data {
+                break;
+            }
+            // Again those that were caught in a write-back, and the others.
+            let others = SplitSet::first(splits).without(asked).without(self.lost);
+            asked = asked.union(others);
+            for split in unsuited.union(others).without(self.lost).iter() {
+                self.ask(core, split);
+            }
+            self.arrive().await;
+        }
+        self.sort_out(versions);
+        if self.arrived.len() < data {
+            return Ok(false);
+        }
+        self.reconstruct()?;
+        Ok(true)
+    }
+
+    /// Fills in the data splits that are missing.
+    fn reconstruct(&mut self) -> Result<(), EngineError> {
+        let data = self.coded.coding.data();
+        let mut missing: Vec<(usize, &mut [u8])> = self
+            .idle
+            .iter_mut()
+            .filter(|(split, _)| *split < data)
+            .map(|(split, buf)| (*split, &mut **buf))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let present: Vec<(usize, &[u8])> =
+            self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect();
+        let done = self.coded.codec.reconstruct(&present, &mut missing);
+        done.map_err(|error| EngineError::Pool(error.to_string()))
+    }
+}

@@ -1,0 +1,86 @@
+//! What every codec asks of its arguments, before it writes anything.
+
+use super::shape::SplitSet;
+use super::split::{Sink, Source};
+use super::{CodecError, Shape};
+
+/// How many splits an encoding has.
+pub(super) fn encode(shape: Shape, data: usize, parity: usize) -> Result<(), CodecError> {
+    count("data", shape.data(), data)?;
+    count("parity", shape.parity(), parity)
+}
+
+/// Which data split is updated, and how many parity splits.
+pub(super) fn update(shape: Shape, index: usize, parity: usize) -> Result<(), CodecError> {
+    if index >= shape.data() {
+        return Err(CodecError::Index { index, splits: shape.data() });
+    }
+    count("parity", shape.parity(), parity)
+}
+
+/// Which splits are at hand and which are missing; returns the first k of those at hand.
+#[inline]
+pub(super) fn splits(
+    shape: Shape,
+    present: &[(usize, &[u8])],
+    missing: &[(usize, &mut [u8])],
+) -> Result<SplitSet, CodecError> {
+    let (first, surplus) = present.split_at_checked(shape.data()).unwrap_or((present, &[]));
+    let mut seen = SplitSet::default();
+    for (index, _) in first {
+        admit(shape, &mut seen, *index)?;
+    }
+    let used = seen;
+    for (index, _) in surplus {
+        admit(shape, &mut seen, *index)?;
+    }
+    for (index, _) in missing {
+        admit(shape, &mut seen, *index)?;
+    }
+    enough(shape.data(), present.len())?;
+    Ok(used)
+}
+
+/// Whether so many splits are enough.
+pub(super) fn enough(needed: usize, given: usize) -> Result<(), CodecError> {
+    if given >= needed { Ok(()) } else { Err(CodecError::TooFew { needed, given }) }
+}
+
+/// The length that all have. Kernels rely on it.
+#[inline]
+pub(super) fn lengths<I: Source, O: Sink>(
+    inputs: &[I],
+    outputs: &[O],
+) -> Result<usize, CodecError> {
+    let expected = inputs.first().map_or(0, |split| split.bytes().len());
+    let difference = inputs.iter().fold(0, |found, split| found | (split.bytes().len() ^ expected));
+    let difference =
+        outputs.iter().fold(difference, |found, split| found | (split.length() ^ expected));
+    if difference != 0 || expected == 0 {
+        return Err(bad_lengths(inputs, outputs, expected));
+    }
+    Ok(expected)
+}
+
+#[cold]
+fn bad_lengths<I: Source, O: Sink>(inputs: &[I], outputs: &[O], expected: usize) -> CodecError {
+    let inputs = inputs.iter().map(|split| split.bytes().len());
+    let mut all = inputs.chain(outputs.iter().map(Sink::length));
+    match all.find(|length| *length != expected) {
+        Some(given) if expected > 0 => CodecError::Length { expected, given },
+        _ => CodecError::Empty,
+    }
+}
+
+#[inline(always)]
+fn admit(shape: Shape, seen: &mut SplitSet, index: usize) -> Result<(), CodecError> {
+    if index >= shape.splits() {
+        return Err(CodecError::Index { index, splits: shape.splits() });
+    }
+    if seen.insert(index) { Ok(()) } else { Err(CodecError::Repeated { index }) }
+}
+
+#[inline(always)]
+fn count(which: &'static str, expected: usize, given: usize) -> Result<(), CodecError> {
+    if given == expected { Ok(()) } else { Err(CodecError::Count { which, expected, given }) }
+}

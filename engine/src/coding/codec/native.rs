@@ -1,0 +1,83 @@
+//! The codec of our own.
+
+use super::kernel::{Loaded, Mode};
+use super::matrix::Row;
+use super::patterns::Patterns;
+use super::shape::SplitSet;
+use super::{Codec, CodecError, Kernel, Shape, check};
+
+/// Reed-Solomon by a [`Kernel`], with all its matrices computed beforehand. It allocates nothing while it
+/// encodes, updates or reconstructs.
+#[derive(Debug)]
+pub struct Native {
+    shape: Shape,
+    kernel: Loaded,
+    patterns: Patterns,
+}
+
+impl Native {
+    /// A codec by the fastest kernel that this CPU can run.
+    pub fn new(shape: Shape) -> Result<Native, CodecError> {
+        Native::with(shape, Kernel::fastest())
+    }
+
+    /// A codec by this kernel.
+    pub fn with(shape: Shape, kernel: Kernel) -> Result<Native, CodecError> {
+        let kernel = Loaded::get(kernel)?;
+        Ok(Native { shape, kernel, patterns: Patterns::new(shape)? })
+    }
+
+    /// The rows of all splits from these, which must be k.
+    #[inline]
+    fn rows(&self, at_hand: SplitSet) -> Result<&[Row], CodecError> {
+        let (needed, rows) = (self.shape.data(), self.patterns.rows(at_hand));
+        rows.ok_or_else(|| CodecError::TooFew { needed, given: at_hand.len() })
+    }
+
+    /// The rows of the parity splits from all data splits.
+    #[inline]
+    fn parity_rows(&self) -> Result<&[Row], CodecError> {
+        let rows = self.rows(SplitSet::below(self.shape.data()))?;
+        Ok(rows.get(self.shape.data()..).unwrap_or_default())
+    }
+}
+
+impl Codec for Native {
+    fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    fn name(&self) -> &'static str {
+        self.kernel.kernel().name()
+    }
+
+    fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) -> Result<(), CodecError> {
+        check::encode(self.shape, data.len(), parity.len())?;
+        self.kernel.multiply(self.parity_rows()?, data, parity, Mode::Set)
+    }
+
+    fn update(
+        &self,
+        index: usize,
+        old: &[u8],
+        new: &[u8],
+        parity: &mut [&mut [u8]],
+    ) -> Result<(), CodecError> {
+        check::update(self.shape, index, parity.len())?;
+        // The same coefficient for both, so that no difference has to be written anywhere.
+        self.kernel.multiply(self.parity_rows()?, &[(index, old), (index, new)], parity, Mode::Add)
+    }
+
+    fn reconstruct(
+        &self,
+        present: &[(usize, &[u8])],
+        missing: &mut [(usize, &mut [u8])],
+    ) -> Result<(), CodecError> {
+        let at_hand = check::splits(self.shape, present, missing)?;
+        let (first, surplus) = present.split_at_checked(self.shape.data()).unwrap_or_default();
+        if !surplus.is_empty() {
+            check::lengths(present, missing)?;
+        }
+        self.kernel.multiply(self.rows(at_hand)?, first, missing, Mode::Set)
+    }
+}

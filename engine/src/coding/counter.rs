@@ -1,0 +1,116 @@
+//! Counters that outlive memory nodes: a counter in a coded pool has r + 1 copies.
+//!
+//! The first copy whose memory node lives says what the counter is; the others are raised to that before the sum is
+//! returned. So whichever is the first after a loss is beyond everything that was returned, also where who added died
+//! between the two. It becomes the first for all at the same time: adds wait while a rebuild is under way, and a
+//! rebuild waits for those that have begun.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use selkie_fabric::{Chain, FabricError, RemoteAddr, Verb};
+
+use crate::EngineError;
+use crate::core::Core;
+
+/// Adds that have begun at this node.
+#[derive(Default)]
+pub(crate) struct Adds(AtomicUsize);
+
+struct Begun<'a>(&'a Adds);
+
+impl Adds {
+    fn begin(&self) -> Begun<'_> {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        Begun(self)
+    }
+
+    /// Whether none is under way.
+    pub(crate) fn are_over(&self) -> bool {
+        self.0.load(Ordering::SeqCst) == 0
+    }
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+impl Core {
+    /// Adds to a counter of which there are these copies (memory node, where), and returns what it was. A round trip,
+    /// and one more for each further copy.
+    pub(crate) async fn add_to_copies(
+        &self,
+        copies: &[(usize, RemoteAddr)],
+        delta: u64,
+    ) -> Result<u64, EngineError> {
+        let started = self.env.now();
+        loop {
+            let error = match self.try_to_add(copies, delta).await {
+                Err(EngineError::Fabric(error @ FabricError::PeerDead { peer }))
+                    if self.coded.is_some() && peer.is_memory() =>
+                {
+                    self.halted.suspect(usize::from(peer.index()));
+                    Some(error)
+                }
+                Ok(None) => None,
+                Ok(Some(old)) => return Ok(old),
+                Err(error) => return Err(error),
+            };
+            if self.env.now() - started > self.config.request_timeout {
+                return Err(error.map_or(EngineError::Closed, EngineError::from));
+            }
+            self.check_failed()?;
+            self.env.sleep(self.config.tick).await;
+        }
+    }
+
+    /// `None` while it is not known which copy is the first.
+    async fn try_to_add(
+        &self,
+        copies: &[(usize, RemoteAddr)],
+        delta: u64,
+    ) -> Result<Option<u64>, EngineError> {
+        let _begun = self.halted.adds.begin();
+        // After it has begun: a rebuild that is not seen here waits for it.
+        if !self.pool.rebuilds().is_empty() {
+            return Ok(None);
+        }
+        let lives = |(node, _): &&(usize, RemoteAddr)| {
+            self.coded.is_none() || !self.pool.is_memory_dead(*node)
+        };
+        let mut living = copies.iter().filter(lives);
+        let Some((node, at)) = living.next() else {
+            let (lost, parity) = (copies.len(), copies.len().saturating_sub(1));
+            return Err(EngineError::TooManyLost { lost, parity });
+        };
+        let chain = Chain::from([Verb::fetch_and_add(*at, delta)]);
+        let done = self.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
+        let old = done.old(0).unwrap_or_default();
+        for (node, at) in living {
+            match self.raise(*node, *at, old.saturating_add(delta)).await {
+                // It is raised no more, nor asked.
+                Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
+                    self.halted.suspect(usize::from(peer.index()));
+                }
+                raised => raised?,
+            }
+        }
+        Ok(Some(old))
+    }
+
+    /// Sets a counter to `least`, unless it is more.
+    async fn raise(&self, node: usize, at: RemoteAddr, least: u64) -> Result<(), EngineError> {
+        let mut known = least.saturating_sub(1);
+        while known < least {
+            let chain = Chain::from([Verb::compare_and_swap(at, known, least)]);
+            let done = self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+            let old = done.old(0).unwrap_or(least);
+            if old == known {
+                break;
+            }
+            known = old;
+        }
+        Ok(())
+    }
+}

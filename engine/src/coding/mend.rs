@@ -1,0 +1,141 @@
+//! Pages whose writer died in a write-back: their splits are made those of one page again (DESIGN §7).
+//!
+//! Which page that is, says [`page_of`]; making it is what the writer would have done, or undoing that, with the very
+//! versions. So whoever does it may die as well, and the next one goes on.
+
+use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
+use selkie_memnode::layout;
+
+use super::access::{read_versions, versions_bytes};
+use super::journal::Image;
+use super::tag::{SplitSet, Tag, Version, Versions};
+use super::torn::{Found, Page, page_of};
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// A split as it was found.
+struct Seen {
+    payload: Buf,
+    tag: Tag,
+}
+
+impl Core {
+    /// Makes the splits of a page whole that a dead node held: those of before its last write-back, or of after it.
+    /// `images` are those in its journal. Nobody else reads or writes the page meanwhile. `false` if they are no
+    /// page: more is lost than may be.
+    pub(crate) async fn mend(&self, addr: GAddr, images: &[Image]) -> Result<bool, EngineError> {
+        let (Some(coded), Some(home)) = (&self.coded, self.placement.home(addr)) else {
+            return Ok(true);
+        };
+        let coding = self.pool.descriptor().coding;
+        let header_at = |offset| {
+            let at = home.latch.offset - layout::LATCH_AT + offset;
+            RemoteAddr::new(home.latch.region, at)
+        };
+        let header = read_versions(self, home.node, header_at(0)).await?;
+        let seen = self.see_splits(addr).await?;
+        let found: Vec<Found> = seen
+            .iter()
+            .map(|seen| match seen {
+                Some(seen) if seen.tag.is_of(&seen.payload) => Found::Whole(seen.tag.version),
+                _ => Found::Nothing,
+            })
+            .collect();
+        let latest = header.get(coding.data()).copied().unwrap_or_default();
+        let image = images.iter().find(|image| image.addr == addr && image.before == latest);
+        let (versions, splits) = match page_of(coding, &header, &found, image.map(|i| i.version)) {
+            Page::Old(of) => (header, coded.splits_from(&payloads(&seen, of))?),
+            Page::New(version, of) => (
+                with_version(&header, coding.data(), version),
+                coded.splits_from(&payloads(&seen, of))?,
+            ),
+            Page::Image => {
+                let Some(image) = image else { return Ok(false) };
+                let versions = with_version(&header, coding.data(), image.version);
+                (versions, coded.splits_of(&image.page)?)
+            }
+            Page::Lost => return Ok(false),
+        };
+        let Some(places) = self.placement.splits(addr) else { return Ok(true) };
+        for (split, payload) in splits.iter().enumerate() {
+            let version = versions.get(split).copied().unwrap_or_default();
+            let is_there = found.get(split) == Some(&Found::Whole(version));
+            let Some(place) = places.get(split).copied().flatten().filter(|_| !is_there) else {
+                continue;
+            };
+            if version == Version::LOST {
+                continue;
+            }
+            let checksum = if version == Version::NEVER { 0 } else { super::checksum(payload) };
+            let mut buf = Buf::zeroed(payload.len() + layout::TAG_BYTES as usize);
+            for (to, from) in buf.iter_mut().zip(payload) {
+                *to = *from;
+            }
+            if let Some(word) = buf.words_mut().last_mut() {
+                *word = Tag { version, checksum }.to_word().to_le();
+            }
+            let write = Chain::from(Verb::write(place.at, buf));
+            match self.queue_pair(place.node).post(write).await.map_err(|error| error.error) {
+                Ok(_) => {}
+                Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if versions != header {
+            let write = Verb::write(
+                header_at(layout::SPLIT_VERSION_AT),
+                Buf::copy_of(&versions_bytes(&versions)),
+            );
+            let written = self.queue_pair(home.node).post(Chain::from(write)).await;
+            written.map_err(|error| error.error)?;
+        }
+        Ok(true)
+    }
+
+    /// All splits of a page; `None` for those whose memory is lost.
+    async fn see_splits(&self, addr: GAddr) -> Result<Vec<Option<Seen>>, EngineError> {
+        let bytes = self.pool.descriptor().geometry().payload_bytes();
+        let places = self.placement.splits(addr).ok_or(EngineError::BadAddress { addr })?;
+        let mut seen = Vec::new();
+        for place in places.iter().flatten() {
+            let tag_at = RemoteAddr::new(place.at.region, place.at.offset + bytes as u64);
+            let chain = Chain::from([
+                Verb::read(place.at, Buf::zeroed(bytes)),
+                Verb::read(tag_at, Buf::zeroed(8)),
+            ]);
+            let read = match self.queue_pair(place.node).post(chain).await {
+                Ok(chain) => chain,
+                Err(failed) => match failed.error {
+                    FabricError::PeerDead { peer } if peer.is_memory() => {
+                        seen.push(None);
+                        continue;
+                    }
+                    error => return Err(error.into()),
+                },
+            };
+            let mut bufs = read.verbs.into_iter().filter_map(Verb::into_buf);
+            let (payload, tag) = (bufs.next(), bufs.next());
+            let word = tag.and_then(|tag| tag.words().first().copied()).unwrap_or_default();
+            let tag = Tag::from_word(u64::from_le(word));
+            seen.push(payload.map(|payload| Seen { payload, tag }));
+        }
+        Ok(seen)
+    }
+}
+
+fn payloads(seen: &[Option<Seen>], of: SplitSet) -> Vec<(usize, &[u8])> {
+    let seen = seen.iter().enumerate().filter(|(split, _)| of.contains(*split));
+    seen.filter_map(|(split, seen)| Some((split, &**seen.as_ref().map(|seen| &seen.payload)?)))
+        .collect()
+}
+
+/// The versions after a write-back that wrote all parity, and the data splits that its version says.
+fn with_version(header: &Versions, data: usize, version: Version) -> Versions {
+    let mut versions = *header;
+    for (split, own) in versions.iter_mut().enumerate() {
+        if split >= data || version.dirty().contains(split) {
+            *own = version;
+        }
+    }
+    versions
+}

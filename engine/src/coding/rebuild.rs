@@ -1,0 +1,396 @@
+//! New homes for the headers of a memory node that was lost: this node's part in it (DESIGN §7).
+//!
+//! ```text
+//! memory node declared dead
+//!    --> come to a stop with its lines, wait for what is under way        [quiet]
+//!    --> [all quiet] one moves the header tables: versions from the splits' tags, words free   [moved]
+//!    --> hear the mail that others had sent, enter what this node has in the words             [entered]
+//!    --> [all entered] go on
+//! ```
+//! What a line is to the coherence machine while it stands still, and what it is afterwards, is `machine::home`, and
+//! model checked. Pages are read and written here all the while, where they are in the cache with the right to do so;
+//! who needs another right waits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use selkie_fabric::{Buf, Chain, Completion, FabricError, PeerId, RemoteAddr, Verb};
+use selkie_memnode::Move;
+use selkie_memnode::layout::{HEADER_BYTES, Header};
+
+use super::counter::Adds;
+use super::tag::{Tag, Version, Versions};
+use crate::coherence::machine::{Deferred, Event, Message, Phase};
+use crate::coherence::word::LatchDelta;
+use crate::core::Core;
+use crate::line::Active;
+use crate::{EngineError, GAddr};
+
+/// How often what is waited for is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// GCLs whose tags are read at once.
+const GCLS_AT_ONCE: u64 = 128;
+/// Words that are changed by one chain.
+const WORDS_A_CHAIN: usize = 256;
+
+/// The lines with which a node has come to a stop.
+#[derive(Default)]
+pub(crate) struct Halted {
+    /// There are some: looked at first, as there are none mostly.
+    any: AtomicBool,
+    /// The header tables, (range, position), of each memory node that is being made good.
+    tables: RwLock<BTreeMap<usize, BTreeSet<(usize, usize)>>>,
+    /// The memory nodes among these for which this node has entered what it has.
+    entered: RwLock<BTreeSet<usize>>,
+    /// Memory nodes that verbs found dead.
+    suspects: Mutex<BTreeSet<usize>>,
+    pub(crate) adds: Adds,
+}
+
+impl Halted {
+    fn contains(&self, table: (usize, usize)) -> bool {
+        self.tables.read().values().any(|tables| tables.contains(&table))
+    }
+
+    /// Whether this node has entered what it has of a table, and waits for others to do so.
+    fn has_entered(&self, table: (usize, usize)) -> bool {
+        let entered = self.entered.read();
+        let tables = self.tables.read();
+        let mut own = tables.iter().filter(|(_, tables)| tables.contains(&table)).peekable();
+        own.peek().is_some() && own.all(|(memory, _)| entered.contains(memory))
+    }
+
+    /// A verb found a memory node dead.
+    pub(crate) fn suspect(&self, memory: usize) {
+        self.suspects.lock().insert(memory);
+    }
+
+    fn memory_nodes(&self) -> Vec<usize> {
+        self.tables.read().keys().copied().collect()
+    }
+}
+
+impl Core {
+    /// Whether this node stands still with a line, as its home is lost.
+    pub(crate) fn halts(&self, addr: GAddr, active: &Active) -> bool {
+        active.halted || self.halts_at(addr)
+    }
+
+    fn halts_at(&self, addr: GAddr) -> bool {
+        // Acquire: pairs with `come_to_a_stop`, which takes every shard's lock afterwards.
+        self.halted.any.load(Ordering::Acquire)
+            && self.placement.table_of(addr).is_some_and(|table| self.halted.contains(table))
+    }
+
+    /// An event of a line that stands still. What operations found does not matter any more, and of messages only
+    /// grants; but once this node has entered what it has, requests are of those that go on already.
+    pub(crate) fn run_halted(&self, addr: GAddr, active: &mut Active, event: Event) {
+        match event {
+            Event::Completed { .. } => active.halted = true,
+            Event::Received { from, message: Message::Request(request) } => {
+                let table = self.placement.table_of(addr);
+                if table.is_some_and(|table| self.halted.has_entered(table)) {
+                    active.line.deferred.push(Deferred { from, request });
+                }
+            }
+            Event::Received { from, message } => active.line.received_at_rest(from, message),
+            // Callers look again when the line goes on.
+            Event::Want { .. }
+            | Event::Evict
+            | Event::Leave
+            | Event::LocalFree
+            | Event::Lost { .. } => {}
+        }
+    }
+
+    /// The line's home did not execute an operation: the line stands still until it has another.
+    pub(crate) fn halt(&self, addr: GAddr, active: &mut Active, error: &FabricError) -> bool {
+        let FabricError::PeerDead { peer } = error else { return false };
+        let home = self.placement.home(addr).map(|home| home.node);
+        let Some(memory) = home.filter(|_| peer.is_memory() && self.coded.is_some()) else {
+            return false;
+        };
+        let is_over = self.pool.is_memory_dead(memory)
+            && !self.pool.rebuilds().iter().any(|(node, _)| *node == memory);
+        // A home that was not moved has nowhere to go.
+        if is_over && usize::from(peer.index()) == memory {
+            return false;
+        }
+        active.halted = true;
+        self.halted.suspect(usize::from(peer.index()));
+        true
+    }
+
+    /// One look at what there is to do; what fails is tried again with the next.
+    pub(crate) async fn make_good(self: &Arc<Self>) -> Result<(), EngineError> {
+        if self.coded.is_none() {
+            return Ok(());
+        }
+        self.declare_suspects().await?;
+        let rebuilds = self.pool.rebuilds();
+        for memory in self.halted.memory_nodes() {
+            if !rebuilds.iter().any(|(node, _)| *node == memory) {
+                self.go_on_without(memory);
+            }
+        }
+        for (memory, rebuild) in rebuilds {
+            let me = self.index().get();
+            if !rebuild.quiet.contains(&me) || !self.halted.memory_nodes().contains(&memory) {
+                self.come_to_a_stop(memory).await?;
+            } else if !rebuild.moved {
+                self.move_if_due(memory).await?;
+            } else if !rebuild.entered.contains(&me) {
+                self.enter_all(memory).await?;
+            } else {
+                self.pool.end_rebuild(memory).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory nodes whose lines stand still are declared dead if nobody can find them.
+    async fn declare_suspects(&self) -> Result<(), EngineError> {
+        let suspects = self.halted.suspects.lock().clone();
+        for memory in suspects {
+            let peer = PeerId::memory(memory as u16);
+            let found = self.endpoint.connect(peer);
+            if matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer) {
+                self.pool.declare_memory_dead(memory as u16).await?;
+            }
+            if self.pool.is_memory_dead(memory) {
+                self.halted.suspects.lock().remove(&memory);
+            }
+        }
+        Ok(())
+    }
+
+    /// Stands still with all lines whose headers are on a memory node, and waits for what is under way.
+    async fn come_to_a_stop(&self, memory: usize) -> Result<(), EngineError> {
+        let moves = self.pool.state().moves_from(memory as u16);
+        let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
+        self.halted.tables.write().insert(memory, tables.clone());
+        self.halted.any.store(true, Ordering::Release);
+        self.until_quiet(|| !self.has_under_way(&tables) && self.halted.adds.are_over()).await?;
+        for mailbox in &self.mailboxes {
+            let mark = mailbox.mark();
+            self.until_quiet(|| mailbox.is_through(&mark)).await?;
+        }
+        self.pool.note_quiet(memory, self.index()).await?;
+        tracing::info!(node = %self.endpoint.id(), memory, lines = tables.len(), "rebuild: quiet");
+        Ok(())
+    }
+
+    /// Whether an operation is under way on a line of these tables. Takes every shard's lock, so that whatever was
+    /// begun before the node came to a stop is seen.
+    fn has_under_way(&self, tables: &BTreeSet<(usize, usize)>) -> bool {
+        let mut found = false;
+        for shard in self.all_shards() {
+            found |= shard.lock().iter().any(|(addr, active)| {
+                active.line.phase.operation_outstanding()
+                    && !active.halted
+                    && self.is_in(GAddr::from_u64(*addr), tables)
+            });
+        }
+        found
+    }
+
+    fn is_in(&self, addr: GAddr, tables: &BTreeSet<(usize, usize)>) -> bool {
+        self.placement.table_of(addr).is_some_and(|table| tables.contains(&table))
+    }
+
+    async fn until_quiet(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
+        while !over() {
+            if let Some(error) = self.failed.get() {
+                return Err(error.clone());
+            }
+            self.env.sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// Gives the tables new places, at one of those who are quiet, when all are.
+    async fn move_if_due(&self, memory: usize) -> Result<(), EngineError> {
+        if !self.pool.claim_rebuild(memory, self.index()).await? {
+            return Ok(());
+        }
+        let started = self.env.now();
+        let moves = self.pool.state().moves_from(memory as u16);
+        let mut moved = Vec::new();
+        for (to, _) in moves.iter().filter(|(_, possible)| *possible) {
+            match self.write_headers(*to).await {
+                Ok(()) => moved.push(*to),
+                // That node is lost as well: the next look finds another place.
+                Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
+                    self.halted.suspect(usize::from(peer.index()));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.pool.move_homes(memory, self.index(), &moved).await?;
+        let took = self.env.now() - started;
+        tracing::info!(node = %self.endpoint.id(), memory, tables = moved.len(), ?took, "rebuild: moved");
+        Ok(())
+    }
+
+    /// Makes a header table anew: free words, and the versions that the splits' tags have.
+    async fn write_headers(&self, to: Move) -> Result<(), EngineError> {
+        let Some(table) = self.placement.table_at(to) else { return Ok(()) };
+        for first in (0..table.headers).step_by(GCLS_AT_ONCE as usize) {
+            let count = GCLS_AT_ONCE.min(table.headers - first);
+            let addrs: Vec<GAddr> = (first..first + count)
+                .filter_map(|header| self.placement.addr_of(&table, header))
+                .collect();
+            let tags = self.read_tags(&addrs).await?;
+            let mut headers = Buf::zeroed((count * HEADER_BYTES) as usize);
+            let places = headers.chunks_exact_mut(HEADER_BYTES as usize);
+            for (place, tags) in places.zip(&tags) {
+                let versions = versions_of(self.splits(), tags);
+                let header =
+                    Header { split_version: versions.map(Version::to_bits), ..Header::default() };
+                place.copy_from_slice(&header.to_bytes());
+            }
+            let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
+            let write = Chain::from(Verb::write(at, headers));
+            self.queue_pair(table.node).post(write).await.map_err(|error| error.error)?;
+        }
+        Ok(())
+    }
+
+    fn splits(&self) -> usize {
+        self.pool.descriptor().coding.splits()
+    }
+
+    /// The tags of the splits of lines; `None` for those whose memory is lost.
+    async fn read_tags(&self, addrs: &[GAddr]) -> Result<Vec<Vec<Option<Tag>>>, EngineError> {
+        let mut tags = vec![vec![None; self.splits()]; addrs.len()];
+        let mut chains: BTreeMap<usize, (Chain, Vec<(usize, usize)>)> = BTreeMap::new();
+        for (line, addr) in addrs.iter().enumerate() {
+            let Some(places) = self.placement.splits(*addr) else { continue };
+            for (split, place) in places.iter().flatten().enumerate() {
+                let payload = self.pool.descriptor().geometry().payload_bytes() as u64;
+                let at = RemoteAddr::new(place.at.region, place.at.offset + payload);
+                let (chain, reads) = chains.entry(place.node).or_default();
+                chain.push(Verb::read(at, Buf::zeroed(8)));
+                reads.push((line, split));
+            }
+        }
+        let posted: Vec<(Vec<(usize, usize)>, Completion)> = chains
+            .into_iter()
+            .map(|(node, (chain, reads))| (reads, self.queue_pair(node).post(chain)))
+            .collect();
+        for (reads, completion) in posted {
+            let chain = match completion.await {
+                Ok(chain) => chain,
+                Err(failed) => match failed.error {
+                    FabricError::PeerDead { peer } if peer.is_memory() => continue,
+                    error => return Err(error.into()),
+                },
+            };
+            for ((line, split), verb) in reads.into_iter().zip(&chain.verbs) {
+                let word = verb.buf().and_then(|buf| buf.words().first().copied());
+                let tag = tags.get_mut(line).and_then(|tags| tags.get_mut(split));
+                if let (Some(tag), Some(word)) = (tag, word) {
+                    *tag = Some(Tag::from_word(u64::from_le(word)));
+                }
+            }
+        }
+        Ok(tags)
+    }
+
+    /// Enters in the new words what this node has.
+    async fn enter_all(&self, memory: usize) -> Result<(), EngineError> {
+        // The state may be known before the placement follows it.
+        self.until_quiet(|| self.placement.header_tables(memory).is_empty()).await?;
+        for peer in self.pool.members().into_iter().filter(|peer| *peer != self.index()) {
+            let mailbox = self.mailbox_for(peer.as_usize());
+            self.until_quiet(|| !mailbox.has_mail_from(peer.as_usize())).await?;
+        }
+        let tables = self.halted.tables.read().get(&memory).cloned().unwrap_or_default();
+        self.halted.entered.write().insert(memory);
+        let mut words: BTreeMap<usize, Vec<(RemoteAddr, LatchDelta)>> = BTreeMap::new();
+        for addr in self.lines_in(&tables) {
+            let mut map = self.shard(addr).lock();
+            let mut active = self.open(&mut map, addr);
+            active.line = active.line.without_home();
+            active.halted = false;
+            active.forget_deaths();
+            let delta = match active.line.phase {
+                Phase::Modified => Some(LatchDelta::add_holder(self.me)),
+                Phase::Shared => Some(LatchDelta::add_reader(self.me)),
+                _ => None,
+            };
+            if let (Some(delta), Some(home)) = (delta, self.placement.home(addr)) {
+                words.entry(home.node).or_default().push((home.latch, delta));
+            }
+            self.close(&mut map, addr, active);
+        }
+        let mut entered = 0;
+        for (node, words) in words {
+            for words in words.chunks(WORDS_A_CHAIN) {
+                let mut chain = Chain::new();
+                for (at, delta) in words {
+                    chain.push(Verb::fetch_and_add(*at, delta.bits()));
+                }
+                match self.queue_pair(node).post(chain).await.map_err(|error| error.error) {
+                    Ok(_) => entered += words.len(),
+                    // Lost as well: its own rebuild makes the words anew.
+                    Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
+                    Err(error) => return Err(error.into()),
+                }
+            }
+        }
+        self.pool.note_entered(memory, self.index()).await?;
+        tracing::info!(node = %self.endpoint.id(), memory, entered, "rebuild: entered");
+        Ok(())
+    }
+
+    /// All lines of these tables of which this node knows anything.
+    fn lines_in(&self, tables: &BTreeSet<(usize, usize)>) -> BTreeSet<GAddr> {
+        let mut lines = BTreeSet::new();
+        for shard in self.all_shards() {
+            lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
+        }
+        lines.extend(self.frames.ids().map(|id| self.frames.get(id).addr()));
+        lines.extend(self.left.all());
+        lines.retain(|addr| !addr.is_null() && self.is_in(*addr, tables));
+        lines
+    }
+
+    fn go_on_without(&self, memory: usize) {
+        let Some(tables) = self.halted.tables.write().remove(&memory) else { return };
+        let any = !self.halted.tables.read().is_empty();
+        self.halted.any.store(any, Ordering::Release);
+        self.halted.entered.write().remove(&memory);
+        let mut lines: Vec<GAddr> = Vec::new();
+        for shard in self.all_shards() {
+            lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
+        }
+        for addr in lines.into_iter().filter(|addr| self.is_in(*addr, &tables)) {
+            let mut map = self.shard(addr).lock();
+            let mut active = self.open(&mut map, addr);
+            // Others may have asked already.
+            self.run(addr, &mut active, Event::LocalFree, None);
+            active.waiters.signal_all(false);
+            self.close(&mut map, addr, active);
+        }
+        tracing::info!(node = %self.endpoint.id(), memory, "rebuild: over");
+    }
+}
+
+/// The versions of a page, by the tags of its splits. No write-back is under way: what there is belongs together.
+fn versions_of(splits: usize, tags: &[Option<Tag>]) -> Versions {
+    let mut versions = Versions::default();
+    let never = tags.iter().flatten().all(|tag| tag.version == Version::NEVER);
+    for (version, tag) in versions.iter_mut().zip(tags).take(splits) {
+        *version = match tag {
+            Some(tag) => tag.version,
+            None if never => Version::NEVER,
+            None => Version::LOST,
+        };
+    }
+    versions
+}

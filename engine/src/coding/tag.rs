@@ -1,0 +1,222 @@
+//! What stands behind each split: which write-back it is of, and what its bytes sum up to.
+//!
+//! ```text
+//! tag      u64  version | checksum << 32
+//! version  u32  dirty set, 12 bits | sequence number << 12, 20 bits
+//! ```
+//! A write-back writes all parity splits and the data splits that it changes, its *dirty set*, all with one version:
+//! so a parity split tells which data splits go with it. The header of a page says which version each split has
+//! that is part of the page. Sequence numbers follow each other, from 1; they begin anew after 2^20 - 1, and are only
+//! compared with those of the write-backs right before and after. Version 0 is that of splits never written, which
+//! are zero, tag included.
+
+use std::fmt;
+
+use selkie_memnode::layout::MAX_SPLITS;
+
+/// A set of splits of a page: bit i stands for split i.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct SplitSet(u16);
+
+impl SplitSet {
+    /// None.
+    pub const EMPTY: Self = Self(0);
+
+    /// The first `count` splits.
+    pub const fn first(count: usize) -> Self {
+        debug_assert!(count <= MAX_SPLITS);
+        Self(((1_u32 << count) - 1) as u16)
+    }
+
+    /// Whether a split is in it.
+    pub const fn contains(self, split: usize) -> bool {
+        self.0 >> split & 1 == 1
+    }
+
+    /// The set with a split more.
+    #[must_use]
+    pub const fn with(self, split: usize) -> Self {
+        debug_assert!(split < MAX_SPLITS);
+        Self(self.0 | 1 << split)
+    }
+
+    /// The splits of both.
+    #[must_use]
+    pub const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Those that are not in the other.
+    #[must_use]
+    pub const fn without(self, other: Self) -> Self {
+        Self(self.0 & !other.0)
+    }
+
+    /// How many.
+    pub const fn len(self) -> usize {
+        self.0.count_ones() as usize
+    }
+
+    /// Whether it is empty.
+    pub const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// By rising number.
+    pub fn iter(self) -> impl Iterator<Item = usize> {
+        (0..MAX_SPLITS).filter(move |split| self.contains(*split))
+    }
+}
+
+impl FromIterator<usize> for SplitSet {
+    fn from_iter<I: IntoIterator<Item = usize>>(splits: I) -> Self {
+        splits.into_iter().fold(Self::EMPTY, Self::with)
+    }
+}
+
+impl fmt::Debug for SplitSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.iter()).finish()
+    }
+}
+
+/// Which write-back a split is of.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Version(u32);
+
+const DIRTY_BITS: u32 = MAX_SPLITS as u32;
+const _: () = assert!(DIRTY_BITS == 12);
+
+impl Version {
+    /// Of splits that were never written.
+    pub const NEVER: Self = Self(0);
+
+    /// Of splits whose tag is not known any more; no split has it.
+    pub const LOST: Self = Self(SplitSet::first(MAX_SPLITS).0 as u32);
+
+    /// The version of a write-back of these data splits to a page whose splits have these versions: no other
+    /// version that is about.
+    #[must_use]
+    pub fn after(versions: &Versions, parity: usize, dirty: SplitSet) -> Self {
+        let known = |version: &&Self| **version != Self::LOST;
+        let (data, parity) = versions.split_at_checked(parity).unwrap_or((versions, &[]));
+        let latest = parity.iter().find(known).or_else(|| data.iter().filter(known).max());
+        let mut version = latest.copied().unwrap_or_default().next(dirty);
+        while versions.contains(&version) {
+            version = version.next(dirty);
+        }
+        version
+    }
+
+    /// The version of the write-back after this one that changes these data splits.
+    #[must_use]
+    pub const fn next(self, dirty: SplitSet) -> Self {
+        let sequence = (self.0 >> DIRTY_BITS).wrapping_add(1) & (u32::MAX >> DIRTY_BITS);
+        let sequence = if sequence == 0 { 1 } else { sequence };
+        Self(sequence << DIRTY_BITS | dirty.0 as u32)
+    }
+
+    /// The data splits that the write-back changed.
+    pub const fn dirty(self) -> SplitSet {
+        SplitSet((self.0 & ((1 << DIRTY_BITS) - 1)) as u16)
+    }
+
+    /// As it lies in a header or tag.
+    pub const fn to_bits(self) -> u32 {
+        self.0
+    }
+
+    /// From a header or tag: every value is one.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits)
+    }
+}
+
+impl fmt::Debug for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{:?}", self.0 >> DIRTY_BITS, self.dirty())
+    }
+}
+
+/// The versions of the splits of a page, by split.
+pub type Versions = [Version; MAX_SPLITS];
+
+/// A split's tag.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tag {
+    /// Which write-back the split is of.
+    pub version: Version,
+    /// The crc32c of its payload.
+    pub checksum: u32,
+}
+
+impl Tag {
+    /// As it lies behind the payload.
+    pub const fn to_word(self) -> u64 {
+        self.version.0 as u64 | (self.checksum as u64) << 32
+    }
+
+    /// From behind a payload: every value is one.
+    pub const fn from_word(word: u64) -> Self {
+        Self { version: Version(word as u32), checksum: (word >> 32) as u32 }
+    }
+
+    /// Whether a payload is what was written with this tag.
+    pub fn is_of(self, payload: &[u8]) -> bool {
+        if self.version == Version::NEVER {
+            return self.checksum == 0 && payload.iter().all(|byte| *byte == 0);
+        }
+        super::checksum(payload) == self.checksum
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_follow_each_other_and_begin_anew() {
+        let dirty: SplitSet = [0, 3].into_iter().collect();
+        let first = Version::NEVER.next(dirty);
+        assert_eq!(first.to_bits(), 1 << 12 | 0b1001);
+        assert_eq!(first.dirty(), dirty);
+        let last = Version::from_bits(0xFFFF_F000).next(SplitSet::EMPTY);
+        assert_eq!(last.to_bits(), 1 << 12, "0 is for splits never written");
+        assert_ne!(first.next(dirty), first);
+    }
+
+    #[test]
+    fn a_new_version_is_none_that_is_about() {
+        let dirty = SplitSet::EMPTY.with(0);
+        let first = Version::NEVER.next(dirty);
+        let mut versions = Versions::default();
+        assert_eq!(Version::after(&versions, 2, dirty), first);
+        versions[0] = first;
+        versions[2] = Version::LOST;
+        let after = Version::after(&versions, 2, dirty);
+        assert_eq!(after, first.next(dirty));
+        versions[2] = Version::NEVER.next(SplitSet::EMPTY);
+        versions[1] = Version::after(&versions, 2, dirty);
+        assert!(!versions.contains(&Version::after(&versions, 2, dirty)));
+    }
+
+    #[test]
+    fn a_tag_is_a_word_with_the_version_first() {
+        let tag = Tag { version: Version::from_bits(0x0123_4567), checksum: 0x89AB_CDEF };
+        assert_eq!(tag.to_word().to_le_bytes(), [0x67, 0x45, 0x23, 0x01, 0xEF, 0xCD, 0xAB, 0x89]);
+        assert_eq!(Tag::from_word(tag.to_word()), tag);
+    }
+
+    #[test]
+    fn a_flipped_bit_shows_also_in_what_was_never_written() {
+        let mut payload = vec![7_u8; 256];
+        let version = Version::NEVER.next(SplitSet::first(2));
+        let tag = Tag { version, checksum: crate::coding::checksum(&payload) };
+        assert!(tag.is_of(&payload));
+        payload[200] ^= 4;
+        assert!(!tag.is_of(&payload));
+        assert!(Tag::default().is_of(&[0; 256]));
+        assert!(!Tag::default().is_of(&payload));
+        assert!(!Tag { checksum: 1, ..Tag::default() }.is_of(&[0; 256]));
+    }
+}

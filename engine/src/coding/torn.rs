@@ -1,0 +1,265 @@
+//! Which page the splits make up: of a write-back that ended, of one that its writer did not live to end, with splits
+//! that are damaged or lost.
+//!
+//! A write-back is not atomic. With c dirty data splits and r parity splits it goes by [`Stages`]:
+//!
+//! ```text
+//! c <= r   all parity | the dirty data splits | versions in the header, latch
+//! c > r    page image into the writer's journal | all of them | versions in the header, latch
+//! ```
+//! and what a stage writes is there before the next begins. In the first case, while splits of the first stage are
+//! torn or new, all data splits are old; and when the second begins, all parity is new, which makes up for c <= r data
+//! splits. In the second case the image is whole when the first split changes. So a writer's death alone loses
+//! nothing; nor does the loss of r memory nodes alone. Both at once can, unless pages are always journalled: then the
+//! image is there whatever became of the splits.
+
+use selkie_memnode::{Coding, Journal};
+
+use super::tag::{SplitSet, Version, Versions};
+
+/// In which order a write-back writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stages {
+    /// First of all the page, whole, into the journal.
+    pub journal: bool,
+    /// Then these splits.
+    pub first: SplitSet,
+    /// Then these.
+    pub second: SplitSet,
+}
+
+impl Stages {
+    /// For a page of which these data splits have changed.
+    pub fn of(coding: Coding, dirty: SplitSet) -> Self {
+        let (data, splits) = (coding.data(), coding.splits());
+        let parity = SplitSet::first(splits).without(SplitSet::first(data));
+        if coding.journal() == Journal::Always || dirty.len() > coding.parity() {
+            return Self { journal: true, first: parity.union(dirty), second: SplitSet::EMPTY };
+        }
+        Self { journal: false, first: parity, second: dirty }
+    }
+}
+
+/// What there is of a split.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing: its memory is lost, or its bytes are not what its tag says.
+    Nothing,
+    /// Bytes that are what was written with this version.
+    Whole(Version),
+}
+
+/// What the splits of a page come to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Page {
+    /// The page as of the write-back that ended last: from any k of these splits.
+    Old(SplitSet),
+    /// The page of the write-back under way, of this version: from any k of these.
+    New(Version, SplitSet),
+    /// The image in the journal.
+    Image,
+    /// It cannot be told from what there is.
+    Lost,
+}
+
+/// The page that these splits make up, where the header says which versions are those of the page before a
+/// write-back that may have been cut short. `image` is the version of which the writer's journal has an image that
+/// was made over the page of the header.
+pub fn page_of(coding: Coding, header: &Versions, found: &[Found], image: Option<Version>) -> Page {
+    let data = coding.data();
+    let with = |split: usize, version: Version| found.get(split) == Some(&Found::Whole(version));
+    let splits = || 0..coding.splits();
+    let old: SplitSet =
+        splits().filter(|split| header.get(*split).is_some_and(|v| with(*split, *v))).collect();
+    if old.len() >= data {
+        return Page::Old(old);
+    }
+    if image.is_some() {
+        return Page::Image;
+    }
+    // The versions that parity has and the header has not: at most one write-back can have been under way.
+    let newer = found.iter().enumerate().skip(data).find_map(|(split, found)| match found {
+        Found::Whole(version) if header.get(split) != Some(version) => Some(*version),
+        _ => None,
+    });
+    let Some(version) = newer else { return Page::Lost };
+    let new: SplitSet = splits()
+        .filter(|split| {
+            let unchanged = *split < data && !version.dirty().contains(*split);
+            with(*split, version) || unchanged && old.contains(*split)
+        })
+        .collect();
+    if new.len() >= data { Page::New(version, new) } else { Page::Lost }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A split while a write-back runs: as before, torn, or as after.
+    const STATES: u64 = 3;
+
+    struct Case {
+        coding: Coding,
+        header: Versions,
+        new: Version,
+        dirty: SplitSet,
+        stages: Stages,
+    }
+
+    fn cases() -> impl Iterator<Item = Case> {
+        let shapes = (1..=5_usize).flat_map(|data| (1..=3_usize).map(move |parity| (data, parity)));
+        shapes.flat_map(|(data, parity)| {
+            ["auto", "always"].into_iter().flat_map(move |journal| {
+                let text = format!("{data}+{parity},journal={journal}");
+                let coding: Coding = text.parse().unwrap();
+                (1_u32..1 << data).map(move |bits| {
+                    let dirty: SplitSet = (0..data).filter(|s| bits >> s & 1 == 1).collect();
+                    // Data splits of different age, parity of the last write-back.
+                    let mut header = [Version::NEVER; 12];
+                    let mut last = Version::NEVER;
+                    for age in 0..3 {
+                        let changed = SplitSet::EMPTY.with(age % data);
+                        last = last.next(changed);
+                        header[age % data] = last;
+                        header[data..data + parity].fill(last);
+                    }
+                    let new = last.next(dirty);
+                    let stages = Stages::of(coding, dirty);
+                    Case { coding, header, new, dirty, stages }
+                })
+            })
+        })
+    }
+
+    /// All that can be found after a writer's death in a stage that writes these splits, the ones of earlier
+    /// stages being there.
+    fn torn(
+        case: &Case,
+        written: SplitSet,
+        under_way: SplitSet,
+    ) -> impl Iterator<Item = Vec<Found>> {
+        let count = STATES.pow(under_way.len() as u32);
+        (0..count).map(move |mut number| {
+            let mut state = || {
+                let state = number % STATES;
+                number /= STATES;
+                state
+            };
+            (0..case.coding.splits())
+                .map(|split| match () {
+                    () if written.contains(split) => Found::Whole(case.new),
+                    () if !under_way.contains(split) => Found::Whole(case.header[split]),
+                    () => match state() {
+                        0 => Found::Whole(case.header[split]),
+                        1 => Found::Nothing,
+                        _ => Found::Whole(case.new),
+                    },
+                })
+                .collect()
+        })
+    }
+
+    /// What `page_of` says must be made of splits that belong to one page: that before, or that after.
+    fn check(case: &Case, found: &[Found], image: Option<Version>) -> bool {
+        let data = case.coding.data();
+        match page_of(case.coding, &case.header, found, image) {
+            Page::Old(splits) => {
+                assert!(splits.len() >= data);
+                splits.iter().all(|split| found[split] == Found::Whole(case.header[split]))
+            }
+            Page::New(version, splits) => {
+                assert!(splits.len() >= data && version == case.new);
+                splits.iter().all(|split| {
+                    let as_before = split < data && !case.dirty.contains(split);
+                    let expected = if as_before { case.header[split] } else { case.new };
+                    found[split] == Found::Whole(expected)
+                })
+            }
+            Page::Image => image == Some(case.new),
+            Page::Lost => false,
+        }
+    }
+
+    #[test]
+    fn a_writer_that_dies_anywhere_leaves_the_page_before_or_after() {
+        let mut seen = 0_u64;
+        for case in cases() {
+            let Stages { journal, first, second } = case.stages;
+            // In a stage that journals, the image may be there or not; later it is.
+            let image = journal.then_some(case.new);
+            let all = torn(&case, SplitSet::EMPTY, first).chain(torn(&case, first, second));
+            for found in all {
+                seen += 1;
+                assert!(
+                    check(&case, &found, image),
+                    "{:?} {:?} {found:?}",
+                    case.coding,
+                    case.dirty
+                );
+            }
+            let untouched: Vec<_> =
+                (0..case.coding.splits()).map(|split| Found::Whole(case.header[split])).collect();
+            assert!(check(&case, &untouched, None), "died in the journal");
+        }
+        assert!(seen > 100_000, "{seen}");
+    }
+
+    #[test]
+    fn r_lost_nodes_lose_nothing_when_no_write_back_was_cut_short() {
+        for case in cases() {
+            let splits = case.coding.splits();
+            let kept = (0_u32..1 << splits)
+                .filter(|kept| kept.count_ones() as usize >= case.coding.data());
+            for kept in kept {
+                let found: Vec<_> = (0..splits)
+                    .map(|split| match kept >> split & 1 {
+                        1 => Found::Whole(case.header[split]),
+                        _ => Found::Nothing,
+                    })
+                    .collect();
+                let page = page_of(case.coding, &case.header, &found, None);
+                assert!(
+                    matches!(page, Page::Old(splits) if splits.len() == kept.count_ones() as usize)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn with_a_journal_always_a_writer_and_r_nodes_may_go_together() {
+        for case in cases().filter(|case| case.coding.journal() == Journal::Always) {
+            for found in torn(&case, SplitSet::EMPTY, case.stages.first) {
+                let splits = case.coding.splits();
+                for lost in (0_u32..1 << splits)
+                    .filter(|lost| lost.count_ones() as usize <= case.coding.parity())
+                {
+                    let mut found = found.clone();
+                    for (split, found) in found.iter_mut().enumerate() {
+                        if lost >> split & 1 == 1 {
+                            *found = Found::Nothing;
+                        }
+                    }
+                    assert!(check(&case, &found, Some(case.new)), "{found:?}");
+                }
+            }
+        }
+    }
+
+    /// Damage is never taken for the page: with too few splits the page is lost, not guessed at.
+    #[test]
+    fn too_few_splits_of_one_page_are_no_page() {
+        let coding: Coding = "2+1".parse().unwrap();
+        let old = Version::NEVER.next(SplitSet::first(2));
+        let new = old.next(SplitSet::EMPTY.with(0));
+        let mut header = [Version::NEVER; 12];
+        header[..3].fill(old);
+        let whole = Found::Whole;
+        let lost = [whole(new), Found::Nothing, Found::Nothing];
+        assert_eq!(page_of(coding, &header, &lost, None), Page::Lost);
+        let mixed = [whole(new), whole(old), Found::Nothing];
+        assert_eq!(page_of(coding, &header, &mixed, None), Page::Lost, "parity tells, and is gone");
+        let stranger = [Found::Nothing, whole(new.next(SplitSet::EMPTY)), whole(new)];
+        assert_eq!(page_of(coding, &header, &stranger, None), Page::Lost);
+    }
+}

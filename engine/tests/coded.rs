@@ -1,0 +1,163 @@
+//! Coded pages: what is written is read, whichever memory nodes are lost.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+
+mod common;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use common::{Cluster, GCL, engine_config, get, pool_config};
+use selkie_engine::{Engine, GAddr};
+use selkie_fabric::PeerId;
+use selkie_fabric::mem::MemFabric;
+use selkie_memnode::PoolConfig;
+
+fn coded(memory_nodes: usize, coding: &str) -> PoolConfig {
+    PoolConfig { coding: coding.parse().unwrap(), ..pool_config(memory_nodes, 8 << 20) }
+}
+
+fn cluster(engines: usize, memory_nodes: usize, coding: &str) -> (Arc<MemFabric>, Cluster) {
+    let mem = MemFabric::new();
+    let fabric = Arc::clone(&mem);
+    let config = coded(memory_nodes, coding);
+    (mem, Cluster::with(engines, move |_| fabric, config, engine_config()))
+}
+
+/// Every word of the page depends on the page and on the value.
+fn fill(page: &mut [u8], addr: GAddr, value: u64) {
+    for (word, place) in page.chunks_exact_mut(8).zip(0_u64..) {
+        let word_value =
+            if place == 0 { value } else { addr.to_u64() ^ value.rotate_left(place as u32) };
+        word.copy_from_slice(&word_value.to_le_bytes());
+    }
+}
+
+async fn write(engine: &Engine, addr: GAddr, value: u64) {
+    let mut page = engine.exclusive(addr).await.unwrap();
+    fill(page.bytes_mut(0..GCL), addr, value);
+}
+
+fn check(page: &[u8], addr: GAddr) -> u64 {
+    let value = get(page);
+    let mut expected = vec![0; GCL];
+    fill(&mut expected, addr, value);
+    assert_eq!(page, &expected[..], "{addr}");
+    value
+}
+
+async fn pages(engine: &Engine, count: usize) -> Vec<GAddr> {
+    let mut pages = Vec::new();
+    for _ in 0..count {
+        let addr = engine.allocate().await.unwrap().addr();
+        write(engine, addr, 1).await;
+        pages.push(addr);
+    }
+    pages
+}
+
+/// So many memory nodes are lost one after the other, and each time all pages are read, and changed, by all.
+fn loses(memory_nodes: usize, coding: &str, victims: &[u16]) {
+    let (mem, cluster) = cluster(3, memory_nodes, coding);
+    cluster.run(async {
+        // More than a cache holds.
+        let pages = pages(&cluster.engines[0], 2_000).await;
+        for (round, victim) in (1..).zip(victims) {
+            mem.kill(PeerId::memory(*victim));
+            for (number, addr) in pages.iter().enumerate() {
+                let engine = &cluster.engines[number % 3];
+                let page = engine.shared(*addr).await.unwrap();
+                assert_eq!(check(&page, *addr), round, "{addr}");
+                drop(page);
+                write(&cluster.engines[(number + 1) % 3], *addr, round + 1).await;
+            }
+        }
+        for engine in &cluster.engines {
+            engine.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn any_memory_node_may_be_lost() {
+    for victim in 0..3 {
+        loses(3, "2+1", &[victim]);
+    }
+}
+
+#[test]
+fn any_r_memory_nodes_may_be_lost() {
+    for (first, second) in [(0, 1), (1, 0), (5, 2), (3, 4)] {
+        loses(6, "4+2", &[first, second]);
+    }
+    loses(4, "replicate=3", &[1, 2]);
+    loses(11, "8+2", &[9, 0]);
+}
+
+#[test]
+fn nothing_is_lost_while_all_write() {
+    for victim in [0, 1, 2, 3] {
+        let (mem, cluster) = cluster(3, 4, "2+1");
+        let env = cluster.runtime.env();
+        let total = Arc::new(AtomicU64::new(0));
+        let pages = cluster.run(async { pages(&cluster.engines[0], 64).await });
+        let tasks: Vec<_> = (0..6_u64)
+            .map(|task| {
+                let engine = cluster.engines[task as usize % 3].clone();
+                let (pages, total, env) = (pages.clone(), Arc::clone(&total), env.clone());
+                let mut seed = task * 7919 + 1;
+                env.clone().spawn("writer", async move {
+                    let until = env.now() + Duration::from_millis(600);
+                    while env.now() < until {
+                        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                        let addr = pages[(seed >> 33) as usize % pages.len()];
+                        if seed >> 20 & 3 == 0 {
+                            check(&engine.shared(addr).await.unwrap(), addr);
+                            continue;
+                        }
+                        let mut page = engine.exclusive(addr).await.unwrap();
+                        let value = check(&page, addr);
+                        fill(page.bytes_mut(0..GCL), addr, value + 1);
+                        total.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        cluster.run(async {
+            env.sleep(Duration::from_millis(200)).await;
+            mem.kill(PeerId::memory(victim));
+            for task in tasks {
+                task.join().await.unwrap();
+            }
+            let mut sum = 0;
+            for addr in &pages {
+                sum += check(&cluster.engines[1].shared(*addr).await.unwrap(), *addr) - 1;
+            }
+            assert_eq!(sum, total.load(Ordering::Relaxed), "of what was written");
+            assert!(sum > 100, "{sum}");
+        });
+    }
+}
+
+#[test]
+fn counters_outlive_the_memory_nodes_that_had_them() {
+    let (mem, cluster) = cluster(2, 5, "2+2");
+    cluster.run(async {
+        let counter = cluster.engines[0].allocate_counter().await.unwrap();
+        let mut expected = 0;
+        for victim in [None, Some(0), Some(2)] {
+            if let Some(victim) = victim {
+                mem.kill(PeerId::memory(victim));
+            }
+            for turn in 0..100_usize {
+                let before = cluster.engines[turn % 2].fetch_add(counter, 3).await.unwrap();
+                assert_eq!(before, expected);
+                expected += 3;
+            }
+        }
+    });
+}

@@ -1,0 +1,177 @@
+//! Which memory nodes the splits of a range lie on: CodingSets (Hydra §5.2).
+//!
+//! If the splits of every range lay on memory nodes chosen at random, the loss of any r + 1 nodes would soon be the
+//! loss of some range. So the nodes are divided into *extended groups* of k + r + l, and all splits of a range lie
+//! within one group, on its k + r least loaded nodes: few sets of nodes whose loss matters, and still a choice of
+//! where to put the load. No two nodes of a group are in one failure domain.
+
+/// A memory node, as a place for slabs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its index.
+    pub node: u16,
+    /// What fails as one with it: a rack, a power supply. Empty if it fails alone.
+    pub domain: String,
+    /// Slabs that are in use.
+    pub used: u32,
+    /// Slabs it has.
+    pub slabs: u32,
+}
+
+impl Place {
+    fn free(&self) -> u32 {
+        self.slabs.saturating_sub(self.used)
+    }
+
+    fn shares_domain(&self, other: &Self) -> bool {
+        !self.domain.is_empty() && self.domain == other.domain
+    }
+}
+
+/// The extended groups of these places, for `splits` splits and `spare` nodes more in each: disjoint, each without
+/// two places of one failure domain, the same for everybody who computes them. Places that are left over join groups
+/// that have room for their domain; without one they are in none.
+#[must_use]
+pub fn extended_groups(places: &[Place], splits: usize, spare: usize) -> Vec<Vec<&Place>> {
+    let mut rest: Vec<&Place> = places.iter().collect();
+    rest.sort_by_key(|place| place.node);
+    let mut groups: Vec<Vec<&Place>> = Vec::new();
+    for size in (splits..=splits + spare).rev() {
+        while let Some(group) = take_group(&mut rest, size) {
+            groups.push(group);
+        }
+    }
+    for place in rest {
+        let fits = |group: &&mut Vec<&Place>| !group.iter().any(|own| own.shares_domain(place));
+        if let Some(group) = groups.iter_mut().filter(fits).min_by_key(|group| group.len()) {
+            group.push(place);
+        }
+    }
+    groups
+}
+
+/// Takes a group of `size` out of `rest`, first from the domains that have most nodes left: they are the ones that
+/// could not be spread any more.
+fn take_group<'p>(rest: &mut Vec<&'p Place>, size: usize) -> Option<Vec<&'p Place>> {
+    let mut group: Vec<&Place> = Vec::new();
+    while group.len() < size {
+        let is_taken = |place: &Place| group.iter().any(|own| own.node == place.node);
+        let fits =
+            |place: &Place| !is_taken(place) && !group.iter().any(|own| own.shares_domain(place));
+        let crowd = |place: &Place| rest.iter().filter(|other| other.shares_domain(place)).count();
+        let candidates = rest.iter().copied().filter(|place| fits(place));
+        let next = candidates.max_by_key(|place| (crowd(place), std::cmp::Reverse(place.node)))?;
+        group.push(next);
+    }
+    group.sort_by_key(|place| place.node);
+    rest.retain(|place| !group.iter().any(|own| own.node == place.node));
+    Some(group)
+}
+
+/// The nodes for the slabs of a new range, one for each of `splits` positions: the least loaded of the group that
+/// has most room. `None` if no group has room.
+#[must_use]
+pub fn place_range(places: &[Place], splits: usize, spare: usize) -> Option<Vec<u16>> {
+    let groups = extended_groups(places, splits, spare);
+    let choices = groups.into_iter().filter_map(|mut group| {
+        group.retain(|place| place.free() > 0);
+        group.sort_by_key(|place| (place.used, std::cmp::Reverse(place.free()), place.node));
+        group.truncate(splits);
+        (group.len() == splits).then_some(group)
+    });
+    let load = |group: &Vec<&Place>| group.iter().map(|place| place.used).sum::<u32>();
+    let best = choices.min_by_key(load)?;
+    Some(best.iter().map(|place| place.node).collect())
+}
+
+/// The node that takes over a slab of a range whose other slabs lie on `kept`: of the nodes that share no failure
+/// domain with those the least loaded, in their extended group if that has one.
+#[must_use]
+pub fn place_slab(places: &[Place], kept: &[u16], splits: usize, spare: usize) -> Option<u16> {
+    let own: Vec<&Place> = places.iter().filter(|place| kept.contains(&place.node)).collect();
+    let fits = |place: &&&Place| {
+        place.free() > 0
+            && !kept.contains(&place.node)
+            && !own.iter().any(|other| other.shares_domain(place))
+    };
+    let least = |group: &[&Place]| -> Option<u16> {
+        let order = |place: &&&Place| (place.used, std::cmp::Reverse(place.free()), place.node);
+        group.iter().filter(fits).min_by_key(order).map(|place| place.node)
+    };
+    let groups = extended_groups(places, splits, spare);
+    let near = groups
+        .iter()
+        .max_by_key(|group| group.iter().filter(|place| kept.contains(&place.node)).count());
+    near.and_then(|group| least(group)).or_else(|| least(&places.iter().collect::<Vec<_>>()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(node: u16, domain: &str, used: u32) -> Place {
+        Place { node, domain: domain.to_owned(), used, slabs: 10 }
+    }
+
+    fn nodes(group: &[&Place]) -> Vec<u16> {
+        group.iter().map(|place| place.node).collect()
+    }
+
+    #[test]
+    fn nodes_are_divided_into_groups_and_what_is_left_makes_or_joins_one() {
+        let places: Vec<_> = (0..11).map(|node| place(node, "", 0)).collect();
+        let groups = extended_groups(&places, 3, 1);
+        let groups: Vec<_> = groups.iter().map(|group| nodes(group)).collect();
+        assert_eq!(groups, [vec![0, 1, 2, 3], vec![4, 5, 6, 7], vec![8, 9, 10]]);
+        let ten = extended_groups(&places[..10], 3, 1);
+        assert_eq!([nodes(&ten[0]), nodes(&ten[1])], [vec![0, 1, 2, 3, 8], vec![4, 5, 6, 7, 9]]);
+        assert!(extended_groups(&places[..2], 3, 0).is_empty());
+    }
+
+    #[test]
+    fn no_group_has_two_nodes_of_one_domain() {
+        // Racks of different size: 4, 3, 2, 1, and two nodes that fail alone.
+        let racks = ["a", "b", "a", "c", "a", "b", "d", "a", "b", "c", "", ""];
+        let places: Vec<_> = (0..).zip(racks).map(|(node, rack)| place(node, rack, 0)).collect();
+        let groups = extended_groups(&places, 3, 1);
+        assert!(groups.len() >= 2, "{groups:?}");
+        for group in &groups {
+            for (number, one) in group.iter().enumerate() {
+                assert!(!group[..number].iter().any(|other| other.shares_domain(one)), "{group:?}");
+            }
+        }
+        let two: Vec<_> = (0..6).map(|n| place(n, ["x", "y"][usize::from(n % 2)], 0)).collect();
+        assert!(extended_groups(&two, 3, 0).is_empty(), "three splits, two racks");
+    }
+
+    #[test]
+    fn ranges_go_to_the_least_loaded_of_the_emptiest_group() {
+        let mut places: Vec<_> = (0..8).map(|node| place(node, "", 0)).collect();
+        let mut used = [0; 8];
+        for _ in 0..26 {
+            let Some(range) = place_range(&places, 3, 1) else { break };
+            for node in range {
+                used[usize::from(node)] += 1;
+                places[usize::from(node)].used += 1;
+            }
+        }
+        assert_eq!(used.iter().sum::<u32>(), 78, "two slabs are left in each group: {used:?}");
+        assert!(used.iter().all(|used| *used >= 9), "{used:?}");
+        assert_eq!(place_range(&places, 3, 1), None, "no group has three nodes with room");
+    }
+
+    #[test]
+    fn a_lost_slab_goes_to_its_own_group_first_and_never_to_a_domain_that_has_one() {
+        let places: Vec<_> = (0..8).map(|node| place(node, "", u32::from(node < 4) * 5)).collect();
+        assert_eq!(place_slab(&places, &[0, 2], 3, 1), Some(1), "of its group, though more loaded");
+        let mut full = places.clone();
+        full[1].used = 10;
+        full[3].used = 10;
+        assert_eq!(place_slab(&full, &[0, 2], 3, 1), Some(4));
+        let racks: Vec<_> =
+            (0..4).map(|n| place(n, ["a", "b", "c", "a"][usize::from(n)], 0)).collect();
+        assert_eq!(place_slab(&racks, &[0, 1], 3, 0), Some(2));
+        assert_eq!(place_slab(&racks, &[1, 2], 3, 0), Some(0));
+        assert_eq!(place_slab(&racks[..3], &[0, 1, 2], 3, 0), None);
+    }
+}

@@ -13,7 +13,7 @@ use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
-use crate::coding::{Coded, Halted};
+use crate::coding::{Coded, Halted, run_regeneration};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
@@ -80,6 +80,7 @@ impl Engine {
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
         drop(env.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
         drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
+        drop(env.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         tracing::info!(node = %core.endpoint.id(), frames = core.frames.count(), "started a compute node");
         Ok(Engine(core))
@@ -415,7 +416,13 @@ impl Engine {
     pub async fn allocate_counter(&self) -> Result<GAddr, EngineError> {
         self.0.check_writes()?;
         // Only a line that no cache has ever held: a late write-back would overwrite the counter.
-        Ok(self.0.grant(true).await?.addr)
+        let counter = Taken { core: &self.0, grant: Some(self.0.grant(true).await?) };
+        let (addr, _) = counter.parts();
+        if self.0.coded.is_some() {
+            self.0.mark_counter(addr).await?;
+        }
+        counter.used();
+        Ok(addr)
     }
 
     /// Adds to a counter, and returns its value before. One round trip; in a coded pool one more for each parity split,

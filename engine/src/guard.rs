@@ -52,6 +52,11 @@ impl<'e> SharedGuard<'e> {
         self.frame.addr()
     }
 
+    /// Whether this node has changed nothing of the page that is not home.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.frame.dirty().is_empty()
+    }
+
     /// Turns the guard into an exclusive one, at most one round trip when no other node reads the
     /// page. Never waits for a latch.
     ///

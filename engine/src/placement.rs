@@ -305,6 +305,19 @@ impl PlacementMap {
         }
     }
 
+    /// All lines of a range.
+    pub(crate) fn lines_of(&self, range: usize) -> impl Iterator<Item = GAddr> + use<'_> {
+        // The first line of the first range is the null address.
+        let all = 0..self.geometry.gcls_per_range();
+        all.map(move |gcl| self.addr(range as u32, gcl)).filter(|addr| !addr.is_null())
+    }
+
+    /// The split of a line that lies at a position of its range.
+    pub(crate) fn split_at(&self, addr: GAddr, position: usize) -> Option<usize> {
+        let (_, gcl) = self.split_addr(addr)?;
+        (0..MAX_SPLITS).find(|split| self.geometry.split_position(gcl, *split) == position)
+    }
+
     /// The place of a table that is to be moved.
     pub(crate) fn table_at(&self, to: Move) -> Option<HeaderTable> {
         let Move { range, position, on } = to;

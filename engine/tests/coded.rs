@@ -161,3 +161,61 @@ fn counters_outlive_the_memory_nodes_that_had_them() {
         }
     });
 }
+
+/// Whether all slabs lie on living memory nodes, and have all their splits.
+fn is_whole(cluster: &Cluster) -> bool {
+    let state = cluster.pool.state();
+    let mut slabs = state.ranges.iter().flat_map(|range| &range.slabs);
+    state.regeneration.is_none()
+        && slabs.all(|slab| !cluster.pool.is_memory_dead(usize::from(slab.node)))
+}
+
+#[test]
+fn what_is_lost_is_made_again_while_others_write_and_as_much_may_be_lost_again() {
+    let (mem, cluster) = cluster(3, 6, "2+1");
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let pages = pages(&cluster.engines[0], 3_000).await;
+        let counter = cluster.engines[0].allocate_counter().await.unwrap();
+        assert_eq!(cluster.engines[0].fetch_add(counter, 5).await.unwrap(), 0);
+        let mut round = 1;
+        for victim in [1, 0, 3] {
+            mem.kill(PeerId::memory(victim));
+            let started = env.now();
+            // It is noticed by those who need it.
+            loop {
+                for (number, addr) in pages.iter().enumerate() {
+                    let engine = &cluster.engines[(number + round as usize) % 3];
+                    let mut page = engine.exclusive(*addr).await.unwrap();
+                    assert_eq!(check(&page, *addr), round);
+                    fill(page.bytes_mut(0..GCL), *addr, round + 1);
+                }
+                round += 1;
+                if is_whole(&cluster) && cluster.pool.is_memory_dead(usize::from(victim)) {
+                    break;
+                }
+                assert!(
+                    env.now() - started < Duration::from_secs(30),
+                    "{:?}",
+                    cluster.pool.state()
+                );
+            }
+            assert_eq!(
+                cluster.engines[1].fetch_add(counter, 1).await.unwrap(),
+                round_value(victim)
+            );
+        }
+        for addr in &pages {
+            assert_eq!(check(&cluster.engines[2].shared(*addr).await.unwrap(), *addr), round);
+        }
+    });
+}
+
+/// What the counter is when this victim is dead.
+fn round_value(victim: u16) -> u64 {
+    match victim {
+        1 => 5,
+        0 => 6,
+        _ => 7,
+    }
+}

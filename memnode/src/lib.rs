@@ -54,5 +54,5 @@ pub use lend::{Lent, LentEnd, create};
 pub use membership::Observer;
 pub use node::{MemoryNode, MemoryNodeDescriptor};
 pub use pool::{Pool, PoolDescriptor, PoolUsage};
-pub use rebuild::{Move, Rebuild};
+pub use rebuild::{Move, Rebuild, Regeneration};
 pub use registry::ComputeIndex;

@@ -10,6 +10,8 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
+use selkie_fabric::env::Env;
+
 use crate::control::PoolState;
 use crate::error::PoolError;
 use crate::pool::Pool;
@@ -44,7 +46,7 @@ impl PoolState {
     pub(crate) fn begin_rebuild(&mut self, memory_node: u16) {
         let holds = |slab: &crate::control::Slab| slab.node == memory_node;
         if self.ranges.iter().flat_map(|range| &range.slabs).any(holds) {
-            self.rebuilds.insert(memory_node, Rebuild::default());
+            self.rebuilds.push((memory_node, Rebuild::default()));
         }
     }
 
@@ -52,10 +54,6 @@ impl PoolState {
     /// memory node lives, if there is one.
     #[must_use]
     pub fn moves_from(&self, memory_node: u16) -> Vec<(Move, bool)> {
-        let lives = |node: u16| {
-            let member = self.memory_nodes.get(usize::from(node)).and_then(Option::as_ref);
-            member.is_some_and(|member| !member.dead)
-        };
         let mut moves = Vec::new();
         for (range, place) in self.ranges.iter().enumerate() {
             let count = place.slabs.len();
@@ -67,8 +65,8 @@ impl PoolState {
                 if node_at(position, usize::from(*on)) != Some(memory_node) {
                     continue;
                 }
-                let next =
-                    (0..=self.coding.parity()).find(|on| node_at(position, *on).is_some_and(lives));
+                let next = (0..=self.coding.parity())
+                    .find(|on| node_at(position, *on).is_some_and(|node| self.lives(node)));
                 let on = next.unwrap_or(usize::from(*on));
                 moves.push((Move { range, position, on }, next.is_some()));
             }
@@ -76,13 +74,26 @@ impl PoolState {
         moves
     }
 
+    /// The rebuild under way, if it is of this memory node.
+    fn rebuild_of(&mut self, memory_node: usize) -> Option<&mut Rebuild> {
+        let first = self.rebuilds.first_mut();
+        first.filter(|(node, _)| usize::from(*node) == memory_node).map(|(_, rebuild)| rebuild)
+    }
+
     fn members(&self) -> BTreeSet<u16> {
         self.compute_nodes.keys().copied().collect()
     }
 }
 
+/// The moves that can be made.
+fn possible(state: &PoolState, memory: usize) -> Vec<Move> {
+    let all = u16::try_from(memory).map(|memory| state.moves_from(memory)).unwrap_or_default();
+    all.into_iter().filter(|(_, possible)| *possible).map(|(to, _)| to).collect()
+}
+
 impl Pool {
-    /// The memory nodes whose headers are being made anew, and how far that is, as this process knows.
+    /// The memory nodes whose headers are to be made anew, as this process knows: the first of them is, and how far
+    /// that is; the others wait.
     #[must_use]
     pub fn rebuilds(&self) -> Vec<(usize, Rebuild)> {
         let state = self.state();
@@ -108,8 +119,7 @@ impl Pool {
     pub async fn claim_rebuild(&self, memory: usize, by: ComputeIndex) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members = state.members();
-            let Some(rebuild) = u16::try_from(memory).ok().and_then(|m| state.rebuilds.get_mut(&m))
-            else {
+            let Some(rebuild) = state.rebuild_of(memory) else {
                 return Ok(false);
             };
             let ready = members.is_subset(&rebuild.quiet) && !rebuild.moved;
@@ -134,14 +144,20 @@ impl Pool {
         moves: &[Move],
     ) -> Result<(), PoolError> {
         let change = |state: &mut PoolState| {
-            let Some(rebuild) = u16::try_from(memory).ok().and_then(|m| state.rebuilds.get_mut(&m))
-            else {
+            let Some(rebuild) = state.rebuild_of(memory) else {
                 return Ok(());
             };
             if rebuild.by != Some(by.get()) || rebuild.moved {
                 return Ok(());
             }
-            rebuild.moved = true;
+            // Where one was to go may be lost meanwhile.
+            let now: Vec<Move> = possible(state, memory);
+            if now != moves {
+                return Ok(());
+            }
+            if let Some(rebuild) = state.rebuild_of(memory) {
+                rebuild.moved = true;
+            }
             for Move { range, position, on } in moves {
                 let homes = state.ranges.get_mut(*range).map(|place| &mut place.homes);
                 if let (Some(home), Ok(on)) =
@@ -175,10 +191,9 @@ impl Pool {
     pub async fn end_rebuild(&self, memory: usize) -> Result<(), PoolError> {
         let end = |state: &mut PoolState| {
             let members = state.members();
-            let Ok(memory) = u16::try_from(memory) else { return Ok(()) };
-            let over = |rebuild: &Rebuild| rebuild.moved && members.is_subset(&rebuild.entered);
-            if state.rebuilds.get(&memory).is_some_and(over) {
-                state.rebuilds.remove(&memory);
+            let over = |rebuild: &mut Rebuild| rebuild.moved && members.is_subset(&rebuild.entered);
+            if state.rebuild_of(memory).is_some_and(over) {
+                state.rebuilds.remove(0);
             }
             Ok(())
         };
@@ -191,12 +206,142 @@ impl Pool {
         change: impl Fn(&mut Rebuild),
     ) -> Result<(), PoolError> {
         let change = |state: &mut PoolState| {
-            let rebuild = u16::try_from(memory).ok().and_then(|m| state.rebuilds.get_mut(&m));
-            if let Some(rebuild) = rebuild {
+            if let Some(rebuild) = state.rebuild_of(memory) {
                 change(rebuild);
             }
             Ok(())
         };
         self.membership().change(change).await.map(drop)
+    }
+}
+
+/// A slab that is being made again on another memory node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Regeneration {
+    /// Its range.
+    pub range: usize,
+    /// Its position in the range.
+    pub position: usize,
+    /// Where it is to lie.
+    pub to: crate::control::Slab,
+    /// The compute node that makes it, by index.
+    pub by: u16,
+    /// The slab is in its range, and in use.
+    pub begun: bool,
+}
+
+impl PoolState {
+    /// A slab of a living range whose memory node is dead, and where it could lie.
+    fn next_regeneration(&self, by: u16) -> Option<Regeneration> {
+        for (range, place) in self.ranges.iter().enumerate() {
+            for (position, slab) in place.slabs.iter().enumerate() {
+                if self.lives(slab.node) {
+                    continue;
+                }
+                let others = place.slabs.iter().map(|slab| slab.node);
+                let kept: Vec<u16> = others.filter(|node| self.lives(*node)).collect();
+                if let Some(to) = self.place_slab(&kept) {
+                    return Some(Regeneration { range, position, to, by, begun: false });
+                }
+            }
+        }
+        None
+    }
+
+    fn lives(&self, memory_node: u16) -> bool {
+        let member = self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref);
+        member.is_some_and(|member| !member.dead)
+    }
+}
+
+impl Pool {
+    /// Gives the compute node `by` a slab to make again, which nobody else does: first what others have left, or what
+    /// it has begun itself. `None` if there is none, or no room for one.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn claim_regeneration(
+        &self,
+        by: ComputeIndex,
+    ) -> Result<Option<Regeneration>, PoolError> {
+        let state = self.state();
+        if state.regeneration.is_none() && state.next_regeneration(by.get()).is_none() {
+            return Ok(None);
+        }
+        let claim = |state: &mut PoolState| {
+            let members = state.members();
+            if !state.rebuilds.is_empty() {
+                return Ok(None);
+            }
+            let task = match state.regeneration {
+                Some(task) => {
+                    let ended = !state.lost.get(&task.by).is_some_and(|lost| !lost.fenced);
+                    let is_free = !members.contains(&task.by) && ended;
+                    let task = (task.by == by.get() || is_free).then_some(task);
+                    // The node that was to have it may be lost as well.
+                    match task {
+                        Some(task) if !state.lives(task.to.node) => {
+                            state.regeneration = None;
+                            state.next_regeneration(by.get())
+                        }
+                        task => task.map(|task| Regeneration { by: by.get(), ..task }),
+                    }
+                }
+                None => state.next_regeneration(by.get()),
+            };
+            if task.is_some() {
+                state.regeneration = task;
+            }
+            Ok(task)
+        };
+        Ok(self.membership().change(claim).await?.1)
+    }
+
+    /// Puts the slab into the range. Returns once all write there; `false` if it is another's by now.
+    ///
+    /// # Errors
+    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
+    pub async fn begin_regeneration(
+        &self,
+        env: &Env,
+        by: ComputeIndex,
+        task: Regeneration,
+    ) -> Result<bool, PoolError> {
+        let begun = Regeneration { begun: true, ..task };
+        let begin = |state: &mut PoolState| {
+            let is_own = state.regeneration == Some(task) && task.by == by.get();
+            let slabs = state.ranges.get_mut(task.range).map(|place| &mut place.slabs);
+            if let Some(slab) = slabs.and_then(|slabs| slabs.get_mut(task.position))
+                && is_own
+            {
+                *slab = task.to;
+                state.regeneration = Some(begun);
+            }
+            Ok(is_own)
+        };
+        let (version, is_own) = self.membership().change(begin).await?;
+        if is_own {
+            self.membership().until_noticed(env, version).await?;
+        }
+        Ok(is_own)
+    }
+
+    /// The slab has all its splits.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn end_regeneration(
+        &self,
+        by: ComputeIndex,
+        task: Regeneration,
+    ) -> Result<(), PoolError> {
+        let end = |state: &mut PoolState| {
+            let begun = Regeneration { begun: true, ..task };
+            if state.regeneration == Some(begun) && task.by == by.get() {
+                state.regeneration = None;
+            }
+            Ok(())
+        };
+        self.membership().change(end).await.map(drop)
     }
 }

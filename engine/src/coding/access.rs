@@ -68,6 +68,11 @@ impl Coded {
         Ok(Some(Self { coding, codec, geometry, versions, journal: Places::default() }))
     }
 
+    /// Data splits of a page.
+    pub(crate) fn data(&self) -> usize {
+        self.coding.data()
+    }
+
     pub(crate) fn journal_places(&self) -> &Places {
         &self.journal
     }

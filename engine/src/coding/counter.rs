@@ -7,10 +7,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use selkie_fabric::{Chain, FabricError, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
+use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
 
-use crate::EngineError;
+use super::access::versions_bytes;
+use super::tag::{Tag, Version, Versions};
 use crate::core::Core;
+use crate::{EngineError, GAddr};
 
 /// Adds that have begun at this node.
 #[derive(Default)]
@@ -37,6 +40,45 @@ impl Drop for Begun<'_> {
 }
 
 impl Core {
+    /// Says of a line that it is a counter: in the tags of its copies, and in its header. Nobody knows the line yet.
+    pub(crate) async fn mark_counter(&self, counter: GAddr) -> Result<(), EngineError> {
+        let (Some(home), Some(copies)) =
+            (self.placement.home(counter), self.placement.copies(counter))
+        else {
+            return Err(EngineError::BadAddress { addr: counter });
+        };
+        let mut versions = Versions::default();
+        for (version, copy) in versions.iter_mut().zip(&copies) {
+            *version = Version::COUNTER;
+            self.tag_counter(*copy).await?;
+        }
+        let at = home.latch.offset - LATCH_AT + SPLIT_VERSION_AT;
+        let bytes = Buf::copy_of(&versions_bytes(&versions));
+        let write = Verb::write(RemoteAddr::new(home.latch.region, at), bytes);
+        self.post_to_living(home.node, Chain::from(write)).await
+    }
+
+    pub(crate) async fn tag_counter(&self, copy: (usize, RemoteAddr)) -> Result<(), EngineError> {
+        let (node, at) = copy;
+        let payload = self.pool.descriptor().geometry().payload_bytes() as u64;
+        let tag = Tag { version: Version::COUNTER, checksum: 0 };
+        let word = Buf::copy_of(&tag.to_word().to_le_bytes());
+        let write = Verb::write(RemoteAddr::new(at.region, at.offset + payload), word);
+        self.post_to_living(node, Chain::from(write)).await
+    }
+
+    /// What is lost already is made again.
+    async fn post_to_living(&self, node: usize, chain: Chain) -> Result<(), EngineError> {
+        match self.queue_pair(node).post(chain).await.map_err(|error| error.error) {
+            Ok(_) => Ok(()),
+            Err(FabricError::PeerDead { peer }) if peer.is_memory() => {
+                self.halted.suspect(usize::from(peer.index()));
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Adds to a counter of which there are these copies (memory node, where), and returns what it was. A round trip,
     /// and one more for each further copy.
     pub(crate) async fn add_to_copies(
@@ -100,7 +142,12 @@ impl Core {
     }
 
     /// Sets a counter to `least`, unless it is more.
-    async fn raise(&self, node: usize, at: RemoteAddr, least: u64) -> Result<(), EngineError> {
+    pub(crate) async fn raise(
+        &self,
+        node: usize,
+        at: RemoteAddr,
+        least: u64,
+    ) -> Result<(), EngineError> {
         let mut known = least.saturating_sub(1);
         while known < least {
             let chain = Chain::from([Verb::compare_and_swap(at, known, least)]);

@@ -15,6 +15,7 @@ mod counter;
 mod journal;
 mod mend;
 mod rebuild;
+mod regenerate;
 mod tag;
 mod torn;
 
@@ -22,3 +23,4 @@ pub(crate) use access::{Coded, VERSIONS_BYTES, versions_bytes, versions_from};
 pub use checksum::checksum;
 pub(crate) use journal::Image;
 pub(crate) use rebuild::Halted;
+pub(crate) use regenerate::run_regeneration;

@@ -136,7 +136,7 @@ impl Core {
                 self.go_on_without(memory);
             }
         }
-        for (memory, rebuild) in rebuilds {
+        if let Some((memory, rebuild)) = rebuilds.into_iter().next() {
             let me = self.index().get();
             if !rebuild.quiet.contains(&me) || !self.halted.memory_nodes().contains(&memory) {
                 self.come_to_a_stop(memory).await?;

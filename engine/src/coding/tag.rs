@@ -94,6 +94,9 @@ impl Version {
     /// Of splits whose tag is not known any more; no split has it.
     pub const LOST: Self = Self(SplitSet::first(MAX_SPLITS).0 as u32);
 
+    /// Of the copies of a counter, which is no page.
+    pub const COUNTER: Self = Self(1);
+
     /// The version of a write-back of these data splits to a page whose splits have these versions: no other
     /// version that is about.
     #[must_use]

@@ -13,7 +13,7 @@ use crate::config::PoolConfig;
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
 use crate::node::MemoryNodeDescriptor;
-use crate::rebuild::Rebuild;
+use crate::rebuild::{Rebuild, Regeneration};
 
 /// Of what is written by this software; others are refused.
 pub(crate) const FORMAT: u32 = 3;
@@ -45,8 +45,10 @@ pub struct PoolState {
     /// The ranges of a coded pool, by address. Without redundancy ranges follow from the memory nodes, and this is
     /// empty.
     pub ranges: Vec<RangePlace>,
-    /// Memory nodes of a coded pool that died and whose headers are being made anew, by index.
-    pub rebuilds: BTreeMap<u16, Rebuild>,
+    /// Memory nodes of a coded pool that died and whose headers are to be made anew, one after the other.
+    pub rebuilds: Vec<(u16, Rebuild)>,
+    /// The slab of a coded pool that is being made again.
+    pub regeneration: Option<Regeneration>,
     /// The memory nodes, by index; `None` for one that has not joined yet.
     pub memory_nodes: Vec<Option<MemoryMember>>,
     /// The compute nodes in the pool, by index.
@@ -90,7 +92,8 @@ impl PoolState {
             max_compute_nodes: config.max_compute_nodes,
             coding: config.coding,
             ranges: Vec::new(),
-            rebuilds: BTreeMap::new(),
+            rebuilds: Vec::new(),
+            regeneration: None,
             memory_nodes: vec![None; config.memory_nodes],
             compute_nodes: BTreeMap::new(),
             cards: BTreeMap::new(),
@@ -132,8 +135,17 @@ impl PoolState {
             .collect()
     }
 
+    /// All slabs in use, or about to be.
     fn slabs(&self) -> impl Iterator<Item = &Slab> {
-        self.ranges.iter().flat_map(|range| &range.slabs)
+        let begun = self.regeneration.iter().map(|task| &task.to);
+        self.ranges.iter().flat_map(|range| &range.slabs).chain(begun)
+    }
+
+    /// A free slab for a range whose other slabs lie on these nodes.
+    pub(crate) fn place_slab(&self, kept: &[u16]) -> Option<Slab> {
+        let (places, splits) = (self.places(), self.coding.splits());
+        let node = coding_sets::place_slab(&places, kept, splits, SPARE_NODES)?;
+        Some(self.free_slab(node))
     }
 
     /// The lowest slab of a node that is in no range.

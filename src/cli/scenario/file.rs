@@ -5,6 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
+use selkie::memnode::Coding;
 use selkie::tpcc::MAX_DURATION;
 use serde::Deserialize;
 
@@ -99,12 +100,13 @@ pub(crate) struct Pool {
     pub(crate) lease: Text<Span>,
     pub(crate) heartbeat: Text<Span>,
     pub(crate) gcl: usize,
+    pub(crate) coding: Coding,
 }
 
 impl Default for Pool {
     fn default() -> Self {
         let span = |millis| Text(Span(Duration::from_millis(millis)));
-        Self { lease: span(2000), heartbeat: span(250), gcl: 2048 }
+        Self { lease: span(2000), heartbeat: span(250), gcl: 2048, coding: Coding::PLAIN }
     }
 }
 

@@ -36,9 +36,11 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
         gcl_bytes: pool.gcl,
         range_bytes: RANGE_BYTES,
         max_compute_nodes: MAX_COMPUTE_NODES,
+        coding: pool.coding,
     };
     shape.validate().map_err(|error| format!("memory: {error}"))?;
     let lent = memory.size.0.0.saturating_mul(memory.nodes as u64);
+    let lent = lent / pool.coding.splits() as u64 * pool.coding.data() as u64;
     let least = Scale::divided_by(database.scale).database_bytes(database.warehouses);
     if lent < least {
         let (lent, least) = (units::bytes(lent), units::bytes(least));
@@ -71,6 +73,7 @@ fn config(plan: &Plan, driver: &Driver) -> Config {
         cache_mib: driver.cache.map(|cache| mib(cache.0.0)),
         memory_mib: Some(mib(memory.size.0.0)),
         gcl_bytes: pool.gcl,
+        coding: pool.coding,
         seed: database.seed,
         scale: Scale::divided_by(database.scale),
         ..Config::default()
@@ -104,7 +107,7 @@ pub(crate) fn mib(bytes: u64) -> u64 {
 /// that the drivers may be over before it shows.
 pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
     let lease = plan.file.pool.lease.0.0;
-    let end = plan.first_memory_death();
+    let end = plan.memory_is_lost();
     let is_late = |at: Duration| end.is_some_and(|end| at >= end);
     for due in &plan.faults {
         let said = format!("{} {} at {:?}", due.action.name(), plan.name_of(due.target), due.at);

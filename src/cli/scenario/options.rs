@@ -15,6 +15,7 @@ pub(crate) fn create(plan: &Plan, pool: &str) -> Vec<String> {
     let mut arguments = words(&["pool", "create", pool, "--fabric", fabric]);
     arguments.extend(option("--memory-nodes", file.memory.nodes));
     arguments.extend(option("--gcl", file.pool.gcl));
+    arguments.extend(option("--coding", file.pool.coding));
     arguments.extend(option("--lease", time(file.pool.lease.0.0)));
     arguments.extend(option("--heartbeat", time(file.pool.heartbeat.0.0)));
     arguments
@@ -64,6 +65,7 @@ pub(crate) fn in_one_process(plan: &Plan) -> Vec<String> {
     arguments.extend(option("--memory-nodes", file.memory.nodes));
     arguments.extend(option("--memory-mb", mib(file.memory.size.0.0)));
     arguments.extend(option("--gcl", file.pool.gcl));
+    arguments.extend(option("--coding", file.pool.coding));
     if file.drivers.iter().any(|driver| driver.homes.is_some()) {
         arguments.extend(option("--affinity", "warehouse"));
     }

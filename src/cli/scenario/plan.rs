@@ -353,7 +353,7 @@ impl Plan {
                 _ => End::Killed,
             };
         }
-        match self.first_memory_death() {
+        match self.memory_is_lost() {
             Some(from) => {
                 let by = from + lease + margin;
                 End::Error(Failure { cause: Cause::Memory, from, by })
@@ -362,10 +362,12 @@ impl Plan {
         }
     }
 
-    /// When a memory node dies.
-    pub(crate) fn first_memory_death(&self) -> Option<Duration> {
+    /// When more memory nodes are dead than the pool outlives.
+    pub(crate) fn memory_is_lost(&self) -> Option<Duration> {
         let deaths = self.faults.iter().filter(|due| matches!(due.target, Target::Memory(_)));
-        deaths.map(|due| due.at).min()
+        let mut deaths: Vec<Duration> = deaths.map(|due| due.at).collect();
+        deaths.sort_unstable();
+        deaths.get(self.file.pool.coding.parity()).copied()
     }
 
     /// Whether the pool loses a compute node.

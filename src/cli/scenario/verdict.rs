@@ -55,7 +55,7 @@ pub(crate) fn judge(plan: &Plan, outcome: &Outcome) -> Verdict {
     let recoveries = recoveries(plan, outcome);
     if plan.file.expect.recovers.0.0 > 0.0 {
         checks.extend(recoveries.iter().map(|recovered| comes_back(plan, recovered)));
-    } else if plan.loses_drivers() && plan.first_memory_death().is_none() {
+    } else if plan.loses_drivers() && plan.memory_is_lost().is_none() {
         checks.extend(untouched(outcome).map(|driver| goes_on(outcome, driver)));
     }
     checks.extend(left_in_pool(outcome));
@@ -368,7 +368,7 @@ mod tests {
             }
         };
         let faults = plan.faults.iter();
-        let is_killed = plan.first_memory_death().is_some();
+        let is_killed = plan.memory_is_lost().is_some();
         let ended = if is_killed { Ended::Signal(9) } else { Ended::Code(0) };
         Outcome {
             drivers: vec![driver(0), driver(1)],

@@ -1,0 +1,228 @@
+//! What lay in a slab of a lost memory node is made again on another one, a page at a time (DESIGN §7).
+//!
+//! ```text
+//! claim: range, position --> its slab moves to another memory node, all know it
+//!    --> page by page: shared latch, the split of the position into its place --> over
+//! ```
+//! One slab of the pool at a time, by one compute node; if that dies, another begins the slab anew. Nobody waits for
+//! it: until a split is there, its tag does not say what the header says, and the page is read without it. Writers
+//! write to the new place from the beginning.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_memnode::Regeneration;
+use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT, TAG_BYTES};
+
+use super::access::{read_versions, versions_bytes};
+use super::tag::{Tag, Version, Versions};
+use crate::acquire::Access;
+use crate::coherence::machine::Event;
+use crate::core::Core;
+use crate::{EngineError, GAddr, SharedGuard};
+
+/// Pages after which other tasks get a turn, and a pause.
+const PAGES_A_TURN: usize = 16;
+/// Of the time, what is left to others: a pause as long as so many turns.
+const PAUSE_TURNS: u32 = 1;
+/// The shortest pause.
+const LEAST_PAUSE: Duration = Duration::from_micros(50);
+/// Bytes that are cleared by one write.
+const CLEARED_AT_ONCE: usize = 64 << 10;
+
+/// How often a node looks whether there is something to be made again.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Makes lost slabs again until the engine is gone.
+pub(crate) async fn run_regeneration(core: Weak<Core>) {
+    let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+    loop {
+        env.sleep(LOOK_EVERY).await;
+        let Some(core) = core.upgrade() else { return };
+        if core.coded.is_none() || core.failed.get().is_some() {
+            return;
+        }
+        if core.check_alive().is_err() {
+            continue;
+        }
+        // What fails is begun anew.
+        if let Err(error) = core.regenerate().await {
+            tracing::debug!(%error, "a regeneration failed");
+        }
+    }
+}
+
+impl Core {
+    /// Makes one slab again, if there is one to be made and nobody else does it.
+    pub(crate) async fn regenerate(self: &Arc<Self>) -> Result<(), EngineError> {
+        if self.coded.is_none() || self.config.reads_only {
+            return Ok(());
+        }
+        let Some(task) = self.pool.claim_regeneration(self.index()).await? else { return Ok(()) };
+        let started = self.env.now();
+        if !task.begun {
+            // Nobody uses the slab yet.
+            self.clear_slab(&task).await?;
+            if !self.pool.begin_regeneration(&self.env, self.index(), task).await? {
+                return Ok(());
+            }
+        }
+        let pages = self.regenerate_slab(&task).await?;
+        self.pool.end_regeneration(self.index(), task).await?;
+        let (took, me) = (self.env.now() - started, self.endpoint.id());
+        tracing::info!(node = %me, ?task, pages, ?took, "regenerated a slab");
+        Ok(())
+    }
+
+    async fn clear_slab(&self, task: &Regeneration) -> Result<(), EngineError> {
+        let geometry = self.pool.descriptor().geometry();
+        let Some(memory) = self.pool.descriptor().memory_nodes.get(usize::from(task.to.node))
+        else {
+            return Ok(());
+        };
+        let (from, bytes) = (geometry.slab_offset(task.to.slab), geometry.slab_bytes());
+        for at in (0..bytes).step_by(CLEARED_AT_ONCE) {
+            let zeros = Buf::zeroed(CLEARED_AT_ONCE.min((bytes - at) as usize));
+            let write = Verb::write(RemoteAddr::new(memory.region, from + at), zeros);
+            let node = usize::from(task.to.node);
+            self.queue_pair(node).post(Chain::from(write)).await.map_err(|error| error.error)?;
+        }
+        Ok(())
+    }
+
+    async fn regenerate_slab(self: &Arc<Self>, task: &Regeneration) -> Result<usize, EngineError> {
+        self.raise_counter_of(task).await?;
+        let mut pages = 0;
+        let mut turn = self.env.now();
+        for addr in self.placement.lines_of(task.range) {
+            self.regenerate_split(addr, task).await?;
+            pages += 1;
+            if pages % PAGES_A_TURN == 0 {
+                self.check_failed()?;
+                let took = self.env.now() - turn;
+                self.env.pause((took * PAUSE_TURNS).max(LEAST_PAUSE)).await;
+                turn = self.env.now();
+            }
+        }
+        Ok(pages)
+    }
+
+    /// The new copy of the count of leased extents is no less than the others.
+    async fn raise_counter_of(&self, task: &Regeneration) -> Result<(), EngineError> {
+        let counters = self.placement.counters(task.range);
+        self.raise_copy(&counters, usize::from(task.to.node)).await
+    }
+
+    /// Raises the copy of a counter at a memory node to what the others have. Adds that come meanwhile raise it, too.
+    async fn raise_copy(
+        &self,
+        copies: &[(usize, RemoteAddr)],
+        memory: usize,
+    ) -> Result<(), EngineError> {
+        let Some((_, own)) = copies.iter().find(|(node, _)| *node == memory) else { return Ok(()) };
+        let mut most = 0;
+        for (node, at) in copies.iter().filter(|(node, _)| !self.pool.is_memory_dead(*node)) {
+            let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
+            let done = self.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
+            let word = done.buf(0).and_then(|buf| buf.words().first().copied());
+            most = most.max(word.map_or(0, u64::from_le));
+        }
+        self.raise(memory, *own, most).await
+    }
+
+    /// Puts the split of a page that belongs to the slab into its place.
+    async fn regenerate_split(
+        self: &Arc<Self>,
+        addr: GAddr,
+        task: &Regeneration,
+    ) -> Result<(), EngineError> {
+        let split = self.placement.split_at(addr, task.position);
+        let (Some(coded), Some(split), Some(places)) =
+            (&self.coded, split, self.placement.splits(addr))
+        else {
+            return Ok(());
+        };
+        let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
+        let header_at =
+            |offset| RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT + offset);
+        if read_versions(self, home.node, header_at(0)).await?.contains(&Version::COUNTER) {
+            return self.regenerate_counter(addr, task).await;
+        }
+        let was_cached = self.table.lookup(&self.frames, addr).is_some();
+        // What this node has changed has to be home first, and what the one has that granted the page.
+        let guard = loop {
+            let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
+            if guard.is_clean() && self.is_settled(addr) {
+                break guard;
+            }
+            drop(guard);
+            self.write_home(addr);
+            self.env.pause(LEAST_PAUSE).await;
+        };
+        let header = read_versions(self, home.node, header_at(0)).await?;
+        // A page never written is zero, as the slab is.
+        if header != Versions::default() {
+            let mut versions = header;
+            let Some(version) = versions.get_mut(split) else { return Ok(()) };
+            if *version == Version::LOST {
+                *version = Version::after(&header, coded.data(), Default::default());
+            }
+            let version = *version;
+            let splits = coded.splits_of(&guard)?;
+            let payload = splits.get(split).map(Vec::as_slice).unwrap_or_default();
+            let mut buf = Buf::zeroed(payload.len() + TAG_BYTES as usize);
+            for (to, from) in buf.iter_mut().zip(payload) {
+                *to = *from;
+            }
+            let tag = Tag { version, checksum: super::checksum(payload) };
+            if let Some(word) = buf.words_mut().last_mut() {
+                *word = tag.to_word().to_le();
+            }
+            if let Some(place) = places.get(split).copied().flatten() {
+                let write = Chain::from(Verb::write(place.at, buf));
+                self.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
+            }
+            if versions != header {
+                let bytes = Buf::copy_of(&versions_bytes(&versions));
+                let write = Chain::from(Verb::write(header_at(SPLIT_VERSION_AT), bytes));
+                self.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
+            }
+        }
+        drop(guard);
+        if !was_cached {
+            self.write_home(addr);
+        }
+        Ok(())
+    }
+
+    async fn regenerate_counter(
+        &self,
+        addr: GAddr,
+        task: &Regeneration,
+    ) -> Result<(), EngineError> {
+        let copies = self.placement.copies(addr).unwrap_or_default();
+        let to = usize::from(task.to.node);
+        if let Some(copy) = copies.iter().find(|(node, _)| *node == to) {
+            self.raise_copy(&copies, to).await?;
+            self.tag_counter(*copy).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether nothing is under way for a line, here or at the node that granted it.
+    fn is_settled(&self, addr: GAddr) -> bool {
+        let map = self.shard(addr).lock();
+        map.get(&addr.to_u64()).is_none_or(|active| {
+            active.line.grantor.is_none() && !active.line.phase.operation_outstanding()
+        })
+    }
+
+    /// Gives a page up, if it can be given up now.
+    fn write_home(&self, addr: GAddr) {
+        let mut batches: Vec<_> = self.queue_pairs.iter().map(|_| Default::default()).collect();
+        if self.give_up(addr, Event::Evict, &mut batches) {
+            self.post_batches(batches);
+        }
+    }
+}

@@ -201,6 +201,10 @@ impl Core {
         missed: &mut bool,
     ) -> Option<Outcome> {
         let exclusive = access != Access::Shared;
+        if let Some(damaged) = &active.damaged {
+            active.lost = Some(damaged.clone());
+            return None;
+        }
         loop {
             let allowed = if exclusive { active.line.writable() } else { active.line.readable() };
             if allowed {

@@ -65,6 +65,8 @@ pub(crate) struct Active {
     timed: bool,
     /// What the line was lost for in this step, for a caller who is not among the waiters yet.
     pub(crate) lost: Option<EngineError>,
+    /// The page could not be put together: what the word gives this node is given back.
+    pub(crate) damaged: Option<EngineError>,
     /// The word names a node that died: the waiters wait for the end of its recovery.
     pub(crate) backs_off: Option<ComputeId>,
     /// The word named this dead node though its recovery is over; if it does so again the line is lost.
@@ -121,6 +123,7 @@ impl Core {
                 copied: false,
                 timed: false,
                 lost: None,
+                damaged: None,
                 backs_off: None,
                 doubted: None,
             }
@@ -142,7 +145,11 @@ impl Core {
     /// frame of a line without copy.
     pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: Active) {
         loop {
-            let plain = active.line.is_plain() && active.waiters.is_empty();
+            if active.damaged.is_some() {
+                self.give_back_damaged(addr, &mut active);
+            }
+            let whole = active.damaged.is_none();
+            let plain = whole && active.line.is_plain() && active.waiters.is_empty();
             let gone = plain && active.line.phase.without_copy();
             if gone && active.seen == LocalUse::Idle {
                 if let Some(frame) = active.frame {
@@ -156,7 +163,7 @@ impl Core {
             let Some(frame) = active.frame else { break };
             self.keep_time(addr, &mut active, frame);
             // A node that has failed may be dead for the others: its copies are old.
-            let serves = self.failed.get().is_none();
+            let serves = whole && self.failed.get().is_none();
             let permissions = Permissions {
                 readable: serves && active.line.readable(),
                 writable: serves && active.line.writable(),
@@ -193,6 +200,28 @@ impl Core {
             }
         }
         map.insert(addr.to_u64(), active);
+    }
+
+    /// Nobody gets the page here, or from here; the next one who wants it looks anew.
+    fn give_back_damaged(&self, addr: GAddr, active: &mut Active) {
+        self.answer_not_held(addr, active);
+        let rests = active.line.phase.at_rest() && active.line.grantor.is_none();
+        if rests && active.seen == LocalUse::Idle && !self.halts(addr, active) {
+            if !active.line.phase.without_copy() {
+                self.run(addr, active, Event::Leave, None);
+            }
+            if active.line.phase.at_rest() && active.line.phase.without_copy() {
+                active.damaged = None;
+            }
+        }
+    }
+
+    fn answer_not_held(&self, addr: GAddr, active: &mut Active) {
+        for asked in std::mem::take(&mut active.line.deferred) {
+            let header = message::encode(addr, Message::NotHeld { holder: None }, &(0..0));
+            // The asker has its own bound; there is nobody else to tell.
+            let _ = self.deliver(asked.from, &header, &[]);
+        }
     }
 
     /// A line that comes to rest without a copy leaves nothing behind but its bit in the word.
@@ -755,16 +784,11 @@ impl Core {
     pub(crate) fn fail_line(&self, addr: GAddr, active: &mut Active, error: &EngineError) {
         active.waiters.fail_all(error);
         active.lost = Some(error.clone());
-        let deferred = std::mem::take(&mut active.line.deferred);
-        active.line = active.line.forgotten();
         if self.config.coherence == Coherence::Rpc {
-            return;
+            active.line.deferred.clear();
         }
-        for asked in deferred {
-            let header = message::encode(addr, Message::NotHeld { holder: None }, &(0..0));
-            // The asker has its own bound; there is nobody else to tell.
-            let _ = self.deliver(asked.from, &header, &[]);
-        }
+        self.answer_not_held(addr, active);
+        active.line = active.line.forgotten();
     }
 
     /// Latches a sealed frame for an access that the line's state allows.

@@ -305,6 +305,17 @@ impl PlacementMap {
         }
     }
 
+    /// The table in use of those whose headers belong to a position of a range.
+    pub(crate) fn table_in_use(&self, range: usize, position: usize) -> Option<HeaderTable> {
+        let on = self.with_coded(|all, _| all.get(range)?.homes.get(position).copied())?;
+        self.table_at(Move { range, position, on: usize::from(on) })
+    }
+
+    /// Which line of its range a line is.
+    pub(crate) fn line_in_range(&self, addr: GAddr) -> u64 {
+        (addr.to_u64() & self.range_mask()) >> self.gcl_shift
+    }
+
     /// All lines of a range.
     pub(crate) fn lines_of(&self, range: usize) -> impl Iterator<Item = GAddr> + use<'_> {
         // The first line of the first range is the null address.

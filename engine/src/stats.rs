@@ -41,6 +41,8 @@ pub(crate) struct Counters {
     pub(crate) downgrades: AtomicU64,
     pub(crate) evictions: AtomicU64,
     pub(crate) write_backs: AtomicU64,
+    pub(crate) corruptions: AtomicU64,
+    pub(crate) repairs: AtomicU64,
     pub(crate) upgrades: AtomicU64,
     pub(crate) busy: AtomicU64,
     pub(crate) messages: AtomicU64,
@@ -58,6 +60,8 @@ impl Counters {
             downgrades: AtomicU64::new(0),
             evictions: AtomicU64::new(0),
             write_backs: AtomicU64::new(0),
+            corruptions: AtomicU64::new(0),
+            repairs: AtomicU64::new(0),
             upgrades: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             messages: AtomicU64::new(0),
@@ -89,6 +93,8 @@ impl Counters {
             downgrades: read(&self.downgrades),
             evictions: read(&self.evictions),
             write_backs: read(&self.write_backs),
+            corruptions: read(&self.corruptions),
+            repairs: read(&self.repairs),
             upgrades: read(&self.upgrades),
             busy: read(&self.busy),
             messages: read(&self.messages),
@@ -117,6 +123,10 @@ pub struct EngineStats {
     pub evictions: u64,
     /// Evictions and downgrades that wrote dirty bytes back.
     pub write_backs: u64,
+    /// Splits of pages that were found to be other than they were written.
+    pub corruptions: u64,
+    /// Splits that were written again for that.
+    pub repairs: u64,
     /// Shared copies that became exclusive.
     pub upgrades: u64,
     /// `try_` operations that ended in Busy.
@@ -153,6 +163,8 @@ impl Sub for EngineStats {
             downgrades: self.downgrades - earlier.downgrades,
             evictions: self.evictions - earlier.evictions,
             write_backs: self.write_backs - earlier.write_backs,
+            corruptions: self.corruptions - earlier.corruptions,
+            repairs: self.repairs - earlier.repairs,
             upgrades: self.upgrades - earlier.upgrades,
             busy: self.busy - earlier.busy,
             messages: self.messages - earlier.messages,

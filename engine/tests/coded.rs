@@ -12,10 +12,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::{Cluster, GCL, engine_config, get, pool_config};
-use selkie_engine::{Engine, GAddr};
+use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::PeerId;
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::PoolConfig;
+use selkie_memnode::{ComputeIndex, PoolConfig};
 
 fn coded(memory_nodes: usize, coding: &str) -> PoolConfig {
     PoolConfig { coding: coding.parse().unwrap(), ..pool_config(memory_nodes, 8 << 20) }
@@ -218,4 +218,117 @@ fn round_value(victim: u16) -> u64 {
         0 => 6,
         _ => 7,
     }
+}
+
+#[test]
+fn what_a_compute_node_had_is_lost_with_it_also_if_the_words_that_said_so_are() {
+    for victim in [0, 1, 2] {
+        let (mem, cluster) = cluster(3, 4, "2+1");
+        let env = cluster.runtime.env();
+        cluster.run(async {
+            let pages = pages(&cluster.engines[0], 300).await;
+            for addr in pages.iter().step_by(3) {
+                write(&cluster.engines[2], *addr, 2).await;
+            }
+            let dead = ComputeIndex::new(2);
+            mem.kill(PeerId::memory(victim));
+            cluster.pool.declare_memory_dead(victim).await.unwrap();
+            cluster.pool.declare_dead(dead).await.unwrap();
+            let started = env.now();
+            while !cluster.pool.lost().is_empty() || !cluster.pool.rebuilds().is_empty() {
+                assert!(
+                    env.now() - started < Duration::from_secs(20),
+                    "{:?}",
+                    cluster.pool.state()
+                );
+                env.sleep(Duration::from_millis(1)).await;
+            }
+            let mut read = 0;
+            for (number, addr) in pages.iter().enumerate() {
+                match cluster.engines[number % 2].shared(*addr).await {
+                    Ok(page) => {
+                        assert_eq!((check(&page, *addr), number % 3 == 0), (1, false), "{addr}");
+                        read += 1;
+                    }
+                    Err(EngineError::PageLost { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            assert!(read > 60, "what others have in their caches is not in doubt: {read}");
+        });
+    }
+}
+
+/// Flips a bit in a split of each of the pages, in another of them each time; again to flip it back.
+fn flip(cluster: &Cluster, pages: &[GAddr], splits: usize) {
+    let (geometry, state) = (cluster.pool.descriptor().geometry(), cluster.pool.state());
+    for (number, addr) in pages.iter().enumerate() {
+        let (range, within) =
+            (addr.to_u64() / geometry.range_bytes(), addr.to_u64() % geometry.range_bytes());
+        let gcl = (within / GCL as u64) as u32;
+        let position = geometry.split_position(gcl, number % splits);
+        let slab = state.ranges[range as usize].slabs[position];
+        let region = cluster.pool.memory_nodes()[usize::from(slab.node)].region();
+        let at = geometry.data_offset(slab.slab, gcl) as usize + 8 * (number % 7);
+        region.store(at, region.load(at) ^ 1 << (number % 64));
+    }
+}
+
+/// Pages that are in no cache.
+async fn cold_pages(cluster: &Cluster) -> Vec<GAddr> {
+    let pages = pages(&cluster.engines[0], 200).await;
+    for engine in &cluster.engines {
+        for _ in 0..2_000 {
+            drop(engine.allocate().await.unwrap());
+        }
+    }
+    pages
+}
+
+#[test]
+fn flipped_bits_are_noticed_and_mended() {
+    for coding in ["2+1", "4+2", "2+3,mode=correct", "4+2,mode=ec-only"] {
+        let splits = coding[..1].parse::<usize>().unwrap() + coding[2..3].parse::<usize>().unwrap();
+        let (_, cluster) = cluster(2, splits, coding);
+        let env = cluster.runtime.env();
+        cluster.run(async {
+            let pages = cold_pages(&cluster).await;
+            flip(&cluster, &pages, splits);
+            let engine = &cluster.engines[1];
+            for addr in &pages {
+                assert_eq!(check(&engine.shared(*addr).await.unwrap(), *addr), 1, "{coding}");
+            }
+            let found = engine.stats().corruptions;
+            assert!(found >= 200 / splits as u64, "{coding}: {found}");
+            let started = env.now();
+            while engine.stats().repairs < found {
+                assert!(env.now() - started < Duration::from_secs(10), "{:?}", engine.stats());
+                env.sleep(Duration::from_millis(1)).await;
+            }
+            if coding.contains("correct") {
+                assert_eq!(found, 200, "all splits are compared");
+            }
+        });
+    }
+}
+
+#[test]
+fn where_damage_is_only_to_be_noticed_it_is_an_error() {
+    let (_, cluster) = cluster(2, 3, "2+1,mode=detect");
+    cluster.run(async {
+        let pages = cold_pages(&cluster).await;
+        flip(&cluster, &pages, 3);
+        let engine = &cluster.engines[1];
+        for (number, addr) in pages.iter().enumerate() {
+            let got = match number % 2 {
+                0 => engine.shared(*addr).await.map(drop),
+                _ => engine.exclusive(*addr).await.map(drop),
+            };
+            assert!(matches!(got, Err(EngineError::PageDamaged { .. })), "{got:?}");
+        }
+        flip(&cluster, &pages, 3);
+        for addr in &pages {
+            assert_eq!(check(&engine.shared(*addr).await.unwrap(), *addr), 1);
+        }
+    });
 }

@@ -577,6 +577,7 @@ pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
         }
     } else if state.compute_nodes.remove(&node.index()).is_some() || had_card {
         state.lost.entry(node.index()).or_default();
+        state.doubt(node.index());
     }
 }
 

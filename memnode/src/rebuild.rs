@@ -28,6 +28,8 @@ pub struct Rebuild {
     pub moved: bool,
     /// Compute nodes that have entered in the latch words what they have.
     pub entered: BTreeSet<u16>,
+    /// Compute nodes that died before they could: nobody knows what they had.
+    pub doubtful: BTreeSet<u16>,
 }
 
 /// A header table that has a new place.
@@ -46,7 +48,16 @@ impl PoolState {
     pub(crate) fn begin_rebuild(&mut self, memory_node: u16) {
         let holds = |slab: &crate::control::Slab| slab.node == memory_node;
         if self.ranges.iter().flat_map(|range| &range.slabs).any(holds) {
-            self.rebuilds.push((memory_node, Rebuild::default()));
+            // The words that named those who are being recovered from are lost.
+            let doubtful = self.lost.keys().copied().collect();
+            self.rebuilds.push((memory_node, Rebuild { doubtful, ..Rebuild::default() }));
+        }
+    }
+
+    /// A compute node died: what it had of lines whose words are being made anew is known if it has entered it.
+    pub(crate) fn doubt(&mut self, node: u16) {
+        for (_, rebuild) in self.rebuilds.iter_mut().filter(|(_, r)| !r.entered.contains(&node)) {
+            rebuild.doubtful.insert(node);
         }
     }
 
@@ -184,14 +195,50 @@ impl Pool {
         .await
     }
 
-    /// Ends a rebuild if all have entered what they have.
+    /// Whether the compute node `by` is to deal with those of whom nobody knows what they had: all others have entered
+    /// what they have, and nobody else who lives does.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn claim_doubts(&self, memory: usize, by: ComputeIndex) -> Result<bool, PoolError> {
+        let claim = |state: &mut PoolState| {
+            let members = state.members();
+            let Some(rebuild) = state.rebuild_of(memory) else { return Ok(false) };
+            let ready = rebuild.moved && members.is_subset(&rebuild.entered);
+            let taken = rebuild.by.is_some_and(|other| members.contains(&other));
+            let own = rebuild.by == Some(by.get());
+            if ready && !taken {
+                rebuild.by = Some(by.get());
+            }
+            Ok(ready && (own || !taken))
+        };
+        Ok(self.membership().change(claim).await?.1)
+    }
+
+    /// These nodes have been dealt with.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn clear_doubts(
+        &self,
+        memory: usize,
+        nodes: &BTreeSet<u16>,
+    ) -> Result<(), PoolError> {
+        self.change_rebuild(memory, |rebuild| rebuild.doubtful.retain(|node| !nodes.contains(node)))
+            .await
+    }
+
+    /// Ends a rebuild if all have entered what they have, and nothing is in doubt.
     ///
     /// # Errors
     /// [`PoolError::Control`].
     pub async fn end_rebuild(&self, memory: usize) -> Result<(), PoolError> {
         let end = |state: &mut PoolState| {
             let members = state.members();
-            let over = |rebuild: &mut Rebuild| rebuild.moved && members.is_subset(&rebuild.entered);
+            let over = |rebuild: &mut Rebuild| {
+                let entered = members.is_subset(&rebuild.entered);
+                rebuild.moved && entered && rebuild.doubtful.is_empty()
+            };
             if state.rebuild_of(memory).is_some_and(over) {
                 state.rebuilds.remove(0);
             }

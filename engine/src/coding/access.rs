@@ -14,14 +14,16 @@
 //! To the coherence machine all of it is one operation. What it needs of the frame is taken at the start, under the
 //! shard's lock: copies of what is written, leases of where is read into.
 
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
+use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, ChainError, Completion, FabricError, RemoteAddr, Verb};
-use selkie_memnode::Coding;
 use selkie_memnode::layout::{self, MAX_SPLITS, SlabGeometry, TAG_BYTES};
+use selkie_memnode::{Coding, Mode};
 
 use super::codec::{Codec, codec};
 use super::journal::{Image, Places};
@@ -50,6 +52,8 @@ pub(crate) struct Coded {
     /// Versions of the splits at home, of the pages held modified, by frame; under the shard's lock.
     versions: Box<[[AtomicU32; MAX_SPLITS]]>,
     journal: Places,
+    /// Splits to be written again.
+    corrupt: Mutex<BTreeMap<GAddr, SplitSet>>,
 }
 
 impl Coded {
@@ -65,7 +69,28 @@ impl Coded {
         let refused = |error: super::codec::CodecError| EngineError::Pool(error.to_string());
         let codec = codec(coding.data(), coding.parity()).map_err(refused)?;
         let versions = (0..frames).map(|_| Default::default()).collect();
-        Ok(Some(Self { coding, codec, geometry, versions, journal: Places::default() }))
+        Ok(Some(Self {
+            coding,
+            codec,
+            geometry,
+            versions,
+            journal: Places::default(),
+            corrupt: Mutex::default(),
+        }))
+    }
+
+    fn note_corrupt(&self, addr: GAddr, splits: SplitSet) {
+        // Who only tells does not mend.
+        if self.coding.mode() != Mode::Detect {
+            let mut corrupt = self.corrupt.lock();
+            let own = corrupt.entry(addr).or_default();
+            *own = own.union(splits);
+        }
+    }
+
+    /// Splits that are to be written again; they are taken off the list.
+    pub(crate) fn take_corrupt(&self) -> BTreeMap<GAddr, SplitSet> {
+        std::mem::take(&mut *self.corrupt.lock())
     }
 
     /// Data splits of a page.
@@ -98,9 +123,14 @@ impl Coded {
         SplitSet::first(self.coding.splits()).without(SplitSet::first(self.coding.data()))
     }
 
-    /// Splits that a read asks for at first.
+    /// Splits that a read asks for at first (Hydra §4).
     fn asked_for(&self) -> SplitSet {
-        SplitSet::first((self.coding.data() + self.coding.delta()).min(self.coding.splits()))
+        let more = match self.coding.mode() {
+            Mode::Recover | Mode::Detect => self.coding.delta(),
+            Mode::Correct => 2 * self.coding.delta() + 1,
+            Mode::EcOnly => 0,
+        };
+        SplitSet::first((self.coding.data() + more).min(self.coding.splits()))
     }
 
     fn payload_of(&self, split: usize) -> std::ops::Range<usize> {
@@ -175,6 +205,8 @@ pub(crate) struct Done {
     versions: Option<Versions>,
     /// The page was to be had and cannot be put together.
     damaged: bool,
+    /// Splits that are not as they were written.
+    corrupt: SplitSet,
 }
 
 /// What an atomic found and whether the right that goes with the page was had.
@@ -269,11 +301,7 @@ impl Core {
     ) -> Option<Event> {
         self.write_done(active);
         let done = match done {
-            Ok(done) if !done.damaged => done,
-            Ok(_) => {
-                self.fail_line(addr, active, &EngineError::PageDamaged { addr });
-                return None;
-            }
+            Ok(done) => done,
             Err(EngineError::Fabric(error)) if self.halt(addr, active, &error) => return None,
             Err(error) => {
                 self.fail_line(addr, active, &error);
@@ -283,6 +311,16 @@ impl Core {
         if let (Some(coded), Some(id), Some(versions)) = (&self.coded, active.frame, &done.versions)
         {
             coded.set_versions(id, versions);
+        }
+        if done.damaged {
+            let error = EngineError::PageDamaged { addr };
+            active.waiters.fail_all(&error);
+            active.lost = Some(error.clone());
+            active.damaged = Some(error);
+        }
+        if let (Some(coded), false) = (&self.coded, done.corrupt.is_empty()) {
+            done.corrupt.iter().for_each(|_| Counters::add(&self.counters.corruptions));
+            coded.note_corrupt(addr, done.corrupt);
         }
         self.note_looks(active, done.old);
         Some(self.completed_with(active, done.old))
@@ -364,7 +402,8 @@ impl Job {
             let at = home.latch.offset - layout::LATCH_AT + offset;
             RemoteAddr::new(home.latch.region, at)
         };
-        let mut done = Done { old: LatchWord::FREE, versions: None, damaged: false };
+        let mut done =
+            Done { old: LatchWord::FREE, versions: None, damaged: false, corrupt: SplitSet::EMPTY };
         // Until the operation is over: the image stands in for the splits.
         let mut journal_place = None;
         if let Some(mut write) = write {
@@ -414,7 +453,10 @@ impl Job {
             reading.arrive().await;
             let versions = done.versions.unwrap_or_default();
             if is_granted(operation.word, done.old) {
-                done.damaged = !reading.put_together(core, &versions).await?;
+                let whole = reading.put_together(core, &versions).await?;
+                let detects = coded.coding.mode() == Mode::Detect;
+                done.damaged = !whole || detects && !reading.corrupt.is_empty();
+                done.corrupt = reading.corrupt;
             }
         }
         drop(journal_place);
@@ -520,6 +562,8 @@ struct Reading<'c> {
     arrived: Vec<Arrival>,
     /// Asked for, and not to be had.
     lost: SplitSet,
+    /// Not as they were written, by their checksum or by the others.
+    corrupt: SplitSet,
 }
 
 impl<'c> Reading<'c> {
@@ -531,6 +575,7 @@ impl<'c> Reading<'c> {
             idle: into,
             arrived: Vec::new(),
             lost: SplitSet::EMPTY,
+            corrupt: SplitSet::EMPTY,
         };
         for split in coded.asked_for().iter() {
             reading.ask(core, split);
@@ -579,22 +624,53 @@ impl<'c> Reading<'c> {
         self.arrived.push(Arrival { split, payload, tag: Tag::from_word(word) });
     }
 
-    /// Sends back to where they came from the splits that are not of the page with these versions.
-    fn sort_out(&mut self, versions: &Versions) -> SplitSet {
-        let mut unsuited = SplitSet::EMPTY;
-        let suits = |arrival: &Arrival| {
-            versions.get(arrival.split) == Some(&arrival.tag.version)
-                && arrival.tag.is_of(&arrival.payload)
-        };
+    /// Sends back to where they came from the splits that are not of the page with these versions: all of them, and
+    /// those of the right version that are not what was written.
+    fn sort_out(&mut self, versions: &Versions) -> (SplitSet, SplitSet) {
+        let (mut unsuited, mut wrong) = (SplitSet::EMPTY, SplitSet::EMPTY);
         for arrival in std::mem::take(&mut self.arrived) {
-            if suits(&arrival) {
+            let Arrival { split, payload, tag } = &arrival;
+            let is_of_version = versions.get(*split) == Some(&tag.version);
+            if is_of_version && tag.is_of(payload) {
                 self.arrived.push(arrival);
-            } else {
-                unsuited = unsuited.with(arrival.split);
+                continue;
+            }
+            unsuited = unsuited.with(*split);
+            if is_of_version {
+                wrong = wrong.with(*split);
+            }
+            self.idle.push((arrival.split, arrival.payload));
+        }
+        (unsuited, wrong)
+    }
+
+    /// Whether those that have come belong together, as far as more have come than are needed. Where that is to be
+    /// corrected the wrong ones are sent back.
+    fn compare(&mut self) -> Result<bool, EngineError> {
+        let failed = |error: super::codec::CodecError| EngineError::Pool(error.to_string());
+        let present: Vec<(usize, &[u8])> =
+            self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect();
+        let compares = matches!(self.coded.coding.mode(), Mode::Detect | Mode::Correct);
+        if !compares || present.len() <= self.coded.coding.data() {
+            return Ok(true);
+        }
+        if self.coded.codec.verify(&present).map_err(failed)? {
+            return Ok(true);
+        }
+        if self.coded.coding.mode() == Mode::Detect {
+            return Ok(false);
+        }
+        let Ok(wrong) = self.coded.codec.locate(&present) else { return Ok(false) };
+        let wrong: SplitSet = wrong.into_iter().collect();
+        self.corrupt = self.corrupt.union(wrong);
+        for arrival in std::mem::take(&mut self.arrived) {
+            if wrong.contains(arrival.split) {
                 self.idle.push((arrival.split, arrival.payload));
+            } else {
+                self.arrived.push(arrival);
             }
         }
-        unsuited
+        Ok(true)
     }
 
     /// Makes the page of these versions of what has come, and of more if need be; whether it could be done. The
@@ -606,8 +682,10 @@ impl<'c> Reading<'c> {
     ) -> Result<bool, EngineError> {
         let (data, splits) = (self.coded.coding.data(), self.coded.coding.splits());
         let mut asked = self.coded.asked_for();
+        let mut wrong = SplitSet::EMPTY;
         for _ in 0..=READS_AGAIN {
-            let unsuited = self.sort_out(versions);
+            let (unsuited, suspects) = self.sort_out(versions);
+            wrong = suspects;
             if self.arrived.len() >= data {
                 break;
             }
@@ -619,8 +697,14 @@ impl<'c> Reading<'c> {
             }
             self.arrive().await;
         }
-        self.sort_out(versions);
-        if self.arrived.len() < data {
+        // One that was caught in a write-back is right by now.
+        for split in wrong.without(self.lost).iter() {
+            self.ask(core, split);
+        }
+        self.arrive().await;
+        let (_, wrong) = self.sort_out(versions);
+        self.corrupt = wrong;
+        if self.arrived.len() < data || !self.compare()? || self.arrived.len() < data {
             return Ok(false);
         }
         self.reconstruct()?;

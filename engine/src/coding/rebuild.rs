@@ -19,12 +19,12 @@ use std::time::Duration;
 use parking_lot::{Mutex, RwLock};
 use selkie_fabric::{Buf, Chain, Completion, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::Move;
-use selkie_memnode::layout::{HEADER_BYTES, Header};
+use selkie_memnode::layout::{EXTENT_GCLS, HEADER_BYTES, Header, LATCH_AT};
 
 use super::counter::Adds;
 use super::tag::{Tag, Version, Versions};
 use crate::coherence::machine::{Deferred, Event, Message, Phase};
-use crate::coherence::word::LatchDelta;
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
 use crate::line::Active;
 use crate::{EngineError, GAddr};
@@ -144,8 +144,10 @@ impl Core {
                 self.move_if_due(memory).await?;
             } else if !rebuild.entered.contains(&me) {
                 self.enter_all(memory).await?;
-            } else {
+            } else if rebuild.doubtful.is_empty() {
                 self.pool.end_rebuild(memory).await?;
+            } else if self.pool.claim_doubts(memory, self.index()).await? {
+                self.doubt(memory, &rebuild.doubtful).await?;
             }
         }
         Ok(())
@@ -239,6 +241,11 @@ impl Core {
     /// Makes a header table anew: free words, and the versions that the splits' tags have.
     async fn write_headers(&self, to: Move) -> Result<(), EngineError> {
         let Some(table) = self.placement.table_at(to) else { return Ok(()) };
+        // Pages that were lost with compute nodes stay lost, whatever became of the words that said so.
+        let state = self.pool.state();
+        let lost = &state.lost_pages;
+        let dead = state.dead.first().and_then(|node| ComputeId::new(usize::from(*node)));
+        let holder = dead.map_or(LatchWord::FREE, LatchWord::held_by);
         for first in (0..table.headers).step_by(GCLS_AT_ONCE as usize) {
             let count = GCLS_AT_ONCE.min(table.headers - first);
             let addrs: Vec<GAddr> = (first..first + count)
@@ -247,10 +254,11 @@ impl Core {
             let tags = self.read_tags(&addrs).await?;
             let mut headers = Buf::zeroed((count * HEADER_BYTES) as usize);
             let places = headers.chunks_exact_mut(HEADER_BYTES as usize);
-            for (place, tags) in places.zip(&tags) {
+            for ((place, tags), addr) in places.zip(&tags).zip(&addrs) {
                 let versions = versions_of(self.splits(), tags);
-                let header =
-                    Header { split_version: versions.map(Version::to_bits), ..Header::default() };
+                let latch = if lost.contains(&addr.to_u64()) { holder } else { LatchWord::FREE };
+                let split_version = versions.map(Version::to_bits);
+                let header = Header { latch: latch.bits(), split_version, ..Header::default() };
                 place.copy_from_slice(&header.to_bytes());
             }
             let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
@@ -358,6 +366,50 @@ impl Core {
         lines.extend(self.left.all());
         lines.retain(|addr| !addr.is_null() && self.is_in(*addr, tables));
         lines
+    }
+
+    /// What nobody has entered, one of those may have held who died before they could: until it is redone, it is
+    /// theirs, and lost.
+    async fn doubt(&self, memory: usize, nodes: &BTreeSet<u16>) -> Result<(), EngineError> {
+        let first = nodes.first().and_then(|node| ComputeId::new(usize::from(*node)));
+        let Some(holder) = first.map(LatchWord::held_by) else { return Ok(()) };
+        let tables = self.halted.tables.read().get(&memory).cloned().unwrap_or_default();
+        let mut doubted = 0;
+        for (range, position) in tables {
+            let leased = self.leased_lines(range).await?;
+            let Some(table) = self.placement.table_in_use(range, position) else { continue };
+            for header in 0..table.headers {
+                let Some(addr) = self.placement.addr_of(&table, header) else { continue };
+                if self.placement.line_in_range(addr) >= leased {
+                    break;
+                }
+                let at = table.at.offset + header * HEADER_BYTES + LATCH_AT;
+                let at = RemoteAddr::new(table.at.region, at);
+                let swap = Verb::compare_and_swap(at, LatchWord::FREE.bits(), holder.bits());
+                let done = self.queue_pair(table.node).post(Chain::from(swap)).await;
+                let old = done.map_err(|error| error.error)?.old(0);
+                doubted += usize::from(old == Some(LatchWord::FREE.bits()));
+            }
+        }
+        tracing::warn!(
+            memory,
+            ?nodes,
+            lines = doubted,
+            "rebuild: nobody knows who had these lines"
+        );
+        self.pool.clear_doubts(memory, nodes).await?;
+        Ok(())
+    }
+
+    /// Lines of a range that have been leased to nodes, from its beginning.
+    async fn leased_lines(&self, range: usize) -> Result<u64, EngineError> {
+        let counters = self.placement.counters(range);
+        let living = |(node, _): &&(usize, RemoteAddr)| !self.pool.is_memory_dead(*node);
+        let Some((node, at)) = counters.iter().find(living) else { return Ok(u64::MAX) };
+        let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
+        let done = self.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
+        let leased = done.buf(0).and_then(|buf| buf.words().first().copied());
+        Ok(leased.map_or(0, u64::from_le).saturating_mul(EXTENT_GCLS))
     }
 
     fn go_on_without(&self, memory: usize) {

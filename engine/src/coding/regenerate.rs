@@ -20,6 +20,7 @@ use super::tag::{Tag, Version, Versions};
 use crate::acquire::Access;
 use crate::coherence::machine::Event;
 use crate::core::Core;
+use crate::stats::Counters;
 use crate::{EngineError, GAddr, SharedGuard};
 
 /// Pages after which other tasks get a turn, and a pause.
@@ -47,6 +48,9 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
             continue;
         }
         // What fails is begun anew.
+        if let Err(error) = core.repair().await {
+            tracing::debug!(%error, "a repair failed");
+        }
         if let Err(error) = core.regenerate().await {
             tracing::debug!(%error, "a regeneration failed");
         }
@@ -96,7 +100,9 @@ impl Core {
         let mut pages = 0;
         let mut turn = self.env.now();
         for addr in self.placement.lines_of(task.range) {
-            self.regenerate_split(addr, task).await?;
+            if let Some(split) = self.placement.split_at(addr, task.position) {
+                self.make_split(addr, split, usize::from(task.to.node)).await?;
+            }
             pages += 1;
             if pages % PAGES_A_TURN == 0 {
                 self.check_failed()?;
@@ -131,23 +137,37 @@ impl Core {
         self.raise(memory, *own, most).await
     }
 
-    /// Puts the split of a page that belongs to the slab into its place.
-    async fn regenerate_split(
+    /// Writes splits again that were found to be damaged.
+    async fn repair(self: &Arc<Self>) -> Result<(), EngineError> {
+        let Some(coded) = &self.coded else { return Ok(()) };
+        for (addr, splits) in coded.take_corrupt() {
+            for split in splits.iter() {
+                let place = self.placement.splits(addr).and_then(|all| all.get(split).copied());
+                let Some(place) = place.flatten() else { continue };
+                if !self.pool.is_memory_dead(place.node) {
+                    self.make_split(addr, split, place.node).await?;
+                    Counters::add(&self.counters.repairs);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts a split of a page into its place, at this memory node.
+    async fn make_split(
         self: &Arc<Self>,
         addr: GAddr,
-        task: &Regeneration,
+        split: usize,
+        memory: usize,
     ) -> Result<(), EngineError> {
-        let split = self.placement.split_at(addr, task.position);
-        let (Some(coded), Some(split), Some(places)) =
-            (&self.coded, split, self.placement.splits(addr))
-        else {
+        let (Some(coded), Some(places)) = (&self.coded, self.placement.splits(addr)) else {
             return Ok(());
         };
         let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
         let header_at =
             |offset| RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT + offset);
         if read_versions(self, home.node, header_at(0)).await?.contains(&Version::COUNTER) {
-            return self.regenerate_counter(addr, task).await;
+            return self.regenerate_counter(addr, memory).await;
         }
         let was_cached = self.table.lookup(&self.frames, addr).is_some();
         // What this node has changed has to be home first, and what the one has that granted the page.
@@ -196,13 +216,8 @@ impl Core {
         Ok(())
     }
 
-    async fn regenerate_counter(
-        &self,
-        addr: GAddr,
-        task: &Regeneration,
-    ) -> Result<(), EngineError> {
+    async fn regenerate_counter(&self, addr: GAddr, to: usize) -> Result<(), EngineError> {
         let copies = self.placement.copies(addr).unwrap_or_default();
-        let to = usize::from(task.to.node);
         if let Some(copy) = copies.iter().find(|(node, _)| *node == to) {
             self.raise_copy(&copies, to).await?;
             self.tag_counter(*copy).await?;

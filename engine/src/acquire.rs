@@ -12,7 +12,7 @@ use std::time::Duration;
 use selkie_fabric::env::yield_now;
 
 use crate::buffer::frames::FrameId;
-use crate::coherence::machine::{Event, Phase};
+use crate::coherence::machine::{Event, LocalUse, Phase};
 use crate::core::Core;
 use crate::line::Active;
 use crate::stats::Counters;
@@ -221,6 +221,10 @@ impl Core {
                 // The line is fetched for whoever is next: a right that nobody in turn can use
                 // would only be taken away again.
                 return None;
+            }
+            if active.line.phase.without_copy() && active.seen != LocalUse::Idle {
+                // Who had the page when it was lost still looks at it: nothing is read over that.
+                return if nowait { Some(Outcome::Busy) } else { None };
             }
             if !self.ensure_frame(addr, active) {
                 return Some(Outcome::NoFrame);

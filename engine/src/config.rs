@@ -85,6 +85,12 @@ pub struct EngineConfig {
     pub mail_tasks: usize,
     /// Period of the housekeeping: overdue waits, reclamation epochs.
     pub tick: Duration,
+    /// Damaged splits of a memory node in about 4,096 reads of pages, beyond which reads that concern it ask at
+    /// once for as many splits as tell which is wrong (ErrorCorrectionLimit of Hydra §4.1); at least 1.
+    pub error_correction_limit: u32,
+    /// The same, beyond which the node's slabs are made again on others (SlabRegenerationLimit); at least
+    /// [`EngineConfig::error_correction_limit`].
+    pub slab_regeneration_limit: u32,
     /// The bug to bring back.
     #[cfg(feature = "planted")]
     pub planted: Planted,
@@ -109,6 +115,8 @@ impl Default for EngineConfig {
             ring_bytes: 256 << 10,
             mail_tasks: 1,
             tick: Duration::from_millis(5),
+            error_correction_limit: 4,
+            slab_regeneration_limit: 64,
             #[cfg(feature = "planted")]
             planted: Planted::Nothing,
         }
@@ -160,6 +168,15 @@ impl EngineConfig {
         }
         if self.tick.is_zero() {
             return refuse("tick", 0, "above zero".into());
+        }
+        if self.error_correction_limit == 0 {
+            return refuse("error_correction_limit", 0, "at least 1".into());
+        }
+        if self.slab_regeneration_limit < self.error_correction_limit {
+            let allowed =
+                format!("at least error_correction_limit, {}", self.error_correction_limit);
+            let value = u64::from(self.slab_regeneration_limit);
+            return refuse("slab_regeneration_limit", value, allowed);
         }
         Ok(())
     }

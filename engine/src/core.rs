@@ -76,6 +76,8 @@ pub(crate) struct Core {
     /// Of pools with redundancy.
     pub(crate) coded: Option<Coded>,
     pub(crate) halted: Halted,
+    /// Frames into which reads are under way that nobody waits for.
+    pub(crate) late_frames: AtomicUsize,
     /// One to each memory node; all latch operations of a line use the same (rule R1).
     pub(crate) queue_pairs: Box<[Arc<dyn QueuePair>]>,
     /// For write-backs that a planted bug takes off their queue pair.

@@ -109,7 +109,7 @@ impl Engine {
         #[cfg(feature = "planted")]
         let loose_queue_pairs = connect()?;
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
-        let coded = Coded::of(descriptor.coding, descriptor.geometry(), frames)?;
+        let coded = Coded::of(descriptor, &config, frames)?;
         let table = AddressTable::new(frames, gcl_bytes);
         let epoch = Self::global_epoch(pool, queue_pairs.first()).await?;
         // The ranges of a coded pool come as they are needed.
@@ -129,6 +129,7 @@ impl Engine {
             placement: PlacementMap::new(descriptor),
             coded,
             halted: Halted::default(),
+            late_frames: AtomicUsize::new(0),
             queue_pairs,
             #[cfg(feature = "planted")]
             loose_queue_pairs,
@@ -461,6 +462,12 @@ impl Engine {
                 moved = core.env.now();
             }
             (remain, last) = (now, one);
+        }
+        // Their splits come, or their memory nodes are dead.
+        while core.late_frames.load(Ordering::Acquire) > 0
+            && core.env.now() - moved <= core.config.request_timeout
+        {
+            core.env.sleep(Duration::from_millis(1)).await;
         }
         // Each of them, whatever became of the others: who cannot reach all memory has to leave all the same.
         let absent = core.publish_epoch(0).await;

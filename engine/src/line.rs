@@ -350,6 +350,12 @@ impl Core {
     }
 
     fn release_frame(&self, addr: GAddr, id: FrameId) {
+        self.vacate(addr, id);
+        self.frames.give_back(id);
+    }
+
+    /// The line is in this frame no more; the frame is nobody's.
+    pub(crate) fn vacate(&self, addr: GAddr, id: FrameId) {
         let frame = self.frames.get(id);
         self.table.remove(&self.frames, addr, id);
         frame.set_addr(GAddr::NULL);
@@ -357,7 +363,15 @@ impl Core {
         // A reader that found the entry a moment ago fails on the sealed latch.
         let _ =
             frame.latch.publish(Permissions { readable: false, writable: false, pending: false });
-        self.frames.give_back(id);
+    }
+
+    /// The line is in this frame, whose latch is sealed.
+    pub(crate) fn occupy(&self, addr: GAddr, id: FrameId) -> LocalUse {
+        let frame = self.frames.get(id);
+        frame.set_addr(addr);
+        frame.set_dirty(0..0);
+        assert!(self.table.insert(addr, id), "address table: a shard has overflowed");
+        frame.latch.seal()
     }
 
     /// Gives an Invalid line a frame. False: none is free.
@@ -372,12 +386,8 @@ impl Core {
         if self.frames.free_count() < self.low_water {
             self.evict_bell.ring();
         }
-        let frame = self.frames.get(id);
-        frame.set_addr(addr);
-        frame.set_dirty(0..0);
-        assert!(self.table.insert(addr, id), "address table: a shard has overflowed");
         active.frame = Some(id);
-        active.seen = frame.latch.seal();
+        active.seen = self.occupy(addr, id);
         true
     }
 

@@ -43,6 +43,7 @@ pub(crate) struct Counters {
     pub(crate) write_backs: AtomicU64,
     pub(crate) corruptions: AtomicU64,
     pub(crate) repairs: AtomicU64,
+    pub(crate) late_reads: AtomicU64,
     pub(crate) upgrades: AtomicU64,
     pub(crate) busy: AtomicU64,
     pub(crate) messages: AtomicU64,
@@ -62,6 +63,7 @@ impl Counters {
             write_backs: AtomicU64::new(0),
             corruptions: AtomicU64::new(0),
             repairs: AtomicU64::new(0),
+            late_reads: AtomicU64::new(0),
             upgrades: AtomicU64::new(0),
             busy: AtomicU64::new(0),
             messages: AtomicU64::new(0),
@@ -95,6 +97,7 @@ impl Counters {
             write_backs: read(&self.write_backs),
             corruptions: read(&self.corruptions),
             repairs: read(&self.repairs),
+            late_reads: read(&self.late_reads),
             upgrades: read(&self.upgrades),
             busy: read(&self.busy),
             messages: read(&self.messages),
@@ -127,6 +130,8 @@ pub struct EngineStats {
     pub corruptions: u64,
     /// Splits that were written again for that.
     pub repairs: u64,
+    /// Pages that went into another frame, as a split was late.
+    pub late_reads: u64,
     /// Shared copies that became exclusive.
     pub upgrades: u64,
     /// `try_` operations that ended in Busy.
@@ -165,6 +170,7 @@ impl Sub for EngineStats {
             write_backs: self.write_backs - earlier.write_backs,
             corruptions: self.corruptions - earlier.corruptions,
             repairs: self.repairs - earlier.repairs,
+            late_reads: self.late_reads - earlier.late_reads,
             upgrades: self.upgrades - earlier.upgrades,
             busy: self.busy - earlier.busy,
             messages: self.messages - earlier.messages,

@@ -14,9 +14,10 @@
 //! ```
 //!
 //! A coded range lies in n = k + r slabs, at their *positions* 0 to n - 1. Split j of its GCL i lies at position
-//! (i + j) mod n, so each slab has a split of every GCL. The header of GCL i lies at position i mod n, or, when that
-//! was lost, at one of the r next, its *understudies*; so each slab has r + 1 header tables, for the GCLs whose
-//! headers belong to its own position, to the one before, and so on:
+//! (i + 1 + j) mod n, so each slab has a split of every GCL. The header of GCL i lies at position i mod n, with the
+//! last split of parity, which is read least: so no data split comes late for having been behind the header. When
+//! that was lost, the header lies at one of the r next, its *understudies*; so each slab has r + 1 header tables, for
+//! the GCLs whose headers belong to its own position, to the one before, and so on:
 //!
 //! ```text
 //! slab     0                64                                       (multiple of 4096)
@@ -375,7 +376,7 @@ impl SlabGeometry {
     /// The position at which split `split` of GCL `gcl` lies.
     #[must_use]
     pub const fn split_position(&self, gcl: u32, split: usize) -> usize {
-        ((gcl as u64 + split as u64) % self.positions) as usize
+        ((gcl as u64 + 1 + split as u64) % self.positions) as usize
     }
 
     /// Offset, in the region, of the header of GCL `gcl` of range `range`; of a coded range in the slab to whose

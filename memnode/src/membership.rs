@@ -32,11 +32,11 @@ pub trait Observer: Send + Sync {
     /// are known, until it returns true: until then the node waits.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool;
 
-    /// Tells the observers; whether all are ready for those who are in.
-    fn observers_know(&self, state: &PoolState) -> bool {
-        let observers = self.observers();
-        observers.iter().for_each(|observer| observer.changed(state));
-        observers.iter().all(|observer| {
+    /// A compute node that was in the pool is in it no more, and recovered from if it died.
+    fn gone(&self, node: ComputeIndex);
+
+    /// The state of the pool is another. Called before the others hear that this process has acted upon it.
+    fn changed(&self, state: &PoolState);
 }
 
 /// What a process knows of a pool, and the others of it.
@@ -346,17 +346,11 @@ impl Membership {
         Some(Arc::new(state.geometry().reading(ranges)))
     }
 
-<<<<<<< HEAD
-    /// Whether all observers are ready for those who are in.
-    fn all_know(&self, state: &PoolState) -> bool {
-        self.observers().iter().all(|observer| {
-=======
     /// Tells the observers; whether all are ready for those who are in.
     fn observers_know(&self, state: &PoolState) -> bool {
-        let observers: Vec<_> = self.observers.lock().iter().filter_map(Weak::upgrade).collect();
+        let observers = self.observers();
         observers.iter().for_each(|observer| observer.changed(state));
         observers.iter().all(|observer| {
->>>>>>> fa40841 (wip: coded slabs)
             state
                 .compute_nodes
                 .iter()

@@ -21,25 +21,24 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use selkie_fabric::{Buf, Chain, ChainError, Completion, FabricError, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout::{self, MAX_SPLITS, SlabGeometry, TAG_BYTES};
-use selkie_memnode::{Coding, Mode};
+use selkie_memnode::{Coding, Mode, PoolDescriptor};
 
 use super::codec::{Codec, codec};
+use super::errors::Errors;
 use super::journal::{Image, Places};
+use super::reading::{Moved, Reading};
 use super::tag::{SplitSet, Tag, Version, Versions};
 use super::torn::Stages;
 use crate::buffer::frames::FrameId;
-use crate::coherence::machine::{Atomic, Event, LatchOperation, Phase, WordAccess};
+use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::word::LatchWord;
 use crate::core::Core;
 use crate::line::Active;
 use crate::placement::{Home, SplitAt, SplitsAt};
 use crate::stats::Counters;
-use crate::{EngineError, GAddr};
-
-/// How often a split is read again that nobody can be writing.
-const READS_AGAIN: usize = 2;
+use crate::{EngineConfig, EngineError, GAddr};
 
 /// Bytes of the versions of a page.
 pub(crate) const VERSIONS_BYTES: usize = 4 * MAX_SPLITS;
@@ -54,15 +53,18 @@ pub(crate) struct Coded {
     journal: Places,
     /// Splits to be written again.
     corrupt: Mutex<BTreeMap<GAddr, SplitSet>>,
+    /// How often memory nodes err.
+    pub(super) errors: Errors,
 }
 
 impl Coded {
     /// `None` for pools without redundancy.
     pub(crate) fn of(
-        coding: Coding,
-        geometry: SlabGeometry,
+        pool: &PoolDescriptor,
+        config: &EngineConfig,
         frames: usize,
     ) -> Result<Option<Self>, EngineError> {
+        let (coding, geometry) = (pool.coding, pool.geometry());
         if coding.is_plain() {
             return Ok(None);
         }
@@ -76,10 +78,16 @@ impl Coded {
             versions,
             journal: Places::default(),
             corrupt: Mutex::default(),
+            errors: Errors::new(pool.memory_nodes.len(), config),
         }))
     }
 
-    fn note_corrupt(&self, addr: GAddr, splits: SplitSet) {
+    fn note_corrupt(&self, addr: GAddr, splits: SplitSet, places: Option<&SplitsAt>) {
+        for split in splits.iter() {
+            if let Some(place) = places.and_then(|all| all.get(split).copied().flatten()) {
+                self.errors.note_damaged(place.node);
+            }
+        }
         // Who only tells does not mend.
         if self.coding.mode() != Mode::Detect {
             let mut corrupt = self.corrupt.lock();
@@ -119,18 +127,42 @@ impl Coded {
         }
     }
 
-    fn parity(&self) -> SplitSet {
-        SplitSet::first(self.coding.splits()).without(SplitSet::first(self.coding.data()))
+    pub(super) fn coding(&self) -> Coding {
+        self.coding
     }
 
-    /// Splits that a read asks for at first (Hydra §4).
-    fn asked_for(&self) -> SplitSet {
+    pub(super) fn codec(&self) -> &dyn Codec {
+        &*self.codec
+    }
+
+    pub(super) fn payload_bytes(&self) -> usize {
+        self.geometry.payload_bytes()
+    }
+
+    /// Splits that a read asks for at first (Hydra §4): more where a memory node errs too often.
+    pub(super) fn asked_for(&self, places: &SplitsAt) -> SplitSet {
+        let delta = self.coding.delta();
         let more = match self.coding.mode() {
-            Mode::Recover | Mode::Detect => self.coding.delta(),
-            Mode::Correct => 2 * self.coding.delta() + 1,
             Mode::EcOnly => 0,
+            _ if self.errors.suspects(places) => 2 * delta + 1,
+            Mode::Recover | Mode::Detect | Mode::Correct => delta,
         };
         SplitSet::first((self.coding.data() + more).min(self.coding.splits()))
+    }
+
+    /// Splits that are to have come before a page is taken for whole.
+    pub(super) fn compared(&self, places: &SplitsAt) -> usize {
+        match self.coding.mode() {
+            Mode::Recover | Mode::EcOnly => self.coding.data(),
+            Mode::Correct if self.errors.suspects(places) => self.asked_for(places).len(),
+            Mode::Detect | Mode::Correct => self.coding.data() + self.coding.delta(),
+        }
+    }
+
+    /// Splits that tell which of them are wrong, if that is to be known.
+    pub(super) fn corrected(&self) -> Option<usize> {
+        let corrects = self.coding.mode() == Mode::Correct;
+        corrects.then(|| self.coding.data() + 2 * self.coding.delta() + 1)
     }
 
     fn payload_of(&self, split: usize) -> std::ops::Range<usize> {
@@ -178,13 +210,6 @@ impl Write {
     }
 }
 
-/// A split on its way here.
-struct Arrival {
-    split: usize,
-    payload: Buf,
-    tag: Tag,
-}
-
 /// A latch operation of a coded line.
 pub(crate) struct Job {
     addr: GAddr,
@@ -207,6 +232,13 @@ pub(crate) struct Done {
     damaged: bool,
     /// Splits that are not as they were written.
     corrupt: SplitSet,
+}
+
+/// An operation that is over, however.
+struct Outcome {
+    done: Result<Done, EngineError>,
+    /// The page is not in the frame it was to be read into.
+    moved: Option<Moved>,
 }
 
 /// What an atomic found and whether the right that goes with the page was had.
@@ -238,23 +270,34 @@ impl Core {
         };
         let core = self.this.upgrade()?;
         let mut run = Box::pin(async move {
-            let done = job.run(&core).await;
+            let outcome = job.run(&core).await;
             drop(core);
-            done
+            outcome
         });
         // Backends that complete at once are through by now.
-        if let Poll::Ready(done) = run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            return self.completed_coded(addr, active, done);
+        if let Poll::Ready(outcome) = run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+            let (event, late) = self.completed_coded(addr, active, outcome);
+            if let Some(late) = late {
+                drop(self.env.spawn("late splits", late));
+            }
+            return event;
         }
         let core = self.this.upgrade()?;
         drop(self.env.spawn("latch operation", async move {
-            let done = run.await;
-            let mut map = core.shard(addr).lock();
-            let mut active = core.open(&mut map, addr);
-            if let Some(event) = core.completed_coded(addr, &mut active, done) {
-                core.run(addr, &mut active, event, None);
+            let outcome = run.await;
+            let late = {
+                let mut map = core.shard(addr).lock();
+                let mut active = core.open(&mut map, addr);
+                let (event, late) = core.completed_coded(addr, &mut active, outcome);
+                if let Some(event) = event {
+                    core.run(addr, &mut active, event, None);
+                }
+                core.close(&mut map, addr, active);
+                late
+            };
+            if let Some(late) = late {
+                late.await;
             }
-            core.close(&mut map, addr, active);
         }));
         None
     }
@@ -292,20 +335,24 @@ impl Core {
         Ok(job)
     }
 
-    /// As [`Core::completed`], of a coded line.
+    /// As [`Core::completed`], of a coded line; and what is to be awaited after it, if reads are late.
     fn completed_coded(
         &self,
         addr: GAddr,
         active: &mut Active,
-        done: Result<Done, EngineError>,
-    ) -> Option<Event> {
+        outcome: Outcome,
+    ) -> (Option<Event>, Option<impl Future<Output = ()> + use<>>) {
         self.write_done(active);
+        let Outcome { done, moved } = outcome;
+        let late = moved.and_then(|moved| self.move_frame(addr, active, moved));
         let done = match done {
             Ok(done) => done,
-            Err(EngineError::Fabric(error)) if self.halt(addr, active, &error) => return None,
+            Err(EngineError::Fabric(error)) if self.halt(addr, active, &error) => {
+                return (None, late);
+            }
             Err(error) => {
                 self.fail_line(addr, active, &error);
-                return None;
+                return (None, late);
             }
         };
         if let (Some(coded), Some(id), Some(versions)) = (&self.coded, active.frame, &done.versions)
@@ -320,10 +367,41 @@ impl Core {
         }
         if let (Some(coded), false) = (&self.coded, done.corrupt.is_empty()) {
             done.corrupt.iter().for_each(|_| Counters::add(&self.counters.corruptions));
-            coded.note_corrupt(addr, done.corrupt);
+            coded.note_corrupt(addr, done.corrupt, self.placement.splits(addr).as_ref());
         }
         self.note_looks(active, done.old);
-        Some(self.completed_with(active, done.old))
+        (Some(self.completed_with(active, done.old)), late)
+    }
+
+    /// Puts another frame into the place of one into which reads are still under way; that one is free when they
+    /// are over.
+    fn move_frame(
+        &self,
+        addr: GAddr,
+        active: &mut Active,
+        moved: Moved,
+    ) -> Option<impl Future<Output = ()> + use<>> {
+        let Moved { to, late } = moved;
+        debug_assert!(active.seen == LocalUse::Idle, "a page is fetched under who looks at it");
+        let core = self.this.upgrade()?;
+        let from = active.frame.replace(to);
+        if let Some(from) = from {
+            self.vacate(addr, from);
+        }
+        active.seen = self.occupy(addr, to);
+        Counters::add(&self.counters.late_reads);
+        self.late_frames.fetch_add(1, Ordering::Relaxed);
+        Some(async move {
+            for split in late {
+                // Whatever it is: nobody looks at it.
+                let _ = split.await;
+            }
+            if let Some(from) = from {
+                core.frames.give_back(from);
+            }
+            // Release: who finds none left finds the frames free.
+            core.late_frames.fetch_sub(1, Ordering::Release);
+        })
     }
 }
 
@@ -394,7 +472,13 @@ impl Job {
         Self { addr, home, places, operation, header: false, write: None, into: None }
     }
 
-    async fn run(self, core: &Core) -> Result<Done, EngineError> {
+    async fn run(self, core: &Core) -> Outcome {
+        let mut moved = None;
+        let done = self.carry_out(core, &mut moved).await;
+        Outcome { done, moved }
+    }
+
+    async fn carry_out(self, core: &Core, moved: &mut Option<Moved>) -> Result<Done, EngineError> {
         let Some(coded) = &core.coded else { return Err(EngineError::Closed) };
         let Self { addr, home, places, operation, header, write, into } = self;
         let mut chain = Chain::new();
@@ -441,24 +525,27 @@ impl Job {
             chain.push(Verb::read(header_at(0), Buf::zeroed(layout::HEADER_BYTES as usize)));
         }
         let at_home = (!chain.verbs.is_empty()).then(|| core.queue_pair(home.node).post(chain));
-        let mut reading = into.map(|into| Reading::begin(core, coded, &places, into));
-        if let Some(at_home) = at_home {
-            let chain = at_home.await.map_err(|error| error.error)?;
-            done.old = found_word(operation.word, &chain);
+        let reading = into.map(|into| Reading::begin(core, coded, &places, into));
+        let found = match at_home {
+            Some(at_home) => at_home.await.map_err(|error| error.error),
+            None => Ok(Chain::new()),
+        };
+        if let Ok(chain) = &found {
+            done.old = found_word(operation.word, chain);
             if header {
-                done.versions = found_versions(&chain);
+                done.versions = found_versions(chain);
             }
         }
-        if let Some(reading) = &mut reading {
-            reading.arrive().await;
-            let versions = done.versions.unwrap_or_default();
-            if is_granted(operation.word, done.old) {
-                let whole = reading.put_together(core, &versions).await?;
-                let detects = coded.coding.mode() == Mode::Detect;
-                done.damaged = !whole || detects && !reading.corrupt.is_empty();
-                done.corrupt = reading.corrupt;
-            }
+        if let Some(reading) = reading {
+            let read = if found.is_ok() && is_granted(operation.word, done.old) {
+                coded.errors.note_read();
+                reading.finish(core, &done.versions.unwrap_or_default()).await?
+            } else {
+                reading.give_up(core).await?
+            };
+            (*moved, done.damaged, done.corrupt) = (read.moved, read.damaged, read.corrupt);
         }
+        found?;
         drop(journal_place);
         Ok(done)
     }
@@ -549,183 +636,4 @@ async fn write_splits(
         }
     }
     Ok(())
-}
-
-/// The splits of a page while they come in.
-struct Reading<'c> {
-    coded: &'c Coded,
-    places: SplitsAt,
-    /// Under way, by split.
-    under_way: Vec<(usize, Completion)>,
-    /// Buffers of data splits that nothing is under way into.
-    idle: Vec<(usize, Buf)>,
-    arrived: Vec<Arrival>,
-    /// Asked for, and not to be had.
-    lost: SplitSet,
-    /// Not as they were written, by their checksum or by the others.
-    corrupt: SplitSet,
-}
-
-impl<'c> Reading<'c> {
-    fn begin(core: &Core, coded: &'c Coded, places: &SplitsAt, into: Vec<(usize, Buf)>) -> Self {
-        let mut reading = Self {
-            coded,
-            places: *places,
-            under_way: Vec::new(),
-            idle: into,
-            arrived: Vec::new(),
-            lost: SplitSet::EMPTY,
-            corrupt: SplitSet::EMPTY,
-        };
-        for split in coded.asked_for().iter() {
-            reading.ask(core, split);
-        }
-        reading
-    }
-
-    /// Where a split is read to: a data split into the page.
-    fn take_buffer(&mut self, split: usize) -> Buf {
-        match self.idle.iter().position(|(own, _)| *own == split) {
-            Some(place) => self.idle.swap_remove(place).1,
-            None => Buf::zeroed(self.coded.geometry.payload_bytes()),
-        }
-    }
-
-    fn ask(&mut self, core: &Core, split: usize) {
-        let Some(SplitAt { node, at }) = self.places.get(split).copied().flatten() else {
-            self.lost = self.lost.with(split);
-            return;
-        };
-        let payload = self.take_buffer(split);
-        let tag_at = RemoteAddr::new(at.region, at.offset + payload.len() as u64);
-        let chain = Chain::from([Verb::read(at, payload), Verb::read(tag_at, Buf::zeroed(8))]);
-        self.under_way.push((split, core.queue_pair(node).post(chain)));
-    }
-
-    /// Waits for all that is under way.
-    async fn arrive(&mut self) {
-        for (split, completion) in std::mem::take(&mut self.under_way) {
-            match completion.await {
-                Ok(chain) => self.take_in(split, chain),
-                Err(failed) => {
-                    let ChainError { chain, .. } = *failed;
-                    self.lost = self.lost.with(split);
-                    let payload = chain.verbs.into_iter().next().and_then(Verb::into_buf);
-                    self.idle.extend(payload.map(|payload| (split, payload)));
-                }
-            }
-        }
-    }
-
-    fn take_in(&mut self, split: usize, chain: Chain) {
-        let mut bufs = chain.verbs.into_iter().filter_map(Verb::into_buf);
-        let (Some(payload), Some(tag)) = (bufs.next(), bufs.next()) else { return };
-        let word = tag.words().first().map_or(0, |word| u64::from_le(*word));
-        self.arrived.push(Arrival { split, payload, tag: Tag::from_word(word) });
-    }
-
-    /// Sends back to where they came from the splits that are not of the page with these versions: all of them, and
-    /// those of the right version that are not what was written.
-    fn sort_out(&mut self, versions: &Versions) -> (SplitSet, SplitSet) {
-        let (mut unsuited, mut wrong) = (SplitSet::EMPTY, SplitSet::EMPTY);
-        for arrival in std::mem::take(&mut self.arrived) {
-            let Arrival { split, payload, tag } = &arrival;
-            let is_of_version = versions.get(*split) == Some(&tag.version);
-            if is_of_version && tag.is_of(payload) {
-                self.arrived.push(arrival);
-                continue;
-            }
-            unsuited = unsuited.with(*split);
-            if is_of_version {
-                wrong = wrong.with(*split);
-            }
-            self.idle.push((arrival.split, arrival.payload));
-        }
-        (unsuited, wrong)
-    }
-
-    /// Whether those that have come belong together, as far as more have come than are needed. Where that is to be
-    /// corrected the wrong ones are sent back.
-    fn compare(&mut self) -> Result<bool, EngineError> {
-        let failed = |error: super::codec::CodecError| EngineError::Pool(error.to_string());
-        let present: Vec<(usize, &[u8])> =
-            self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect();
-        let compares = matches!(self.coded.coding.mode(), Mode::Detect | Mode::Correct);
-        if !compares || present.len() <= self.coded.coding.data() {
-            return Ok(true);
-        }
-        if self.coded.codec.verify(&present).map_err(failed)? {
-            return Ok(true);
-        }
-        if self.coded.coding.mode() == Mode::Detect {
-            return Ok(false);
-        }
-        let Ok(wrong) = self.coded.codec.locate(&present) else { return Ok(false) };
-        let wrong: SplitSet = wrong.into_iter().collect();
-        self.corrupt = self.corrupt.union(wrong);
-        for arrival in std::mem::take(&mut self.arrived) {
-            if wrong.contains(arrival.split) {
-                self.idle.push((arrival.split, arrival.payload));
-            } else {
-                self.arrived.push(arrival);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Makes the page of these versions of what has come, and of more if need be; whether it could be done. The
-    /// latch is had: nobody writes.
-    async fn put_together(
-        &mut self,
-        core: &Core,
-        versions: &Versions,
-    ) -> Result<bool, EngineError> {
-        let (data, splits) = (self.coded.coding.data(), self.coded.coding.splits());
-        let mut asked = self.coded.asked_for();
-        let mut wrong = SplitSet::EMPTY;
-        for _ in 0..=READS_AGAIN {
-            let (unsuited, suspects) = self.sort_out(versions);
-            wrong = suspects;
-            if self.arrived.len() >= data {
-                break;
-            }
-            // Again those that were caught in a write-back, and the others.
-            let others = SplitSet::first(splits).without(asked).without(self.lost);
-            asked = asked.union(others);
-            for split in unsuited.union(others).without(self.lost).iter() {
-                self.ask(core, split);
-            }
-            self.arrive().await;
-        }
-        // One that was caught in a write-back is right by now.
-        for split in wrong.without(self.lost).iter() {
-            self.ask(core, split);
-        }
-        self.arrive().await;
-        let (_, wrong) = self.sort_out(versions);
-        self.corrupt = wrong;
-        if self.arrived.len() < data || !self.compare()? || self.arrived.len() < data {
-            return Ok(false);
-        }
-        self.reconstruct()?;
-        Ok(true)
-    }
-
-    /// Fills in the data splits that are missing.
-    fn reconstruct(&mut self) -> Result<(), EngineError> {
-        let data = self.coded.coding.data();
-        let mut missing: Vec<(usize, &mut [u8])> = self
-            .idle
-            .iter_mut()
-            .filter(|(split, _)| *split < data)
-            .map(|(split, buf)| (*split, &mut **buf))
-            .collect();
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let present: Vec<(usize, &[u8])> =
-            self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect();
-        let done = self.coded.codec.reconstruct(&present, &mut missing);
-        done.map_err(|error| EngineError::Pool(error.to_string()))
-    }
 }

@@ -16,54 +16,54 @@ use selkie_memnode::layout::MAX_SPLITS;
 
 /// A set of splits of a page: bit i stands for split i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
-pub struct SplitSet(u16);
+pub(crate) struct SplitSet(u16);
 
 impl SplitSet {
     /// None.
-    pub const EMPTY: Self = Self(0);
+    pub(crate) const EMPTY: Self = Self(0);
 
     /// The first `count` splits.
-    pub const fn first(count: usize) -> Self {
+    pub(crate) const fn first(count: usize) -> Self {
         debug_assert!(count <= MAX_SPLITS);
         Self(((1_u32 << count) - 1) as u16)
     }
 
     /// Whether a split is in it.
-    pub const fn contains(self, split: usize) -> bool {
+    pub(crate) const fn contains(self, split: usize) -> bool {
         self.0 >> split & 1 == 1
     }
 
     /// The set with a split more.
     #[must_use]
-    pub const fn with(self, split: usize) -> Self {
+    pub(crate) const fn with(self, split: usize) -> Self {
         debug_assert!(split < MAX_SPLITS);
         Self(self.0 | 1 << split)
     }
 
     /// The splits of both.
     #[must_use]
-    pub const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Those that are not in the other.
     #[must_use]
-    pub const fn without(self, other: Self) -> Self {
+    pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
     /// How many.
-    pub const fn len(self) -> usize {
+    pub(crate) const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
 
     /// Whether it is empty.
-    pub const fn is_empty(self) -> bool {
+    pub(crate) const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// By rising number.
-    pub fn iter(self) -> impl Iterator<Item = usize> {
+    pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
         (0..MAX_SPLITS).filter(move |split| self.contains(*split))
     }
 }
@@ -82,25 +82,25 @@ impl fmt::Debug for SplitSet {
 
 /// Which write-back a split is of.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Version(u32);
+pub(crate) struct Version(u32);
 
 const DIRTY_BITS: u32 = MAX_SPLITS as u32;
 const _: () = assert!(DIRTY_BITS == 12);
 
 impl Version {
     /// Of splits that were never written.
-    pub const NEVER: Self = Self(0);
+    pub(crate) const NEVER: Self = Self(0);
 
     /// Of splits whose tag is not known any more; no split has it.
-    pub const LOST: Self = Self(SplitSet::first(MAX_SPLITS).0 as u32);
+    pub(crate) const LOST: Self = Self(SplitSet::first(MAX_SPLITS).0 as u32);
 
     /// Of the copies of a counter, which is no page.
-    pub const COUNTER: Self = Self(1);
+    pub(crate) const COUNTER: Self = Self(1);
 
     /// The version of a write-back of these data splits to a page whose splits have these versions: no other
     /// version that is about.
     #[must_use]
-    pub fn after(versions: &Versions, parity: usize, dirty: SplitSet) -> Self {
+    pub(crate) fn after(versions: &Versions, parity: usize, dirty: SplitSet) -> Self {
         let known = |version: &&Self| **version != Self::LOST;
         let (data, parity) = versions.split_at_checked(parity).unwrap_or((versions, &[]));
         let latest = parity.iter().find(known).or_else(|| data.iter().filter(known).max());
@@ -113,24 +113,24 @@ impl Version {
 
     /// The version of the write-back after this one that changes these data splits.
     #[must_use]
-    pub const fn next(self, dirty: SplitSet) -> Self {
+    pub(crate) const fn next(self, dirty: SplitSet) -> Self {
         let sequence = (self.0 >> DIRTY_BITS).wrapping_add(1) & (u32::MAX >> DIRTY_BITS);
         let sequence = if sequence == 0 { 1 } else { sequence };
         Self(sequence << DIRTY_BITS | dirty.0 as u32)
     }
 
     /// The data splits that the write-back changed.
-    pub const fn dirty(self) -> SplitSet {
+    pub(crate) const fn dirty(self) -> SplitSet {
         SplitSet((self.0 & ((1 << DIRTY_BITS) - 1)) as u16)
     }
 
     /// As it lies in a header or tag.
-    pub const fn to_bits(self) -> u32 {
+    pub(crate) const fn to_bits(self) -> u32 {
         self.0
     }
 
     /// From a header or tag: every value is one.
-    pub const fn from_bits(bits: u32) -> Self {
+    pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
 }
@@ -142,11 +142,11 @@ impl fmt::Debug for Version {
 }
 
 /// The versions of the splits of a page, by split.
-pub type Versions = [Version; MAX_SPLITS];
+pub(crate) type Versions = [Version; MAX_SPLITS];
 
 /// A split's tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Tag {
+pub(crate) struct Tag {
     /// Which write-back the split is of.
     pub version: Version,
     /// The crc32c of its payload.
@@ -155,17 +155,17 @@ pub struct Tag {
 
 impl Tag {
     /// As it lies behind the payload.
-    pub const fn to_word(self) -> u64 {
+    pub(crate) const fn to_word(self) -> u64 {
         self.version.0 as u64 | (self.checksum as u64) << 32
     }
 
     /// From behind a payload: every value is one.
-    pub const fn from_word(word: u64) -> Self {
+    pub(crate) const fn from_word(word: u64) -> Self {
         Self { version: Version(word as u32), checksum: (word >> 32) as u32 }
     }
 
     /// Whether a payload is what was written with this tag.
-    pub fn is_of(self, payload: &[u8]) -> bool {
+    pub(crate) fn is_of(self, payload: &[u8]) -> bool {
         if self.version == Version::NEVER {
             return self.checksum == 0 && payload.iter().all(|byte| *byte == 0);
         }

@@ -1,0 +1,120 @@
+//! How often memory nodes err: by that they are believed less, and at last done without (Hydra §4.1).
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use crate::EngineConfig;
+use crate::placement::SplitsAt;
+
+/// Reads of pages after which what was counted is worth half.
+const WINDOW: u32 = 4096;
+
+/// Damaged splits of each memory node in about the last [`WINDOW`] reads of pages.
+pub(crate) struct Errors {
+    damaged: Box<[AtomicU32]>,
+    reads: AtomicU32,
+    /// Some have been counted: looked at first, as there are none mostly.
+    any: AtomicBool,
+    correction_limit: u32,
+    regeneration_limit: u32,
+}
+
+impl Errors {
+    pub(crate) fn new(memory_nodes: usize, config: &EngineConfig) -> Self {
+        Self {
+            damaged: (0..memory_nodes).map(|_| AtomicU32::new(0)).collect(),
+            reads: AtomicU32::new(0),
+            any: AtomicBool::new(false),
+            correction_limit: config.error_correction_limit,
+            regeneration_limit: config.slab_regeneration_limit,
+        }
+    }
+
+    fn of(&self, memory: usize) -> u32 {
+        self.damaged.get(memory).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// A page was read.
+    pub(crate) fn note_read(&self) {
+        if !self.any.load(Ordering::Relaxed) {
+            return;
+        }
+        let reads = self.reads.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
+        if reads.is_multiple_of(WINDOW) {
+            let mut any = false;
+            for count in &self.damaged {
+                // One that is counted meanwhile may be forgotten: it is a rate.
+                let half = count.load(Ordering::Relaxed) / 2;
+                count.store(half, Ordering::Relaxed);
+                any |= half > 0;
+            }
+            self.any.store(any, Ordering::Relaxed);
+        }
+    }
+
+    /// A split of a memory node was not what was written.
+    pub(crate) fn note_damaged(&self, memory: usize) {
+        if let Some(count) = self.damaged.get(memory) {
+            count.fetch_add(1, Ordering::Relaxed);
+            self.any.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether a split lies at a memory node that errs more often than reads are to take the usual way.
+    pub(crate) fn suspects(&self, places: &SplitsAt) -> bool {
+        self.any.load(Ordering::Relaxed)
+            && places.iter().flatten().any(|place| self.of(place.node) > self.correction_limit)
+    }
+
+    /// The memory nodes that err more often than is put up with.
+    pub(crate) fn beyond_limit(&self) -> impl Iterator<Item = usize> {
+        (0..self.damaged.len()).filter(|memory| self.of(*memory) > self.regeneration_limit)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use selkie_fabric::{RegionKey, RemoteAddr};
+
+    use super::*;
+    use crate::placement::SplitAt;
+
+    fn errors() -> Errors {
+        let config = EngineConfig {
+            error_correction_limit: 2,
+            slab_regeneration_limit: 5,
+            ..EngineConfig::default()
+        };
+        Errors::new(4, &config)
+    }
+
+    fn at(node: usize) -> SplitsAt {
+        let mut places = SplitsAt::default();
+        places[2] = Some(SplitAt { node, at: RemoteAddr::new(RegionKey::from_raw(1), 0) });
+        places
+    }
+
+    #[test]
+    fn who_errs_is_suspected_then_done_without_and_forgiven_in_time() {
+        let errors = errors();
+        for _ in 0..2 {
+            errors.note_damaged(3);
+        }
+        assert!(!errors.suspects(&at(3)));
+        errors.note_damaged(3);
+        assert!(errors.suspects(&at(3)) && !errors.suspects(&at(1)));
+        assert_eq!(errors.beyond_limit().count(), 0);
+        for _ in 0..3 {
+            errors.note_damaged(3);
+        }
+        assert_eq!(errors.beyond_limit().collect::<Vec<_>>(), [3]);
+        for _ in 0..WINDOW {
+            errors.note_read();
+        }
+        assert!(errors.suspects(&at(3)));
+        assert_eq!(errors.beyond_limit().count(), 0);
+        for _ in 0..WINDOW {
+            errors.note_read();
+        }
+        assert!(!errors.suspects(&at(3)));
+    }
+}

@@ -1,0 +1,379 @@
+//! The splits of a page while they come in: the first that make up the page are the page (late binding, Hydra §4.2).
+//!
+//! Data splits are read into the page's frame, so that nothing is copied when they come first. If others come first,
+//! there is a read under way into the frame that cannot be called back: then the page goes into another frame, and
+//! the first one is free when its last split has come.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use selkie_fabric::{Buf, Chain, ChainError, ChainResult, Completion, RemoteAddr, Verb};
+use selkie_memnode::Mode;
+use selkie_memnode::layout::MAX_SPLITS;
+
+use super::access::Coded;
+use super::codec::CodecError;
+use super::tag::{SplitSet, Tag, Versions};
+use crate::EngineError;
+use crate::buffer::frames::FrameId;
+use crate::core::Core;
+use crate::placement::{SplitAt, SplitsAt};
+
+/// How often a split is asked for. Under the latch nobody writes: what comes then stays as it is.
+const ASKED_AT_MOST: u8 = 3;
+
+/// A split that has come.
+struct Arrival {
+    split: usize,
+    payload: Buf,
+    tag: Tag,
+}
+
+/// What came of a read.
+#[derive(Default)]
+pub(super) struct Read {
+    /// The page was to be had and cannot be put together.
+    pub(super) damaged: bool,
+    /// Splits that are not as they were written.
+    pub(super) corrupt: SplitSet,
+    /// The page is in another frame.
+    pub(super) moved: Option<Moved>,
+}
+
+/// A frame that takes the place of one into which reads are still under way.
+pub(super) struct Moved {
+    pub(super) to: FrameId,
+    pub(super) late: Vec<Completion>,
+}
+
+/// The splits of a page while they come in.
+pub(super) struct Reading<'c> {
+    coded: &'c Coded,
+    places: SplitsAt,
+    /// Under way, by split.
+    under_way: Vec<(usize, Completion)>,
+    /// Buffers of data splits that nothing is under way into.
+    idle: Vec<(usize, Buf)>,
+    /// Come, and not looked at yet.
+    fresh: Vec<Arrival>,
+    /// Splits of the page.
+    arrived: Vec<Arrival>,
+    /// How often each was asked for.
+    asked: [u8; MAX_SPLITS],
+    /// Asked for, and not to be had.
+    lost: SplitSet,
+    /// Of the right version, and not what was written: caught in a write-back, or damaged.
+    suspects: SplitSet,
+    /// Asked for since the latch was had.
+    stable: SplitSet,
+    has_latch: bool,
+    /// Not as they were written, by their checksum or by the others.
+    corrupt: SplitSet,
+}
+
+impl<'c> Reading<'c> {
+    /// Asks for the first splits, the data splits into these buffers.
+    pub(super) fn begin(
+        core: &Core,
+        coded: &'c Coded,
+        places: &SplitsAt,
+        into: Vec<(usize, Buf)>,
+    ) -> Self {
+        let mut reading = Self {
+            coded,
+            places: *places,
+            under_way: Vec::with_capacity(coded.coding().splits()),
+            idle: into,
+            fresh: Vec::with_capacity(coded.coding().splits()),
+            arrived: Vec::with_capacity(coded.coding().splits()),
+            asked: [0; MAX_SPLITS],
+            lost: SplitSet::EMPTY,
+            suspects: SplitSet::EMPTY,
+            stable: SplitSet::EMPTY,
+            has_latch: false,
+            corrupt: SplitSet::EMPTY,
+        };
+        for split in coded.asked_for(places).iter() {
+            reading.ask(core, split);
+        }
+        reading
+    }
+
+    /// Where a split is read to: a data split into the page.
+    fn take_buffer(&mut self, split: usize) -> Buf {
+        match self.idle.iter().position(|(own, _)| *own == split) {
+            Some(place) => self.idle.swap_remove(place).1,
+            None => Buf::zeroed(self.coded.payload_bytes()),
+        }
+    }
+
+    fn ask(&mut self, core: &Core, split: usize) {
+        let Some(SplitAt { node, at }) = self.places.get(split).copied().flatten() else {
+            self.lost = self.lost.with(split);
+            return;
+        };
+        if let Some(asked) = self.asked.get_mut(split) {
+            *asked += 1;
+        }
+        if self.has_latch {
+            self.stable = self.stable.with(split);
+        }
+        let payload = self.take_buffer(split);
+        let tag_at = RemoteAddr::new(at.region, at.offset + payload.len() as u64);
+        let chain = Chain::from([Verb::read(at, payload), Verb::read(tag_at, Buf::zeroed(8))]);
+        self.under_way.push((split, core.queue_pair(node).post(chain)));
+    }
+
+    /// Makes the page of these versions of what comes first, and of more if need be. The latch is had: nobody writes.
+    pub(super) async fn finish(
+        mut self,
+        core: &Core,
+        versions: &Versions,
+    ) -> Result<Read, EngineError> {
+        self.has_latch = true;
+        self.collect(core, versions, self.coded.compared(&self.places)).await;
+        let whole = self.compare(core, versions).await;
+        // Who only detects is told of what could be mended, too.
+        let tells = self.coded.coding().mode() == Mode::Detect && !self.corrupt.is_empty();
+        if tells || !matches!(whole, Ok(true)) {
+            self.rest().await;
+            whole?;
+            return Ok(Read { damaged: true, corrupt: self.corrupt, moved: None });
+        }
+        self.settle(core, true).await
+    }
+
+    /// The page is not to be had: nothing is to be under way into the frame.
+    pub(super) async fn give_up(mut self, core: &Core) -> Result<Read, EngineError> {
+        self.settle(core, false).await
+    }
+
+    /// Waits until `enough` splits of the page have come, or no more are to be had.
+    async fn collect(&mut self, core: &Core, versions: &Versions, enough: usize) {
+        loop {
+            self.sort_out(versions);
+            let again = self.suspects.iter().filter(|split| !self.is_under_way(*split));
+            for split in again.collect::<SplitSet>().iter() {
+                self.ask(core, split);
+            }
+            let missing = enough.saturating_sub(self.arrived.len() + self.under_way.len());
+            for _ in 0..missing {
+                let Some(split) = self.next_to_ask() else { break };
+                self.ask(core, split);
+            }
+            let have = self.arrived.len() >= enough && self.suspects.is_empty();
+            if have || self.under_way.is_empty() {
+                return;
+            }
+            let (split, result) = self.next_arrival().await;
+            self.take_in(split, result);
+            self.take_what_has_come();
+        }
+    }
+
+    /// What has come by now besides, so that it need not be made from the others.
+    fn take_what_has_come(&mut self) {
+        let mut rest = Vec::with_capacity(self.under_way.len());
+        for (split, mut completion) in std::mem::take(&mut self.under_way) {
+            match completion.try_take() {
+                Some(result) => self.take_in(split, result),
+                None => rest.push((split, completion)),
+            }
+        }
+        self.under_way = rest;
+    }
+
+    fn is_under_way(&self, split: usize) -> bool {
+        self.under_way.iter().any(|(own, _)| *own == split)
+    }
+
+    /// The split that has been asked for least of those that may still come.
+    fn next_to_ask(&self) -> Option<usize> {
+        let may_come = |split: &usize| {
+            !self.lost.contains(*split)
+                && !self.is_under_way(*split)
+                && !self.arrived.iter().any(|arrival| arrival.split == *split)
+        };
+        let asked = |split: &usize| self.asked.get(*split).copied().unwrap_or(ASKED_AT_MOST);
+        let all = (0..self.coded.coding().splits()).filter(may_come);
+        all.min_by_key(asked).filter(|split| asked(split) < ASKED_AT_MOST)
+    }
+
+    /// Waits for one of those under way, of which there are some.
+    async fn next_arrival(&mut self) -> (usize, ChainResult) {
+        poll_fn(|context: &mut Context<'_>| {
+            for at in 0..self.under_way.len() {
+                let Some((split, completion)) = self.under_way.get_mut(at) else { break };
+                if let Poll::Ready(result) = Pin::new(completion).poll(context) {
+                    let split = *split;
+                    drop(self.under_way.remove(at));
+                    return Poll::Ready((split, result));
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+
+    fn take_in(&mut self, split: usize, result: ChainResult) {
+        match result {
+            Ok(chain) => {
+                let mut bufs = chain.verbs.into_iter().filter_map(Verb::into_buf);
+                let (Some(payload), Some(tag)) = (bufs.next(), bufs.next()) else { return };
+                let word = tag.words().first().map_or(0, |word| u64::from_le(*word));
+                self.fresh.push(Arrival { split, payload, tag: Tag::from_word(word) });
+            }
+            Err(failed) => {
+                let ChainError { chain, .. } = *failed;
+                self.lost = self.lost.with(split);
+                self.suspects = self.suspects.without(SplitSet::EMPTY.with(split));
+                let payload = chain.verbs.into_iter().next().and_then(Verb::into_buf);
+                self.idle.extend(payload.map(|payload| (split, payload)));
+            }
+        }
+    }
+
+    /// Sends back to where they came from the splits that are not of the page with these versions, or not what was
+    /// written.
+    fn sort_out(&mut self, versions: &Versions) {
+        while let Some(arrival) = self.fresh.pop() {
+            let Arrival { split, payload, tag } = &arrival;
+            let own = SplitSet::EMPTY.with(*split);
+            let is_of_version = versions.get(*split) == Some(&tag.version);
+            self.suspects = self.suspects.without(own);
+            if is_of_version && tag.is_of(payload) {
+                self.arrived.push(arrival);
+                continue;
+            }
+            match (is_of_version, self.stable.contains(*split)) {
+                (true, true) => {
+                    self.corrupt = self.corrupt.union(own);
+                    if let Some(asked) = self.asked.get_mut(*split) {
+                        *asked = ASKED_AT_MOST;
+                    }
+                }
+                (true, false) => self.suspects = self.suspects.union(own),
+                (false, _) => {}
+            }
+            self.idle.push((arrival.split, arrival.payload));
+        }
+    }
+
+    /// Whether those that have come belong together, as far as more have come than are needed. Where that is to be
+    /// corrected the wrong ones are sent back.
+    async fn compare(&mut self, core: &Core, versions: &Versions) -> Result<bool, EngineError> {
+        if self.arrived.len() < self.coded.data() {
+            return Ok(false);
+        }
+        if self.verify()? {
+            return Ok(true);
+        }
+        let Some(corrected) = self.coded.corrected() else { return Ok(false) };
+        self.collect(core, versions, corrected).await;
+        let Ok(wrong) = self.coded.codec().locate(&self.present()) else { return Ok(false) };
+        let wrong: SplitSet = wrong.into_iter().collect();
+        self.corrupt = self.corrupt.union(wrong);
+        for arrival in std::mem::take(&mut self.arrived) {
+            if wrong.contains(arrival.split) {
+                self.idle.push((arrival.split, arrival.payload));
+            } else {
+                self.arrived.push(arrival);
+            }
+        }
+        Ok(self.arrived.len() >= self.coded.data())
+    }
+
+    fn verify(&self) -> Result<bool, EngineError> {
+        let compares = matches!(self.coded.coding().mode(), Mode::Detect | Mode::Correct);
+        if !compares || self.arrived.len() <= self.coded.data() {
+            return Ok(true);
+        }
+        self.coded.codec().verify(&self.present()).map_err(failed)
+    }
+
+    fn present(&self) -> Vec<(usize, &[u8])> {
+        self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect()
+    }
+
+    /// Sees to it that nothing is under way into the frame in which the page then is, which is made whole if there
+    /// is a page.
+    async fn settle(&mut self, core: &Core, whole: bool) -> Result<Read, EngineError> {
+        let data = self.coded.data();
+        let (late, parity): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.under_way).into_iter().partition(|(split, _)| *split < data);
+        drop(parity);
+        let mut moved = None;
+        if late.is_empty() {
+            if whole {
+                self.fill_in_place()?;
+            }
+        } else if let Some(to) = core.frames.take_free() {
+            if whole && let Err(error) = self.fill(core, to) {
+                core.frames.give_back(to);
+                self.under_way = late;
+                self.rest().await;
+                return Err(error);
+            }
+            moved = Some(Moved { to, late: late.into_iter().map(|(_, late)| late).collect() });
+        } else {
+            core.evict_bell.ring();
+            self.under_way = late;
+            self.rest().await;
+            // They are made from the others: whether they are right need not be known.
+            self.idle.extend(self.fresh.drain(..).map(|late| (late.split, late.payload)));
+            if whole {
+                self.fill_in_place()?;
+            }
+        }
+        Ok(Read { damaged: false, corrupt: self.corrupt, moved })
+    }
+
+    /// Waits for all that is under way.
+    async fn rest(&mut self) {
+        while !self.under_way.is_empty() {
+            let (split, result) = self.next_arrival().await;
+            self.take_in(split, result);
+        }
+    }
+
+    /// Fills in the data splits that are missing.
+    fn fill_in_place(&mut self) -> Result<(), EngineError> {
+        let data = self.coded.data();
+        let present: Vec<(usize, &[u8])> =
+            self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect();
+        let mut missing: Vec<(usize, &mut [u8])> = self
+            .idle
+            .iter_mut()
+            .filter(|(split, _)| *split < data)
+            .map(|(split, buf)| (*split, &mut **buf))
+            .collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.coded.codec().reconstruct(&present, &mut missing).map_err(failed)
+    }
+
+    /// Makes the page in a free frame.
+    fn fill(&self, core: &Core, to: FrameId) -> Result<(), EngineError> {
+        let present = self.present();
+        // SAFETY: the frame was free and is nobody else's; the buffer is dropped here.
+        let mut page = unsafe { core.frames.lease(to, 0..core.gcl_bytes) };
+        let mut missing = Vec::new();
+        for (split, place) in page.chunks_exact_mut(self.coded.payload_bytes()).enumerate() {
+            match present.iter().find(|(own, _)| *own == split) {
+                Some((_, payload)) => place.copy_from_slice(payload),
+                None => missing.push((split, place)),
+            }
+        }
+        if missing.is_empty() {
+            return Ok(());
+        }
+        self.coded.codec().reconstruct(&present, &mut missing).map_err(failed)
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+fn failed(error: CodecError) -> EngineError {
+    EngineError::Pool(error.to_string())
+}

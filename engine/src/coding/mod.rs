@@ -26,3 +26,7 @@ pub use checksum::checksum;
 pub(crate) use journal::Image;
 pub(crate) use rebuild::Halted;
 pub(crate) use regenerate::run_regeneration;
+#[cfg(test)]
+pub(crate) use tag::{SplitSet, Version, Versions};
+#[cfg(test)]
+pub(crate) use torn::{Found, Page, page_of};

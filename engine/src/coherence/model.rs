@@ -28,12 +28,14 @@
 //! any others, so every order that priorities could make is searched. Of two that die, the survivor hears
 //! at the same time, and nobody dies while a recovery is under way.
 
+mod coded;
 mod death;
 mod home;
 mod properties;
 mod protocol;
 mod world;
 
+use coded::Careless;
 use death::Skipped;
 use home::Omitted;
 use protocol::Callers::{Both, Nowait, Waiting};
@@ -118,6 +120,49 @@ fn three_nodes_survive_the_loss_of_the_home() {
     let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
     protocol.homeless = true;
     assert_eq!(search(protocol, None), 12_493_722);
+}
+
+fn coded<const N: usize>(callers: [protocol::Callers; N]) -> Protocol<N> {
+    let mut protocol = Protocol::new(Latching::Lazy, callers);
+    protocol.coded = true;
+    protocol
+}
+
+#[test]
+fn two_nodes_keep_a_coded_page_that_loses_a_split() {
+    assert_eq!(search(coded([Both, Both]), None), 0);
+}
+
+#[test]
+fn two_nodes_keep_a_coded_page_that_loses_a_split_and_a_writer() {
+    let mut protocol = coded([Both, Both]);
+    protocol.mortal = true;
+    assert_eq!(search(protocol, None), 0);
+}
+
+#[test]
+fn two_nodes_keep_a_coded_page_that_loses_its_home() {
+    let mut protocol = coded([Both, Both]);
+    protocol.homeless = true;
+    assert_eq!(search(protocol, None), 0);
+}
+
+#[test]
+fn three_nodes_keep_a_coded_page_that_loses_a_split() {
+    assert_eq!(search(coded([Waiting, Waiting, Waiting]), None), 0);
+}
+
+/// Carelessness with splits must fail.
+#[test]
+fn a_coded_page_without_any_of_its_parts_is_rejected() {
+    for careless in Careless::ALL {
+        let mut protocol = coded([Both, Both]);
+        protocol.mortal = true;
+        protocol.careless = Some(careless);
+        let (property, trace) = first_failure(protocol);
+        println!("{careless:?}: {property} fails:\n{}", trace.join("\n"));
+        assert_eq!(property, properties::TORN);
+    }
 }
 
 /// Making the word anew without one of its parts must fail.

@@ -17,6 +17,7 @@
 //! There is no redo: the sweep takes the line for lost if the word names the dead node and no living node's bit
 //! is in it, and the word stays so. Else home must be fresh.
 
+use super::coded::Careless;
 use super::protocol::{Protocol, Step, What};
 use super::world::{Chain, Fault, Heard, Life, Node, Stage, Verb, World, id, place};
 use crate::coherence::machine::{Event, Line, LocalUse, Message, Phase};
@@ -104,6 +105,12 @@ impl<const N: usize> Protocol<N> {
             Stage::Dead => {
                 for node in dead().filter(|node| world.nodes[*node].chain.is_some()) {
                     plain(node, What::Fenced, &|after| self.fence(after, node));
+                    if world.is_writing_splits(node) && !self.skips(Skipped::Fence) {
+                        plain(node, What::Fenced, &|after| {
+                            after.tear(node, self.careless == Some(Careless::AtOnce));
+                            self.fence(after, node);
+                        });
+                    }
                 }
             }
             Stage::Fenced if world.is_through() => {
@@ -247,6 +254,7 @@ impl<const N: usize> Protocol<N> {
         let word = world.word;
         let (swept, lost) = self.judgement(world, id(of), word);
         if swept == word {
+            self.mend(world, of, lost);
             world.end_sweep(of, lost);
         } else {
             world.stage = Stage::Looked { of, word };
@@ -258,11 +266,13 @@ impl<const N: usize> Protocol<N> {
         let (swept, lost) = self.judgement(world, id(of), seen);
         if world.word == seen || self.skips(Skipped::Compare) {
             world.word = swept;
+            self.mend(world, of, lost);
             world.end_sweep(of, lost);
             if seen.holder() != swept.holder() && !world.home_fresh {
                 world.fault = Some(Fault::Judgement);
             }
         } else if self.skips(Skipped::Retry) {
+            self.mend(world, of, lost);
             world.end_sweep(of, lost);
         } else {
             self.judge(world, of);

@@ -51,6 +51,11 @@ impl<const N: usize> Protocol<N> {
                 node.fresh = packet.fresh;
             }
         }
+        // Who writes the page goes on until all splits are written.
+        if self.omitted != Some(Omitted::WriteBack) {
+            after.store.end();
+        }
+        after.check_splits();
         after.word = LatchWord::FREE;
         for node in 0..N {
             let Some(own) = after.nodes.get_mut(node) else { continue };

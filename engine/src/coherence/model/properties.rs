@@ -9,6 +9,7 @@ use crate::coherence::machine::{LocalUse, Message, Phase};
 use crate::coherence::word::{LatchDelta, LatchWord};
 
 pub(super) const STALE_READ: &str = "no stale read";
+pub(super) const TORN: &str = "no torn page";
 pub(super) const TWO_WRITERS: &str = "single writer";
 
 /// What the published rules break.
@@ -22,6 +23,7 @@ pub(super) fn safety<const N: usize>() -> Vec<Property<Protocol<N>>> {
         Property::always("judges by fresh pages", |_, world: &World<N>| {
             world.fault != Some(Fault::Judgement)
         }),
+        Property::always(TORN, |_, world: &World<N>| world.fault != Some(Fault::Torn)),
         Property::always("loses no copy", |_, world: &World<N>| lost_only_without_copies(world)),
     ]
 }

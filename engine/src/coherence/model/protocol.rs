@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use smallvec::SmallVec;
 use stateright::{Model, Property};
 
+use super::coded::Careless;
 use super::death::Skipped;
 use super::home::Omitted;
 use super::properties;
@@ -60,6 +61,10 @@ pub(super) struct Protocol<const N: usize> {
     pub(super) homeless: bool,
     /// What is left out when it is.
     pub(super) omitted: Option<Omitted>,
+    /// The page is coded, one split may be lost; see `coded`.
+    pub(super) coded: bool,
+    /// What its making good leaves out.
+    pub(super) careless: Option<Careless>,
     /// Take states for the same that differ by a renaming of nodes with the same callers.
     pub(super) symmetric: bool,
     /// The phases met in the search, by tag, to show that it was not in vain.
@@ -106,6 +111,9 @@ pub(super) enum What {
     Lost(usize),
     /// The home is lost, and its word made anew; see `home`.
     HomeLost,
+    /// A split is lost, or made again; see `coded`.
+    SplitLost(usize),
+    SplitMade,
     Looked,
     Swept,
     Latch(LocalUse),
@@ -145,6 +153,8 @@ impl<const N: usize> Protocol<N> {
             skipped: None,
             homeless: false,
             omitted: None,
+            coded: false,
+            careless: None,
             symmetric: true,
             met,
         }
@@ -156,6 +166,7 @@ impl<const N: usize> Protocol<N> {
             || !self.rules.wait_for_reset
             || self.skipped.is_some()
             || self.omitted.is_some()
+            || self.careless.is_some()
     }
 
     /// Runs the checked function at a node that has heard of a death or not; `None` for an error or a panic.
@@ -285,7 +296,7 @@ impl<const N: usize> Protocol<N> {
         match action {
             Action::Post(operation) => {
                 let phase = world.nodes[node].line.phase;
-                let chain = Chain::post(operation, phase, id(node), N);
+                let chain = Chain::post(operation, phase, id(node), N, self.coded);
                 chain.is_some() && std::mem::replace(&mut world.nodes[node].chain, chain).is_none()
             }
             Action::Send { to, message } => {
@@ -383,15 +394,28 @@ impl<const N: usize> Protocol<N> {
             return;
         };
         let fresh = world.nodes[node].fresh;
+        let (mut writes, mut reads) = (false, false);
         if let Some(chain) = &mut before.nodes[node].chain {
             match verb {
                 Verb::WriteBack => before.home_fresh = fresh,
+                Verb::Parity | Verb::Data | Verb::Versions => {
+                    writes = true;
+                }
                 Verb::Word => {
                     before.word = chain.change(id(node), world.word);
                 }
-                Verb::Read => chain.data = world.home_fresh,
+                Verb::Read => {
+                    chain.data = world.home_fresh;
+                    reads = chain.is_granted();
+                }
             }
             chain.advance();
+        }
+        if writes {
+            before.write_stage(node, verb, fresh);
+        }
+        if reads {
+            before.read_splits();
         }
         before.forget(node);
         if !Self::runs(world, node) {
@@ -443,6 +467,7 @@ impl<const N: usize> Model for Protocol<N> {
         }
         self.death(world, out);
         self.home_loss(world, out);
+        self.splits(world, out);
         for node in 0..N {
             self.system(world, node, out);
             if !Self::runs(world, node) {

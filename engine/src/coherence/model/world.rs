@@ -5,6 +5,7 @@
 
 use std::hash::{Hash, Hasher};
 
+use super::coded::Store;
 use crate::coherence::machine::{
     Atomic, Deferred, LatchOperation, Line, LocalUse, Message, Phase, Request, RequestKind,
     WordAccess,
@@ -151,10 +152,16 @@ impl Change {
     }
 }
 
-/// One verb of a chain.
+/// One verb of a chain, or, of a coded page, what stands for the verbs of a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     WriteBack,
+    /// The split of parity, of a coded page.
+    Parity,
+    /// The data split that was changed.
+    Data,
+    /// What the header says of the splits.
+    Versions,
     Word,
     Read,
 }
@@ -163,6 +170,7 @@ pub(super) enum Verb {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Chain {
     write_back: bool,
+    coded: bool,
     change: Change,
     /// Readers' bits that go with it.
     cleared: NodeSet,
@@ -182,11 +190,12 @@ impl Chain {
         phase: Phase,
         me: ComputeId,
         nodes: usize,
+        coded: bool,
     ) -> Option<Chain> {
         let (change, cleared) = Change::of(op.word, phase, me, nodes)?;
         let LatchOperation { write_back, read, .. } = op;
         let old = LatchWord::FREE;
-        Some(Chain { write_back, change, cleared, read, done: 0, old, data: false })
+        Some(Chain { write_back, coded, change, cleared, read, done: 0, old, data: false })
     }
 
     /// Home does to the word what the chain says.
@@ -198,8 +207,15 @@ impl Chain {
     /// The verb that home executes next.
     pub(super) fn next(&self) -> Option<Verb> {
         let word = self.change != Change::Skip;
-        let verbs =
-            [(self.write_back, Verb::WriteBack), (word, Verb::Word), (self.read, Verb::Read)];
+        let coded = self.write_back && self.coded;
+        let verbs = [
+            (self.write_back && !coded, Verb::WriteBack),
+            (coded, Verb::Parity),
+            (coded, Verb::Data),
+            (coded, Verb::Versions),
+            (word, Verb::Word),
+            (self.read, Verb::Read),
+        ];
         verbs.into_iter().filter(|v| v.0).nth(self.done as usize).map(|v| v.1)
     }
 
@@ -210,7 +226,7 @@ impl Chain {
     /// What home has still to do of it changes something there.
     pub(super) fn will_change(&self) -> bool {
         match self.next() {
-            Some(Verb::WriteBack) => true,
+            Some(Verb::WriteBack | Verb::Parity | Verb::Data | Verb::Versions) => true,
             Some(Verb::Word) => self.change != Change::Look,
             Some(Verb::Read) | None => false,
         }
@@ -218,7 +234,16 @@ impl Chain {
 
     /// The local copy is still to be written back.
     pub(super) fn will_write_back(&self) -> bool {
-        self.write_back && self.done == 0
+        self.write_back && self.done < if self.coded { 3 } else { 1 }
+    }
+
+    /// What the chain found says that it may have the page.
+    pub(super) fn is_granted(&self) -> bool {
+        match self.change {
+            Change::Swap { expected, .. } => self.old == expected,
+            Change::AddReader => self.old.holder() == Ok(None),
+            _ => false,
+        }
     }
 
     /// What the chain reads is put into the local copy on completion.
@@ -299,6 +324,8 @@ pub(super) enum Fault {
     WakeLost,
     /// The sweep let the survivors have what home has, and that is stale.
     Judgement,
+    /// Splits that are not of one page were taken for a page, or written beside those of another write-back.
+    Torn,
 }
 
 /// What the rules of a step depend on.
@@ -319,6 +346,7 @@ pub(super) struct World<const N: usize> {
     pub(super) fault: Option<Fault>,
     pub(super) stage: Stage,
     pub(super) home_lost: bool,
+    pub(super) store: Store,
     pub(super) nodes: [Node; N],
     /// `wires[from][to]`.
     pub(super) wires: [[Wire; N]; N],
@@ -344,6 +372,7 @@ impl<const N: usize> World<N> {
             fault: None,
             stage: Stage::Alive,
             home_lost: false,
+            store: Store::default(),
             nodes: std::array::from_fn(|_| node.clone()),
             wires: [[Wire::EMPTY; N]; N],
             class,
@@ -417,6 +446,8 @@ impl<const N: usize> World<N> {
         to.put(
             u64::from(self.home_fresh) | fault << 1 | stage << 8 | u64::from(self.home_lost) << 62,
         );
+        let writer = self.store.writer.map_or(0, |writer| to.node_id(id(writer)));
+        to.put(self.store.code() | writer << 32);
         for node in order {
             to.put(u64::from(self.class[*node]));
             to.node(&self.nodes[*node]);

@@ -187,7 +187,7 @@ fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
     );
     is_refused(
         "[sim]\nseed = 1\n[pool.create]\nx = 1",
-        "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, lease, heartbeat\n",
+        "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, coding, lease, heartbeat\n",
     );
     for key in ["config", "log", "help", "version", "memory_nodes", "cache_mb"] {
         let expected = format!("2: [tpcc] {key} = 1: there is no such key; there are pool, ");

@@ -497,6 +497,8 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     refused(&["tpcc", "--pool", &url], 1, "has no pool");
     refused(&["pool", "create", &name, "--memory-nodes", "0"], 1, "memory_nodes = 0");
     refused(&["pool", "create", &name, "--gcl", "1000"], 1, "gcl_bytes = 1000");
+    let splits = ["pool", "create", &name, "--memory-nodes", "2", "--coding", "2+1"];
+    refused(&splits, 1, "at most as many splits as there are memory nodes, 2; this has 3");
     let directories = || {
         let entries = std::fs::read_dir("/dev/shm").unwrap();
         entries
@@ -509,6 +511,8 @@ fn bad_pools_are_refused_and_nothing_is_left_behind() {
     refused(&["pool", "create", &name], 1, "has a pool already");
     lend("100K", 1, "bytes_per_node = 102400 is not allowed: at least");
     lend("64T", 1, "no memory for a region");
+    let domain = ["memnode", "--pool", &name, "--memory", "40M", "--domain", "rack 7"];
+    refused(&domain, 2, "1 to 64 letters, digits");
     refused(&["tpcc", "--pool", &url, "--gcl", "4096"], 2, "--gcl 4096: is that of the pool");
     refused(&["tpcc", "--pool", &url, "--memory-nodes", "2"], 2, "--memory-nodes 2: is that of");
     refused(&["tpcc", "--pool", &url, "--affinity", "warehouse"], 2, "--affinity warehouse");

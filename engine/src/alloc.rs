@@ -14,6 +14,7 @@ use selkie_fabric::FabricError;
 use selkie_memnode::layout::EXTENT_GCLS;
 
 use crate::core::Core;
+use crate::placement::Counter;
 use crate::{EngineError, GAddr};
 
 /// Freed lines taken over from the pool at once.
@@ -208,8 +209,7 @@ impl Core {
 
     /// Counts an extent of a unit as leased; which one, or one that there is not.
     async fn lease_from(&self, unit: usize) -> Result<u64, EngineError> {
-        let counters = self.placement.counters(unit);
-        match self.add_to_copies(&counters, 1).await {
+        match self.add_to_copies(Counter::Leased(unit), 1).await {
             Ok(extent) => Ok(extent),
             // What it has is not to be had any more; the others have more.
             Err(EngineError::Fabric(FabricError::PeerDead { peer }))

@@ -25,9 +25,9 @@ use crate::hottest::{HotLine, Hottest};
 use crate::lease::run_lease;
 use crate::left::LeftLines;
 use crate::line::Batch;
-use crate::placement::PlacementMap;
+use crate::placement::{Counter, PlacementMap};
 use crate::recovery::run_recovery;
-use crate::service::run_housekeeping;
+use crate::service::{epoch_node, run_housekeeping};
 use crate::stats::{Counters, EngineStats};
 use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
@@ -53,7 +53,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Config` for values out of range, `Pool` when the node is there already or beyond the
-    /// pool's `max_compute_nodes`, `Fabric` when a memory node cannot be reached.
+    /// pool's `max_compute_nodes`, when a coded pool has no room for a range, or is to be used by the rpc baseline, `Fabric` when a memory node cannot be reached.
     pub async fn start(
         pool: &Arc<Pool>,
         fabric: &Arc<dyn Fabric>,
@@ -62,12 +62,18 @@ impl Engine {
         config: EngineConfig,
     ) -> Result<Engine, EngineError> {
         config.validate(pool.descriptor().gcl_bytes)?;
+        let coding = pool.descriptor().coding;
+        if config.coherence == Coherence::Rpc && !coding.is_plain() {
+            let why =
+                "directories of the rpc baseline keep pages whole: it needs a pool of coding plain";
+            return Err(EngineError::Pool(format!("coding {coding} is not for rpc: {why}")));
+        }
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
         let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
         pool.announce(env, &*endpoint, config.reads_only).await?;
-        if !pool.descriptor().coding.is_plain() && !pool.add_range(env, 0).await? {
+        if let Err(error) = pool.ensure_range(env).await {
             pool.retract(ComputeIndex::new(node.index() as u16)).await;
-            return Err(EngineError::PoolFull { used: 0, capacity: 0 });
+            return Err(error.into());
         }
         let core = match Self::connect(pool, env, node, config, endpoint, mailboxes).await {
             Ok(core) => core,
@@ -111,7 +117,8 @@ impl Engine {
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let coded = Coded::of(descriptor, &config, frames)?;
         let table = AddressTable::new(frames, gcl_bytes);
-        let epoch = Self::global_epoch(pool, queue_pairs.first()).await?;
+        let first = epoch_node(pool);
+        let epoch = Self::global_epoch(pool, first, &queue_pairs).await?;
         // The ranges of a coded pool come as they are needed.
         let units = if coded.is_none() { descriptor.memory_nodes.len() } else { 0 };
         let core = Arc::new_cyclic(|this| Core {
@@ -191,11 +198,12 @@ impl Engine {
 
     async fn global_epoch(
         pool: &Pool,
-        first: Option<&Arc<dyn QueuePair>>,
+        first: Option<usize>,
+        queue_pairs: &[Arc<dyn QueuePair>],
     ) -> Result<u64, EngineError> {
-        let (Some(memory), Some(first)) = (pool.descriptor().memory_nodes.first(), first) else {
-            return Ok(0);
-        };
+        let Some(node) = first else { return Ok(0) };
+        let memory = pool.descriptor().memory_nodes.get(node);
+        let (Some(memory), Some(first)) = (memory, queue_pairs.get(node)) else { return Ok(0) };
         let at = RemoteAddr::new(memory.region, layout::GLOBAL_EPOCH_AT);
         let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
         let done = first.post(chain).await.map_err(|e| e.error)?;
@@ -274,7 +282,8 @@ impl Engine {
         let core = &self.0;
         let mut extents = 0;
         for unit in 0..core.placement.units() {
-            let counters = core.placement.counters(unit);
+            let counters = core.placement.copies(Counter::Leased(unit));
+            let counters = counters.map(|copies| copies.places).unwrap_or_default();
             let living = counters.iter().find(|(node, _)| !core.pool.is_memory_dead(*node));
             let Some((node, at)) = living.or(counters.first()) else { continue };
             let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
@@ -433,9 +442,7 @@ impl Engine {
     /// `BadAddress`, `ReadsOnly`, `Fabric`.
     pub async fn fetch_add(&self, counter: GAddr, delta: u64) -> Result<u64, EngineError> {
         self.0.check_writes()?;
-        let copies = self.0.placement.copies(counter);
-        let copies = copies.ok_or(EngineError::BadAddress { addr: counter })?;
-        self.0.add_to_copies(&copies, delta).await
+        self.0.add_to_copies(Counter::Line(counter), delta).await
     }
 
     /// Leaves the pool: refuses new accesses, writes everything back, gives unused lines back.

@@ -3,16 +3,19 @@
 //! The address space is cut into ranges of equal size. Without redundancy consecutive ranges lie on different memory
 //! nodes as long as those have ranges left, each whole in one slab. The ranges of a coded pool are as many as it has
 //! been given; each lies in k + r slabs, and the state of the pool says in which. That map is replaced as a whole
-//! when it changes, and read without a lock.
+//! when it changes, and read without a lock. While a slab moves it has two places, and both are written. Who works by
+//! a map says so ([`PlacementMap::using`]), so that it is known when nobody does any more who began by an older one.
 //!
 //! Memory is leased in extents of a *unit*, which is a memory node, or a range of a coded pool.
 
-use std::sync::atomic::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_epoch::{self as epoch, Atomic, Owned};
+use parking_lot::Mutex;
 use selkie_fabric::{RegionKey, RemoteAddr};
 use selkie_memnode::control::{PoolState, RangePlace, Slab};
-use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, MAX_SPLITS, SlabGeometry};
+use selkie_memnode::layout::{EXTENT_GCLS, EXTENTS_LEASED_AT, LATCH_AT, MAX_SPLITS, SlabGeometry};
 use selkie_memnode::{Coding, Move, PoolDescriptor};
 
 use crate::GAddr;
@@ -60,6 +63,73 @@ pub(crate) struct HeaderTable {
     position: usize,
 }
 
+/// Where the splits of a line are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Written {
+    pub(crate) splits: SplitsAt,
+    /// One that is written at a second place, too, and that place.
+    pub(crate) also: Option<(usize, SplitAt)>,
+}
+
+impl Written {
+    /// Where a split is written.
+    pub(crate) fn places_of(&self, split: usize) -> impl Iterator<Item = SplitAt> + use<> {
+        let own = self.splits.get(split).copied().flatten();
+        let also = self.also.filter(|(moving, _)| *moving == split).map(|(_, place)| place);
+        own.into_iter().chain(also)
+    }
+}
+
+/// Where a counter is kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Copies {
+    /// Memory node and place of each copy; the first one that lives says what the counter is.
+    pub(crate) places: Vec<(usize, RemoteAddr)>,
+    /// Another copy is about to be the first.
+    pub(crate) wait: bool,
+}
+
+/// A counter that has copies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Counter {
+    /// One that has a line to itself.
+    Line(GAddr),
+    /// The leased extents of a unit.
+    Leased(usize),
+}
+
+/// Where the ranges of a coded pool lie.
+struct Map {
+    ranges: Vec<RangePlace>,
+    /// Memory nodes that are to be needed for nothing.
+    leaving: Vec<u16>,
+    /// How many work by it, or by another that is the same for whoever began by this one.
+    users: Arc<AtomicUsize>,
+}
+
+impl Map {
+    /// Whether what was begun by this map would have been begun so by the other.
+    fn suits(&self, ranges: &[RangePlace], leaving: &[u16]) -> bool {
+        let is_same = |(own, other): (&RangePlace, &RangePlace)| {
+            own.slabs == other.slabs && own.moving == other.moving
+        };
+        self.leaving == leaving && self.ranges.iter().zip(ranges).all(is_same)
+    }
+}
+
+/// Whoever has it works by the map there was when it was made.
+#[must_use]
+pub(crate) struct Using(Option<Arc<AtomicUsize>>);
+
+impl Drop for Using {
+    fn drop(&mut self) {
+        if let Some(users) = &self.0 {
+            // Release pairs with the load in `update`: what was done by the map is done.
+            users.fetch_sub(1, Ordering::Release);
+        }
+    }
+}
+
 /// How ranges are placed.
 enum Ranges {
     /// Whole, by the order of the memory nodes.
@@ -69,7 +139,7 @@ enum Ranges {
         by_node: Box<[Box<[u32]>]>,
     },
     /// By position.
-    Coded { map: Atomic<Vec<RangePlace>>, coding: Coding },
+    Coded { map: Atomic<Map>, older: Mutex<Vec<Arc<AtomicUsize>>>, coding: Coding },
 }
 
 /// The map of all ranges of a pool.
@@ -86,7 +156,8 @@ impl PlacementMap {
         let ranges = if pool.coding.is_plain() {
             Self::plain(pool)
         } else {
-            Ranges::Coded { map: Atomic::new(Vec::new()), coding: pool.coding }
+            let empty = Map { ranges: Vec::new(), leaving: Vec::new(), users: Arc::default() };
+            Ranges::Coded { map: Atomic::new(empty), older: Mutex::default(), coding: pool.coding }
         };
         PlacementMap {
             ranges,
@@ -112,29 +183,63 @@ impl PlacementMap {
         Ranges::Plain { all: all.into(), by_node: by_node.into_iter().map(Into::into).collect() }
     }
 
-    /// Takes over where the ranges of a coded pool lie. Called by one thread at a time.
-    pub(crate) fn update(&self, state: &PoolState) {
-        let Ranges::Coded { map, .. } = &self.ranges else { return };
+    /// Takes over where the ranges of a coded pool lie; whether nobody works any more by a map that says otherwise.
+    /// Called by one thread at a time.
+    pub(crate) fn update(&self, state: &PoolState) -> bool {
+        let Ranges::Coded { map, older, .. } = &self.ranges else { return true };
         let guard = epoch::pin();
         let old = map.load(Ordering::Acquire, &guard);
         // SAFETY: the map is never null, and what was loaded under the guard lives as long as that.
-        let known = unsafe { old.as_ref() };
-        if known == Some(&state.ranges) {
-            return;
+        let Some(known) = (unsafe { old.as_ref() }) else { return true };
+        let leaving: Vec<u16> = state.leaving().collect();
+        let mut older = older.lock();
+        if known.ranges != state.ranges || known.leaving != leaving {
+            let suits = known.suits(&state.ranges, &leaving);
+            let users = if suits { Arc::clone(&known.users) } else { Arc::default() };
+            if !suits {
+                older.push(Arc::clone(&known.users));
+            }
+            let new = Owned::new(Map { ranges: state.ranges.clone(), leaving, users });
+            // SeqCst with `using`: either that finds the new map, or the loads below find it among the users.
+            let before = map.swap(new, Ordering::SeqCst, &guard);
+            // SAFETY: it is not reachable any more, and destroyed when nobody can have it from before.
+            unsafe { guard.defer_destroy(before) };
         }
-        // Release pairs with the load in `with_coded`.
-        let before = map.swap(Owned::new(state.ranges.clone()), Ordering::AcqRel, &guard);
-        // SAFETY: it is not reachable any more, and destroyed when nobody can have it from before.
-        unsafe { guard.defer_destroy(before) };
+        older.retain(|users| users.load(Ordering::SeqCst) > 0);
+        older.is_empty()
+    }
+
+    /// Says that the caller works by the map as it is now, until what is returned goes.
+    pub(crate) fn using(&self) -> Using {
+        let Ranges::Coded { map, .. } = &self.ranges else { return Using(None) };
+        let guard = epoch::pin();
+        loop {
+            // SAFETY: the map is never null; what was loaded lives as long as the guard.
+            let Some(known) = (unsafe { map.load(Ordering::SeqCst, &guard).as_ref() }) else {
+                return Using(None);
+            };
+            known.users.fetch_add(1, Ordering::SeqCst);
+            let using = Using(Some(Arc::clone(&known.users)));
+            // SAFETY: as above.
+            let now = unsafe { map.load(Ordering::SeqCst, &guard).as_ref() };
+            if now.is_some_and(|now| Arc::ptr_eq(&now.users, &known.users)) {
+                return using;
+            }
+        }
     }
 
     /// What the map of a coded pool says; `None` of another pool.
     fn with_coded<T>(&self, look: impl FnOnce(&[RangePlace], Coding) -> Option<T>) -> Option<T> {
-        let Ranges::Coded { map, coding } = &self.ranges else { return None };
+        let Ranges::Coded { map, coding, .. } = &self.ranges else { return None };
         let guard = epoch::pin();
         // SAFETY: the map is never null; what was loaded lives as long as the guard.
-        let ranges = unsafe { map.load(Ordering::Acquire, &guard).as_ref() }?;
-        look(ranges, *coding)
+        let map = unsafe { map.load(Ordering::Acquire, &guard).as_ref() }?;
+        look(&map.ranges, *coding)
+    }
+
+    /// Whether the map has these homes of a range by now.
+    pub(crate) fn has_homes(&self, range: usize, homes: &[u8]) -> bool {
+        self.with_coded(|all, _| Some(all.get(range)?.homes == homes)).unwrap_or(false)
     }
 
     /// Bytes of page data that have a place.
@@ -203,7 +308,7 @@ impl PlacementMap {
                 (Slab { node, slab: local_range }, 0)
             }
             Ranges::Coded { .. } => self.with_coded(|all, _| {
-                let RangePlace { slabs, homes } = all.get(range)?;
+                let RangePlace { slabs, homes, .. } = all.get(range)?;
                 let position = self.geometry.home_position(gcl);
                 let table = usize::from(*homes.get(position)?);
                 let at = (position + table).checked_rem(slabs.len())?;
@@ -220,50 +325,80 @@ impl PlacementMap {
 
     /// Where the splits of a line of a coded pool lie.
     pub(crate) fn splits(&self, addr: GAddr) -> Option<SplitsAt> {
+        self.written(addr).map(|written| written.splits)
+    }
+
+    /// Where the splits of a line of a coded pool are to be written.
+    pub(crate) fn written(&self, addr: GAddr) -> Option<Written> {
         let (range, gcl) = self.split_addr(addr)?;
         self.with_coded(|all, coding| {
-            let slabs = &all.get(range)?.slabs;
-            let mut splits = [None; MAX_SPLITS];
-            for (split, place) in splits.iter_mut().enumerate().take(coding.splits()) {
-                let Slab { node, slab } = *slabs.get(self.geometry.split_position(gcl, split))?;
+            let RangePlace { slabs, moving, .. } = all.get(range)?;
+            let split_in = |Slab { node, slab }: Slab| {
                 let at = self.at(node, self.geometry.data_offset(slab, gcl))?;
-                *place = Some(SplitAt { node: usize::from(node), at });
+                Some(SplitAt { node: usize::from(node), at })
+            };
+            let mut splits = [None; MAX_SPLITS];
+            let mut also = None;
+            for (split, place) in splits.iter_mut().enumerate().take(coding.splits()) {
+                let position = self.geometry.split_position(gcl, split);
+                *place = Some(split_in(*slabs.get(position)?)?);
+                if let Some(moving) = moving.filter(|moving| moving.position == position) {
+                    also = Some((split, split_in(moving.also)?));
+                }
             }
-            Some(splits)
+            Some(Written { splits, also })
         })
     }
 
-    /// Where the copies of a counter are that has a line to itself.
-    pub(crate) fn copies(&self, counter: GAddr) -> Option<Vec<(usize, RemoteAddr)>> {
+    /// Where a counter is kept.
+    pub(crate) fn copies(&self, counter: Counter) -> Option<Copies> {
         match &self.ranges {
-            Ranges::Plain { .. } => self.home(counter).map(|home| vec![(home.node, home.page)]),
-            Ranges::Coded { coding, .. } => {
-                let splits = self.splits(counter)?;
-                let copies = splits.iter().flatten().take(coding.parity() + 1);
-                Some(copies.map(|split| (split.node, split.at)).collect())
+            Ranges::Plain { .. } => {
+                let place = match counter {
+                    Counter::Line(addr) => self.home(addr).map(|home| (home.node, home.page)),
+                    Counter::Leased(unit) => {
+                        self.at(unit as u16, EXTENTS_LEASED_AT).map(|at| (unit, at))
+                    }
+                };
+                place.map(|place| Copies { places: vec![place], wait: false })
+            }
+            Ranges::Coded { .. } => {
+                let (range, gcl) = match counter {
+                    Counter::Line(addr) => self.split_addr(addr)?,
+                    Counter::Leased(unit) => (unit, 0),
+                };
+                self.with_coded(|all, coding| {
+                    self.coded_copies(all.get(range)?, coding, counter, gcl)
+                })
             }
         }
     }
 
-    /// Where the leased extents of a unit are counted: at one place, or at several that are to agree.
-    pub(crate) fn counters(&self, unit: usize) -> Vec<(usize, RemoteAddr)> {
-        let counted_at = selkie_memnode::layout::EXTENTS_LEASED_AT;
-        match &self.ranges {
-            Ranges::Plain { .. } => {
-                self.at(unit as u16, counted_at).map(|at| (unit, at)).into_iter().collect()
-            }
-            Ranges::Coded { .. } => {
-                let counters = self.with_coded(|all, coding| {
-                    let slabs = all.get(unit)?.slabs.iter().take(coding.parity() + 1);
-                    let counter = |slab: &Slab| {
-                        let at = self.at(slab.node, self.geometry.leased_offset(slab.slab))?;
-                        Some((usize::from(slab.node), at))
-                    };
-                    Some(slabs.filter_map(counter).collect())
-                });
-                counters.unwrap_or_default()
-            }
-        }
+    /// The copy at a slab's second place comes last: it is the first for nobody before the slab has moved.
+    fn coded_copies(
+        &self,
+        place: &RangePlace,
+        coding: Coding,
+        counter: Counter,
+        gcl: u32,
+    ) -> Option<Copies> {
+        let copy_in = |Slab { node, slab }: Slab| {
+            let offset = match counter {
+                Counter::Line(_) => self.geometry.data_offset(slab, gcl),
+                Counter::Leased(_) => self.geometry.leased_offset(slab),
+            };
+            Some((usize::from(node), self.at(node, offset)?))
+        };
+        let position = |copy: usize| match counter {
+            Counter::Line(_) => self.geometry.split_position(gcl, copy),
+            Counter::Leased(_) => copy,
+        };
+        let positions: Vec<usize> = (0..=coding.parity()).map(position).collect();
+        let moving = place.moving.filter(|moving| positions.contains(&moving.position));
+        let slabs = positions.iter().filter_map(|position| place.slabs.get(*position).copied());
+        let slabs = slabs.chain(moving.map(|moving| moving.also));
+        let wait = moving.is_some_and(|moving| moving.counters_wait);
+        Some(Copies { places: slabs.filter_map(copy_in).collect(), wait })
     }
 
     /// The header tables in use of a memory node.
@@ -307,8 +442,13 @@ impl PlacementMap {
 
     /// The table in use of those whose headers belong to a position of a range.
     pub(crate) fn table_in_use(&self, range: usize, position: usize) -> Option<HeaderTable> {
-        let on = self.with_coded(|all, _| all.get(range)?.homes.get(position).copied())?;
-        self.table_at(Move { range, position, on: usize::from(on) })
+        let to = self.with_coded(|all, _| {
+            let RangePlace { slabs, homes, .. } = all.get(range)?;
+            let on = usize::from(*homes.get(position)?);
+            let slab = *slabs.get((position + on).checked_rem(slabs.len())?)?;
+            Some(Move { range, position, on, slab })
+        })?;
+        self.table_at(to)
     }
 
     /// Which line of its range a line is.
@@ -329,13 +469,9 @@ impl PlacementMap {
         (0..MAX_SPLITS).find(|split| self.geometry.split_position(gcl, *split) == position)
     }
 
-    /// The place of a table that is to be moved.
+    /// A place of a table.
     pub(crate) fn table_at(&self, to: Move) -> Option<HeaderTable> {
-        let Move { range, position, on } = to;
-        let slab = self.with_coded(|all, _| {
-            let slabs = &all.get(range)?.slabs;
-            slabs.get((position + on).checked_rem(slabs.len())?).copied()
-        })?;
+        let Move { range, position, on, slab } = to;
         let at = self.at(slab.node, self.geometry.table_offset(slab.slab, on))?;
         let headers = self.geometry.headers_at(position);
         Some(HeaderTable {

@@ -45,17 +45,19 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if let Err(error) = core.make_good().await {
             tracing::debug!(%error, "rebuild: a step failed");
         }
-        if !core.pool.rebuilds().is_empty() {
-            // Words that are being made anew say nothing of the dead yet.
-            continue;
-        }
+        // Words that are being made anew say nothing of the dead yet.
+        let is_quiet = core.pool.rebuilds().is_empty();
         let all_lost = core.pool.lost();
-        core.go_on(!all_lost.is_empty());
+        if is_quiet {
+            core.go_on(!all_lost.is_empty());
+        }
         for (node, lost) in all_lost {
             let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
             // What fails is tried again with the next tick.
             let step = if !lost.fenced {
                 core.fence(node).await
+            } else if !is_quiet {
+                Ok(())
             } else if !lost.acknowledged.contains(&core.index().get()) {
                 core.take_note(dead).await
             } else {
@@ -72,8 +74,8 @@ impl Observer for Core {
     /// Makes room for a node that has the name of one that was known: nothing of that is left in the pool, but
     /// here there may be a way to it and mail from it. What is still noted to be in the care of that one has been
     /// done, which is what its successor answers when it is asked.
-    fn changed(&self, state: &PoolState) {
-        self.placement.update(state);
+    fn changed(&self, state: &PoolState) -> bool {
+        self.placement.update(state)
     }
 
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use selkie_channels::Mailbox;
 use selkie_fabric::env::yield_now;
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::{ComputeIndex, layout};
+use selkie_memnode::{ComputeIndex, Pool, layout};
 
 use crate::EngineError;
 use crate::coherence::word::ComputeId;
@@ -62,6 +62,13 @@ pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
     }
 }
 
+/// The memory node that has the epochs: the first, or in a coded pool the first that lives and is to stay.
+pub(crate) fn epoch_node(pool: &Pool) -> Option<usize> {
+    let state = pool.state();
+    let stays = |node: &usize| pool.descriptor().coding.is_plain() || state.stays(*node as u16);
+    (0..pool.descriptor().memory_nodes.len()).find(stays)
+}
+
 /// Waits for the first of two futures.
 async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let mut a = std::pin::pin!(a);
@@ -103,12 +110,11 @@ impl Core {
         }
     }
 
-    /// A word of the epochs, and the memory node that has them: the first, or in a coded pool the first that lives.
+    /// A word of the epochs, and the memory node that has them.
     fn epoch_word(&self, offset: u64) -> Option<(usize, RemoteAddr)> {
-        let nodes = &self.pool.descriptor().memory_nodes;
-        let lives = |node: &usize| self.coded.is_none() || !self.pool.is_memory_dead(*node);
-        let node = (0..nodes.len()).find(lives)?;
-        Some((node, RemoteAddr::new(nodes.get(node)?.region, offset)))
+        let node = epoch_node(&self.pool)?;
+        let memory = self.pool.descriptor().memory_nodes.get(node)?;
+        Some((node, RemoteAddr::new(memory.region, offset)))
     }
 
     /// Global epoch, and the oldest epoch that any node has published.

@@ -11,54 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::{Cluster, GCL, engine_config, get, pool_config};
-use selkie_engine::{Engine, EngineError, GAddr};
+use common::pages::{check, cluster, fill, pages, write};
+use common::{Cluster, GCL, engine_config};
+use selkie_engine::{Coherence, Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::PeerId;
-use selkie_fabric::mem::MemFabric;
-use selkie_memnode::{ComputeIndex, PoolConfig};
-
-fn coded(memory_nodes: usize, coding: &str) -> PoolConfig {
-    PoolConfig { coding: coding.parse().unwrap(), ..pool_config(memory_nodes, 8 << 20) }
-}
-
-fn cluster(engines: usize, memory_nodes: usize, coding: &str) -> (Arc<MemFabric>, Cluster) {
-    let mem = MemFabric::new();
-    let fabric = Arc::clone(&mem);
-    let config = coded(memory_nodes, coding);
-    (mem, Cluster::with(engines, move |_| fabric, config, engine_config()))
-}
-
-/// Every word of the page depends on the page and on the value.
-fn fill(page: &mut [u8], addr: GAddr, value: u64) {
-    for (word, place) in page.chunks_exact_mut(8).zip(0_u64..) {
-        let word_value =
-            if place == 0 { value } else { addr.to_u64() ^ value.rotate_left(place as u32) };
-        word.copy_from_slice(&word_value.to_le_bytes());
-    }
-}
-
-async fn write(engine: &Engine, addr: GAddr, value: u64) {
-    let mut page = engine.exclusive(addr).await.unwrap();
-    fill(page.bytes_mut(0..GCL), addr, value);
-}
-
-fn check(page: &[u8], addr: GAddr) -> u64 {
-    let value = get(page);
-    let mut expected = vec![0; GCL];
-    fill(&mut expected, addr, value);
-    assert_eq!(page, &expected[..], "{addr}");
-    value
-}
-
-async fn pages(engine: &Engine, count: usize) -> Vec<GAddr> {
-    let mut pages = Vec::new();
-    for _ in 0..count {
-        let addr = engine.allocate().await.unwrap().addr();
-        write(engine, addr, 1).await;
-        pages.push(addr);
-    }
-    pages
-}
+use selkie_memnode::ComputeIndex;
 
 /// So many memory nodes are lost one after the other, and each time all pages are read, and changed, by all.
 fn loses(memory_nodes: usize, coding: &str, victims: &[u16]) {
@@ -331,4 +288,14 @@ fn where_damage_is_only_to_be_noticed_it_is_an_error() {
             assert_eq!(check(&engine.shared(*addr).await.unwrap(), *addr), 1);
         }
     });
+}
+
+#[test]
+fn the_rpc_baseline_refuses_a_coded_pool() {
+    let (_, cluster) = cluster(0, 3, "2+1");
+    let env = cluster.runtime.env();
+    let config = EngineConfig { coherence: Coherence::Rpc, ..engine_config() };
+    let started = Engine::start(&cluster.pool, &cluster.fabric, &env, common::id(0), config);
+    let refused = cluster.run(started).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("coding 2+1 is not for rpc"), "{refused}");
 }

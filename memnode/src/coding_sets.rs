@@ -5,13 +5,15 @@
 //! within one group, on its k + r least loaded nodes: few sets of nodes whose loss matters, and still a choice of
 //! where to put the load. No two nodes of a group are in one failure domain.
 
+use crate::domain::FailureDomain;
+
 /// A memory node, as a place for slabs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Its index.
     pub node: u16,
-    /// What fails as one with it: a rack, a power supply. Empty if it fails alone.
-    pub domain: String,
+    /// What fails as one with it.
+    pub domain: FailureDomain,
     /// Slabs that are in use.
     pub used: u32,
     /// Slabs it has.
@@ -24,7 +26,7 @@ impl Place {
     }
 
     fn shares_domain(&self, other: &Self) -> bool {
-        !self.domain.is_empty() && self.domain == other.domain
+        self.domain.is_shared_with(&other.domain)
     }
 }
 
@@ -110,7 +112,7 @@ mod tests {
     use super::*;
 
     fn place(node: u16, domain: &str, used: u32) -> Place {
-        Place { node, domain: domain.to_owned(), used, slabs: 10 }
+        Place { node, domain: domain.parse().unwrap_or_default(), used, slabs: 10 }
     }
 
     fn nodes(group: &[&Place]) -> Vec<u16> {

@@ -92,6 +92,14 @@ pub enum PoolError {
         /// Memory nodes there are to be.
         nodes: usize,
     },
+    /// A memory node cannot leave its pool.
+    #[error("memory node {node} cannot leave: {why}")]
+    CannotLeave {
+        /// Its index.
+        node: usize,
+        /// Why not.
+        why: String,
+    },
     /// There is no place for another memory node.
     #[error("memory node {node} is not wanted: {why}")]
     MemoryNodeRefused {
@@ -99,6 +107,23 @@ pub enum PoolError {
         node: usize,
         /// Why not.
         why: String,
+    },
+    /// No range of a coded pool can be placed.
+    #[error(
+        "a range of coding {coding} needs memory nodes with a free slab in {needed} failure domains; of {living} living \
+         memory nodes {with_room} have one, in {domains} domains"
+    )]
+    NoPlaceForRange {
+        /// How pages are kept.
+        coding: String,
+        /// Domains that are needed.
+        needed: usize,
+        /// Memory nodes that live and stay.
+        living: usize,
+        /// Those of them that have a free slab.
+        with_room: usize,
+        /// Domains that those are of.
+        domains: usize,
     },
     /// A node has not taken note of a change in time: it hangs, or is gone.
     #[error("{node} has not taken note of a change of the pool within {waited:?}")]

@@ -9,8 +9,10 @@ use crate::config::PoolConfig;
 use crate::control::{
     Beat, Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned,
 };
+use crate::domain::FailureDomain;
 use crate::error::PoolError;
 use crate::membership::{ATTEMPTS, Membership, change_state};
+use crate::migration::Stay;
 use crate::node::MemoryNode;
 use crate::pool::{PoolUsage, start_node};
 
@@ -31,6 +33,22 @@ pub async fn create(
     Ok(())
 }
 
+/// What a memory node brings into a pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    /// Bytes it lends, headers and control page included; only whole ranges are used.
+    pub bytes: u64,
+    /// What it fails together with.
+    pub domain: FailureDomain,
+}
+
+impl From<u64> for Offer {
+    /// So many bytes, of a node that fails alone.
+    fn from(bytes: u64) -> Self {
+        Self { bytes, domain: FailureDomain::ALONE }
+    }
+}
+
 /// A memory node that this process lends to a pool of many processes, for as long as this is kept.
 pub struct Lent {
     node: MemoryNode,
@@ -38,20 +56,22 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Joins a pool that has no memory node of this index yet as the lowest such node, and lends it `bytes`
-    /// bytes, headers and control page included; only whole ranges are used. `host` stands for the calling
-    /// process: random, so that no two share one. [`Lent::follow`] is to be called from then on.
+    /// Joins a pool that has no memory node of this index yet as the lowest such node, and lends it what is offered.
+    /// `host` stands for the calling process: random, so that no two share one. [`Lent::follow`] is to be called from
+    /// then on.
     ///
     /// # Errors
-    /// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, [`PoolError::Config`] if `bytes` are
-    /// too few for a range, [`PoolError::MemoryNode`], [`PoolError::Control`].
+    /// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, or those there are to be could no more be of
+    /// as many failure domains as a page has splits; [`PoolError::Config`] if the bytes are too few for a range,
+    /// [`PoolError::MemoryNode`], [`PoolError::Control`].
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
         env: &Env,
         host: u64,
-        bytes: u64,
+        offer: impl Into<Offer>,
     ) -> Result<Arc<Self>, PoolError> {
+        let Offer { bytes, domain } = offer.into();
         for _ in 0..ATTEMPTS {
             let state = plane.load().await?.state;
             let nodes = state.memory_nodes.len();
@@ -80,7 +100,7 @@ impl Lent {
                     let peer = started.descriptor().peer;
                     let beat = Beat { node: peer, host, seen: 0, report: String::new() };
                     plane.beat(beat).await?;
-                    let entered = match enter(&*plane, &started, host).await {
+                    let entered = match enter(&*plane, &started, host, &domain).await {
                         Ok(entered) => entered,
                         Err(error) => {
                             // It may be in all the same.
@@ -138,13 +158,13 @@ impl Lent {
         if self.membership.is_gone() {
             return Some(LentEnd::PoolGone);
         }
-        self.is_dead().then_some(LentEnd::Dead)
-    }
-
-    fn is_dead(&self) -> bool {
         let state = self.membership.state();
         let member = state.memory_nodes.get(usize::from(self.node.descriptor().peer.index()));
-        member.and_then(Option::as_ref).is_none_or(|member| member.dead)
+        match member.and_then(Option::as_ref) {
+            Some(member) if member.stay == Stay::Left => Some(LentEnd::Left),
+            Some(member) if !member.dead => None,
+            _ => Some(LentEnd::Dead),
+        }
     }
 
     /// What the node says of itself with its beats from now on, for people who look on.
@@ -176,6 +196,8 @@ pub enum LentEnd {
     Dead,
     /// The pool was removed.
     PoolGone,
+    /// It was to leave, and nothing is on it any more.
+    Left,
 }
 
 /// `None` if there is another memory node of this index.
@@ -183,6 +205,7 @@ async fn enter(
     plane: &dyn ControlPlane,
     started: &MemoryNode,
     host: u64,
+    domain: &FailureDomain,
 ) -> Result<Option<Versioned>, PoolError> {
     let descriptor = started.descriptor();
     let card = started.endpoint().card();
@@ -190,11 +213,13 @@ async fn enter(
         let peer: PeerId = descriptor.peer;
         match state.memory_nodes.get_mut(usize::from(peer.index())) {
             Some(slot @ None) => {
-                let descriptor = descriptor.clone();
-                *slot = Some(MemoryMember { host, descriptor, dead: false, domain: String::new() });
+                let (descriptor, domain) = (descriptor.clone(), domain.clone());
+                *slot =
+                    Some(MemoryMember { host, descriptor, dead: false, domain, stay: Stay::Stays });
             }
             _ => return Ok(false),
         }
+        state.check_domain_of(peer.index())?;
         if let Some(card) = &card {
             state.cards.insert(peer.to_raw(), Card { host, card: card.clone(), reads_only: false });
         }

@@ -35,8 +35,10 @@ pub trait Observer: Send + Sync {
     /// A compute node that was in the pool is in it no more, and recovered from if it died.
     fn gone(&self, node: ComputeIndex);
 
-    /// The state of the pool is another. Called before the others hear that this process has acted upon it.
-    fn changed(&self, state: &PoolState);
+    /// The state of the pool is another. Called again and again before the others hear that this process has acted
+    /// upon it, until it returns true: until then something is under way that was begun by an older state, and would
+    /// not have been by this one.
+    fn changed(&self, state: &PoolState) -> bool;
 }
 
 /// What a process knows of a pool, and the others of it.
@@ -349,13 +351,14 @@ impl Membership {
     /// Tells the observers; whether all are ready for those who are in.
     fn observers_know(&self, state: &PoolState) -> bool {
         let observers = self.observers();
-        observers.iter().for_each(|observer| observer.changed(state));
-        observers.iter().all(|observer| {
-            state
-                .compute_nodes
-                .iter()
-                .all(|(node, member)| observer.joined(ComputeIndex::new(*node), member.incarnation))
-        })
+        // Each of them, before they are asked for more.
+        let unready = observers.iter().filter(|observer| !observer.changed(state)).count();
+        unready == 0
+            && observers.iter().all(|observer| {
+                state.compute_nodes.iter().all(|(node, member)| {
+                    observer.joined(ComputeIndex::new(*node), member.incarnation)
+                })
+            })
     }
 
     /// Whether no verb of a dead node executes any more, at any node.
@@ -568,6 +571,7 @@ pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
             && !std::mem::replace(&mut member.dead, true)
         {
             state.begin_rebuild(node.index());
+            state.give_up_migration(node.index());
         }
     } else if state.compute_nodes.remove(&node.index()).is_some() || had_card {
         state.lost.entry(node.index()).or_default();

@@ -16,9 +16,11 @@ use crate::control::{
     Card, ControlPlane, Identity, LocalPlane, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember,
     PoolState, Timing, Versioned,
 };
+use crate::domain::FailureDomain;
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
 use crate::membership::{self, Membership, Observer};
+use crate::migration::Stay;
 use crate::node::{MemoryNode, MemoryNodeDescriptor};
 use crate::registry::ComputeIndex;
 use selkie_channels::MailboxDescriptor;
@@ -101,8 +103,8 @@ impl Pool {
             .collect::<Result<Vec<_>, _>>()?;
         let mut state = PoolState::new(EMBEDDED, Timing::default(), &config);
         let member = |node: &MemoryNode| {
-            let (descriptor, domain) = (node.descriptor().clone(), String::new());
-            Some(MemoryMember { host: 0, descriptor, dead: false, domain })
+            let (descriptor, domain) = (node.descriptor().clone(), FailureDomain::ALONE);
+            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay: Stay::Stays })
         };
         state.memory_nodes = nodes.iter().map(member).collect();
         let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::of(state.clone()));
@@ -392,6 +394,17 @@ impl Pool {
             self.membership.until_noticed(env, version).await?;
         }
         Ok(added)
+    }
+
+    /// Sees to it that a coded pool has a range.
+    ///
+    /// # Errors
+    /// [`PoolError::NoPlaceForRange`]; else as [`Pool::add_range`].
+    pub async fn ensure_range(&self, env: &Env) -> Result<(), PoolError> {
+        if self.descriptor.coding.is_plain() || self.add_range(env, 0).await? {
+            return Ok(());
+        }
+        Err(self.state().no_room())
     }
 
     /// Has `observer` told of changes, and of nodes that come in, those that are in first.

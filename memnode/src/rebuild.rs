@@ -1,7 +1,9 @@
-//! How the processes of a coded pool agree on new homes for headers that were lost with a memory node.
+//! How the processes of a coded pool agree on new homes for headers that were lost with a memory node, or that are to
+//! leave one that lives.
 //!
 //! ```text
-//! declared dead --> [all compute nodes quiet] --> one moves the homes --> [all have entered what they have] --> over
+//! declared dead, or to be left --> [all compute nodes quiet] --> one moves the homes
+//!     --> [all have entered what they have] --> over
 //! ```
 //! Each of them may die at any time: nobody waits for a node that is not in the pool any more, and its task is
 //! another's.
@@ -10,16 +12,22 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use selkie_fabric::env::Env;
-
-use crate::control::PoolState;
+use crate::control::{PoolState, Slab};
 use crate::error::PoolError;
 use crate::pool::Pool;
 use crate::registry::ComputeIndex;
 
-/// How far the loss of a memory node's headers has been made good.
+/// How far the headers of a memory node have got to new homes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rebuild {
+    /// Tells it from others.
+    pub number: u64,
+    /// The memory node that has the headers, or had them.
+    pub memory: u16,
+    /// It lives, and only those of this range leave it; `None` if all are lost with it.
+    pub leaving: Option<usize>,
+    /// Where they were before they moved, as long as they can be read there.
+    pub before: Vec<Move>,
     /// Compute nodes that have come to a stop with the lines concerned.
     pub quiet: BTreeSet<u16>,
     /// The compute node that moves the homes.
@@ -32,83 +40,134 @@ pub struct Rebuild {
     pub doubtful: BTreeSet<u16>,
 }
 
-/// A header table that has a new place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A header table and a place of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Move {
     /// The range.
     pub range: usize,
     /// The position to which the headers belong.
     pub position: usize,
-    /// How many positions on they lie from now on.
+    /// How many positions on they lie there.
     pub on: usize,
+    /// The slab that is.
+    pub slab: Slab,
 }
 
 impl PoolState {
     /// A memory node of a coded pool is dead: what its headers said is to be found out anew.
-    pub(crate) fn begin_rebuild(&mut self, memory_node: u16) {
-        let holds = |slab: &crate::control::Slab| slab.node == memory_node;
-        if self.ranges.iter().flat_map(|range| &range.slabs).any(holds) {
-            // The words that named those who are being recovered from are lost.
-            let doubtful = self.lost.keys().copied().collect();
-            self.rebuilds.push((memory_node, Rebuild { doubtful, ..Rebuild::default() }));
+    pub(crate) fn begin_rebuild(&mut self, memory: u16) {
+        let holds = |slab: &Slab| slab.node == memory;
+        if !self.ranges.iter().flat_map(|range| &range.slabs).any(holds) {
+            return;
         }
+        // What has not left it before is lost with the rest.
+        let cut_short = self.rebuilds.iter().position(|r| r.memory == memory && !r.moved);
+        let cut_short = cut_short.map(|at| (at, self.rebuilds.remove(at)));
+        for rebuild in self.rebuilds.iter_mut().filter(|rebuild| rebuild.memory == memory) {
+            rebuild.before.clear();
+        }
+        let at = cut_short.as_ref().map_or(self.rebuilds.len(), |(at, _)| *at);
+        // The words that named those who are being recovered from are lost.
+        let doubtful = cut_short.map(|(_, rebuild)| rebuild.doubtful).unwrap_or_default();
+        let doubtful = doubtful.into_iter().chain(self.lost.keys().copied()).collect();
+        let number = self.next_rebuild();
+        let rebuild = Rebuild { number, memory, doubtful, ..Rebuild::default() };
+        self.rebuilds.insert(at, rebuild);
+    }
+
+    /// Has the headers leave that lie in a memory node's slab of a range, if there are any; whether there are.
+    pub(crate) fn leave_headers(&mut self, memory: u16, range: usize) -> bool {
+        let number = self.next_rebuild();
+        let rebuild = Rebuild { number, memory, leaving: Some(range), ..Rebuild::default() };
+        let moves = self.moves_of(&rebuild);
+        let can_leave = moves.iter().all(|(_, is_possible)| *is_possible);
+        if !moves.is_empty() && can_leave && self.rebuilds.is_empty() && self.lost.is_empty() {
+            self.rebuilds.push(rebuild);
+        }
+        !moves.is_empty()
+    }
+
+    fn next_rebuild(&mut self) -> u64 {
+        self.rebuilds_begun += 1;
+        self.rebuilds_begun
     }
 
     /// A compute node died: what it had of lines whose words are being made anew is known if it has entered it.
     pub(crate) fn doubt(&mut self, node: u16) {
-        for (_, rebuild) in self.rebuilds.iter_mut().filter(|(_, r)| !r.entered.contains(&node)) {
+        for rebuild in self.rebuilds.iter_mut().filter(|r| !r.entered.contains(&node)) {
             rebuild.doubtful.insert(node);
         }
     }
 
-    /// The header tables that lie on a memory node, and where else they can be: at the next of their positions whose
-    /// memory node lives, if there is one.
+    /// The header tables that a rebuild is of, and where else they can be, if they can: at the next of their positions
+    /// whose memory node lives, and best at one that will keep them.
     #[must_use]
-    pub fn moves_from(&self, memory_node: u16) -> Vec<(Move, bool)> {
+    pub fn moves_of(&self, rebuild: &Rebuild) -> Vec<(Move, bool)> {
         let mut moves = Vec::new();
-        for (range, place) in self.ranges.iter().enumerate() {
-            let count = place.slabs.len();
-            let node_at = |position: usize, on: usize| {
-                let at = (position + on).checked_rem(count)?;
-                place.slabs.get(at).map(|slab| slab.node)
+        let ranges = self.ranges.iter().enumerate();
+        let is_concerned = |range| rebuild.leaving.is_none_or(|own| own == range);
+        for (range, place) in ranges.filter(|(range, _)| is_concerned(*range)) {
+            let slab_at = |position: usize, on: usize| {
+                let at = (position + on).checked_rem(place.slabs.len())?;
+                place.slabs.get(at).copied()
             };
+            let can_have = |slab: &Slab| {
+                self.lives(slab.node) && (rebuild.leaving.is_none() || slab.node != rebuild.memory)
+            };
+            let keeps = |slab: &Slab| can_have(slab) && self.stays(slab.node);
             for (position, on) in place.homes.iter().enumerate() {
-                if node_at(position, usize::from(*on)) != Some(memory_node) {
-                    continue;
-                }
-                let next = (0..=self.coding.parity())
-                    .find(|on| node_at(position, *on).is_some_and(|node| self.lives(node)));
-                let on = next.unwrap_or(usize::from(*on));
-                moves.push((Move { range, position, on }, next.is_some()));
+                let now = slab_at(position, usize::from(*on));
+                let Some(now) = now.filter(|slab| slab.node == rebuild.memory) else { continue };
+                let next_of = |fits: &dyn Fn(&Slab) -> bool| {
+                    let mut places = (0..=self.coding.parity())
+                        .filter_map(|on| Some((on, slab_at(position, on)?)));
+                    places.find(|(_, slab)| fits(slab))
+                };
+                let next = next_of(&keeps).or_else(|| next_of(&can_have));
+                let (on, slab) = next.unwrap_or((usize::from(*on), now));
+                moves.push((Move { range, position, on, slab }, next.is_some()));
             }
         }
         moves
     }
 
-    /// The rebuild under way, if it is of this memory node.
-    fn rebuild_of(&mut self, memory_node: usize) -> Option<&mut Rebuild> {
-        let first = self.rebuilds.first_mut();
-        first.filter(|(node, _)| usize::from(*node) == memory_node).map(|(_, rebuild)| rebuild)
+    /// Where the tables of a rebuild are now.
+    fn places_before(&self, moves: &[Move]) -> Vec<Move> {
+        let place = |to: &Move| {
+            let place = self.ranges.get(to.range)?;
+            let on = usize::from(*place.homes.get(to.position)?);
+            let at = (to.position + on).checked_rem(place.slabs.len())?;
+            Some(Move { on, slab: *place.slabs.get(at)?, ..*to })
+        };
+        moves.iter().filter_map(place).collect()
     }
 
-    fn members(&self) -> BTreeSet<u16> {
+    /// The rebuild under way, if it is this one.
+    fn rebuild_of(&mut self, number: u64) -> Option<&mut Rebuild> {
+        self.rebuilds.first_mut().filter(|rebuild| rebuild.number == number)
+    }
+
+    /// Compute nodes that died and whose verbs may still execute.
+    pub(crate) fn unfenced(&self) -> impl Iterator<Item = u16> {
+        self.lost.iter().filter(|(_, lost)| !lost.fenced).map(|(node, _)| *node)
+    }
+
+    pub(crate) fn members(&self) -> BTreeSet<u16> {
         self.compute_nodes.keys().copied().collect()
     }
 }
 
 /// The moves that can be made.
-fn possible(state: &PoolState, memory: usize) -> Vec<Move> {
-    let all = u16::try_from(memory).map(|memory| state.moves_from(memory)).unwrap_or_default();
-    all.into_iter().filter(|(_, possible)| *possible).map(|(to, _)| to).collect()
+fn possible(state: &PoolState, rebuild: &Rebuild) -> Vec<Move> {
+    let all = state.moves_of(rebuild).into_iter();
+    all.filter(|(_, is_possible)| *is_possible).map(|(to, _)| to).collect()
 }
 
 impl Pool {
-    /// The memory nodes whose headers are to be made anew, as this process knows: the first of them is, and how far
-    /// that is; the others wait.
+    /// What is to be made anew, as this process knows: the first of them is, the others wait.
     #[must_use]
-    pub fn rebuilds(&self) -> Vec<(usize, Rebuild)> {
-        let state = self.state();
-        state.rebuilds.iter().map(|(node, rebuild)| (usize::from(*node), rebuild.clone())).collect()
+    pub fn rebuilds(&self) -> Vec<Rebuild> {
+        self.state().rebuilds.clone()
     }
 
     /// Says that a compute node posts and sends nothing more for the lines whose headers were lost, and that all it
@@ -116,8 +175,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Control`].
-    pub async fn note_quiet(&self, memory: usize, by: ComputeIndex) -> Result<(), PoolError> {
-        self.change_rebuild(memory, |rebuild| {
+    pub async fn note_quiet(&self, number: u64, by: ComputeIndex) -> Result<(), PoolError> {
+        self.change_rebuild(number, |rebuild| {
             rebuild.quiet.insert(by.get());
         })
         .await
@@ -127,13 +186,16 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Control`].
-    pub async fn claim_rebuild(&self, memory: usize, by: ComputeIndex) -> Result<bool, PoolError> {
+    pub async fn claim_rebuild(&self, number: u64, by: ComputeIndex) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members = state.members();
-            let Some(rebuild) = state.rebuild_of(memory) else {
+            // One that died in it must not be able to go on with it.
+            let unfenced: BTreeSet<u16> = state.unfenced().collect();
+            let Some(rebuild) = state.rebuild_of(number) else {
                 return Ok(false);
             };
-            let ready = members.is_subset(&rebuild.quiet) && !rebuild.moved;
+            let ends = rebuild.by.is_none_or(|other| !unfenced.contains(&other));
+            let ready = members.is_subset(&rebuild.quiet) && !rebuild.moved && ends;
             let taken = rebuild.by.is_some_and(|other| members.contains(&other));
             let own = rebuild.by == Some(by.get());
             if ready && !taken {
@@ -150,26 +212,32 @@ impl Pool {
     /// [`PoolError::Control`].
     pub async fn move_homes(
         &self,
-        memory: usize,
+        number: u64,
         by: ComputeIndex,
         moves: &[Move],
     ) -> Result<(), PoolError> {
         let change = |state: &mut PoolState| {
-            let Some(rebuild) = state.rebuild_of(memory) else {
+            let Some(rebuild) = state.rebuild_of(number) else {
                 return Ok(());
             };
             if rebuild.by != Some(by.get()) || rebuild.moved {
                 return Ok(());
             }
             // Where one was to go may be lost meanwhile.
-            let now: Vec<Move> = possible(state, memory);
-            if now != moves {
+            let rebuild = rebuild.clone();
+            if possible(state, &rebuild) != moves {
                 return Ok(());
             }
-            if let Some(rebuild) = state.rebuild_of(memory) {
-                rebuild.moved = true;
+            let is_left = rebuild.leaving.is_some();
+            let before = if is_left { state.places_before(moves) } else { Vec::new() };
+            if let Some(rebuild) = state.rebuild_of(number) {
+                (rebuild.moved, rebuild.before) = (true, before);
             }
-            for Move { range, position, on } in moves {
+            // Splits that were not there yet do not tell what there is.
+            if let Some(task) = &mut state.regeneration {
+                task.attempt += 1;
+            }
+            for Move { range, position, on, .. } in moves {
                 let homes = state.ranges.get_mut(*range).map(|place| &mut place.homes);
                 if let (Some(home), Ok(on)) =
                     (homes.and_then(|homes| homes.get_mut(*position)), u8::try_from(*on))
@@ -186,8 +254,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Control`].
-    pub async fn note_entered(&self, memory: usize, by: ComputeIndex) -> Result<(), PoolError> {
-        self.change_rebuild(memory, |rebuild| {
+    pub async fn note_entered(&self, number: u64, by: ComputeIndex) -> Result<(), PoolError> {
+        self.change_rebuild(number, |rebuild| {
             if rebuild.moved {
                 rebuild.entered.insert(by.get());
             }
@@ -200,11 +268,13 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Control`].
-    pub async fn claim_doubts(&self, memory: usize, by: ComputeIndex) -> Result<bool, PoolError> {
+    pub async fn claim_doubts(&self, number: u64, by: ComputeIndex) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members = state.members();
-            let Some(rebuild) = state.rebuild_of(memory) else { return Ok(false) };
-            let ready = rebuild.moved && members.is_subset(&rebuild.entered);
+            let unfenced: BTreeSet<u16> = state.unfenced().collect();
+            let Some(rebuild) = state.rebuild_of(number) else { return Ok(false) };
+            let ends = rebuild.by.is_none_or(|other| !unfenced.contains(&other));
+            let ready = rebuild.moved && members.is_subset(&rebuild.entered) && ends;
             let taken = rebuild.by.is_some_and(|other| members.contains(&other));
             let own = rebuild.by == Some(by.get());
             if ready && !taken {
@@ -219,12 +289,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Control`].
-    pub async fn clear_doubts(
-        &self,
-        memory: usize,
-        nodes: &BTreeSet<u16>,
-    ) -> Result<(), PoolError> {
-        self.change_rebuild(memory, |rebuild| rebuild.doubtful.retain(|node| !nodes.contains(node)))
+    pub async fn clear_doubts(&self, number: u64, nodes: &BTreeSet<u16>) -> Result<(), PoolError> {
+        self.change_rebuild(number, |rebuild| rebuild.doubtful.retain(|node| !nodes.contains(node)))
             .await
     }
 
@@ -232,14 +298,14 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::Control`].
-    pub async fn end_rebuild(&self, memory: usize) -> Result<(), PoolError> {
+    pub async fn end_rebuild(&self, number: u64) -> Result<(), PoolError> {
         let end = |state: &mut PoolState| {
             let members = state.members();
             let over = |rebuild: &mut Rebuild| {
                 let entered = members.is_subset(&rebuild.entered);
                 rebuild.moved && entered && rebuild.doubtful.is_empty()
             };
-            if state.rebuild_of(memory).is_some_and(over) {
+            if state.rebuild_of(number).is_some_and(over) {
                 state.rebuilds.remove(0);
             }
             Ok(())
@@ -249,146 +315,15 @@ impl Pool {
 
     async fn change_rebuild(
         &self,
-        memory: usize,
+        number: u64,
         change: impl Fn(&mut Rebuild),
     ) -> Result<(), PoolError> {
         let change = |state: &mut PoolState| {
-            if let Some(rebuild) = state.rebuild_of(memory) {
+            if let Some(rebuild) = state.rebuild_of(number) {
                 change(rebuild);
             }
             Ok(())
         };
         self.membership().change(change).await.map(drop)
-    }
-}
-
-/// A slab that is being made again on another memory node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Regeneration {
-    /// Its range.
-    pub range: usize,
-    /// Its position in the range.
-    pub position: usize,
-    /// Where it is to lie.
-    pub to: crate::control::Slab,
-    /// The compute node that makes it, by index.
-    pub by: u16,
-    /// The slab is in its range, and in use.
-    pub begun: bool,
-}
-
-impl PoolState {
-    /// A slab of a living range whose memory node is dead, and where it could lie.
-    fn next_regeneration(&self, by: u16) -> Option<Regeneration> {
-        for (range, place) in self.ranges.iter().enumerate() {
-            for (position, slab) in place.slabs.iter().enumerate() {
-                if self.lives(slab.node) {
-                    continue;
-                }
-                let others = place.slabs.iter().map(|slab| slab.node);
-                let kept: Vec<u16> = others.filter(|node| self.lives(*node)).collect();
-                if let Some(to) = self.place_slab(&kept) {
-                    return Some(Regeneration { range, position, to, by, begun: false });
-                }
-            }
-        }
-        None
-    }
-
-    fn lives(&self, memory_node: u16) -> bool {
-        let member = self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref);
-        member.is_some_and(|member| !member.dead)
-    }
-}
-
-impl Pool {
-    /// Gives the compute node `by` a slab to make again, which nobody else does: first what others have left, or what
-    /// it has begun itself. `None` if there is none, or no room for one.
-    ///
-    /// # Errors
-    /// [`PoolError::Control`].
-    pub async fn claim_regeneration(
-        &self,
-        by: ComputeIndex,
-    ) -> Result<Option<Regeneration>, PoolError> {
-        let state = self.state();
-        if state.regeneration.is_none() && state.next_regeneration(by.get()).is_none() {
-            return Ok(None);
-        }
-        let claim = |state: &mut PoolState| {
-            let members = state.members();
-            if !state.rebuilds.is_empty() {
-                return Ok(None);
-            }
-            let task = match state.regeneration {
-                Some(task) => {
-                    let ended = !state.lost.get(&task.by).is_some_and(|lost| !lost.fenced);
-                    let is_free = !members.contains(&task.by) && ended;
-                    let task = (task.by == by.get() || is_free).then_some(task);
-                    // The node that was to have it may be lost as well.
-                    match task {
-                        Some(task) if !state.lives(task.to.node) => {
-                            state.regeneration = None;
-                            state.next_regeneration(by.get())
-                        }
-                        task => task.map(|task| Regeneration { by: by.get(), ..task }),
-                    }
-                }
-                None => state.next_regeneration(by.get()),
-            };
-            if task.is_some() {
-                state.regeneration = task;
-            }
-            Ok(task)
-        };
-        Ok(self.membership().change(claim).await?.1)
-    }
-
-    /// Puts the slab into the range. Returns once all write there; `false` if it is another's by now.
-    ///
-    /// # Errors
-    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
-    pub async fn begin_regeneration(
-        &self,
-        env: &Env,
-        by: ComputeIndex,
-        task: Regeneration,
-    ) -> Result<bool, PoolError> {
-        let begun = Regeneration { begun: true, ..task };
-        let begin = |state: &mut PoolState| {
-            let is_own = state.regeneration == Some(task) && task.by == by.get();
-            let slabs = state.ranges.get_mut(task.range).map(|place| &mut place.slabs);
-            if let Some(slab) = slabs.and_then(|slabs| slabs.get_mut(task.position))
-                && is_own
-            {
-                *slab = task.to;
-                state.regeneration = Some(begun);
-            }
-            Ok(is_own)
-        };
-        let (version, is_own) = self.membership().change(begin).await?;
-        if is_own {
-            self.membership().until_noticed(env, version).await?;
-        }
-        Ok(is_own)
-    }
-
-    /// The slab has all its splits.
-    ///
-    /// # Errors
-    /// [`PoolError::Control`].
-    pub async fn end_regeneration(
-        &self,
-        by: ComputeIndex,
-        task: Regeneration,
-    ) -> Result<(), PoolError> {
-        let end = |state: &mut PoolState| {
-            let begun = Regeneration { begun: true, ..task };
-            if state.regeneration == Some(begun) && task.by == by.get() {
-                state.regeneration = None;
-            }
-            Ok(())
-        };
-        self.membership().change(end).await.map(drop)
     }
 }

@@ -17,7 +17,7 @@ use selkie_memnode::control::{
     Beat, Change, ControlError, ControlPlane, Expectation, FilePlane, Identity, LocalPlane,
     PoolState, RemotePlane, Timing, Version, Versioned,
 };
-use selkie_memnode::{Coding, ComputeIndex, Lent, Pool, PoolConfig, PoolError};
+use selkie_memnode::{Coding, ComputeIndex, Lent, Offer, Pool, PoolConfig, PoolError};
 use tempfile::TempDir;
 
 use relay_server::RelayServer;
@@ -298,7 +298,7 @@ fn files_that_are_damaged_or_of_another_format_are_refused() {
     // What a crash in the middle of a write leaves beside it does no harm.
     std::fs::write(directory.path().join("state.new-1"), &good[..9]).unwrap();
     assert!(block_on(plane.load()).is_ok());
-    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":2", "\"format\":99")] {
+    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":3", "\"format\":99")] {
         std::fs::write(&path, bad).unwrap();
         let error = block_on(plane.load()).unwrap_err();
         assert!(matches!(error, ControlError::Damaged { .. }), "{error}");
@@ -453,4 +453,55 @@ fn versions_grow() {
             assert!(versions.windows(2).all(|pair| pair[0] < pair[1]), "{versions:?}");
         });
     });
+}
+
+#[test]
+fn a_memory_node_is_refused_if_too_few_failure_domains_would_be_left() {
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let runtime = RealRuntime::new(1).unwrap();
+    let env = runtime.env();
+    let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::default());
+    let coding: Coding = "2+1".parse().unwrap();
+    let config = PoolConfig { memory_nodes: 4, coding, ..CONFIG };
+    let join = |domain: &str| {
+        let domain = domain.parse().unwrap_or_default();
+        runtime.block_on(Lent::join(
+            &fabric,
+            Arc::clone(&plane),
+            &env,
+            100,
+            Offer { bytes: 4 << 20, domain },
+        ))
+    };
+    runtime.block_on(create(&*plane, &config, 1)).unwrap();
+    let _first = join("rack-a").unwrap();
+    let _second = join("rack-a").unwrap();
+    let refused = join("rack-a").map(drop).unwrap_err().to_string();
+    let why = "failure domain rack-a has a memory node already, so the pool's 4 could be of no more than 2 domains; \
+               coding 2+1 needs 3";
+    assert!(refused.ends_with(why), "{refused}");
+    let _third = join("").unwrap();
+    assert!(join("rack-a").is_err());
+    let _fourth = join("rack-b").unwrap();
+    let pool = runtime.block_on(Pool::open(fabric, plane, 1)).unwrap();
+    runtime.block_on(pool.ensure_range(&env)).unwrap();
+    let state = pool.state();
+    let nodes: Vec<u16> = state.ranges[0].slabs.iter().map(|slab| slab.node).collect();
+    assert!(nodes.contains(&2) && nodes.contains(&3), "{nodes:?}");
+}
+
+#[test]
+fn a_range_that_has_no_place_says_what_it_needs() {
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let runtime = RealRuntime::new(1).unwrap();
+    let env = runtime.env();
+    let coding: Coding = "2+1".parse().unwrap();
+    let bytes_per_node = 4 << 20;
+    let pool =
+        Pool::start(&fabric, PoolConfig { memory_nodes: 3, bytes_per_node, coding, ..CONFIG })
+            .unwrap();
+    runtime.block_on(pool.declare_memory_dead(1)).unwrap();
+    let refused = runtime.block_on(pool.ensure_range(&env)).unwrap_err().to_string();
+    let why = "needs memory nodes with a free slab in 3 failure domains; of 2 living memory nodes 2 have one, in 2 domains";
+    assert!(refused.ends_with(why), "{refused}");
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use clap::Args;
 use rustix::process::{Pid, getpid};
 use selkie::fabric::{Env, RealRuntime};
-use selkie::memnode::{Lent, LentEnd};
+use selkie::memnode::{FailureDomain, Lent, LentEnd, Offer};
 use selkie::pool::{FabricKind, Place, SharedPool};
 use selkie::report::{Report, cpu_time};
 use selkie::tpcc::units;
@@ -27,6 +27,9 @@ pub(crate) struct Arguments {
     /// Memory to lend, as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: u64,
+    /// What it fails together with, as rack-7: no two splits of a page lie in one domain [default: one of its own]
+    #[arg(long, value_name = "NAME")]
+    domain: Option<FailureDomain>,
     /// How compute nodes reach it, `shm` or `tcp`, as the pool was made [default: that of the pool]
     #[arg(long, value_name = "FABRIC")]
     fabric: Option<FabricKind>,
@@ -82,7 +85,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let (network, fabric) = (arguments.network.network(), arguments.fabric);
     let lent = runtime.block_on(async {
         let shared = SharedPool::at(&arguments.pool, arguments.network.tls().security()?)?;
-        shared.lend(&env, arguments.memory, fabric, &network).await
+        let domain = arguments.domain.clone().unwrap_or_default();
+        let offer = Offer { bytes: arguments.memory, domain };
+        shared.lend(&env, offer, fabric, &network).await
     });
     let lent = match lent {
         Ok(lent) => lent,

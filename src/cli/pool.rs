@@ -44,9 +44,10 @@ enum Command {
         #[arg(long, value_name = "BYTES", default_value_t = 2048)]
         gcl: usize,
         /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with `,delta=D`,
-        /// `,mode=recover|detect|correct|ec-only` and `,journal=auto|always`
-        #[arg(long, value_name = "CODING", default_value = "plain")]
-        coding: Coding,
+        /// `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: 2+1, or plain with fewer than 3
+        /// memory nodes]
+        #[arg(long, value_name = "CODING")]
+        coding: Option<Coding>,
         /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4 heartbeats
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
         lease: Duration,
@@ -100,7 +101,7 @@ fn config(
     memory_nodes: usize,
     max_compute_nodes: usize,
     gcl_bytes: usize,
-    coding: Coding,
+    coding: Option<Coding>,
 ) -> PoolConfig {
     let bytes_per_node = u64::from(u32::MAX);
     PoolConfig {
@@ -109,7 +110,7 @@ fn config(
         gcl_bytes,
         range_bytes: RANGE_BYTES,
         max_compute_nodes,
-        coding,
+        coding: coding.unwrap_or(Coding::usual_for(memory_nodes)),
     }
 }
 

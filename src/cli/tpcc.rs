@@ -80,7 +80,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "BYTES")]
     gcl: Option<usize>,
     /// How an embedded pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
-    /// `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: plain]
+    /// `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: 2+1, or plain with fewer than 3
+    /// memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
     /// Which warehouses a compute node works on
@@ -223,6 +224,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
     let shared = arguments.pool != PoolUrl::Embedded;
     check_pool(arguments, shared)?;
     let default = Config::default();
+    let memory_nodes = arguments.memory_nodes.unwrap_or(default.memory_nodes);
     let config = Config {
         warehouses: arguments.warehouses,
         duration: Duration::from_secs(arguments.duration),
@@ -231,13 +233,13 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         } else {
             default.compute_nodes
         }),
-        memory_nodes: arguments.memory_nodes.unwrap_or(default.memory_nodes),
+        memory_nodes,
         workers: arguments.workers,
         threads: arguments.threads.unwrap_or(Config::default().threads),
         cache_mib: arguments.cache_mb,
         memory_mib: arguments.memory_mb,
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
-        coding: arguments.coding.unwrap_or(default.coding),
+        coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,
             AffinityArgument::Warehouse => Affinity::Warehouse,

@@ -30,7 +30,7 @@ use crate::memnode::control::{
     Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
     Relay, RemotePlane, Timing,
 };
-use crate::memnode::{self, Lent, Pool, PoolConfig, PoolError};
+use crate::memnode::{self, Lent, Offer, Pool, PoolConfig, PoolError};
 use crate::report;
 
 pub use error::SharedPoolError;
@@ -100,7 +100,7 @@ impl SharedPool {
         Ok(memnode::create(&*self.plane, identity, config, timing).await?)
     }
 
-    /// Joins it as a memory node that lends `bytes` bytes for as long as the node is kept. On TCP it also passes
+    /// Joins it as a memory node that lends what is offered for as long as the node is kept. On TCP it also passes
     /// on what processes elsewhere ask the pool's control plane.
     ///
     /// # Errors
@@ -109,10 +109,11 @@ impl SharedPool {
     pub async fn lend(
         &self,
         env: &Env,
-        bytes: u64,
+        offer: impl Into<Offer>,
         expected: Option<FabricKind>,
         network: &Network,
     ) -> Result<Arc<Lent>, SharedPoolError> {
+        let offer = offer.into();
         let state = self.plane.load().await?.state;
         let kind = self.kind_of(&state)?;
         if let Some(expected) = expected.filter(|expected| *expected != kind) {
@@ -125,7 +126,7 @@ impl SharedPool {
                 self.shm(&state)?
             }
             FabricKind::Tcp => {
-                network::check_memory(bytes)?;
+                network::check_memory(offer.bytes)?;
                 self.check_trust(&state).await?;
                 let tcp =
                     TcpFabric::new(network.config(&state, self.security.clone())?, env.clone());
@@ -140,7 +141,7 @@ impl SharedPool {
             }
         };
         let plane = Arc::clone(&self.plane);
-        let lent = Lent::join(&fabric, plane, env, random(env), bytes).await?;
+        let lent = Lent::join(&fabric, plane, env, random(env), offer).await?;
         lent.follow(env);
         report::publish_memory(&lent, env);
         Ok(lent)

@@ -36,7 +36,7 @@ use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, 
 use crate::coherence::word::LatchWord;
 use crate::core::Core;
 use crate::line::Active;
-use crate::placement::{Home, SplitAt, SplitsAt};
+use crate::placement::{Home, SplitAt, SplitsAt, Written};
 use crate::stats::Counters;
 use crate::{EngineConfig, EngineError, GAddr};
 
@@ -214,7 +214,7 @@ impl Write {
 pub(crate) struct Job {
     addr: GAddr,
     home: Home,
-    places: SplitsAt,
+    places: Written,
     operation: LatchOperation,
     /// The header is read with the atomic: whoever gets the right to write has to know the versions.
     header: bool,
@@ -259,8 +259,9 @@ impl Core {
         active: &mut Active,
         operation: LatchOperation,
     ) -> Option<Event> {
+        let using = self.placement.using();
         let home = self.home_of(addr, active)?;
-        let Some(places) = self.placement.splits(addr) else { return None };
+        let Some(places) = self.placement.written(addr) else { return None };
         let job = match self.job(coded, active, Job::new(addr, home, places, operation)) {
             Ok(job) => job,
             Err(error) => {
@@ -271,7 +272,7 @@ impl Core {
         let core = self.this.upgrade()?;
         let mut run = Box::pin(async move {
             let outcome = job.run(&core).await;
-            drop(core);
+            drop((core, using));
             outcome
         });
         // Backends that complete at once are through by now.
@@ -468,7 +469,7 @@ impl Coded {
 }
 
 impl Job {
-    fn new(addr: GAddr, home: Home, places: SplitsAt, operation: LatchOperation) -> Self {
+    fn new(addr: GAddr, home: Home, places: Written, operation: LatchOperation) -> Self {
         Self { addr, home, places, operation, header: false, write: None, into: None }
     }
 
@@ -525,7 +526,7 @@ impl Job {
             chain.push(Verb::read(header_at(0), Buf::zeroed(layout::HEADER_BYTES as usize)));
         }
         let at_home = (!chain.verbs.is_empty()).then(|| core.queue_pair(home.node).post(chain));
-        let reading = into.map(|into| Reading::begin(core, coded, &places, into));
+        let reading = into.map(|into| Reading::begin(core, coded, &places.splits, into));
         let found = match at_home {
             Some(at_home) => at_home.await.map_err(|error| error.error),
             None => Ok(Chain::new()),
@@ -605,25 +606,30 @@ fn found_versions(chain: &Chain) -> Option<Versions> {
 }
 
 /// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long as the rest makes
-/// up the page.
+/// up the page. One that is on its way to another memory node is written there as well.
 async fn write_splits(
     core: &Core,
     coded: &Coded,
-    places: &SplitsAt,
+    places: &Written,
     write: Write,
 ) -> Result<(), EngineError> {
     let stages = Stages::of(coded.coding, write.dirty);
     let (first, second): (Vec<_>, Vec<_>) =
         write.splits.into_iter().partition(|(split, _)| stages.first.contains(*split));
     let mut lost = 0;
+    let mut copies: Vec<Completion> = Vec::new();
     for stage in [first, second] {
-        let posted: Vec<Completion> = stage
-            .into_iter()
-            .filter_map(|(split, buf)| {
-                let SplitAt { node, at } = places.get(split).copied().flatten()?;
-                Some(core.queue_pair(node).post(Chain::from(Verb::write(at, buf))))
-            })
-            .collect();
+        let mut posted: Vec<Completion> = Vec::new();
+        for (split, buf) in stage {
+            if let Some((_, SplitAt { node, at })) = places.also.filter(|(own, _)| *own == split) {
+                copies.push(
+                    core.queue_pair(node).post(Chain::from(Verb::write(at, Buf::copy_of(&buf)))),
+                );
+            }
+            if let Some(SplitAt { node, at }) = places.splits.get(split).copied().flatten() {
+                posted.push(core.queue_pair(node).post(Chain::from(Verb::write(at, buf))));
+            }
+        }
         for written in posted {
             match written.await.map_err(|error| error.error) {
                 Ok(_) => {}
@@ -633,6 +639,13 @@ async fn write_splits(
             if lost > coded.coding.parity() {
                 return Err(EngineError::TooManyLost { lost, parity: coded.coding.parity() });
             }
+        }
+    }
+    for copy in copies {
+        match copy.await.map_err(|error| error.error) {
+            // The page has its split elsewhere.
+            Err(FabricError::PeerDead { peer }) if peer != core.endpoint.id() => {}
+            written => drop(written?),
         }
     }
     Ok(())

@@ -3,7 +3,7 @@
 //! The first copy whose memory node lives says what the counter is; the others are raised to that before the sum is
 //! returned. So whichever is the first after a loss is beyond everything that was returned, also where who added died
 //! between the two. It becomes the first for all at the same time: adds wait while a rebuild is under way, and a
-//! rebuild waits for those that have begun.
+//! rebuild waits for those that have begun. The same holds when a copy moves to another memory node.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -13,16 +13,17 @@ use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
 use super::access::versions_bytes;
 use super::tag::{Tag, Version, Versions};
 use crate::core::Core;
+use crate::placement::Counter;
 use crate::{EngineError, GAddr};
 
-/// Adds that have begun at this node.
+/// What has begun at this node that must not meet a rebuild: adds, and what looks at headers without a latch.
 #[derive(Default)]
 pub(crate) struct Adds(AtomicUsize);
 
-struct Begun<'a>(&'a Adds);
+pub(crate) struct Begun<'a>(&'a Adds);
 
 impl Adds {
-    fn begin(&self) -> Begun<'_> {
+    pub(crate) fn begin(&self) -> Begun<'_> {
         self.0.fetch_add(1, Ordering::SeqCst);
         Begun(self)
     }
@@ -40,17 +41,34 @@ impl Drop for Begun<'_> {
 }
 
 impl Core {
+    /// Begins something that must not meet a rebuild; waits for one to end.
+    pub(crate) async fn begin_beside_rebuilds(&self) -> Result<Begun<'_>, EngineError> {
+        loop {
+            let begun = self.halted.adds.begin();
+            // After it has begun: a rebuild that is not seen here waits for it.
+            if self.pool.state().rebuilds.is_empty() {
+                return Ok(begun);
+            }
+            drop(begun);
+            self.check_failed()?;
+            self.env.sleep(self.config.tick).await;
+        }
+    }
+
     /// Says of a line that it is a counter: in the tags of its copies, and in its header. Nobody knows the line yet.
     pub(crate) async fn mark_counter(&self, counter: GAddr) -> Result<(), EngineError> {
+        let _begun = self.begin_beside_rebuilds().await?;
+        let _using = self.placement.using();
         let (Some(home), Some(copies)) =
-            (self.placement.home(counter), self.placement.copies(counter))
+            (self.placement.home(counter), self.placement.copies(Counter::Line(counter)))
         else {
             return Err(EngineError::BadAddress { addr: counter });
         };
+        let parity = self.pool.descriptor().coding.parity();
         let mut versions = Versions::default();
-        for (version, copy) in versions.iter_mut().zip(&copies) {
-            *version = Version::COUNTER;
-            self.tag_counter(*copy).await?;
+        versions.iter_mut().take(parity + 1).for_each(|version| *version = Version::COUNTER);
+        for copy in copies.places {
+            self.tag_counter(copy).await?;
         }
         let at = home.latch.offset - LATCH_AT + SPLIT_VERSION_AT;
         let bytes = Buf::copy_of(&versions_bytes(&versions));
@@ -79,16 +97,15 @@ impl Core {
         }
     }
 
-    /// Adds to a counter of which there are these copies (memory node, where), and returns what it was. A round trip,
-    /// and one more for each further copy.
+    /// Adds to a counter, and returns what it was. A round trip, and one more for each further copy.
     pub(crate) async fn add_to_copies(
         &self,
-        copies: &[(usize, RemoteAddr)],
+        counter: Counter,
         delta: u64,
     ) -> Result<u64, EngineError> {
         let started = self.env.now();
         loop {
-            let error = match self.try_to_add(copies, delta).await {
+            let error = match self.try_to_add(counter, delta).await {
                 Err(EngineError::Fabric(error @ FabricError::PeerDead { peer }))
                     if self.coded.is_some() && peer.is_memory() =>
                 {
@@ -108,16 +125,21 @@ impl Core {
     }
 
     /// `None` while it is not known which copy is the first.
-    async fn try_to_add(
-        &self,
-        copies: &[(usize, RemoteAddr)],
-        delta: u64,
-    ) -> Result<Option<u64>, EngineError> {
+    async fn try_to_add(&self, counter: Counter, delta: u64) -> Result<Option<u64>, EngineError> {
         let _begun = self.halted.adds.begin();
         // After it has begun: a rebuild that is not seen here waits for it.
-        if !self.pool.rebuilds().is_empty() {
+        if !self.pool.state().rebuilds.is_empty() {
             return Ok(None);
         }
+        let _using = self.placement.using();
+        let Some(copies) = self.placement.copies(counter) else {
+            let addr = if let Counter::Line(addr) = counter { addr } else { GAddr::NULL };
+            return Err(EngineError::BadAddress { addr });
+        };
+        if copies.wait {
+            return Ok(None);
+        }
+        let copies = copies.places;
         let lives = |(node, _): &&(usize, RemoteAddr)| {
             self.coded.is_none() || !self.pool.is_memory_dead(*node)
         };

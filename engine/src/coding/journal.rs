@@ -115,7 +115,12 @@ impl Core {
         let memory_nodes = &self.pool.descriptor().memory_nodes;
         let count = memory_nodes.len();
         let offset = self.pool.descriptor().geometry().image_offset(self.me.index(), place.number);
-        let mut nodes = (0..count).map(|on| (self.me.index() + on) % count);
+        // Those that are to leave only if there are no others.
+        let state = self.pool.state();
+        let leaves = |node: &usize| !state.stays(*node as u16);
+        let mut nodes: Vec<usize> = (0..count).map(|on| (self.me.index() + on) % count).collect();
+        nodes.sort_by_key(leaves);
+        let mut nodes = nodes.into_iter();
         let mut written = 0;
         while written < copies {
             let posted: Vec<Completion> = nodes

@@ -27,6 +27,7 @@ impl Core {
         let (Some(coded), Some(home)) = (&self.coded, self.placement.home(addr)) else {
             return Ok(true);
         };
+        let _using = self.placement.using();
         let coding = self.pool.descriptor().coding;
         let header_at = |offset| {
             let at = home.latch.offset - layout::LATCH_AT + offset;
@@ -56,13 +57,10 @@ impl Core {
             }
             Page::Lost => return Ok(false),
         };
-        let Some(places) = self.placement.splits(addr) else { return Ok(true) };
+        let Some(places) = self.placement.written(addr) else { return Ok(true) };
         for (split, payload) in splits.iter().enumerate() {
             let version = versions.get(split).copied().unwrap_or_default();
             let is_there = found.get(split) == Some(&Found::Whole(version));
-            let Some(place) = places.get(split).copied().flatten().filter(|_| !is_there) else {
-                continue;
-            };
             if version == Version::LOST {
                 continue;
             }
@@ -74,11 +72,14 @@ impl Core {
             if let Some(word) = buf.words_mut().last_mut() {
                 *word = Tag { version, checksum }.to_word().to_le();
             }
-            let write = Chain::from(Verb::write(place.at, buf));
-            match self.queue_pair(place.node).post(write).await.map_err(|error| error.error) {
-                Ok(_) => {}
-                Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
-                Err(error) => return Err(error.into()),
+            // What is on its way elsewhere may be there and not here.
+            for place in places.places_of(split).skip(usize::from(is_there)) {
+                let write = Chain::from(Verb::write(place.at, Buf::copy_of(&buf)));
+                match self.queue_pair(place.node).post(write).await.map_err(|error| error.error) {
+                    Ok(_) => {}
+                    Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
+                    Err(error) => return Err(error.into()),
+                }
             }
         }
         if versions != header {

@@ -15,6 +15,7 @@ mod counter;
 mod errors;
 mod journal;
 mod mend;
+mod migrate;
 mod reading;
 mod rebuild;
 mod regenerate;

@@ -1,7 +1,8 @@
-//! New homes for the headers of a memory node that was lost: this node's part in it (DESIGN §7).
+//! New homes for the headers of a memory node that was lost, or of a slab that is to leave one: this node's part in it
+//! (DESIGN §7).
 //!
 //! ```text
-//! memory node declared dead
+//! memory node declared dead, or headers to leave
 //!    --> come to a stop with its lines, wait for what is under way        [quiet]
 //!    --> [all quiet] one moves the header tables: versions from the splits' tags, words free   [moved]
 //!    --> hear the mail that others had sent, enter what this node has in the words             [entered]
@@ -10,6 +11,9 @@
 //! What a line is to the coherence machine while it stands still, and what it is afterwards, is `machine::home`, and
 //! model checked. Pages are read and written here all the while, where they are in the cache with the right to do so;
 //! who needs another right waits.
+//!
+//! Where the memory node lives the versions come from the headers that are there, which nobody changes any more; and
+//! they tell what those had who died before they could enter it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -18,8 +22,8 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use selkie_fabric::{Buf, Chain, Completion, FabricError, PeerId, RemoteAddr, Verb};
-use selkie_memnode::Move;
 use selkie_memnode::layout::{EXTENT_GCLS, HEADER_BYTES, Header, LATCH_AT};
+use selkie_memnode::{Move, Rebuild};
 
 use super::counter::Adds;
 use super::tag::{Tag, Version, Versions};
@@ -27,6 +31,7 @@ use crate::coherence::machine::{Deferred, Event, Message, Phase};
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
 use crate::line::Active;
+use crate::placement::{Counter, HeaderTable};
 use crate::{EngineError, GAddr};
 
 /// How often what is waited for is looked at.
@@ -41,10 +46,12 @@ const WORDS_A_CHAIN: usize = 256;
 pub(crate) struct Halted {
     /// There are some: looked at first, as there are none mostly.
     any: AtomicBool,
-    /// The header tables, (range, position), of each memory node that is being made good.
-    tables: RwLock<BTreeMap<usize, BTreeSet<(usize, usize)>>>,
-    /// The memory nodes among these for which this node has entered what it has.
-    entered: RwLock<BTreeSet<usize>>,
+    /// The header tables, (range, position), of each rebuild under way, by its number.
+    tables: RwLock<BTreeMap<u64, BTreeSet<(usize, usize)>>>,
+    /// The rebuilds among these for which this node takes requests again.
+    entered: RwLock<BTreeSet<u64>>,
+    /// Those among them whose words have what this node has: that is done once.
+    in_words: Mutex<BTreeSet<u64>>,
     /// Memory nodes that verbs found dead.
     suspects: Mutex<BTreeSet<usize>>,
     pub(crate) adds: Adds,
@@ -60,7 +67,7 @@ impl Halted {
         let entered = self.entered.read();
         let tables = self.tables.read();
         let mut own = tables.iter().filter(|(_, tables)| tables.contains(&table)).peekable();
-        own.peek().is_some() && own.all(|(memory, _)| entered.contains(memory))
+        own.peek().is_some() && own.all(|(number, _)| entered.contains(number))
     }
 
     /// A verb found a memory node dead.
@@ -68,7 +75,7 @@ impl Halted {
         self.suspects.lock().insert(memory);
     }
 
-    fn memory_nodes(&self) -> Vec<usize> {
+    fn rebuilds(&self) -> Vec<u64> {
         self.tables.read().keys().copied().collect()
     }
 }
@@ -114,7 +121,7 @@ impl Core {
             return false;
         };
         let is_over = self.pool.is_memory_dead(memory)
-            && !self.pool.rebuilds().iter().any(|(node, _)| *node == memory);
+            && !self.pool.rebuilds().iter().any(|rebuild| usize::from(rebuild.memory) == memory);
         // A home that was not moved has nowhere to go.
         if is_over && usize::from(peer.index()) == memory {
             return false;
@@ -131,23 +138,23 @@ impl Core {
         }
         self.declare_suspects().await?;
         let rebuilds = self.pool.rebuilds();
-        for memory in self.halted.memory_nodes() {
-            if !rebuilds.iter().any(|(node, _)| *node == memory) {
-                self.go_on_without(memory);
+        for number in self.halted.rebuilds() {
+            if !rebuilds.iter().any(|rebuild| rebuild.number == number) {
+                self.go_on_without(number);
             }
         }
-        if let Some((memory, rebuild)) = rebuilds.into_iter().next() {
-            let me = self.index().get();
-            if !rebuild.quiet.contains(&me) || !self.halted.memory_nodes().contains(&memory) {
-                self.come_to_a_stop(memory).await?;
+        if let Some(rebuild) = rebuilds.into_iter().next() {
+            let (me, number) = (self.index().get(), rebuild.number);
+            if !rebuild.quiet.contains(&me) || !self.halted.rebuilds().contains(&number) {
+                self.come_to_a_stop(&rebuild).await?;
             } else if !rebuild.moved {
-                self.move_if_due(memory).await?;
+                self.move_if_due(&rebuild).await?;
             } else if !rebuild.entered.contains(&me) {
-                self.enter_all(memory).await?;
+                self.enter_all(&rebuild).await?;
             } else if rebuild.doubtful.is_empty() {
-                self.pool.end_rebuild(memory).await?;
-            } else if self.pool.claim_doubts(memory, self.index()).await? {
-                self.doubt(memory, &rebuild.doubtful).await?;
+                self.pool.end_rebuild(number).await?;
+            } else if self.pool.claim_doubts(number, self.index()).await? {
+                self.doubt(&rebuild).await?;
             }
         }
         Ok(())
@@ -169,19 +176,20 @@ impl Core {
         Ok(())
     }
 
-    /// Stands still with all lines whose headers are on a memory node, and waits for what is under way.
-    async fn come_to_a_stop(&self, memory: usize) -> Result<(), EngineError> {
-        let moves = self.pool.state().moves_from(memory as u16);
+    /// Stands still with all lines whose headers are to move, and waits for what is under way.
+    async fn come_to_a_stop(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let moves = self.pool.state().moves_of(rebuild);
         let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
-        self.halted.tables.write().insert(memory, tables.clone());
+        self.halted.tables.write().insert(rebuild.number, tables.clone());
         self.halted.any.store(true, Ordering::Release);
         self.until_quiet(|| !self.has_under_way(&tables) && self.halted.adds.are_over()).await?;
         for mailbox in &self.mailboxes {
             let mark = mailbox.mark();
             self.until_quiet(|| mailbox.is_through(&mark)).await?;
         }
-        self.pool.note_quiet(memory, self.index()).await?;
-        tracing::info!(node = %self.endpoint.id(), memory, lines = tables.len(), "rebuild: quiet");
+        self.pool.note_quiet(rebuild.number, self.index()).await?;
+        let memory = rebuild.memory;
+        tracing::info!(node = %self.endpoint.id(), memory, tables = tables.len(), "rebuild: quiet");
         Ok(())
     }
 
@@ -214,15 +222,19 @@ impl Core {
     }
 
     /// Gives the tables new places, at one of those who are quiet, when all are.
-    async fn move_if_due(&self, memory: usize) -> Result<(), EngineError> {
-        if !self.pool.claim_rebuild(memory, self.index()).await? {
+    async fn move_if_due(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        if self.config.reads_only || !self.pool.claim_rebuild(rebuild.number, self.index()).await? {
             return Ok(());
         }
         let started = self.env.now();
-        let moves = self.pool.state().moves_from(memory as u16);
+        let moves = self.pool.state().moves_of(rebuild);
         let mut moved = Vec::new();
         for (to, _) in moves.iter().filter(|(_, possible)| *possible) {
-            match self.write_headers(*to).await {
+            let made = match rebuild.leaving {
+                Some(_) => self.copy_headers(*to).await,
+                None => self.write_headers(*to).await,
+            };
+            match made {
                 Ok(()) => moved.push(*to),
                 // That node is lost as well: the next look finds another place.
                 Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
@@ -232,8 +244,8 @@ impl Core {
                 Err(error) => return Err(error),
             }
         }
-        self.pool.move_homes(memory, self.index(), &moved).await?;
-        let took = self.env.now() - started;
+        self.pool.move_homes(rebuild.number, self.index(), &moved).await?;
+        let (took, memory) = (self.env.now() - started, rebuild.memory);
         tracing::info!(node = %self.endpoint.id(), memory, tables = moved.len(), ?took, "rebuild: moved");
         Ok(())
     }
@@ -246,6 +258,7 @@ impl Core {
         let lost = &state.lost_pages;
         let dead = state.dead.first().and_then(|node| ComputeId::new(usize::from(*node)));
         let holder = dead.map_or(LatchWord::FREE, LatchWord::held_by);
+        let unmade = state.regeneration.filter(|task| task.begun && task.range == to.range);
         for first in (0..table.headers).step_by(GCLS_AT_ONCE as usize) {
             let count = GCLS_AT_ONCE.min(table.headers - first);
             let addrs: Vec<GAddr> = (first..first + count)
@@ -255,7 +268,8 @@ impl Core {
             let mut headers = Buf::zeroed((count * HEADER_BYTES) as usize);
             let places = headers.chunks_exact_mut(HEADER_BYTES as usize);
             for ((place, tags), addr) in places.zip(&tags).zip(&addrs) {
-                let versions = versions_of(self.splits(), tags);
+                let unmade = unmade.and_then(|task| self.placement.split_at(*addr, task.position));
+                let versions = versions_of(self.splits(), tags, unmade);
                 let latch = if lost.contains(&addr.to_u64()) { holder } else { LatchWord::FREE };
                 let split_version = versions.map(Version::to_bits);
                 let header = Header { latch: latch.bits(), split_version, ..Header::default() };
@@ -266,6 +280,43 @@ impl Core {
             self.queue_pair(table.node).post(write).await.map_err(|error| error.error)?;
         }
         Ok(())
+    }
+
+    /// Makes a header table anew from what it is where it was: the versions that are there, and the words of pages
+    /// that are lost with nodes that are not in the pool any more.
+    async fn copy_headers(&self, to: Move) -> Result<(), EngineError> {
+        let from = self.placement.table_in_use(to.range, to.position);
+        let (Some(from), Some(to)) = (from, self.placement.table_at(to)) else { return Ok(()) };
+        let state = self.pool.state();
+        for first in (0..from.headers).step_by(GCLS_AT_ONCE as usize) {
+            let count = GCLS_AT_ONCE.min(from.headers - first);
+            let mut headers = self.read_headers(&from, first, count).await?;
+            for header in headers.chunks_exact_mut(HEADER_BYTES as usize) {
+                let Some(word) = header.first_chunk_mut::<8>() else { continue };
+                let holder =
+                    LatchWord::from_bits(u64::from_le_bytes(*word)).holder().ok().flatten();
+                let is_lost = |node: &ComputeId| state.dead.contains(&(node.index() as u16));
+                let latch = holder.filter(is_lost).map_or(LatchWord::FREE, LatchWord::held_by);
+                *word = latch.bits().to_le_bytes();
+            }
+            let at = RemoteAddr::new(to.at.region, to.at.offset + first * HEADER_BYTES);
+            let write = Chain::from(Verb::write(at, headers));
+            self.queue_pair(to.node).post(write).await.map_err(|error| error.error)?;
+        }
+        Ok(())
+    }
+
+    async fn read_headers(
+        &self,
+        table: &HeaderTable,
+        first: u64,
+        count: u64,
+    ) -> Result<Buf, EngineError> {
+        let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
+        let read = Chain::from(Verb::read(at, Buf::zeroed((count * HEADER_BYTES) as usize)));
+        let done = self.queue_pair(table.node).post(read).await.map_err(|error| error.error)?;
+        let read = done.verbs.into_iter().next().and_then(Verb::into_buf);
+        Ok(read.unwrap_or_else(|| Buf::zeroed(0)))
     }
 
     fn splits(&self) -> usize {
@@ -310,17 +361,37 @@ impl Core {
     }
 
     /// Enters in the new words what this node has.
-    async fn enter_all(&self, memory: usize) -> Result<(), EngineError> {
+    async fn enter_all(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let (number, memory) = (rebuild.number, rebuild.memory);
+        let tables = self.halted.tables.read().get(&number).cloned().unwrap_or_default();
         // The state may be known before the placement follows it.
-        self.until_quiet(|| self.placement.header_tables(memory).is_empty()).await?;
+        let follows = || {
+            let state = self.pool.state();
+            tables.iter().all(|(range, _)| {
+                let place = state.ranges.get(*range);
+                place.is_none_or(|place| self.placement.has_homes(*range, &place.homes))
+            })
+        };
+        self.until_quiet(follows).await?;
         for peer in self.pool.members().into_iter().filter(|peer| *peer != self.index()) {
             let mailbox = self.mailbox_for(peer.as_usize());
             self.until_quiet(|| !mailbox.has_mail_from(peer.as_usize())).await?;
         }
-        let tables = self.halted.tables.read().get(&memory).cloned().unwrap_or_default();
-        self.halted.entered.write().insert(memory);
+        self.halted.entered.write().insert(number);
+        if self.halted.in_words.lock().insert(number) {
+            self.enter_in_words(memory, &tables).await?;
+        }
+        self.pool.note_entered(number, self.index()).await?;
+        Ok(())
+    }
+
+    async fn enter_in_words(
+        &self,
+        memory: u16,
+        tables: &BTreeSet<(usize, usize)>,
+    ) -> Result<(), EngineError> {
         let mut words: BTreeMap<usize, Vec<(RemoteAddr, LatchDelta)>> = BTreeMap::new();
-        for addr in self.lines_in(&tables) {
+        for addr in self.lines_in(tables) {
             let mut map = self.shard(addr).lock();
             let mut active = self.open(&mut map, addr);
             active.line = active.line.without_home();
@@ -351,7 +422,6 @@ impl Core {
                 }
             }
         }
-        self.pool.note_entered(memory, self.index()).await?;
         tracing::info!(node = %self.endpoint.id(), memory, entered, "rebuild: entered");
         Ok(())
     }
@@ -370,10 +440,15 @@ impl Core {
 
     /// What nobody has entered, one of those may have held who died before they could: until it is redone, it is
     /// theirs, and lost.
-    async fn doubt(&self, memory: usize, nodes: &BTreeSet<u16>) -> Result<(), EngineError> {
+    async fn doubt(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let (memory, nodes) = (rebuild.memory, &rebuild.doubtful);
+        if !rebuild.before.is_empty() {
+            return self.doubt_what_they_held(rebuild).await;
+        }
         let first = nodes.first().and_then(|node| ComputeId::new(usize::from(*node)));
         let Some(holder) = first.map(LatchWord::held_by) else { return Ok(()) };
-        let tables = self.halted.tables.read().get(&memory).cloned().unwrap_or_default();
+        let number = rebuild.number;
+        let tables = self.halted.tables.read().get(&number).cloned().unwrap_or_default();
         let mut doubted = 0;
         for (range, position) in tables {
             let leased = self.leased_lines(range).await?;
@@ -397,13 +472,42 @@ impl Core {
             lines = doubted,
             "rebuild: nobody knows who had these lines"
         );
-        self.pool.clear_doubts(memory, nodes).await?;
+        self.pool.clear_doubts(number, nodes).await?;
         Ok(())
     }
 
+    /// As [`Core::doubt`], where the words can still be read that say what they held.
+    async fn doubt_what_they_held(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        for before in &rebuild.before {
+            let now = self.placement.table_in_use(before.range, before.position);
+            let (Some(before), Some(now)) = (self.placement.table_at(*before), now) else {
+                continue;
+            };
+            for first in (0..before.headers).step_by(GCLS_AT_ONCE as usize) {
+                let count = GCLS_AT_ONCE.min(before.headers - first);
+                let headers = self.read_headers(&before, first, count).await?;
+                let words = headers.words().iter().step_by((HEADER_BYTES / 8) as usize);
+                for (header, word) in (first..).zip(words) {
+                    let held = LatchWord::from_bits(u64::from_le(*word)).holder().ok().flatten();
+                    let is_doubtful =
+                        |node: &ComputeId| rebuild.doubtful.contains(&(node.index() as u16));
+                    let Some(holder) = held.filter(is_doubtful) else { continue };
+                    let at = now.at.offset + header * HEADER_BYTES + LATCH_AT;
+                    let at = RemoteAddr::new(now.at.region, at);
+                    // Unless another has got it, or has a copy.
+                    let (free, held) = (LatchWord::FREE.bits(), LatchWord::held_by(holder).bits());
+                    let swap = Chain::from(Verb::compare_and_swap(at, free, held));
+                    self.queue_pair(now.node).post(swap).await.map_err(|error| error.error)?;
+                }
+            }
+        }
+        Ok(self.pool.clear_doubts(rebuild.number, &rebuild.doubtful).await?)
+    }
+
     /// Lines of a range that have been leased to nodes, from its beginning.
-    async fn leased_lines(&self, range: usize) -> Result<u64, EngineError> {
-        let counters = self.placement.counters(range);
+    pub(crate) async fn leased_lines(&self, range: usize) -> Result<u64, EngineError> {
+        let counters = self.placement.copies(Counter::Leased(range));
+        let counters = counters.map(|copies| copies.places).unwrap_or_default();
         let living = |(node, _): &&(usize, RemoteAddr)| !self.pool.is_memory_dead(*node);
         let Some((node, at)) = counters.iter().find(living) else { return Ok(u64::MAX) };
         let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
@@ -412,11 +516,12 @@ impl Core {
         Ok(leased.map_or(0, u64::from_le).saturating_mul(EXTENT_GCLS))
     }
 
-    fn go_on_without(&self, memory: usize) {
-        let Some(tables) = self.halted.tables.write().remove(&memory) else { return };
+    fn go_on_without(&self, number: u64) {
+        let Some(tables) = self.halted.tables.write().remove(&number) else { return };
         let any = !self.halted.tables.read().is_empty();
         self.halted.any.store(any, Ordering::Release);
-        self.halted.entered.write().remove(&memory);
+        self.halted.entered.write().remove(&number);
+        self.halted.in_words.lock().remove(&number);
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
@@ -429,16 +534,19 @@ impl Core {
             active.waiters.signal_all(false);
             self.close(&mut map, addr, active);
         }
-        tracing::info!(node = %self.endpoint.id(), memory, "rebuild: over");
+        tracing::info!(node = %self.endpoint.id(), number, "rebuild: over");
     }
 }
 
-/// The versions of a page, by the tags of its splits. No write-back is under way: what there is belongs together.
-fn versions_of(splits: usize, tags: &[Option<Tag>]) -> Versions {
+/// The versions of a page, by the tags of its splits. No write-back is under way: what there is belongs together, but
+/// for the split that is being made again, `unmade`, which may not be there yet.
+fn versions_of(splits: usize, tags: &[Option<Tag>], unmade: Option<usize>) -> Versions {
     let mut versions = Versions::default();
     let never = tags.iter().flatten().all(|tag| tag.version == Version::NEVER);
-    for (version, tag) in versions.iter_mut().zip(tags).take(splits) {
-        *version = match tag {
+    for (split, (version, tag)) in versions.iter_mut().zip(tags).enumerate().take(splits) {
+        let is_missing =
+            |tag: &Tag| unmade == Some(split) && !never && tag.version == Version::NEVER;
+        *version = match tag.filter(|tag| !is_missing(tag)) {
             Some(tag) => tag.version,
             None if never => Version::NEVER,
             None => Version::LOST,

@@ -12,14 +12,15 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::Regeneration;
-use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT, TAG_BYTES};
+use selkie_memnode::control::Slab;
+use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT, TAG_BYTES};
 
 use super::access::{read_versions, versions_bytes};
 use super::tag::{Tag, Version, Versions};
 use crate::acquire::Access;
 use crate::coherence::machine::Event;
 use crate::core::Core;
+use crate::placement::Counter;
 use crate::stats::Counters;
 use crate::{EngineError, GAddr, SharedGuard};
 
@@ -31,6 +32,9 @@ const PAUSE_TURNS: u32 = 1;
 const LEAST_PAUSE: Duration = Duration::from_micros(50);
 /// Bytes that are cleared by one write.
 const CLEARED_AT_ONCE: usize = 64 << 10;
+
+/// How often a page is tried that others have in use, before its slab is begun anew.
+const TRIES: usize = 10;
 
 /// How often a node looks whether there is something to be made again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -54,6 +58,9 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         if let Err(error) = core.regenerate().await {
             tracing::debug!(%error, "a regeneration failed");
         }
+        if let Err(error) = core.migrate().await {
+            tracing::debug!(%error, "a migration failed");
+        }
     }
 }
 
@@ -67,41 +74,50 @@ impl Core {
         let started = self.env.now();
         if !task.begun {
             // Nobody uses the slab yet.
-            self.clear_slab(&task).await?;
+            self.clear_slab(task.to).await?;
             if !self.pool.begin_regeneration(&self.env, self.index(), task).await? {
                 return Ok(());
             }
         }
-        let pages = self.regenerate_slab(&task).await?;
+        let pages = self.fill(task.range, task.position, usize::from(task.to.node)).await?;
         self.pool.end_regeneration(self.index(), task).await?;
         let (took, me) = (self.env.now() - started, self.endpoint.id());
         tracing::info!(node = %me, ?task, pages, ?took, "regenerated a slab");
         Ok(())
     }
 
-    async fn clear_slab(&self, task: &Regeneration) -> Result<(), EngineError> {
+    /// Makes a slab zero.
+    pub(crate) async fn clear_slab(&self, slab: Slab) -> Result<(), EngineError> {
         let geometry = self.pool.descriptor().geometry();
-        let Some(memory) = self.pool.descriptor().memory_nodes.get(usize::from(task.to.node))
-        else {
-            return Ok(());
-        };
-        let (from, bytes) = (geometry.slab_offset(task.to.slab), geometry.slab_bytes());
+        let node = usize::from(slab.node);
+        let Some(memory) = self.pool.descriptor().memory_nodes.get(node) else { return Ok(()) };
+        let (from, bytes) = (geometry.slab_offset(slab.slab), geometry.slab_bytes());
         for at in (0..bytes).step_by(CLEARED_AT_ONCE) {
             let zeros = Buf::zeroed(CLEARED_AT_ONCE.min((bytes - at) as usize));
             let write = Verb::write(RemoteAddr::new(memory.region, from + at), zeros);
-            let node = usize::from(task.to.node);
             self.queue_pair(node).post(Chain::from(write)).await.map_err(|error| error.error)?;
         }
         Ok(())
     }
 
-    async fn regenerate_slab(self: &Arc<Self>, task: &Regeneration) -> Result<usize, EngineError> {
-        self.raise_counter_of(task).await?;
+    /// Puts what belongs to a position of a range where it is written at a memory node; how many pages that were.
+    pub(crate) async fn fill(
+        self: &Arc<Self>,
+        range: usize,
+        position: usize,
+        memory: usize,
+    ) -> Result<usize, EngineError> {
+        self.raise_copy(Counter::Leased(range), memory).await?;
+        // What is leased from now on is written there from the beginning. The first extent has lines of its own.
+        let leased = self.leased_lines(range).await?.max(EXTENT_GCLS);
         let mut pages = 0;
         let mut turn = self.env.now();
-        for addr in self.placement.lines_of(task.range) {
-            if let Some(split) = self.placement.split_at(addr, task.position) {
-                self.make_split(addr, split, usize::from(task.to.node)).await?;
+        for addr in self.placement.lines_of(range) {
+            if self.placement.line_in_range(addr) >= leased {
+                break;
+            }
+            if let Some(split) = self.placement.split_at(addr, position) {
+                self.make_split_in_time(addr, split, memory).await?;
             }
             pages += 1;
             if pages % PAGES_A_TURN == 0 {
@@ -114,27 +130,26 @@ impl Core {
         Ok(pages)
     }
 
-    /// The new copy of the count of leased extents is no less than the others.
-    async fn raise_counter_of(&self, task: &Regeneration) -> Result<(), EngineError> {
-        let counters = self.placement.counters(task.range);
-        self.raise_copy(&counters, usize::from(task.to.node)).await
-    }
-
     /// Raises the copy of a counter at a memory node to what the others have. Adds that come meanwhile raise it, too.
-    async fn raise_copy(
-        &self,
-        copies: &[(usize, RemoteAddr)],
-        memory: usize,
-    ) -> Result<(), EngineError> {
-        let Some((_, own)) = copies.iter().find(|(node, _)| *node == memory) else { return Ok(()) };
+    async fn raise_copy(&self, counter: Counter, memory: usize) -> Result<(), EngineError> {
+        let _begun = self.begin_beside_rebuilds().await?;
+        let _using = self.placement.using();
+        let Some(copies) = self.placement.copies(counter) else { return Ok(()) };
+        let own = copies.places.iter().find(|(node, _)| *node == memory);
+        let Some((_, own)) = own else { return Ok(()) };
         let mut most = 0;
-        for (node, at) in copies.iter().filter(|(node, _)| !self.pool.is_memory_dead(*node)) {
+        let living = |(node, _): &&(usize, RemoteAddr)| !self.pool.is_memory_dead(*node);
+        for (node, at) in copies.places.iter().filter(living) {
             let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
             let done = self.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
             let word = done.buf(0).and_then(|buf| buf.words().first().copied());
             most = most.max(word.map_or(0, u64::from_le));
         }
-        self.raise(memory, *own, most).await
+        self.raise(memory, *own, most).await?;
+        if let Counter::Line(_) = counter {
+            self.tag_counter((memory, *own)).await?;
+        }
+        Ok(())
     }
 
     /// Writes splits again that were found to be damaged.
@@ -153,6 +168,37 @@ impl Core {
         Ok(())
     }
 
+    /// As [`Core::make_split`], of a page that others may have in use for long, or that is lost.
+    async fn make_split_in_time(
+        self: &Arc<Self>,
+        addr: GAddr,
+        split: usize,
+        memory: usize,
+    ) -> Result<(), EngineError> {
+        let mut tries = 0;
+        loop {
+            match self.make_split(addr, split, memory).await {
+                // Nobody has the latch, nor will; what there was of the page is kept.
+                Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
+                    let _begun = self.begin_beside_rebuilds().await?;
+                    if !self.mend(addr, &[]).await? {
+                        tracing::warn!(%addr, "too little is left of a page");
+                    }
+                    return Ok(());
+                }
+                Err(error) if error.is_retryable() && tries < TRIES => tries += 1,
+                made => return made,
+            }
+        }
+    }
+
+    async fn is_counter(&self, addr: GAddr) -> Result<bool, EngineError> {
+        let _begun = self.begin_beside_rebuilds().await?;
+        let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
+        let header = RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT);
+        Ok(read_versions(self, home.node, header).await?.contains(&Version::COUNTER))
+    }
+
     /// Puts a split of a page into its place, at this memory node.
     async fn make_split(
         self: &Arc<Self>,
@@ -160,32 +206,37 @@ impl Core {
         split: usize,
         memory: usize,
     ) -> Result<(), EngineError> {
-        let (Some(coded), Some(places)) = (&self.coded, self.placement.splits(addr)) else {
-            return Ok(());
-        };
-        let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
-        let header_at =
-            |offset| RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT + offset);
-        if read_versions(self, home.node, header_at(0)).await?.contains(&Version::COUNTER) {
-            return self.regenerate_counter(addr, memory).await;
+        let Some(coded) = &self.coded else { return Ok(()) };
+        if self.is_counter(addr).await? {
+            return self.raise_copy(Counter::Line(addr), memory).await;
         }
         let was_cached = self.table.lookup(&self.frames, addr).is_some();
         // What this node has changed has to be home first, and what the one has that granted the page.
-        let guard = loop {
+        let (guard, begun) = loop {
             let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
-            if guard.is_clean() && self.is_settled(addr) {
-                break guard;
+            let begun = self.halted.adds.begin();
+            let is_quiet = self.pool.state().rebuilds.is_empty();
+            if guard.is_clean() && self.is_settled(addr) && is_quiet {
+                break (guard, begun);
             }
-            drop(guard);
+            drop((guard, begun));
             self.write_home(addr);
             self.env.pause(LEAST_PAUSE).await;
         };
+        let using = self.placement.using();
+        let (Some(home), Some(places)) = (self.placement.home(addr), self.placement.written(addr))
+        else {
+            return Err(EngineError::BadAddress { addr });
+        };
+        let header_at =
+            |offset| RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT + offset);
         let header = read_versions(self, home.node, header_at(0)).await?;
         // A page never written is zero, as the slab is.
         if header != Versions::default() {
             let mut versions = header;
             let Some(version) = versions.get_mut(split) else { return Ok(()) };
-            if *version == Version::LOST {
+            let is_new = *version == Version::LOST;
+            if is_new {
                 *version = Version::after(&header, coded.data(), Default::default());
             }
             let version = *version;
@@ -195,12 +246,12 @@ impl Core {
             for (to, from) in buf.iter_mut().zip(payload) {
                 *to = *from;
             }
-            let tag = Tag { version, checksum: super::checksum(payload) };
+            let checksum = if version == Version::NEVER { 0 } else { super::checksum(payload) };
             if let Some(word) = buf.words_mut().last_mut() {
-                *word = tag.to_word().to_le();
+                *word = Tag { version, checksum }.to_word().to_le();
             }
-            if let Some(place) = places.get(split).copied().flatten() {
-                let write = Chain::from(Verb::write(place.at, buf));
+            for place in places.places_of(split).filter(|place| is_new || place.node == memory) {
+                let write = Chain::from(Verb::write(place.at, Buf::copy_of(&buf)));
                 self.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
             }
             if versions != header {
@@ -209,18 +260,9 @@ impl Core {
                 self.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
             }
         }
-        drop(guard);
+        drop((guard, begun, using));
         if !was_cached {
             self.write_home(addr);
-        }
-        Ok(())
-    }
-
-    async fn regenerate_counter(&self, addr: GAddr, to: usize) -> Result<(), EngineError> {
-        let copies = self.placement.copies(addr).unwrap_or_default();
-        if let Some(copy) = copies.iter().find(|(node, _)| *node == to) {
-            self.raise_copy(&copies, to).await?;
-            self.tag_counter(*copy).await?;
         }
         Ok(())
     }

@@ -10,10 +10,13 @@ use serde::{Deserialize, Serialize};
 use crate::coding::Coding;
 use crate::coding_sets::{self, Place};
 use crate::config::PoolConfig;
+use crate::domain::FailureDomain;
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
+use crate::migration::{Migration, Moving, Stay};
 use crate::node::MemoryNodeDescriptor;
-use crate::rebuild::{Rebuild, Regeneration};
+use crate::rebuild::Rebuild;
+use crate::regeneration::Regeneration;
 
 /// Of what is written by this software; others are refused.
 pub(crate) const FORMAT: u32 = 3;
@@ -45,10 +48,14 @@ pub struct PoolState {
     /// The ranges of a coded pool, by address. Without redundancy ranges follow from the memory nodes, and this is
     /// empty.
     pub ranges: Vec<RangePlace>,
-    /// Memory nodes of a coded pool that died and whose headers are to be made anew, one after the other.
-    pub rebuilds: Vec<(u16, Rebuild)>,
+    /// Header tables of a coded pool that are to be made anew elsewhere, one rebuild after the other.
+    pub rebuilds: Vec<Rebuild>,
+    /// How many rebuilds there have been.
+    pub rebuilds_begun: u64,
     /// The slab of a coded pool that is being made again.
     pub regeneration: Option<Regeneration>,
+    /// The slab of a coded pool that is on its way to another memory node.
+    pub migration: Option<Migration>,
     /// The memory nodes, by index; `None` for one that has not joined yet.
     pub memory_nodes: Vec<Option<MemoryMember>>,
     /// The compute nodes in the pool, by index.
@@ -93,7 +100,9 @@ impl PoolState {
             coding: config.coding,
             ranges: Vec::new(),
             rebuilds: Vec::new(),
+            rebuilds_begun: 0,
             regeneration: None,
+            migration: None,
             memory_nodes: vec![None; config.memory_nodes],
             compute_nodes: BTreeMap::new(),
             cards: BTreeMap::new(),
@@ -119,26 +128,39 @@ impl PoolState {
         SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
     }
 
-    /// The living memory nodes as places for slabs.
+    /// The living memory nodes as places for slabs; those that are to leave have no room.
     fn places(&self) -> Vec<Place> {
         let used = |node: u16| {
-            let own = self.slabs().filter(|slab| slab.node == node);
-            u32::try_from(own.count()).unwrap_or(u32::MAX)
+            let own: BTreeSet<_> = self
+                .slabs_in_use()
+                .filter(|slab| slab.node == node)
+                .map(|slab| slab.slab)
+                .collect();
+            u32::try_from(own.len()).unwrap_or(u32::MAX)
         };
         let living = self.memory_nodes.iter().flatten().filter(|member| !member.dead);
         living
             .map(|member| {
                 let node = member.descriptor.peer.index();
-                let (used, slabs) = (used(node), member.descriptor.ranges);
+                let used = used(node);
+                let slabs = if self.stays(node) { member.descriptor.ranges } else { used };
                 Place { node, domain: member.domain.clone(), used, slabs }
             })
             .collect()
     }
 
-    /// All slabs in use, or about to be.
-    fn slabs(&self) -> impl Iterator<Item = &Slab> {
+    /// The places of those that are to stay.
+    fn staying_places(&self) -> Vec<Place> {
+        let mut places = self.places();
+        places.retain(|place| self.stays(place.node));
+        places
+    }
+
+    /// All slabs in use, or about to be, or that have been a moment ago.
+    pub(crate) fn slabs_in_use(&self) -> impl Iterator<Item = &Slab> {
         let begun = self.regeneration.iter().map(|task| &task.to);
-        self.ranges.iter().flat_map(|range| &range.slabs).chain(begun)
+        let moving = self.migration.iter().flat_map(|task| [&task.from, &task.to]);
+        self.ranges.iter().flat_map(|range| &range.slabs).chain(begun).chain(moving)
     }
 
     /// A free slab for a range whose other slabs lie on these nodes.
@@ -150,7 +172,7 @@ impl PoolState {
 
     /// The lowest slab of a node that is in no range.
     fn free_slab(&self, node: u16) -> Slab {
-        let own = self.slabs().filter(|slab| slab.node == node);
+        let own = self.slabs_in_use().filter(|slab| slab.node == node);
         let used: BTreeSet<u32> = own.map(|slab| slab.slab).collect();
         let slab = (0..).find(|slab| !used.contains(slab)).unwrap_or(u32::MAX);
         Slab { node, slab }
@@ -158,21 +180,71 @@ impl PoolState {
 
     /// Appends a range to a coded pool; `false` if there is no room for one.
     pub(crate) fn add_range(&mut self) -> bool {
-        let places = self.places();
+        let places = self.staying_places();
         let Some(nodes) = coding_sets::place_range(&places, self.coding.splits(), SPARE_NODES)
         else {
             return false;
         };
         let slabs: Vec<_> = nodes.into_iter().map(|node| self.free_slab(node)).collect();
         let homes = vec![0; slabs.len()];
-        self.ranges.push(RangePlace { slabs, homes });
+        self.ranges.push(RangePlace { slabs, homes, moving: None });
         true
     }
 
     /// Ranges that a coded pool may still get.
-    pub(crate) fn room_for_ranges(&self) -> u64 {
+    #[must_use]
+    pub fn room_for_ranges(&self) -> u64 {
         let mut more = Self { ranges: self.ranges.clone(), ..self.clone() };
         (0..).take_while(|_: &u64| more.add_range()).count() as u64
+    }
+}
+
+impl PoolState {
+    /// Failure domains of memory nodes of which each page can have one split in each.
+    pub(crate) fn domains<'m>(members: impl Iterator<Item = &'m MemoryMember>) -> usize {
+        let (mut alone, mut shared) = (0, BTreeSet::new());
+        for member in members {
+            if member.domain.is_alone() {
+                alone += 1;
+            } else {
+                shared.insert(&member.domain);
+            }
+        }
+        alone + shared.len()
+    }
+
+    /// Refuses a memory node that has just been entered if, whoever takes the places that are left, there will not
+    /// be a failure domain for each split.
+    pub(crate) fn check_domain_of(&self, node: u16) -> Result<(), PoolError> {
+        let open = self.memory_nodes.iter().filter(|slot| slot.is_none()).count();
+        let most = Self::domains(self.memory_nodes.iter().flatten()) + open;
+        let splits = self.coding.splits();
+        let own = self.memory_nodes.get(usize::from(node)).and_then(Option::as_ref);
+        let Some(own) = own.filter(|_| most < splits) else { return Ok(()) };
+        let (coding, nodes) = (self.coding, self.memory_nodes.len());
+        let why = format!(
+            "failure domain {} has a memory node already, so the pool's {nodes} could be of no more than {most} domains; \
+             coding {coding} needs {splits}",
+            own.domain
+        );
+        Err(PoolError::MemoryNodeRefused { node: usize::from(node), why })
+    }
+
+    /// Says what a range would need, where there is no room for one.
+    pub(crate) fn no_room(&self) -> PoolError {
+        let (coding, needed) = (self.coding.to_string(), self.coding.splits());
+        let free = |place: &Place| place.used < place.slabs;
+        let places = self.staying_places();
+        let with_room: BTreeSet<u16> = places.iter().filter(|p| free(p)).map(|p| p.node).collect();
+        let members = self.memory_nodes.iter().flatten();
+        let members = members.filter(|m| with_room.contains(&m.descriptor.peer.index()));
+        PoolError::NoPlaceForRange {
+            coding,
+            needed,
+            domains: Self::domains(members),
+            living: places.len(),
+            with_room: with_room.len(),
+        }
     }
 }
 
@@ -183,6 +255,8 @@ pub struct RangePlace {
     pub slabs: Vec<Slab>,
     /// How many positions on the headers lie that belong to each position.
     pub homes: Vec<u8>,
+    /// A slab that has a second place, as it is moved.
+    pub moving: Option<Moving>,
 }
 
 /// A piece of a memory node's memory.
@@ -257,8 +331,10 @@ pub struct MemoryMember {
     pub descriptor: MemoryNodeDescriptor,
     /// Its memory is lost.
     pub dead: bool,
-    /// What fails as one with it: a rack, a power supply. Empty if it fails alone.
-    pub domain: String,
+    /// What fails as one with it.
+    pub domain: FailureDomain,
+    /// Whether it is to stay.
+    pub stay: Stay,
 }
 
 /// What the processes of a pool have to know of a node that runs in another one.

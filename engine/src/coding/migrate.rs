@@ -1,0 +1,59 @@
+//! Slabs on their way from one living memory node to another: this node's part in it (DESIGN §7).
+//!
+//! What the stages are, and why nothing is lost at any moment, says [`selkie_memnode::Migration`]; who writes pages does so
+//! at both places by the placement map. Here is what the node does that makes the move: it has the headers leave the
+//! slab, clears the new place, fills in what was there before, a page at a time under its shared latch, and goes from
+//! stage to stage.
+
+use std::sync::Arc;
+
+use selkie_memnode::Stage;
+
+use crate::EngineError;
+use crate::core::Core;
+
+impl Core {
+    /// Moves one slab, or a step of the way, if there is one to be moved and nobody else does it; and lets memory nodes
+    /// go that are empty.
+    pub(crate) async fn migrate(self: &Arc<Self>) -> Result<(), EngineError> {
+        if self.coded.is_none() || self.config.reads_only {
+            return Ok(());
+        }
+        let me = self.endpoint.id();
+        for memory in self.pool.let_go(&self.env).await? {
+            tracing::info!(node = %me, memory, "a memory node is empty, and leaves");
+        }
+        let Some(mut task) = self.pool.claim_migration(self.index()).await? else { return Ok(()) };
+        let started = self.env.now();
+        loop {
+            self.check_failed()?;
+            match task.stage {
+                Stage::Clearing => {
+                    if self.pool.leave_headers(&task).await? {
+                        return Ok(());
+                    }
+                    self.clear_slab(task.to).await?;
+                }
+                Stage::Copying => {
+                    self.pool.until_all_know(&self.env).await?;
+                    self.fill(task.range, task.position, usize::from(task.to.node)).await?;
+                }
+                Stage::Switching => {
+                    if self.pool.leave_headers(&task).await? {
+                        return Ok(());
+                    }
+                }
+                Stage::Switched | Stage::Settling => {}
+            }
+            match self.pool.advance_migration(&self.env, &task).await? {
+                Some(next) if next.stage != task.stage => task = next,
+                // Something else has to be over first.
+                Some(_) => return Ok(()),
+                None => break,
+            }
+        }
+        let took = self.env.now() - started;
+        tracing::info!(node = %me, ?task, ?took, "moved a slab");
+        Ok(())
+    }
+}

@@ -1,0 +1,349 @@
+//! Memory nodes that leave a coded pool while it is worked on: nothing is lost, nobody meets an error, and at no moment
+//! is there less redundancy than before.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use common::pages::{check, cluster, coded, fill, pages};
+use common::{Cluster, GCL};
+use parking_lot::Mutex;
+use selkie_engine::{Engine, EngineError, GAddr};
+use selkie_fabric::env::{Env, TaskHandle};
+use selkie_fabric::mem::MemFabric;
+use selkie_fabric::{Fabric, PeerId};
+use selkie_memnode::{ComputeIndex, Pool, Stage};
+
+/// Far beyond what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn until(env: &Env, cluster: &Cluster, what: &str, over: impl Fn() -> bool) {
+    let started = env.now();
+    while !over() {
+        let late = env.now() - started > PATIENCE;
+        assert!(!late, "{what}: {:?}\n{}", cluster.pool.state(), cluster.describe());
+        env.sleep(Duration::from_micros(200)).await;
+    }
+}
+
+fn has_left(pool: &Pool, node: u16) -> bool {
+    pool.state().leaving_of(node).has_left
+}
+
+/// Whether all slabs lie on living memory nodes, and have all their splits.
+fn is_whole(pool: &Pool) -> bool {
+    let state = pool.state();
+    let mut slabs = state.ranges.iter().flat_map(|range| &range.slabs);
+    state.regeneration.is_none()
+        && state.rebuilds.is_empty()
+        && slabs.all(|slab| state.lives(slab.node))
+}
+
+/// Writers on all engines, each of which changes pages of its own and reads all, and adds to a counter.
+struct Load {
+    stop: Arc<AtomicBool>,
+    tasks: Vec<TaskHandle>,
+    outcomes: Arc<Mutex<Vec<Outcome>>>,
+}
+
+/// What a writer did: how often it changed each page, and what its adds returned.
+type Outcome = Result<(Vec<u64>, Vec<u64>), EngineError>;
+
+impl Load {
+    fn start(cluster: &Cluster, pages: &Arc<Vec<GAddr>>, counter: GAddr) -> Self {
+        let (env, stop) = (cluster.runtime.env(), Arc::new(AtomicBool::new(false)));
+        let engines = cluster.engines.len();
+        let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
+        let tasks = (0..2 * engines).map(|task| {
+            let (engine, pages) = (cluster.engines[task % engines].clone(), Arc::clone(pages));
+            let stop = Arc::clone(&stop);
+            let told = Arc::clone(&outcomes);
+            let work = async move {
+                let mut seed = task as u64 * 7919 + 1;
+                let (mut changed, mut sums) = (vec![0; pages.len()], Vec::new());
+                while !stop.load(Ordering::Relaxed) {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let number = (seed >> 33) as usize % pages.len();
+                    let addr = pages[number];
+                    if seed >> 20 & 15 == 0 {
+                        sums.push(engine.fetch_add(counter, 1).await?);
+                    }
+                    // Some pages are of one engine, some of all.
+                    let is_own = number % 4 == 3 || number % engines == task % engines;
+                    if seed >> 24 & 3 == 0 || !is_own {
+                        match engine.shared(addr).await {
+                            Err(EngineError::PageLost { .. }) => continue,
+                            page => drop(check(&*page?, addr)),
+                        }
+                        continue;
+                    }
+                    let mut page = match engine.exclusive(addr).await {
+                        Err(EngineError::PageLost { .. }) => continue,
+                        page => page?,
+                    };
+                    let value = check(&page, addr);
+                    fill(page.bytes_mut(0..GCL), addr, value + 1);
+                    changed[number] += 1;
+                }
+                Ok((changed, sums))
+            };
+            env.spawn("writer", async move {
+                let outcome = work.await;
+                told.lock().push(outcome);
+            })
+        });
+        let tasks = tasks.collect();
+        Self { stop, tasks, outcomes }
+    }
+
+    async fn end(self) -> Vec<Outcome> {
+        self.stop.store(true, Ordering::Relaxed);
+        for task in self.tasks {
+            task.join().await.unwrap();
+        }
+        std::mem::take(&mut *self.outcomes.lock())
+    }
+}
+
+/// Reads all pages at an engine, and compares them with what the writers did.
+async fn check_all(engine: &Engine, pages: &[GAddr], outcomes: &[Outcome]) {
+    for (number, addr) in pages.iter().enumerate() {
+        let changes = |outcome: &Outcome| outcome.as_ref().unwrap().0[number];
+        let expected: u64 = outcomes.iter().map(changes).sum();
+        assert_eq!(check(&engine.shared(*addr).await.unwrap(), *addr), expected + 1, "{addr}");
+    }
+    let mut sums = BTreeSet::new();
+    for sum in outcomes.iter().flat_map(|outcome| &outcome.as_ref().unwrap().1) {
+        assert!(sums.insert(*sum), "{sum} was returned twice");
+    }
+    assert!(sums.iter().copied().eq(0..sums.len() as u64), "all that was added was counted");
+}
+
+async fn prepare(cluster: &Cluster, count: usize) -> (Arc<Vec<GAddr>>, GAddr) {
+    let counter = cluster.engines[0].allocate_counter().await.unwrap();
+    (Arc::new(pages(&cluster.engines[0], count).await), counter)
+}
+
+fn drains(memory_nodes: usize, coding: &str, victims: &[u16], lost_after: &[u16]) {
+    let (mem, cluster) = cluster(3, memory_nodes, coding);
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let (pages, counter) = prepare(&cluster, 1_500).await;
+        let load = Load::start(&cluster, &pages, counter);
+        for victim in victims {
+            let leaving = cluster.pool.drain(*victim).await.unwrap();
+            assert!(leaving.slabs > 0, "there is something to move");
+            until(&env, &cluster, "leaves", || has_left(&cluster.pool, *victim)).await;
+            // Its process ends.
+            mem.kill(PeerId::memory(*victim));
+            env.sleep(Duration::from_millis(20)).await;
+        }
+        for victim in lost_after {
+            mem.kill(PeerId::memory(*victim));
+        }
+        env.sleep(Duration::from_millis(100)).await;
+        let outcomes = load.end().await;
+        for outcome in &outcomes {
+            let (changed, sums) = outcome.as_ref().unwrap();
+            assert!(changed.iter().sum::<u64>() > 100 && sums.len() > 10, "writers go on");
+        }
+        for engine in &cluster.engines {
+            check_all(engine, &pages, &outcomes).await;
+        }
+        for engine in &cluster.engines {
+            engine.close().await.unwrap();
+        }
+    });
+}
+
+#[test]
+fn memory_nodes_leave_one_after_the_other_while_all_work() {
+    drains(6, "2+1", &[0, 3, 5], &[]);
+}
+
+#[test]
+fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
+    drains(5, "2+1", &[1], &[0]);
+    drains(8, "4+2", &[2, 0], &[1, 5]);
+    drains(4, "replicate=2", &[0, 1], &[3]);
+}
+
+/// Kills memory nodes when the move of a slab from another has got so far; where none is named, the one that gets it.
+fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: Stage) {
+    let (mem, cluster) = cluster(3, memory_nodes, coding);
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let (pages, counter) = prepare(&cluster, 1_500).await;
+        let load = Load::start(&cluster, &pages, counter);
+        cluster.pool.drain(leaves).await.unwrap();
+        let is_there = || {
+            let state = cluster.pool.state();
+            let stage_is = state.migration.is_some_and(|task| task.stage == stage);
+            stage_is || state.leaving_of(leaves).has_left
+        };
+        until(&env, &cluster, "moves", is_there).await;
+        let target = cluster.pool.state().migration.map_or(4, |task| task.to.node);
+        let lost = if lost.is_empty() { &[target] } else { lost };
+        for victim in lost {
+            mem.kill(PeerId::memory(*victim));
+        }
+        if !lost.contains(&leaves) {
+            until(&env, &cluster, "leaves", || has_left(&cluster.pool, leaves)).await;
+        }
+        let is_known = || {
+            let state = cluster.pool.state();
+            lost.iter().all(|victim| !state.lives(*victim)) && is_whole(&cluster.pool)
+        };
+        until(&env, &cluster, "is made good", is_known).await;
+        let outcomes = load.end().await;
+        check_all(&cluster.engines[1], &pages, &outcomes).await;
+        check_all(&cluster.engines[2], &pages, &outcomes).await;
+        // And the next.
+        let state = cluster.pool.state();
+        let next = state.ranges[0].slabs[0].node;
+        mem.kill(PeerId::memory(next));
+        check_all(&cluster.engines[0], &pages, &outcomes).await;
+    });
+}
+
+const STAGES: [Stage; 5] =
+    [Stage::Clearing, Stage::Copying, Stage::Switching, Stage::Switched, Stage::Settling];
+
+#[test]
+fn the_loss_of_a_memory_node_that_leaves_is_that_of_any() {
+    for stage in STAGES {
+        loses(5, "2+1", 2, &[2], stage);
+    }
+}
+
+#[test]
+fn other_memory_nodes_may_be_lost_while_one_leaves() {
+    for (stage, lost) in STAGES.into_iter().zip([0, 1, 3, 4, 0]) {
+        loses(5, "2+1", 2, &[lost], stage);
+        loses(9, "4+2", 2, &[lost, 6], stage);
+    }
+}
+
+#[test]
+fn one_that_took_slabs_may_be_lost_before_the_other_has_left() {
+    for stage in STAGES {
+        loses(6, "2+2", 0, &[], stage);
+    }
+}
+
+#[test]
+fn the_node_that_moves_slabs_may_die() {
+    for stage in STAGES {
+        let (mem, cluster) = cluster(3, 5, "2+1");
+        let env = cluster.runtime.env();
+        cluster.run(async {
+            let (pages, counter) = prepare(&cluster, 1_200).await;
+            let load = Load::start(&cluster, &pages, counter);
+            cluster.pool.drain(1).await.unwrap();
+            let mover = || {
+                let task = cluster.pool.state().migration.filter(|task| task.stage == stage);
+                task.map(|task| task.by)
+            };
+            until(&env, &cluster, "moves", || mover().is_some() || has_left(&cluster.pool, 1))
+                .await;
+            let dead = mover().unwrap_or(2);
+            mem.kill(PeerId::compute(dead));
+            cluster.pool.declare_dead(ComputeIndex::new(dead)).await.unwrap();
+            until(&env, &cluster, "leaves", || has_left(&cluster.pool, 1)).await;
+            mem.kill(PeerId::memory(1));
+            until(&env, &cluster, "recovers", || cluster.pool.lost().is_empty()).await;
+            let outcomes = load.end().await;
+            let lives = usize::from(dead + 1) % 3;
+            let mut lost = 0;
+            for (number, addr) in pages.iter().enumerate() {
+                match cluster.engines[lives].shared(*addr).await {
+                    // What it changed nobody else could, or many could.
+                    Err(EngineError::PageLost { .. }) => lost += 1,
+                    page => {
+                        let value = check(&page.unwrap(), *addr);
+                        let others = outcomes.iter().filter_map(|outcome| outcome.as_ref().ok());
+                        let known: u64 = others.map(|(changed, _)| changed[number]).sum();
+                        assert!(value > known, "{addr}: {value}, {known} known");
+                    }
+                }
+            }
+            assert!(lost < pages.len() / 2, "{lost} pages are lost");
+            let survivors = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
+            assert_eq!(survivors, 4, "only writers of the dead node meet errors: {outcomes:?}");
+        });
+    }
+}
+
+#[test]
+fn new_ranges_keep_away_from_a_memory_node_that_leaves() {
+    let (_, cluster) = cluster(2, 4, "2+1");
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let first = pages(&cluster.engines[0], 200).await;
+        cluster.pool.drain(3).await.unwrap();
+        let mut all = first;
+        while !has_left(&cluster.pool, 3) {
+            all.extend(pages(&cluster.engines[1], 300).await);
+            assert!(all.len() < 40_000, "{:?}", cluster.pool.state());
+        }
+        all.extend(pages(&cluster.engines[1], 2_000).await);
+        env.sleep(Duration::from_millis(1)).await;
+        assert_eq!(cluster.pool.state().slabs_on(3), 0);
+        for addr in &all {
+            assert_eq!(check(&cluster.engines[0].shared(*addr).await.unwrap(), *addr), 1);
+        }
+    });
+}
+
+#[test]
+fn who_cannot_be_done_without_stays_and_is_told_why() {
+    let (_, cluster) = cluster(1, 4, "2+1");
+    let refused = |cluster: &Cluster, node: u16| {
+        cluster.run(cluster.pool.drain(node)).unwrap_err().to_string()
+    };
+    assert_eq!(
+        refused(&cluster, 4),
+        "memory node 4 cannot leave: the pool has no such memory node"
+    );
+    cluster.run(cluster.pool.drain(1)).unwrap();
+    let env = cluster.runtime.env();
+    cluster.run(until(&env, &cluster, "leaves", || has_left(&cluster.pool, 1)));
+    assert_eq!(refused(&cluster, 1), "memory node 1 cannot leave: it has left already");
+    assert_eq!(
+        refused(&cluster, 0),
+        "memory node 0 cannot leave: 2 memory nodes in 2 failure domains would stay; coding 2+1 needs 3"
+    );
+    assert!(cluster.pool.state().stays(0), "it is as before");
+
+    let fabric: Arc<dyn Fabric> = MemFabric::new();
+    let pool = Pool::start(&fabric, coded(4, "plain")).unwrap();
+    let error = cluster.run(pool.drain(0)).unwrap_err().to_string();
+    assert!(
+        error.ends_with("pages of coding plain lie where they are made, and cannot be moved"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_memory_node_whose_slabs_have_no_room_elsewhere_stays() {
+    let (_, cluster) = cluster(1, 4, "2+1");
+    cluster.run(async {
+        // All ranges that there is room for.
+        let mut ranges = 0;
+        while cluster.pool.add_range(&cluster.runtime.env(), ranges).await.unwrap() {
+            ranges += 1;
+        }
+        let slabs = cluster.pool.state().slabs_on(0);
+        let error = cluster.pool.drain(0).await.unwrap_err().to_string();
+        let says = format!("{slabs} slabs are to be moved, and the others have room for ");
+        assert!(error.contains(&says), "{error}");
+    });
+}

@@ -1,0 +1,430 @@
+//! How the processes of a coded pool agree on the move of a slab from one living memory node to another.
+//!
+//! ```text
+//! clearing   the headers leave the slab, the place it goes to is cleared
+//! copying    all write to both; one fills in what was there before
+//! switching  as before, but counters stand still
+//! switched   the new slab is the range's; all write to both
+//! settling   all write to the new one alone; who began before may still use the old one
+//! ```
+//! Each stage begins when all processes have taken note of the one before, and have ended what they began before that
+//! (see [`crate::Observer::changed`]). So at any time the slab that is read has all that was written, and the pages have
+//! all their splits. If one of the two nodes dies, the range goes on with the other's slab as far as that is whole, and
+//! the rest is that of a loss.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use selkie_fabric::PeerId;
+use selkie_fabric::env::Env;
+
+use crate::control::{ControlPlane, PoolState, Slab};
+use crate::error::PoolError;
+use crate::membership::change_state;
+use crate::pool::Pool;
+use crate::registry::ComputeIndex;
+
+/// How far a move has got: see the module's documentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stage {
+    /// Nobody knows of it but who makes it.
+    Clearing,
+    /// The new slab is being filled.
+    Copying,
+    /// All is there.
+    Switching,
+    /// The new slab is in use, and the old one still is.
+    Switched,
+    /// It is over, or given up, and one of the slabs will be free.
+    Settling,
+}
+
+/// A slab on its way from one memory node to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Migration {
+    /// Its range.
+    pub range: usize,
+    /// Its position in the range.
+    pub position: usize,
+    /// Where it lies.
+    pub from: Slab,
+    /// Where it is to lie.
+    pub to: Slab,
+    /// The compute node that moves it, by index.
+    pub by: u16,
+    /// How far it is.
+    pub stage: Stage,
+}
+
+/// The second place of a slab of a range.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moving {
+    /// Its position.
+    pub position: usize,
+    /// The place: what is written to the slab at that position is written here as well.
+    pub also: Slab,
+    /// Counters of the range stand still.
+    pub counters_wait: bool,
+}
+
+/// Whether a memory node is to stay in its pool.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Stay {
+    /// It is.
+    #[default]
+    Stays,
+    /// What it has is being moved elsewhere.
+    Leaving,
+    /// It has left: nothing was on it any more.
+    Left,
+}
+
+/// What a memory node that is to leave has to be rid of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Leaving {
+    /// Slabs of ranges that lie on it.
+    pub slabs: usize,
+    /// It has left.
+    pub has_left: bool,
+}
+
+impl PoolState {
+    /// Whether a memory node lives and is to stay.
+    #[must_use]
+    pub fn stays(&self, memory_node: u16) -> bool {
+        self.stay_of(memory_node) == Some(Stay::Stays) && self.lives(memory_node)
+    }
+
+    /// Whether a memory node is in the pool and lives.
+    #[must_use]
+    pub fn lives(&self, memory_node: u16) -> bool {
+        let member = self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref);
+        member.is_some_and(|member| !member.dead)
+    }
+
+    fn stay_of(&self, memory_node: u16) -> Option<Stay> {
+        let member = self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref);
+        member.map(|member| member.stay)
+    }
+
+    /// The living memory nodes that are to leave.
+    pub fn leaving(&self) -> impl Iterator<Item = u16> {
+        let members = self.memory_nodes.iter().flatten();
+        let leaving = members.filter(|member| member.stay == Stay::Leaving && !member.dead);
+        leaving.map(|member| member.descriptor.peer.index())
+    }
+
+    /// Slabs of ranges that lie on a memory node.
+    #[must_use]
+    pub fn slabs_on(&self, memory_node: u16) -> usize {
+        let all = self.ranges.iter().flat_map(|range| &range.slabs);
+        all.filter(|slab| slab.node == memory_node).count()
+    }
+
+    /// The living memory nodes that a range lies on but for one position.
+    pub(crate) fn kept(&self, range: usize, position: usize) -> Vec<u16> {
+        let place = self.ranges.get(range);
+        let slabs = place.into_iter().flat_map(|place| place.slabs.iter().enumerate());
+        let others = slabs.filter(|(own, _)| *own != position).map(|(_, slab)| slab);
+        let moving =
+            self.migration.iter().filter(|task| task.range == range && task.position != position);
+        let moving = moving.flat_map(|task| [&task.from, &task.to]);
+        let all: BTreeSet<u16> = others.chain(moving).map(|slab| slab.node).collect();
+        all.into_iter().filter(|node| self.lives(*node)).collect()
+    }
+
+    /// The next slab that is to move, and where it could.
+    fn next_migration(&self, by: u16) -> Option<Migration> {
+        let on_leaving = |slab: &Slab| self.lives(slab.node) && !self.stays(slab.node);
+        for (range, place) in self.ranges.iter().enumerate() {
+            for (position, from) in place.slabs.iter().enumerate().filter(|(_, s)| on_leaving(s)) {
+                if let Some(to) = self.place_slab(&self.kept(range, position)) {
+                    let (from, stage) = (*from, Stage::Clearing);
+                    return Some(Migration { range, position, from, to, by, stage });
+                }
+            }
+        }
+        None
+    }
+
+    /// A memory node died: what was on its way from it or to it stays where it is whole.
+    pub(crate) fn give_up_migration(&mut self, memory_node: u16) {
+        let Some(task) = &mut self.migration else { return };
+        if task.from.node != memory_node && task.to.node != memory_node {
+            return;
+        }
+        let was_switched = task.stage == Stage::Switched;
+        let (range, position, from) = (task.range, task.position, task.from);
+        let is_lost = was_switched && task.to.node == memory_node;
+        // The one that is not used any more is free once those who began before have ended.
+        task.stage = Stage::Settling;
+        // Headers that have got there meanwhile are lost, and made anew from what is left.
+        let goes_back = is_lost && !self.has_headers(range, position);
+        let Some(place) = self.ranges.get_mut(range) else { return };
+        place.moving = None;
+        if let Some(slab) = place.slabs.get_mut(position).filter(|_| goes_back) {
+            *slab = from;
+        }
+    }
+
+    /// Goes on to the next stage of the migration `task`, if it is that; whether it is.
+    fn advance(&mut self, task: &Migration) -> bool {
+        if self.migration != Some(*task) {
+            return false;
+        }
+        let all_fenced = self.unfenced().next().is_none();
+        let Migration { range, position, from, to, .. } = *task;
+        let is_quiet = self.rebuilds.is_empty();
+        let has_headers = self.has_headers(range, position);
+        let Some(place) = self.ranges.get_mut(range) else { return false };
+        let both = |also, counters_wait| Some(Moving { position, also, counters_wait });
+        let stage = match task.stage {
+            Stage::Clearing if !has_headers && is_quiet => {
+                place.moving = both(to, false);
+                Stage::Copying
+            }
+            Stage::Copying => {
+                place.moving = both(to, true);
+                Stage::Switching
+            }
+            Stage::Switching if !has_headers && is_quiet => {
+                place.moving = both(from, false);
+                if let Some(slab) = place.slabs.get_mut(position) {
+                    *slab = to;
+                }
+                Stage::Switched
+            }
+            Stage::Switched => {
+                place.moving = None;
+                Stage::Settling
+            }
+            // Who died may still write, as long as it is not fenced.
+            Stage::Settling if all_fenced => {
+                self.migration = None;
+                return true;
+            }
+            stage => stage,
+        };
+        if let Some(task) = &mut self.migration {
+            task.stage = stage;
+        }
+        true
+    }
+
+    /// Whether headers lie in the slab at a position.
+    fn has_headers(&self, range: usize, position: usize) -> bool {
+        let Some(place) = self.ranges.get(range) else { return false };
+        let lie_at =
+            |(own, on): (usize, &u8)| (own + usize::from(*on)).checked_rem(place.slabs.len());
+        place.homes.iter().enumerate().any(|home| lie_at(home) == Some(position))
+    }
+
+    /// Whether a memory node that is to leave has nothing any more.
+    fn is_empty(&self, memory_node: u16) -> bool {
+        self.slabs_in_use().all(|slab| slab.node != memory_node)
+    }
+
+    fn leave(&mut self, memory_node: u16) {
+        self.cards.remove(&PeerId::memory(memory_node).to_raw());
+        let slot = self.memory_nodes.get_mut(usize::from(memory_node));
+        if let Some(member) = slot.and_then(Option::as_mut) {
+            (member.stay, member.dead) = (Stay::Left, true);
+        }
+    }
+
+    /// Looks whether the pool can do without a memory node.
+    fn check_leaves(&self, memory_node: u16) -> Result<(), PoolError> {
+        let node = usize::from(memory_node);
+        let refused = |why| Err(PoolError::CannotLeave { node, why });
+        let coding = self.coding;
+        let living = self.memory_nodes.iter().flatten();
+        let living: Vec<_> = living.filter(|member| !member.dead).collect();
+        match self.memory_nodes.get(node).and_then(Option::as_ref) {
+            None => return refused("the pool has no such memory node".to_owned()),
+            Some(member) if member.stay == Stay::Left => {
+                return refused("it has left already".to_owned());
+            }
+            Some(member) if member.dead => return refused("it is dead".to_owned()),
+            Some(_) => {}
+        }
+        if coding.is_plain() {
+            let why = "pages of coding plain lie where they are made, and cannot be moved";
+            return refused(why.to_owned());
+        }
+        let staying = living.iter().copied().filter(|member| {
+            member.stay == Stay::Stays && member.descriptor.peer.index() != memory_node
+        });
+        let nodes = staying.clone().count();
+        let (domains, splits) = (Self::domains(staying), coding.splits());
+        if domains < splits {
+            return refused(format!(
+                "{nodes} memory nodes in {domains} failure domains would stay; coding {coding} needs {splits}"
+            ));
+        }
+        self.check_room_without(memory_node)
+    }
+
+    /// Looks whether the slabs of a memory node, and of those that are to leave already, find room elsewhere.
+    fn check_room_without(&self, memory_node: u16) -> Result<(), PoolError> {
+        let mut after = self.clone();
+        if let Some(Some(member)) = after.memory_nodes.get_mut(usize::from(memory_node)) {
+            member.stay = Stay::Leaving;
+        }
+        let slabs: usize = after.leaving().map(|node| self.slabs_on(node)).sum();
+        let mut moved = 0;
+        while let Some(task) = after.next_migration(0) {
+            let place = after.ranges.get_mut(task.range);
+            if let Some(slab) = place.and_then(|place| place.slabs.get_mut(task.position)) {
+                *slab = task.to;
+            }
+            moved += 1;
+        }
+        if moved == slabs {
+            return Ok(());
+        }
+        let why =
+            format!("{slabs} slabs are to be moved, and the others have room for {moved} of them");
+        Err(PoolError::CannotLeave { node: usize::from(memory_node), why })
+    }
+}
+
+/// Has a memory node leave its pool: the compute nodes move elsewhere what it has, and then it is of no use any more.
+/// Called again it tells how far that is.
+///
+/// # Errors
+/// [`PoolError::CannotLeave`], [`PoolError::Control`].
+pub async fn drain(plane: &dyn ControlPlane, memory_node: u16) -> Result<Leaving, PoolError> {
+    let (now, ()) = change_state(plane, |state| state.begin_to_leave(memory_node)).await?;
+    Ok(now.state.leaving_of(memory_node))
+}
+
+impl PoolState {
+    fn begin_to_leave(&mut self, memory_node: u16) -> Result<(), PoolError> {
+        if self.stays(memory_node) || !self.lives(memory_node) {
+            self.check_leaves(memory_node)?;
+        }
+        if let Some(Some(member)) = self.memory_nodes.get_mut(usize::from(memory_node)) {
+            member.stay = Stay::Leaving;
+        }
+        // Nobody uses it, and nobody would do the rest.
+        if self.compute_nodes.is_empty() && self.is_empty(memory_node) {
+            self.leave(memory_node);
+        }
+        Ok(())
+    }
+
+    /// What a memory node that is to leave has to be rid of.
+    #[must_use]
+    pub fn leaving_of(&self, memory_node: u16) -> Leaving {
+        let has_left = self.stay_of(memory_node) == Some(Stay::Left);
+        Leaving { slabs: self.slabs_on(memory_node), has_left }
+    }
+}
+
+impl Pool {
+    /// As [`drain`].
+    ///
+    /// # Errors
+    /// [`PoolError::CannotLeave`], [`PoolError::Control`].
+    pub async fn drain(&self, memory_node: u16) -> Result<Leaving, PoolError> {
+        self.membership().change(|state| state.begin_to_leave(memory_node)).await?;
+        Ok(self.state().leaving_of(memory_node))
+    }
+
+    /// Gives the compute node `by` a slab to move, which nobody else does: first what others have left, or what it has
+    /// begun itself. `None` if there is none, or no room for one, or there are things to be made good first.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn claim_migration(&self, by: ComputeIndex) -> Result<Option<Migration>, PoolError> {
+        let choose = |state: &PoolState| match state.migration {
+            Some(task) => {
+                let ends = !state.unfenced().any(|node| node == task.by);
+                let is_free = !state.compute_nodes.contains_key(&task.by) && ends;
+                let can_have = task.by == by.get() || is_free;
+                can_have.then_some(Migration { by: by.get(), ..task })
+            }
+            None if state.regeneration.is_some() || !state.rebuilds.is_empty() => None,
+            None => state.next_migration(by.get()),
+        };
+        if choose(&self.state()).is_none() {
+            return Ok(None);
+        }
+        let claim = |state: &mut PoolState| {
+            let task = choose(state);
+            if task.is_some() {
+                state.migration = task;
+            }
+            Ok(task)
+        };
+        Ok(self.membership().change(claim).await?.1)
+    }
+
+    /// Goes on to the next stage of a migration, once all processes have taken note of this one and ended what they
+    /// began before it. The migration as it is then, in the same stage where something else has to be over before;
+    /// `None` if it is over or another's.
+    ///
+    /// # Errors
+    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
+    pub async fn advance_migration(
+        &self,
+        env: &Env,
+        task: &Migration,
+    ) -> Result<Option<Migration>, PoolError> {
+        if task.stage != Stage::Clearing {
+            self.until_all_know(env).await?;
+        }
+        let advance = |state: &mut PoolState| {
+            let is_own = state.advance(task);
+            Ok(state.migration.filter(|_| is_own))
+        };
+        Ok(self.membership().change(advance).await?.1)
+    }
+
+    /// Has the headers leave the slab that a migration is to move; whether there are any.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn leave_headers(&self, task: &Migration) -> Result<bool, PoolError> {
+        let leave = |state: &mut PoolState| {
+            // Those that are on their way have not left.
+            let has_headers = state.has_headers(task.range, task.position);
+            if state.migration == Some(*task) && has_headers && state.rebuilds.is_empty() {
+                state.leave_headers(task.from.node, task.range);
+            }
+            Ok(has_headers || !state.rebuilds.is_empty())
+        };
+        Ok(self.membership().change(leave).await?.1)
+    }
+
+    /// Waits until all processes work by the state as it is now, and have ended what they began before.
+    ///
+    /// # Errors
+    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
+    pub async fn until_all_know(&self, env: &Env) -> Result<(), PoolError> {
+        let (version, ()) = self.membership().change(|_| Ok(())).await?;
+        self.membership().until_noticed(env, version).await
+    }
+
+    /// Lets memory nodes go that are to leave and have nothing any more; which.
+    ///
+    /// # Errors
+    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
+    pub async fn let_go(&self, env: &Env) -> Result<Vec<u16>, PoolError> {
+        let state = self.state();
+        if !state.leaving().any(|node| state.is_empty(node)) {
+            return Ok(Vec::new());
+        }
+        // Neither epochs nor journals are there any more.
+        self.until_all_know(env).await?;
+        let let_go = |now: &mut PoolState| {
+            let known = state.leaving().filter(|node| state.is_empty(*node));
+            let empty: Vec<u16> =
+                known.filter(|node| now.lives(*node) && now.is_empty(*node)).collect();
+            empty.iter().for_each(|node| now.leave(*node));
+            Ok(empty)
+        };
+        Ok(self.membership().change(let_go).await?.1)
+    }
+}

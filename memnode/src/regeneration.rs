@@ -1,0 +1,143 @@
+//! How the processes of a coded pool agree who makes a lost slab again, and where.
+
+use serde::{Deserialize, Serialize};
+
+use selkie_fabric::env::Env;
+
+use crate::control::{PoolState, Slab};
+use crate::error::PoolError;
+use crate::pool::Pool;
+use crate::registry::ComputeIndex;
+
+/// A slab that is being made again on another memory node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Regeneration {
+    /// Its range.
+    pub range: usize,
+    /// Its position in the range.
+    pub position: usize,
+    /// Where it is to lie.
+    pub to: Slab,
+    /// The compute node that makes it, by index.
+    pub by: u16,
+    /// The slab is in its range, and in use.
+    pub begun: bool,
+    /// How often it was to be begun anew.
+    pub attempt: u32,
+}
+
+impl PoolState {
+    /// A slab of a living range whose memory node is dead, and where it could lie.
+    fn next_regeneration(&self, by: u16) -> Option<Regeneration> {
+        for (range, place) in self.ranges.iter().enumerate() {
+            for (position, slab) in place.slabs.iter().enumerate() {
+                if self.lives(slab.node) {
+                    continue;
+                }
+                if let Some(to) = self.place_slab(&self.kept(range, position)) {
+                    return Some(Regeneration {
+                        range,
+                        position,
+                        to,
+                        by,
+                        begun: false,
+                        attempt: 0,
+                    });
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Pool {
+    /// Gives the compute node `by` a slab to make again, which nobody else does: first what others have left, or what
+    /// it has begun itself. `None` if there is none, or no room for one.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn claim_regeneration(
+        &self,
+        by: ComputeIndex,
+    ) -> Result<Option<Regeneration>, PoolError> {
+        let state = self.state();
+        if state.regeneration.is_none() && state.next_regeneration(by.get()).is_none() {
+            return Ok(None);
+        }
+        let claim = |state: &mut PoolState| {
+            let members = state.members();
+            if !state.rebuilds.is_empty() {
+                return Ok(None);
+            }
+            let task = match state.regeneration {
+                Some(task) => {
+                    let ends = !state.unfenced().any(|node| node == task.by);
+                    let is_free = !members.contains(&task.by) && ends;
+                    let task = (task.by == by.get() || is_free).then_some(task);
+                    // The node that was to have it may be lost as well.
+                    match task {
+                        Some(task) if !state.lives(task.to.node) => {
+                            state.regeneration = None;
+                            state.next_regeneration(by.get())
+                        }
+                        task => task.map(|task| Regeneration { by: by.get(), ..task }),
+                    }
+                }
+                None => state.next_regeneration(by.get()),
+            };
+            if task.is_some() {
+                state.regeneration = task;
+            }
+            Ok(task)
+        };
+        Ok(self.membership().change(claim).await?.1)
+    }
+
+    /// Puts the slab into the range. Returns once all write there; `false` if it is another's by now.
+    ///
+    /// # Errors
+    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
+    pub async fn begin_regeneration(
+        &self,
+        env: &Env,
+        by: ComputeIndex,
+        task: Regeneration,
+    ) -> Result<bool, PoolError> {
+        let begun = Regeneration { begun: true, ..task };
+        let begin = |state: &mut PoolState| {
+            let is_own = state.regeneration == Some(task) && task.by == by.get();
+            let slabs = state.ranges.get_mut(task.range).map(|place| &mut place.slabs);
+            if let Some(slab) = slabs.and_then(|slabs| slabs.get_mut(task.position))
+                && is_own
+            {
+                *slab = task.to;
+                state.regeneration = Some(begun);
+            }
+            Ok(is_own)
+        };
+        let (version, is_own) = self.membership().change(begin).await?;
+        if is_own {
+            self.membership().until_noticed(env, version).await?;
+        }
+        Ok(is_own)
+    }
+
+    /// The slab has all its splits.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn end_regeneration(
+        &self,
+        by: ComputeIndex,
+        task: Regeneration,
+    ) -> Result<(), PoolError> {
+        let end = |state: &mut PoolState| {
+            let begun = Regeneration { begun: true, ..task };
+            if state.regeneration == Some(begun) && task.by == by.get() {
+                state.regeneration = None;
+            }
+            Ok(())
+        };
+        self.membership().change(end).await.map(drop)
+    }
+}

@@ -11,10 +11,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::pages::{check, cluster, fill, pages, write};
+use common::pages::{check, cluster, coded, fill, pages, write};
 use common::{Cluster, GCL, engine_config};
 use selkie_engine::{Coherence, Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::PeerId;
+use selkie_fabric::mem::MemFabric;
 use selkie_memnode::ComputeIndex;
 
 /// So many memory nodes are lost one after the other, and each time all pages are read, and changed, by all.
@@ -218,16 +219,25 @@ fn what_a_compute_node_had_is_lost_with_it_also_if_the_words_that_said_so_are() 
 
 /// Flips a bit in a split of each of the pages, in another of them each time; again to flip it back.
 fn flip(cluster: &Cluster, pages: &[GAddr], splits: usize) {
-    let (geometry, state) = (cluster.pool.descriptor().geometry(), cluster.pool.state());
     for (number, addr) in pages.iter().enumerate() {
-        let (range, within) =
-            (addr.to_u64() / geometry.range_bytes(), addr.to_u64() % geometry.range_bytes());
-        let gcl = (within / GCL as u64) as u32;
-        let position = geometry.split_position(gcl, number % splits);
-        let slab = state.ranges[range as usize].slabs[position];
-        let region = cluster.pool.memory_nodes()[usize::from(slab.node)].region();
-        let at = geometry.data_offset(slab.slab, gcl) as usize + 8 * (number % 7);
-        region.store(at, region.load(at) ^ 1 << (number % 64));
+        flip_split(cluster, *addr, number, |_, split| split == number % splits);
+    }
+}
+
+/// Flips a bit of the page, chosen by the number, in the split for which that is asked: by its node and number.
+fn flip_split(cluster: &Cluster, addr: GAddr, number: usize, chosen: impl Fn(u16, usize) -> bool) {
+    let (geometry, state) = (cluster.pool.descriptor().geometry(), cluster.pool.state());
+    let (range, within) =
+        (addr.to_u64() / geometry.range_bytes(), addr.to_u64() % geometry.range_bytes());
+    let gcl = (within / GCL as u64) as u32;
+    let slabs = &state.ranges[range as usize].slabs;
+    for split in 0..slabs.len() {
+        let slab = slabs[geometry.split_position(gcl, split)];
+        if chosen(slab.node, split) {
+            let region = cluster.pool.memory_nodes()[usize::from(slab.node)].region();
+            let at = geometry.data_offset(slab.slab, gcl) as usize + 8 * (number % 7);
+            region.store(at, region.load(at) ^ 1 << (number % 64));
+        }
     }
 }
 
@@ -298,4 +308,33 @@ fn the_rpc_baseline_refuses_a_coded_pool() {
     let started = Engine::start(&cluster.pool, &cluster.fabric, &env, common::id(0), config);
     let refused = cluster.run(started).map(drop).unwrap_err().to_string();
     assert!(refused.contains("coding 2+1 is not for rpc"), "{refused}");
+}
+
+#[test]
+fn a_memory_node_that_errs_too_often_is_done_without() {
+    let config =
+        EngineConfig { error_correction_limit: 2, slab_regeneration_limit: 20, ..engine_config() };
+    let cluster = Cluster::with(2, |_| MemFabric::new(), coded(4, "2+1"), config);
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let pages = cold_pages(&cluster).await;
+        let erring = cluster.pool.state().ranges[0].slabs[1].node;
+        let started = env.now();
+        while cluster.pool.state().lives(erring) {
+            for (number, addr) in pages.iter().enumerate() {
+                flip_split(&cluster, *addr, number, |node, _| node == erring);
+            }
+            for addr in &pages {
+                assert_eq!(check(&cluster.engines[1].shared(*addr).await.unwrap(), *addr), 1);
+            }
+            for _ in 0..2_000 {
+                drop(cluster.engines[1].allocate().await.unwrap());
+            }
+            assert!(env.now() - started < Duration::from_secs(30), "{:?}", cluster.pool.state());
+        }
+        assert_eq!(cluster.pool.state().slabs_on(erring), 0);
+        for addr in &pages {
+            assert_eq!(check(&cluster.engines[0].shared(*addr).await.unwrap(), *addr), 1);
+        }
+    });
 }

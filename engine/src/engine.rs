@@ -6,14 +6,16 @@ use std::time::Duration;
 
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Buf, Chain, Doorbell, Endpoint, Fabric, PeerId, QueuePair, RemoteAddr, Verb};
+use selkie_fabric::{
+    Buf, Chain, Doorbell, Endpoint, Fabric, FabricError, PeerId, QueuePair, RemoteAddr, Verb,
+};
 use selkie_memnode::{ComputeIndex, Pool, PoolError, layout};
 
 use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
-use crate::coding::{Coded, Halted, run_regeneration};
+use crate::coding::{Absent, Coded, Halted, run_regeneration};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
@@ -104,9 +106,20 @@ impl Engine {
         let descriptor = pool.descriptor();
         let gcl_bytes = descriptor.gcl_bytes;
         let reading = config.reads_only.then(|| Arc::new(pool.reading()));
-        let connect_to = |peer| match &reading {
-            Some(domain) => endpoint.connect_within(peer, domain),
-            None => endpoint.connect(peer),
+        let connect_to = |peer| {
+            let way = match &reading {
+                Some(domain) => endpoint.connect_within(peer, domain),
+                None => endpoint.connect(peer),
+            };
+            match way {
+                // What it had is elsewhere.
+                Err(FabricError::PeerDead { peer: dead })
+                    if dead == peer && !descriptor.coding.is_plain() =>
+                {
+                    Ok(Arc::new(Absent(peer)) as Arc<dyn QueuePair>)
+                }
+                way => way,
+            }
         };
         let connect = || -> Result<Box<[_]>, _> {
             descriptor.memory_nodes.iter().map(|memory| connect_to(memory.peer)).collect()
@@ -196,6 +209,7 @@ impl Engine {
         descriptor.max_compute_nodes + memory_nodes
     }
 
+    /// Asks the memory node that has the epochs.
     async fn global_epoch(
         pool: &Pool,
         first: Option<usize>,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::pages::{check, cluster, coded, fill, pages, write};
-use common::{Cluster, GCL, engine_config};
+use common::{Cluster, GCL, engine_config, id};
 use selkie_engine::{Coherence, Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::PeerId;
 use selkie_fabric::mem::MemFabric;
@@ -305,7 +305,7 @@ fn the_rpc_baseline_refuses_a_coded_pool() {
     let (_, cluster) = cluster(0, 3, "2+1");
     let env = cluster.runtime.env();
     let config = EngineConfig { coherence: Coherence::Rpc, ..engine_config() };
-    let started = Engine::start(&cluster.pool, &cluster.fabric, &env, common::id(0), config);
+    let started = Engine::start(&cluster.pool, &cluster.fabric, &env, id(0), config);
     let refused = cluster.run(started).map(drop).unwrap_err().to_string();
     assert!(refused.contains("coding 2+1 is not for rpc"), "{refused}");
 }
@@ -337,4 +337,25 @@ fn a_memory_node_that_errs_too_often_is_done_without() {
             assert_eq!(check(&cluster.engines[0].shared(*addr).await.unwrap(), *addr), 1);
         }
     });
+}
+
+#[test]
+fn a_node_joins_a_pool_that_has_lost_a_memory_node() {
+    for victim in [0, 2] {
+        let (mem, cluster) = cluster(1, 3, "2+1");
+        cluster.run(async {
+            let pages = pages(&cluster.engines[0], 100).await;
+            mem.kill(PeerId::memory(victim));
+            for addr in &pages {
+                write(&cluster.engines[0], *addr, 2).await;
+            }
+            let (env, config) = (cluster.runtime.env(), engine_config());
+            let joined = Engine::start(&cluster.pool, &cluster.fabric, &env, id(1), config);
+            let joined = joined.await.unwrap();
+            for addr in &pages {
+                assert_eq!(check(&joined.shared(*addr).await.unwrap(), *addr), 2);
+            }
+            joined.close().await.unwrap();
+        });
+    }
 }

@@ -1,5 +1,6 @@
 //! A cluster in a simulated world: memory nodes, compute nodes, and what an observer sees of them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +19,11 @@ use crate::plan::Plan;
 /// The peer by which the observer looks into memory nodes; compute nodes have lower numbers.
 const OBSERVER: PeerId = PeerId::compute(PeerId::MAX_INDEX);
 
+/// Bytes of a range of the address space.
+const RANGE_BYTES: u64 = 256 << 10;
+/// Compute nodes that may come when the others have gone: see [`SimCluster::start_reader`].
+const MAX_READERS: usize = 4;
+
 /// Virtual time within which a whole run must be over: anything else is a hang.
 pub const RUN_BOUND: Duration = Duration::from_secs(600);
 
@@ -32,6 +38,8 @@ pub struct Shape {
     pub bytes_per_node: u64,
     /// Bytes of a page.
     pub gcl_bytes: usize,
+    /// How the pool keeps pages.
+    pub coding: Coding,
     /// Configuration of every engine.
     pub engine: EngineConfig,
 }
@@ -45,6 +53,7 @@ impl Shape {
             compute_nodes,
             bytes_per_node: 4 << 20,
             gcl_bytes,
+            coding: Coding::PLAIN,
             engine: EngineConfig {
                 cache_bytes: EngineConfig::min_cache_bytes(gcl_bytes),
                 request_timeout: Duration::from_millis(500),
@@ -67,6 +76,8 @@ pub struct SimCluster {
     pub engines: Vec<Engine>,
     /// Counts what the compute nodes ask of the network.
     pub meter: Arc<Meter>,
+    fabric: Arc<dyn Fabric>,
+    config: EngineConfig,
     observer: Arc<dyn Endpoint>,
 }
 
@@ -92,9 +103,9 @@ impl SimCluster {
                 memory_nodes: shape.memory_nodes,
                 bytes_per_node: shape.bytes_per_node,
                 gcl_bytes: shape.gcl_bytes,
-                range_bytes: 256 << 10,
-                max_compute_nodes: shape.compute_nodes,
-                coding: Coding::PLAIN,
+                range_bytes: RANGE_BYTES,
+                max_compute_nodes: shape.compute_nodes + MAX_READERS,
+                coding: shape.coding,
             },
         )?;
         if shape.engine.coherence == Coherence::Rpc {
@@ -105,15 +116,27 @@ impl SimCluster {
             world.run(RUN_BOUND, start_directories(&pool, env_of, config))??;
         }
         let observer = world.fabric().join(OBSERVER)?;
-        let mut cluster = Self { world, pool, engines: Vec::new(), meter, observer };
-        for index in 0..shape.compute_nodes {
-            let id = ComputeId::new(index).ok_or(SimError::TooManyNodes(shape.compute_nodes))?;
-            let env = cluster.env_of(index);
-            let start = Engine::start(&cluster.pool, &fabric, &env, id, shape.engine.clone());
-            let engine = cluster.world.run(RUN_BOUND, start)??;
-            cluster.engines.push(engine);
+        let config = shape.engine.clone();
+        let mut cluster =
+            Self { world, pool, engines: Vec::new(), meter, fabric, config, observer };
+        for _ in 0..shape.compute_nodes {
+            cluster.start_engine()?;
         }
         Ok(cluster)
+    }
+
+    /// Starts one more compute node.
+    ///
+    /// # Errors
+    /// What the engine reports.
+    pub(crate) fn start_engine(&mut self) -> Result<Engine, SimError> {
+        let index = self.engines.len();
+        let id = ComputeId::new(index).ok_or(SimError::TooManyNodes(index + 1))?;
+        let env = self.env_of(index);
+        let start = Engine::start(&self.pool, &self.fabric, &env, id, self.config.clone());
+        let engine = self.world.run(RUN_BOUND, start)??;
+        self.engines.push(engine.clone());
+        Ok(engine)
     }
 
     /// The engine of compute node `index`.
@@ -148,27 +171,18 @@ impl SimCluster {
     /// What was left, or what stopping reports.
     pub async fn close_and_check(&self, live: u64) -> Result<(), SimError> {
         self.check_lines(live).await?;
-        for engine in &self.engines {
+        self.close(&[]).await?;
+        self.check_words(&BTreeSet::new()).await
+    }
+
+    /// Stops the compute nodes but those in `gone`, and checks that they keep no frame.
+    pub(crate) async fn close(&self, gone: &[PeerId]) -> Result<(), SimError> {
+        let peer = |engine: &Engine| PeerId::compute(engine.node().index() as u16);
+        let living = || self.engines.iter().filter(|engine| !gone.contains(&peer(engine)));
+        for engine in living() {
             engine.close().await?;
         }
-        let descriptor = self.pool.descriptor();
-        let geometry = descriptor.geometry();
-        let header_words = layout::HEADER_BYTES as usize / 8;
-        for (index, node) in descriptor.memory_nodes.iter().enumerate() {
-            for range in 0..node.ranges {
-                let at = RemoteAddr::new(node.region, geometry.latch_offset(range, 0));
-                let bytes = geometry.gcls_per_range() as usize * layout::HEADER_BYTES as usize;
-                let headers = self.read(node.peer, at, bytes).await?;
-                let latches = headers.iter().step_by(header_words);
-                if let Some((gcl, word)) = latches.enumerate().find(|(_, word)| **word != 0) {
-                    return Err(SimError::Broken(format!(
-                        "at rest, the latch word of page {gcl} in range {range} of memory node \
-                         {index} is {word:#x}"
-                    )));
-                }
-            }
-        }
-        for engine in &self.engines {
+        for engine in living() {
             let stats = engine.stats();
             if stats.frames != stats.frames_free {
                 return Err(SimError::Broken(format!(
@@ -182,15 +196,83 @@ impl SimCluster {
         Ok(())
     }
 
-    /// Every leased line is live or waits at some engine to be allocated.
-    async fn check_lines(&self, live: u64) -> Result<(), SimError> {
-        let mut leased = 0;
-        let geometry = self.pool.descriptor().geometry();
-        for node in &self.pool.descriptor().memory_nodes {
-            let at = RemoteAddr::new(node.region, layout::EXTENTS_LEASED_AT);
-            let counter = self.read(node.peer, at, 8).await?.first().copied().unwrap_or(0);
-            leased += counter.min(geometry.extents_per_node(node.ranges)) * layout::EXTENT_GCLS;
+    /// Checks that every latch word is free, but those of the pages (global addresses) in `lost`.
+    pub(crate) async fn check_words(&self, lost: &BTreeSet<u64>) -> Result<(), SimError> {
+        let header_words = layout::HEADER_BYTES as usize / 8;
+        for table in self.header_tables()? {
+            let bytes = table.headers as usize * layout::HEADER_BYTES as usize;
+            let headers = self.read(table.peer, table.at, bytes).await?;
+            let words = headers.iter().step_by(header_words).enumerate();
+            for (header, word) in words.filter(|(_, word)| **word != 0) {
+                let addr = table.first + header as u64 * table.step;
+                if !lost.contains(&addr) {
+                    return Err(SimError::Broken(format!(
+                        "at rest, the latch word of page {addr:#x} at {} is {word:#x}",
+                        table.peer
+                    )));
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// The header tables in use.
+    fn header_tables(&self) -> Result<Vec<HeaderTable>, SimError> {
+        let (descriptor, state) = (self.pool.descriptor(), self.pool.state());
+        let geometry = descriptor.geometry();
+        let gcl_bytes = geometry.gcl_bytes() as u64;
+        let nodes = descriptor.memory_nodes.iter();
+        if descriptor.coding.is_plain() {
+            // The first range of each memory node, then the second, and so on.
+            let mut tables: Vec<(u32, HeaderTable)> = nodes
+                .flat_map(|node| (0..node.ranges).map(move |slab| (slab, node)))
+                .map(|(slab, node)| {
+                    let at = RemoteAddr::new(node.region, geometry.header_offset(slab, 0));
+                    let headers = geometry.gcls_per_range();
+                    (slab, HeaderTable { peer: node.peer, at, headers, first: 0, step: gcl_bytes })
+                })
+                .collect();
+            tables.sort_by_key(|(slab, _)| *slab);
+            let numbered = (0..).zip(tables);
+            return Ok(numbered
+                .map(|(range, (_, table))| HeaderTable {
+                    first: range * geometry.range_bytes(),
+                    ..table
+                })
+                .collect());
+        }
+        let mut tables = Vec::new();
+        for (range, place) in (0..).zip(&state.ranges) {
+            let count = place.slabs.len();
+            for (position, on) in place.homes.iter().enumerate() {
+                let on = usize::from(*on);
+                let slab = place.slabs.get((position + on) % count.max(1)).copied();
+                let node = slab.and_then(|slab| {
+                    descriptor.memory_nodes.get(usize::from(slab.node)).map(|node| (slab, node))
+                });
+                let Some((slab, node)) = node else { continue };
+                if self.pool.is_memory_dead(usize::from(slab.node)) {
+                    return Err(SimError::Broken(format!(
+                        "the headers of position {position} of range {range} are on {}, which is dead",
+                        node.peer
+                    )));
+                }
+                tables.push(HeaderTable {
+                    peer: node.peer,
+                    at: RemoteAddr::new(node.region, geometry.table_offset(slab.slab, on)),
+                    headers: geometry.headers_at(position),
+                    first: range * geometry.range_bytes() + position as u64 * gcl_bytes,
+                    step: count as u64 * gcl_bytes,
+                });
+            }
+        }
+        Ok(tables)
+    }
+
+    /// Every leased line is live or waits at some engine to be allocated. Lines that were being leased when a memory
+    /// node was lost may be nobody's.
+    pub(crate) async fn check_lines(&self, live: u64) -> Result<(), SimError> {
+        let (leased, any_lost) = self.leased_lines().await?;
         let unused = |engine: &Engine| {
             let (fresh, free, hold) = engine.unused_lines();
             fresh + free + hold
@@ -198,13 +280,53 @@ impl SimCluster {
         let unused: u64 = self.engines.iter().map(unused).sum();
         // Two lines are the null address and the superblock.
         let expected = leased.saturating_sub(2);
-        if unused + live != expected {
+        let known = unused + live;
+        let nobodys = expected.checked_sub(known);
+        if nobodys.is_none_or(|lines| lines > 0 && !any_lost || lines % layout::EXTENT_GCLS != 0) {
             return Err(SimError::Broken(format!(
                 "of {expected} leased lines {unused} are unused and {live} live"
             )));
         }
         Ok(())
     }
+
+    /// Lines that are leased to compute nodes, and whether any memory node is lost.
+    async fn leased_lines(&self) -> Result<(u64, bool), SimError> {
+        let (descriptor, state) = (self.pool.descriptor(), self.pool.state());
+        let geometry = descriptor.geometry();
+        let lost = |node: usize| self.pool.is_memory_dead(node);
+        let mut leased = 0;
+        if descriptor.coding.is_plain() {
+            for node in &descriptor.memory_nodes {
+                let at = RemoteAddr::new(node.region, layout::EXTENTS_LEASED_AT);
+                let counter = self.read(node.peer, at, 8).await?.first().copied().unwrap_or(0);
+                leased += counter.min(geometry.extents_per_node(node.ranges));
+            }
+        }
+        for place in &state.ranges {
+            let mut most = 0;
+            for slab in place.slabs.iter().take(descriptor.coding.parity() + 1) {
+                let node = descriptor.memory_nodes.get(usize::from(slab.node));
+                let Some(node) = node.filter(|_| !lost(usize::from(slab.node))) else { continue };
+                let at = RemoteAddr::new(node.region, geometry.leased_offset(slab.slab));
+                let counter = self.read(node.peer, at, 8).await?.first().copied().unwrap_or(0);
+                most = most.max(counter);
+            }
+            leased += most.min(geometry.extents_per_range());
+        }
+        let any_lost = (0..descriptor.memory_nodes.len()).any(lost);
+        Ok((leased * layout::EXTENT_GCLS, any_lost))
+    }
+}
+
+/// A header table in use.
+struct HeaderTable {
+    peer: PeerId,
+    at: RemoteAddr,
+    headers: u64,
+    /// Global address of the page of the first header, and from one to the next.
+    first: u64,
+    step: u64,
 }
 
 /// Whether an access may end so when no node was lost.

@@ -12,7 +12,7 @@ use selkie_tpcc::TpccError;
 use selkie_txn::TxnError;
 
 use crate::plan::Plan;
-use crate::scenario::Scenario;
+use crate::scenario::Case;
 
 /// What went wrong in a run.
 #[derive(Debug, thiserror::Error)]
@@ -70,9 +70,7 @@ pub enum SimError {
 #[derive(Debug, thiserror::Error)]
 pub struct Failure {
     /// What was run.
-    pub scenario: Scenario,
-    /// From which seed.
-    pub seed: u64,
+    pub case: Case,
     /// Under which faults.
     pub plan: Plan,
     /// What went wrong.
@@ -82,9 +80,14 @@ pub struct Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { scenario, seed, plan, error } = self;
+        let Failure { case, plan, error } = self;
+        let Case { scenario, seed, .. } = case;
         writeln!(f, "scenario {scenario} failed with seed {seed}: {error}")?;
-        writeln!(f, "plan: {plan}")?;
-        write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")
+        writeln!(f, "coding {}, plan: {plan}", case.coding())?;
+        write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")?;
+        match case.asked_coding() {
+            Some(coding) => write!(f, " --coding {coding}"),
+            None => Ok(()),
+        }
     }
 }

@@ -5,15 +5,16 @@
 //! tasks. So a failure is a seed, and two runs of one seed are the same to the last event.
 //!
 //! ```
-//! use selkie_sim::{Scenario, run};
+//! use selkie_sim::{Case, Scenario, run};
 //!
-//! let summary = run(Scenario::Counter, 7, None)?;
-//! assert_eq!(summary.trace_hash, run(Scenario::Counter, 7, None)?.trace_hash);
+//! let case = Case::of(Scenario::Counter, 7);
+//! let summary = run(case, None)?;
+//! assert_eq!(summary.trace_hash, run(case, None)?.trace_hash);
 //! # Ok::<(), Box<selkie_sim::Failure>>(())
 //! ```
 //!
 //! Contents: `scenario` (what clients do and what must hold), `plan` (what goes wrong), `cluster`
-//! (nodes in a simulated world), [`check`] (histories), `sweep` (many seeds).
+//! (nodes in a simulated world), `splits` (what lies in coded memory), [`check`] (histories), `sweep` (many seeds).
 #![forbid(unsafe_code)]
 
 pub mod check;
@@ -21,10 +22,11 @@ mod cluster;
 mod error;
 mod plan;
 mod scenario;
+mod splits;
 mod sweep;
 
 pub use cluster::{RUN_BOUND, Shape, SimCluster};
 pub use error::{Failure, SimError};
 pub use plan::{Plan, Trouble};
-pub use scenario::{Scenario, Summary, Tune, UnknownScenario, run, run_with};
+pub use scenario::{Case, Refused, Scenario, Summary, Tune, UnknownScenario, run, run_with};
 pub use sweep::{SweepSummary, sweep};

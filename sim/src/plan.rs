@@ -10,9 +10,10 @@ use std::time::Duration;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::{Controls, CostModel, Faults, Schedule};
+use selkie_memnode::Coding;
 
 /// A stretch of time in which plans place their events, from the start of the load.
-const SPAN: Duration = Duration::from_millis(4);
+pub(crate) const SPAN: Duration = Duration::from_millis(4);
 /// Longest a node stands still or a link is cut: below what the network takes for a death.
 const LONGEST_CUT: Duration = Duration::from_micros(500);
 const LONGEST_PAUSE: Duration = Duration::from_millis(3);
@@ -28,6 +29,8 @@ pub enum Trouble {
     Cut(PeerId, PeerId, Duration),
     /// The node is lost for good.
     Crash(PeerId),
+    /// The node is lost for good, and nothing that it has sent is executed any more.
+    Kill(PeerId),
 }
 
 /// All that goes wrong in one run.
@@ -41,13 +44,15 @@ pub struct Plan {
     pub schedule: Schedule,
     /// What happens to nodes and links, and when.
     pub troubles: Vec<(Duration, Trouble)>,
+    /// As `troubles`, once what those did has been made good; times count from then.
+    pub later: Vec<(Duration, Trouble)>,
 }
 
 impl Plan {
     /// The plan in which nothing goes wrong.
     pub fn calm() -> Self {
         let (cost, faults) = (CostModel::PAPER, Faults::default());
-        Plan { cost, faults, schedule: Schedule::Fifo, troubles: Vec::new() }
+        Plan { cost, faults, schedule: Schedule::Fifo, troubles: Vec::new(), later: Vec::new() }
     }
 
     /// The plan of `seed` for a cluster of so many nodes.
@@ -98,7 +103,7 @@ impl Plan {
             troubles.push((when(), Trouble::Crash(any())));
         }
         troubles.sort_by_key(|(at, _)| *at);
-        Plan { cost, faults, schedule, troubles }
+        Plan { cost, faults, schedule, troubles, later: Vec::new() }
     }
 
     /// Loses memory nodes only: each lost compute node becomes a memory node.
@@ -112,34 +117,59 @@ impl Plan {
         }
     }
 
+    /// Loses no node.
+    pub(crate) fn spare_all_nodes(&mut self) {
+        let keeps = |trouble: &Trouble| !matches!(trouble, Trouble::Crash(_) | Trouble::Kill(_));
+        self.troubles.retain(|(_, trouble)| keeps(trouble));
+    }
+
     /// Nodes that are lost for good.
     pub fn lost(&self) -> Vec<PeerId> {
         let lost = |(_, trouble): &(Duration, Trouble)| match trouble {
-            Trouble::Crash(peer) => Some(*peer),
+            Trouble::Crash(peer) | Trouble::Kill(peer) => Some(*peer),
             _ => None,
         };
-        self.troubles.iter().filter_map(lost).collect()
+        self.troubles.iter().chain(&self.later).filter_map(lost).collect()
+    }
+
+    /// Nodes that are lost for good and whose loss a pool of this coding does not make good: all, but for as many
+    /// memory nodes as a page has parity splits.
+    pub fn lost_beyond(&self, coding: Coding) -> Vec<PeerId> {
+        let mut lost = self.lost();
+        let memory_nodes = lost.iter().filter(|peer| peer.is_memory()).count();
+        lost.retain(|peer| !peer.is_memory() || memory_nodes > coding.parity());
+        lost
     }
 
     /// Arranges for the troubles to happen, counted from `now`.
     pub fn arrange(&self, controls: &Controls, now: Duration) {
-        for (after, trouble) in self.troubles.iter().copied() {
-            controls.at(now + after, move |controls| {
-                let at = now + after;
-                match trouble {
-                    Trouble::Pause(peer, long) => {
-                        controls.pause(peer);
-                        controls.at(at + long, move |controls| controls.resume(peer));
-                    }
-                    Trouble::Slow(peer, times) => controls.slow(peer, times),
-                    Trouble::Cut(one, other, long) => {
-                        controls.cut(one, other);
-                        controls.at(at + long, move |controls| controls.heal(one, other));
-                    }
-                    Trouble::Crash(peer) => controls.crash(peer),
+        arrange(&self.troubles, controls, now);
+    }
+
+    /// Arranges for the later ones to happen, counted from `now`.
+    pub fn arrange_later(&self, controls: &Controls, now: Duration) {
+        arrange(&self.later, controls, now);
+    }
+}
+
+fn arrange(troubles: &[(Duration, Trouble)], controls: &Controls, now: Duration) {
+    for (after, trouble) in troubles.iter().copied() {
+        controls.at(now + after, move |controls| {
+            let at = now + after;
+            match trouble {
+                Trouble::Pause(peer, long) => {
+                    controls.pause(peer);
+                    controls.at(at + long, move |controls| controls.resume(peer));
                 }
-            });
-        }
+                Trouble::Slow(peer, times) => controls.slow(peer, times),
+                Trouble::Cut(one, other, long) => {
+                    controls.cut(one, other);
+                    controls.at(at + long, move |controls| controls.heal(one, other));
+                }
+                Trouble::Crash(peer) => controls.crash(peer),
+                Trouble::Kill(peer) => controls.kill(peer),
+            }
+        });
     }
 }
 
@@ -164,14 +194,18 @@ impl fmt::Display for Plan {
         if *late_one_in > 0 {
             write!(f, "; 1 write in {late_one_in} in place up to {late_by:?} late")?;
         }
-        for (at, trouble) in &self.troubles {
+        let first = self.troubles.iter().map(|(at, trouble)| (at, trouble, ""));
+        let later = self.later.iter().map(|(at, trouble)| (at, trouble, " later"));
+        for (at, trouble, when) in first.chain(later) {
+            write!(f, ";{when} at +{at:?} ")?;
             match trouble {
-                Trouble::Pause(peer, long) => write!(f, "; at +{at:?} {peer} pauses {long:?}")?,
-                Trouble::Slow(peer, times) => write!(f, "; at +{at:?} {peer} {times}x slower")?,
+                Trouble::Pause(peer, long) => write!(f, "{peer} pauses {long:?}")?,
+                Trouble::Slow(peer, times) => write!(f, "{peer} {times}x slower")?,
                 Trouble::Cut(one, other, long) => {
-                    write!(f, "; at +{at:?} {one} cut off from {other} for {long:?}")?;
+                    write!(f, "{one} cut off from {other} for {long:?}")?;
                 }
-                Trouble::Crash(peer) => write!(f, "; at +{at:?} {peer} crashes")?,
+                Trouble::Crash(peer) => write!(f, "{peer} crashes")?,
+                Trouble::Kill(peer) => write!(f, "{peer} is killed")?,
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use crate::error::Failure;
-use crate::scenario::{Scenario, run};
+use crate::scenario::{Case, run};
 
 /// What a sweep that found nothing did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,14 +21,14 @@ pub struct SweepSummary {
     pub trace_hash: u64,
 }
 
-/// Runs every seed of `seeds`, with `scenario` or the one the seed chooses, on `threads` threads.
+/// Runs what `case_of` makes of every seed of `seeds`, on `threads` threads.
 /// `tell` is called after each run with the number of runs done so far.
 ///
 /// # Errors
 /// The failure with the smallest seed among the runs that were made; none are begun after the first.
 pub fn sweep(
     seeds: Range<u64>,
-    scenario: Option<Scenario>,
+    case_of: &(dyn Fn(u64) -> Case + Sync),
     threads: usize,
     tell: &(dyn Fn(u64) + Sync),
 ) -> Result<SweepSummary, Box<Failure>> {
@@ -45,13 +45,15 @@ pub fn sweep(
                     if seed >= seeds.end {
                         return;
                     }
-                    let scenario = scenario.unwrap_or_else(|| Scenario::of_seed(seed));
-                    match run(scenario, seed, None) {
+                    match run(case_of(seed), None) {
                         Ok(summary) => summaries.lock().push(summary),
                         Err(failure) => {
                             failed.store(true, Ordering::Relaxed);
                             let mut first = first.lock();
-                            if first.as_ref().is_none_or(|other| failure.seed < other.seed) {
+                            if first
+                                .as_ref()
+                                .is_none_or(|other| failure.case.seed < other.case.seed)
+                            {
                                 *first = Some(failure);
                             }
                         }
@@ -65,7 +67,7 @@ pub fn sweep(
         return Err(failure);
     }
     let mut summaries = summaries.into_inner();
-    summaries.sort_by_key(|summary| summary.seed);
+    summaries.sort_by_key(|summary| summary.case.seed);
     let mut total = SweepSummary::default();
     for summary in summaries {
         total.runs += 1;

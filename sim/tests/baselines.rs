@@ -7,14 +7,14 @@
 )]
 
 use selkie_engine::Coherence;
-use selkie_sim::{Scenario, run_with};
+use selkie_sim::{Case, Scenario, run_with};
 
 fn holds(coherence: Coherence) {
     for seed in 0..60 {
         let scenario = [Scenario::Counter, Scenario::Bank, Scenario::Tree][seed as usize % 3];
-        let plan = scenario.plan(seed);
+        let case = Case::of(scenario, seed);
         let tune = |config: &mut selkie_engine::EngineConfig| config.coherence = coherence;
-        run_with(scenario, seed, &plan, &tune, None).unwrap_or_else(|failure| panic!("{failure}"));
+        run_with(case, &case.plan(), &tune, None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
 

@@ -4,19 +4,20 @@
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
 use selkie_engine::Planted;
-use selkie_sim::{Scenario, run, run_with};
+use selkie_sim::{Case, Scenario, run, run_with};
 
 /// The first of `seeds` seeds that finds `planted`, and what it reports.
 fn finds(planted: Planted, scenario: Scenario, seeds: u64) -> (u64, String) {
     for seed in 0..seeds {
-        let plan = scenario.plan(seed);
+        let case = Case::of(scenario, seed);
+        let plan = case.plan();
         if !plan.lost().is_empty() {
             // Clients may end in any error there.
             continue;
         }
-        let found = run_with(scenario, seed, &plan, &|config| config.planted = planted, None);
+        let found = run_with(case, &plan, &|config| config.planted = planted, None);
         if let Err(failure) = found {
-            run(scenario, seed, None).unwrap();
+            run(case, None).unwrap();
             return (seed, failure.to_string());
         }
     }

@@ -5,14 +5,19 @@
 
 use std::sync::{Arc, Mutex};
 
-use selkie_sim::{Plan, Scenario, run, run_with, sweep};
+use selkie_sim::{Case, Plan, Scenario, run, run_with, sweep};
 
 /// Seeds of the sample. Long sweeps are for `selkie sim --seeds`.
 const SAMPLE: u64 = 160;
 
+fn of_seed(seed: u64) -> Case {
+    Case::of(Scenario::of_seed(seed), seed)
+}
+
 #[test]
 fn a_sample_of_all_scenarios_holds() {
-    let summary = sweep(0..SAMPLE, None, 2, &|_| {}).unwrap_or_else(|failure| panic!("{failure}"));
+    let summary =
+        sweep(0..SAMPLE, &of_seed, 2, &|_| {}).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(summary.runs, SAMPLE);
     assert!(summary.operations > 50_000, "{summary:?}");
     assert!(summary.gave_up > 0, "some of the seeds lose a node: {summary:?}");
@@ -21,16 +26,21 @@ fn a_sample_of_all_scenarios_holds() {
 #[test]
 fn the_same_seed_gives_the_same_trace_and_another_seed_another() {
     for scenario in Scenario::ALL {
-        let first = run(scenario, 21, None).unwrap();
-        assert_eq!(first, run(scenario, 21, None).unwrap(), "{scenario}");
-        assert_ne!(first.trace_hash, run(scenario, 22, None).unwrap().trace_hash, "{scenario}");
+        let first = run(Case::of(scenario, 21), None).unwrap();
+        assert_eq!(first, run(Case::of(scenario, 21), None).unwrap(), "{scenario}");
+        assert_ne!(
+            first.trace_hash,
+            run(Case::of(scenario, 22), None).unwrap().trace_hash,
+            "{scenario}"
+        );
     }
 }
 
 #[test]
 fn threads_do_not_change_what_a_sweep_does() {
-    let alone = sweep(300..330, Some(Scenario::Counter), 1, &|_| {}).unwrap();
-    assert_eq!(alone, sweep(300..330, Some(Scenario::Counter), 4, &|_| {}).unwrap());
+    let counter = |seed| Case::of(Scenario::Counter, seed);
+    let alone = sweep(300..330, &counter, 1, &|_| {}).unwrap();
+    assert_eq!(alone, sweep(300..330, &counter, 4, &|_| {}).unwrap());
 }
 
 #[test]
@@ -38,8 +48,8 @@ fn the_event_log_says_what_happened_and_changes_nothing() {
     let lines = Arc::new(Mutex::new(Vec::new()));
     let sink = Arc::clone(&lines);
     let log = Box::new(move |line: &str| sink.lock().unwrap().push(line.to_owned()));
-    let logged = run(Scenario::Counter, 9, Some(log)).unwrap();
-    assert_eq!(logged, run(Scenario::Counter, 9, None).unwrap());
+    let logged = run(Case::of(Scenario::Counter, 9), Some(log)).unwrap();
+    assert_eq!(logged, run(Case::of(Scenario::Counter, 9), None).unwrap());
     let lines = lines.lock().unwrap();
     let having = |what: &str| lines.iter().filter(|line| line.contains(what)).count();
     for what in ["FAA", "CAS", "READ", "WRITE+BELL", "bell of", "crashes", "is paused", "cut off"] {
@@ -50,7 +60,7 @@ fn the_event_log_says_what_happened_and_changes_nothing() {
 #[test]
 fn a_calm_network_needs_no_excuses() {
     for scenario in Scenario::ALL {
-        let summary = run_with(scenario, 3, &Plan::calm(), &|_| {}, None).unwrap();
+        let summary = run_with(Case::of(scenario, 3), &Plan::calm(), &|_| {}, None).unwrap();
         assert!(summary.operations > 0 && summary.gave_up == 0, "{summary:?}");
     }
 }
@@ -63,6 +73,6 @@ fn seeds_that_found_something_hold() {
         (Scenario::Counter, 12, "chains held up by a cut link overtook each other"),
         (Scenario::Bank, 41, "a client tried again for ever what a lost node would not give"),
     ] {
-        run(scenario, seed, None).unwrap_or_else(|failure| panic!("{failure}"));
+        run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }

@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Args;
+use selkie::memnode::Coding;
 use selkie::tpcc::Progress;
-use selkie_sim::{Scenario, sweep};
+use selkie_sim::{Case, Refused, Scenario, sweep};
 
 use super::progress::Stderr;
 
@@ -27,9 +28,14 @@ pub(crate) struct Arguments {
     /// Run every seed from A up to, and without, B; stop at the first failure
     #[arg(long, value_name = "A..B")]
     seeds: Option<Seeds>,
-    /// What the clients do: counter, bank, tree, tpcc or ring [default: chosen by each seed]
+    /// What the clients do: counter, bank, tree, tpcc, ring, memnode-loss, corruption or straggler [default: chosen
+    /// by each seed]
     #[arg(long, value_name = "NAME")]
     scenario: Option<Scenario>,
+    /// How the pool keeps pages, as for `selkie pool create`; ring uses no pool, and the last three take no `plain`
+    /// [default: plain; of the last three, chosen by each seed]
+    #[arg(long, value_name = "K+R", requires = "scenario")]
+    coding: Option<Coding>,
     /// Threads of a sweep, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -55,23 +61,43 @@ impl FromStr for Seeds {
     }
 }
 
+impl Arguments {
+    /// What is run, whatever the seed; `None` if the seed chooses it.
+    fn case(&self) -> Result<Option<Case>, Refused> {
+        let Some(scenario) = self.scenario else { return Ok(None) };
+        let case = Case::of(scenario, 0);
+        self.coding.map_or(Ok(case), |coding| case.coded(coding)).map(Some)
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let case = match arguments.case() {
+        Ok(case) => case,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(super::USAGE);
+        }
+    };
+    let case_of = |seed: u64| {
+        let chosen = || Case::of(Scenario::of_seed(seed), seed);
+        case.map_or_else(chosen, |case| case.with_seed(seed))
+    };
     match (arguments.seed, &arguments.seeds) {
-        (Some(seed), _) => replay(seed, arguments.scenario),
-        (None, Some(Seeds(seeds))) => run_all(seeds.clone(), arguments),
+        (Some(seed), _) => replay(case_of(seed)),
+        (None, Some(Seeds(seeds))) => run_all(seeds.clone(), &case_of, arguments.threads),
         (None, None) => ExitCode::from(super::USAGE),
     }
 }
 
-fn replay(seed: u64, scenario: Option<Scenario>) -> ExitCode {
-    let scenario = scenario.unwrap_or_else(|| Scenario::of_seed(seed));
+fn replay(case: Case) -> ExitCode {
+    let Case { scenario, seed, .. } = case;
     let mut out = BufWriter::new(std::io::stdout());
     // A reader that has seen enough is no reason to stop: the verdict is still wanted.
     let log = Box::new(move |line: &str| drop(writeln!(out, "{line}")));
-    match selkie_sim::run(scenario, seed, Some(log)) {
+    match selkie_sim::run(case, Some(log)) {
         Ok(summary) => {
-            eprintln!("plan: {}", summary.plan);
+            eprintln!("coding {}, plan: {}", case.coding(), summary.plan);
             eprintln!(
                 "scenario {scenario}, seed {seed}: ok, {} operations in {:?} of virtual time, {} \
                  clients gave up, trace {:016x}",
@@ -86,14 +112,18 @@ fn replay(seed: u64, scenario: Option<Scenario>) -> ExitCode {
     }
 }
 
-fn run_all(seeds: Range<u64>, arguments: &Arguments) -> ExitCode {
+fn run_all(
+    seeds: Range<u64>,
+    case_of: &(dyn Fn(u64) -> Case + Sync),
+    threads: Option<u16>,
+) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    let threads = arguments.threads.map_or(cores, usize::from);
+    let threads = threads.map_or(cores, usize::from);
     let progress = Stderr::new();
     let told = AtomicU64::new(0);
     progress.begin("seeds", seeds.end - seeds.start);
     let started = Instant::now();
-    let result = sweep(seeds.clone(), arguments.scenario, threads, &|runs| {
+    let result = sweep(seeds.clone(), case_of, threads, &|runs| {
         let before = told.fetch_max(runs, Ordering::Relaxed);
         progress.advance(runs.saturating_sub(before));
     });

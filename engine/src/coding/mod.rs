@@ -8,6 +8,7 @@
 //! split is as it was written. Where splits lie, how they are fetched while a page is latched, in
 //! which order they are written and how a lost slab is rebuilt will stand beside it and use it.
 
+mod absent;
 mod access;
 mod checksum;
 pub mod codec;
@@ -22,6 +23,7 @@ mod regenerate;
 mod tag;
 mod torn;
 
+pub(crate) use absent::Absent;
 pub(crate) use access::{Coded, VERSIONS_BYTES, versions_bytes, versions_from};
 pub use checksum::checksum;
 pub(crate) use journal::Image;

@@ -21,6 +21,9 @@
 //! | W W W, one of which, or two at once, may die at any moment | 26,897,773 |
 //! | B B, whose home may be lost at any moment | 68,599 |
 //! | W W W, whose home may be lost at any moment | 12,493,722 |
+//! | B B, the page coded, a split of which may be lost at any moment | 74,915 |
+//! | the same, and one of the nodes may die at any moment, in a write-back too | 212,357 |
+//! | B B, the page coded, whose home may be lost at any moment | 352,865 |
 //!
 //! Not exhaustive: four nodes, a bounded search behind an ignored test. Not checked: liveness under
 //! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
@@ -130,14 +133,14 @@ fn coded<const N: usize>(callers: [protocol::Callers; N]) -> Protocol<N> {
 
 #[test]
 fn two_nodes_keep_a_coded_page_that_loses_a_split() {
-    assert_eq!(search(coded([Both, Both]), None), 0);
+    assert_eq!(search(coded([Both, Both]), None), 74_915);
 }
 
 #[test]
 fn two_nodes_keep_a_coded_page_that_loses_a_split_and_a_writer() {
     let mut protocol = coded([Both, Both]);
     protocol.mortal = true;
-    assert_eq!(search(protocol, None), 0);
+    assert_eq!(search(protocol, None), 212_357);
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn two_nodes_keep_a_coded_page_that_loses_its_home() {
 #[test]
 #[ignore = "minutes; to be run by hand"]
 fn three_nodes_keep_a_coded_page_that_loses_a_split() {
-    assert_eq!(search(coded([Waiting, Waiting, Waiting]), None), 0);
+    assert!(search(coded([Waiting, Waiting, Waiting]), None) > 5_960_314);
 }
 
 /// Carelessness with splits must fail.

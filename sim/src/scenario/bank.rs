@@ -15,13 +15,15 @@ use selkie_txn::{
     TxnError, key, retry,
 };
 
-use super::{Clients, Done, Scenario, Tune, client_random, done, ensure, start};
+use super::{Case, Clients, Done, Tune, client_random, done, ensure, start};
 use crate::check::serial::{Level, Op, Status, Transaction, serializable};
-use crate::cluster::SimCluster;
+use crate::cluster::{Shape, SimCluster};
 use crate::error::SimError;
 use crate::plan::Plan;
 
 const WORKERS: usize = 3;
+/// More than there are clients on all nodes.
+const CLIENTS_A_ROUND: usize = 1_000;
 const STEPS: u64 = 25;
 /// Accounts at the start; others are opened on the way, between them.
 const ACCOUNTS: u64 = 24;
@@ -36,48 +38,126 @@ const BALANCE: usize = 2;
 type History = Arc<Mutex<Vec<Transaction>>>;
 
 pub(super) fn run(
-    seed: u64,
+    case: Case,
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
-    let cluster = start(Scenario::Bank, seed, plan, tune, log, |shape| {
-        shape.gcl_bytes = 2048;
-        shape.engine.cache_bytes *= 4;
-    })?;
-    let history: History = Arc::default();
-    let databases = cluster.run(open(&cluster, &history))??;
+    let cluster = start(case, plan, tune, log, shaped)?;
+    let lost = case.lost_beyond(plan);
+    let bank = Bank::open(&cluster)?;
     plan.arrange(&cluster.world.controls(), cluster.world.now());
     let mut clients = Clients::new(&cluster);
-    for (node, database) in databases.iter().enumerate() {
-        for worker in 0..WORKERS {
-            let client = node * WORKERS + worker;
-            let teller = Teller {
-                client,
-                db: Arc::clone(database),
-                table: database.table("account")?,
-                env: cluster.env_of(node),
-                history: Arc::clone(&history),
-                random: client_random(seed, client),
-                versions: AtomicU64::new(0),
-                broken: Mutex::new(None),
-            };
-            clients.spawn(node, "teller", teller.run());
-        }
-    }
-    let tally = cluster.run(clients.finish(plan))??;
-    if plan.lost().is_empty() {
-        let history = std::mem::take(&mut *history.lock());
-        if let Err(anomalies) = serializable(&history, Level::StrictSerializable) {
-            let words: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
-            return Err(SimError::Broken(words.join("\n")));
-        }
-        cluster.run(check_trees(&databases))??;
+    bank.spawn(&mut clients, case.seed, 0)?;
+    let tally = cluster.run(clients.finish(&lost))??;
+    if lost.is_empty() {
+        bank.check_history()?;
+        cluster.run(bank.check_trees())??;
         for engine in &cluster.engines {
             cluster.run(engine.close())??;
         }
     }
     Ok(done(&cluster, &tally))
+}
+
+/// Pages and caches of the bank's cluster.
+pub(super) fn shaped(shape: &mut Shape) {
+    shape.gcl_bytes = 2048;
+    shape.engine.cache_bytes *= 4;
+}
+
+/// A bank, with a branch on every node.
+pub(super) struct Bank {
+    databases: Vec<Arc<Database>>,
+    history: History,
+}
+
+impl Bank {
+    /// Creates the accounts on the first node and opens the database on all.
+    pub(super) fn open(cluster: &SimCluster) -> Result<Self, SimError> {
+        let history: History = Arc::default();
+        let databases = cluster.run(open(cluster, &history))??;
+        Ok(Self { databases, history })
+    }
+
+    /// Opens a branch on one more node, the last.
+    pub(super) fn open_branch(&mut self, cluster: &SimCluster) -> Result<(), SimError> {
+        let engine = cluster.engine(self.databases.len())?;
+        self.databases.push(Arc::new(cluster.run(Database::open(engine))??));
+        Ok(())
+    }
+
+    fn teller(
+        &self,
+        cluster: &SimCluster,
+        node: usize,
+        client: usize,
+        seed: u64,
+    ) -> Result<Teller, SimError> {
+        let database = self.databases.get(node).ok_or(SimError::NoSuchNode(node))?;
+        Ok(Teller {
+            client,
+            db: Arc::clone(database),
+            table: database.table("account")?,
+            env: cluster.env_of(node),
+            history: Arc::clone(&self.history),
+            random: client_random(seed, client),
+            versions: AtomicU64::new(0),
+            broken: Mutex::new(None),
+        })
+    }
+
+    /// Starts the tellers of all branches, for the so-manieth time.
+    pub(super) fn spawn(
+        &self,
+        clients: &mut Clients<'_>,
+        seed: u64,
+        round: usize,
+    ) -> Result<(), SimError> {
+        for node in 0..self.databases.len() {
+            for worker in 0..WORKERS {
+                let client = round * CLIENTS_A_ROUND + node * WORKERS + worker;
+                let teller = self.teller(clients.cluster, node, client, seed)?;
+                clients.spawn(node, "teller", teller.run());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads all accounts at the last branch.
+    pub(super) async fn audit(&self, cluster: &SimCluster, seed: u64) -> Result<(), SimError> {
+        let node = self.databases.len() - 1;
+        let teller = self.teller(cluster, node, usize::MAX - 1, seed)?;
+        let mut attempt = Attempt { invoked: teller.now(), ops: Vec::new() };
+        teller.audit(&mut attempt).await?;
+        if let Some(claim) = teller.broken.lock().take() {
+            return Err(SimError::Broken(claim));
+        }
+        let (Attempt { invoked, ops }, returned) = (attempt, Some(teller.now()));
+        let (process, status) = (teller.client, Status::Committed);
+        self.history.lock().push(Transaction { process, invoked, returned, status, ops });
+        Ok(())
+    }
+
+    /// Checks that what the tellers saw is strictly serializable.
+    pub(super) fn check_history(&self) -> Result<(), SimError> {
+        let history = self.history.lock();
+        serializable(&history, Level::StrictSerializable).map_err(|anomalies| {
+            let words: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
+            SimError::Broken(words.join("\n"))
+        })?;
+        Ok(())
+    }
+
+    /// Checks the trees at every branch.
+    pub(super) async fn check_trees(&self) -> Result<(), SimError> {
+        check_trees(&self.databases).await
+    }
+
+    /// Checks the trees at the last branch.
+    pub(super) async fn check_last_branch(&self) -> Result<(), SimError> {
+        check_trees(self.databases.last_chunk::<1>().map_or(&[], |last| last.as_slice())).await
+    }
 }
 
 /// Creates the accounts on the first node and opens the database on all.

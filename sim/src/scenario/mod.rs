@@ -1,14 +1,25 @@
 //! Scenarios: what clients do on a simulated cluster, and what must hold whatever goes wrong.
 
 mod bank;
+mod case;
+mod corruption;
 mod counter;
+mod memnode_loss;
+mod pages;
 mod ring;
+mod straggler;
 mod tpcc;
 mod tree;
 
+pub use case::{Case, Refused};
+
+use std::collections::BTreeSet;
 use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -36,12 +47,29 @@ pub enum Scenario {
     Tpcc,
     /// Messages from everybody to everybody: none lost, doubled, damaged or out of order.
     Ring,
+    /// As many memory nodes of a coded pool as that has parity splits die under one of the loads above, and, when what
+    /// they had is made again, as many others. Nobody notices, and nothing is lost, but what a compute node had
+    /// changed that died as well.
+    MemnodeLoss,
+    /// Bits of splits change by themselves. No page is read that is not what was written; where damage is to be
+    /// corrected it is, all of it.
+    Corruption,
+    /// Memory nodes answer many times slower, for a while. Pages are what they should be.
+    Straggler,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 5] =
-        [Scenario::Counter, Scenario::Bank, Scenario::Tree, Scenario::Tpcc, Scenario::Ring];
+    pub const ALL: [Scenario; 8] = [
+        Scenario::Counter,
+        Scenario::Bank,
+        Scenario::Tree,
+        Scenario::Tpcc,
+        Scenario::Ring,
+        Scenario::MemnodeLoss,
+        Scenario::Corruption,
+        Scenario::Straggler,
+    ];
 
     /// What it is called on the command line.
     pub const fn name(self) -> &'static str {
@@ -51,18 +79,24 @@ impl Scenario {
             Scenario::Tree => "tree",
             Scenario::Tpcc => "tpcc",
             Scenario::Ring => "ring",
+            Scenario::MemnodeLoss => "memnode-loss",
+            Scenario::Corruption => "corruption",
+            Scenario::Straggler => "straggler",
         }
     }
 
-    /// The scenario that a sweep over all of them runs with `seed`: TPC-C takes longer than the
-    /// others and gets fewer.
+    /// The scenario that a sweep over all of them runs with `seed`: those that take longer than the
+    /// others get fewer.
     pub fn of_seed(seed: u64) -> Scenario {
-        match seed % 16 {
+        match seed % 20 {
             0 => Scenario::Tpcc,
             1..=5 => Scenario::Counter,
             6..=9 => Scenario::Bank,
             10..=13 => Scenario::Tree,
-            _ => Scenario::Ring,
+            14..=15 => Scenario::Ring,
+            16..=17 => Scenario::MemnodeLoss,
+            18 => Scenario::Corruption,
+            _ => Scenario::Straggler,
         }
     }
 }
@@ -74,9 +108,17 @@ impl fmt::Display for Scenario {
 }
 
 /// No scenario has that name.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no scenario {0:?}; there are counter, bank, tree, tpcc, ring")]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownScenario(pub String);
+
+impl std::error::Error for UnknownScenario {}
+
+impl fmt::Display for UnknownScenario {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names = Scenario::ALL.map(Scenario::name).join(", ");
+        write!(f, "there is no scenario {:?}; there are {names}", self.0)
+    }
+}
 
 impl FromStr for Scenario {
     type Err = UnknownScenario;
@@ -91,9 +133,7 @@ impl FromStr for Scenario {
 #[derive(Clone, PartialEq, Debug)]
 pub struct Summary {
     /// What was run.
-    pub scenario: Scenario,
-    /// From which seed.
-    pub seed: u64,
+    pub case: Case,
     /// Under which faults.
     pub plan: Plan,
     /// Hash of everything that happened.
@@ -109,12 +149,12 @@ pub struct Summary {
 /// Changes the configuration of a scenario's engines.
 pub type Tune<'t> = dyn Fn(&mut EngineConfig) + 't;
 
-/// Runs `scenario` with `seed`, under the faults drawn from it.
+/// Runs `case` under the faults drawn from its seed.
 ///
 /// # Errors
 /// What does not hold, with all it takes to see it again.
-pub fn run(scenario: Scenario, seed: u64, log: Option<TraceSink>) -> Result<Summary, Box<Failure>> {
-    run_with(scenario, seed, &scenario.plan(seed), &|_| {}, log)
+pub fn run(case: Case, log: Option<TraceSink>) -> Result<Summary, Box<Failure>> {
+    run_with(case, &case.plan(), &|_| {}, log)
 }
 
 /// [`run`] under faults of the caller's choice, with engines configured by `tune`, which is given
@@ -123,52 +163,33 @@ pub fn run(scenario: Scenario, seed: u64, log: Option<TraceSink>) -> Result<Summ
 /// # Errors
 /// As [`run`].
 pub fn run_with(
-    scenario: Scenario,
-    seed: u64,
+    case: Case,
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Summary, Box<Failure>> {
-    let outcome = match scenario {
-        Scenario::Counter => counter::run(seed, plan, tune, log),
-        Scenario::Bank => bank::run(seed, plan, tune, log),
-        Scenario::Tree => tree::run(seed, plan, tune, log),
-        Scenario::Tpcc => tpcc::run(seed, plan, log),
-        Scenario::Ring => ring::run(seed, plan, log),
+    let outcome = match case.scenario {
+        Scenario::Counter => counter::run(case, plan, tune, log),
+        Scenario::Bank => bank::run(case, plan, tune, log),
+        Scenario::Tree => tree::run(case, plan, tune, log),
+        Scenario::Tpcc => tpcc::run(case, plan, log),
+        Scenario::Ring => ring::run(case, plan, log),
+        Scenario::MemnodeLoss => memnode_loss::run(case, plan, tune, log),
+        Scenario::Corruption => corruption::run(case, plan, tune, log),
+        Scenario::Straggler => straggler::run(case, plan, tune, log),
     };
     match outcome {
-        Ok(Done { trace_hash, virtual_time, operations, gave_up }) => Ok(Summary {
-            scenario,
-            seed,
-            plan: plan.clone(),
-            trace_hash,
-            virtual_time,
-            operations,
-            gave_up,
-        }),
-        Err(error) => Err(Box::new(Failure { scenario, seed, plan: plan.clone(), error })),
-    }
-}
-
-/// Memory nodes of every scenario.
-const MEMORY_NODES: u16 = 3;
-
-impl Scenario {
-    /// What goes wrong in the run of `seed`.
-    pub fn plan(self, seed: u64) -> Plan {
-        let mut plan = Plan::draw(seed, MEMORY_NODES, self.compute_nodes(seed));
-        if self == Scenario::Tpcc {
-            // The driver waits for its workers on all nodes, and those of a lost one never end.
-            plan.spare_compute_nodes();
+        Ok(Done { trace_hash, virtual_time, operations, gave_up }) => {
+            Ok(Summary { case, plan: plan.clone(), trace_hash, virtual_time, operations, gave_up })
         }
-        plan
-    }
-
-    /// Compute nodes: two to four, by the seed.
-    fn compute_nodes(self, seed: u64) -> u16 {
-        2 + (seed / 16 % 3) as u16
+        Err(error) => Err(Box::new(Failure { case, plan: plan.clone(), error })),
     }
 }
+
+/// Memory nodes of a scenario, at least.
+const LEAST_MEMORY_NODES: u16 = 3;
+/// How often who waits for clients looks whether their node is lost.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
 
 /// What a scenario reports.
 struct Done {
@@ -184,6 +205,32 @@ struct Tally {
     operations: u64,
     gave_up: u64,
     first_error: Option<SimError>,
+}
+
+impl Tally {
+    /// Takes over what others did.
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.gave_up += other.gave_up;
+    }
+}
+
+/// The nodes that are lost for good, also those of which nobody knew beforehand.
+#[derive(Clone, Default)]
+struct Gone(Arc<Mutex<BTreeSet<PeerId>>>);
+
+impl Gone {
+    fn add(&self, peer: PeerId) {
+        self.0.lock().insert(peer);
+    }
+
+    fn has_compute(&self, node: usize) -> bool {
+        self.0.lock().contains(&PeerId::compute(node as u16))
+    }
+
+    fn all(&self) -> Vec<PeerId> {
+        self.0.lock().iter().copied().collect()
+    }
 }
 
 /// Clients of one cluster, each on a compute node.
@@ -219,23 +266,47 @@ impl<'c> Clients<'c> {
         self.running.push((node, task));
     }
 
-    /// Waits for the clients of all nodes but those that `plan` loses. Without a lost node an error
-    /// of a client is the run's.
-    async fn finish(self, plan: &Plan) -> Result<Tally, SimError> {
-        let lost = plan.lost();
-        for (node, task) in self.running {
-            if lost.contains(&PeerId::compute(node as u16)) {
-                task.detach();
-                continue;
+    /// Waits for the clients of all nodes but the lost ones. Without a lost node an error of a client is the run's.
+    async fn finish(self, lost: &[PeerId]) -> Result<Tally, SimError> {
+        let gone = Gone::default();
+        lost.iter().for_each(|peer| gone.add(*peer));
+        match self.join(&gone).await? {
+            (_, Some(error)) if lost.is_empty() || matches!(error, SimError::Broken(_)) => {
+                Err(error)
             }
-            task.join().await.map_err(|error| SimError::Broken(error.to_string()))?;
+            (tally, _) => Ok(tally),
+        }
+    }
+
+    /// As [`Clients::finish`], where a lost node is no excuse for the clients of the others, and may be lost on the way.
+    async fn finish_all(self, gone: &Gone) -> Result<Tally, SimError> {
+        let (tally, error) = self.join(gone).await?;
+        error.map_or(Ok(tally), Err)
+    }
+
+    async fn join(self, gone: &Gone) -> Result<(Tally, Option<SimError>), SimError> {
+        let env = self.cluster.world.env();
+        for (node, task) in self.running {
+            let mut joined = pin!(task.join());
+            let ended = loop {
+                if gone.has_compute(node) {
+                    // Its clients have stopped with it.
+                    break Ok(());
+                }
+                let mut look_again = pin!(env.sleep(LOOK_EVERY));
+                let ended = poll_fn(|context| match joined.as_mut().poll(context) {
+                    Poll::Ready(ended) => Poll::Ready(Some(ended)),
+                    Poll::Pending => look_again.as_mut().poll(context).map(|()| None),
+                });
+                if let Some(ended) = ended.await {
+                    break ended;
+                }
+            };
+            ended.map_err(|error| SimError::Broken(error.to_string()))?;
         }
         let mut tally = std::mem::take(&mut *self.tally.lock());
-        let broken = matches!(tally.first_error, Some(SimError::Broken(_)));
-        match tally.first_error.take() {
-            Some(error) if lost.is_empty() || broken => Err(error),
-            _ => Ok(tally),
-        }
+        let error = tally.first_error.take();
+        Ok((tally, error))
     }
 }
 
@@ -249,24 +320,24 @@ fn client_random(seed: u64, client: usize) -> SplitMix {
     SplitMix::of_stream(seed, 1000 + client as u64)
 }
 
-/// The report of a cluster's run.
 /// Starts the scenario's cluster as `shaped`, on top of what is usual.
 fn start(
-    scenario: Scenario,
-    seed: u64,
+    case: Case,
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
     shaped: impl FnOnce(&mut Shape),
 ) -> Result<SimCluster, SimError> {
-    let nodes = usize::from(scenario.compute_nodes(seed));
-    let mut shape = Shape::small(usize::from(MEMORY_NODES), nodes);
+    let nodes = usize::from(case.compute_nodes());
+    let mut shape = Shape::small(usize::from(case.memory_nodes()), nodes);
+    shape.coding = case.coding();
     shape.engine.mail_tasks = plan.cost.mail_threads as usize;
     shaped(&mut shape);
     tune(&mut shape.engine);
-    SimCluster::start(seed, plan, &shape, log)
+    SimCluster::start(case.seed, plan, &shape, log)
 }
 
+/// The report of a cluster's run.
 fn done(cluster: &SimCluster, tally: &Tally) -> Done {
     Done {
         trace_hash: cluster.world.trace_hash(),

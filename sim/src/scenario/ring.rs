@@ -12,7 +12,7 @@ use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::{TraceSink, World, WorldConfig};
 use selkie_fabric::{Endpoint, PeerId};
 
-use super::{Done, Scenario, Tally, client_random, ensure};
+use super::{Case, Done, Tally, client_random, ensure};
 use crate::cluster::RUN_BOUND;
 use crate::error::SimError;
 use crate::plan::Plan;
@@ -36,8 +36,9 @@ struct Node {
     finished: Arc<AtomicUsize>,
 }
 
-pub(super) fn run(seed: u64, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
-    let peers = usize::from(Scenario::Ring.compute_nodes(seed));
+pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
+    let seed = case.seed;
+    let peers = usize::from(case.compute_nodes());
     let Plan { cost, faults, schedule, .. } = plan.clone();
     let world = World::new(WorldConfig { seed, cost, faults, schedule, log });
     let config = MailboxConfig { peers, ring_bytes: 32 << 10, outbox_limit: 1 << 12 };

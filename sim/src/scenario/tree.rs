@@ -14,7 +14,7 @@ use selkie_engine::Engine;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 
-use super::{Clients, Done, Scenario, Tune, client_random, done, ensure, start};
+use super::{Case, Clients, Done, Tune, client_random, done, ensure, start};
 use crate::error::SimError;
 use crate::plan::Plan;
 
@@ -28,15 +28,16 @@ const PATIENCE: u32 = 50;
 type Oracle = BTreeMap<Vec<u8>, Vec<u8>>;
 
 pub(super) fn run(
-    seed: u64,
+    case: Case,
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
-    let cluster = start(Scenario::Tree, seed, plan, tune, log, |shape| {
+    let cluster = start(case, plan, tune, log, |shape| {
         shape.gcl_bytes = 1024;
         shape.engine.cache_bytes *= 2;
     })?;
+    let lost = case.lost_beyond(plan);
     let nodes = cluster.engines.len();
     let tree = Arc::new(cluster.run(Tree::create(cluster.engine(0)?, u16::MAX))??);
     plan.arrange(&cluster.world.controls(), cluster.world.now());
@@ -51,7 +52,7 @@ pub(super) fn run(
                 engine: cluster.engine(node)?.clone(),
                 env: cluster.env_of(node),
                 tree: Arc::clone(&tree),
-                random: client_random(seed, client),
+                random: client_random(case.seed, client),
                 own: Oracle::new(),
             };
             let oracles = Arc::clone(&oracles);
@@ -62,8 +63,8 @@ pub(super) fn run(
             });
         }
     }
-    let tally = cluster.run(clients.finish(plan))??;
-    if plan.lost().is_empty() {
+    let tally = cluster.run(clients.finish(&lost))??;
+    if lost.is_empty() {
         let oracle = std::mem::take(&mut *oracles.lock());
         for engine in &cluster.engines {
             let found = cluster.run(everything(&tree, engine))??;

@@ -1,0 +1,116 @@
+//! What is run: a scenario, a seed, and, if the seed does not choose it, how the pool keeps pages.
+
+use selkie_fabric::PeerId;
+use selkie_memnode::{Coding, MAX_MEMORY_NODES};
+
+use super::{LEAST_MEMORY_NODES, Scenario, corruption, memnode_loss, straggler};
+use crate::plan::Plan;
+
+/// The smallest pages of a scenario, bytes.
+const LEAST_GCL_BYTES: usize = 512;
+
+/// A run: everything else follows from this.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Case {
+    /// What clients do.
+    pub scenario: Scenario,
+    /// Where all chance comes from.
+    pub seed: u64,
+    /// How the pool keeps pages; `None`: as is usual for the scenario.
+    coding: Option<Coding>,
+}
+
+/// A scenario does not run in such a pool.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("scenario {scenario} does not run with coding {coding}: {allowed}")]
+pub struct Refused {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The coding.
+    pub coding: Coding,
+    /// What would do.
+    pub allowed: String,
+}
+
+impl Case {
+    /// The scenario as it usually is.
+    pub const fn of(scenario: Scenario, seed: u64) -> Self {
+        Self { scenario, seed, coding: None }
+    }
+
+    /// The same in a pool of this coding.
+    ///
+    /// # Errors
+    /// What the scenario does not run in.
+    pub fn coded(self, coding: Coding) -> Result<Self, Refused> {
+        let scenario = self.scenario;
+        let refused =
+            |allowed: &str| Err(Refused { scenario, coding, allowed: allowed.to_owned() });
+        match scenario {
+            Scenario::Ring => return refused("it uses no pool, leave --coding out"),
+            Scenario::MemnodeLoss | Scenario::Corruption | Scenario::Straggler
+                if coding.is_plain() =>
+            {
+                return refused("it needs redundancy, at least one parity split");
+            }
+            _ => {}
+        }
+        if let Err(error) = coding.validate_for(LEAST_GCL_BYTES, MAX_MEMORY_NODES) {
+            return refused(&error.to_string());
+        }
+        Ok(Self { coding: Some(coding), ..self })
+    }
+
+    /// The same from another seed.
+    #[must_use]
+    pub const fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// What was asked for, if anything was.
+    pub const fn asked_coding(self) -> Option<Coding> {
+        self.coding
+    }
+
+    /// How the pool keeps pages.
+    pub fn coding(self) -> Coding {
+        self.coding.unwrap_or_else(|| match self.scenario {
+            Scenario::MemnodeLoss => memnode_loss::usual_coding(self.seed),
+            Scenario::Corruption => corruption::usual_coding(self.seed),
+            Scenario::Straggler => straggler::usual_coding(self.seed),
+            _ => Coding::PLAIN,
+        })
+    }
+
+    /// What goes wrong.
+    pub fn plan(self) -> Plan {
+        let mut plan = Plan::draw(self.seed, self.memory_nodes(), self.compute_nodes());
+        match self.scenario {
+            // The driver waits for its workers on all nodes, and those of a lost one never end.
+            Scenario::Tpcc => plan.spare_compute_nodes(),
+            Scenario::MemnodeLoss => memnode_loss::lose_nodes(self, &mut plan),
+            Scenario::Corruption => plan.spare_all_nodes(),
+            Scenario::Straggler => straggler::slow_down(self, &mut plan),
+            _ => {}
+        }
+        plan
+    }
+
+    /// Nodes that `plan` loses and whose loss nobody makes good: an excuse for what clients meet afterwards.
+    pub(super) fn lost_beyond(self, plan: &Plan) -> Vec<PeerId> {
+        plan.lost_beyond(self.coding())
+    }
+
+    /// Compute nodes: two to four, by the seed.
+    pub(super) fn compute_nodes(self) -> u16 {
+        2 + (self.seed / 16 % 3) as u16
+    }
+
+    pub(super) fn memory_nodes(self) -> u16 {
+        let least = match self.scenario {
+            Scenario::MemnodeLoss => memnode_loss::memory_nodes(self),
+            _ => self.coding().splits() as u16,
+        };
+        least.max(LEAST_MEMORY_NODES)
+    }
+}

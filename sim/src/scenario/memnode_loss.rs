@@ -1,0 +1,396 @@
+//! Memory nodes of a coded pool that die: see [`super::Scenario::MemnodeLoss`].
+//!
+//! ```text
+//! load, in which the first die  -> all slabs are made again  -> look at memory
+//!  -> load, in which as many die as the coding has parity  -> look at memory
+//!  -> compute nodes leave, a fresh one reads everything: it is what was last committed
+//! ```
+//! Which die follows from the seed's number, so that a sweep goes through all choices; when they do is drawn. In some
+//! runs a compute node dies as well: a writer, the one that moves the headers of lost homes, or the one that makes lost
+//! slabs again.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::PeerId;
+use selkie_fabric::env::{Env, SplitMix};
+use selkie_fabric::sim::{Controls, TraceSink};
+use selkie_memnode::control::PoolState;
+use selkie_memnode::{Coding, ComputeIndex, Pool};
+
+use super::bank::{self, Bank};
+use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::{Case, Clients, Done, Gone, Tally, Tune, done, start, tpcc};
+use crate::cluster::SimCluster;
+use crate::error::SimError;
+use crate::plan::{Plan, SPAN, Trouble};
+
+/// Codings and numbers of memory nodes, in turn by the seed.
+const SHAPES: [(&str, u16); 4] = [("2+1", 5), ("2+2", 6), ("4+2", 7), ("1+2", 5)];
+/// Pages: some more than caches have frames, in one run of four.
+const MANY_PAGES: usize = 1200;
+const FEW_PAGES: usize = 20 * HOT_PAGES;
+const STEPS: usize = 120;
+/// Virtual time of a load: long enough for slabs to be made again meanwhile, in part.
+const LOAD: Duration = Duration::from_millis(70);
+/// Within which a second memory node dies, if not at once: while headers are moved, or slabs made again.
+const LATE_LOSS: Duration = Duration::from_millis(65);
+/// After which a dead compute node is known to be dead.
+const LEASE: Duration = Duration::from_millis(5);
+/// How often those are looked at who do what a death is to interrupt.
+const LOOK_EVERY: Duration = Duration::from_micros(20);
+/// Until then all slabs are made again.
+const MADE_AGAIN_WITHIN: Duration = Duration::from_secs(20);
+
+/// What is run, and who dies beside the memory nodes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Variant {
+    Pages,
+    Bank,
+    Tpcc,
+    /// A compute node, before the memory nodes or among them.
+    WriterDies {
+        among: bool,
+    },
+    /// The compute node that moves the headers of a lost home.
+    RebuilderDies,
+    /// The compute node that makes a slab again.
+    RegeneratorDies,
+}
+
+impl Variant {
+    fn of(case: Case) -> Self {
+        let random = SplitMix::of_stream(case.seed, 7);
+        match random.below(16) {
+            0 => Self::Tpcc,
+            1..=3 => Self::Bank,
+            4..=6 => Self::WriterDies { among: random.below(2) == 0 },
+            7 => Self::RebuilderDies,
+            8..=9 => Self::RegeneratorDies,
+            _ => Self::Pages,
+        }
+    }
+
+    fn loses_compute_nodes(self) -> bool {
+        !matches!(self, Self::Pages | Self::Bank | Self::Tpcc)
+    }
+}
+
+fn shape_of(seed: u64) -> (&'static str, u16) {
+    SHAPES.get((seed % SHAPES.len() as u64) as usize).copied().unwrap_or(("2+1", 5))
+}
+
+/// The coding of a run that is not asked for another.
+pub(super) fn usual_coding(seed: u64) -> Coding {
+    let journal = if seed / 4 % 4 == 3 { ",journal=always" } else { "" };
+    let usual = Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES));
+    format!("{}{journal}", shape_of(seed).0).parse().unwrap_or(usual)
+}
+
+/// Memory nodes of a run: for a coding that is asked for so many that all slabs can be made again.
+pub(super) fn memory_nodes(case: Case) -> u16 {
+    match case.asked_coding() {
+        None => shape_of(case.seed).1,
+        Some(coding) => (coding.splits() + coding.parity()) as u16,
+    }
+}
+
+/// All sets of `size` of these nodes.
+fn choices(nodes: &[u16], size: usize) -> Vec<Vec<u16>> {
+    let Some((first, rest)) = nodes.split_first().filter(|_| size > 0) else {
+        return if size == 0 { vec![Vec::new()] } else { Vec::new() };
+    };
+    let with = choices(rest, size - 1).into_iter().map(|mut choice| {
+        choice.push(*first);
+        choice
+    });
+    with.chain(choices(rest, size)).collect()
+}
+
+/// The memory nodes that die in the first load, and in the second.
+fn victims(case: Case) -> (Vec<u16>, Vec<u16>) {
+    let (coding, nodes) = (case.coding(), memory_nodes(case));
+    let all: Vec<u16> = (0..nodes).collect();
+    // No more than leave enough nodes for all slabs.
+    let first = coding.parity().min(usize::from(nodes) - coding.splits());
+    let number = (case.seed / SHAPES.len() as u64) as usize;
+    let firsts = choices(&all, first);
+    let first = firsts.get(number % firsts.len().max(1)).cloned().unwrap_or_default();
+    let rest: Vec<u16> = all.into_iter().filter(|node| !first.contains(node)).collect();
+    let seconds = choices(&rest, coding.parity());
+    let number = number / firsts.len().max(1);
+    let second = seconds.get(number % seconds.len().max(1)).cloned().unwrap_or_default();
+    (first, second)
+}
+
+/// When the memory nodes of a load die: the first early, the others with it or after it.
+fn deaths(random: &SplitMix, nodes: Vec<u16>) -> Vec<(Duration, Trouble)> {
+    let within = |span: Duration| Duration::from_nanos(random.below(span.as_nanos() as u64));
+    let first = within(SPAN);
+    let at_once = random.below(3) == 0;
+    let mut nodes = nodes;
+    if random.below(2) == 0 {
+        nodes.reverse();
+    }
+    let at = |number: usize| match number {
+        0 => first,
+        _ if at_once => first,
+        _ if random.below(2) == 0 => first + within(2 * SPAN),
+        _ => first + within(LATE_LOSS),
+    };
+    nodes
+        .into_iter()
+        .enumerate()
+        .map(|(number, node)| (at(number), Trouble::Crash(PeerId::memory(node))))
+        .collect()
+}
+
+/// Has the plan lose the nodes of the run's choice, and no others.
+pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
+    plan.spare_all_nodes();
+    let random = SplitMix::of_stream(case.seed, 8);
+    let (first, second) = victims(case);
+    let mut troubles = deaths(&random, first);
+    plan.later = deaths(&random, second);
+    if let Variant::WriterDies { among } = Variant::of(case) {
+        let node = random.below(u64::from(case.compute_nodes())) as u16;
+        let at = Duration::from_nanos(random.below(SPAN.as_nanos() as u64));
+        if !among {
+            // The memory nodes of the first load are those of the second as well.
+            troubles.clear();
+        }
+        troubles.push((at, Trouble::Kill(PeerId::compute(node))));
+    }
+    plan.troubles.extend(troubles);
+    plan.troubles.sort_by_key(|(at, _)| *at);
+    plan.later.sort_by_key(|(at, _)| *at);
+}
+
+pub(super) fn run(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
+    match Variant::of(case) {
+        Variant::Tpcc => tpcc::run_losing(case, plan, log),
+        Variant::Bank => run_bank(case, plan, tune, log),
+        variant => run_pages(case, plan, tune, log, variant),
+    }
+}
+
+/// Declares dead who is: the compute nodes that `plan` kills, after a lease.
+fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
+    let (env, now) = (cluster.world.env(), cluster.world.now());
+    for (at, trouble) in plan.troubles.iter().copied() {
+        let Trouble::Kill(peer) = trouble else { continue };
+        let (pool, gone, own) = (Arc::clone(&cluster.pool), gone.clone(), env.clone());
+        drop(env.spawn("undertaker", async move {
+            own.sleep(at + now - own.now()).await;
+            gone.add(peer);
+            own.sleep(LEASE).await;
+            // In a pool of one process nothing is in the way of that.
+            let _ = pool.declare_dead(ComputeIndex::new(peer.index())).await;
+        }));
+    }
+}
+
+/// Kills the first compute node that `who` finds in the state of the pool to do what it shall not live to end.
+fn interrupt(
+    cluster: &SimCluster,
+    gone: &Gone,
+    after: Duration,
+    who: impl Fn(&PoolState) -> Option<u16> + Send + 'static,
+) {
+    let (pool, controls, env) =
+        (Arc::clone(&cluster.pool), cluster.world.controls(), cluster.world.env());
+    let gone = gone.clone();
+    drop(env.clone().spawn("assassin", async move {
+        loop {
+            if let Some(node) = who(&pool.state()) {
+                env.sleep(after).await;
+                return kill(&pool, &controls, &env, &gone, node).await;
+            }
+            env.sleep(LOOK_EVERY).await;
+        }
+    }));
+}
+
+async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &Gone, node: u16) {
+    let peer = PeerId::compute(node);
+    gone.add(peer);
+    controls.kill(peer);
+    env.sleep(LEASE).await;
+    // As above.
+    let _ = pool.declare_dead(ComputeIndex::new(node)).await;
+}
+
+/// Sees to it that the memory nodes that died are known to have died, also where nobody has asked them for anything, and
+/// waits until nobody recovers from anything any more, and, `whole`, until all slabs are on living nodes.
+pub(super) async fn made_good(
+    pool: &Pool,
+    env: &Env,
+    troubles: &[(Duration, Trouble)],
+    whole: bool,
+) -> Result<(), SimError> {
+    for (_, trouble) in troubles {
+        if let Trouble::Crash(peer) = trouble {
+            pool.declare_memory_dead(peer.index()).await?;
+        }
+    }
+    let started = env.now();
+    loop {
+        let state = pool.state();
+        let lives = |node: u16| !pool.is_memory_dead(usize::from(node));
+        let mut slabs = state.ranges.iter().flat_map(|range| &range.slabs);
+        let is_whole = state.regeneration.is_none() && slabs.all(|slab| lives(slab.node));
+        let recovers = !state.rebuilds.is_empty() || !state.lost.is_empty();
+        if !recovers && (is_whole || !whole) {
+            return Ok(());
+        }
+        if env.now() - started > MADE_AGAIN_WITHIN {
+            let (rebuilds, task, lost) = (&state.rebuilds, &state.regeneration, &state.lost);
+            return Err(SimError::Broken(format!(
+                "{MADE_AGAIN_WITHIN:?} after the last load the losses are not made good: rebuilds {rebuilds:?}, \
+                 regeneration {task:?}, recoveries {lost:?}, ranges {:?}",
+                state.ranges
+            )));
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// What is in memory after a load, when nothing is under way any more.
+fn look(cluster: &SimCluster, whole: bool) -> Result<(), SimError> {
+    let found = cluster.look_at_splits()?;
+    found.is_right()?;
+    let incomplete = || format!("{} splits are on dead memory nodes", found.missing);
+    super::ensure(!whole || found.missing == 0, incomplete)
+}
+
+fn run_bank(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
+    let mut cluster = start(case, plan, tune, log, bank::shaped)?;
+    let mut branches = Bank::open(&cluster)?;
+    let env = cluster.world.env();
+    let gone = Gone::default();
+    let mut tally = Tally::default();
+    for round in 0..2 {
+        let (controls, now) = (cluster.world.controls(), cluster.world.now());
+        let troubles = if round == 0 { &plan.troubles } else { &plan.later };
+        if round == 0 {
+            plan.arrange(&controls, now);
+        } else {
+            plan.arrange_later(&controls, now);
+        }
+        let mut clients = Clients::new(&cluster);
+        branches.spawn(&mut clients, case.seed, round)?;
+        tally.add(cluster.run(clients.finish_all(&gone))??);
+        cluster.run(made_good(&cluster.pool, &env, troubles, round == 0))??;
+    }
+    cluster.run(branches.check_trees())??;
+    cluster.run(cluster.close(&[]))??;
+    look(&cluster, false)?;
+    cluster.start_engine()?;
+    branches.open_branch(&cluster)?;
+    cluster.run(branches.audit(&cluster, case.seed))??;
+    cluster.run(branches.check_last_branch())??;
+    branches.check_history()?;
+    Ok(done(&cluster, &tally))
+}
+
+fn run_pages(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+    variant: Variant,
+) -> Result<Done, SimError> {
+    let mut cluster = start(case, plan, tune, log, |_| {})?;
+    let env = cluster.world.env();
+    let nodes = cluster.engines.len();
+    let random = SplitMix::of_stream(case.seed, 9);
+    let page_count = if random.below(4) == 0 { MANY_PAGES } else { FEW_PAGES };
+    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let gone = Gone::default();
+    let after = Duration::from_nanos(random.below(2_000_000));
+    match variant {
+        Variant::RebuilderDies => interrupt(&cluster, &gone, after / 4, |state| {
+            state.rebuilds.first().and_then(|(_, rebuild)| rebuild.by)
+        }),
+        Variant::RegeneratorDies => {
+            interrupt(&cluster, &gone, after, |state| state.regeneration.map(|task| task.by))
+        }
+        _ => {}
+    }
+    let mut tally = Tally::default();
+    for round in 0..2 {
+        let (controls, now) = (cluster.world.controls(), cluster.world.now());
+        let troubles = if round == 0 { &plan.troubles } else { &plan.later };
+        if round == 0 {
+            bury(&cluster, plan, &gone);
+            plan.arrange(&controls, now);
+        } else {
+            plan.arrange_later(&controls, now);
+        }
+        let load = Load {
+            seed: case.seed,
+            steps: STEPS,
+            until: now + LOAD,
+            tolerance: Tolerance { lost: variant.loses_compute_nodes(), damaged: false },
+            round,
+        };
+        let mut clients = Clients::new(&cluster);
+        for node in (0..nodes).filter(|node| !gone.has_compute(*node)) {
+            pages.spawn(&mut clients, node, load)?;
+        }
+        tally.add(cluster.run(clients.finish_all(&gone))??);
+        pages.check_histories()?;
+        cluster.run(made_good(&cluster.pool, &env, troubles, round == 0))??;
+    }
+    let losses = gone.all();
+    if losses.is_empty() {
+        cluster.run(cluster.check_lines(page_count as u64))??;
+    }
+    cluster.run(cluster.close(&losses))??;
+    let reader = cluster.start_engine()?;
+    let among = matches!(variant, Variant::WriterDies { among: true } | Variant::RebuilderDies);
+    let may_be_lost = |pages: &Pages, page: usize| {
+        // Of lines whose words were lost too nobody knows who had them.
+        losses.iter().any(|peer| among || pages.may_have_been_held(page, usize::from(peer.index())))
+    };
+    let lost = cluster.run(pages.check_pages(&reader, may_be_lost))??;
+    tally.gave_up += lost;
+    cluster.run(reader.close())??;
+    let lost: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
+    if !among {
+        cluster.run(cluster.check_words(&lost))??;
+    }
+    look(&cluster, false)?;
+    Ok(done(&cluster, &tally))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::Scenario;
+
+    #[test]
+    fn a_sweep_goes_through_all_choices_of_victims() {
+        let mut seen: BTreeSet<(u64, Vec<u16>, Vec<u16>)> = BTreeSet::new();
+        for seed in 0..1_000 {
+            let case = Case::of(Scenario::MemnodeLoss, seed);
+            let (first, second) = victims(case);
+            assert!(first.iter().all(|node| !second.contains(node)), "{first:?}, {second:?}");
+            assert_eq!(second.len(), case.coding().parity());
+            seen.insert((seed % 4, first, second));
+        }
+        // 5 * 4, (6 over 2) * (4 over 2), 7 * (6 over 2), (5 over 2) * (3 over 2).
+        assert_eq!(seen.len(), 20 + 15 * 6 + 7 * 15 + 10 * 3);
+    }
+}

@@ -1,0 +1,75 @@
+//! Memory nodes that are slow for a while: see [`super::Scenario::Straggler`].
+
+use std::time::Duration;
+
+use selkie_fabric::PeerId;
+use selkie_fabric::env::SplitMix;
+use selkie_fabric::sim::TraceSink;
+use selkie_memnode::Coding;
+
+use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::{Case, Clients, Done, Tune, done, start};
+use crate::error::SimError;
+use crate::plan::{Plan, SPAN, Trouble};
+
+/// Codings, in turn by the seed.
+const CODINGS: [&str; 6] = ["2+1", "4+2", "2+2", "2+3,mode=correct", "1+1", "4+2,mode=ec-only"];
+const MANY_PAGES: usize = 1200;
+const FEW_PAGES: usize = 20 * HOT_PAGES;
+const STEPS: usize = 150;
+/// Times that a node is slow, at most.
+const MOST_TIMES: u64 = 4;
+/// How many times slower it is, at most.
+const MOST_SLOWNESS: u64 = 100;
+
+/// The coding of a run that is not asked for another.
+pub(super) fn usual_coding(seed: u64) -> Coding {
+    let text = CODINGS.get((seed % CODINGS.len() as u64) as usize).copied().unwrap_or("2+1");
+    text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
+}
+
+/// Has the plan lose no node, and slow one memory node down now and then.
+pub(super) fn slow_down(case: Case, plan: &mut Plan) {
+    plan.spare_all_nodes();
+    let random = SplitMix::of_stream(case.seed, 8);
+    let node = PeerId::memory(random.below(u64::from(case.memory_nodes())) as u16);
+    let within = |span: Duration| Duration::from_nanos(random.below(span.as_nanos() as u64));
+    for _ in 0..=random.below(MOST_TIMES) {
+        let (at, times) = (within(SPAN), 2 + random.below(MOST_SLOWNESS - 1) as u32);
+        plan.troubles.push((at, Trouble::Slow(node, times)));
+        plan.troubles.push((at + within(SPAN / 2), Trouble::Slow(node, 1)));
+    }
+    plan.troubles.sort_by_key(|(at, _)| *at);
+}
+
+pub(super) fn run(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
+    let mut cluster = start(case, plan, tune, log, |_| {})?;
+    let page_count = if case.seed.is_multiple_of(4) { MANY_PAGES } else { FEW_PAGES };
+    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let now = cluster.world.now();
+    plan.arrange(&cluster.world.controls(), now);
+    let mut clients = Clients::new(&cluster);
+    let load = Load {
+        seed: case.seed,
+        steps: STEPS,
+        until: now + SPAN,
+        tolerance: Tolerance::default(),
+        round: 0,
+    };
+    for node in 0..cluster.engines.len() {
+        pages.spawn(&mut clients, node, load)?;
+    }
+    let tally = cluster.run(clients.finish(&[]))??;
+    pages.check_histories()?;
+    cluster.run(cluster.close_and_check(page_count as u64))??;
+    cluster.look_at_splits()?.is_right()?;
+    let reader = cluster.start_engine()?;
+    cluster.run(pages.check_pages(&reader, |_, _| false))??;
+    cluster.run(reader.close())??;
+    Ok(done(&cluster, &tally))
+}

@@ -1,0 +1,169 @@
+//! What lies in the memory nodes of a coded pool, looked at from outside: whether the splits of every page are those of
+//! one page, and as they were written.
+//!
+//! The look takes no time and disturbs nobody. It tells something only while no write-back is under way.
+
+use selkie_engine::coding::checksum;
+use selkie_engine::coding::codec::codec;
+use selkie_fabric::LocalRegion;
+use selkie_memnode::MemoryNode;
+use selkie_memnode::layout::{HEADER_BYTES, Header, MAX_SPLITS, TAG_BYTES};
+
+use crate::cluster::SimCluster;
+use crate::error::SimError;
+
+/// Version of a split that was never written.
+const NEVER: u32 = 0;
+/// Version of the copies of a counter, which is no page.
+const COUNTER: u32 = 1;
+/// Version that a header has for a split of which nothing is left.
+const LOST: u32 = 0xFFF;
+
+/// A split that is not as the header of its page says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wrong {
+    /// Global address of the page.
+    pub(crate) addr: u64,
+    /// Which split.
+    pub(crate) split: usize,
+    /// What is wrong with it.
+    pub(crate) what: String,
+}
+
+/// What was found in all memory nodes that live.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Found {
+    /// Pages that were ever written.
+    pub(crate) pages: u64,
+    /// Splits that lie on dead memory nodes.
+    pub(crate) missing: u64,
+    /// Splits that are not what they should be.
+    pub(crate) wrong: Vec<Wrong>,
+    /// Pages whose splits, each as it was written, are not of one page.
+    pub(crate) mixed: Vec<u64>,
+}
+
+impl Found {
+    /// Fails unless every split is there and right.
+    pub(crate) fn is_right(&self) -> Result<(), SimError> {
+        match (self.wrong.first(), self.mixed.first()) {
+            (None, None) => Ok(()),
+            (Some(Wrong { addr, split, what }), _) => Err(SimError::Broken(format!(
+                "in memory at rest, split {split} of page {addr:#x} {what}; {} splits are wrong",
+                self.wrong.len()
+            ))),
+            (None, Some(addr)) => Err(SimError::Broken(format!(
+                "in memory at rest, the splits of page {addr:#x} are not of one page; nor those of {} others",
+                self.mixed.len() - 1
+            ))),
+        }
+    }
+}
+
+/// Whether the split at `offset` is as it was written, by its tag.
+pub(crate) fn is_as_written(region: &dyn LocalRegion, offset: usize, payload_bytes: usize) -> bool {
+    let mut payload = vec![0; payload_bytes];
+    region.read(offset, &mut payload);
+    let tag = region.load(offset + payload_bytes);
+    match (tag as u32, (tag >> 32) as u32) {
+        (NEVER, sum) => sum == 0 && payload.iter().all(|byte| *byte == 0),
+        (_, sum) => sum == checksum(&payload),
+    }
+}
+
+/// Where a split lies.
+#[derive(Clone, Copy)]
+pub(crate) struct SplitPlace {
+    /// The memory node, by index.
+    pub(crate) node: usize,
+    /// Offset of its first byte.
+    pub(crate) offset: usize,
+}
+
+impl SimCluster {
+    fn memory(&self, node: usize) -> Option<&MemoryNode> {
+        self.pool.memory_nodes().get(node)
+    }
+
+    /// Where a split of a page lies.
+    pub(crate) fn split_place(&self, addr: u64, split: usize) -> Option<SplitPlace> {
+        let (geometry, state) = (self.pool.descriptor().geometry(), self.pool.state());
+        let range = state.ranges.get((addr / geometry.range_bytes()) as usize)?;
+        let gcl = (addr % geometry.range_bytes() / geometry.gcl_bytes() as u64) as u32;
+        let slab = range.slabs.get(geometry.split_position(gcl, split))?;
+        let offset = geometry.data_offset(slab.slab, gcl) as usize;
+        Some(SplitPlace { node: usize::from(slab.node), offset })
+    }
+
+    /// Looks at all pages of all ranges.
+    pub(crate) fn look_at_splits(&self) -> Result<Found, SimError> {
+        let (geometry, state) = (self.pool.descriptor().geometry(), self.pool.state());
+        let mut found = Found::default();
+        for (range, place) in (0..).zip(&state.ranges) {
+            for gcl in 0..geometry.gcls_per_range() as u32 {
+                let position = geometry.home_position(gcl);
+                let on = place.homes.get(position).copied().map_or(0, usize::from);
+                let slab = place.slabs.get((position + on) % place.slabs.len().max(1));
+                let home = slab.and_then(|slab| Some((slab, self.memory(usize::from(slab.node))?)));
+                let Some((slab, home)) = home else { continue };
+                let mut bytes = [0; HEADER_BYTES as usize];
+                let at = geometry.header_offset_in(slab.slab, gcl, on);
+                home.region().read(at as usize, &mut bytes);
+                let addr =
+                    range * geometry.range_bytes() + u64::from(gcl) * geometry.gcl_bytes() as u64;
+                self.look_at_page(addr, &Header::from_bytes(&bytes).split_version, &mut found)?;
+            }
+        }
+        Ok(found)
+    }
+
+    fn look_at_page(
+        &self,
+        addr: u64,
+        versions: &[u32; MAX_SPLITS],
+        found: &mut Found,
+    ) -> Result<(), SimError> {
+        let coding = self.pool.descriptor().coding;
+        let bytes = self.pool.descriptor().geometry().payload_bytes();
+        if versions.contains(&COUNTER) {
+            return Ok(());
+        }
+        found.pages += u64::from(versions.iter().any(|version| *version != NEVER));
+        let mut whole: Vec<(usize, Vec<u8>)> = Vec::new();
+        for (split, version) in versions.iter().enumerate().take(coding.splits()) {
+            let place = self.split_place(addr, split);
+            let living = place.filter(|place| !self.pool.is_memory_dead(place.node));
+            let memory = living.and_then(|place| Some((place.offset, self.memory(place.node)?)));
+            let Some((offset, memory)) = memory else {
+                found.missing += 1;
+                continue;
+            };
+            let mut payload = vec![0; bytes];
+            memory.region().read(offset, &mut payload);
+            let own = memory.region().load(offset + bytes) as u32;
+            let what = if *version == LOST {
+                Some("is taken for lost though its memory node lives".to_owned())
+            } else if own != *version {
+                Some(format!("is of version {own:#x}, its header says {version:#x}"))
+            } else if !is_as_written(&**memory.region(), offset, bytes) {
+                Some("is not what was written".to_owned())
+            } else {
+                None
+            };
+            match what {
+                Some(what) => found.wrong.push(Wrong { addr, split, what }),
+                None => whole.push((split, payload)),
+            }
+        }
+        let failed = |error| SimError::Broken(format!("page {addr:#x}: {error}"));
+        let codec = codec(coding.data(), coding.parity()).map_err(failed)?;
+        let present: Vec<(usize, &[u8])> =
+            whole.iter().map(|(split, payload)| (*split, &**payload)).collect();
+        if present.len() > coding.data() && !codec.verify(&present).map_err(failed)? {
+            found.mixed.push(addr);
+        }
+        Ok(())
+    }
+}
+
+const _: () = assert!(TAG_BYTES == 8);

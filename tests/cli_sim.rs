@@ -30,6 +30,8 @@ fn bad_arguments_are_refused_with_what_is_allowed() {
         (&["micro", "--without", "x"], "there are gamma, ageing"),
         (&["micro", "--memnode-cores", "0"], "--memnode-cores 0: must be 0.01 to 64"),
         (&["figures", "x", "--out", "y"], "there are scalability, locality, skew"),
+        (&["figures", "coding", "--out", "y"], "coding-sets, coding-latency, coding-failures"),
+        (&["figures", "coding-sets", "--out", "y", "--trials", "0"], "0 is not in 1..=1000000000"),
         (&["figures", "locality"], "--out <DIR>"),
     ] {
         let output = selkie(arguments);

@@ -36,6 +36,8 @@ use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 /// Share of the frames kept free: the evictor starts below the first, stops at the second.
 const LOW_WATER: usize = 64;
 const HIGH_WATER: usize = 32;
+/// How exactly it is known when an eviction is over.
+const EVICTED_WITHIN: Duration = Duration::from_nanos(20);
 /// Messages a peer's full ring may hold up here before sending fails: each line has at most one
 /// request and one answer a peer under way, so a few thousand are far beyond any load.
 const OUTBOX_LIMIT: usize = 1 << 16;
@@ -407,6 +409,25 @@ impl Engine {
     ) -> Result<ExclusiveGuard<'_>, EngineError> {
         let frame = self.0.acquire(addr, Access::Exclusive, nowait).await?;
         Ok(ExclusiveGuard::new(&self.0, frame))
+    }
+
+    /// Gives this node's copy of a page up, as if its frame were needed; when it returns, what was changed is home.
+    /// Does nothing to a page that somebody here uses or waits for.
+    ///
+    /// # Errors
+    /// `Timeout` if it takes longer than accesses may wait.
+    pub async fn evict(&self, addr: GAddr) -> Result<(), EngineError> {
+        let core = &self.0;
+        let started = core.env.now();
+        core.write_home(addr);
+        while !core.is_settled(addr) {
+            let waited = core.env.now() - started;
+            if waited > core.config.request_timeout {
+                return Err(EngineError::Timeout { addr, waited });
+            }
+            core.env.pause(EVICTED_WITHIN).await;
+        }
+        Ok(())
     }
 
     /// A new page, zero, latched exclusively.

@@ -5,6 +5,9 @@
 //! within one group, on its k + r least loaded nodes: few sets of nodes whose loss matters, and still a choice of
 //! where to put the load. No two nodes of a group are in one failure domain.
 
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
 use crate::domain::FailureDomain;
 
 /// A memory node, as a place for slabs.
@@ -55,15 +58,22 @@ pub fn extended_groups(places: &[Place], splits: usize, spare: usize) -> Vec<Vec
 /// Takes a group of `size` out of `rest`, first from the domains that have most nodes left: they are the ones that
 /// could not be spread any more.
 fn take_group<'p>(rest: &mut Vec<&'p Place>, size: usize) -> Option<Vec<&'p Place>> {
+    let mut crowds: HashMap<&str, usize> = HashMap::new();
+    for place in rest.iter().filter(|place| !place.domain.is_empty()) {
+        *crowds.entry(&place.domain).or_default() += 1;
+    }
+    let crowd = |place: &Place| crowds.get(&*place.domain).copied().unwrap_or(0);
+    let mut candidates = rest.clone();
+    // One pass over what is sorted already, if all fail alone.
+    candidates.sort_by_key(|place| (Reverse(crowd(place)), place.node));
     let mut group: Vec<&Place> = Vec::new();
-    while group.len() < size {
-        let is_taken = |place: &Place| group.iter().any(|own| own.node == place.node);
-        let fits =
-            |place: &Place| !is_taken(place) && !group.iter().any(|own| own.shares_domain(place));
-        let crowd = |place: &Place| rest.iter().filter(|other| other.shares_domain(place)).count();
-        let candidates = rest.iter().copied().filter(|place| fits(place));
-        let next = candidates.max_by_key(|place| (crowd(place), std::cmp::Reverse(place.node)))?;
-        group.push(next);
+    for place in candidates {
+        if group.len() < size && !group.iter().any(|own| own.shares_domain(place)) {
+            group.push(place);
+        }
+    }
+    if group.len() < size {
+        return None;
     }
     group.sort_by_key(|place| place.node);
     rest.retain(|place| !group.iter().any(|own| own.node == place.node));
@@ -77,7 +87,7 @@ pub fn place_range(places: &[Place], splits: usize, spare: usize) -> Option<Vec<
     let groups = extended_groups(places, splits, spare);
     let choices = groups.into_iter().filter_map(|mut group| {
         group.retain(|place| place.free() > 0);
-        group.sort_by_key(|place| (place.used, std::cmp::Reverse(place.free()), place.node));
+        group.sort_by_key(|place| (place.used, Reverse(place.free()), place.node));
         group.truncate(splits);
         (group.len() == splits).then_some(group)
     });
@@ -97,7 +107,7 @@ pub fn place_slab(places: &[Place], kept: &[u16], splits: usize, spare: usize) -
             && !own.iter().any(|other| other.shares_domain(place))
     };
     let least = |group: &[&Place]| -> Option<u16> {
-        let order = |place: &&&Place| (place.used, std::cmp::Reverse(place.free()), place.node);
+        let order = |place: &&&Place| (place.used, Reverse(place.free()), place.node);
         group.iter().filter(fits).min_by_key(order).map(|place| place.node)
     };
     let groups = extended_groups(places, splits, spare);

@@ -290,7 +290,7 @@ impl Core {
     }
 
     /// Whether nothing is under way for a line, here or at the node that granted it.
-    fn is_settled(&self, addr: GAddr) -> bool {
+    pub(crate) fn is_settled(&self, addr: GAddr) -> bool {
         let map = self.shard(addr).lock();
         map.get(&addr.to_u64()).is_none_or(|active| {
             active.line.grantor.is_none() && !active.line.phase.operation_outstanding()
@@ -298,7 +298,7 @@ impl Core {
     }
 
     /// Gives a page up, if it can be given up now.
-    fn write_home(&self, addr: GAddr) {
+    pub(crate) fn write_home(&self, addr: GAddr) {
         let mut batches: Vec<_> = self.queue_pairs.iter().map(|_| Default::default()).collect();
         if self.give_up(addr, Event::Evict, &mut batches) {
             self.post_batches(batches);

@@ -1,9 +1,13 @@
 //! What is measured for each figure, and what was published about it.
 
+use std::fmt;
+use std::time::Duration;
+
 use selkie::engine::Coherence;
 use selkie::tpcc::micro::{Config, Part};
 
-use super::measure::Measured;
+use super::measure::{Measured, Work};
+use super::{failures, latency, sets};
 
 /// A figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +19,9 @@ pub(super) enum Figure {
     RemoteCpu,
     GclSize,
     Ablation,
+    CodingSets,
+    CodingLatency,
+    CodingFailures,
 }
 
 /// One point: a run.
@@ -22,16 +29,40 @@ pub(super) struct Point {
     pub(super) series: String,
     /// What stands at the axis.
     pub(super) x: String,
-    pub(super) config: Config,
+    pub(super) work: Work,
 }
 
-/// Something published, and what it is measured to be here.
+/// Something published or aimed at, and what it is measured to be here.
 pub(super) struct Claim {
     pub(super) what: &'static str,
-    pub(super) published: f64,
+    pub(super) expected: Expected,
     pub(super) ours: fn(&Measured) -> Option<f64>,
     /// Why it differs, where it does.
     pub(super) why: &'static str,
+}
+
+/// What a ratio should be.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Expected {
+    /// About what somebody else has published.
+    Published(f64),
+    /// An aim of this project.
+    AtMost(f64),
+    /// As well.
+    AtLeast(f64),
+    /// Whatever it is.
+    Unsaid,
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Published(ratio) => write!(f, "{ratio}"),
+            Self::AtMost(ratio) => write!(f, "≤ {ratio}"),
+            Self::AtLeast(ratio) => write!(f, "≥ {ratio}"),
+            Self::Unsaid => Ok(()),
+        }
+    }
 }
 
 /// The three mixes of SELCC §7.1.
@@ -39,7 +70,7 @@ const MIXES: [(&str, f64); 3] =
     [("read-intensive", 0.95), ("write-intensive", 0.5), ("write-only", 0.0)];
 
 impl Figure {
-    pub(super) const ALL: [Figure; 7] = [
+    pub(super) const ALL: [Figure; 10] = [
         Figure::Scalability,
         Figure::Locality,
         Figure::Skew,
@@ -47,6 +78,9 @@ impl Figure {
         Figure::RemoteCpu,
         Figure::GclSize,
         Figure::Ablation,
+        Figure::CodingSets,
+        Figure::CodingLatency,
+        Figure::CodingFailures,
     ];
 
     pub(super) const fn name(self) -> &'static str {
@@ -58,6 +92,9 @@ impl Figure {
             Figure::RemoteCpu => "remote-cpu",
             Figure::GclSize => "gcl-size",
             Figure::Ablation => "ablation",
+            Figure::CodingSets => "coding-sets",
+            Figure::CodingLatency => "coding-latency",
+            Figure::CodingFailures => "coding-failures",
         }
     }
 
@@ -72,9 +109,27 @@ impl Figure {
             Figure::RemoteCpu => "Remote computing power: cores of each memory node",
             Figure::GclSize => "Page size",
             Figure::Ablation => "Ablation: one part of the protocol switched off",
+            Figure::CodingSets => "CodingSets: data lost and memory balanced, by placement",
+            Figure::CodingLatency => "Coded pages: latency of reads and write-backs, and TPC-C",
+            Figure::CodingFailures => "Coded pages: the death of a memory node",
         }
     }
 
+    /// On what it is measured, as the page says it.
+    pub(super) fn setup(self, settings: &Settings) -> String {
+        let Settings { duration, seed, trials } = settings;
+        match self {
+            Figure::CodingSets => sets::setup(*trials, *seed),
+            Figure::CodingLatency => latency::setup(*duration, *seed),
+            Figure::CodingFailures => failures::setup(*duration, *seed),
+            _ => format!(
+                "Simulated network `paper`, {} ms a point after as many to warm up, seed {seed}.",
+                duration.as_millis()
+            ),
+        }
+    }
+
+    /// What is at the axis, of the figures that have one plot.
     pub(super) const fn x_label(self) -> &'static str {
         match self {
             Figure::Scalability => "compute nodes",
@@ -84,6 +139,7 @@ impl Figure {
             Figure::RemoteCpu => "cores of a memory node",
             Figure::GclSize => "bytes of a page",
             Figure::Ablation => "switched off",
+            Figure::CodingSets | Figure::CodingLatency | Figure::CodingFailures => "",
         }
     }
 
@@ -97,6 +153,9 @@ impl Figure {
             Figure::RemoteCpu => remote_cpu(),
             Figure::GclSize => gcl_size(),
             Figure::Ablation => ablation(),
+            Figure::CodingSets => sets::points(),
+            Figure::CodingLatency => latency::points(),
+            Figure::CodingFailures => failures::points(),
         }
     }
 
@@ -109,15 +168,27 @@ impl Figure {
             Figure::Fairness => fairness_claims(),
             Figure::RemoteCpu => remote_cpu_claims(),
             Figure::GclSize | Figure::Ablation => Vec::new(),
+            Figure::CodingSets => sets::claims(),
+            Figure::CodingLatency => latency::claims(),
+            Figure::CodingFailures => failures::claims(),
         }
     }
+}
+
+/// What is the same for all points.
+pub(super) struct Settings {
+    /// Virtual time measured for each point, after as much to warm up.
+    pub(super) duration: Duration,
+    pub(super) seed: u64,
+    /// Failures drawn for each point of a probability.
+    pub(super) trials: u64,
 }
 
 fn scalability_claims() -> Vec<Claim> {
     vec![
         Claim {
             what: "1 to 16 nodes, all shared, write-intensive, speed-up",
-            published: 10.4,
+            expected: Expected::Published(10.4),
             ours: |m| {
                 m.ratio(
                     ("write-intensive, shared 100 %", "16"),
@@ -129,7 +200,7 @@ fn scalability_claims() -> Vec<Claim> {
         },
         Claim {
             what: "1 to 16 nodes, all shared, read-intensive, speed-up",
-            published: 16.0,
+            expected: Expected::Published(16.0),
             ours: |m| {
                 m.ratio(
                     ("read-intensive, shared 100 %", "16"),
@@ -142,7 +213,7 @@ fn scalability_claims() -> Vec<Claim> {
         },
         Claim {
             what: "1 to 16 nodes, all shared, write-only, speed-up",
-            published: 9.8,
+            expected: Expected::Published(9.8),
             ours: |m| {
                 m.ratio(("write-only, shared 100 %", "16"), ("write-only, shared 100 %", "1"))
             },
@@ -173,7 +244,7 @@ fn skew_claims() -> Vec<Claim> {
         }),
         Claim {
             what: "write-intensive, exponent 0.99, 64 workers a node, selcc over sel",
-            published: 7.0,
+            expected: Expected::Published(7.0),
             ours: |m| {
                 m.ratio(
                     ("selcc, write-intensive, 64 workers", "0.99"),
@@ -190,7 +261,7 @@ fn skew_claims() -> Vec<Claim> {
 fn fairness_claims() -> Vec<Claim> {
     vec![Claim {
         what: "the writer's accesses over the median reader's",
-        published: 0.5,
+        expected: Expected::Published(0.5),
         ours: |m| m.fairness("selcc"),
         why: "A page that was just fetched is kept for some microseconds, and readers that wait for it get \
                   their copies together, by one atomic.",
@@ -201,14 +272,14 @@ fn remote_cpu_claims() -> Vec<Claim> {
     vec![
         Claim {
             what: "selcc over rpc with one core",
-            published: 4.3,
+            expected: Expected::Published(4.3),
             ours: |m| m.ratio(("selcc", "1"), ("rpc", "1")),
             why: "Evicted readers keep their bits in the latch word, and writers clear those of the readers \
                   they asked: fewer atomics than as published.",
         },
         Claim {
             what: "selcc over rpc with eight cores",
-            published: 0.9,
+            expected: Expected::Published(0.9),
             ours: |m| m.ratio(("selcc", "8"), ("rpc", "8")),
             why: "With eight cores the directory answers in one round trip, as the latch word does; it is \
                   the adapters that differ: each of its messages is two verbs.",
@@ -224,11 +295,11 @@ const fn sel_claim(
     let why = "Without a cache every access pays two atomics, and the homes are at their limit. SELCC \
                pays fewer here than as published: evicted readers keep their bits, and writers clear those \
                of the readers they asked.";
-    Claim { what, published, ours, why }
+    Claim { what, expected: Expected::Published(published), ours, why }
 }
 
 fn point(series: impl Into<String>, x: impl ToString, config: Config) -> Point {
-    Point { series: series.into(), x: x.to_string(), config }
+    Point { series: series.into(), x: x.to_string(), work: Work::Micro(Box::new(config)) }
 }
 
 fn scalability() -> Vec<Point> {

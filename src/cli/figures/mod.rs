@@ -1,12 +1,19 @@
 //! `selkie figures`: the experiments of the papers, measured again in virtual time.
 //!
-//! Contents: `experiment` (what is measured for each figure, and what was published), `measure` (runs the
-//! points on all cores), `plot` (SVG), `page` (CSV and Markdown).
+//! Contents: `experiment` (what is measured for each figure, and what was published), `sets`,
+//! `latency` and `failures` (points whose work is more than a run of the micro-benchmark), `cluster` (what they run on), `measure` (runs the points on all cores), `micro` (how its runs are
+//! shown), `table` (what is written of a figure), `plot` (SVG), `page` (CSV and Markdown).
 
+mod cluster;
 mod experiment;
+mod failures;
+mod latency;
 mod measure;
+mod micro;
 mod page;
 mod plot;
+mod sets;
+mod table;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -14,17 +21,18 @@ use std::time::Duration;
 
 use clap::Args;
 
-use experiment::Figure;
+use experiment::{Figure, Settings};
 
-/// Each figure is a sweep of the micro-benchmark on the simulated network of the paper. In DIR there will be
-/// NAME.csv and NAME.svg for each, and README.md, which sets the ratios measured beside the published
-/// ones.
+/// Each figure is a sweep on a simulated network, or of drawn failures. In DIR there will be NAME.csv and NAME.svg
+/// for each (those of coding have several, NAME-PART), and README.md, which sets the ratios measured beside the published
+/// ones; what README.md says there of other figures stays.
 ///
 /// Exit code 0: everything was measured; 1: a run failed or a file could not be written; 2: wrong
 /// arguments.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Figures to make: scalability, locality, skew, fairness, remote-cpu, gcl-size, ablation [default: all]
+    /// Figures to make: scalability, locality, skew, fairness, remote-cpu, gcl-size, ablation,
+    /// coding-sets, coding-latency, coding-failures [default: all]
     #[arg(value_name = "NAME", value_parser = figure)]
     names: Vec<Figure>,
     /// Where the files go; made if it is not there
@@ -34,6 +42,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "N", default_value_t = 10,
         value_parser = clap::value_parser!(u64).range(1..=1000))]
     duration_ms: u64,
+    /// Failures drawn for each point of coding-sets, 1 to 1000000000
+    #[arg(long, value_name = "N", default_value_t = 1_000_000,
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    trials: u64,
     /// Seed of all runs
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
@@ -56,11 +68,13 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
     let threads = arguments.threads.map_or(cores, usize::from);
     let duration = Duration::from_millis(arguments.duration_ms);
+    let settings = Settings { duration, seed: arguments.seed, trials: arguments.trials };
     let make = || -> Result<(), Box<dyn std::error::Error>> {
         // Before minutes of measuring.
         page::make_folder(&arguments.out)?;
-        let measured = measure::all(&figures, duration, arguments.seed, threads)?;
-        Ok(page::write(&arguments.out, &measured, duration, arguments.seed)?)
+        let measured = measure::all(&figures, &settings, threads);
+        let measured = measured.map_err(|error| -> Box<dyn std::error::Error> { error })?;
+        Ok(page::write(&arguments.out, &measured, &settings)?)
     };
     match make() {
         Ok(()) => {

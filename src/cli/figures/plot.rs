@@ -5,8 +5,7 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-use super::experiment::Figure;
-use super::measure::Measured;
+use super::table::Plot;
 
 const SIZE: (u32, u32) = (960, 540);
 /// Room for the names of the series, right of the plot.
@@ -14,33 +13,35 @@ const LEGEND: u32 = 260;
 /// Values that far apart are drawn on a logarithmic scale.
 const WIDE: f64 = 30.0;
 
-/// One line of a plot.
-struct Line {
-    name: String,
-    points: Vec<(f64, f64)>,
-}
-
-/// Draws `measured` into the file at `path`.
-pub(super) fn draw(path: &Path, measured: &Measured) -> Result<(), Box<dyn Error>> {
-    let (lines, labels) = lines(measured);
+/// Draws a plot into the file at `path`.
+pub(super) fn draw(
+    path: &Path,
+    title: &str,
+    x_label: &str,
+    plot: &Plot,
+) -> Result<(), Box<dyn Error>> {
+    let Plot { y_label: y_title, lines, labels } = plot;
     let all = || lines.iter().flat_map(|line| line.points.iter());
     let most_x = all().map(|(x, _)| *x).fold(1e-9, f64::max);
     let most_y = all().map(|(_, y)| *y).fold(1e-9, f64::max);
-    let least_y = all().map(|(_, y)| *y).fold(f64::INFINITY, f64::min).max(1e-3);
+    // Zero has no place on a logarithmic scale: it is drawn at its lower end.
+    let positive = all().map(|(_, y)| *y).filter(|y| *y > 0.0);
+    let least_y = positive.fold(f64::INFINITY, f64::min).min(most_y);
     // On a logarithmic scale the axis counts decades.
     let wide = most_y / least_y > WIDE;
     let decades = least_y.log10().floor()..most_y.log10().ceil();
+    let floor = 10f64.powf(decades.start);
     let (y_range, y_labels) = if wide {
         (decades.clone(), (decades.end - decades.start) as usize + 1)
     } else {
         (0.0..most_y * 1.05, 10)
     };
-    let scaled = |y: f64| if wide { y.max(1e-3).log10() } else { y };
+    let scaled = |y: f64| if wide { y.max(floor).log10() } else { y };
     let y_label = |y: &f64| if wide { format!("{}", 10f64.powf(*y)) } else { format!("{y:.1}") };
     let root = SVGBackend::new(path, SIZE).into_drawing_area();
     root.fill(&WHITE)?;
     let mut chart = ChartBuilder::on(&root)
-        .caption(measured.figure.title(), ("sans-serif", 18))
+        .caption(title, ("sans-serif", 18))
         .margin(12)
         .margin_right(LEGEND)
         .x_label_area_size(44)
@@ -53,8 +54,8 @@ pub(super) fn draw(path: &Path, measured: &Measured) -> Result<(), Box<dyn Error
     let plain = |x: &f64| format!("{x:.1}");
     chart
         .configure_mesh()
-        .x_desc(measured.figure.x_label())
-        .y_desc("million accesses a second")
+        .x_desc(x_label)
+        .y_desc(*y_title)
         .y_labels(y_labels)
         .y_label_formatter(&y_label)
         .x_labels(if labels.is_empty() { 10 } else { labels.len() })
@@ -72,47 +73,4 @@ pub(super) fn draw(path: &Path, measured: &Measured) -> Result<(), Box<dyn Error
     }
     root.present()?;
     Ok(())
-}
-
-/// The lines, and what stands at the places 0, 1, 2 of the axis if it is no scale of numbers.
-fn lines(measured: &Measured) -> (Vec<Line>, Vec<String>) {
-    if measured.figure == Figure::Fairness {
-        return (over_time(measured), Vec::new());
-    }
-    let mut labels: Vec<String> = Vec::new();
-    let mut lines: Vec<Line> = Vec::new();
-    for (point, report) in &measured.points {
-        let x = labels.iter().position(|label| *label == point.x).unwrap_or_else(|| {
-            labels.push(point.x.clone());
-            labels.len() - 1
-        });
-        let at = (x as f64, report.ops_per_second() / 1e6);
-        match lines.iter_mut().find(|line| line.name == point.series) {
-            Some(line) => line.points.push(at),
-            None => lines.push(Line { name: point.series.clone(), points: vec![at] }),
-        }
-    }
-    (lines, labels)
-}
-
-/// The writer, and the mean of the readers, over time.
-fn over_time(measured: &Measured) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (point, report) in &measured.points {
-        let mut writer = Line { name: format!("{}, writer", point.series), points: Vec::new() };
-        let mut readers = Line { name: format!("{}, a reader", point.series), points: Vec::new() };
-        let mut last = 0.0;
-        for sample in &report.samples {
-            let end = sample.at.as_secs_f64();
-            let rate = |accesses: f64| accesses / (end - last) / 1e6;
-            if let Some((first, others)) = sample.accesses.split_first() {
-                let mean = others.iter().sum::<u64>() as f64 / others.len().max(1) as f64;
-                writer.points.push((end * 1e3, rate(*first as f64)));
-                readers.points.push((end * 1e3, rate(mean)));
-            }
-            last = end;
-        }
-        lines.extend([writer, readers]);
-    }
-    lines
 }

@@ -183,7 +183,7 @@ fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
     is_refused("seed = 1", &format!("1: [seed]: {no_command}"));
     is_refused(
         "[pool]\nmemory-nodes = 3",
-        "2: [pool.memory-nodes]: there is no such command; there are create, status, destroy\n",
+        "2: [pool.memory-nodes]: there is no such command; there are create, status, drain, destroy\n",
     );
     is_refused(
         "[sim]\nseed = 1\n[pool.create]\nx = 1",

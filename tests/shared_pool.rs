@@ -207,6 +207,60 @@ impl Drop for Pool {
 }
 
 #[test]
+fn a_memory_node_leaves_while_a_driver_works() {
+    memory_leaves(Over::Shm);
+}
+
+#[test]
+fn a_memory_node_leaves_while_a_driver_works_over_tcp() {
+    memory_leaves(Over::Tcp);
+}
+
+fn memory_leaves(over: Over) {
+    let mut pool = Pool::start(over, "drain", 4);
+    let url = pool.url();
+    let driver = |seconds: &str| {
+        let tiny = ["--warehouses", "1", "--scale", "100", "--threads", "2"];
+        let how = [&["tpcc", "--pool", &url, "--duration", seconds, "--json"], &tiny[..]].concat();
+        let mut command = selkie(&how);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let succeeds_to_end = |driver: Child| {
+        let output = driver.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    let working = driver("10");
+    let started = Instant::now();
+    while pool.compute_nodes().is_empty() {
+        assert!(started.elapsed() < PATIENCE, "no driver comes");
+    }
+    pool.works(0, "accesses");
+    let told = succeeds(&["pool", "drain", &pool.name, "mem2"]);
+    assert!(told.contains("mem2") && told.contains("has left"), "{told}");
+    let node = pool.status()["memory_nodes"][2].clone();
+    let left = (&node["left"], &node["slabs_used"], &node["lives"]);
+    assert_eq!(left, (&Value::Bool(true), &Value::from(0), &Value::Bool(false)), "{node}");
+    succeeds_to_end(working);
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = pool.memory[2].0.try_wait().unwrap() {
+            break status;
+        }
+        assert!(started.elapsed() < PATIENCE, "its process goes on");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{status}");
+    refused(
+        &["pool", "drain", &pool.name, "0"],
+        1,
+        "2 memory nodes in 2 failure domains would stay",
+    );
+    // Nothing is missing without it, and without one more.
+    pool.memory[1].kill();
+    succeeds_to_end(driver("2"));
+}
+
+#[test]
 fn drivers_of_several_processes_share_one_database() {
     drivers_share(Over::Shm);
 }

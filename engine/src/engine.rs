@@ -11,6 +11,7 @@ use selkie_fabric::{
 };
 use selkie_memnode::{ComputeIndex, Pool, PoolError, layout};
 
+use crate::absent;
 use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
@@ -123,8 +124,17 @@ impl Engine {
                 way => way,
             }
         };
+        let (state, is_coded) = (pool.state(), !descriptor.coding.is_plain());
+        // A coded pool does without those that died, and nothing is on those that have left.
+        let way_to = |peer: PeerId| match connect_to(peer) {
+            _ if is_coded && !state.lives(peer.index()) => Ok(absent::way_to(peer)),
+            Err(FabricError::PeerDead { peer: dead }) if is_coded && dead == peer => {
+                Ok(absent::way_to(peer))
+            }
+            connected => connected,
+        };
         let connect = || -> Result<Box<[_]>, _> {
-            descriptor.memory_nodes.iter().map(|memory| connect_to(memory.peer)).collect()
+            descriptor.memory_nodes.iter().map(|memory| way_to(memory.peer)).collect()
         };
         let queue_pairs = connect()?;
         #[cfg(feature = "planted")]

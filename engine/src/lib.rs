@@ -3,6 +3,7 @@
 //! An [`Engine`] is one compute node. It caches pages (global cache lines) of the pool and keeps
 //! them coherent with the other nodes' caches; guards are latches that hold in the whole cluster.
 
+mod absent;
 mod acquire;
 mod addr;
 mod alloc;

@@ -103,17 +103,47 @@ struct Map {
     ranges: Vec<RangePlace>,
     /// Memory nodes that are to be needed for nothing.
     leaving: Vec<u16>,
+    /// The slab that is being made again, and does not have all it should.
+    unmade: Option<Unmade>,
     /// How many work by it, or by another that is the same for whoever began by this one.
     users: Arc<AtomicUsize>,
 }
 
+/// A slab that does not have all it should.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Unmade {
+    range: usize,
+    position: usize,
+    /// It is about to have it: counters of the range stand still.
+    ends: bool,
+}
+
 impl Map {
+    fn of(state: &PoolState) -> Self {
+        let task = state.regeneration.filter(|task| task.begun);
+        Self {
+            ranges: state.ranges.clone(),
+            leaving: state.leaving().collect(),
+            unmade: task.map(|task| Unmade {
+                range: task.range,
+                position: task.position,
+                ends: task.ends,
+            }),
+            users: Arc::default(),
+        }
+    }
+
+    fn is_as(&self, other: &Self) -> bool {
+        self.ranges == other.ranges && self.leaving == other.leaving && self.unmade == other.unmade
+    }
+
     /// Whether what was begun by this map would have been begun so by the other.
-    fn suits(&self, ranges: &[RangePlace], leaving: &[u16]) -> bool {
+    fn suits(&self, other: &Self) -> bool {
         let is_same = |(own, other): (&RangePlace, &RangePlace)| {
             own.slabs == other.slabs && own.moving == other.moving
         };
-        self.leaving == leaving && self.ranges.iter().zip(ranges).all(is_same)
+        let are_same = self.ranges.iter().zip(&other.ranges).all(is_same);
+        are_same && self.leaving == other.leaving && self.unmade == other.unmade
     }
 }
 
@@ -156,7 +186,8 @@ impl PlacementMap {
         let ranges = if pool.coding.is_plain() {
             Self::plain(pool)
         } else {
-            let empty = Map { ranges: Vec::new(), leaving: Vec::new(), users: Arc::default() };
+            let (ranges, leaving) = (Vec::new(), Vec::new());
+            let empty = Map { ranges, leaving, unmade: None, users: Arc::default() };
             Ranges::Coded { map: Atomic::new(empty), older: Mutex::default(), coding: pool.coding }
         };
         PlacementMap {
@@ -191,15 +222,15 @@ impl PlacementMap {
         let old = map.load(Ordering::Acquire, &guard);
         // SAFETY: the map is never null, and what was loaded under the guard lives as long as that.
         let Some(known) = (unsafe { old.as_ref() }) else { return true };
-        let leaving: Vec<u16> = state.leaving().collect();
+        let mut new = Map::of(state);
         let mut older = older.lock();
-        if known.ranges != state.ranges || known.leaving != leaving {
-            let suits = known.suits(&state.ranges, &leaving);
-            let users = if suits { Arc::clone(&known.users) } else { Arc::default() };
-            if !suits {
+        if !known.is_as(&new) {
+            if known.suits(&new) {
+                new.users = Arc::clone(&known.users);
+            } else {
                 older.push(Arc::clone(&known.users));
             }
-            let new = Owned::new(Map { ranges: state.ranges.clone(), leaving, users });
+            let new = Owned::new(new);
             // SeqCst with `using`: either that finds the new map, or the loads below find it among the users.
             let before = map.swap(new, Ordering::SeqCst, &guard);
             // SAFETY: it is not reachable any more, and destroyed when nobody can have it from before.
@@ -230,11 +261,15 @@ impl PlacementMap {
 
     /// What the map of a coded pool says; `None` of another pool.
     fn with_coded<T>(&self, look: impl FnOnce(&[RangePlace], Coding) -> Option<T>) -> Option<T> {
+        self.with_map(|map, coding| look(&map.ranges, coding))
+    }
+
+    fn with_map<T>(&self, look: impl FnOnce(&Map, Coding) -> Option<T>) -> Option<T> {
         let Ranges::Coded { map, coding, .. } = &self.ranges else { return None };
         let guard = epoch::pin();
         // SAFETY: the map is never null; what was loaded lives as long as the guard.
         let map = unsafe { map.load(Ordering::Acquire, &guard).as_ref() }?;
-        look(&map.ranges, *coding)
+        look(map, *coding)
     }
 
     /// Whether the map has these homes of a range by now.
@@ -367,21 +402,21 @@ impl PlacementMap {
                     Counter::Line(addr) => self.split_addr(addr)?,
                     Counter::Leased(unit) => (unit, 0),
                 };
-                self.with_coded(|all, coding| {
-                    self.coded_copies(all.get(range)?, coding, counter, gcl)
-                })
+                self.with_map(|map, coding| self.coded_copies(map, coding, counter, (range, gcl)))
             }
         }
     }
 
-    /// The copy at a slab's second place comes last: it is the first for nobody before the slab has moved.
+    /// The copy at a slab's second place comes last, and that in a slab which is being made again: it is the first for
+    /// nobody before the slab has moved, or has it.
     fn coded_copies(
         &self,
-        place: &RangePlace,
+        map: &Map,
         coding: Coding,
         counter: Counter,
-        gcl: u32,
+        (range, gcl): (usize, u32),
     ) -> Option<Copies> {
+        let place = map.ranges.get(range)?;
         let copy_in = |Slab { node, slab }: Slab| {
             let offset = match counter {
                 Counter::Line(_) => self.geometry.data_offset(slab, gcl),
@@ -393,11 +428,14 @@ impl PlacementMap {
             Counter::Line(_) => self.geometry.split_position(gcl, copy),
             Counter::Leased(_) => copy,
         };
-        let positions: Vec<usize> = (0..=coding.parity()).map(position).collect();
+        let mut positions: Vec<usize> = (0..=coding.parity()).map(position).collect();
+        let unmade = map.unmade.filter(|unmade| unmade.range == range);
+        positions.sort_by_key(|position| unmade.is_some_and(|own| own.position == *position));
         let moving = place.moving.filter(|moving| positions.contains(&moving.position));
         let slabs = positions.iter().filter_map(|position| place.slabs.get(*position).copied());
         let slabs = slabs.chain(moving.map(|moving| moving.also));
-        let wait = moving.is_some_and(|moving| moving.counters_wait);
+        let ends = unmade.is_some_and(|own| own.ends && positions.contains(&own.position));
+        let wait = ends || moving.is_some_and(|moving| moving.counters_wait);
         Some(Copies { places: slabs.filter_map(copy_in).collect(), wait })
     }
 

@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::pages::{check, cluster, coded, fill, pages};
-use common::{Cluster, GCL};
+use common::pages::{check, cluster, coded, fill, pages, write};
+use common::{Cluster, GCL, engine_config, id};
 use parking_lot::Mutex;
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::{Env, TaskHandle};
@@ -97,6 +97,9 @@ impl Load {
             };
             env.spawn("writer", async move {
                 let outcome = work.await;
+                if let Err(error) = &outcome {
+                    eprintln!("a writer ends: {error}");
+                }
                 told.lock().push(outcome);
             })
         });
@@ -345,5 +348,27 @@ fn a_memory_node_whose_slabs_have_no_room_elsewhere_stays() {
         let error = cluster.pool.drain(0).await.unwrap_err().to_string();
         let says = format!("{slabs} slabs are to be moved, and the others have room for ");
         assert!(error.contains(&says), "{error}");
+    });
+}
+
+#[test]
+fn compute_nodes_join_when_memory_nodes_have_left_and_died() {
+    let (mem, cluster) = cluster(2, 5, "2+1");
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let all = pages(&cluster.engines[0], 1_000).await;
+        cluster.pool.drain(0).await.unwrap();
+        until(&env, &cluster, "leaves", || has_left(&cluster.pool, 0)).await;
+        mem.kill(PeerId::memory(0));
+        mem.kill(PeerId::memory(3));
+        let (fabric, pool) = (&cluster.fabric, &cluster.pool);
+        let third = Engine::start(pool, fabric, &env, id(2), engine_config()).await.unwrap();
+        for (number, addr) in all.iter().enumerate() {
+            assert_eq!(check(&third.shared(*addr).await.unwrap(), *addr), 1);
+            write([&third, &cluster.engines[1]][number % 2], *addr, 2).await;
+        }
+        for addr in &all {
+            assert_eq!(check(&cluster.engines[0].shared(*addr).await.unwrap(), *addr), 2);
+        }
     });
 }

@@ -58,11 +58,11 @@ pub fn extended_groups(places: &[Place], splits: usize, spare: usize) -> Vec<Vec
 /// Takes a group of `size` out of `rest`, first from the domains that have most nodes left: they are the ones that
 /// could not be spread any more.
 fn take_group<'p>(rest: &mut Vec<&'p Place>, size: usize) -> Option<Vec<&'p Place>> {
-    let mut crowds: HashMap<&str, usize> = HashMap::new();
-    for place in rest.iter().filter(|place| !place.domain.is_empty()) {
+    let mut crowds: HashMap<&FailureDomain, usize> = HashMap::new();
+    for place in rest.iter().filter(|place| !place.domain.is_alone()) {
         *crowds.entry(&place.domain).or_default() += 1;
     }
-    let crowd = |place: &Place| crowds.get(&*place.domain).copied().unwrap_or(0);
+    let crowd = |place: &Place| crowds.get(&place.domain).copied().unwrap_or(0);
     let mut candidates = rest.clone();
     // One pass over what is sorted already, if all fail alone.
     candidates.sort_by_key(|place| (Reverse(crowd(place)), place.node));

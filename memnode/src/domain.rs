@@ -19,7 +19,7 @@ const MAX_NAME: usize = 64;
 /// assert!(!FailureDomain::ALONE.is_shared_with(&FailureDomain::ALONE));
 /// # Ok::<(), selkie_memnode::PoolError>(())
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct FailureDomain(String);
 

@@ -428,3 +428,126 @@ impl Pool {
         Ok(self.membership().change(let_go).await?.1)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use selkie_fabric::RegionKey;
+
+    use super::*;
+    use crate::config::PoolConfig;
+    use crate::control::{Identity, MemoryMember, Timing};
+    use crate::node::MemoryNodeDescriptor;
+
+    /// A pool of coding 2+1 with a range, of memory nodes of these failure domains.
+    fn pool(domains: &[&str]) -> PoolState {
+        let config = PoolConfig {
+            memory_nodes: domains.len(),
+            bytes_per_node: 1 << 20,
+            gcl_bytes: 512,
+            range_bytes: 1 << 18,
+            max_compute_nodes: 4,
+            coding: "2+1".parse().unwrap(),
+        };
+        let identity = Identity { name: "test", id: 1, fabric: "mem" };
+        let mut state = PoolState::new(identity, Timing::default(), &config);
+        let member = |(node, domain): (u16, &&str)| {
+            let (peer, region) = (PeerId::memory(node), RegionKey::from_raw(0));
+            let descriptor = MemoryNodeDescriptor { peer, region, ranges: 2 };
+            let domain = domain.parse().unwrap_or_default();
+            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay: Stay::Stays })
+        };
+        state.memory_nodes = (0..).zip(domains).map(member).collect();
+        assert!(state.add_range());
+        state
+    }
+
+    fn refusal(state: &mut PoolState, node: u16) -> String {
+        state.begin_to_leave(node).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn failure_domains_that_would_be_missing_are_counted() {
+        let mut state = pool(&["a", "b", "c", "c"]);
+        let why = "memory node 0 cannot leave: 3 memory nodes in 2 failure domains would stay; coding 2+1 needs 3";
+        assert_eq!(refusal(&mut state, 0), why);
+        state.begin_to_leave(2).unwrap();
+        assert!(refusal(&mut state, 3).contains("2 memory nodes in 2 failure domains would stay"));
+        state.begin_to_leave(2).unwrap();
+    }
+
+    /// A pool whose node 0 leaves, with the move of its slab in this stage.
+    fn moving(stage: Stage) -> (PoolState, Migration) {
+        let mut state = pool(&["", "", "", "", ""]);
+        state.begin_to_leave(0).unwrap();
+        let task = state.next_migration(1).unwrap();
+        assert_eq!((task.from.node, task.to.node), (0, 3));
+        state.migration = Some(task);
+        while state.migration.unwrap().stage != stage {
+            let task = state.migration.unwrap();
+            state.ranges[0].homes = vec![1, 0, 0];
+            assert!(state.advance(&task));
+        }
+        let task = state.migration.unwrap();
+        (state, task)
+    }
+
+    #[test]
+    fn a_slab_is_written_at_both_places_until_all_know_the_new_one() {
+        let moving_in = |stage| {
+            let (state, _) = moving(stage);
+            let moving = state.ranges[0].moving.map(|own| (own.also.node, own.counters_wait));
+            (state.ranges[0].slabs[0].node, moving)
+        };
+        assert_eq!(moving_in(Stage::Clearing), (0, None));
+        assert_eq!(moving_in(Stage::Copying), (0, Some((3, false))));
+        assert_eq!(moving_in(Stage::Switching), (0, Some((3, true))));
+        assert_eq!(moving_in(Stage::Switched), (3, Some((0, false))));
+        assert_eq!(moving_in(Stage::Settling), (3, None));
+        let (mut state, task) = moving(Stage::Settling);
+        assert!(!state.is_empty(0), "somebody may still use the old place");
+        state.lost.insert(2, crate::control::Lost::default());
+        assert!(state.advance(&task) && state.migration.is_some(), "one that died may still write");
+        state.lost.clear();
+        assert!(state.advance(&task) && state.is_empty(0));
+    }
+
+    #[test]
+    fn a_slab_with_headers_is_not_given_up_nor_is_one_in_a_rebuild() {
+        let (mut state, task) = moving(Stage::Switching);
+        state.ranges[0].homes = vec![0, 0, 0];
+        assert!(state.advance(&task));
+        assert_eq!(state.migration.unwrap().stage, Stage::Switching);
+        assert!(state.leave_headers(0, 0));
+        assert_eq!(state.rebuilds.len(), 1);
+        state.ranges[0].homes = vec![1, 0, 0];
+        assert!(state.advance(&task));
+        assert_eq!(
+            state.migration.unwrap().stage,
+            Stage::Switching,
+            "the headers are on their way"
+        );
+    }
+
+    #[test]
+    fn a_death_leaves_the_range_with_a_whole_slab_if_there_is_one() {
+        let after = |stage, dead: u16| {
+            let (mut state, _) = moving(stage);
+            if let Some(member) = &mut state.memory_nodes[usize::from(dead)] {
+                member.dead = true;
+            }
+            state.give_up_migration(dead);
+            assert_eq!(state.migration.unwrap().stage, Stage::Settling);
+            assert_eq!(state.ranges[0].moving, None);
+            state.ranges[0].slabs[0].node
+        };
+        for stage in [Stage::Clearing, Stage::Copying, Stage::Switching] {
+            assert_eq!(after(stage, 0), 0, "it is lost, and made again elsewhere");
+            assert_eq!(after(stage, 3), 0, "as before");
+        }
+        assert_eq!(after(Stage::Switched, 3), 0, "what is written is there, too");
+        assert_eq!(after(Stage::Switched, 0), 3);
+        let (mut state, task) = moving(Stage::Copying);
+        state.give_up_migration(1);
+        assert_eq!(state.migration, Some(task), "another node's death is not about it");
+    }
+}

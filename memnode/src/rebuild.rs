@@ -131,6 +131,15 @@ impl PoolState {
         moves
     }
 
+    /// The moves to be made. What cannot leave a memory node that lives is made anew where it is: all will enter what
+    /// they have.
+    #[must_use]
+    pub fn moves_to_make(&self, rebuild: &Rebuild) -> Vec<Move> {
+        let all = self.moves_of(rebuild).into_iter();
+        let is_made = |is_possible| is_possible || rebuild.leaving.is_some();
+        all.filter(|(_, is_possible)| is_made(*is_possible)).map(|(to, _)| to).collect()
+    }
+
     /// Where the tables of a rebuild are now.
     fn places_before(&self, moves: &[Move]) -> Vec<Move> {
         let place = |to: &Move| {
@@ -155,12 +164,6 @@ impl PoolState {
     pub(crate) fn members(&self) -> BTreeSet<u16> {
         self.compute_nodes.keys().copied().collect()
     }
-}
-
-/// The moves that can be made.
-fn possible(state: &PoolState, rebuild: &Rebuild) -> Vec<Move> {
-    let all = state.moves_of(rebuild).into_iter();
-    all.filter(|(_, is_possible)| *is_possible).map(|(to, _)| to).collect()
 }
 
 impl Pool {
@@ -225,17 +228,20 @@ impl Pool {
             }
             // Where one was to go may be lost meanwhile.
             let rebuild = rebuild.clone();
-            if possible(state, &rebuild) != moves {
+            if state.moves_to_make(&rebuild) != moves {
                 return Ok(());
             }
-            let is_left = rebuild.leaving.is_some();
-            let before = if is_left { state.places_before(moves) } else { Vec::new() };
+            let mut before = state.places_before(moves);
+            let can_be_read = |before: &Move| rebuild.leaving.is_some() && !moves.contains(before);
+            if !before.iter().all(can_be_read) {
+                before.clear();
+            }
             if let Some(rebuild) = state.rebuild_of(number) {
                 (rebuild.moved, rebuild.before) = (true, before);
             }
             // Splits that were not there yet do not tell what there is.
             if let Some(task) = &mut state.regeneration {
-                task.attempt += 1;
+                (task.attempt, task.ends) = (task.attempt + 1, false);
             }
             for Move { range, position, on, .. } in moves {
                 let homes = state.ranges.get_mut(*range).map(|place| &mut place.homes);

@@ -22,6 +22,8 @@ pub struct Regeneration {
     pub by: u16,
     /// The slab is in its range, and in use.
     pub begun: bool,
+    /// All its splits are there; counters of the range stand still.
+    pub ends: bool,
     /// How often it was to be begun anew.
     pub attempt: u32,
 }
@@ -41,6 +43,7 @@ impl PoolState {
                         to,
                         by,
                         begun: false,
+                        ends: false,
                         attempt: 0,
                     });
                 }
@@ -122,18 +125,34 @@ impl Pool {
         Ok(is_own)
     }
 
-    /// The slab has all its splits.
+    /// The slab has all its splits. Its copies of counters may be the first from now on, which all see at the same
+    /// time: nobody adds meanwhile.
     ///
     /// # Errors
-    /// [`PoolError::Control`].
+    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
     pub async fn end_regeneration(
         &self,
+        env: &Env,
         by: ComputeIndex,
         task: Regeneration,
     ) -> Result<(), PoolError> {
+        let ends = Regeneration { begun: true, ends: true, ..task };
+        let halt = |state: &mut PoolState| {
+            let own = state.regeneration.as_mut().filter(|own| own.by == by.get());
+            let own = own.filter(|own| Regeneration { ends: true, ..**own } == ends);
+            let is_own = own.is_some();
+            if let Some(own) = own {
+                own.ends = true;
+            }
+            Ok(is_own)
+        };
+        let (version, is_own) = self.membership().change(halt).await?;
+        if !is_own {
+            return Ok(());
+        }
+        self.membership().until_noticed(env, version).await?;
         let end = |state: &mut PoolState| {
-            let begun = Regeneration { begun: true, ..task };
-            if state.regeneration == Some(begun) && task.by == by.get() {
+            if state.regeneration == Some(ends) && state.rebuilds.is_empty() {
                 state.regeneration = None;
             }
             Ok(())

@@ -17,7 +17,8 @@ use signal_hook::iterator::Signals;
 use super::metrics;
 use super::network::NetworkArguments;
 
-/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM). What the pool keeps there is gone then.
+/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM), or has left it (`selkie pool drain`). If it is
+/// stopped, what the pool keeps there is gone: pages of a coded pool are made again from what others have.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by other memory nodes
@@ -105,6 +106,10 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             None => {}
             Some(LentEnd::PoolGone) => {
                 return super::fail(&format_args!("pool {pool} was removed"));
+            }
+            Some(LentEnd::Left) => {
+                eprintln!("{name} of pool {pool} has left: nothing is on it any more");
+                break;
             }
             Some(LentEnd::Dead) => {
                 return super::fail(&format_args!("the pool has declared {name} dead"));

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
-use selkie::memnode::control::Timing;
-use selkie::memnode::{Coding, PoolConfig, PoolError};
+use selkie::memnode::control::{MemoryMember, PoolState, Timing};
+use selkie::memnode::{self, Coding, PoolConfig, PoolError, Stay};
 use selkie::pool::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie::tpcc::units;
 use serde_json::json;
@@ -66,6 +66,20 @@ enum Command {
         #[command(flatten)]
         tls: TlsArguments,
     },
+    /// Has a memory node leave a pool in use: what it has is moved to the others, then its process ends
+    Drain {
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
+        /// The memory node, as `pool status` shows it: mem2, or 2
+        #[arg(value_name = "NODE", value_parser = memory_node)]
+        node: u16,
+        /// Do not wait until it has left
+        #[arg(long)]
+        no_wait: bool,
+        #[command(flatten)]
+        tls: TlsArguments,
+    },
     /// Removes a pool and all it holds
     Destroy {
         /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
@@ -77,6 +91,14 @@ enum Command {
         #[command(flatten)]
         tls: TlsArguments,
     },
+}
+
+/// A memory node's index, with or without `mem` before it.
+fn memory_node(text: &str) -> Result<u16, String> {
+    let digits = text.strip_prefix("mem").unwrap_or(text);
+    digits
+        .parse()
+        .map_err(|_| "a memory node is its number, or that behind `mem`, as mem2".to_owned())
 }
 
 /// Looks for values out of range.
@@ -136,6 +158,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
             runtime.block_on(create(&env, name, *fabric, &config, timing))
         }
+        Command::Drain { name, node, no_wait, tls } => {
+            runtime.block_on(drain(&env, name, *node, *no_wait, tls))
+        }
         Command::Status { name, json, tls } => runtime.block_on(status(name, tls, *json)),
         Command::Destroy { name, force, tls } => {
             runtime.block_on(async { SharedPool::at(name, tls.security()?)?.destroy(*force).await })
@@ -162,6 +187,57 @@ async fn create(
     Ok(())
 }
 
+/// How often it is looked how far a memory node is with leaving.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Waits as long as it takes: how long that is, is a matter of how much there is, and of who is there to move it.
+async fn drain(
+    env: &Env,
+    name: &Place,
+    node: u16,
+    no_wait: bool,
+    tls: &TlsArguments,
+) -> Result<(), SharedPoolError> {
+    let shared = SharedPool::at(name, tls.security()?)?;
+    let mut leaving = memnode::drain(shared.plane(), node).await?;
+    let (mut told, mut is_told_of_hands) = (None, false);
+    loop {
+        if leaving.has_left {
+            println!("mem{node} of pool {name} has left: nothing is on it any more");
+            return Ok(());
+        }
+        if told != Some(leaving.slabs) {
+            told = Some(leaving.slabs);
+            eprintln!("mem{node} of pool {name} is to leave: {} slabs to be moved", leaving.slabs);
+        }
+        if no_wait {
+            return Ok(());
+        }
+        env.sleep(LOOK_EVERY).await;
+        let state = shared.plane().load().await?.state;
+        if state.compute_nodes.is_empty() && !is_told_of_hands {
+            is_told_of_hands = true;
+            eprintln!("no compute node is in the pool to move them: it waits for one");
+        }
+        leaving = state.leaving_of(node);
+        if !leaving.has_left && !state.lives(node) {
+            let why = "it died before it was empty".to_owned();
+            return Err(PoolError::CannotLeave { node: usize::from(node), why }.into());
+        }
+    }
+}
+
+/// What people are told of a memory node.
+fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
+    let node = member.descriptor.peer.index();
+    match (member.stay, lives) {
+        (Stay::Left, _) => "has left".to_owned(),
+        (_, false) => "dead".to_owned(),
+        (Stay::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
+        (Stay::Stays, true) => "lives".to_owned(),
+    }
+}
+
 async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), SharedPoolError> {
     let shared = SharedPool::at(name, tls.security()?)?;
     let state = shared.plane().load().await?.state;
@@ -174,7 +250,12 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
             .iter()
             .map(|(index, node)| match node {
                 Some(node) => {
-                    json!({ "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges) })
+                    json!({
+                        "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges),
+                        "domain": node.domain.to_string(), "leaves": node.stay == Stay::Leaving,
+                        "left": node.stay == Stay::Left, "slabs": node.descriptor.ranges,
+                        "slabs_used": state.slabs_on(node.descriptor.peer.index()),
+                    })
                 }
                 None => json!({ "node": index, "lives": false, "bytes": 0 }),
             })
@@ -186,7 +267,10 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
         let compute: Vec<_> = compute.collect();
         let object = json!({
             "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
-            "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes, "memory_nodes": memory,
+            "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes,
+            "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
+            "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
+            "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
             "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
             "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages, "labels": state.labels,
         });
@@ -194,32 +278,35 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
         return Ok(());
     }
     let mut table = Table::new();
-    table.load_preset(presets::UTF8_FULL_CONDENSED).set_header(["node", "state", "lends"]);
+    table
+        .load_preset(presets::UTF8_FULL_CONDENSED)
+        .set_header(["node", "state", "lends", "domain"]);
     let word = |lives| if lives { "lives" } else { "dead" };
     for (index, node) in memory {
         match node {
             Some(node) => table.add_row([
                 format!("mem{index}"),
-                word(lives(node.descriptor.peer)).to_owned(),
+                state_of(&state, node, lives(node.descriptor.peer)),
                 units::bytes(bytes(node.descriptor.ranges)),
+                node.domain.to_string(),
             ]),
-            None => table.add_row([format!("mem{index}"), "has not joined".into(), String::new()]),
+            None => table.add_row([format!("mem{index}"), "has not joined".into()]),
         };
     }
     for index in state.compute_nodes.keys() {
         let state = word(lives(PeerId::compute(*index)));
-        table.add_row([format!("cn{index}"), state.to_owned(), String::new()]);
+        table.add_row([format!("cn{index}"), state.to_owned()]);
     }
     for index in state.lost.keys() {
-        table.add_row([format!("cn{index}"), "dead, being recovered from".into(), String::new()]);
+        table.add_row([format!("cn{index}"), "dead, being recovered from".into()]);
     }
     for index in &state.dead {
-        table.add_row([format!("cn{index}"), "died".to_owned(), String::new()]);
+        table.add_row([format!("cn{index}"), "died".to_owned()]);
     }
     let (fabric, lease) = (&state.fabric, state.timing.lease);
     println!(
-        "pool {name}, fabric {fabric}, lease {lease:?}, cache lines of {} bytes\n{table}",
-        state.gcl_bytes
+        "pool {name}, fabric {fabric}, lease {lease:?}, cache lines of {} bytes, coding {}\n{table}",
+        state.gcl_bytes, state.coding
     );
     if !state.lost_pages.is_empty() {
         let pages = state.lost_pages.len();

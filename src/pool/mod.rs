@@ -30,7 +30,7 @@ use crate::memnode::control::{
     Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
     Relay, RemotePlane, Timing,
 };
-use crate::memnode::{self, Lent, Offer, Pool, PoolConfig, PoolError};
+use crate::memnode::{self, Lent, Offer, Pool, PoolConfig, PoolError, Stay};
 use crate::report;
 
 pub use error::SharedPoolError;
@@ -179,7 +179,12 @@ impl SharedPool {
                 opened => break opened?,
             }
         };
-        for (node, member) in pool.state().memory_nodes.iter().flatten().enumerate() {
+        let state = pool.state();
+        for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
+            // What those had who have left is elsewhere; what those had who died, the others make good.
+            if member.stay == Stay::Left || !state.coding.is_plain() {
+                continue;
+            }
             let lives = match &shm {
                 Some(shm) => shm.lives(member.descriptor.peer)?,
                 None => !member.dead,

@@ -128,7 +128,8 @@ impl Core {
     async fn try_to_add(&self, counter: Counter, delta: u64) -> Result<Option<u64>, EngineError> {
         let _begun = self.halted.adds.begin();
         // After it has begun: a rebuild that is not seen here waits for it.
-        if !self.pool.state().rebuilds.is_empty() {
+        let state = self.pool.state();
+        if !state.rebuilds.is_empty() {
             return Ok(None);
         }
         let _using = self.placement.using();
@@ -141,7 +142,8 @@ impl Core {
         }
         let copies = copies.places;
         let lives = |(node, _): &&(usize, RemoteAddr)| {
-            self.coded.is_none() || !self.pool.is_memory_dead(*node)
+            // As of that very state: who dies after it is the first until the rebuild is over.
+            self.coded.is_none() || state.lives(*node as u16)
         };
         let mut living = copies.iter().filter(lives);
         let Some((node, at)) = living.next() else {

@@ -227,15 +227,14 @@ impl Core {
             return Ok(());
         }
         let started = self.env.now();
-        let moves = self.pool.state().moves_of(rebuild);
         let mut moved = Vec::new();
-        for (to, _) in moves.iter().filter(|(_, possible)| *possible) {
+        for to in self.pool.state().moves_to_make(rebuild) {
             let made = match rebuild.leaving {
-                Some(_) => self.copy_headers(*to).await,
-                None => self.write_headers(*to).await,
+                Some(_) => self.copy_headers(to).await,
+                None => self.write_headers(to).await,
             };
             match made {
-                Ok(()) => moved.push(*to),
+                Ok(()) => moved.push(to),
                 // That node is lost as well: the next look finds another place.
                 Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
                     self.halted.suspect(usize::from(peer.index()));

@@ -102,7 +102,7 @@ impl Core {
             }
         }
         let pages = self.fill(task.range, task.position, usize::from(task.to.node)).await?;
-        self.pool.end_regeneration(self.index(), task).await?;
+        self.pool.end_regeneration(&self.env, self.index(), task).await?;
         let (took, me) = (self.env.now() - started, self.endpoint.id());
         tracing::info!(node = %me, ?task, pages, ?took, "regenerated a slab");
         Ok(())
@@ -201,11 +201,15 @@ impl Core {
         loop {
             match self.make_split(addr, split, memory).await {
                 // Nobody has the latch, nor will; what there was of the page is kept.
-                Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
+                Err(EngineError::PageLost { .. }) => {
                     let _begun = self.begin_beside_rebuilds().await?;
                     if !self.mend(addr, &[]).await? {
                         tracing::warn!(%addr, "too little is left of a page");
                     }
+                    return Ok(());
+                }
+                Err(EngineError::PageDamaged { .. }) => {
+                    tracing::warn!(%addr, "a page is damaged, and left as it is");
                     return Ok(());
                 }
                 Err(error) if error.is_retryable() && tries < TRIES => tries += 1,

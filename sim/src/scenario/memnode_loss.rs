@@ -321,7 +321,7 @@ fn run_pages(
     let after = Duration::from_nanos(random.below(2_000_000));
     match variant {
         Variant::RebuilderDies => interrupt(&cluster, &gone, after / 4, |state| {
-            state.rebuilds.first().and_then(|(_, rebuild)| rebuild.by)
+            state.rebuilds.first().and_then(|rebuild| rebuild.by)
         }),
         Variant::RegeneratorDies => {
             interrupt(&cluster, &gone, after, |state| state.regeneration.map(|task| task.by))

@@ -64,7 +64,7 @@ impl Shape {
         // Memory is no bound here: how evenly it is used is what is asked.
         let places = (0..).zip(used.iter()).map(|(node, used)| Place {
             node,
-            domain: String::new(),
+            domain: FailureDomain::ALONE,
             used: *used,
             slabs: u32::MAX,
         });

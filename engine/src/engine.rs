@@ -7,7 +7,8 @@ use std::time::Duration;
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
 use selkie_fabric::{
-    Buf, Chain, Doorbell, Endpoint, Fabric, FabricError, PeerId, QueuePair, RemoteAddr, Verb,
+    Buf, Chain, Domain, Doorbell, Endpoint, Fabric, FabricError, PeerId, QueuePair, RemoteAddr,
+    Verb,
 };
 use selkie_memnode::{ComputeIndex, Pool, PoolError, layout};
 
@@ -16,7 +17,7 @@ use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
-use crate::coding::{Absent, Coded, Halted, run_regeneration};
+use crate::coding::{Coded, Halted, run_regeneration};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
@@ -109,33 +110,8 @@ impl Engine {
         let descriptor = pool.descriptor();
         let gcl_bytes = descriptor.gcl_bytes;
         let reading = config.reads_only.then(|| Arc::new(pool.reading()));
-        let connect_to = |peer| {
-            let way = match &reading {
-                Some(domain) => endpoint.connect_within(peer, domain),
-                None => endpoint.connect(peer),
-            };
-            match way {
-                // What it had is elsewhere.
-                Err(FabricError::PeerDead { peer: dead })
-                    if dead == peer && !descriptor.coding.is_plain() =>
-                {
-                    Ok(Arc::new(Absent(peer)) as Arc<dyn QueuePair>)
-                }
-                way => way,
-            }
-        };
-        let (state, is_coded) = (pool.state(), !descriptor.coding.is_plain());
-        // A coded pool does without those that died, and nothing is on those that have left.
-        let way_to = |peer: PeerId| match connect_to(peer) {
-            _ if is_coded && !state.lives(peer.index()) => Ok(absent::way_to(peer)),
-            Err(FabricError::PeerDead { peer: dead }) if is_coded && dead == peer => {
-                Ok(absent::way_to(peer))
-            }
-            connected => connected,
-        };
-        let connect = || -> Result<Box<[_]>, _> {
-            descriptor.memory_nodes.iter().map(|memory| way_to(memory.peer)).collect()
-        };
+        Self::declare_the_gone(pool, &*endpoint).await?;
+        let connect = || Self::ways(pool, &*endpoint, reading.as_ref());
         let queue_pairs = connect()?;
         #[cfg(feature = "planted")]
         let loose_queue_pairs = connect()?;
@@ -219,6 +195,47 @@ impl Engine {
         let descriptor = pool.descriptor();
         let memory_nodes = if directories { descriptor.memory_nodes.len() } else { 0 };
         descriptor.max_compute_nodes + memory_nodes
+    }
+
+    /// Memory nodes of a coded pool that nobody has asked for anything since they died are declared dead.
+    async fn declare_the_gone(pool: &Pool, endpoint: &dyn Endpoint) -> Result<(), EngineError> {
+        if pool.descriptor().coding.is_plain() {
+            return Ok(());
+        }
+        for memory in &pool.descriptor().memory_nodes {
+            let peer = memory.peer;
+            let found = endpoint.connect(peer);
+            if matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer) {
+                pool.declare_memory_dead(peer.index()).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The ways to all memory nodes.
+    fn ways(
+        pool: &Pool,
+        endpoint: &dyn Endpoint,
+        reading: Option<&Arc<Domain>>,
+    ) -> Result<Box<[Arc<dyn QueuePair>]>, FabricError> {
+        let (state, is_coded) = (pool.state(), !pool.descriptor().coding.is_plain());
+        // A coded pool does without those that died, and nothing is on those that have left.
+        let way_to = |peer: PeerId| {
+            if is_coded && !state.lives(peer.index()) {
+                return Ok(absent::way_to(peer));
+            }
+            let way = match reading {
+                Some(domain) => endpoint.connect_within(peer, domain),
+                None => endpoint.connect(peer),
+            };
+            match way {
+                Err(FabricError::PeerDead { peer: dead }) if is_coded && dead == peer => {
+                    Ok(absent::way_to(peer))
+                }
+                way => way,
+            }
+        };
+        pool.descriptor().memory_nodes.iter().map(|memory| way_to(memory.peer)).collect()
     }
 
     /// Asks the memory node that has the epochs.

@@ -20,8 +20,8 @@ use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
 use crate::coding::{self, VERSIONS_BYTES};
 use crate::coherence::machine::{
-    Action, Atomic, Event, LatchOperation, Line, LocalUse, Message, Phase, RequestKind, Rules,
-    WordAccess,
+    Action, Atomic, Deferred, Event, LatchOperation, Line, LocalUse, Message, Phase, RequestKind,
+    Rules, WordAccess,
 };
 use crate::coherence::word::{ComputeId, LatchWord, NodeSet};
 use crate::core::{Core, LineMap};
@@ -216,6 +216,19 @@ impl Core {
         }
     }
 
+    /// Nobody is granted a page that could not be put together; `true` if that was all the event asked for.
+    fn refuse_damaged(&self, addr: GAddr, active: &mut Active, event: Event) -> bool {
+        let asked = match event {
+            Event::Received { from, message: Message::Request(request) } => {
+                active.line.deferred.push(Deferred { from, request });
+                true
+            }
+            _ => false,
+        };
+        self.answer_not_held(addr, active);
+        asked
+    }
+
     fn answer_not_held(&self, addr: GAddr, active: &mut Active) {
         for asked in std::mem::take(&mut active.line.deferred) {
             let header = message::encode(addr, Message::NotHeld { holder: None }, &(0..0));
@@ -407,6 +420,9 @@ impl Core {
         while let Some(event) = next.take() {
             if self.halts(addr, active) {
                 return self.run_halted(addr, active, event);
+            }
+            if active.damaged.is_some() && self.refuse_damaged(addr, active, event) {
+                return;
             }
             let local = self.refresh_use(active);
             let local = self.without_hold(active, event, local);

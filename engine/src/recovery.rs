@@ -157,7 +157,12 @@ impl Core {
         self.recovering.store(true, Ordering::Release);
         let under_way = self.tell_lines(dead);
         for addr in &under_way {
-            self.until(|| !self.is_under_way(*addr)).await?;
+            let interrupted = || self.halted.has_suspects() || !self.pool.rebuilds().is_empty();
+            self.until(|| !self.is_under_way(*addr) || interrupted()).await?;
+            if interrupted() {
+                // Its home may be lost: then it stands still, and goes on when that is made good.
+                return Ok(());
+            }
         }
         let node = ComputeIndex::new(dead.index() as u16);
         self.pool.acknowledge(node, self.index()).await?;
@@ -242,16 +247,16 @@ impl Core {
         let images = if self.coded.is_some() { self.images_of(dead).await? } else { Vec::new() };
         for memory in 0..self.queue_pairs.len() {
             let swept = self.sweep_memory(memory, dead, &images, &mut lost).await;
-            // What is on a dead memory node is lost with that.
-            self.unless_memory_is_dead(memory, swept)?;
+            // What is on a dead memory node is lost with that, or made anew.
+            self.unless_memory_is_dead(memory, swept).await?;
         }
         // Without its memory node there are no epochs to hold back.
-        self.unless_memory_is_dead(0, self.publish_epoch_of(dead, 0).await)?;
+        self.unless_memory_is_dead(0, self.publish_epoch_of(dead, 0).await).await?;
         Ok(lost)
     }
 
     /// Whether a memory node cannot be reached tells nothing of it while others may reach it.
-    fn unless_memory_is_dead(
+    async fn unless_memory_is_dead(
         &self,
         memory: usize,
         done: Result<(), EngineError>,
@@ -260,6 +265,10 @@ impl Core {
             Err(EngineError::Fabric(FabricError::PeerDead { peer }))
                 if peer != self.endpoint.id() && self.is_dead_for_all(memory, peer) =>
             {
+                // Before the recovery is over: what the dead compute node had of its headers is in doubt.
+                if self.coded.is_some() && peer.is_memory() {
+                    self.pool.declare_memory_dead(peer.index()).await?;
+                }
                 Ok(())
             }
             done => done,
@@ -293,10 +302,14 @@ impl Core {
                 let done = done.map_err(|error| error.error)?;
                 let words = done.buf(0).map(Buf::words).unwrap_or_default();
                 let header_words = (layout::HEADER_BYTES / 8) as usize;
+                let state = self.pool.state();
                 for (number, word) in (0..count).zip(words.iter().step_by(header_words)) {
                     let word = LatchWord::from_bits(u64::from_le(*word));
-                    if self.sweep_word(memory, at(first + number), word, dead).await? {
-                        let addr = self.placement.addr_of(&table, first + number);
+                    let addr = self.placement.addr_of(&table, first + number);
+                    // What is lost already stays so, whoever has tried to get it meanwhile.
+                    let known = addr.is_some_and(|addr| state.lost_pages.contains(&addr.to_u64()))
+                        && word.holder() == Ok(Some(dead));
+                    if known || self.sweep_word(memory, at(first + number), word, dead).await? {
                         lost.extend(addr.map(GAddr::to_u64));
                         // What is lost is what the node had not written back; what it was about to write
                         // back, or what there was before, is made whole for whoever redoes the rest.

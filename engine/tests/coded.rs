@@ -318,6 +318,7 @@ fn a_memory_node_that_errs_too_often_is_done_without() {
     let env = cluster.runtime.env();
     cluster.run(async {
         let pages = cold_pages(&cluster).await;
+        let others = common::pages::pages(&cluster.engines[0], 1_500).await;
         let erring = cluster.pool.state().ranges[0].slabs[1].node;
         let started = env.now();
         while cluster.pool.state().lives(erring) {
@@ -327,8 +328,8 @@ fn a_memory_node_that_errs_too_often_is_done_without() {
             for addr in &pages {
                 assert_eq!(check(&cluster.engines[1].shared(*addr).await.unwrap(), *addr), 1);
             }
-            for _ in 0..2_000 {
-                drop(cluster.engines[1].allocate().await.unwrap());
+            for addr in &others {
+                drop(cluster.engines[1].shared(*addr).await.unwrap());
             }
             assert!(env.now() - started < Duration::from_secs(30), "{:?}", cluster.pool.state());
         }
@@ -358,4 +359,74 @@ fn a_node_joins_a_pool_that_has_lost_a_memory_node() {
             joined.close().await.unwrap();
         });
     }
+}
+
+/// Kills a memory node, and waits until what it had is made again.
+async fn lose_and_make_again(mem: &MemFabric, cluster: &Cluster, victim: u16) {
+    let env = cluster.runtime.env();
+    mem.kill(PeerId::memory(victim));
+    cluster.pool.declare_memory_dead(victim).await.unwrap();
+    let started = env.now();
+    while !is_whole(cluster) || !cluster.pool.rebuilds().is_empty() {
+        assert!(env.now() - started < Duration::from_secs(20), "{:?}", cluster.pool.state());
+        env.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn splits_that_were_never_written_are_made_again_as_such() {
+    let (mem, cluster) = cluster(2, 5, "2+1");
+    cluster.run(async {
+        let mut pages = Vec::new();
+        for _ in 0..300 {
+            let mut page = cluster.engines[0].allocate().await.unwrap();
+            // The second data split stays as it is.
+            page.bytes_mut(8..16).fill(7);
+            pages.push(page.addr());
+        }
+        for victim in [0, 1] {
+            // All of them go home, and come from there.
+            for addr in &pages {
+                let page = cluster.engines[usize::from(victim) % 2].exclusive(*addr).await.unwrap();
+                assert_eq!((page[9], page[GCL - 1]), (7, 0), "{addr}");
+            }
+            lose_and_make_again(&mem, &cluster, victim).await;
+        }
+        cluster.engines[0].close().await.unwrap();
+        for addr in &pages {
+            let page = cluster.engines[1].shared(*addr).await.unwrap();
+            assert_eq!((page[9], page[GCL - 1]), (7, 0), "{addr}");
+        }
+        assert_eq!(cluster.engines[1].stats().corruptions, 0);
+    });
+}
+
+#[test]
+fn a_slab_is_made_again_around_pages_that_are_lost() {
+    let (mem, cluster) = cluster(3, 5, "2+1");
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let pages = pages(&cluster.engines[0], 300).await;
+        for addr in pages.iter().step_by(3) {
+            write(&cluster.engines[2], *addr, 2).await;
+        }
+        cluster.pool.declare_dead(ComputeIndex::new(2)).await.unwrap();
+        let started = env.now();
+        while !cluster.pool.lost().is_empty() {
+            assert!(env.now() - started < Duration::from_secs(20), "{:?}", cluster.pool.state());
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        for victim in [0, 1] {
+            lose_and_make_again(&mem, &cluster, victim).await;
+        }
+        let mut lost = 0;
+        for (number, addr) in pages.iter().enumerate() {
+            match cluster.engines[number % 2].shared(*addr).await {
+                Ok(page) => assert_eq!(check(&page, *addr), 1),
+                Err(EngineError::PageLost { .. }) => lost += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert_eq!(lost, 100);
+    });
 }

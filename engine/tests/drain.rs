@@ -81,7 +81,7 @@ impl Load {
                     if seed >> 24 & 3 == 0 || !is_own {
                         match engine.shared(addr).await {
                             Err(EngineError::PageLost { .. }) => continue,
-                            page => drop(check(&*page?, addr)),
+                            page => drop(check(&page?, addr)),
                         }
                         continue;
                     }

@@ -13,8 +13,8 @@
 use crate::coding::Coding;
 use crate::config::{PoolConfig, PoolPlan};
 use crate::control::{
-    Card, ControlPlane, Identity, LocalPlane, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember,
-    PoolState, Timing, Versioned,
+    Card, ControlPlane, Identity, LocalPlane, Lost, Mailbox, Member, MemoryMember, PoolState,
+    Timing, Versioned,
 };
 use crate::domain::FailureDomain;
 use crate::error::PoolError;
@@ -591,12 +591,11 @@ impl Pool {
                 let is_sweeper = lost.is_some_and(|lost| lost.sweeper == Some(by.get()));
                 let member = state.compute_nodes.get(&by.get());
                 if is_sweeper && member.is_some_and(|member| member.host == self.host()) {
-                    state.lost.remove(&node.get());
-                    if !lost_pages.is_empty() {
+                    let recovered = state.lost.remove(&node.get());
+                    state.lose_pages(node.get(), lost_pages);
+                    if recovered.is_some_and(|lost| lost.has_lost_pages) {
                         state.dead.insert(node.get());
                     }
-                    let room = MAX_LOST_PAGES.saturating_sub(state.lost_pages.len());
-                    state.lost_pages.extend(lost_pages.iter().take(room));
                 }
                 Ok(())
             })

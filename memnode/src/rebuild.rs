@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{PoolState, Slab};
+use crate::control::{MAX_LOST_PAGES, PoolState, Slab};
 use crate::error::PoolError;
 use crate::pool::Pool;
 use crate::registry::ComputeIndex;
@@ -69,7 +69,10 @@ impl PoolState {
         let at = cut_short.as_ref().map_or(self.rebuilds.len(), |(at, _)| *at);
         // The words that named those who are being recovered from are lost.
         let doubtful = cut_short.map(|(_, rebuild)| rebuild.doubtful).unwrap_or_default();
-        let doubtful = doubtful.into_iter().chain(self.lost.keys().copied()).collect();
+        // Beyond what is remembered nobody knows what was lost with whom.
+        let forgotten = self.lost_pages.len() >= MAX_LOST_PAGES;
+        let dead = self.dead.iter().copied().filter(|_| forgotten);
+        let doubtful = doubtful.into_iter().chain(self.lost.keys().copied()).chain(dead).collect();
         let number = self.next_rebuild();
         let rebuild = Rebuild { number, memory, doubtful, ..Rebuild::default() };
         self.rebuilds.insert(at, rebuild);
@@ -291,13 +294,25 @@ impl Pool {
         Ok(self.membership().change(claim).await?.1)
     }
 
-    /// These nodes have been dealt with.
+    /// These nodes have been dealt with: the words of these lines name these of them, as nobody else has the lines.
     ///
     /// # Errors
     /// [`PoolError::Control`].
-    pub async fn clear_doubts(&self, number: u64, nodes: &BTreeSet<u16>) -> Result<(), PoolError> {
-        self.change_rebuild(number, |rebuild| rebuild.doubtful.retain(|node| !nodes.contains(node)))
-            .await
+    pub async fn clear_doubts(
+        &self,
+        number: u64,
+        nodes: &BTreeSet<u16>,
+        lines: &[(u16, u64)],
+    ) -> Result<(), PoolError> {
+        let clear = |state: &mut PoolState| {
+            let Some(rebuild) = state.rebuild_of(number) else { return Ok(()) };
+            rebuild.doubtful.retain(|node| !nodes.contains(node));
+            for (node, line) in lines {
+                state.lose_pages(*node, &[*line]);
+            }
+            Ok(())
+        };
+        self.membership().change(clear).await.map(drop)
     }
 
     /// Ends a rebuild if all have entered what they have, and nothing is in doubt.

@@ -117,6 +117,17 @@ impl SimCluster {
         Ok(found)
     }
 
+    /// Whether a split is one of those that are being made again.
+    fn is_to_come(&self, addr: u64, split: usize) -> bool {
+        let geometry = self.pool.descriptor().geometry();
+        let task = self.pool.state().regeneration.filter(|task| task.begun);
+        let (range, within) = (addr / geometry.range_bytes(), addr % geometry.range_bytes());
+        let gcl = (within / geometry.gcl_bytes() as u64) as u32;
+        task.is_some_and(|task| {
+            task.range as u64 == range && task.position == geometry.split_position(gcl, split)
+        })
+    }
+
     fn look_at_page(
         &self,
         addr: u64,
@@ -132,7 +143,10 @@ impl SimCluster {
         let mut whole: Vec<(usize, Vec<u8>)> = Vec::new();
         for (split, version) in versions.iter().enumerate().take(coding.splits()) {
             let place = self.split_place(addr, split);
-            let living = place.filter(|place| !self.pool.is_memory_dead(place.node));
+            let is_there = |place: &SplitPlace| {
+                !self.pool.is_memory_dead(place.node) && !self.is_to_come(addr, split)
+            };
+            let living = place.filter(is_there);
             let memory = living.and_then(|place| Some((place.offset, self.memory(place.node)?)));
             let Some((offset, memory)) = memory else {
                 found.missing += 1;

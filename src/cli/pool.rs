@@ -238,6 +238,41 @@ fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
     }
 }
 
+fn status_as_json(
+    state: &PoolState,
+    lives: impl Fn(PeerId) -> bool,
+    bytes: impl Fn(u32) -> u64,
+) -> serde_json::Value {
+    let memory = state.memory_nodes.iter().enumerate();
+    let memory: Vec<_> = memory
+        .map(|(index, node)| match node {
+            Some(node) => {
+                json!({
+                    "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges),
+                    "domain": node.domain.to_string(), "leaves": node.stay == Stay::Leaving,
+                    "left": node.stay == Stay::Left, "slabs": node.descriptor.ranges,
+                    "slabs_used": state.slabs_on(node.descriptor.peer.index()),
+                })
+            }
+            None => json!({ "node": index, "lives": false, "bytes": 0 }),
+        })
+        .collect();
+    let compute = state
+        .compute_nodes
+        .keys()
+        .map(|index| json!({ "node": index, "lives": lives(PeerId::compute(*index)) }));
+    let compute: Vec<_> = compute.collect();
+    json!({
+        "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
+        "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes,
+        "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
+        "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
+        "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
+        "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
+        "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages, "labels": state.labels,
+    })
+}
+
 async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), SharedPoolError> {
     let shared = SharedPool::at(name, tls.security()?)?;
     let state = shared.plane().load().await?.state;
@@ -246,35 +281,7 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
     let bytes = |ranges: u32| u64::from(ranges) * state.range_bytes;
     let memory: Vec<_> = state.memory_nodes.iter().enumerate().collect();
     if as_json {
-        let memory: Vec<_> = memory
-            .iter()
-            .map(|(index, node)| match node {
-                Some(node) => {
-                    json!({
-                        "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges),
-                        "domain": node.domain.to_string(), "leaves": node.stay == Stay::Leaving,
-                        "left": node.stay == Stay::Left, "slabs": node.descriptor.ranges,
-                        "slabs_used": state.slabs_on(node.descriptor.peer.index()),
-                    })
-                }
-                None => json!({ "node": index, "lives": false, "bytes": 0 }),
-            })
-            .collect();
-        let compute = state
-            .compute_nodes
-            .keys()
-            .map(|index| json!({ "node": index, "lives": lives(PeerId::compute(*index)) }));
-        let compute: Vec<_> = compute.collect();
-        let object = json!({
-            "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
-            "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes,
-            "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
-            "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
-            "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
-            "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
-            "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages, "labels": state.labels,
-        });
-        println!("{object}");
+        println!("{}", status_as_json(&state, lives, bytes));
         return Ok(());
     }
     let mut table = Table::new();

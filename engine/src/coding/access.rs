@@ -28,6 +28,7 @@ use selkie_memnode::{Coding, Mode, PoolDescriptor};
 use super::codec::{Codec, codec};
 use super::errors::Errors;
 use super::journal::{Image, Places};
+use super::placed::placed;
 use super::reading::{Moved, Reading};
 use super::tag::{SplitSet, Tag, Version, Versions};
 use super::torn::Stages;
@@ -82,23 +83,38 @@ impl Coded {
         }))
     }
 
-    fn note_corrupt(&self, addr: GAddr, splits: SplitSet, places: Option<&SplitsAt>) {
-        for split in splits.iter() {
-            if let Some(place) = places.and_then(|all| all.get(split).copied().flatten()) {
-                self.errors.note_damaged(place.node);
-            }
-        }
+    /// Takes note of splits that are not as they were written; how many of them nobody knew of.
+    fn note_corrupt(&self, addr: GAddr, splits: SplitSet, places: Option<&SplitsAt>) -> usize {
+        let mut news = splits;
         // Who only tells does not mend.
         if self.coding.mode() != Mode::Detect {
             let mut corrupt = self.corrupt.lock();
             let own = corrupt.entry(addr).or_default();
+            news = splits.without(*own);
             *own = own.union(splits);
         }
+        for split in news.iter() {
+            if let Some(place) = places.and_then(|all| all.get(split).copied().flatten()) {
+                self.errors.note_damaged(place.node);
+            }
+        }
+        news.len()
     }
 
-    /// Splits that are to be written again; they are taken off the list.
-    pub(crate) fn take_corrupt(&self) -> BTreeMap<GAddr, SplitSet> {
-        std::mem::take(&mut *self.corrupt.lock())
+    /// Splits that are to be written again.
+    pub(crate) fn corrupt(&self) -> BTreeMap<GAddr, SplitSet> {
+        self.corrupt.lock().clone()
+    }
+
+    /// A split is as it should be.
+    pub(crate) fn forget_corrupt(&self, addr: GAddr, split: usize) {
+        let mut corrupt = self.corrupt.lock();
+        if let Some(own) = corrupt.get_mut(&addr) {
+            *own = own.without(SplitSet::EMPTY.with(split));
+            if own.is_empty() {
+                corrupt.remove(&addr);
+            }
+        }
     }
 
     /// Data splits of a page.
@@ -165,7 +181,7 @@ impl Coded {
         corrects.then(|| self.coding.data() + 2 * self.coding.delta() + 1)
     }
 
-    fn payload_of(&self, split: usize) -> std::ops::Range<usize> {
+    pub(super) fn payload_of(&self, split: usize) -> std::ops::Range<usize> {
         let bytes = self.geometry.payload_bytes();
         split * bytes..(split + 1) * bytes
     }
@@ -261,7 +277,7 @@ impl Core {
     ) -> Option<Event> {
         let using = self.placement.using();
         let home = self.home_of(addr, active)?;
-        let Some(places) = self.placement.written(addr) else { return None };
+        let places = self.placement.written(addr)?;
         let job = match self.job(coded, active, Job::new(addr, home, places, operation)) {
             Ok(job) => job,
             Err(error) => {
@@ -367,8 +383,10 @@ impl Core {
             active.damaged = Some(error);
         }
         if let (Some(coded), false) = (&self.coded, done.corrupt.is_empty()) {
-            done.corrupt.iter().for_each(|_| Counters::add(&self.counters.corruptions));
-            coded.note_corrupt(addr, done.corrupt, self.placement.splits(addr).as_ref());
+            let places = self.placement.splits(addr);
+            for _ in 0..coded.note_corrupt(addr, done.corrupt, places.as_ref()) {
+                Counters::add(&self.counters.corruptions);
+            }
         }
         self.note_looks(active, done.old);
         (Some(self.completed_with(active, done.old)), late)
@@ -493,8 +511,17 @@ impl Job {
         let mut journal_place = None;
         if let Some(mut write) = write {
             let before = match write.before {
-                Some(before) => before,
-                None => read_versions(core, home.node, header_at(0)).await?,
+                Some(before) if !before.contains(&Version::LOST) => before,
+                // A split that is made again has got another version since, perhaps.
+                known => match (read_versions(core, home.node, header_at(0)).await, known) {
+                    // The page has to get to its splits all the same: the header will be made of what they say.
+                    (Err(EngineError::Fabric(FabricError::PeerDead { peer })), Some(known))
+                        if peer.is_memory() =>
+                    {
+                        known
+                    }
+                    (read, _) => read?,
+                },
             };
             let versions = write.tag(coded.coding, &before);
             journal_place = match write.page.take() {
@@ -526,7 +553,7 @@ impl Job {
             chain.push(Verb::read(header_at(0), Buf::zeroed(layout::HEADER_BYTES as usize)));
         }
         let at_home = (!chain.verbs.is_empty()).then(|| core.queue_pair(home.node).post(chain));
-        let reading = into.map(|into| Reading::begin(core, coded, &places.splits, into));
+        let reading = into.map(|into| Reading::begin(core, coded, addr, &places.splits, into));
         let found = match at_home {
             Some(at_home) => at_home.await.map_err(|error| error.error),
             None => Ok(Chain::new()),
@@ -622,12 +649,10 @@ async fn write_splits(
         let mut posted: Vec<Completion> = Vec::new();
         for (split, buf) in stage {
             if let Some((_, SplitAt { node, at })) = places.also.filter(|(own, _)| *own == split) {
-                copies.push(
-                    core.queue_pair(node).post(Chain::from(Verb::write(at, Buf::copy_of(&buf)))),
-                );
+                copies.push(core.queue_pair(node).post(placed(at, Buf::copy_of(&buf))));
             }
             if let Some(SplitAt { node, at }) = places.splits.get(split).copied().flatten() {
-                posted.push(core.queue_pair(node).post(Chain::from(Verb::write(at, buf))));
+                posted.push(core.queue_pair(node).post(placed(at, buf)));
             }
         }
         for written in posted {

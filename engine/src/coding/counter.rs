@@ -11,6 +11,7 @@ use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
 
 use super::access::versions_bytes;
+use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
 use crate::core::Core;
 use crate::placement::Counter;
@@ -72,8 +73,8 @@ impl Core {
         }
         let at = home.latch.offset - LATCH_AT + SPLIT_VERSION_AT;
         let bytes = Buf::copy_of(&versions_bytes(&versions));
-        let write = Verb::write(RemoteAddr::new(home.latch.region, at), bytes);
-        self.post_to_living(home.node, Chain::from(write)).await
+        let write = placed(RemoteAddr::new(home.latch.region, at), bytes);
+        self.post_to_living(home.node, write).await
     }
 
     pub(crate) async fn tag_counter(&self, copy: (usize, RemoteAddr)) -> Result<(), EngineError> {
@@ -81,8 +82,8 @@ impl Core {
         let payload = self.pool.descriptor().geometry().payload_bytes() as u64;
         let tag = Tag { version: Version::COUNTER, checksum: 0 };
         let word = Buf::copy_of(&tag.to_word().to_le_bytes());
-        let write = Verb::write(RemoteAddr::new(at.region, at.offset + payload), word);
-        self.post_to_living(node, Chain::from(write)).await
+        let write = placed(RemoteAddr::new(at.region, at.offset + payload), word);
+        self.post_to_living(node, write).await
     }
 
     /// What is lost already is made again.

@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, Completion, Doorbell, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout::{IMAGE_HEADER_BYTES, JOURNAL_IMAGES, image_bytes};
 
+use super::placed::placed;
 use super::tag::Version;
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
@@ -128,12 +129,16 @@ impl Core {
                 .take(copies - written)
                 .filter_map(|node| {
                     let at = RemoteAddr::new(memory_nodes.get(node)?.region, offset);
-                    Some(self.queue_pair(node).post(Chain::from(Verb::write(at, image.to_buf()))))
+                    Some(self.queue_pair(node).post(placed(at, image.to_buf())))
                 })
                 .collect();
             if posted.is_empty() {
+                if written > 0 {
+                    // It is on all memory nodes that are left: there is no surer place.
+                    break;
+                }
                 let parity = copies - 1;
-                return Err(EngineError::TooManyLost { lost: copies - written, parity });
+                return Err(EngineError::TooManyLost { lost: count, parity });
             }
             for one in posted {
                 match one.await.map_err(|error| error.error) {

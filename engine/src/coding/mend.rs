@@ -8,6 +8,7 @@ use selkie_memnode::layout;
 
 use super::access::{read_versions, versions_bytes};
 use super::journal::Image;
+use super::placed::placed;
 use super::tag::{SplitSet, Tag, Version, Versions};
 use super::torn::{Found, Page, page_of};
 use crate::core::Core;
@@ -57,37 +58,35 @@ impl Core {
             }
             Page::Lost => return Ok(false),
         };
+        let mut versions = versions;
         let Some(places) = self.placement.written(addr) else { return Ok(true) };
         for (split, payload) in splits.iter().enumerate() {
-            let version = versions.get(split).copied().unwrap_or_default();
-            let is_there = found.get(split) == Some(&Found::Whole(version));
-            if version == Version::LOST {
-                continue;
-            }
-            let checksum = if version == Version::NEVER { 0 } else { super::checksum(payload) };
-            let mut buf = Buf::zeroed(payload.len() + layout::TAG_BYTES as usize);
-            for (to, from) in buf.iter_mut().zip(payload) {
-                *to = *from;
-            }
-            if let Some(word) = buf.words_mut().last_mut() {
-                *word = Tag { version, checksum }.to_word().to_le();
-            }
+            let known = versions.get(split).copied().unwrap_or_default();
+            let is_there = found.get(split) == Some(&Found::Whole(known));
+            // What was lost with a home may have a place again.
+            let version = match known {
+                Version::LOST => Version::after(&versions, coding.data(), SplitSet::EMPTY),
+                known => known,
+            };
+            let buf = Tag::append(version, payload);
             // What is on its way elsewhere may be there and not here.
             for place in places.places_of(split).skip(usize::from(is_there)) {
-                let write = Chain::from(Verb::write(place.at, Buf::copy_of(&buf)));
+                let write = placed(place.at, Buf::copy_of(&buf));
                 match self.queue_pair(place.node).post(write).await.map_err(|error| error.error) {
-                    Ok(_) => {}
+                    Ok(_) => {
+                        if let Some(own) = versions.get_mut(split) {
+                            *own = version;
+                        }
+                    }
                     Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
                     Err(error) => return Err(error.into()),
                 }
             }
         }
         if versions != header {
-            let write = Verb::write(
-                header_at(layout::SPLIT_VERSION_AT),
-                Buf::copy_of(&versions_bytes(&versions)),
-            );
-            let written = self.queue_pair(home.node).post(Chain::from(write)).await;
+            let bytes = Buf::copy_of(&versions_bytes(&versions));
+            let write = placed(header_at(layout::SPLIT_VERSION_AT), bytes);
+            let written = self.queue_pair(home.node).post(write).await;
             written.map_err(|error| error.error)?;
         }
         Ok(true)

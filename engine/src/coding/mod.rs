@@ -8,7 +8,6 @@
 //! split is as it was written. Where splits lie, how they are fetched while a page is latched, in
 //! which order they are written and how a lost slab is rebuilt will stand beside it and use it.
 
-mod absent;
 mod access;
 mod checksum;
 pub mod codec;
@@ -17,13 +16,13 @@ mod errors;
 mod journal;
 mod mend;
 mod migrate;
+mod placed;
 mod reading;
 mod rebuild;
 mod regenerate;
 mod tag;
 mod torn;
 
-pub(crate) use absent::Absent;
 pub(crate) use access::{Coded, VERSIONS_BYTES, versions_bytes, versions_from};
 pub use checksum::checksum;
 pub(crate) use journal::Image;

@@ -14,11 +14,11 @@ use selkie_memnode::layout::MAX_SPLITS;
 
 use super::access::Coded;
 use super::codec::CodecError;
-use super::tag::{SplitSet, Tag, Versions};
-use crate::EngineError;
+use super::tag::{SplitSet, Tag, Version, Versions};
 use crate::buffer::frames::FrameId;
 use crate::core::Core;
 use crate::placement::{SplitAt, SplitsAt};
+use crate::{EngineError, GAddr};
 
 /// How often a split is asked for. Under the latch nobody writes: what comes then stays as it is.
 const ASKED_AT_MOST: u8 = 3;
@@ -50,6 +50,7 @@ pub(super) struct Moved {
 /// The splits of a page while they come in.
 pub(super) struct Reading<'c> {
     coded: &'c Coded,
+    addr: GAddr,
     places: SplitsAt,
     /// Under way, by split.
     under_way: Vec<(usize, Completion)>,
@@ -63,7 +64,7 @@ pub(super) struct Reading<'c> {
     asked: [u8; MAX_SPLITS],
     /// Asked for, and not to be had.
     lost: SplitSet,
-    /// Of the right version, and not what was written: caught in a write-back, or damaged.
+    /// Not as they were written: caught in a write-back, or damaged.
     suspects: SplitSet,
     /// Asked for since the latch was had.
     stable: SplitSet,
@@ -77,11 +78,13 @@ impl<'c> Reading<'c> {
     pub(super) fn begin(
         core: &Core,
         coded: &'c Coded,
+        addr: GAddr,
         places: &SplitsAt,
         into: Vec<(usize, Buf)>,
     ) -> Self {
         let mut reading = Self {
             coded,
+            addr,
             places: *places,
             under_way: Vec::with_capacity(coded.coding().splits()),
             idle: into,
@@ -152,7 +155,7 @@ impl<'c> Reading<'c> {
     /// Waits until `enough` splits of the page have come, or no more are to be had.
     async fn collect(&mut self, core: &Core, versions: &Versions, enough: usize) {
         loop {
-            self.sort_out(versions);
+            self.sort_out(core, versions);
             let again = self.suspects.iter().filter(|split| !self.is_under_way(*split));
             for split in again.collect::<SplitSet>().iter() {
                 self.ask(core, split);
@@ -236,25 +239,27 @@ impl<'c> Reading<'c> {
 
     /// Sends back to where they came from the splits that are not of the page with these versions, or not what was
     /// written.
-    fn sort_out(&mut self, versions: &Versions) {
+    fn sort_out(&mut self, core: &Core, versions: &Versions) {
         while let Some(arrival) = self.fresh.pop() {
             let Arrival { split, payload, tag } = &arrival;
             let own = SplitSet::EMPTY.with(*split);
-            let is_of_version = versions.get(*split) == Some(&tag.version);
+            let version = versions.get(*split).copied().unwrap_or_default();
             self.suspects = self.suspects.without(own);
-            if is_of_version && tag.is_of(payload) {
+            if version == tag.version && tag.is_of(payload) {
                 self.arrived.push(arrival);
                 continue;
             }
-            match (is_of_version, self.stable.contains(*split)) {
-                (true, true) => {
-                    self.corrupt = self.corrupt.union(own);
-                    if let Some(asked) = self.asked.get_mut(*split) {
-                        *asked = ASKED_AT_MOST;
-                    }
+            let is_to_come = version != tag.version
+                && (version == Version::LOST || core.split_to_come(self.addr) == Some(*split));
+            if is_to_come {
+                // It is made again: what is there is of nothing.
+            } else if self.stable.contains(*split) {
+                self.corrupt = self.corrupt.union(own);
+                if let Some(asked) = self.asked.get_mut(*split) {
+                    *asked = ASKED_AT_MOST;
                 }
-                (true, false) => self.suspects = self.suspects.union(own),
-                (false, _) => {}
+            } else {
+                self.suspects = self.suspects.union(own);
             }
             self.idle.push((arrival.split, arrival.payload));
         }
@@ -373,7 +378,6 @@ impl<'c> Reading<'c> {
     }
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
 fn failed(error: CodecError) -> EngineError {
     EngineError::Pool(error.to_string())
 }

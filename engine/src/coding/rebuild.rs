@@ -26,6 +26,7 @@ use selkie_memnode::layout::{EXTENT_GCLS, HEADER_BYTES, Header, LATCH_AT};
 use selkie_memnode::{Move, Rebuild};
 
 use super::counter::Adds;
+use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
 use crate::coherence::machine::{Deferred, Event, Message, Phase};
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
@@ -73,6 +74,11 @@ impl Halted {
     /// A verb found a memory node dead.
     pub(crate) fn suspect(&self, memory: usize) {
         self.suspects.lock().insert(memory);
+    }
+
+    /// Whether verbs found memory nodes dead that are not known to be.
+    pub(crate) fn has_suspects(&self) -> bool {
+        !self.suspects.lock().is_empty()
     }
 
     fn rebuilds(&self) -> Vec<u64> {
@@ -275,7 +281,7 @@ impl Core {
                 place.copy_from_slice(&header.to_bytes());
             }
             let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
-            let write = Chain::from(Verb::write(at, headers));
+            let write = placed(at, headers);
             self.queue_pair(table.node).post(write).await.map_err(|error| error.error)?;
         }
         Ok(())
@@ -299,7 +305,7 @@ impl Core {
                 *word = latch.bits().to_le_bytes();
             }
             let at = RemoteAddr::new(to.at.region, to.at.offset + first * HEADER_BYTES);
-            let write = Chain::from(Verb::write(at, headers));
+            let write = placed(at, headers);
             self.queue_pair(to.node).post(write).await.map_err(|error| error.error)?;
         }
         Ok(())
@@ -444,11 +450,12 @@ impl Core {
         if !rebuild.before.is_empty() {
             return self.doubt_what_they_held(rebuild).await;
         }
-        let first = nodes.first().and_then(|node| ComputeId::new(usize::from(*node)));
-        let Some(holder) = first.map(LatchWord::held_by) else { return Ok(()) };
+        let Some(holder_index) = nodes.first().copied() else { return Ok(()) };
+        let holder = ComputeId::new(usize::from(holder_index)).map(LatchWord::held_by);
+        let Some(holder) = holder else { return Ok(()) };
         let number = rebuild.number;
         let tables = self.halted.tables.read().get(&number).cloned().unwrap_or_default();
-        let mut doubted = 0;
+        let mut doubted = Vec::new();
         for (range, position) in tables {
             let leased = self.leased_lines(range).await?;
             let Some(table) = self.placement.table_in_use(range, position) else { continue };
@@ -462,21 +469,25 @@ impl Core {
                 let swap = Verb::compare_and_swap(at, LatchWord::FREE.bits(), holder.bits());
                 let done = self.queue_pair(table.node).post(Chain::from(swap)).await;
                 let old = done.map_err(|error| error.error)?.old(0);
-                doubted += usize::from(old == Some(LatchWord::FREE.bits()));
+                // Also what somebody marked who died before it could say so.
+                if old == Some(LatchWord::FREE.bits()) || old == Some(holder.bits()) {
+                    doubted.push((holder_index, addr.to_u64()));
+                }
             }
         }
         tracing::warn!(
             memory,
             ?nodes,
-            lines = doubted,
+            lines = doubted.len(),
             "rebuild: nobody knows who had these lines"
         );
-        self.pool.clear_doubts(number, nodes).await?;
+        self.pool.clear_doubts(number, nodes, &doubted).await?;
         Ok(())
     }
 
     /// As [`Core::doubt`], where the words can still be read that say what they held.
     async fn doubt_what_they_held(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let mut doubted = Vec::new();
         for before in &rebuild.before {
             let now = self.placement.table_in_use(before.range, before.position);
             let (Some(before), Some(now)) = (self.placement.table_at(*before), now) else {
@@ -496,11 +507,16 @@ impl Core {
                     // Unless another has got it, or has a copy.
                     let (free, held) = (LatchWord::FREE.bits(), LatchWord::held_by(holder).bits());
                     let swap = Chain::from(Verb::compare_and_swap(at, free, held));
-                    self.queue_pair(now.node).post(swap).await.map_err(|error| error.error)?;
+                    let done = self.queue_pair(now.node).post(swap).await;
+                    let old = done.map_err(|error| error.error)?.old(0);
+                    let addr = self.placement.addr_of(&now, header);
+                    if let (Some(addr), true) = (addr, old == Some(free) || old == Some(held)) {
+                        doubted.push((holder.index() as u16, addr.to_u64()));
+                    }
                 }
             }
         }
-        Ok(self.pool.clear_doubts(rebuild.number, &rebuild.doubtful).await?)
+        Ok(self.pool.clear_doubts(rebuild.number, &rebuild.doubtful, &doubted).await?)
     }
 
     /// Lines of a range that have been leased to nodes, from its beginning.

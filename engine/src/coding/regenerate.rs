@@ -14,10 +14,12 @@ use std::time::Duration;
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::PoolError;
 use selkie_memnode::control::Slab;
-use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT, TAG_BYTES};
+use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT};
 
 use super::access::{read_versions, versions_bytes};
-use super::tag::{Tag, Version, Versions};
+use super::counter::Begun;
+use super::placed::placed;
+use super::tag::{SplitSet, Tag, Version};
 use crate::acquire::Access;
 use crate::coherence::machine::Event;
 use crate::core::Core;
@@ -116,8 +118,8 @@ impl Core {
         let (from, bytes) = (geometry.slab_offset(slab.slab), geometry.slab_bytes());
         for at in (0..bytes).step_by(CLEARED_AT_ONCE) {
             let zeros = Buf::zeroed(CLEARED_AT_ONCE.min((bytes - at) as usize));
-            let write = Verb::write(RemoteAddr::new(memory.region, from + at), zeros);
-            self.queue_pair(node).post(Chain::from(write)).await.map_err(|error| error.error)?;
+            let write = placed(RemoteAddr::new(memory.region, from + at), zeros);
+            self.queue_pair(node).post(write).await.map_err(|error| error.error)?;
         }
         Ok(())
     }
@@ -174,20 +176,30 @@ impl Core {
         Ok(())
     }
 
-    /// Writes splits again that were found to be damaged.
+    /// Writes splits again that were found to be damaged. Those with which that fails are tried again.
     async fn repair(self: &Arc<Self>) -> Result<(), EngineError> {
         let Some(coded) = &self.coded else { return Ok(()) };
-        for (addr, splits) in coded.take_corrupt() {
+        let mut repaired = Ok(());
+        for (addr, splits) in coded.corrupt() {
             for split in splits.iter() {
                 let place = self.placement.splits(addr).and_then(|all| all.get(split).copied());
-                let Some(place) = place.flatten() else { continue };
-                if !self.pool.is_memory_dead(place.node) {
-                    self.make_split(addr, split, place.node).await?;
-                    Counters::add(&self.counters.repairs);
+                let living = place.flatten().filter(|place| !self.pool.is_memory_dead(place.node));
+                let made = match living {
+                    Some(place) => self.make_split(addr, split, place.node).await.map(|()| true),
+                    None => Ok(false),
+                };
+                match made {
+                    Err(error) if error.is_retryable() => repaired = Err(error),
+                    made => {
+                        if matches!(made, Ok(true)) {
+                            Counters::add(&self.counters.repairs);
+                        }
+                        coded.forget_corrupt(addr, split);
+                    }
                 }
             }
         }
-        Ok(())
+        repaired
     }
 
     /// As [`Core::make_split`], of a page that others may have in use for long, or that is lost.
@@ -218,6 +230,14 @@ impl Core {
         }
     }
 
+    /// The split of a page that is being made again, and may not be there yet.
+    pub(crate) fn split_to_come(&self, addr: GAddr) -> Option<usize> {
+        let task = self.pool.state().regeneration.filter(|task| task.begun)?;
+        let (range, _) = self.placement.table_of(addr)?;
+        let split = self.placement.split_at(addr, task.position)?;
+        (range == task.range).then_some(split)
+    }
+
     async fn is_counter(&self, addr: GAddr) -> Result<bool, EngineError> {
         let _begun = self.begin_beside_rebuilds().await?;
         let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
@@ -237,60 +257,59 @@ impl Core {
             return self.raise_copy(Counter::Line(addr), memory).await;
         }
         let was_cached = self.table.lookup(&self.frames, addr).is_some();
-        // What this node has changed has to be home first, and what the one has that granted the page.
-        let (guard, begun) = loop {
-            let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
-            let begun = self.halted.adds.begin();
-            let is_quiet = self.pool.state().rebuilds.is_empty();
-            if guard.is_clean() && self.is_settled(addr) && is_quiet {
-                break (guard, begun);
-            }
-            drop((guard, begun));
-            self.write_home(addr);
-            self.env.pause(LEAST_PAUSE).await;
-        };
+        let (guard, begun) = self.home_and_shared(addr).await?;
         let using = self.placement.using();
         let (Some(home), Some(places)) = (self.placement.home(addr), self.placement.written(addr))
         else {
             return Err(EngineError::BadAddress { addr });
         };
-        let header_at =
-            |offset| RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT + offset);
-        let header = read_versions(self, home.node, header_at(0)).await?;
-        // A page never written is zero, as the slab is.
-        if header != Versions::default() {
-            let mut versions = header;
-            let Some(version) = versions.get_mut(split) else { return Ok(()) };
-            let is_new = *version == Version::LOST;
-            if is_new {
-                *version = Version::after(&header, coded.data(), Default::default());
-            }
-            let version = *version;
-            let splits = coded.splits_of(&guard)?;
-            let payload = splits.get(split).map(Vec::as_slice).unwrap_or_default();
-            let mut buf = Buf::zeroed(payload.len() + TAG_BYTES as usize);
-            for (to, from) in buf.iter_mut().zip(payload) {
-                *to = *from;
-            }
-            let checksum = if version == Version::NEVER { 0 } else { super::checksum(payload) };
-            if let Some(word) = buf.words_mut().last_mut() {
-                *word = Tag { version, checksum }.to_word().to_le();
-            }
-            for place in places.places_of(split).filter(|place| is_new || place.node == memory) {
-                let write = Chain::from(Verb::write(place.at, Buf::copy_of(&buf)));
-                self.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
-            }
-            if versions != header {
-                let bytes = Buf::copy_of(&versions_bytes(&versions));
-                let write = Chain::from(Verb::write(header_at(SPLIT_VERSION_AT), bytes));
-                self.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
-            }
+        let header_at = RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT);
+        let header = read_versions(self, home.node, header_at).await?;
+        let mut versions = header;
+        let Some(version) = versions.get_mut(split) else { return Ok(()) };
+        if *version == Version::LOST {
+            *version = Version::after(&header, coded.data(), SplitSet::EMPTY);
+        }
+        let version = *version;
+        let splits = coded.splits_of(&guard)?;
+        let payload = splits.get(split).map(Vec::as_slice).unwrap_or_default();
+        let buf = Tag::append(version, payload);
+        for place in places.places_of(split).filter(|place| place.node == memory) {
+            let write = placed(place.at, Buf::copy_of(&buf));
+            self.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
+        }
+        if versions != header {
+            // Who waits for the right to change the page may have read the header already, and reads it again
+            // before it writes the page back.
+            let bytes = Buf::copy_of(&versions_bytes(&versions));
+            let at = header_at.offset + SPLIT_VERSION_AT;
+            let write = placed(RemoteAddr::new(header_at.region, at), bytes);
+            self.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
         }
         drop((guard, begun, using));
         if !was_cached {
             self.write_home(addr);
         }
         Ok(())
+    }
+
+    /// Latches a page shared of which all that was changed is home: what this node has changed, and what the one has
+    /// that granted the page.
+    async fn home_and_shared(
+        &self,
+        addr: GAddr,
+    ) -> Result<(SharedGuard<'_>, Begun<'_>), EngineError> {
+        loop {
+            let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
+            let begun = self.halted.adds.begin();
+            let is_quiet = self.pool.state().rebuilds.is_empty();
+            if guard.is_clean() && self.is_settled(addr) && is_quiet {
+                return Ok((guard, begun));
+            }
+            drop((guard, begun));
+            self.write_home(addr);
+            self.env.pause(LEAST_PAUSE).await;
+        }
     }
 
     /// Whether nothing is under way for a line, here or at the node that granted it.

@@ -12,7 +12,8 @@
 
 use std::fmt;
 
-use selkie_memnode::layout::MAX_SPLITS;
+use selkie_fabric::Buf;
+use selkie_memnode::layout::{MAX_SPLITS, TAG_BYTES};
 
 /// A set of splits of a page: bit i stands for split i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -171,6 +172,19 @@ impl Tag {
         }
         super::checksum(payload) == self.checksum
     }
+
+    /// A split as it lies in memory: a payload and its tag.
+    pub(crate) fn append(version: Version, payload: &[u8]) -> Buf {
+        let checksum = if version == Version::NEVER { 0 } else { super::checksum(payload) };
+        let mut buf = Buf::zeroed(payload.len() + TAG_BYTES as usize);
+        for (to, from) in buf.iter_mut().zip(payload) {
+            *to = *from;
+        }
+        if let Some(word) = buf.words_mut().last_mut() {
+            *word = Self { version, checksum }.to_word().to_le();
+        }
+        buf
+    }
 }
 
 #[cfg(test)]
@@ -221,5 +235,12 @@ mod tests {
         assert!(Tag::default().is_of(&[0; 256]));
         assert!(!Tag::default().is_of(&payload));
         assert!(!Tag { checksum: 1, ..Tag::default() }.is_of(&[0; 256]));
+        // As whoever makes a split again writes it.
+        for (version, payload) in [(version, &payload[..]), (Version::NEVER, &[0; 256][..])] {
+            let split = Tag::append(version, payload);
+            let tag = Tag::from_word(u64::from_le(*split.words().last().unwrap()));
+            assert_eq!((&split[..256], tag.version), (payload, version));
+            assert!(tag.is_of(&split[..256]));
+        }
     }
 }

@@ -118,6 +118,22 @@ impl PoolState {
     }
 }
 
+impl PoolState {
+    /// Pages were lost with a compute node, whose words name it for good.
+    pub(crate) fn lose_pages(&mut self, node: u16, pages: &[u64]) {
+        match self.lost.get_mut(&node) {
+            _ if pages.is_empty() => {}
+            // Until its recovery is over those who want the pages wait for that.
+            Some(lost) => lost.has_lost_pages = true,
+            None => {
+                self.dead.insert(node);
+            }
+        }
+        let room = MAX_LOST_PAGES.saturating_sub(self.lost_pages.len());
+        self.lost_pages.extend(pages.iter().take(room));
+    }
+}
+
 /// Nodes that an extended group has beyond those that a range lies on (Hydra §5.2: l).
 const SPARE_NODES: usize = 2;
 
@@ -368,6 +384,8 @@ pub struct Lost {
     pub acknowledged: BTreeSet<u16>,
     /// The compute node that takes it out of the latch words (F5).
     pub sweeper: Option<u16>,
+    /// Pages are known to be lost with it.
+    pub has_lost_pages: bool,
 }
 
 /// A [`MailboxDescriptor`] as numbers.

@@ -25,7 +25,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_engine::EngineConfig;
 use selkie_fabric::PeerId;
-use selkie_fabric::env::SplitMix;
+use selkie_fabric::env::{SplitMix, TaskError};
 use selkie_fabric::sim::TraceSink;
 
 use crate::cluster::{Shape, SimCluster};
@@ -302,7 +302,11 @@ impl<'c> Clients<'c> {
                     break ended;
                 }
             };
-            ended.map_err(|error| SimError::Broken(error.to_string()))?;
+            match ended {
+                // Its node is lost.
+                Ok(()) | Err(TaskError::Cancelled { .. }) => {}
+                Err(error) => return Err(SimError::Broken(error.to_string())),
+            }
         }
         let mut tally = std::mem::take(&mut *self.tally.lock());
         let error = tally.first_error.take();
@@ -317,7 +321,7 @@ fn ensure(holds: bool, claim: impl FnOnce() -> String) -> Result<(), SimError> {
 
 /// The generator of one client.
 fn client_random(seed: u64, client: usize) -> SplitMix {
-    SplitMix::of_stream(seed, 1000 + client as u64)
+    SplitMix::of_stream(seed, 1000_u64.wrapping_add(client as u64))
 }
 
 /// Starts the scenario's cluster as `shaped`, on top of what is usual.

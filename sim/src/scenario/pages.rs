@@ -84,15 +84,14 @@ impl Pages {
         for _ in 0..count {
             let mut page = cluster.engine(0)?.allocate().await?;
             let addr = page.addr();
-            let end = page.len();
-            let mut counts = [0; PARTS];
-            counts[0] = FIRST;
-            for (part, count) in counts.into_iter().enumerate() {
-                fill(page.bytes_mut(0..end), addr, part, count);
-            }
+            let first = part_of(page.len(), 0);
+            fill(page.bytes_mut(first), addr, 0, FIRST);
             addrs.push(addr);
         }
-        let logs = addrs.iter().map(|_| Mutex::default()).collect();
+        // Who has allocated them has them.
+        let ended = Some(cluster.world.now().as_nanos() as u64);
+        let log = || Log { attempts: vec![Attempt { node: 0, ended }], ..Log::default() };
+        let logs = addrs.iter().map(|_| Mutex::new(log())).collect();
         Ok(Self { addrs: Arc::new(addrs), logs: Arc::new(logs) })
     }
 
@@ -127,9 +126,9 @@ impl Pages {
 
     /// Checks that the history of every page is linearizable.
     pub(super) fn check_histories(&self) -> Result<(), SimError> {
-        for (page, log) in self.logs.iter().enumerate() {
+        for (addr, log) in self.addrs.iter().zip(self.logs.iter()) {
             let checked = linearizable(FIRST, &log.lock().operations);
-            checked.map_err(|error| SimError::Broken(format!("page {page}: {error}")))?;
+            checked.map_err(|error| SimError::Broken(format!("page {addr}: {error}")))?;
         }
         Ok(())
     }
@@ -189,12 +188,10 @@ impl Pages {
     }
 }
 
-/// Words of a part that has this count.
-fn fill(page: &mut [u8], addr: GAddr, part: usize, count: u64) {
-    for (number, word) in part_of(page.len(), part).step_by(8).zip(0..) {
-        if let Some(place) = page.get_mut(number..number + 8) {
-            place.copy_from_slice(&word_of(addr, part, count, word).to_le_bytes());
-        }
+/// Writes a part that has this count.
+fn fill(bytes: &mut [u8], addr: GAddr, part: usize, count: u64) {
+    for (place, word) in bytes.chunks_exact_mut(8).zip(0..) {
+        place.copy_from_slice(&word_of(addr, part, count, word).to_le_bytes());
     }
 }
 
@@ -203,9 +200,10 @@ fn part_of(page_bytes: usize, part: usize) -> std::ops::Range<usize> {
     part * bytes..(part + 1) * bytes
 }
 
-/// The first word of a part is its count, the others are mixed of it.
+/// The first word of a part is its count, the others are mixed of it. A part is zero until it is incremented, as a page
+/// is until it is written: not all of its splits are, the first time.
 fn word_of(addr: GAddr, part: usize, count: u64, word: u64) -> u64 {
-    if word == 0 {
+    if word == 0 || count == 0 {
         return count;
     }
     let mixed = addr.to_u64() ^ (part as u64) << 56 ^ count.wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -380,9 +378,7 @@ impl Worker {
         for ((place, part), count) in
             words.chunks_exact_mut(bytes).zip(first..).zip(counts.into_iter().skip(first))
         {
-            for (place, word) in place.chunks_exact_mut(8).zip(0..) {
-                place.copy_from_slice(&word_of(addr, part, count, word).to_le_bytes());
-            }
+            fill(place, addr, part, count);
         }
         Ok(Action::FetchAdd { delta: 1, old })
     }

@@ -1,15 +1,19 @@
 //! TPC-C at the smallest scale: see [`super::Scenario::Tpcc`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use selkie_fabric::PeerId;
-use selkie_fabric::sim::{TraceSink, World, WorldConfig};
+use selkie_fabric::env::Env;
+use selkie_fabric::sim::{Controls, TraceSink, World, WorldConfig};
+use selkie_memnode::Pool;
 use selkie_tpcc::{
     Cluster, Config, Interval, Progress, Scale, Silent, TpccError, check, load, measure,
 };
 
-use super::memnode_loss::made_good;
+use super::memnode_loss::{LOAD, made_good};
 use super::{Case, Done, ensure};
 use crate::cluster::RUN_BOUND;
 use crate::error::SimError;
@@ -17,8 +21,10 @@ use crate::plan::Plan;
 
 /// Virtual time of the mix.
 const DURATION: Duration = Duration::from_millis(5);
-/// As above, where memory nodes die, and what they had is made again meanwhile.
-const LONG_DURATION: Duration = Duration::from_millis(40);
+/// As above, at most, where the end of something else ends the mix.
+const LONGEST: Duration = Duration::from_secs(60);
+/// What each memory node lends then, MiB.
+const MIB_OF_THE_LOST: u64 = 48;
 /// Tasks of a node that look for what was committed.
 const LOOK_UP_TASKS: usize = 4;
 
@@ -45,6 +51,8 @@ impl Stage {
             duration,
             compute_nodes: usize::from(case.compute_nodes()),
             memory_nodes: usize::from(case.memory_nodes()),
+            // Where memory nodes are lost all slabs have to find room on the others.
+            memory_mib: (duration > DURATION).then_some(MIB_OF_THE_LOST),
             coding: case.coding(),
             workers: 3,
             threads: 1,
@@ -109,37 +117,58 @@ pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Don
     Ok(done(&stage.close()?, operations, gave_up))
 }
 
-/// The mix while memory nodes die, and again while others do: no client notices, and all that was committed is there.
+/// The mix while memory nodes die, what they had is made again, and others die: no client notices, and all that was
+/// committed is there.
 pub(super) fn run_losing(
     case: Case,
     plan: &Plan,
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
-    let stage = Stage::set(case, plan, LONG_DURATION, log)?;
-    let (mut operations, mut given_up) = (0, 0);
-    let mut journals = Vec::new();
-    for (troubles, whole) in [(&plan.troubles, true), (&plan.later, false)] {
-        let (controls, now) = (stage.world.controls(), stage.world.now());
-        if whole {
-            plan.arrange(&controls, now);
-        } else {
-            plan.arrange_later(&controls, now);
-        }
-        let interval = stage.measure()??;
-        operations += interval.measurements.completed();
-        given_up += interval.measurements.lost();
-        journals.push(interval.journal);
-        let env = stage.world.env();
-        let made_good = made_good(stage.cluster.pool(), &env, troubles, whole);
-        stage.world.run(RUN_BOUND, made_good)??;
-    }
+    let told = Arc::new(UntilTold::default());
+    let mut stage = Stage::set(case, plan, LONGEST, log)?;
+    stage.progress = Arc::clone(&told) as Arc<dyn Progress>;
+    plan.arrange(&stage.world.controls(), stage.world.now());
+    let directed = Arc::new(Mutex::new(Ok(())));
+    let (outcome, director, controls) =
+        (Arc::clone(&directed), stage.world.env(), stage.world.controls());
+    let (pool, plan) = (Arc::clone(stage.cluster.pool()), plan.clone());
+    drop(stage.world.env().spawn("director", async move {
+        *outcome.lock() = direct(&pool, &director, &controls, &plan).await;
+        told.0.store(true, Ordering::Relaxed);
+    }));
+    let interval = stage.measure()??;
+    std::mem::replace(&mut *directed.lock(), Ok(()))?;
+    let (operations, given_up) = (interval.measurements.completed(), interval.measurements.lost());
     stage.check(given_up)?;
-    for journal in journals {
-        let found = check::look_up(&stage.cluster.nodes, journal, LOOK_UP_TASKS, &stage.progress);
-        let found = stage.world.run(RUN_BOUND, found)??;
-        ensure(found.looked_for == found.found && found.looked_for > 0, || {
-            format!("of {} transactions {} are there: {found:?}", found.looked_for, found.found)
-        })?;
-    }
+    let found =
+        check::look_up(&stage.cluster.nodes, interval.journal, LOOK_UP_TASKS, &stage.progress);
+    let found = stage.world.run(RUN_BOUND, found)??;
+    ensure(found.looked_for == found.found && found.looked_for > 0, || {
+        format!("of {} transactions {} are there: {found:?}", found.looked_for, found.found)
+    })?;
     Ok(done(&stage.close()?, operations, given_up))
+}
+
+/// Has the later troubles begin when the first are made good, and waits for the end of those.
+async fn direct(pool: &Pool, env: &Env, controls: &Controls, plan: &Plan) -> Result<(), SimError> {
+    env.sleep(LOAD).await;
+    made_good(pool, env, &plan.troubles, true).await?;
+    plan.arrange_later(controls, env.now());
+    env.sleep(LOAD).await;
+    made_good(pool, env, &plan.later, false).await
+}
+
+/// Ends a measurement when told to.
+#[derive(Default)]
+struct UntilTold(AtomicBool);
+
+impl Progress for UntilTold {
+    fn begin(&self, _stage: &'static str, _total: u64) {}
+    fn advance(&self, _steps: u64) {}
+    fn end(&self) {}
+    fn note(&self, _line: &str) {}
+
+    fn is_over(&self) -> bool {
+        self.0.load(Ordering::Relaxed)
+    }
 }

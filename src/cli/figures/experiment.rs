@@ -41,6 +41,17 @@ pub(super) struct Claim {
     pub(super) why: &'static str,
 }
 
+impl Claim {
+    /// One of which there is nothing to explain.
+    pub(super) const fn new(
+        what: &'static str,
+        expected: Expected,
+        ours: fn(&Measured) -> Option<f64>,
+    ) -> Self {
+        Self { what, expected, ours, why: "" }
+    }
+}
+
 /// What a ratio should be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Expected {

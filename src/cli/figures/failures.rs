@@ -227,7 +227,9 @@ async fn watch(
     let env = cluster.world.env();
     let mut lasted = [Duration::ZERO; Phase::ALL.len()];
     env.sleep(duration).await;
-    lasted[Phase::Before as usize] = duration;
+    if let Some(before) = lasted.get_mut(Phase::Before as usize) {
+        *before = duration;
+    }
     cluster.world.controls().kill(PeerId::memory(VICTIM));
     control.enter(Phase::Frozen);
     let died = env.now();
@@ -240,7 +242,7 @@ async fn watch(
         }
         last = now;
         control.enter(phase);
-        if lasted[Phase::After as usize] >= duration {
+        if lasted.get(Phase::After as usize).is_some_and(|after| *after >= duration) {
             return Ok(lasted);
         }
         if phase != Phase::After && now - died > WHOLE_WITHIN {
@@ -359,21 +361,22 @@ pub(super) fn claims() -> Vec<Claim> {
     fn coded(measured: &Measured) -> Option<&Course> {
         courses(measured).find(|(point, _)| point.series == CODED).map(|(_, course)| course)
     }
-    let claim = |what, expected, ours| Claim { what, expected, ours, why: "" };
     vec![
-        claim("8+2, median read while regenerating over before", Expected::AtMost(1.1), |m| {
+        Claim::new("8+2, median read while regenerating over before", Expected::AtMost(1.1), |m| {
             coded(m)?.ratio(|seen| seen.reads.median)
         }),
-        claim("8+2, median write while regenerating over before", Expected::AtMost(1.1), |m| {
-            coded(m)?.ratio(|seen| seen.writes.median)
-        }),
-        claim("8+2, p99 of reads while regenerating over before", Expected::Unsaid, |m| {
+        Claim::new(
+            "8+2, median write while regenerating over before",
+            Expected::AtMost(1.1),
+            |m| coded(m)?.ratio(|seen| seen.writes.median),
+        ),
+        Claim::new("8+2, p99 of reads while regenerating over before", Expected::Unsaid, |m| {
             coded(m)?.ratio(|seen| seen.reads.p99)
         }),
-        claim("8+2, p99 of writes while regenerating over before", Expected::Unsaid, |m| {
+        Claim::new("8+2, p99 of writes while regenerating over before", Expected::Unsaid, |m| {
             coded(m)?.ratio(|seen| seen.writes.p99)
         }),
-        claim("8+2, throughput while regenerating over before", Expected::AtLeast(0.9), |m| {
+        Claim::new("8+2, throughput while regenerating over before", Expected::AtLeast(0.9), |m| {
             coded(m)?.ratio(Seen::per_second)
         }),
     ]

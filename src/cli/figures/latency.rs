@@ -294,21 +294,20 @@ fn throughput_over(measured: &Measured, above: &str, below: &str) -> Option<f64>
 }
 
 pub(super) fn claims() -> Vec<Claim> {
-    let claim = |what, expected, ours| Claim { what, expected, ours, why: "" };
     vec![
-        claim("median read, 8+2 over plain", Expected::AtMost(1.15), |m| {
+        Claim::new("median read, 8+2 over plain", Expected::AtMost(1.15), |m| {
             over(m, Stragglers::None, (CODED, PLAIN), |l| l.read.median)
         }),
-        claim("p99 of reads with a slow node, 8+2 over plain", Expected::AtMost(1.0), |m| {
+        Claim::new("p99 of reads with a slow node, 8+2 over plain", Expected::AtMost(1.0), |m| {
             over(m, Stragglers::SlowNode, (CODED, PLAIN), |l| l.read.p99)
         }),
-        claim("p99 of reads with late chains, 8+2 over plain", Expected::AtMost(1.0), |m| {
+        Claim::new("p99 of reads with late chains, 8+2 over plain", Expected::AtMost(1.0), |m| {
             over(m, Stragglers::LateChains, (CODED, PLAIN), |l| l.read.p99)
         }),
-        claim("TPC-C, 8+2 over 2 copies", Expected::AtLeast(0.95), |m| {
+        Claim::new("TPC-C, 8+2 over 2 copies", Expected::AtLeast(0.95), |m| {
             throughput_over(m, CODED, COPIES)
         }),
-        claim("TPC-C, 8+2 over plain", Expected::Unsaid, |m| throughput_over(m, CODED, PLAIN)),
+        Claim::new("TPC-C, 8+2 over plain", Expected::Unsaid, |m| throughput_over(m, CODED, PLAIN)),
     ]
 }
 

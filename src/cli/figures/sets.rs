@@ -6,6 +6,7 @@
 //! fail is drawn; where placement is drawn, too, it is drawn anew for every sixteenth of the trials.
 
 use selkie::fabric::env::SplitMix;
+use selkie::memnode::FailureDomain;
 use selkie::memnode::coding_sets::{Place, place_range};
 
 use super::experiment::{Claim, Expected, Point};

@@ -69,10 +69,12 @@ impl PoolState {
         let at = cut_short.as_ref().map_or(self.rebuilds.len(), |(at, _)| *at);
         // The words that named those who are being recovered from are lost.
         let doubtful = cut_short.map(|(_, rebuild)| rebuild.doubtful).unwrap_or_default();
+        let doubted = self.rebuilds.iter().flat_map(|rebuild| rebuild.doubtful.clone());
         // Beyond what is remembered nobody knows what was lost with whom.
         let forgotten = self.lost_pages.len() >= MAX_LOST_PAGES;
         let dead = self.dead.iter().copied().filter(|_| forgotten);
-        let doubtful = doubtful.into_iter().chain(self.lost.keys().copied()).chain(dead).collect();
+        let lost = self.lost.keys().copied();
+        let doubtful = doubtful.into_iter().chain(doubted).chain(lost).chain(dead).collect();
         let number = self.next_rebuild();
         let rebuild = Rebuild { number, memory, doubtful, ..Rebuild::default() };
         self.rebuilds.insert(at, rebuild);

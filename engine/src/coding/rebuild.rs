@@ -143,6 +143,17 @@ impl Core {
             return Ok(());
         }
         self.declare_suspects().await?;
+        let step = self.go_on_with_rebuilds().await;
+        // Who is found dead by nothing but this would be so for ever.
+        if let Err(EngineError::Fabric(FabricError::PeerDead { peer })) = &step
+            && peer.is_memory()
+        {
+            self.halted.suspect(usize::from(peer.index()));
+        }
+        step
+    }
+
+    async fn go_on_with_rebuilds(self: &Arc<Self>) -> Result<(), EngineError> {
         let rebuilds = self.pool.rebuilds();
         for number in self.halted.rebuilds() {
             if !rebuilds.iter().any(|rebuild| rebuild.number == number) {
@@ -459,6 +470,10 @@ impl Core {
         for (range, position) in tables {
             let leased = self.leased_lines(range).await?;
             let Some(table) = self.placement.table_in_use(range, position) else { continue };
+            // Lost as well: its own rebuild has the same doubts.
+            if self.pool.is_memory_dead(table.node) {
+                continue;
+            }
             for header in 0..table.headers {
                 let Some(addr) = self.placement.addr_of(&table, header) else { continue };
                 if self.placement.line_in_range(addr) >= leased {
@@ -493,6 +508,9 @@ impl Core {
             let (Some(before), Some(now)) = (self.placement.table_at(*before), now) else {
                 continue;
             };
+            if self.pool.is_memory_dead(now.node) {
+                continue;
+            }
             for first in (0..before.headers).step_by(GCLS_AT_ONCE as usize) {
                 let count = GCLS_AT_ONCE.min(before.headers - first);
                 let headers = self.read_headers(&before, first, count).await?;

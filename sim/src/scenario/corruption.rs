@@ -43,7 +43,7 @@ const LEAST_FLIPS: u64 = 50;
 /// Bits turned over when the load is over, so that there is something to be found at the end.
 const LAST_FLIPS: u64 = 50;
 /// Bits of one split that are told apart.
-const MOST_OF_A_SPLIT: usize = 12;
+const MOST_OF_A_SPLIT: usize = 20;
 /// Within which what was found is mended.
 const MENDED_WITHIN: Duration = Duration::from_secs(5);
 

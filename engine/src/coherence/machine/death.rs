@@ -4,18 +4,21 @@
 //! nothing of it changes the word any more, and nothing new comes from it.
 //!
 //! ```text
-//!  Lost(d):  waits for d            -> Invalid, or Inquire{Ceded} if d had this node's bit in its care
-//!            Ceded to d             -> Inquire{Ceded}
+//!  Lost(d):  waits for d, or Ceded to d -> Inquire{Ceded}
 //!            grant of d unconfirmed -> Inquire{Shared or Modified}
 //!            else                   -> d's requests and answers are no more waited for
 //!
 //!  Inquire{Ceded}    -- bit set --> ReleaseShared --> Invalid     -- not --> Invalid
+//!                    -- names this node --> Disclaim --> d is named again; as above
 //!  Inquire{Modified} -- word names d --> Claim --> Modified       -- names this node --> Modified
 //!  Inquire{Shared}   -- word names d --> Rejoin --> Shared        -- does not --> Shared
 //! ```
 //! A shared copy that d granted may be the only good one: d may have died in its write-back. So whoever has
 //! such a copy writes it home, and enters its bit. Several can have been granted copies together; they write
 //! the same bytes, and d stays in the word, so that nobody writes others before all have.
+//!
+//! A grant that d entered in the word may have been lost with d, and the only copy with it. Then the word is made to name d
+//! again, so that the sweep finds what it finds of a line that d had.
 //!
 //! Who meets d in the word backs off until the recovery is over. The bits of d itself are left to the sweep
 //! that ends it: nobody clears one on d's behalf any more, and d is granted nothing more.
@@ -59,12 +62,9 @@ impl Step<'_> {
             return self.inquire(of, dead);
         }
         match self.line.phase {
+            // The dead node may have granted the line in the word, by a message that was lost with it.
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } if holder == dead => {
-                if self.line.ceded {
-                    self.line.phase = Phase::Invalid;
-                    return self.inquire(Inquiry::Ceded, dead);
-                }
-                self.back_off(dead, Phase::Invalid);
+                self.inquire(Inquiry::Ceded, dead);
             }
             Phase::Ceded { to } if to == dead => self.inquire(Inquiry::Ceded, dead),
             Phase::WaitSharers { pending, refused } if pending.contains(dead) => {
@@ -89,6 +89,11 @@ impl Step<'_> {
         let holder = old.holder().map_err(|_| self.violation())?;
         let has_bit = old.readers().contains(me);
         match of {
+            Inquiry::Ceded if holder == Some(me) => {
+                let desired = old.add(LatchDelta::hand_over(me, dead));
+                let atomic = Atomic::Swap { expected: old, desired };
+                self.post(Phase::Disclaim { dead, expected: old }, false, atomic, false);
+            }
             Inquiry::Ceded if has_bit => {
                 let atomic = Atomic::Add(LatchDelta::remove_reader(me));
                 self.post(Phase::ReleaseShared, false, atomic, false);
@@ -109,6 +114,17 @@ impl Step<'_> {
             Inquiry::Shared | Inquiry::Modified => return Err(self.violation()),
         }
         Ok(())
+    }
+
+    /// A swap of this node for the dead one is over.
+    pub(super) fn disclaimed(
+        &mut self,
+        dead: ComputeId,
+        expected: LatchWord,
+        old: LatchWord,
+    ) -> Result<(), Violation> {
+        let word = if old == expected { old.add(LatchDelta::hand_over(self.me, dead)) } else { old };
+        self.inquired(Inquiry::Ceded, dead, word)
     }
 
     /// A swap of the dead node for this one is over.

@@ -189,6 +189,7 @@ impl Step<'_> {
         match (phase, holder) {
             (Phase::Inquire { of, dead }, _) => self.inquired(of, dead, old)?,
             (Phase::Claim { dead, expected }, _) => self.claimed(dead, expected, old)?,
+            (Phase::Disclaim { dead, expected }, _) => self.disclaimed(dead, expected, old)?,
             (Phase::Rejoin, _) => self.settle(Phase::Shared),
             _ => return self.operation_over(phase, holder, old),
         }

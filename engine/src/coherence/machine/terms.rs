@@ -264,6 +264,13 @@ pub enum Phase {
         /// The word that was found.
         expected: LatchWord,
     },
+    /// `CAS expected -> dead in place of me` outstanding, for a line whose grant was lost with the dead node.
+    Disclaim {
+        /// The dead node.
+        dead: ComputeId,
+        /// The word that was found.
+        expected: LatchWord,
+    },
     /// `[write back; FAA +bit]` outstanding, for a copy whose grantor died before it had done both.
     Rejoin,
 }
@@ -271,7 +278,7 @@ pub enum Phase {
 /// What a node has of a line whose fate a dead one decided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inquiry {
-    /// No copy, but perhaps a bit in the word that was in the dead node's care.
+    /// No copy, but perhaps a bit in the word that was in the dead node's care, or a grant that was lost with it.
     Ceded,
     /// A shared copy, granted and not confirmed.
     Shared,

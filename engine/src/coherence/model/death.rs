@@ -6,7 +6,7 @@
 //!
 //! each survivor:  Nothing --all their mail is heard--> Noted --Lost--> Due --no operation outstanding--> Told
 //! ```
-//! A dead node's posted chain goes on at home and its mail on the wires; fenced, the rest of the chain is gone,
+//! A dead node's posted chain goes on at home and its mail on the wires, the end of which may be lost; fenced, the rest of the chain is gone,
 //! and a write-back in the middle of it leaves home torn. Nothing that is sent to it arrives.
 //!
 //! A survivor knows of the death (Noted) before it tells its lines one by one. It tells those that it finds
@@ -124,7 +124,22 @@ impl<const N: usize> Protocol<N> {
             Stage::Fenced | Stage::Swept => {}
         }
         for node in world.places(|node| node.life == Life::Runs) {
+            self.lose_mail(world, node, out);
             self.hear(world, node, out);
+        }
+    }
+
+    /// What a dead node sent last, and more of that, may not have arrived, whatever it did at home after that.
+    fn lose_mail(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
+        if world.stage == Stage::Alive || world.nodes[node].heard != Heard::Nothing {
+            return;
+        }
+        for from in world.dead().iter().map(place) {
+            if !world.wires[from][node].packets().is_empty() {
+                let mut after = world.clone();
+                after.wires[from][node].lose_last();
+                out.push(Step { node, what: What::MailLost { from }, after });
+            }
         }
     }
 

@@ -109,6 +109,10 @@ pub(super) enum What {
     Fenced,
     Heard(Heard),
     Lost(usize),
+    /// The last message of a dead node to one that has not heard of its death.
+    MailLost {
+        from: usize,
+    },
     /// The home is lost, and its word made anew; see `home`.
     HomeLost,
     /// A split is lost, or made again; see `coded`.

@@ -67,6 +67,12 @@ impl Wire {
         *self = Wire::EMPTY;
     }
 
+    /// The last one is gone.
+    pub(super) fn lose_last(&mut self) {
+        self.len -= 1;
+        self.packets[self.len as usize] = Wire::BLANK;
+    }
+
     pub(super) fn pop(&mut self) {
         self.packets.rotate_left(1);
         self.packets[WIRE_LIMIT - 1] = Wire::BLANK;
@@ -661,13 +667,14 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::Claim { .. } => 27,
         Phase::Rejoin => 28,
         Phase::Join { .. } => 29,
+        Phase::Disclaim { .. } => 30,
     }
 }
 
 /// Kinds of phases in which a line can be while nobody dies.
 pub(super) const PHASES: u32 = 24;
 /// Kinds of phases in all.
-pub(super) const ALL_PHASES: u32 = 30;
+pub(super) const ALL_PHASES: u32 = 31;
 
 fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
     let one = |node| NodeSet::EMPTY.with(node);
@@ -678,7 +685,7 @@ fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
         Phase::ResetShared { holder }
         | Phase::WaitRead { holder }
         | Phase::WaitWrite { holder } => (None, one(holder)),
-        Phase::Claim { expected, dead } => (Some(expected), one(dead)),
+        Phase::Claim { expected, dead } | Phase::Disclaim { expected, dead } => (Some(expected), one(dead)),
         Phase::Inquire { dead, .. } => (None, one(dead)),
         Phase::WaitSharers { pending, .. } => (None, pending),
         Phase::Downgrade { to } => (None, to),

@@ -263,13 +263,13 @@ impl Mailbox {
         SentMark(taken.map(Option::unwrap_or_default).collect())
     }
 
-    /// Whether all that had been sent at the mark has arrived, so that a poll there finds it, or never will, as
-    /// the peer is lost.
+    /// Whether all that had been sent at the mark to those who matter has arrived, so that a poll there finds it, or
+    /// never will, as the peer is lost.
     #[must_use]
-    pub fn is_through(&self, mark: &SentMark) -> bool {
-        mark.0.iter().enumerate().all(|(to, taken)| {
-            *taken == 0 || self.connection(to).is_none_or(|connection| connection.has_sent(*taken))
-        })
+    pub fn is_through(&self, mark: &SentMark, matters: impl Fn(usize) -> bool) -> bool {
+        mark.0.iter().enumerate().filter(|(to, taken)| **taken > 0 && matters(*to)).all(
+            |(to, taken)| self.connection(to).is_none_or(|connection| connection.has_sent(*taken)),
+        )
     }
 
     /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at

@@ -14,7 +14,7 @@ use selkie_memnode::{ComputeIndex, Pool};
 use crate::alloc::Allocator;
 use crate::buffer::frames::{FrameId, Frames};
 use crate::buffer::table::AddressTable;
-use crate::coding::{Coded, Halted};
+use crate::coding::{Coded, Halted, Repairs};
 use crate::coherence::machine::Rules;
 use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
@@ -76,6 +76,8 @@ pub(crate) struct Core {
     /// Of pools with redundancy.
     pub(crate) coded: Option<Coded>,
     pub(crate) halted: Halted,
+    /// What this node does for the pool as a whole.
+    pub(crate) repairs: Repairs,
     /// Frames into which reads are under way that nobody waits for.
     pub(crate) late_frames: AtomicUsize,
     /// One to each memory node; all latch operations of a line use the same (rule R1).

@@ -17,7 +17,7 @@ use crate::acquire::Access;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
-use crate::coding::{Coded, Halted, run_regeneration};
+use crate::coding::{Coded, Halted, Repairs, run_regeneration};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
@@ -137,6 +137,7 @@ impl Engine {
             placement: PlacementMap::new(descriptor),
             coded,
             halted: Halted::default(),
+            repairs: Repairs::default(),
             late_frames: AtomicUsize::new(0),
             queue_pairs,
             #[cfg(feature = "planted")]
@@ -463,14 +464,23 @@ impl Engine {
     /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.
     pub async fn allocate(&self) -> Result<ExclusiveGuard<'_>, EngineError> {
         self.0.check_writes()?;
-        let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
-        let (addr, reused) = grant.parts();
-        let mut guard = self.exclusive(addr).await?;
-        if reused {
-            guard.bytes_mut(0..self.0.gcl_bytes).fill(0);
+        loop {
+            let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
+            let (addr, reused) = grant.parts();
+            let mut guard = match self.exclusive(addr).await {
+                // A line that is not to be had for good is nobody's: each node has finitely many of them.
+                Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
+                    grant.used();
+                    continue;
+                }
+                guard => guard?,
+            };
+            if reused {
+                guard.bytes_mut(0..self.0.gcl_bytes).fill(0);
+            }
+            grant.used();
+            return Ok(guard);
         }
-        grant.used();
-        Ok(guard)
     }
 
     /// Gives the page back to the pool. It keeps its bytes for those who come by old pointers, and
@@ -490,10 +500,11 @@ impl Engine {
         // Only a line that no cache has ever held: a late write-back would overwrite the counter.
         let counter = Taken { core: &self.0, grant: Some(self.0.grant(true).await?) };
         let (addr, _) = counter.parts();
+        // From here on the line is no page, whatever becomes of it.
+        counter.used();
         if self.0.coded.is_some() {
             self.0.mark_counter(addr).await?;
         }
-        counter.used();
         Ok(addr)
     }
 
@@ -513,7 +524,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Timeout` naming a line that stayed latched, if nothing has moved for the request timeout; the
-    /// others are written back all the same.
+    /// others are written back all the same. The node of a coded pool is still in the pool then.
     pub async fn close(&self) -> Result<(), EngineError> {
         let core = &self.0;
         if core.closed.swap(true, Ordering::Relaxed) && core.leaves.load(Ordering::Acquire) {
@@ -532,6 +543,13 @@ impl Engine {
             }
             (remain, last) = (now, one);
         }
+        if let Some(addr) = last.filter(|_| core.coded.is_some()) {
+            // Who is not in the pool enters nothing in words that are made anew: what it has would be lost silently.
+            let waited = core.env.now() - started;
+            tracing::warn!(%node, lines = remain, "cannot close: lines are not given up");
+            return Err(EngineError::Timeout { addr, waited });
+        }
+        core.repairs.retire(core).await?;
         // Their splits come, or their memory nodes are dead.
         while core.late_frames.load(Ordering::Acquire) > 0
             && core.env.now() - moved <= core.config.request_timeout
@@ -545,6 +563,7 @@ impl Engine {
         let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
         if left.as_ref().is_err_and(PoolError::is_retryable) {
             core.leaves.store(false, Ordering::Release);
+            core.repairs.go_on();
         }
         let took = core.env.now() - started;
         match last {

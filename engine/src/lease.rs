@@ -82,16 +82,16 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         }
         let plane_is_away = || watch.lock().iter().any(|looks| looks.stand_still(now, lease / 4));
         if !is_member || silent > lease * 3 / 4 && !plane_is_away() {
-            core.expel();
+            core.end_with(EngineError::Expelled);
         }
     }
 }
 
 impl Core {
-    /// Serves nothing more, for ever.
-    fn expel(&self) {
-        let _ = self.failed.set(EngineError::Expelled);
-        tracing::warn!(node = %self.endpoint.id(), "declared dead by the others: serves nothing more");
+    /// Serves nothing more, for ever; if the others do not know yet, they are told.
+    pub(crate) fn end_with(&self, error: EngineError) {
+        tracing::warn!(node = %self.endpoint.id(), %error, "serves nothing more");
+        let _ = self.failed.set(error);
         self.fail_all_waits();
         self.seal_all();
     }

@@ -311,14 +311,16 @@ impl Core {
         }
     }
 
-    /// Who does not wait for a latch is not to be refused for a page nobody uses.
+    /// Who does not wait for a latch is not to be refused for a page nobody uses; and the node itself may give up what
+    /// it has only just got.
     fn without_hold(&self, active: &Active, event: Event, local: LocalUse) -> LocalUse {
-        let nowait = matches!(
-            event,
-            Event::Received { message: Message::Request(request), .. } if request.nowait
-        );
+        let is_at_once = match event {
+            Event::Received { message: Message::Request(request), .. } => request.nowait,
+            Event::Evict | Event::Leave => true,
+            _ => false,
+        };
         let nobody = active.seen == LocalUse::Idle && active.waiters.next_is_writer().is_none();
-        if nowait && nobody { LocalUse::Idle } else { local }
+        if is_at_once && nobody { LocalUse::Idle } else { local }
     }
 
     /// Whether the line has its right so lately that others have to wait ([`crate::EngineConfig::hold`]).

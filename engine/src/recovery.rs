@@ -23,6 +23,7 @@ use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
 use crate::left::Left;
+use crate::service::epoch_node;
 use crate::{Coherence, EngineError, GAddr};
 
 /// How often a recovery that waits for something looks again.
@@ -42,11 +43,12 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if core.leaves.load(Ordering::Acquire) && !core.is_member_itself() {
             continue;
         }
+        let Some(_step) = core.repairs.begin() else { continue };
         if let Err(error) = core.make_good().await {
             tracing::debug!(%error, "rebuild: a step failed");
         }
         // Words that are being made anew say nothing of the dead yet.
-        let is_quiet = core.pool.rebuilds().is_empty();
+        let is_quiet = core.rebuilds_are_over();
         let all_lost = core.pool.lost();
         if is_quiet {
             core.go_on(!all_lost.is_empty());
@@ -157,7 +159,7 @@ impl Core {
         self.recovering.store(true, Ordering::Release);
         let under_way = self.tell_lines(dead);
         for addr in &under_way {
-            let interrupted = || self.halted.has_suspects() || !self.pool.rebuilds().is_empty();
+            let interrupted = || self.halted.has_suspects() || !self.rebuilds_are_over();
             self.until(|| !self.is_under_way(*addr) || interrupted()).await?;
             if interrupted() {
                 // Its home may be lost: then it stands still, and goes on when that is made good.
@@ -172,8 +174,13 @@ impl Core {
         Ok(())
     }
 
+    /// Whether no header is being made anew, and no line of this node stands still for one: such lines hear of no death.
+    fn rebuilds_are_over(&self) -> bool {
+        self.pool.rebuilds().is_empty() && self.halted.rebuilds().is_empty()
+    }
+
     /// Waits for what operations and messages under way bring about, or for the engine's own end.
-    async fn until(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
+    pub(crate) async fn until(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
         while !over() {
             if let Some(error) = self.failed.get() {
                 return Err(error.clone());
@@ -251,7 +258,8 @@ impl Core {
             self.unless_memory_is_dead(memory, swept).await?;
         }
         // Without its memory node there are no epochs to hold back.
-        self.unless_memory_is_dead(0, self.publish_epoch_of(dead, 0).await).await?;
+        let epochs = epoch_node(&self.pool).unwrap_or_default();
+        self.unless_memory_is_dead(epochs, self.publish_epoch_of(dead, 0).await).await?;
         Ok(lost)
     }
 
@@ -277,9 +285,27 @@ impl Core {
 
     /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can find it.
     fn is_dead_for_all(&self, memory: usize, peer: PeerId) -> bool {
-        let found = self.endpoint.connect(peer);
-        let is_gone = matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer);
-        is_gone || self.pool.is_memory_dead(memory)
+        let is_gone = || {
+            let found = self.endpoint.connect(peer);
+            matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer)
+        };
+        self.pool.is_memory_dead(memory) || is_gone()
+    }
+
+    /// A memory node that a verb found dead is dead for all, and is declared so if it is not yet.
+    ///
+    /// # Errors
+    /// The verb's error, if it says something else, or only the way to the node is broken.
+    pub(crate) async fn gone(&self, error: FabricError) -> Result<(), EngineError> {
+        let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
+        let memory = usize::from(peer.index());
+        if !peer.is_memory() || !self.is_dead_for_all(memory, peer) {
+            return Err(error.into());
+        }
+        if self.coded.is_some() && !self.pool.is_memory_dead(memory) {
+            self.pool.declare_memory_dead(peer.index()).await?;
+        }
+        Ok(())
     }
 
     async fn sweep_memory(
@@ -291,6 +317,10 @@ impl Core {
     ) -> Result<(), EngineError> {
         for table in self.placement.header_tables(memory) {
             for first in (0..table.headers).step_by(SWEEP_HEADERS as usize) {
+                // Others wait for this node to be quiet; somebody sweeps again afterwards.
+                if !self.pool.rebuilds().is_empty() {
+                    return Err(EngineError::Busy { addr: GAddr::NULL });
+                }
                 let count = SWEEP_HEADERS.min(table.headers - first);
                 let at = |header: u64| {
                     let offset = table.at.offset + header * layout::HEADER_BYTES;

@@ -139,6 +139,12 @@ pub enum PoolError {
         /// How often it was tried.
         attempts: usize,
     },
+    /// Latch words of a memory node are being made anew, and that does not end.
+    #[error("the headers of mem{memory} are being made anew: nobody can come in before that is over")]
+    Rebuilding {
+        /// The memory node.
+        memory: u16,
+    },
     /// No compute node of this index is registered.
     #[error("compute node {node} is not registered")]
     NotRegistered {
@@ -155,7 +161,7 @@ impl PoolError {
             Self::MemoryNode { source, .. } => source.is_retryable(),
             Self::Fabric { source, .. } => source.is_retryable(),
             Self::Control { source } => source.is_retryable(),
-            Self::Incomplete { .. } | Self::Contended { .. } => true,
+            Self::Incomplete { .. } | Self::Contended { .. } | Self::Rebuilding { .. } => true,
             _ => false,
         }
     }

@@ -525,13 +525,23 @@ impl Membership {
             let late = if here { self.late(version).await? } else { Some(self.some_node()) };
             let Some(node) = late else { return Ok(()) };
             let waited = env.now().saturating_sub(started);
-            if waited > self.timing().lease * NOTICE_LEASES {
+            if waited > self.notice_bound() {
                 return Err(PoolError::Unresponsive { node, waited });
             }
             env.sleep(self.plane.pace()).await;
             // Whoever leaves meanwhile need not know.
             self.see(self.plane.load().await?);
         }
+    }
+
+    /// How long others may take to take note of something.
+    pub(crate) fn notice_bound(&self) -> Duration {
+        self.timing().lease * NOTICE_LEASES
+    }
+
+    /// How often what others are to do is looked at.
+    pub(crate) fn plane_pace(&self) -> Duration {
+        self.plane.pace()
     }
 
     /// One of this process's nodes, or of all, for a message.
@@ -564,7 +574,7 @@ fn dead_nodes(state: &PoolState) -> impl Iterator<Item = PeerId> {
 
 /// Takes a node that died out of the pool. Compute nodes are recovered from; what a memory node held is lost.
 pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
-    let had_card = state.cards.remove(&node.to_raw()).is_some();
+    let card = state.cards.remove(&node.to_raw());
     if node.is_memory() {
         let slot = state.memory_nodes.get_mut(usize::from(node.index()));
         if let Some(member) = slot.and_then(Option::as_mut)
@@ -573,9 +583,16 @@ pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
             state.begin_rebuild(node.index());
             state.give_up_migration(node.index());
         }
-    } else if state.compute_nodes.remove(&node.index()).is_some() || had_card {
-        state.lost.entry(node.index()).or_default();
-        state.doubt(node.index());
+        return;
+    }
+    let was_in = state.compute_nodes.remove(&node.index()).is_some();
+    if was_in || card.is_some() {
+        let only_read = card.is_some_and(|card| card.reads_only);
+        let lost = state.lost.entry(node.index()).or_default();
+        lost.held_nothing = !was_in || only_read;
+        if !lost.held_nothing {
+            state.doubt(node.index());
+        }
     }
 }
 

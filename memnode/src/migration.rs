@@ -213,7 +213,7 @@ impl PoolState {
     }
 
     /// Whether headers lie in the slab at a position.
-    fn has_headers(&self, range: usize, position: usize) -> bool {
+    pub(crate) fn has_headers(&self, range: usize, position: usize) -> bool {
         let Some(place) = self.ranges.get(range) else { return false };
         let lie_at =
             |(own, on): (usize, &u8)| (own + usize::from(*on)).checked_rem(place.slabs.len());

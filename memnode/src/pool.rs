@@ -311,7 +311,8 @@ impl Pool {
         if state.compute_nodes.contains_key(&node.get()) {
             return Err(PoolError::DuplicateCompute { node });
         }
-        if state.lost.contains_key(&node.get()) || state.dead.contains(&node.get()) {
+        let is_doubtful = state.is_doubtful(node.get());
+        if state.lost.contains_key(&node.get()) || state.dead.contains(&node.get()) || is_doubtful {
             return Err(PoolError::DeadCompute { node });
         }
         Ok(())
@@ -322,7 +323,8 @@ impl Pool {
     ///
     /// # Errors
     /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`] if
-    /// the index is taken, [`PoolError::DeadCompute`], [`PoolError::Unresponsive`], [`PoolError::Control`]; the node is then not in.
+    /// the index is taken, [`PoolError::DeadCompute`], [`PoolError::Unresponsive`], [`PoolError::Rebuilding`],
+    /// [`PoolError::Control`]; the node is then not in.
     pub async fn register_compute(
         &self,
         env: &Env,
@@ -332,6 +334,9 @@ impl Pool {
         let mailboxes: Vec<_> = mailboxes.iter().map(Into::into).collect();
         let enter = |state: &mut PoolState| {
             self.check_index(state, node)?;
+            if let Some(memory) = state.is_being_entered() {
+                return Err(PoolError::Rebuilding { memory });
+            }
             let before = state.incarnations.get(&node.get()).copied().unwrap_or(0);
             let incarnation = before.saturating_add(1);
             state.incarnations.insert(node.get(), incarnation);
@@ -339,9 +344,17 @@ impl Pool {
             state.compute_nodes.insert(node.get(), member);
             Ok(incarnation)
         };
+        let since = env.now();
         self.membership.first_beat(PeerId::compute(node.get())).await?;
         self.membership.set_ended(PeerId::compute(node.get()), false);
-        let (version, incarnation) = match self.membership.change(enter).await {
+        let entered = loop {
+            let entered = self.membership.change(enter).await;
+            if !matches!(entered, Err(PoolError::Rebuilding { .. })) || !self.may_wait(env, since) {
+                break entered;
+            }
+            env.sleep(self.membership.plane_pace()).await;
+        };
+        let (version, incarnation) = match entered {
             Ok(entered) => entered,
             Err(error) => {
                 if error.is_retryable() {
@@ -358,6 +371,11 @@ impl Pool {
                 Err(error)
             }
         }
+    }
+
+    /// Whether what others are to do may take longer still.
+    fn may_wait(&self, env: &Env, since: Duration) -> bool {
+        env.now().saturating_sub(since) <= self.membership.notice_bound()
     }
 
     /// An index that no node of the pool has, nor has given up lately: indexes are given out in turn.
@@ -432,6 +450,7 @@ impl Pool {
             }
             state.cards.remove(&PeerId::compute(node.get()).to_raw());
             let gone = state.compute_nodes.remove(&node.get());
+            state.forget_in_rebuilds(node.get());
             gone.map(drop).ok_or(PoolError::NotRegistered { node })
         };
         let (version, ()) = self.membership.change(leave).await?;

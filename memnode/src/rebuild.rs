@@ -73,7 +73,7 @@ impl PoolState {
         // Beyond what is remembered nobody knows what was lost with whom.
         let forgotten = self.lost_pages.len() >= MAX_LOST_PAGES;
         let dead = self.dead.iter().copied().filter(|_| forgotten);
-        let lost = self.lost.keys().copied();
+        let lost = self.lost.iter().filter(|(_, lost)| !lost.held_nothing).map(|(node, _)| *node);
         let doubtful = doubtful.into_iter().chain(doubted).chain(lost).chain(dead).collect();
         let number = self.next_rebuild();
         let rebuild = Rebuild { number, memory, doubtful, ..Rebuild::default() };
@@ -90,6 +90,25 @@ impl PoolState {
             self.rebuilds.push(rebuild);
         }
         !moves.is_empty()
+    }
+
+    /// A compute node has left: another may get its index.
+    pub(crate) fn forget_in_rebuilds(&mut self, node: u16) {
+        for rebuild in &mut self.rebuilds {
+            rebuild.quiet.remove(&node);
+            rebuild.entered.remove(&node);
+        }
+    }
+
+    /// The memory node whose words are being entered again by those who had lines there: whoever came in now would
+    /// find them free.
+    pub(crate) fn is_being_entered(&self) -> Option<u16> {
+        self.rebuilds.iter().find(|rebuild| rebuild.moved).map(|rebuild| rebuild.memory)
+    }
+
+    /// Whether words may come to name a compute node that died.
+    pub(crate) fn is_doubtful(&self, node: u16) -> bool {
+        self.rebuilds.iter().any(|rebuild| rebuild.doubtful.contains(&node))
     }
 
     fn next_rebuild(&mut self) -> u64 {
@@ -197,13 +216,12 @@ impl Pool {
     pub async fn claim_rebuild(&self, number: u64, by: ComputeIndex) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members = state.members();
-            // One that died in it must not be able to go on with it.
-            let unfenced: BTreeSet<u16> = state.unfenced().collect();
+            // Nobody who died may go on writing pages, or with the rebuild itself.
+            let all_fenced = state.unfenced().next().is_none();
             let Some(rebuild) = state.rebuild_of(number) else {
                 return Ok(false);
             };
-            let ends = rebuild.by.is_none_or(|other| !unfenced.contains(&other));
-            let ready = members.is_subset(&rebuild.quiet) && !rebuild.moved && ends;
+            let ready = members.is_subset(&rebuild.quiet) && !rebuild.moved && all_fenced;
             let taken = rebuild.by.is_some_and(|other| members.contains(&other));
             let own = rebuild.by == Some(by.get());
             if ready && !taken {
@@ -225,10 +243,13 @@ impl Pool {
         moves: &[Move],
     ) -> Result<(), PoolError> {
         let change = |state: &mut PoolState| {
+            let (members, all_fenced) = (state.members(), state.unfenced().next().is_none());
             let Some(rebuild) = state.rebuild_of(number) else {
                 return Ok(());
             };
-            if rebuild.by != Some(by.get()) || rebuild.moved {
+            // Who came in meanwhile has to be quiet as well.
+            let are_quiet = members.is_subset(&rebuild.quiet) && all_fenced;
+            if rebuild.by != Some(by.get()) || rebuild.moved || !are_quiet {
                 return Ok(());
             }
             // Where one was to go may be lost meanwhile.
@@ -282,10 +303,9 @@ impl Pool {
     pub async fn claim_doubts(&self, number: u64, by: ComputeIndex) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members = state.members();
-            let unfenced: BTreeSet<u16> = state.unfenced().collect();
+            let all_fenced = state.unfenced().next().is_none();
             let Some(rebuild) = state.rebuild_of(number) else { return Ok(false) };
-            let ends = rebuild.by.is_none_or(|other| !unfenced.contains(&other));
-            let ready = rebuild.moved && members.is_subset(&rebuild.entered) && ends;
+            let ready = rebuild.moved && members.is_subset(&rebuild.entered) && all_fenced;
             let taken = rebuild.by.is_some_and(|other| members.contains(&other));
             let own = rebuild.by == Some(by.get());
             if ready && !taken {

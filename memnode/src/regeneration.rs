@@ -33,7 +33,8 @@ impl PoolState {
     fn next_regeneration(&self, by: u16) -> Option<Regeneration> {
         for (range, place) in self.ranges.iter().enumerate() {
             for (position, slab) in place.slabs.iter().enumerate() {
-                if self.lives(slab.node) {
+                // What could not leave it is lost, and is not to be taken for zeros.
+                if self.lives(slab.node) || self.has_headers(range, position) {
                     continue;
                 }
                 if let Some(to) = self.place_slab(&self.kept(range, position)) {
@@ -96,19 +97,20 @@ impl Pool {
         Ok(self.membership().change(claim).await?.1)
     }
 
-    /// Puts the slab into the range. Returns once all write there; `false` if it is another's by now.
+    /// Puts the slab into the range; `false` if it is another's by now, or headers are being made anew.
     ///
     /// # Errors
-    /// [`PoolError::Unresponsive`], [`PoolError::Control`].
+    /// [`PoolError::Control`].
     pub async fn begin_regeneration(
         &self,
-        env: &Env,
         by: ComputeIndex,
         task: Regeneration,
     ) -> Result<bool, PoolError> {
         let begun = Regeneration { begun: true, ..task };
         let begin = |state: &mut PoolState| {
-            let is_own = state.regeneration == Some(task) && task.by == by.get();
+            // While words are made anew from the splits there are not to be others.
+            let is_quiet = state.rebuilds.is_empty();
+            let is_own = state.regeneration == Some(task) && task.by == by.get() && is_quiet;
             let slabs = state.ranges.get_mut(task.range).map(|place| &mut place.slabs);
             if let Some(slab) = slabs.and_then(|slabs| slabs.get_mut(task.position))
                 && is_own
@@ -118,11 +120,7 @@ impl Pool {
             }
             Ok(is_own)
         };
-        let (version, is_own) = self.membership().change(begin).await?;
-        if is_own {
-            self.membership().until_noticed(env, version).await?;
-        }
-        Ok(is_own)
+        Ok(self.membership().change(begin).await?.1)
     }
 
     /// The slab has all its splits. Its copies of counters may be the first from now on, which all see at the same

@@ -44,6 +44,9 @@ use crate::{EngineConfig, EngineError, GAddr};
 /// Bytes of the versions of a page.
 pub(crate) const VERSIONS_BYTES: usize = 4 * MAX_SPLITS;
 
+/// Of a node's frames, at most one in so many waits for late reads.
+const LATE_FRAMES: usize = 8;
+
 /// What a node of a coded pool has for coding.
 pub(crate) struct Coded {
     coding: Coding,
@@ -392,6 +395,14 @@ impl Core {
         (Some(self.completed_with(active, done.old)), late)
     }
 
+    /// A free frame to take the place of one into which reads are under way, unless they have enough already.
+    pub(super) fn frame_for_late(&self) -> Option<FrameId> {
+        let most = self.frames.count() / LATE_FRAMES;
+        // Relaxed: a bound on memory, nothing hangs on its order.
+        let is_free = self.late_frames.load(Ordering::Relaxed) < most;
+        is_free.then(|| self.frames.take_free()).flatten()
+    }
+
     /// Puts another frame into the place of one into which reads are still under way; that one is free when they
     /// are over.
     fn move_frame(
@@ -656,10 +667,9 @@ async fn write_splits(
             }
         }
         for written in posted {
-            match written.await.map_err(|error| error.error) {
-                Ok(_) => {}
-                Err(FabricError::PeerDead { peer }) if peer != core.endpoint.id() => lost += 1,
-                Err(error) => return Err(error.into()),
+            if let Err(failed) = written.await {
+                core.gone(failed.error).await?;
+                lost += 1;
             }
             if lost > coded.coding.parity() {
                 return Err(EngineError::TooManyLost { lost, parity: coded.coding.parity() });
@@ -667,10 +677,9 @@ async fn write_splits(
         }
     }
     for copy in copies {
-        match copy.await.map_err(|error| error.error) {
-            // The page has its split elsewhere.
-            Err(FabricError::PeerDead { peer }) if peer != core.endpoint.id() => {}
-            written => drop(written?),
+        // The page has its split elsewhere.
+        if let Err(failed) = copy.await {
+            core.gone(failed.error).await?;
         }
     }
     Ok(())

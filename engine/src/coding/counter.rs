@@ -90,11 +90,7 @@ impl Core {
     async fn post_to_living(&self, node: usize, chain: Chain) -> Result<(), EngineError> {
         match self.queue_pair(node).post(chain).await.map_err(|error| error.error) {
             Ok(_) => Ok(()),
-            Err(FabricError::PeerDead { peer }) if peer.is_memory() => {
-                self.halted.suspect(usize::from(peer.index()));
-                Ok(())
-            }
-            Err(error) => Err(error.into()),
+            Err(error) => self.gone(error).await,
         }
     }
 
@@ -118,7 +114,9 @@ impl Core {
                 Err(error) => return Err(error),
             };
             if self.env.now() - started > self.config.request_timeout {
-                return Err(error.map_or(EngineError::Closed, EngineError::from));
+                let addr = if let Counter::Line(addr) = counter { addr } else { GAddr::NULL };
+                let waited = self.env.now() - started;
+                return Err(error.map_or(EngineError::Timeout { addr, waited }, EngineError::from));
             }
             self.check_failed()?;
             self.env.sleep(self.config.tick).await;
@@ -157,9 +155,7 @@ impl Core {
         for (node, at) in living {
             match self.raise(*node, *at, old.saturating_add(delta)).await {
                 // It is raised no more, nor asked.
-                Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
-                    self.halted.suspect(usize::from(peer.index()));
-                }
+                Err(EngineError::Fabric(error)) => self.gone(error).await?,
                 raised => raised?,
             }
         }

@@ -3,7 +3,7 @@
 //! Which page that is, says [`page_of`]; making it is what the writer would have done, or undoing that, with the very
 //! versions. So whoever does it may die as well, and the next one goes on.
 
-use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::layout;
 
 use super::access::{read_versions, versions_bytes};
@@ -78,8 +78,7 @@ impl Core {
                             *own = version;
                         }
                     }
-                    Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
-                    Err(error) => return Err(error.into()),
+                    Err(error) => self.gone(error).await?,
                 }
             }
         }
@@ -105,13 +104,11 @@ impl Core {
             ]);
             let read = match self.queue_pair(place.node).post(chain).await {
                 Ok(chain) => chain,
-                Err(failed) => match failed.error {
-                    FabricError::PeerDead { peer } if peer.is_memory() => {
-                        seen.push(None);
-                        continue;
-                    }
-                    error => return Err(error.into()),
-                },
+                Err(failed) => {
+                    self.gone(failed.error).await?;
+                    seen.push(None);
+                    continue;
+                }
             };
             let mut bufs = read.verbs.into_iter().filter_map(Verb::into_buf);
             let (payload, tag) = (bufs.next(), bufs.next());

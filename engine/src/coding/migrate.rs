@@ -26,7 +26,7 @@ impl Core {
         let Some(mut task) = self.pool.claim_migration(self.index()).await? else { return Ok(()) };
         let started = self.env.now();
         loop {
-            self.check_failed()?;
+            self.check_alive()?;
             match task.stage {
                 Stage::Clearing => {
                     if self.pool.leave_headers(&task).await? {
@@ -43,7 +43,18 @@ impl Core {
                         return Ok(());
                     }
                 }
-                Stage::Switched | Stage::Settling => {}
+                Stage::Switched => {}
+                Stage::Settling => {
+                    // Who began before may still use the one that will be free.
+                    self.pool.until_all_know(&self.env).await?;
+                    let state = self.pool.state();
+                    let place = state.ranges.get(task.range);
+                    let kept = place.and_then(|place| place.slabs.get(task.position));
+                    let free = if kept == Some(&task.to) { task.from } else { task.to };
+                    if state.stays(free.node) {
+                        self.clear_slab(free).await?;
+                    }
+                }
             }
             match self.pool.advance_migration(&self.env, &task).await? {
                 Some(next) if next.stage != task.stage => task = next,

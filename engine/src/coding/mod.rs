@@ -4,9 +4,9 @@
 //! computed from them; each lies on a memory node of its own, and any k of the k + r give the page
 //! back. Each page is coded by itself, so that a page remains what is fetched, latched and written.
 //!
-//! Here is what is computed from bytes alone: the [`codec`], and the checksum that says whether a
-//! split is as it was written. Where splits lie, how they are fetched while a page is latched, in
-//! which order they are written and how a lost slab is rebuilt will stand beside it and use it.
+//! Computed from bytes alone: the [`codec`], the checksum that says whether a split is as it was written, and what a page
+//! is whose write-back was cut short (`torn`). Latch operations are in `access` and `reading`; what follows the loss of a
+//! memory node in `rebuild` and `regenerate`.
 
 mod access;
 mod checksum;
@@ -20,6 +20,7 @@ mod placed;
 mod reading;
 mod rebuild;
 mod regenerate;
+mod repairs;
 mod tag;
 mod torn;
 
@@ -28,6 +29,7 @@ pub use checksum::checksum;
 pub(crate) use journal::Image;
 pub(crate) use rebuild::Halted;
 pub(crate) use regenerate::run_regeneration;
+pub(crate) use repairs::Repairs;
 #[cfg(test)]
 pub(crate) use tag::{SplitSet, Version, Versions};
 #[cfg(test)]

@@ -8,7 +8,9 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-use selkie_fabric::{Buf, Chain, ChainError, ChainResult, Completion, RemoteAddr, Verb};
+use selkie_fabric::{
+    Buf, Chain, ChainError, ChainResult, Completion, FabricError, RemoteAddr, Verb,
+};
 use selkie_memnode::Mode;
 use selkie_memnode::layout::MAX_SPLITS;
 
@@ -140,7 +142,7 @@ impl<'c> Reading<'c> {
         // Who only detects is told of what could be mended, too.
         let tells = self.coded.coding().mode() == Mode::Detect && !self.corrupt.is_empty();
         if tells || !matches!(whole, Ok(true)) {
-            self.rest().await;
+            self.rest(core).await;
             whole?;
             return Ok(Read { damaged: true, corrupt: self.corrupt, moved: None });
         }
@@ -170,17 +172,17 @@ impl<'c> Reading<'c> {
                 return;
             }
             let (split, result) = self.next_arrival().await;
-            self.take_in(split, result);
-            self.take_what_has_come();
+            self.take_in(core, split, result);
+            self.take_what_has_come(core);
         }
     }
 
     /// What has come by now besides, so that it need not be made from the others.
-    fn take_what_has_come(&mut self) {
+    fn take_what_has_come(&mut self, core: &Core) {
         let mut rest = Vec::with_capacity(self.under_way.len());
         for (split, mut completion) in std::mem::take(&mut self.under_way) {
             match completion.try_take() {
-                Some(result) => self.take_in(split, result),
+                Some(result) => self.take_in(core, split, result),
                 None => rest.push((split, completion)),
             }
         }
@@ -219,7 +221,7 @@ impl<'c> Reading<'c> {
         .await
     }
 
-    fn take_in(&mut self, split: usize, result: ChainResult) {
+    fn take_in(&mut self, core: &Core, split: usize, result: ChainResult) {
         match result {
             Ok(chain) => {
                 let mut bufs = chain.verbs.into_iter().filter_map(Verb::into_buf);
@@ -228,7 +230,12 @@ impl<'c> Reading<'c> {
                 self.fresh.push(Arrival { split, payload, tag: Tag::from_word(word) });
             }
             Err(failed) => {
-                let ChainError { chain, .. } = *failed;
+                let ChainError { chain, error, .. } = *failed;
+                if let FabricError::PeerDead { peer } = error
+                    && peer.is_memory()
+                {
+                    core.halted.suspect(usize::from(peer.index()));
+                }
                 self.lost = self.lost.with(split);
                 self.suspects = self.suspects.without(SplitSet::EMPTY.with(split));
                 let payload = chain.verbs.into_iter().next().and_then(Verb::into_buf);
@@ -313,18 +320,18 @@ impl<'c> Reading<'c> {
             if whole {
                 self.fill_in_place()?;
             }
-        } else if let Some(to) = core.frames.take_free() {
+        } else if let Some(to) = core.frame_for_late() {
             if whole && let Err(error) = self.fill(core, to) {
                 core.frames.give_back(to);
                 self.under_way = late;
-                self.rest().await;
+                self.rest(core).await;
                 return Err(error);
             }
             moved = Some(Moved { to, late: late.into_iter().map(|(_, late)| late).collect() });
         } else {
             core.evict_bell.ring();
             self.under_way = late;
-            self.rest().await;
+            self.rest(core).await;
             // They are made from the others: whether they are right need not be known.
             self.idle.extend(self.fresh.drain(..).map(|late| (late.split, late.payload)));
             if whole {
@@ -335,10 +342,10 @@ impl<'c> Reading<'c> {
     }
 
     /// Waits for all that is under way.
-    async fn rest(&mut self) {
+    async fn rest(&mut self, core: &Core) {
         while !self.under_way.is_empty() {
             let (split, result) = self.next_arrival().await;
-            self.take_in(split, result);
+            self.take_in(core, split, result);
         }
     }
 

@@ -18,12 +18,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use selkie_fabric::{Buf, Chain, Completion, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::layout::{EXTENT_GCLS, HEADER_BYTES, Header, LATCH_AT};
-use selkie_memnode::{Move, Rebuild};
+use selkie_memnode::{ComputeIndex, Move, Rebuild};
 
 use super::counter::Adds;
 use super::placed::placed;
@@ -35,8 +34,6 @@ use crate::line::Active;
 use crate::placement::{Counter, HeaderTable};
 use crate::{EngineError, GAddr};
 
-/// How often what is waited for is looked at.
-const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// GCLs whose tags are read at once.
 const GCLS_AT_ONCE: u64 = 128;
 /// Words that are changed by one chain.
@@ -81,7 +78,7 @@ impl Halted {
         !self.suspects.lock().is_empty()
     }
 
-    fn rebuilds(&self) -> Vec<u64> {
+    pub(crate) fn rebuilds(&self) -> Vec<u64> {
         self.tables.read().keys().copied().collect()
     }
 }
@@ -185,12 +182,33 @@ impl Core {
             let found = self.endpoint.connect(peer);
             if matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer) {
                 self.pool.declare_memory_dead(memory as u16).await?;
+            } else if !self.pool.is_memory_dead(memory) {
+                self.go_on_without_way_to(memory);
             }
-            if self.pool.is_memory_dead(memory) {
-                self.halted.suspects.lock().remove(&memory);
-            }
+            self.halted.suspects.lock().remove(&memory);
         }
         Ok(())
+    }
+
+    /// A memory node lives that this node does not reach: those who wait for its lines are told.
+    fn go_on_without_way_to(&self, memory: usize) {
+        let error = EngineError::Fabric(FabricError::PeerDead { peer: PeerId::memory(memory as u16) });
+        let mut lines: Vec<GAddr> = Vec::new();
+        for shard in self.all_shards() {
+            lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
+        }
+        for addr in lines {
+            let is_home = self.placement.home(addr).is_some_and(|home| home.node == memory);
+            let mut map = self.shard(addr).lock();
+            if !is_home || self.halts_at(addr) || !map.contains_key(&addr.to_u64()) {
+                continue;
+            }
+            let mut active = self.open(&mut map, addr);
+            if std::mem::take(&mut active.halted) {
+                self.fail_line(addr, &mut active, &error);
+            }
+            self.close(&mut map, addr, active);
+        }
     }
 
     /// Stands still with all lines whose headers are to move, and waits for what is under way.
@@ -199,10 +217,12 @@ impl Core {
         let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
         self.halted.tables.write().insert(rebuild.number, tables.clone());
         self.halted.any.store(true, Ordering::Release);
-        self.until_quiet(|| !self.has_under_way(&tables) && self.halted.adds.are_over()).await?;
+        self.until(|| !self.has_under_way(&tables) && self.halted.adds.are_over()).await?;
+        // What nobody takes in any more need not arrive.
+        let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
         for mailbox in &self.mailboxes {
             let mark = mailbox.mark();
-            self.until_quiet(|| mailbox.is_through(&mark)).await?;
+            self.until(|| mailbox.is_through(&mark, takes_in)).await?;
         }
         self.pool.note_quiet(rebuild.number, self.index()).await?;
         let memory = rebuild.memory;
@@ -226,16 +246,6 @@ impl Core {
 
     fn is_in(&self, addr: GAddr, tables: &BTreeSet<(usize, usize)>) -> bool {
         self.placement.table_of(addr).is_some_and(|table| tables.contains(&table))
-    }
-
-    async fn until_quiet(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
-        while !over() {
-            if let Some(error) = self.failed.get() {
-                return Err(error.clone());
-            }
-            self.env.sleep(LOOK_EVERY).await;
-        }
-        Ok(())
     }
 
     /// Gives the tables new places, at one of those who are quiet, when all are.
@@ -360,10 +370,11 @@ impl Core {
         for (reads, completion) in posted {
             let chain = match completion.await {
                 Ok(chain) => chain,
-                Err(failed) => match failed.error {
-                    FabricError::PeerDead { peer } if peer.is_memory() => continue,
-                    error => return Err(error.into()),
-                },
+                Err(failed) => {
+                    // Its splits are taken for lost for ever.
+                    self.gone(failed.error).await?;
+                    continue;
+                }
             };
             for ((line, split), verb) in reads.into_iter().zip(&chain.verbs) {
                 let word = verb.buf().and_then(|buf| buf.words().first().copied());
@@ -388,14 +399,19 @@ impl Core {
                 place.is_none_or(|place| self.placement.has_homes(*range, &place.homes))
             })
         };
-        self.until_quiet(follows).await?;
-        for peer in self.pool.members().into_iter().filter(|peer| *peer != self.index()) {
+        self.until(follows).await?;
+        // A grant of one that died counts as well.
+        let lost = self.pool.lost().into_iter().map(|(node, _)| node);
+        let peers = self.pool.members().into_iter().chain(lost);
+        for peer in peers.filter(|peer| *peer != self.index()) {
             let mailbox = self.mailbox_for(peer.as_usize());
-            self.until_quiet(|| !mailbox.has_mail_from(peer.as_usize())).await?;
+            self.until(|| !mailbox.has_mail_from(peer.as_usize())).await?;
         }
         self.halted.entered.write().insert(number);
-        if self.halted.in_words.lock().insert(number) {
-            self.enter_in_words(memory, &tables).await?;
+        if !self.halted.in_words.lock().contains(&number) {
+            let entered = self.enter_in_words(memory, number, &tables).await;
+            // Nobody knows what is in the words: others have to take this node's lines for lost.
+            entered.inspect_err(|error| self.end_with(error.clone()))?;
         }
         self.pool.note_entered(number, self.index()).await?;
         Ok(())
@@ -404,13 +420,16 @@ impl Core {
     async fn enter_in_words(
         &self,
         memory: u16,
+        number: u64,
         tables: &BTreeSet<(usize, usize)>,
     ) -> Result<(), EngineError> {
         let mut words: BTreeMap<usize, Vec<(RemoteAddr, LatchDelta)>> = BTreeMap::new();
+        let lost = self.pool.lost().into_iter();
+        let lost = lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())).collect();
         for addr in self.lines_in(tables) {
             let mut map = self.shard(addr).lock();
             let mut active = self.open(&mut map, addr);
-            active.line = active.line.without_home();
+            active.line = active.line.without_home(lost);
             active.halted = false;
             active.forget_deaths();
             let delta = match active.line.phase {
@@ -430,14 +449,14 @@ impl Core {
                 for (at, delta) in words {
                     chain.push(Verb::fetch_and_add(*at, delta.bits()));
                 }
-                match self.queue_pair(node).post(chain).await.map_err(|error| error.error) {
+                match self.queue_pair(node).post(chain).await {
                     Ok(_) => entered += words.len(),
                     // Lost as well: its own rebuild makes the words anew.
-                    Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
-                    Err(error) => return Err(error.into()),
+                    Err(failed) => self.gone(failed.error).await?,
                 }
             }
         }
+        self.halted.in_words.lock().insert(number);
         tracing::info!(node = %self.endpoint.id(), memory, entered, "rebuild: entered");
         Ok(())
     }
@@ -461,9 +480,13 @@ impl Core {
         if !rebuild.before.is_empty() {
             return self.doubt_what_they_held(rebuild).await;
         }
-        let Some(holder_index) = nodes.first().copied() else { return Ok(()) };
-        let holder = ComputeId::new(usize::from(holder_index)).map(LatchWord::held_by);
-        let Some(holder) = holder else { return Ok(()) };
+        let lost = self.pool.state();
+        let is_swept = |node: &&u16| lost.lost.contains_key(node);
+        // One that is still to be swept out of the words, if there is one.
+        let holder = nodes.iter().find(is_swept).or(nodes.first()).copied();
+        let Some(holder_index) = holder else { return Ok(()) };
+        let is_swept = lost.lost.contains_key(&holder_index);
+        let Some(holder) = ComputeId::new(usize::from(holder_index)) else { return Ok(()) };
         let number = rebuild.number;
         let tables = self.halted.tables.read().get(&number).cloned().unwrap_or_default();
         let mut doubted = Vec::new();
@@ -481,11 +504,7 @@ impl Core {
                 }
                 let at = table.at.offset + header * HEADER_BYTES + LATCH_AT;
                 let at = RemoteAddr::new(table.at.region, at);
-                let swap = Verb::compare_and_swap(at, LatchWord::FREE.bits(), holder.bits());
-                let done = self.queue_pair(table.node).post(Chain::from(swap)).await;
-                let old = done.map_err(|error| error.error)?.old(0);
-                // Also what somebody marked who died before it could say so.
-                if old == Some(LatchWord::FREE.bits()) || old == Some(holder.bits()) {
+                if self.name_holder(table.node, at, holder, is_swept).await? {
                     doubted.push((holder_index, addr.to_u64()));
                 }
             }
@@ -498,6 +517,33 @@ impl Core {
         );
         self.pool.clear_doubts(number, nodes, &doubted).await?;
         Ok(())
+    }
+
+    /// Has a word name a dead node if it names nobody; whether nobody has the line. Of lines that have readers it may
+    /// have granted the copies and died in its write-back: they look again when they hear of its death, and the sweep
+    /// takes it out of the word.
+    async fn name_holder(
+        &self,
+        node: usize,
+        at: RemoteAddr,
+        holder: ComputeId,
+        is_swept: bool,
+    ) -> Result<bool, EngineError> {
+        let mut word = LatchWord::FREE;
+        loop {
+            let named = word.add(LatchDelta::add_holder(holder));
+            let swap = Chain::from(Verb::compare_and_swap(at, word.bits(), named.bits()));
+            let done = self.queue_pair(node).post(swap).await.map_err(|error| error.error)?;
+            let old = LatchWord::from_bits(done.old(0).unwrap_or_default());
+            if old == word {
+                return Ok(word == LatchWord::FREE);
+            }
+            if old.holder() != Ok(None) || !is_swept {
+                // Also what somebody marked who died before it could say so.
+                return Ok(old == LatchWord::held_by(holder));
+            }
+            word = old;
+        }
     }
 
     /// As [`Core::doubt`], where the words can still be read that say what they held.

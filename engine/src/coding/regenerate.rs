@@ -38,6 +38,8 @@ const CLEARED_AT_ONCE: usize = 64 << 10;
 
 /// How often a page is tried that others have in use, before its slab is begun anew.
 const TRIES: usize = 10;
+/// Looks after which a page that is changed all the time is left for later.
+const LOOKS: usize = 100;
 
 /// How often a node looks whether there is something to be made again.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -51,9 +53,10 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         if core.coded.is_none() || core.failed.get().is_some() {
             return;
         }
-        if core.check_alive().is_err() {
+        if core.check_alive().is_err() || core.config.reads_only {
             continue;
         }
+        let Some(_step) = core.repairs.begin() else { continue };
         // What fails is begun anew.
         if let Err(error) = core.repair().await {
             tracing::debug!(%error, "a repair failed");
@@ -99,10 +102,12 @@ impl Core {
         if !task.begun {
             // Nobody uses the slab yet.
             self.clear_slab(task.to).await?;
-            if !self.pool.begin_regeneration(&self.env, self.index(), task).await? {
+            if !self.pool.begin_regeneration(self.index(), task).await? {
                 return Ok(());
             }
         }
+        // Whoever filled in a split before all write there could be filling in an old one.
+        self.pool.until_all_know(&self.env).await?;
         let pages = self.fill(task.range, task.position, usize::from(task.to.node)).await?;
         self.pool.end_regeneration(&self.env, self.index(), task).await?;
         let (took, me) = (self.env.now() - started, self.endpoint.id());
@@ -117,6 +122,7 @@ impl Core {
         let Some(memory) = self.pool.descriptor().memory_nodes.get(node) else { return Ok(()) };
         let (from, bytes) = (geometry.slab_offset(slab.slab), geometry.slab_bytes());
         for at in (0..bytes).step_by(CLEARED_AT_ONCE) {
+            self.check_alive()?;
             let zeros = Buf::zeroed(CLEARED_AT_ONCE.min((bytes - at) as usize));
             let write = placed(RemoteAddr::new(memory.region, from + at), zeros);
             self.queue_pair(node).post(write).await.map_err(|error| error.error)?;
@@ -134,21 +140,30 @@ impl Core {
         self.raise_copy(Counter::Leased(range), memory).await?;
         // What is leased from now on is written there from the beginning. The first extent has lines of its own.
         let leased = self.leased_lines(range).await?.max(EXTENT_GCLS);
+        let is_leased = |addr: &GAddr| self.placement.line_in_range(*addr) < leased;
+        let mut todo: Vec<GAddr> = self.placement.lines_of(range).take_while(is_leased).collect();
         let mut pages = 0;
         let mut turn = self.env.now();
-        for addr in self.placement.lines_of(range) {
-            if self.placement.line_in_range(addr) >= leased {
+        for round in 0..TRIES {
+            // Those that others change all the time come again at the end.
+            let mut again = Vec::new();
+            for addr in todo {
+                let Some(split) = self.placement.split_at(addr, position) else { continue };
+                match self.make_split_or_keep(addr, split, memory).await {
+                    Err(error) if error.is_retryable() && round + 1 < TRIES => again.push(addr),
+                    made => made?,
+                }
+                pages += 1;
+                if pages % PAGES_A_TURN == 0 {
+                    self.check_alive()?;
+                    let took = self.env.now() - turn;
+                    self.env.pause((took * PAUSE_TURNS).max(LEAST_PAUSE)).await;
+                    turn = self.env.now();
+                }
+            }
+            todo = again;
+            if todo.is_empty() {
                 break;
-            }
-            if let Some(split) = self.placement.split_at(addr, position) {
-                self.make_split_in_time(addr, split, memory).await?;
-            }
-            pages += 1;
-            if pages % PAGES_A_TURN == 0 {
-                self.check_failed()?;
-                let took = self.env.now() - turn;
-                self.env.pause((took * PAUSE_TURNS).max(LEAST_PAUSE)).await;
-                turn = self.env.now();
             }
         }
         Ok(pages)
@@ -202,31 +217,27 @@ impl Core {
         repaired
     }
 
-    /// As [`Core::make_split`], of a page that others may have in use for long, or that is lost.
-    async fn make_split_in_time(
+    /// As [`Core::make_split`]; of a page that is lost, what there is of it is kept.
+    async fn make_split_or_keep(
         self: &Arc<Self>,
         addr: GAddr,
         split: usize,
         memory: usize,
     ) -> Result<(), EngineError> {
-        let mut tries = 0;
-        loop {
-            match self.make_split(addr, split, memory).await {
-                // Nobody has the latch, nor will; what there was of the page is kept.
-                Err(EngineError::PageLost { .. }) => {
-                    let _begun = self.begin_beside_rebuilds().await?;
-                    if !self.mend(addr, &[]).await? {
-                        tracing::warn!(%addr, "too little is left of a page");
-                    }
-                    return Ok(());
+        match self.make_split(addr, split, memory).await {
+            // Nobody has the latch, nor will.
+            Err(EngineError::PageLost { .. }) => {
+                let _begun = self.begin_beside_rebuilds().await?;
+                if !self.mend(addr, &[]).await? {
+                    tracing::warn!(%addr, "too little is left of a page");
                 }
-                Err(EngineError::PageDamaged { .. }) => {
-                    tracing::warn!(%addr, "a page is damaged, and left as it is");
-                    return Ok(());
-                }
-                Err(error) if error.is_retryable() && tries < TRIES => tries += 1,
-                made => return made,
+                Ok(())
             }
+            Err(EngineError::PageDamaged { .. }) => {
+                tracing::warn!(%addr, "a page is damaged, and left as it is");
+                Ok(())
+            }
+            made => made,
         }
     }
 
@@ -299,7 +310,7 @@ impl Core {
         &self,
         addr: GAddr,
     ) -> Result<(SharedGuard<'_>, Begun<'_>), EngineError> {
-        loop {
+        for _ in 0..LOOKS {
             let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
             let begun = self.halted.adds.begin();
             let is_quiet = self.pool.state().rebuilds.is_empty();
@@ -310,6 +321,7 @@ impl Core {
             self.write_home(addr);
             self.env.pause(LEAST_PAUSE).await;
         }
+        Err(EngineError::Busy { addr })
     }
 
     /// Whether nothing is under way for a line, here or at the node that granted it.

@@ -10,7 +10,7 @@
 //! which those at other nodes are not lost.
 
 use super::{Inquiry, Line, Message, Phase};
-use crate::coherence::word::ComputeId;
+use crate::coherence::word::{ComputeId, NodeSet};
 
 impl Line {
     /// Takes in a message that was under way when the line came to a stop. Only grants count: with them comes the
@@ -26,9 +26,10 @@ impl Line {
     }
 
     /// What the line is at this node once its home was lost and all grants have been taken in: Invalid, Shared or
-    /// Modified, and nothing besides.
+    /// Modified, and nothing besides; but that one of those who are `lost` has granted it, and did not say that the page
+    /// got home.
     #[must_use]
-    pub fn without_home(&self) -> Line {
+    pub fn without_home(&self, lost: NodeSet) -> Line {
         let phase = match self.phase {
             Phase::Modified
             | Phase::Claim { .. }
@@ -37,6 +38,12 @@ impl Line {
             _ if self.readable() => Phase::Shared,
             _ => Phase::Invalid,
         };
-        Line::resting(phase)
+        let grantor = match self.phase {
+            Phase::Inquire { of: Inquiry::Shared | Inquiry::Modified, dead } => Some(dead),
+            _ => self.grantor,
+        };
+        let mut line = Line::resting(phase);
+        line.grantor = grantor.filter(|node| lost.contains(*node) && phase != Phase::Invalid);
+        line
     }
 }

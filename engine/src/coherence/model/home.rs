@@ -7,7 +7,7 @@
 use super::protocol::{Protocol, Step, What};
 use super::world::{Fault, World, id};
 use crate::coherence::machine::{LocalUse, Message, Phase};
-use crate::coherence::word::{LatchDelta, LatchWord};
+use crate::coherence::word::{LatchDelta, LatchWord, NodeSet};
 
 /// What the loss of a home can leave out, to show that it is needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,7 +60,7 @@ impl<const N: usize> Protocol<N> {
         for node in 0..N {
             let Some(own) = after.nodes.get_mut(node) else { continue };
             let before = (own.line.readable(), own.line.writable());
-            own.line = own.line.without_home();
+            own.line = own.line.without_home(NodeSet::EMPTY);
             own.free_due = false;
             match own.line.phase {
                 Phase::Modified => {

@@ -110,12 +110,16 @@ pub struct HotGcl {
 pub struct MemoryReport {
     /// Bytes it lends, headers and control page included.
     pub lent_bytes: u64,
-    /// Extents it has.
+    /// Extents it has; in a coded pool its share of those whose pages it has splits of.
     pub extents: u64,
-    /// Extents leased to compute nodes.
+    /// Extents leased to compute nodes; in a coded pool those of the slabs in use.
     pub extents_leased: u64,
     /// Bytes of pages in those.
     pub leased_bytes: u64,
+    /// Slabs it has.
+    pub slabs: u64,
+    /// Slabs in use.
+    pub slabs_used: u64,
     /// Processor time of its process since that started.
     pub cpu_us: u64,
 }
@@ -201,6 +205,8 @@ impl Report {
             extents: usage.extents,
             extents_leased: usage.extents_leased,
             leased_bytes: usage.bytes_leased,
+            slabs: usage.slabs,
+            slabs_used: usage.slabs_used,
             cpu_us: micros(cpu_time()),
         });
         Self { version: VERSION, at_us: micros(env.now()), node }

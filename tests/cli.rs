@@ -30,7 +30,7 @@ fn bad_arguments_are_refused_before_anything_starts() {
         (["--gcl", "16384"], "--gcl 16384: must be a power of two in 512 to 8192"),
         (["--gcl", "1024"], "--gcl 1024: must be at least 2048 for TPC-C"),
         (["--cache-mb", "1"], "--cache-mb 1: must be 2 to "),
-        (["--memory-mb", "1"], "--memory-mb 1: must be 5 to "),
+        (["--memory-mb", "1"], "--memory-mb 1: must be 4 to "),
         (["--homes", "0-2"], "--homes 0-2: must be a range within 1-4"),
         (["--homes", "3-2"], "--homes 3-2: must be a range within 1-4"),
         (["--homes", "4-5"], "--homes 4-5: must be a range within 1-4"),

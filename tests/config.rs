@@ -113,6 +113,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "ADDR:PORT") => "\"127.0.0.1:7000\"".to_owned(),
         (None, "HOST") => "\"127.0.0.1\"".to_owned(),
         (None, "A..B") => "\"0..3\"".to_owned(),
+        (None, "CODING" | "K+R") => "\"2+1\"".to_owned(),
         (None, "TIME") => "\"6s\"".to_owned(),
         (None, "FIRST-LAST") => "\"1-2\"".to_owned(),
         (None, "DIR") => "\"figures\"".to_owned(),
@@ -142,7 +143,7 @@ fn all_options() -> BTreeMap<String, Vec<HelpOption>> {
 #[test]
 fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
     let all = all_options();
-    assert_eq!(all.keys().filter(|name| name.starts_with("pool.")).count(), 3);
+    assert_eq!(all.keys().filter(|name| name.starts_with("pool.")).count(), 4);
     let mut checked = 0;
     for (section, options) in &all {
         for option in options {
@@ -152,6 +153,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
                 ("tpcc", "load-only" | "reload") => "pool = \"shm:a\"\n",
                 ("tpcc", "listen" | "advertise" | "insecure" | "tls") => "pool = \"tcp:a:1\"\n",
                 ("micro", "insecure") => "metrics = \"127.0.0.1:0\"\n",
+                ("sim", "coding") => "scenario = \"counter\"\n",
                 ("top", "json") => "once = true\nname = \"a\"\n",
                 _ => "",
             };
@@ -187,7 +189,7 @@ fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
     );
     is_refused(
         "[sim]\nseed = 1\n[pool.create]\nx = 1",
-        "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, coding, lease, heartbeat\n",
+        "4: [pool.create] x = 1: there is no such key; there are name, fabric, memory-nodes, max-compute-nodes, gcl, range, coding, lease, heartbeat\n",
     );
     for key in ["config", "log", "help", "version", "memory_nodes", "cache_mb"] {
         let expected = format!("2: [tpcc] {key} = 1: there is no such key; there are pool, ");

@@ -1,7 +1,7 @@
-//! Allocation: lines from extents leased of the least loaded memory node, freed lines through an
-//! epoch.
+//! Allocation: lines from extents leased of the least loaded memory node, or range of a coded pool, freed lines through
+//! an epoch.
 //!
-//! An extent is [`EXTENT_GCLS`] lines of one memory node, leased by one fetch-and-add on its bump
+//! An extent is [`EXTENT_GCLS`] lines of one of them, leased by one fetch-and-add on its bump
 //! counter, so 63 of 64 allocations need no round trip. Freed lines stay with the node that freed
 //! them, after the epoch has passed, and go to the pool's list when the node leaves.
 

@@ -43,6 +43,10 @@ pub enum Planted {
     EarlyAsk,
     /// A page is written back on another queue pair than the one that then releases it (rule R8).
     LooseWriteBack,
+    /// A split of a coded page is taken for written when its write is completed, in place or not.
+    UnplacedSplits,
+    /// A split is taken for what was written, whatever its checksum says.
+    UncheckedSplits,
 }
 
 /// Configuration of [`crate::Engine::start`].

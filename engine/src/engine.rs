@@ -38,6 +38,8 @@ use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 /// Share of the frames kept free: the evictor starts below the first, stops at the second.
 const LOW_WATER: usize = 64;
 const HIGH_WATER: usize = 32;
+/// How often a node that comes in looks whether the epochs are where they belong.
+const EPOCHS_LOOK: Duration = Duration::from_millis(1);
 /// How exactly it is known when an eviction is over.
 const EVICTED_WITHIN: Duration = Duration::from_nanos(20);
 /// Messages a peer's full ring may hold up here before sending fails: each line has at most one
@@ -119,7 +121,7 @@ impl Engine {
         let coded = Coded::of(descriptor, &config, frames)?;
         let table = AddressTable::new(frames, gcl_bytes);
         let first = epoch_node(pool);
-        let epoch = Self::global_epoch(pool, first, &queue_pairs).await?;
+        let epoch = Self::global_epoch(pool, env, first, &queue_pairs).await?;
         // The ranges of a coded pool come as they are needed.
         let units = if coded.is_none() { descriptor.memory_nodes.len() } else { 0 };
         let core = Arc::new_cyclic(|this| Core {
@@ -240,8 +242,11 @@ impl Engine {
     }
 
     /// Asks the memory node that has the epochs.
+    /// The epoch to begin in. Where another memory node had the epochs before, those who are in have to bring them
+    /// here: a node that began in an earlier epoch than theirs would take their pins for older than they are.
     async fn global_epoch(
         pool: &Pool,
+        env: &Env,
         first: Option<usize>,
         queue_pairs: &[Arc<dyn QueuePair>],
     ) -> Result<u64, EngineError> {
@@ -249,10 +254,27 @@ impl Engine {
         let memory = pool.descriptor().memory_nodes.get(node);
         let (Some(memory), Some(first)) = (memory, queue_pairs.get(node)) else { return Ok(0) };
         let at = RemoteAddr::new(memory.region, layout::GLOBAL_EPOCH_AT);
-        let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
-        let done = first.post(chain).await.map_err(|e| e.error)?;
-        let words = done.buf(0).map(Buf::words).unwrap_or_default();
-        Ok(words.first().map_or(0, |w| u64::from_le(*w)))
+        let nodes = pool.descriptor().max_compute_nodes;
+        let bytes = (layout::NODE_EPOCHS_AT - layout::GLOBAL_EPOCH_AT) as usize + 8 * nodes;
+        let started = env.now();
+        loop {
+            let chain = Chain::from([Verb::read(at, Buf::zeroed(bytes))]);
+            let done = first.post(chain).await.map_err(|e| e.error)?;
+            let words: Vec<u64> = done.buf(0).map(Buf::words).unwrap_or_default().to_vec();
+            let published = |index: usize| words.get(1 + index).map_or(0, |w| u64::from_le(*w));
+            let global = words.first().map_or(0, |w| u64::from_le(*w));
+            let members = pool.members();
+            let newest = members.iter().map(|node| published(node.as_usize())).max().unwrap_or(0);
+            let all_published = members.iter().all(|node| published(node.as_usize()) > 0);
+            let are_here = all_published && global + 1 >= newest;
+            // One that hangs, or is about to leave, has no pins that anybody could wait for.
+            let waited = env.now().saturating_sub(started);
+            if are_here || pool.descriptor().coding.is_plain() || waited > pool.state().timing.lease
+            {
+                return Ok(global.max(newest.saturating_sub(1)));
+            }
+            env.sleep(EPOCHS_LOOK).await;
+        }
     }
 
     /// Size of a page in bytes.

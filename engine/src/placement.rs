@@ -342,13 +342,9 @@ impl PlacementMap {
                 let Placement { node, local_range } = *all.get(range)?;
                 (Slab { node, slab: local_range }, 0)
             }
-            Ranges::Coded { .. } => self.with_coded(|all, _| {
-                let RangePlace { slabs, homes, .. } = all.get(range)?;
-                let position = self.geometry.home_position(gcl);
-                let table = usize::from(*homes.get(position)?);
-                let at = (position + table).checked_rem(slabs.len())?;
-                Some((*slabs.get(at)?, table))
-            })?,
+            Ranges::Coded { .. } => {
+                self.with_coded(|all, _| all.get(range)?.home_of(self.geometry.home_position(gcl)))?
+            }
         };
         let header = self.geometry.header_offset_in(slab, gcl, table);
         Some(Home {
@@ -454,11 +450,9 @@ impl PlacementMap {
             Ranges::Coded { .. } => {
                 let tables = self.with_coded(|all, _| {
                     let in_use = (0..).zip(all).flat_map(|(range, place)| {
-                        let homes = place.homes.iter().enumerate();
-                        homes.filter_map(move |(position, on)| {
-                            let at =
-                                (position + usize::from(*on)).checked_rem(place.slabs.len())?;
-                            Some((*place.slabs.get(at)?, range, position, usize::from(*on)))
+                        (0..place.homes.len()).filter_map(move |position| {
+                            let (slab, on) = place.home_of(position)?;
+                            Some((slab, range, position, on))
                         })
                     });
                     let own = in_use.filter(|(slab, ..)| usize::from(slab.node) == node);
@@ -481,9 +475,7 @@ impl PlacementMap {
     /// The table in use of those whose headers belong to a position of a range.
     pub(crate) fn table_in_use(&self, range: usize, position: usize) -> Option<HeaderTable> {
         let to = self.with_coded(|all, _| {
-            let RangePlace { slabs, homes, .. } = all.get(range)?;
-            let on = usize::from(*homes.get(position)?);
-            let slab = *slabs.get((position + on).checked_rem(slabs.len())?)?;
+            let (slab, on) = all.get(range)?.home_of(position)?;
             Some(Move { range, position, on, slab })
         })?;
         self.table_at(to)

@@ -9,8 +9,8 @@
 mod common;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use common::pages::{check, cluster, coded, fill, pages, write};
@@ -20,7 +20,8 @@ use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::{Env, TaskHandle};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
-use selkie_memnode::{ComputeIndex, Pool, Stage};
+use selkie_memnode::control::PoolState;
+use selkie_memnode::{ComputeIndex, Migration, Observer, Pool, Stage};
 
 /// Far beyond what anything here takes.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -179,6 +180,41 @@ fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
     drains(4, "replicate=2", &[0, 1], &[3]);
 }
 
+/// Does something at the moment at which the move of a slab gets to a stage: before who moves it begins with that.
+struct AtStage<F> {
+    stage: Stage,
+    met: OnceLock<Migration>,
+    act: F,
+}
+
+impl<F: Fn(&Migration) + Send + Sync + 'static> AtStage<F> {
+    fn watch(pool: &Pool, stage: Stage, act: F) -> Arc<Self> {
+        let watch = Arc::new(Self { stage, met: OnceLock::new(), act });
+        let observer: Weak<dyn Observer> = Arc::downgrade(&watch) as Weak<dyn Observer>;
+        pool.observe(observer);
+        watch
+    }
+}
+
+impl<F: Fn(&Migration) + Send + Sync> Observer for AtStage<F> {
+    fn joined(&self, _: ComputeIndex, _: u32) -> bool {
+        true
+    }
+
+    fn gone(&self, _: ComputeIndex) {}
+
+    // Whoever goes on to a stage hears of it here first, in the call by which it does.
+    fn changed(&self, state: &PoolState) -> bool {
+        let task = state.migration.filter(|task| task.stage == self.stage);
+        if let Some(task) = task
+            && self.met.set(task).is_ok()
+        {
+            (self.act)(&task);
+        }
+        true
+    }
+}
+
 /// Kills memory nodes when the move of a slab from another has got so far; where none is named, the one that gets it.
 fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: Stage) {
     let (mem, cluster) = cluster(3, memory_nodes, coding);
@@ -186,18 +222,16 @@ fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: St
     cluster.run(async {
         let (pages, counter) = prepare(&cluster, 1_500).await;
         let load = Load::start(&cluster, &pages, counter);
+        let (killer, named) = (Arc::clone(&mem), lost.to_vec());
+        let watch = AtStage::watch(&cluster.pool, stage, move |task| {
+            let target = [task.to.node];
+            let lost = if named.is_empty() { &target[..] } else { &named };
+            lost.iter().for_each(|victim| killer.kill(PeerId::memory(*victim)));
+        });
         cluster.pool.drain(leaves).await.unwrap();
-        let is_there = || {
-            let state = cluster.pool.state();
-            let stage_is = state.migration.is_some_and(|task| task.stage == stage);
-            stage_is || state.leaving_of(leaves).has_left
-        };
-        until(&env, &cluster, "moves", is_there).await;
-        let target = cluster.pool.state().migration.map_or(4, |task| task.to.node);
-        let lost = if lost.is_empty() { &[target] } else { lost };
-        for victim in lost {
-            mem.kill(PeerId::memory(*victim));
-        }
+        until(&env, &cluster, "moves", || watch.met.get().is_some()).await;
+        let target = [watch.met.get().unwrap().to.node];
+        let lost = if lost.is_empty() { &target[..] } else { lost };
         if !lost.contains(&leaves) {
             until(&env, &cluster, "leaves", || has_left(&cluster.pool, leaves)).await;
         }
@@ -250,15 +284,13 @@ fn the_node_that_moves_slabs_may_die() {
         cluster.run(async {
             let (pages, counter) = prepare(&cluster, 1_200).await;
             let load = Load::start(&cluster, &pages, counter);
+            let killer = Arc::clone(&mem);
+            let watch = AtStage::watch(&cluster.pool, stage, move |task| {
+                killer.kill(PeerId::compute(task.by));
+            });
             cluster.pool.drain(1).await.unwrap();
-            let mover = || {
-                let task = cluster.pool.state().migration.filter(|task| task.stage == stage);
-                task.map(|task| task.by)
-            };
-            until(&env, &cluster, "moves", || mover().is_some() || has_left(&cluster.pool, 1))
-                .await;
-            let dead = mover().unwrap_or(2);
-            mem.kill(PeerId::compute(dead));
+            until(&env, &cluster, "moves", || watch.met.get().is_some()).await;
+            let dead = watch.met.get().unwrap().by;
             cluster.pool.declare_dead(ComputeIndex::new(dead)).await.unwrap();
             until(&env, &cluster, "leaves", || has_left(&cluster.pool, 1)).await;
             mem.kill(PeerId::memory(1));

@@ -14,11 +14,15 @@ use common::{Cluster, engine_config, pool_config};
 use selkie_engine::{EngineError, GAddr};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{FabricError, PeerId};
-use selkie_memnode::ComputeIndex;
+use selkie_memnode::{Coding, ComputeIndex, PoolConfig};
 
 const DEAD: PeerId = PeerId::memory(1);
 /// Far below the bound of a wait, which is 20 s.
 const PROMPT: Duration = Duration::from_secs(5);
+
+fn plain() -> PoolConfig {
+    PoolConfig { coding: Coding::PLAIN, ..pool_config(3, 8 << 20) }
+}
 
 fn is_loss(error: &EngineError) -> bool {
     matches!(error, EngineError::Fabric(FabricError::PeerDead { peer }) if *peer == DEAD)
@@ -42,7 +46,7 @@ async fn pages(cluster: &Cluster, evicted: bool) -> Vec<GAddr> {
 fn lost_pages(evicted: bool) {
     let mem = MemFabric::new();
     let fabric = Arc::clone(&mem);
-    let cluster = Cluster::with(2, move |_| fabric, pool_config(3, 8 << 20), engine_config());
+    let cluster = Cluster::with(2, move |_| fabric, plain(), engine_config());
     let env = cluster.runtime.env();
     cluster.run(async {
         let pages = pages(&cluster, evicted).await;
@@ -97,7 +101,7 @@ fn pages_of_a_dead_memory_node_that_another_node_has_changed_are_lost_at_once() 
 fn a_node_leaves_though_the_first_memory_node_is_dead() {
     let mem = MemFabric::new();
     let fabric = Arc::clone(&mem);
-    let cluster = Cluster::with(1, move |_| fabric, pool_config(3, 8 << 20), engine_config());
+    let cluster = Cluster::with(1, move |_| fabric, plain(), engine_config());
     cluster.run(async {
         pages(&cluster, false).await;
         mem.kill(PeerId::memory(0));

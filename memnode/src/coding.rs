@@ -33,7 +33,8 @@ pub enum Journal {
     /// parity splits.
     #[default]
     Auto,
-    /// Always: then the writer and r memory nodes may die together.
+    /// Always: then a page that was being written back can be put together though its writer and r memory nodes died
+    /// together, the one with its header excepted.
     Always,
 }
 

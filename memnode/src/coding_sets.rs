@@ -24,7 +24,8 @@ pub struct Place {
 }
 
 impl Place {
-    fn free(&self) -> u32 {
+    /// Slabs that are free.
+    pub(crate) fn free(&self) -> u32 {
         self.slabs.saturating_sub(self.used)
     }
 

@@ -1,6 +1,7 @@
 //! Configuration of a pool, and its validation: a bad value is refused before anything starts.
 
 use crate::coding::Coding;
+use crate::control::MAX_RANGES;
 use crate::error::PoolError;
 use crate::layout::{
     MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES, MIN_GCL_BYTES, SlabGeometry, min_range_bytes,
@@ -41,6 +42,25 @@ impl PoolConfig {
     /// [`PoolError::Config`] with the key, the value and what is allowed, for the first bad field.
     pub fn validate(&self) -> Result<(), PoolError> {
         self.plan().map(drop)
+    }
+
+    /// The same with larger ranges, if it takes those to make use of all the memory: a coded pool can have only
+    /// [`MAX_RANGES`](crate::control::MAX_RANGES) of them.
+    #[must_use]
+    pub fn with_large_enough_ranges(self) -> Self {
+        let ranges = |config: &Self| {
+            let geometry = SlabGeometry::coded(config.gcl_bytes, config.range_bytes, config.coding);
+            let slabs = geometry.ranges_that_fit(config.bytes_per_node);
+            slabs.saturating_mul(config.memory_nodes as u64) / config.coding.splits() as u64
+        };
+        let mut config = self;
+        while !config.coding.is_plain()
+            && config.range_bytes < MAX_RANGE_BYTES
+            && ranges(&config) > MAX_RANGES as u64
+        {
+            config.range_bytes *= 2;
+        }
+        config
     }
 
     pub(crate) fn plan(&self) -> Result<PoolPlan, PoolError> {
@@ -170,6 +190,18 @@ mod tests {
         let value = (least - 1).to_string();
         assert_refused(config, ["bytes_per_node", &value, &allowed]);
         assert_eq!(PoolConfig { bytes_per_node: least, ..GOOD }.plan().unwrap().ranges, 1);
+    }
+
+    #[test]
+    fn ranges_get_as_large_as_it_takes_to_use_all_memory() {
+        let coding = "2+1".parse().unwrap();
+        let small = PoolConfig { coding, ..GOOD };
+        assert_eq!(small.with_large_enough_ranges(), small);
+        let large = PoolConfig { bytes_per_node: 64 << 30, ..small };
+        // 192 GiB are 128 GiB of pages, less some for headers, in at most 4,096 ranges.
+        assert_eq!(large.with_large_enough_ranges().range_bytes, 32 << 20);
+        let plain = PoolConfig { coding: Coding::PLAIN, ..large };
+        assert_eq!(plain.with_large_enough_ranges(), plain);
     }
 
     #[test]

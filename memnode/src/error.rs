@@ -1,6 +1,6 @@
 //! Errors of the pool: bad configuration, fabric failures while starting, registry refusals.
 
-use crate::control::ControlError;
+use crate::control::{ControlError, MAX_RANGES};
 use crate::registry::ComputeIndex;
 use selkie_fabric::{FabricError, PeerId};
 use thiserror::Error;
@@ -108,6 +108,17 @@ pub enum PoolError {
         /// Why not.
         why: String,
     },
+    /// A coded pool has more memory than it could use.
+    #[error(
+        "there is memory for more than {MAX_RANGES} ranges of {range_bytes} bytes, the most a pool can have: make it with \
+         larger ranges, of {enough} bytes or more (--range)"
+    )]
+    TooManyRanges {
+        /// Bytes of the pool's ranges.
+        range_bytes: u64,
+        /// Of which bytes they would have to be.
+        enough: u64,
+    },
     /// No range of a coded pool can be placed.
     #[error(
         "a range of coding {coding} needs memory nodes with a free slab in {needed} failure domains; of {living} living \
@@ -140,7 +151,9 @@ pub enum PoolError {
         attempts: usize,
     },
     /// Latch words of a memory node are being made anew, and that does not end.
-    #[error("the headers of mem{memory} are being made anew: nobody can come in before that is over")]
+    #[error(
+        "the headers of mem{memory} are being made anew: nobody can come in before that is over"
+    )]
     Rebuilding {
         /// The memory node.
         memory: u16,

@@ -61,14 +61,16 @@
 //! 16   gcl_bytes       u64
 //! 24   range_bytes     u64
 //! 32   (zero)
-//! 64   extents_leased  u64      bump counter, taken by fetch-and-add; may run past the capacity
+//! 64   extents_leased  u64      bump counter, taken by fetch-and-add; may run past the capacity; zero in a coded
+//!                               pool, whose ranges have counters of their own
 //! 72   (zero)
 //! 96   plane_looks     u64      looks at the control plane, counted by the node's own process
 //! 104  (zero)
-//! 128  global_epoch    u64      memory node 0 only
-//! 136  node_epoch      u64 x 58 memory node 0 only, one word a compute node
+//! 128  global_epoch    u64      at the memory node that has the epochs
+//! 136  node_epoch      u64 x 58 there too, one word a compute node: what it has published plus one, or zero
 //! 600  (zero) up to 4096
 //! ```
+//! Memory node 0 has the epochs, in a coded pool the lowest that lives and is to stay.
 
 use std::mem::{offset_of, size_of};
 
@@ -91,14 +93,15 @@ pub const GCL_BYTES_AT: u64 = 16;
 /// Offset of the range size, in bytes, in the control page.
 pub const RANGE_BYTES_AT: u64 = 24;
 /// Offset of the extent bump counter: extents leased so far, zero at start. A fetch-and-add that
-/// returns [`SlabGeometry::extents_per_node`] or more leased nothing.
+/// returns [`SlabGeometry::extents_per_node`] or more leased nothing. Not used in a coded pool: see
+/// [`SlabGeometry::leased_offset`].
 pub const EXTENTS_LEASED_AT: u64 = 64;
 /// Offset of the count of this node's looks at the control plane, in a pool of many processes; zero at start. It
 /// stands still while the plane is away from the node.
 pub const PLANE_LOOKS_AT: u64 = 96;
-/// Offset of the global epoch (memory node 0 only); zero at start.
+/// Offset of the global epoch; zero at start, and unused but at the memory node that has the epochs.
 pub const GLOBAL_EPOCH_AT: u64 = 128;
-/// Offset of the first compute node's epoch word (memory node 0 only); zero at start.
+/// Offset of the first compute node's epoch word; zero at start, and unused as [`GLOBAL_EPOCH_AT`] is.
 pub const NODE_EPOCHS_AT: u64 = 136;
 
 /// Bytes of one GCL header: one cache line.
@@ -129,7 +132,7 @@ pub struct Header {
 }
 
 /// Images in the journal of a compute node at each memory node.
-pub const JOURNAL_IMAGES: u64 = 8;
+pub const JOURNAL_IMAGES: u64 = 16;
 /// Bytes before the page in an image.
 pub const IMAGE_HEADER_BYTES: u64 = 64;
 /// Bytes of a split's tag, behind its payload: one word, so that it is never torn.
@@ -138,6 +141,13 @@ pub const TAG_BYTES: u64 = 8;
 const LEAD_BYTES: u64 = 64;
 /// Slabs, and what lies in them, begin at multiples of this.
 const ALIGNMENT: u64 = 4096;
+
+/// Version of a split that was never written: it is zero, its tag included.
+pub const VERSION_NEVER: u32 = 0;
+/// Version of the copies of a counter, which is no page.
+pub const VERSION_COUNTER: u32 = 1;
+/// Version that a header has for a split whose tag is not known any more; no split has it.
+pub const VERSION_LOST: u32 = (1 << MAX_SPLITS) - 1;
 
 /// Offset of the latch word in a header.
 pub const LATCH_AT: u64 = offset_of!(Header, latch) as u64;
@@ -189,7 +199,7 @@ impl Header {
     }
 }
 
-/// Offset of the epoch word of compute node `index` in the control page of memory node 0.
+/// Offset of the epoch word of compute node `index` in the control page of the memory node that has the epochs.
 ///
 /// # Panics
 /// If `index` is not below [`MAX_COMPUTE_NODES`].
@@ -299,10 +309,16 @@ impl SlabGeometry {
         self.gcls_per_range() / EXTENT_GCLS
     }
 
-    /// Extents that a memory node with `ranges` ranges has to lease.
+    /// Extents that a memory node with `ranges` ranges has to lease, where each lies in one slab.
     #[must_use]
     pub const fn extents_per_node(&self, ranges: u32) -> u64 {
         self.extents_per_range() * ranges as u64
+    }
+
+    /// Extents for which there is a place in so many slabs, of which a coded range takes several.
+    #[must_use]
+    pub const fn extents_in_slabs(&self, slabs: u64) -> u64 {
+        self.extents_per_range() * slabs / self.positions
     }
 
     /// Bytes of data in an extent.

@@ -62,7 +62,7 @@ impl Lent {
     ///
     /// # Errors
     /// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, or those there are to be could no more be of
-    /// as many failure domains as a page has splits; [`PoolError::Config`] if the bytes are too few for a range,
+    /// as many failure domains as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are too few for a range,
     /// [`PoolError::MemoryNode`], [`PoolError::Control`].
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
@@ -145,11 +145,10 @@ impl Lent {
         }));
     }
 
-    /// How much of the node is leased to compute nodes.
+    /// How much of the node is leased to compute nodes; in a coded pool, how much lies in the slabs that ranges have.
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
-        let state = self.membership.state();
-        self.node.usage(&state.geometry())
+        self.node.usage(&self.membership.state())
     }
 
     /// Why the node is of no use any more, as far as is known.
@@ -220,6 +219,7 @@ async fn enter(
             _ => return Ok(false),
         }
         state.check_domain_of(peer.index())?;
+        state.check_ranges()?;
         if let Some(card) = &card {
             state.cards.insert(peer.to_raw(), Card { host, card: card.clone(), reads_only: false });
         }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use selkie_fabric::PeerId;
 use selkie_fabric::env::Env;
 
-use crate::control::{ControlPlane, PoolState, Slab};
+use crate::control::{ControlPlane, PoolState, RangePlace, Slab};
 use crate::error::PoolError;
 use crate::membership::change_state;
 use crate::pool::Pool;
@@ -136,16 +136,15 @@ impl PoolState {
 
     /// The next slab that is to move, and where it could.
     fn next_migration(&self, by: u16) -> Option<Migration> {
-        let on_leaving = |slab: &Slab| self.lives(slab.node) && !self.stays(slab.node);
-        for (range, place) in self.ranges.iter().enumerate() {
-            for (position, from) in place.slabs.iter().enumerate().filter(|(_, s)| on_leaving(s)) {
-                if let Some(to) = self.place_slab(&self.kept(range, position)) {
-                    let (from, stage) = (*from, Stage::Clearing);
-                    return Some(Migration { range, position, from, to, by, stage });
-                }
-            }
-        }
-        None
+        let is_leaving = |_: &RangePlace, _, slab: &Slab| self.is_leaving(slab.node);
+        let (range, position, to) = self.first_to_place(is_leaving)?;
+        let from = *self.ranges.get(range)?.slabs.get(position)?;
+        Some(Migration { range, position, from, to, by, stage: Stage::Clearing })
+    }
+
+    /// Whether a memory node lives and is to leave.
+    fn is_leaving(&self, memory_node: u16) -> bool {
+        self.lives(memory_node) && !self.stays(memory_node)
     }
 
     /// A memory node died: what was on its way from it or to it stays where it is whole.
@@ -212,12 +211,9 @@ impl PoolState {
         true
     }
 
-    /// Whether headers lie in the slab at a position.
-    pub(crate) fn has_headers(&self, range: usize, position: usize) -> bool {
-        let Some(place) = self.ranges.get(range) else { return false };
-        let lie_at =
-            |(own, on): (usize, &u8)| (own + usize::from(*on)).checked_rem(place.slabs.len());
-        place.homes.iter().enumerate().any(|home| lie_at(home) == Some(position))
+    /// Whether headers lie in the slab at a position of a range.
+    fn has_headers(&self, range: usize, position: usize) -> bool {
+        self.ranges.get(range).is_some_and(|place| place.has_headers(position))
     }
 
     /// Whether a memory node that is to leave has nothing any more.
@@ -272,20 +268,44 @@ impl PoolState {
             member.stay = Stay::Leaving;
         }
         let slabs: usize = after.leaving().map(|node| self.slabs_on(node)).sum();
-        let mut moved = 0;
-        while let Some(task) = after.next_migration(0) {
-            let place = after.ranges.get_mut(task.range);
-            if let Some(slab) = place.and_then(|place| place.slabs.get_mut(task.position)) {
-                *slab = task.to;
-            }
-            moved += 1;
-        }
+        let moved = after.move_all_leaving();
         if moved == slabs {
             return Ok(());
         }
         let why =
             format!("{slabs} slabs are to be moved, and the others have room for {moved} of them");
         Err(PoolError::CannotLeave { node: usize::from(memory_node), why })
+    }
+
+    /// Moves all slabs of memory nodes that are to leave, as far as they find room; how many. Where two of a range are to
+    /// move, one may find its place only when the other has gone.
+    fn move_all_leaving(&mut self) -> usize {
+        let Some(mut free) = self.free_slabs() else { return 0 };
+        let mut moved = 0;
+        loop {
+            let before = moved;
+            for (range, position) in self.slabs_to_leave() {
+                let Some(to) = free.take(self.kept(range, position)) else { continue };
+                let place = self.ranges.get_mut(range);
+                if let Some(slab) = place.and_then(|place| place.slabs.get_mut(position)) {
+                    *slab = to;
+                }
+                moved += 1;
+            }
+            if moved == before {
+                return moved;
+            }
+        }
+    }
+
+    /// The slabs, by range and position, of memory nodes that are to leave.
+    fn slabs_to_leave(&self) -> Vec<(usize, usize)> {
+        let all = self.ranges.iter().enumerate().flat_map(|(range, place)| {
+            let slabs = place.slabs.iter().enumerate();
+            slabs.map(move |(position, slab)| (range, position, slab))
+        });
+        let leaving = all.filter(|(.., slab)| self.is_leaving(slab.node));
+        leaving.map(|(range, position, _)| (range, position)).collect()
     }
 }
 
@@ -300,7 +320,7 @@ pub async fn drain(plane: &dyn ControlPlane, memory_node: u16) -> Result<Leaving
 }
 
 impl PoolState {
-    fn begin_to_leave(&mut self, memory_node: u16) -> Result<(), PoolError> {
+    pub(crate) fn begin_to_leave(&mut self, memory_node: u16) -> Result<(), PoolError> {
         if self.stays(memory_node) || !self.lives(memory_node) {
             self.check_leaves(memory_node)?;
         }

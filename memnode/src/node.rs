@@ -4,7 +4,8 @@
 //! one-sided verbs. What it keeps is the endpoint and the region, so that the memory stays lent.
 
 use crate::config::PoolPlan;
-use crate::layout::{self, SlabGeometry};
+use crate::control::PoolState;
+use crate::layout;
 use crate::pool::PoolUsage;
 use selkie_fabric::{Endpoint, Fabric, FabricError, LocalRegion, PeerId, RegionKey};
 use std::sync::Arc;
@@ -62,12 +63,21 @@ impl MemoryNode {
         &self.region
     }
 
-    /// How much of it is leased, by its control page.
-    pub(crate) fn usage(&self, geometry: &SlabGeometry) -> PoolUsage {
-        let extents = geometry.extents_per_node(self.descriptor.ranges);
+    /// How much of it is leased, by its control page; in a coded pool, how much lies in the slabs that ranges have.
+    pub(crate) fn usage(&self, state: &PoolState) -> PoolUsage {
+        let geometry = state.geometry();
+        let slabs = u64::from(self.descriptor.ranges);
+        let extents = geometry.extents_in_slabs(slabs);
+        if !state.coding.is_plain() {
+            // What of a range is leased, its own counters say, and those lie on a few of its nodes.
+            let slabs_used = state.slabs_on(self.descriptor.peer.index()) as u64;
+            let leased = geometry.extents_in_slabs(slabs_used);
+            return PoolUsage { slabs_used, slabs, ..PoolUsage::of(&geometry, leased, extents) };
+        }
         // The counter runs past the end when an exhausted node is asked again.
         let leased = self.region.load(layout::EXTENTS_LEASED_AT as usize).min(extents);
-        PoolUsage::of(geometry, leased, extents)
+        let slabs_used = leased.div_ceil(geometry.extents_per_range());
+        PoolUsage { slabs_used, slabs, ..PoolUsage::of(&geometry, leased, extents) }
     }
 }
 

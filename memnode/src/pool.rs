@@ -13,8 +13,8 @@
 use crate::coding::Coding;
 use crate::config::{PoolConfig, PoolPlan};
 use crate::control::{
-    Card, ControlPlane, Identity, LocalPlane, Lost, Mailbox, Member, MemoryMember, PoolState,
-    Timing, Versioned,
+    Card, ControlPlane, Identity, LocalPlane, Lost, MAX_RANGES, Mailbox, Member, MemoryMember,
+    PoolState, RangePlace, Timing, Versioned,
 };
 use crate::domain::FailureDomain;
 use crate::error::PoolError;
@@ -54,13 +54,6 @@ impl PoolDescriptor {
     pub fn geometry(&self) -> SlabGeometry {
         SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
     }
-
-    /// Extents of all memory nodes together.
-    #[must_use]
-    pub fn extents(&self) -> u64 {
-        let geometry = self.geometry();
-        self.memory_nodes.iter().map(|node| geometry.extents_per_node(node.ranges)).sum()
-    }
 }
 
 /// How much of a pool, or of a memory node, is leased to compute nodes.
@@ -74,12 +67,18 @@ pub struct PoolUsage {
     pub bytes_leased: u64,
     /// Bytes of page data there are.
     pub bytes: u64,
+    /// Slabs of which something is leased; in a coded pool, that ranges lie in.
+    pub slabs_used: u64,
+    /// Slabs there are.
+    pub slabs: u64,
 }
 
 impl PoolUsage {
+    /// Of these extents, and no slabs.
     pub(crate) fn of(geometry: &SlabGeometry, extents_leased: u64, extents: u64) -> Self {
         let bytes = |extents| extents * geometry.extent_bytes();
-        Self { extents_leased, extents, bytes_leased: bytes(extents_leased), bytes: bytes(extents) }
+        let (bytes_leased, bytes) = (bytes(extents_leased), bytes(extents));
+        Self { extents_leased, extents, bytes_leased, bytes, slabs_used: 0, slabs: 0 }
     }
 }
 
@@ -95,7 +94,8 @@ impl Pool {
     /// alone. Blocks only for memory registration; no round trips.
     ///
     /// # Errors
-    /// [`PoolError::Config`] for a bad field, [`PoolError::MemoryNode`] if the fabric refuses a node.
+    /// [`PoolError::Config`] for a bad field, [`PoolError::TooManyRanges`], [`PoolError::MemoryNode`] if the fabric
+    /// refuses a node.
     pub fn start(fabric: &Arc<dyn Fabric>, config: PoolConfig) -> Result<Arc<Self>, PoolError> {
         let plan = config.plan()?;
         let nodes = (0..config.memory_nodes)
@@ -107,6 +107,7 @@ impl Pool {
             Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay: Stay::Stays })
         };
         state.memory_nodes = nodes.iter().map(member).collect();
+        state.check_ranges()?;
         let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::of(state.clone()));
         let first = Versioned { version: 1, state: Arc::new(state) };
         Ok(Arc::new(Self::seen(0, Arc::clone(fabric), plane, first, nodes)?))
@@ -410,6 +411,9 @@ impl Pool {
         let (version, added) = self.membership.change(add).await?;
         if added {
             self.membership.until_noticed(env, version).await?;
+        } else if known >= MAX_RANGES {
+            let range_bytes = self.descriptor.range_bytes;
+            tracing::warn!(MAX_RANGES, range_bytes, "the pool has as many ranges as it can have");
         }
         Ok(added)
     }
@@ -748,13 +752,44 @@ impl Pool {
         self.membership.state().labels.get(name).cloned()
     }
 
-    /// Reads the memory nodes' control pages for a report: extents leased, and how many there are.
+    /// Extents there are; in a coded pool, those of the ranges it has and of as many more as there is room for.
+    #[must_use]
+    pub fn extents(&self) -> u64 {
+        let (state, geometry) = (self.state(), self.descriptor.geometry());
+        if !state.coding.is_plain() {
+            return state.most_ranges() as u64 * geometry.extents_per_range();
+        }
+        let nodes = state.memory_nodes.iter().flatten();
+        nodes.map(|node| geometry.extents_per_node(node.descriptor.ranges)).sum()
+    }
+
+    /// Reads the memory nodes' counters for a report: extents leased, and how many there are.
     /// GCLs donated and not yet adopted still count as leased. Only of pools within this process.
     #[must_use]
     pub fn used_extents(&self) -> PoolUsage {
+        let (state, geometry) = (self.state(), self.descriptor.geometry());
+        let usages: Vec<_> = self.nodes.iter().map(|node| node.usage(&state)).collect();
+        let leased = if state.coding.is_plain() {
+            usages.iter().map(|usage| usage.extents_leased).sum()
+        } else {
+            state.ranges.iter().map(|range| self.leased_of(&state, range)).sum()
+        };
+        let slabs_used = usages.iter().map(|usage| usage.slabs_used).sum();
+        let slabs = usages.iter().map(|usage| usage.slabs).sum();
+        PoolUsage { slabs_used, slabs, ..PoolUsage::of(&geometry, leased, self.extents()) }
+    }
+
+    /// Extents of a coded range that are leased, by the copy of its counter that has most: no copy is ahead.
+    fn leased_of(&self, state: &PoolState, range: &RangePlace) -> u64 {
         let geometry = self.descriptor.geometry();
-        let leased = self.nodes.iter().map(|node| node.usage(&geometry).extents_leased);
-        PoolUsage::of(&geometry, leased.sum(), self.descriptor.extents())
+        let copies = range.slabs.iter().take(state.coding.parity() + 1);
+        let living = copies.filter(|slab| state.lives(slab.node));
+        let counts = living.filter_map(|slab| {
+            let node = self.nodes.get(usize::from(slab.node))?;
+            Some(node.region().load(geometry.leased_offset(slab.slab) as usize))
+        });
+        // It runs past the end as well.
+        counts.max().unwrap_or(0).min(geometry.extents_per_range())
     }
 }
 
@@ -852,7 +887,14 @@ mod tests {
         let all = 2 * 3 * 16;
         let extent_bytes = 64 * 512;
         let bytes = all * extent_bytes;
-        let none = PoolUsage { extents_leased: 0, extents: all, bytes_leased: 0, bytes };
+        let none = PoolUsage {
+            extents_leased: 0,
+            extents: all,
+            bytes_leased: 0,
+            bytes,
+            slabs_used: 0,
+            slabs: 6,
+        };
         assert_eq!(pool.used_extents(), none);
         let endpoint = join(&fabric);
         let lease = |node: usize, delta: u64| {
@@ -863,10 +905,50 @@ mod tests {
         lease(1, 5);
         assert_eq!(pool.used_extents().extents_leased, 5);
         assert_eq!(pool.used_extents().bytes_leased, 5 * extent_bytes);
+        assert_eq!(pool.used_extents().slabs_used, 1);
         lease(1, 1000);
         assert_eq!(pool.used_extents().extents_leased, 48, "the other node has nothing leased");
         lease(0, 1000);
         assert_eq!(pool.used_extents().bytes_leased, bytes);
+    }
+
+    #[test]
+    fn usage_of_a_coded_pool_is_that_of_its_ranges_and_not_of_their_slabs() {
+        let fabric: Arc<dyn Fabric> = MemFabric::new();
+        let config = PoolConfig { memory_nodes: 4, coding: "2+1".parse().unwrap(), ..CONFIG };
+        let pool = Pool::start(&fabric, config).unwrap();
+        let lent = u64::from(pool.descriptor().memory_nodes[0].ranges);
+        // Sixteen extents a range, which lies on three of four nodes.
+        let ranges = 4 * lent / 3;
+        let empty = pool.used_extents();
+        assert_eq!((empty.extents_leased, empty.extents), (0, 16 * ranges));
+        assert_eq!(empty.bytes, ranges * config.range_bytes);
+        assert_eq!((empty.slabs_used, empty.slabs), (0, 4 * lent));
+        let runtime = RealRuntime::new(1).unwrap();
+        let mut known = 0;
+        while runtime.block_on(pool.add_range(&runtime.env(), known)).unwrap() {
+            known += 1;
+        }
+        assert_eq!(known as u64, ranges, "as many as there was said to be room for");
+        let endpoint = join(&fabric);
+        let state = pool.state();
+        let lease = |range: usize, delta: u64| {
+            for slab in &state.ranges[range].slabs[..2] {
+                let node = &pool.descriptor().memory_nodes[usize::from(slab.node)];
+                let offset = pool.descriptor().geometry().leased_offset(slab.slab);
+                let at = RemoteAddr { region: node.region, offset };
+                run(&endpoint, node.peer, Verb::FetchAndAdd { at, delta, old: 0 });
+            }
+        };
+        lease(0, 3);
+        lease(1, 100);
+        let used = pool.used_extents();
+        assert_eq!((used.extents_leased, used.extents), (3 + 16, 16 * ranges));
+        assert_eq!(used.slabs_used, 3 * ranges);
+        let node = pool.memory_nodes()[0].usage(&state);
+        assert_eq!((node.slabs_used, node.slabs), (state.slabs_on(0) as u64, lent));
+        assert_eq!(node.extents, 16 * lent / 3, "its share of what lies there");
+        assert!(node.bytes_leased > 0 && node.bytes_leased <= node.bytes);
     }
 
     #[test]

@@ -131,24 +131,22 @@ impl PoolState {
         let ranges = self.ranges.iter().enumerate();
         let is_concerned = |range| rebuild.leaving.is_none_or(|own| own == range);
         for (range, place) in ranges.filter(|(range, _)| is_concerned(*range)) {
-            let slab_at = |position: usize, on: usize| {
-                let at = (position + on).checked_rem(place.slabs.len())?;
-                place.slabs.get(at).copied()
-            };
             let can_have = |slab: &Slab| {
                 self.lives(slab.node) && (rebuild.leaving.is_none() || slab.node != rebuild.memory)
             };
             let keeps = |slab: &Slab| can_have(slab) && self.stays(slab.node);
-            for (position, on) in place.homes.iter().enumerate() {
-                let now = slab_at(position, usize::from(*on));
-                let Some(now) = now.filter(|slab| slab.node == rebuild.memory) else { continue };
+            for position in 0..place.homes.len() {
+                let now = place.home_of(position);
+                let Some((now, on)) = now.filter(|(slab, _)| slab.node == rebuild.memory) else {
+                    continue;
+                };
                 let next_of = |fits: &dyn Fn(&Slab) -> bool| {
                     let mut places = (0..=self.coding.parity())
-                        .filter_map(|on| Some((on, slab_at(position, on)?)));
+                        .filter_map(|on| Some((on, place.slab_on(position, on)?)));
                     places.find(|(_, slab)| fits(slab))
                 };
                 let next = next_of(&keeps).or_else(|| next_of(&can_have));
-                let (on, slab) = next.unwrap_or((usize::from(*on), now));
+                let (on, slab) = next.unwrap_or((on, now));
                 moves.push((Move { range, position, on, slab }, next.is_some()));
             }
         }
@@ -167,10 +165,8 @@ impl PoolState {
     /// Where the tables of a rebuild are now.
     fn places_before(&self, moves: &[Move]) -> Vec<Move> {
         let place = |to: &Move| {
-            let place = self.ranges.get(to.range)?;
-            let on = usize::from(*place.homes.get(to.position)?);
-            let at = (to.position + on).checked_rem(place.slabs.len())?;
-            Some(Move { on, slab: *place.slabs.get(at)?, ..*to })
+            let (slab, on) = self.ranges.get(to.range)?.home_of(to.position)?;
+            Some(Move { on, slab, ..*to })
         };
         moves.iter().filter_map(place).collect()
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use selkie_fabric::env::Env;
 
-use crate::control::{PoolState, Slab};
+use crate::control::{PoolState, RangePlace, Slab};
 use crate::error::PoolError;
 use crate::pool::Pool;
 use crate::registry::ComputeIndex;
@@ -31,26 +31,13 @@ pub struct Regeneration {
 impl PoolState {
     /// A slab of a living range whose memory node is dead, and where it could lie.
     fn next_regeneration(&self, by: u16) -> Option<Regeneration> {
-        for (range, place) in self.ranges.iter().enumerate() {
-            for (position, slab) in place.slabs.iter().enumerate() {
-                // What could not leave it is lost, and is not to be taken for zeros.
-                if self.lives(slab.node) || self.has_headers(range, position) {
-                    continue;
-                }
-                if let Some(to) = self.place_slab(&self.kept(range, position)) {
-                    return Some(Regeneration {
-                        range,
-                        position,
-                        to,
-                        by,
-                        begun: false,
-                        ends: false,
-                        attempt: 0,
-                    });
-                }
-            }
-        }
-        None
+        // Where headers could not leave they are lost with the rest, which is not to be taken for zeros.
+        let is_lost = |place: &RangePlace, position: usize, slab: &Slab| {
+            !self.lives(slab.node) && !place.has_headers(position)
+        };
+        let (range, position, to) = self.first_to_place(is_lost)?;
+        let (begun, ends, attempt) = (false, false, 0);
+        Some(Regeneration { range, position, to, by, begun, ends, attempt })
     }
 }
 

@@ -21,7 +21,7 @@ const OBSERVER: PeerId = PeerId::compute(PeerId::MAX_INDEX);
 
 /// Bytes of a range of the address space.
 const RANGE_BYTES: u64 = 256 << 10;
-/// Compute nodes that may come when the others have gone: see [`SimCluster::start_reader`].
+/// Compute nodes that may come when the others have gone: see [`SimCluster::start_engine`].
 const MAX_READERS: usize = 4;
 
 /// Virtual time within which a whole run must be over: anything else is a hang.
@@ -244,13 +244,11 @@ impl SimCluster {
         let mut tables = Vec::new();
         for (range, place) in (0..).zip(&state.ranges) {
             let count = place.slabs.len();
-            for (position, on) in place.homes.iter().enumerate() {
-                let on = usize::from(*on);
-                let slab = place.slabs.get((position + on) % count.max(1)).copied();
-                let node = slab.and_then(|slab| {
-                    descriptor.memory_nodes.get(usize::from(slab.node)).map(|node| (slab, node))
-                });
-                let Some((slab, node)) = node else { continue };
+            for position in 0..place.homes.len() {
+                let Some((slab, on)) = place.home_of(position) else { continue };
+                let Some(node) = descriptor.memory_nodes.get(usize::from(slab.node)) else {
+                    continue;
+                };
                 if self.pool.is_memory_dead(usize::from(slab.node)) {
                     return Err(SimError::Broken(format!(
                         "the headers of position {position} of range {range} are on {}, which is dead",

@@ -7,17 +7,13 @@ use selkie_engine::coding::checksum;
 use selkie_engine::coding::codec::codec;
 use selkie_fabric::LocalRegion;
 use selkie_memnode::MemoryNode;
-use selkie_memnode::layout::{HEADER_BYTES, Header, MAX_SPLITS, TAG_BYTES};
+use selkie_memnode::layout::{
+    HEADER_BYTES, Header, MAX_SPLITS, SlabGeometry, TAG_BYTES, VERSION_COUNTER, VERSION_LOST,
+    VERSION_NEVER,
+};
 
 use crate::cluster::SimCluster;
 use crate::error::SimError;
-
-/// Version of a split that was never written.
-const NEVER: u32 = 0;
-/// Version of the copies of a counter, which is no page.
-const COUNTER: u32 = 1;
-/// Version that a header has for a split of which nothing is left.
-const LOST: u32 = 0xFFF;
 
 /// A split that is not as the header of its page says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,9 +62,16 @@ pub(crate) fn is_as_written(region: &dyn LocalRegion, offset: usize, payload_byt
     region.read(offset, &mut payload);
     let tag = region.load(offset + payload_bytes);
     match (tag as u32, (tag >> 32) as u32) {
-        (NEVER, sum) => sum == 0 && payload.iter().all(|byte| *byte == 0),
+        (VERSION_NEVER, sum) => sum == 0 && payload.iter().all(|byte| *byte == 0),
         (_, sum) => sum == checksum(&payload),
     }
+}
+
+/// The range of a page, and which of its pages it is.
+fn place_of(geometry: &SlabGeometry, addr: u64) -> (usize, u32) {
+    let within = addr % geometry.range_bytes();
+    let range = addr / geometry.range_bytes();
+    (range as usize, (within / geometry.gcl_bytes() as u64) as u32)
 }
 
 /// Where a split lies.
@@ -88,11 +91,19 @@ impl SimCluster {
     /// Where a split of a page lies.
     pub(crate) fn split_place(&self, addr: u64, split: usize) -> Option<SplitPlace> {
         let (geometry, state) = (self.pool.descriptor().geometry(), self.pool.state());
-        let range = state.ranges.get((addr / geometry.range_bytes()) as usize)?;
-        let gcl = (addr % geometry.range_bytes() / geometry.gcl_bytes() as u64) as u32;
+        let (range, gcl) = place_of(&geometry, addr);
+        let range = state.ranges.get(range)?;
         let slab = range.slabs.get(geometry.split_position(gcl, split))?;
         let offset = geometry.data_offset(slab.slab, gcl) as usize;
         Some(SplitPlace { node: usize::from(slab.node), offset })
+    }
+
+    /// The memory node, by index, that has a page's header.
+    pub(crate) fn home_of(&self, addr: u64) -> Option<u16> {
+        let (geometry, state) = (self.pool.descriptor().geometry(), self.pool.state());
+        let (range, gcl) = place_of(&geometry, addr);
+        let range = state.ranges.get(range)?;
+        range.home_of(geometry.home_position(gcl)).map(|(slab, _)| slab.node)
     }
 
     /// Looks at all pages of all ranges.
@@ -101,13 +112,11 @@ impl SimCluster {
         let mut found = Found::default();
         for (range, place) in (0..).zip(&state.ranges) {
             for gcl in 0..geometry.gcls_per_range() as u32 {
-                let position = geometry.home_position(gcl);
-                let on = place.homes.get(position).copied().map_or(0, usize::from);
-                let slab = place.slabs.get((position + on) % place.slabs.len().max(1));
-                let home = slab.and_then(|slab| Some((slab, self.memory(usize::from(slab.node))?)));
-                let Some((slab, home)) = home else { continue };
+                let home = place.home_of(geometry.home_position(gcl));
+                let Some((slab, table)) = home else { continue };
+                let Some(home) = self.memory(usize::from(slab.node)) else { continue };
                 let mut bytes = [0; HEADER_BYTES as usize];
-                let at = geometry.header_offset_in(slab.slab, gcl, on);
+                let at = geometry.header_offset_in(slab.slab, gcl, table);
                 home.region().read(at as usize, &mut bytes);
                 let addr =
                     range * geometry.range_bytes() + u64::from(gcl) * geometry.gcl_bytes() as u64;
@@ -121,10 +130,9 @@ impl SimCluster {
     fn is_to_come(&self, addr: u64, split: usize) -> bool {
         let geometry = self.pool.descriptor().geometry();
         let task = self.pool.state().regeneration.filter(|task| task.begun);
-        let (range, within) = (addr / geometry.range_bytes(), addr % geometry.range_bytes());
-        let gcl = (within / geometry.gcl_bytes() as u64) as u32;
+        let (range, gcl) = place_of(&geometry, addr);
         task.is_some_and(|task| {
-            task.range as u64 == range && task.position == geometry.split_position(gcl, split)
+            task.range == range && task.position == geometry.split_position(gcl, split)
         })
     }
 
@@ -136,10 +144,10 @@ impl SimCluster {
     ) -> Result<(), SimError> {
         let coding = self.pool.descriptor().coding;
         let bytes = self.pool.descriptor().geometry().payload_bytes();
-        if versions.contains(&COUNTER) {
+        if versions.contains(&VERSION_COUNTER) {
             return Ok(());
         }
-        found.pages += u64::from(versions.iter().any(|version| *version != NEVER));
+        found.pages += u64::from(versions.iter().any(|version| *version != VERSION_NEVER));
         let mut whole: Vec<(usize, Vec<u8>)> = Vec::new();
         for (split, version) in versions.iter().enumerate().take(coding.splits()) {
             let place = self.split_place(addr, split);
@@ -155,7 +163,7 @@ impl SimCluster {
             let mut payload = vec![0; bytes];
             memory.region().read(offset, &mut payload);
             let own = memory.region().load(offset + bytes) as u32;
-            let what = if *version == LOST {
+            let what = if *version == VERSION_LOST {
                 Some("is taken for lost though its memory node lives".to_owned())
             } else if own != *version {
                 Some(format!("is of version {own:#x}, its header says {version:#x}"))

@@ -278,7 +278,7 @@ const fn gauge(
 }
 
 /// All there are. Names get their unit, and counters `_total`, when they are written.
-static FAMILIES: [Family; 18] = [
+static FAMILIES: [Family; 20] = [
     counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
         compute(r, |c| c.operations)
     }),
@@ -320,6 +320,8 @@ static FAMILIES: [Family; 18] = [
     gauge("selkie_extents_leased", "Extents leased to compute nodes", None, |r| {
         memory(r, |m| m.extents_leased)
     }),
+    gauge("selkie_slabs", "Slabs of the node", None, |r| memory(r, |m| m.slabs)),
+    gauge("selkie_slabs_used", "Slabs in use", None, |r| memory(r, |m| m.slabs_used)),
     counter("selkie_cpu", "Processor time of the process", Some(Unit::Seconds), |r| {
         match &r.node {
             NodeReport::Memory(m) => Some(Value::Seconds(m.cpu_us as f64 / 1e6)),

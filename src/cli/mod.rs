@@ -96,9 +96,8 @@ impl Command {
             Command::Micro(arguments) => micro::check(arguments),
             Command::Memnode(arguments) => memnode::check(arguments),
             Command::Cert(arguments) => cert::check(arguments),
-            Command::Figures(_) | Command::Sim(_) | Command::Scenario(_) | Command::Config(_) => {
-                Ok(())
-            }
+            Command::Sim(arguments) => sim::check(arguments),
+            Command::Figures(_) | Command::Scenario(_) | Command::Config(_) => Ok(()),
         }
     }
 }

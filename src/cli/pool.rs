@@ -14,7 +14,8 @@ use serde_json::json;
 
 use super::network::TlsArguments;
 
-/// Bytes of a range of the pools made here: small, so that little of a node's memory is left over.
+/// Bytes of a range of the pools made here if nobody says otherwise: small, so that little of a node's memory is left
+/// over.
 pub(super) const RANGE_BYTES: u64 = 4 << 20;
 
 /// Pools that the processes of this host share.
@@ -43,6 +44,10 @@ enum Command {
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
         #[arg(long, value_name = "BYTES", default_value_t = 2048)]
         gcl: usize,
+        /// Bytes of a range, what a memory node gives at once: a power of two, as 4M. A coded pool can have 4096 of them,
+        /// so that with more than 16G of pages they have to be larger
+        #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = super::memnode::size)]
+        range: u64,
         /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with `,delta=D`,
         /// `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: 2+1, or plain with fewer than 3
         /// memory nodes]
@@ -103,16 +108,28 @@ fn memory_node(text: &str) -> Result<u16, String> {
 
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    let Command::Create { memory_nodes, max_compute_nodes, gcl, coding, lease, heartbeat, .. } =
-        &arguments.command
+    let Command::Create {
+        memory_nodes,
+        max_compute_nodes,
+        gcl,
+        range,
+        coding,
+        lease,
+        heartbeat,
+        ..
+    } = &arguments.command
     else {
         return Ok(());
     };
     let timing = Timing { lease: *lease, heartbeat: *heartbeat };
-    let config = config(*memory_nodes, *max_compute_nodes, *gcl, *coding);
+    let config = config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding);
     config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
         PoolError::Config { key, value, allowed } => {
-            let key = if key == "gcl_bytes" { "gcl" } else { key };
+            let key = match key {
+                "gcl_bytes" => "gcl",
+                "range_bytes" => "range",
+                key => key,
+            };
             super::Refusal::new(&key.replace('_', "-"), &value, &allowed)
         }
         error => super::Refusal { key: String::new(), what: error.to_string() },
@@ -122,18 +139,13 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
 fn config(
     memory_nodes: usize,
     max_compute_nodes: usize,
-    gcl_bytes: usize,
+    (gcl_bytes, range_bytes): (usize, u64),
     coding: Option<Coding>,
 ) -> PoolConfig {
-    let bytes_per_node = u64::from(u32::MAX);
-    PoolConfig {
-        memory_nodes,
-        bytes_per_node,
-        gcl_bytes,
-        range_bytes: RANGE_BYTES,
-        max_compute_nodes,
-        coding: coding.unwrap_or(Coding::usual_for(memory_nodes)),
-    }
+    let coding = coding.unwrap_or(Coding::usual_for(memory_nodes));
+    // How much memory there will be is not known yet: enough for a range.
+    let bytes_per_node = u64::from(u32::MAX).max(range_bytes.saturating_mul(4));
+    PoolConfig { memory_nodes, bytes_per_node, gcl_bytes, range_bytes, max_compute_nodes, coding }
 }
 
 /// Runs the command.
@@ -150,11 +162,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             memory_nodes,
             max_compute_nodes,
             gcl,
+            range,
             coding,
             lease,
             heartbeat,
         } => {
-            let config = config(*memory_nodes, *max_compute_nodes, *gcl, *coding);
+            let config = config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding);
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
             runtime.block_on(create(&env, name, *fabric, &config, timing))
         }
@@ -265,7 +278,7 @@ fn status_as_json(
     json!({
         "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
         "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes,
-        "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
+        "range_bytes": state.range_bytes, "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
         "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
         "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
         "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
@@ -278,7 +291,7 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
     let state = shared.plane().load().await?.state;
     let living = shared.living().await?;
     let lives = |peer: PeerId| living.contains(&peer);
-    let bytes = |ranges: u32| u64::from(ranges) * state.range_bytes;
+    let bytes = |slabs: u32| state.page_bytes_in(slabs);
     let memory: Vec<_> = state.memory_nodes.iter().enumerate().collect();
     if as_json {
         println!("{}", status_as_json(&state, lives, bytes));

@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     scenario: Option<Scenario>,
     /// How the pool keeps pages, as for `selkie pool create`; ring uses no pool, and the last three take no `plain`
     /// [default: plain; of the last three, chosen by each seed]
-    #[arg(long, value_name = "K+R", requires = "scenario")]
+    #[arg(long, value_name = "K+R")]
     coding: Option<Coding>,
     /// Threads of a sweep, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -70,8 +70,22 @@ impl Arguments {
     }
 }
 
+/// Looks for values that do not go together.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
+    match arguments.coding {
+        Some(coding) if arguments.scenario.is_none() => {
+            let allowed = "together with --scenario";
+            Err(super::Refusal::new("coding", &coding.to_string(), allowed))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(refusal) = check(arguments) {
+        return super::refuse(&refusal);
+    }
     let case = match arguments.case() {
         Ok(case) => case,
         Err(error) => {

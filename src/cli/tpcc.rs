@@ -256,9 +256,10 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
 /// The configuration with the pool's own numbers; memory nodes that differ count with their mean.
 fn of_pool(config: Config, pool: &PoolDescriptor) -> Config {
     let nodes = pool.memory_nodes.len();
-    let ranges: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
-    let mib = (ranges * pool.range_bytes / nodes.max(1) as u64) >> 20;
-    let (gcl_bytes, coding, memory_mib) = (pool.gcl_bytes, pool.coding, Some(mib));
+    let slabs: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
+    let lent = pool.geometry().region_bytes(slabs / nodes.max(1) as u64).unwrap_or(u64::MAX);
+    let (gcl_bytes, coding, memory_mib) =
+        (pool.gcl_bytes, pool.coding, Some(lent.div_ceil(1 << 20)));
     Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, ..config }
 }
 

@@ -183,7 +183,7 @@ impl Cluster {
     /// Refuses a load for which the pool has no room beside what is there, before any of that is changed.
     async fn check_room(&self, engine: &Engine) -> Result<(), TpccError> {
         let descriptor = self.pool.descriptor();
-        let capacity = descriptor.extents() * descriptor.geometry().extent_bytes();
+        let capacity = self.pool.extents() * descriptor.geometry().extent_bytes();
         let (used, needed) = (used_bytes(&self.pool, [engine]).await?, self.config.load_bytes());
         if needed <= capacity.saturating_sub(used) {
             return Ok(());

@@ -24,7 +24,8 @@ pub const MAX_DURATION: Duration = Duration::from_secs(86_400);
 const MAX_MEMORY_MIB: u64 = 1 << 20;
 
 const MIB: u64 = 1 << 20;
-/// Range of the pool's address space: small, so that little of a node's memory is left over.
+/// Range of the pool's address space: small, so that little of a node's memory is left over, unless there is so much
+/// memory that it takes larger ones.
 const RANGE_BYTES: u64 = 4 * MIB;
 /// Memory lent beyond the estimate of data and growth, in percent.
 const HEADROOM_PERCENT: u64 = 30;
@@ -198,14 +199,15 @@ impl Config {
         let ranges = self.needed_bytes().div_ceil(RANGE_BYTES) * splits;
         let ranges = ranges.div_ceil(self.memory_nodes as u64).max(1);
         let derived = self.geometry().region_bytes(ranges).unwrap_or(u64::MAX);
-        PoolConfig {
+        let config = PoolConfig {
             memory_nodes: self.memory_nodes,
             bytes_per_node: self.memory_mib.map_or(derived, |mib| mib * MIB),
             gcl_bytes: self.gcl_bytes,
             range_bytes: RANGE_BYTES,
             max_compute_nodes: self.compute_nodes,
             coding: self.coding,
-        }
+        };
+        config.with_large_enough_ranges()
     }
 
     /// First and last of the warehouses to which the terminals belong.

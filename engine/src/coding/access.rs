@@ -27,7 +27,7 @@ use selkie_memnode::{Coding, Mode, PoolDescriptor};
 
 use super::codec::{Codec, codec};
 use super::errors::Errors;
-use super::journal::{Image, Places};
+use super::journal::{Image, Place, Places};
 use super::placed::placed;
 use super::reading::{Moved, Reading};
 use super::tag::{SplitSet, Tag, Version, Versions};
@@ -395,6 +395,35 @@ impl Core {
         (Some(self.completed_with(active, done.old)), late)
     }
 
+    /// A split's write-back, which is over when it is in place.
+    #[cfg(not(feature = "planted"))]
+    #[expect(clippy::unused_self, reason = "a planted bug is this node's")]
+    fn write_split(&self, at: RemoteAddr, split: Buf) -> Chain {
+        placed(at, split)
+    }
+
+    /// As above, unless a planted bug does not look whether it is.
+    #[cfg(feature = "planted")]
+    fn write_split(&self, at: RemoteAddr, split: Buf) -> Chain {
+        match self.config.planted {
+            crate::Planted::UnplacedSplits => Chain::from(Verb::write(at, split)),
+            _ => placed(at, split),
+        }
+    }
+
+    /// Whether a split is what was written, by its tag.
+    #[cfg(not(feature = "planted"))]
+    #[expect(clippy::unused_self, reason = "a planted bug is this node's")]
+    pub(super) fn is_as_written(&self, tag: Tag, payload: &[u8]) -> bool {
+        tag.is_of(payload)
+    }
+
+    /// As above, unless a planted bug does not look.
+    #[cfg(feature = "planted")]
+    pub(super) fn is_as_written(&self, tag: Tag, payload: &[u8]) -> bool {
+        self.config.planted == crate::Planted::UncheckedSplits || tag.is_of(payload)
+    }
+
     /// A free frame to take the place of one into which reads are under way, unless they have enough already.
     pub(super) fn frame_for_late(&self) -> Option<FrameId> {
         let most = self.frames.count() / LATE_FRAMES;
@@ -520,32 +549,9 @@ impl Job {
             Done { old: LatchWord::FREE, versions: None, damaged: false, corrupt: SplitSet::EMPTY };
         // Until the operation is over: the image stands in for the splits.
         let mut journal_place = None;
-        if let Some(mut write) = write {
-            let before = match write.before {
-                Some(before) if !before.contains(&Version::LOST) => before,
-                // A split that is made again has got another version since, perhaps.
-                known => match (read_versions(core, home.node, header_at(0)).await, known) {
-                    // The page has to get to its splits all the same: the header will be made of what they say.
-                    (Err(EngineError::Fabric(FabricError::PeerDead { peer })), Some(known))
-                        if peer.is_memory() =>
-                    {
-                        known
-                    }
-                    (read, _) => read?,
-                },
-            };
-            let versions = write.tag(coded.coding, &before);
-            journal_place = match write.page.take() {
-                Some(page) => {
-                    let of = |versions: &Versions| {
-                        versions.get(coded.coding.data()).copied().unwrap_or_default()
-                    };
-                    let (version, before) = (of(&versions), of(&before));
-                    Some(core.journal(&Image { addr, version, before, page }).await?)
-                }
-                None => None,
-            };
-            write_splits(core, coded, &places, write).await?;
+        if let Some(write) = write {
+            let (versions, place) = write_home(core, coded, addr, &places, (home, write)).await?;
+            journal_place = place;
             done.versions = Some(versions);
             chain.push(Verb::write(header_at(layout::SPLIT_VERSION_AT), versions_buf(&versions)));
         }
@@ -588,6 +594,41 @@ impl Job {
         drop(journal_place);
         Ok(done)
     }
+}
+
+/// Takes a page to its splits, and into the journal before that if need be; the versions of the splits then, and the
+/// image's place, which stands in for the splits until the header says so.
+async fn write_home<'c>(
+    core: &'c Core,
+    coded: &Coded,
+    addr: GAddr,
+    places: &Written,
+    (home, mut write): (Home, Write),
+) -> Result<(Versions, Option<Place<'c>>), EngineError> {
+    let header = RemoteAddr::new(home.latch.region, home.latch.offset - layout::LATCH_AT);
+    let before = match write.before {
+        Some(before) if !before.contains(&Version::LOST) => before,
+        // A split that is made again has got another version since, perhaps.
+        known => match (read_versions(core, home.node, header).await, known) {
+            // The page has to get to its splits all the same: the header will be made of what they say.
+            (Err(EngineError::Fabric(FabricError::PeerDead { peer })), Some(known))
+                if peer.is_memory() =>
+            {
+                known
+            }
+            (read, _) => read?,
+        },
+    };
+    let versions = write.tag(coded.coding, &before);
+    let mut place = None;
+    if let Some(page) = write.page.take() {
+        let of = |versions: &Versions| versions.get(coded.coding.data()).copied();
+        let (version, before) =
+            (of(&versions).unwrap_or_default(), of(&before).unwrap_or_default());
+        place = Some(core.journal(&Image { addr, version, before, page }).await?);
+    }
+    write_splits(core, coded, places, write).await?;
+    Ok((versions, place))
 }
 
 /// What the atomic, or the look, of a chain found.
@@ -660,10 +701,10 @@ async fn write_splits(
         let mut posted: Vec<Completion> = Vec::new();
         for (split, buf) in stage {
             if let Some((_, SplitAt { node, at })) = places.also.filter(|(own, _)| *own == split) {
-                copies.push(core.queue_pair(node).post(placed(at, Buf::copy_of(&buf))));
+                copies.push(core.queue_pair(node).post(core.write_split(at, Buf::copy_of(&buf))));
             }
             if let Some(SplitAt { node, at }) = places.splits.get(split).copied().flatten() {
-                posted.push(core.queue_pair(node).post(placed(at, buf)));
+                posted.push(core.queue_pair(node).post(core.write_split(at, buf)));
             }
         }
         for written in posted {

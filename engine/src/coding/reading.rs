@@ -252,7 +252,7 @@ impl<'c> Reading<'c> {
             let own = SplitSet::EMPTY.with(*split);
             let version = versions.get(*split).copied().unwrap_or_default();
             self.suspects = self.suspects.without(own);
-            if version == tag.version && tag.is_of(payload) {
+            if version == tag.version && core.is_as_written(*tag, payload) {
                 self.arrived.push(arrival);
                 continue;
             }

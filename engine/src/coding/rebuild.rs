@@ -192,7 +192,8 @@ impl Core {
 
     /// A memory node lives that this node does not reach: those who wait for its lines are told.
     fn go_on_without_way_to(&self, memory: usize) {
-        let error = EngineError::Fabric(FabricError::PeerDead { peer: PeerId::memory(memory as u16) });
+        let error =
+            EngineError::Fabric(FabricError::PeerDead { peer: PeerId::memory(memory as u16) });
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));

@@ -13,7 +13,7 @@
 use std::fmt;
 
 use selkie_fabric::Buf;
-use selkie_memnode::layout::{MAX_SPLITS, TAG_BYTES};
+use selkie_memnode::layout::{MAX_SPLITS, TAG_BYTES, VERSION_COUNTER, VERSION_LOST, VERSION_NEVER};
 
 /// A set of splits of a page: bit i stands for split i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
@@ -87,16 +87,18 @@ pub(crate) struct Version(u32);
 
 const DIRTY_BITS: u32 = MAX_SPLITS as u32;
 const _: () = assert!(DIRTY_BITS == 12);
+// They have sequence number 0, as no write-back has.
+const _: () = assert!(VERSION_COUNTER >> DIRTY_BITS == 0 && VERSION_LOST >> DIRTY_BITS == 0);
 
 impl Version {
     /// Of splits that were never written.
-    pub(crate) const NEVER: Self = Self(0);
+    pub(crate) const NEVER: Self = Self(VERSION_NEVER);
 
     /// Of splits whose tag is not known any more; no split has it.
-    pub(crate) const LOST: Self = Self(SplitSet::first(MAX_SPLITS).0 as u32);
+    pub(crate) const LOST: Self = Self(VERSION_LOST);
 
     /// Of the copies of a counter, which is no page.
-    pub(crate) const COUNTER: Self = Self(1);
+    pub(crate) const COUNTER: Self = Self(VERSION_COUNTER);
 
     /// The version of a write-back of these data splits to a page whose splits have these versions: no other
     /// version that is about.

@@ -60,8 +60,8 @@
 //! # Death
 //! What the death of another node does to a line is in `death`.
 //!
-//! # Not done here
-//! Coded write-back: it comes with coding, model first.
+//! What the loss of its home does to a line is in `home`. How a page gets home in splits is nothing to the machine, and
+//! in the model (`model::coded`).
 mod death;
 mod home;
 mod peers;

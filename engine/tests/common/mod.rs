@@ -95,25 +95,48 @@ impl Cluster {
 
     /// All latch words of the pool that are not free, as (memory node, offset, word).
     pub async fn latched_words(&self) -> Vec<(usize, u64, u64)> {
-        let descriptor = self.pool.descriptor();
+        let memory_nodes = &self.pool.descriptor().memory_nodes;
         let mut latched = Vec::new();
-        let geometry = descriptor.geometry();
-        for (index, node) in descriptor.memory_nodes.iter().enumerate() {
+        for (index, offset) in self.latch_words() {
+            let node = &memory_nodes[index];
             let queue_pair = self.observer.connect(node.peer).unwrap();
-            for range in 0..node.ranges {
-                for gcl in 0..geometry.gcls_per_range() as u32 {
-                    let offset = geometry.latch_offset(range, gcl);
-                    let at = RemoteAddr::new(node.region, offset);
-                    let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
-                    let done = queue_pair.post(chain).await.unwrap();
-                    let word = done.buf(0).unwrap().words()[0];
-                    if word != 0 {
-                        latched.push((index, offset, word));
-                    }
-                }
+            let at = RemoteAddr::new(node.region, offset);
+            let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);
+            let done = queue_pair.post(chain).await.unwrap();
+            let word = done.buf(0).unwrap().words()[0];
+            if word != 0 {
+                latched.push((index, offset, word));
             }
         }
         latched
+    }
+
+    /// Where the latch words are, as (memory node, offset).
+    fn latch_words(&self) -> Vec<(usize, u64)> {
+        let (descriptor, state) = (self.pool.descriptor(), self.pool.state());
+        let geometry = descriptor.geometry();
+        let mut words = Vec::new();
+        if descriptor.coding.is_plain() {
+            for (index, node) in descriptor.memory_nodes.iter().enumerate() {
+                let slabs = (0..node.ranges).flat_map(|slab| {
+                    (0..geometry.gcls_per_range() as u32).map(move |gcl| (slab, gcl))
+                });
+                words.extend(slabs.map(|(slab, gcl)| (index, geometry.latch_offset(slab, gcl))));
+            }
+            return words;
+        }
+        for place in &state.ranges {
+            for position in 0..place.homes.len() {
+                let (slab, on) = place.home_of(position).unwrap();
+                let table = geometry.table_offset(slab.slab, on);
+                let headers = 0..geometry.headers_at(position);
+                words.extend(headers.map(|header| {
+                    let offset = table + header * layout::HEADER_BYTES + layout::LATCH_AT;
+                    (usize::from(slab.node), offset)
+                }));
+            }
+        }
+        words
     }
 
     /// What every engine has under way.

@@ -19,6 +19,7 @@ mod local;
 mod promise;
 mod relay;
 mod remote;
+mod room;
 mod serve;
 mod state;
 mod target;
@@ -30,6 +31,7 @@ pub use file::FilePlane;
 pub use local::LocalPlane;
 pub use relay::{RELAY_MAGIC, RelayError};
 pub use remote::{Expectation, RemotePlane};
+pub use room::MAX_RANGES;
 pub use selkie_fabric::Stream;
 pub use serve::Relay;
 pub use state::{

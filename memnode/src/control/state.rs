@@ -7,6 +7,7 @@ use selkie_channels::MailboxDescriptor;
 use selkie_fabric::{PeerId, RegionKey};
 use serde::{Deserialize, Serialize};
 
+use super::room::MAX_RANGES;
 use crate::coding::Coding;
 use crate::coding_sets::{self, Place};
 use crate::config::PoolConfig;
@@ -135,7 +136,7 @@ impl PoolState {
 }
 
 /// Nodes that an extended group has beyond those that a range lies on (Hydra §5.2: l).
-const SPARE_NODES: usize = 2;
+pub(crate) const SPARE_NODES: usize = 2;
 
 impl PoolState {
     /// Where things lie in the memory nodes' regions.
@@ -145,14 +146,11 @@ impl PoolState {
     }
 
     /// The living memory nodes as places for slabs; those that are to leave have no room.
-    fn places(&self) -> Vec<Place> {
+    pub(crate) fn places(&self) -> Vec<Place> {
+        let slabs = self.slabs_by_node();
         let used = |node: u16| {
-            let own: BTreeSet<_> = self
-                .slabs_in_use()
-                .filter(|slab| slab.node == node)
-                .map(|slab| slab.slab)
-                .collect();
-            u32::try_from(own.len()).unwrap_or(u32::MAX)
+            let own = slabs.get(&node).map_or(0, BTreeSet::len);
+            u32::try_from(own).unwrap_or(u32::MAX)
         };
         let living = self.memory_nodes.iter().flatten().filter(|member| !member.dead);
         living
@@ -166,7 +164,7 @@ impl PoolState {
     }
 
     /// The places of those that are to stay.
-    fn staying_places(&self) -> Vec<Place> {
+    pub(super) fn staying_places(&self) -> Vec<Place> {
         let mut places = self.places();
         places.retain(|place| self.stays(place.node));
         places
@@ -179,13 +177,6 @@ impl PoolState {
         self.ranges.iter().flat_map(|range| &range.slabs).chain(begun).chain(moving)
     }
 
-    /// A free slab for a range whose other slabs lie on these nodes.
-    pub(crate) fn place_slab(&self, kept: &[u16]) -> Option<Slab> {
-        let (places, splits) = (self.places(), self.coding.splits());
-        let node = coding_sets::place_slab(&places, kept, splits, SPARE_NODES)?;
-        Some(self.free_slab(node))
-    }
-
     /// The lowest slab of a node that is in no range.
     fn free_slab(&self, node: u16) -> Slab {
         let own = self.slabs_in_use().filter(|slab| slab.node == node);
@@ -194,8 +185,11 @@ impl PoolState {
         Slab { node, slab }
     }
 
-    /// Appends a range to a coded pool; `false` if there is no room for one.
+    /// Appends a range to a coded pool; `false` if there is no room for one, or there are [`MAX_RANGES`].
     pub(crate) fn add_range(&mut self) -> bool {
+        if self.ranges.len() >= MAX_RANGES {
+            return false;
+        }
         let places = self.staying_places();
         let Some(nodes) = coding_sets::place_range(&places, self.coding.splits(), SPARE_NODES)
         else {
@@ -205,13 +199,6 @@ impl PoolState {
         let homes = vec![0; slabs.len()];
         self.ranges.push(RangePlace { slabs, homes, moving: None });
         true
-    }
-
-    /// Ranges that a coded pool may still get.
-    #[must_use]
-    pub fn room_for_ranges(&self) -> u64 {
-        let mut more = Self { ranges: self.ranges.clone(), ..self.clone() };
-        (0..).take_while(|_: &u64| more.add_range()).count() as u64
     }
 }
 
@@ -249,9 +236,9 @@ impl PoolState {
     /// Says what a range would need, where there is no room for one.
     pub(crate) fn no_room(&self) -> PoolError {
         let (coding, needed) = (self.coding.to_string(), self.coding.splits());
-        let free = |place: &Place| place.used < place.slabs;
         let places = self.staying_places();
-        let with_room: BTreeSet<u16> = places.iter().filter(|p| free(p)).map(|p| p.node).collect();
+        let with_room: BTreeSet<u16> =
+            places.iter().filter(|p| p.free() > 0).map(|p| p.node).collect();
         let members = self.memory_nodes.iter().flatten();
         let members = members.filter(|m| with_room.contains(&m.descriptor.peer.index()));
         PoolError::NoPlaceForRange {
@@ -275,13 +262,53 @@ pub struct RangePlace {
     pub moving: Option<Moving>,
 }
 
-/// A piece of a memory node's memory.
+impl RangePlace {
+    /// The position that many positions on from another.
+    fn position_on(&self, position: usize, on: usize) -> Option<usize> {
+        (position + on).checked_rem(self.slabs.len())
+    }
+
+    /// The slab that many positions on from a position.
+    #[must_use]
+    pub fn slab_on(&self, position: usize, on: usize) -> Option<Slab> {
+        self.slabs.get(self.position_on(position, on)?).copied()
+    }
+
+    /// The slab in which the headers lie that belong to a position, and how many positions on that is: which of its
+    /// header tables they are in.
+    #[must_use]
+    pub fn home_of(&self, position: usize) -> Option<(Slab, usize)> {
+        let on = usize::from(*self.homes.get(position)?);
+        Some((self.slab_on(position, on)?, on))
+    }
+
+    /// Whether headers lie in the slab at a position.
+    pub(crate) fn has_headers(&self, position: usize) -> bool {
+        let lie_at = |(own, on): (usize, &u8)| self.position_on(own, usize::from(*on));
+        self.homes.iter().enumerate().any(|home| lie_at(home) == Some(position))
+    }
+}
+
+/// A piece of a memory node's memory. There are many in the state of a pool: written as a pair each takes less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "(u16, u32)", into = "(u16, u32)")]
 pub struct Slab {
     /// The memory node, by index.
     pub node: u16,
     /// Its so-manieth slab.
     pub slab: u32,
+}
+
+impl From<(u16, u32)> for Slab {
+    fn from((node, slab): (u16, u32)) -> Self {
+        Self { node, slab }
+    }
+}
+
+impl From<Slab> for (u16, u32) {
+    fn from(Slab { node, slab }: Slab) -> Self {
+        (node, slab)
+    }
 }
 
 /// Which pool it is.

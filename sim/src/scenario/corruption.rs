@@ -17,14 +17,14 @@ use selkie_memnode::layout::TAG_BYTES;
 use selkie_memnode::{Coding, Mode};
 
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
-use super::{Case, Clients, Done, Tally, Tune, done, ensure, start};
+use super::{Case, Clients, Done, Tally, Tune, done, drawn, ensure, start};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN};
 use crate::splits::is_as_written;
 
-/// Codings, in turn by the seed.
-const CODINGS: [&str; 8] = [
+/// Codings, by the seed.
+pub(super) const CODINGS: [&str; 8] = [
     "2+3,mode=correct",
     "4+3,mode=correct",
     "2+1,mode=detect",
@@ -34,6 +34,9 @@ const CODINGS: [&str; 8] = [
     "4+2,delta=2",
     "4+2,mode=ec-only",
 ];
+/// Streams of the seed that draw the coding, and how many pages there are.
+const SHAPE_STREAM: u64 = 10;
+const PAGES_STREAM: u64 = 11;
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 150;
@@ -49,7 +52,7 @@ const MENDED_WITHIN: Duration = Duration::from_secs(5);
 
 /// The coding of a run that is not asked for another.
 pub(super) fn usual_coding(seed: u64) -> Coding {
-    let text = CODINGS.get((seed % CODINGS.len() as u64) as usize).copied().unwrap_or("2+1");
+    let text = drawn(seed, SHAPE_STREAM, &CODINGS).copied().unwrap_or("2+1");
     text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
 }
 
@@ -104,7 +107,8 @@ pub(super) fn run(
 ) -> Result<Done, SimError> {
     let mut cluster = start(case, plan, tune, log, |_| {})?;
     let mode = case.coding().mode();
-    let page_count = if case.seed.is_multiple_of(3) { MANY_PAGES } else { FEW_PAGES };
+    let has_many = SplitMix::of_stream(case.seed, PAGES_STREAM).below(3) == 0;
+    let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
     let decay = Decay {
         random: SplitMix::of_stream(case.seed, 8),

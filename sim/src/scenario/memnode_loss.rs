@@ -5,9 +5,8 @@
 //!  -> load, in which as many die as the coding has parity  -> look at memory
 //!  -> compute nodes leave, a fresh one reads everything: it is what was last committed
 //! ```
-//! Which die follows from the seed's number, so that a sweep goes through all choices; when they do is drawn. In some
-//! runs a compute node dies as well: a writer, the one that moves the headers of lost homes, or the one that makes lost
-//! slabs again.
+//! Which die, and when, is drawn. In some runs a compute node dies as well: a writer, the one that moves the headers of
+//! lost homes, or the one that makes lost slabs again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,13 +20,17 @@ use selkie_memnode::{Coding, ComputeIndex, Pool};
 
 use super::bank::{self, Bank};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
-use super::{Case, Clients, Done, Gone, Tally, Tune, done, start, tpcc};
+use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, start, tpcc};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN, Trouble};
 
-/// Codings and numbers of memory nodes, in turn by the seed.
-const SHAPES: [(&str, u16); 4] = [("2+1", 5), ("2+2", 6), ("4+2", 7), ("1+2", 5)];
+/// Codings and numbers of memory nodes, by the seed.
+pub(super) const SHAPES: [(&str, u16); 4] = [("2+1", 5), ("2+2", 6), ("4+2", 7), ("1+2", 5)];
+/// Streams of the seed that draw the shape, the journal, and which memory nodes die.
+const SHAPE_STREAM: u64 = 10;
+const JOURNAL_STREAM: u64 = 11;
+const VICTIMS_STREAM: u64 = 12;
 /// Pages: some more than caches have frames, in one run of four.
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
@@ -78,12 +81,13 @@ impl Variant {
 }
 
 fn shape_of(seed: u64) -> (&'static str, u16) {
-    SHAPES.get((seed % SHAPES.len() as u64) as usize).copied().unwrap_or(("2+1", 5))
+    drawn(seed, SHAPE_STREAM, &SHAPES).copied().unwrap_or(("2+1", 5))
 }
 
 /// The coding of a run that is not asked for another.
 pub(super) fn usual_coding(seed: u64) -> Coding {
-    let journal = if seed / 4 % 4 == 3 { ",journal=always" } else { "" };
+    let journals = ["", "", "", ",journal=always"];
+    let journal = drawn(seed, JOURNAL_STREAM, &journals).copied().unwrap_or_default();
     let usual = Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES));
     format!("{}{journal}", shape_of(seed).0).parse().unwrap_or(usual)
 }
@@ -119,13 +123,14 @@ fn victims(case: Case) -> (Vec<u16>, Vec<u16>) {
     let all: Vec<u16> = (0..nodes).collect();
     // No more than leave enough nodes for all slabs.
     let first = coding.parity().min(usize::from(nodes) - coding.splits());
-    let number = (case.seed / SHAPES.len() as u64) as usize;
-    let firsts = choices(&all, first);
-    let first = firsts.get(number % firsts.len().max(1)).cloned().unwrap_or_default();
+    let random = SplitMix::of_stream(case.seed, VICTIMS_STREAM);
+    let choose = |choices: Vec<Vec<u16>>| {
+        let number = random.below(choices.len() as u64) as usize;
+        choices.into_iter().nth(number).unwrap_or_default()
+    };
+    let first = choose(choices(&all, first));
     let rest: Vec<u16> = all.into_iter().filter(|node| !first.contains(node)).collect();
-    let seconds = choices(&rest, coding.parity());
-    let number = number / firsts.len().max(1);
-    let second = seconds.get(number % seconds.len().max(1)).cloned().unwrap_or_default();
+    let second = choose(choices(&rest, coding.parity()));
     (first, second)
 }
 
@@ -309,6 +314,20 @@ fn run_bank(
     Ok(done(&cluster, &tally))
 }
 
+/// The pages whose headers are on memory nodes that are to die.
+fn homed_on_victims(
+    cluster: &SimCluster,
+    pages: &Pages,
+    troubles: &[(Duration, Trouble)],
+) -> Vec<u64> {
+    let dies = |node: u16| {
+        let crash = Trouble::Crash(PeerId::memory(node));
+        troubles.iter().any(|(_, trouble)| *trouble == crash)
+    };
+    let addrs = pages.addrs().iter().map(|addr| addr.to_u64());
+    addrs.filter(|addr| cluster.home_of(*addr).is_some_and(dies)).collect()
+}
+
 fn run_pages(
     case: Case,
     plan: &Plan,
@@ -334,9 +353,12 @@ fn run_pages(
         _ => {}
     }
     let mut tally = Tally::default();
+    // Pages whose words were lost in a load in which a compute node died: nobody knows which of them it had.
+    let mut in_doubt: BTreeSet<u64> = BTreeSet::new();
     for round in 0..2 {
         let (controls, now) = (cluster.world.controls(), cluster.world.now());
         let troubles = if round == 0 { &plan.troubles } else { &plan.later };
+        let (orphans, dead) = (homed_on_victims(&cluster, &pages, troubles), gone.all().len());
         if round == 0 {
             bury(&cluster, plan, &gone);
             plan.arrange(&controls, now);
@@ -357,6 +379,9 @@ fn run_pages(
         tally.add(cluster.run(clients.finish_all(&gone))??);
         pages.check_histories()?;
         cluster.run(made_good(&cluster.pool, &env, troubles, round == 0))??;
+        if gone.all().len() > dead {
+            in_doubt.extend(orphans);
+        }
     }
     let losses = gone.all();
     if losses.is_empty() {
@@ -364,18 +389,16 @@ fn run_pages(
     }
     cluster.run(cluster.close(&losses))??;
     let reader = cluster.start_engine()?;
-    let among = matches!(variant, Variant::WriterDies { among: true } | Variant::RebuilderDies);
     let may_be_lost = |pages: &Pages, page: usize| {
-        // Of lines whose words were lost too nobody knows who had them.
-        losses.iter().any(|peer| among || pages.may_have_been_held(page, usize::from(peer.index())))
+        let is_in_doubt = pages.addrs().get(page).is_some_and(|a| in_doubt.contains(&a.to_u64()));
+        is_in_doubt
+            || losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
     };
     let lost = cluster.run(pages.check_pages(&reader, may_be_lost))??;
     tally.gave_up += lost;
     cluster.run(reader.close())??;
     let lost: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
-    if !among {
-        cluster.run(cluster.check_words(&lost))??;
-    }
+    cluster.run(cluster.check_words(&lost))??;
     look(&cluster, false)?;
     Ok(done(&cluster, &tally))
 }
@@ -387,8 +410,8 @@ mod tests {
 
     #[test]
     fn a_sweep_goes_through_all_choices_of_victims() {
-        let mut seen: BTreeSet<(u64, Vec<u16>, Vec<u16>)> = BTreeSet::new();
-        for seed in 0..1_000 {
+        let mut seen: BTreeSet<(&str, Vec<u16>, Vec<u16>)> = BTreeSet::new();
+        for seed in 0..10_000 {
             let case = Case::of(Scenario::MemnodeLoss, seed);
             if Variant::of(case) == Variant::Tpcc {
                 continue;
@@ -396,7 +419,7 @@ mod tests {
             let (first, second) = victims(case);
             assert!(first.iter().all(|node| !second.contains(node)), "{first:?}, {second:?}");
             assert_eq!(second.len(), case.coding().parity());
-            seen.insert((seed % 4, first, second));
+            seen.insert((shape_of(seed).0, first, second));
         }
         // 5 * 4, (6 over 2) * (4 over 2), 7 * (6 over 2), (5 over 2) * (3 over 2).
         assert_eq!(seen.len(), 20 + 15 * 6 + 7 * 15 + 10 * 3);

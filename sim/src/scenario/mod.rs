@@ -319,6 +319,13 @@ fn ensure(holds: bool, claim: impl FnOnce() -> String) -> Result<(), SimError> {
     if holds { Ok(()) } else { Err(SimError::Broken(claim())) }
 }
 
+/// One of some choices for a run, which the seed draws from a stream of its own: the remainders of seeds say already
+/// which scenario they run in a sweep over all, and would leave each scenario some of the choices only.
+fn drawn<T>(seed: u64, stream: u64, choices: &[T]) -> Option<&T> {
+    let number = SplitMix::of_stream(seed, stream).below(choices.len() as u64);
+    choices.get(usize::try_from(number).ok()?)
+}
+
 /// The generator of one client.
 fn client_random(seed: u64, client: usize) -> SplitMix {
     SplitMix::of_stream(seed, 1000_u64.wrapping_add(client as u64))
@@ -354,6 +361,29 @@ fn done(cluster: &SimCluster, tally: &Tally) -> Done {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The codings that a sweep over all scenarios runs this one with.
+    fn codings(scenario: Scenario, seeds: std::ops::Range<u64>) -> BTreeSet<String> {
+        let own = seeds.filter(|seed| Scenario::of_seed(*seed) == scenario);
+        own.map(|seed| Case::of(scenario, seed).coding().to_string()).collect()
+    }
+
+    #[test]
+    fn a_sweep_over_all_scenarios_has_every_shape_of_each() {
+        for (scenario, shapes) in [
+            (Scenario::MemnodeLoss, &memnode_loss::SHAPES.map(|(coding, _)| coding)[..]),
+            (Scenario::Corruption, &corruption::CODINGS),
+            (Scenario::Straggler, &straggler::CODINGS),
+        ] {
+            let seen = codings(scenario, 0..400);
+            for shape in shapes {
+                let coding: selkie_memnode::Coding = shape.parse().unwrap();
+                assert!(seen.contains(&coding.to_string()), "{scenario}: {shape} not in {seen:?}");
+            }
+        }
+        let journals = codings(Scenario::MemnodeLoss, 0..400);
+        assert!(journals.iter().any(|coding| coding.contains("journal=always")), "{journals:?}");
+    }
 
     #[test]
     fn scenarios_go_by_their_names() {

@@ -8,12 +8,16 @@ use selkie_fabric::sim::TraceSink;
 use selkie_memnode::Coding;
 
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
-use super::{Case, Clients, Done, Tune, done, start};
+use super::{Case, Clients, Done, Tune, done, drawn, start};
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN, Trouble};
 
-/// Codings, in turn by the seed.
-const CODINGS: [&str; 6] = ["2+1", "4+2", "2+2", "2+3,mode=correct", "1+1", "4+2,mode=ec-only"];
+/// Codings, by the seed.
+pub(super) const CODINGS: [&str; 6] =
+    ["2+1", "4+2", "2+2", "2+3,mode=correct", "1+1", "4+2,mode=ec-only"];
+/// Streams of the seed that draw the coding, and how many pages there are.
+const SHAPE_STREAM: u64 = 10;
+const PAGES_STREAM: u64 = 11;
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 150;
@@ -24,7 +28,7 @@ const MOST_SLOWNESS: u64 = 100;
 
 /// The coding of a run that is not asked for another.
 pub(super) fn usual_coding(seed: u64) -> Coding {
-    let text = CODINGS.get((seed % CODINGS.len() as u64) as usize).copied().unwrap_or("2+1");
+    let text = drawn(seed, SHAPE_STREAM, &CODINGS).copied().unwrap_or("2+1");
     text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
 }
 
@@ -49,7 +53,8 @@ pub(super) fn run(
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
     let mut cluster = start(case, plan, tune, log, |_| {})?;
-    let page_count = if case.seed.is_multiple_of(4) { MANY_PAGES } else { FEW_PAGES };
+    let has_many = SplitMix::of_stream(case.seed, PAGES_STREAM).below(4) == 0;
+    let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
     let now = cluster.world.now();
     plan.arrange(&cluster.world.controls(), now);

@@ -30,14 +30,7 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
     }
     let timing = Timing { lease: pool.lease.0.0, heartbeat: pool.heartbeat.0.0 };
     timing.validate().map_err(|error| format!("pool: {error}"))?;
-    let shape = PoolConfig {
-        memory_nodes: memory.nodes,
-        bytes_per_node: memory.size.0.0,
-        gcl_bytes: pool.gcl,
-        range_bytes: RANGE_BYTES,
-        max_compute_nodes: MAX_COMPUTE_NODES,
-        coding: pool.coding,
-    };
+    let shape = shape(&plan.file);
     shape.validate().map_err(|error| format!("memory: {error}"))?;
     let lent = memory.size.0.0.saturating_mul(memory.nodes as u64);
     let lent = lent / pool.coding.splits() as u64 * pool.coding.data() as u64;
@@ -59,6 +52,20 @@ pub(crate) fn check(plan: &Plan) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// The pool: its ranges are so large that all memory can be used.
+pub(crate) fn shape(file: &File) -> PoolConfig {
+    let shape = PoolConfig {
+        memory_nodes: file.memory.nodes,
+        bytes_per_node: file.memory.size.0.0,
+        gcl_bytes: file.pool.gcl,
+        range_bytes: RANGE_BYTES,
+        max_compute_nodes: MAX_COMPUTE_NODES,
+        coding: file.pool.coding,
+    };
+    // What is wrong with them is said of the sizes that were asked for.
+    if shape.validate().is_err() { shape } else { shape.with_large_enough_ranges() }
 }
 
 /// What a driver is started with.
@@ -92,6 +99,24 @@ fn config(plan: &Plan, driver: &Driver) -> Config {
     Config { compute_nodes: driver.compute_nodes, homes, ..config }
 }
 
+/// Refuses deaths of memory nodes that a coded pool outlives if what those before had is made again by then, and else
+/// does not.
+fn check_deaths_of_memory(plan: &Plan) -> Result<(), String> {
+    let coding = plan.file.pool.coding;
+    let (parity, nodes) = (coding.parity(), plan.file.memory.nodes);
+    let Some(due) = plan.deaths_of_memory().nth(parity) else { return Ok(()) };
+    if plan.memory_is_lost().is_some_and(|lost| due.at >= lost) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} {} at {:?}: coding {coding} outlives {parity} of {nodes} memory nodes, and one more only if what those had \
+         is made again by then, so that chance decides what comes of it",
+        due.action.name(),
+        plan.name_of(due.target),
+        due.at
+    ))
+}
+
 /// Drivers take seconds: rather one that runs on a little than one that is gone too soon.
 pub(crate) fn whole_seconds(time: Duration) -> Duration {
     let more = u64::from(time.subsec_nanos() > 0);
@@ -109,6 +134,7 @@ pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
     let lease = plan.file.pool.lease.0.0;
     let end = plan.memory_is_lost();
     let is_late = |at: Duration| end.is_some_and(|end| at >= end);
+    check_deaths_of_memory(plan)?;
     for due in &plan.faults {
         let said = format!("{} {} at {:?}", due.action.name(), plan.name_of(due.target), due.at);
         if matches!(due.target, Target::Driver(_)) && is_late(due.at) {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::file::{Driver, Fabric, Homes, Network};
-use super::fit::{mib, whole_seconds};
+use super::fit::{self, mib, whole_seconds};
 use super::namespaces;
 use super::plan::{Plan, Role};
 
@@ -15,6 +15,7 @@ pub(crate) fn create(plan: &Plan, pool: &str) -> Vec<String> {
     let mut arguments = words(&["pool", "create", pool, "--fabric", fabric]);
     arguments.extend(option("--memory-nodes", file.memory.nodes));
     arguments.extend(option("--gcl", file.pool.gcl));
+    arguments.extend(option("--range", fit::shape(file).range_bytes));
     arguments.extend(option("--coding", file.pool.coding));
     arguments.extend(option("--lease", time(file.pool.lease.0.0)));
     arguments.extend(option("--heartbeat", time(file.pool.heartbeat.0.0)));

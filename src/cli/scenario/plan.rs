@@ -362,12 +362,20 @@ impl Plan {
         }
     }
 
-    /// When more memory nodes are dead than the pool outlives.
+    /// When more memory nodes are dead than the pool outlives, also if all is made good in between that can be: without
+    /// redundancy with the first of them, else when fewer live than a page has data splits.
     pub(crate) fn memory_is_lost(&self) -> Option<Duration> {
-        let deaths = self.faults.iter().filter(|due| matches!(due.target, Target::Memory(_)));
-        let mut deaths: Vec<Duration> = deaths.map(|due| due.at).collect();
-        deaths.sort_unstable();
-        deaths.get(self.file.pool.coding.parity()).copied()
+        let coding = self.file.pool.coding;
+        let outlived = match coding.is_plain() {
+            true => 0,
+            false => self.file.memory.nodes.saturating_sub(coding.data()),
+        };
+        self.deaths_of_memory().nth(outlived).map(|due| due.at)
+    }
+
+    /// The deaths of memory nodes, by time.
+    pub(crate) fn deaths_of_memory(&self) -> impl Iterator<Item = &Due> {
+        self.faults.iter().filter(|due| matches!(due.target, Target::Memory(_)))
     }
 
     /// Whether the pool loses a compute node.
@@ -510,6 +518,41 @@ mod tests {
         ] {
             let error = plan(head, faults).unwrap_err();
             assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn deaths_of_memory_nodes_that_may_be_made_good_in_between_are_left_to_nobody() {
+        let coded = |nodes: usize, coding: &str, deaths: &[&str]| {
+            let mut text = format!(
+                "name = \"x\"\nfabric = \"shm\"\nduration = \"60s\"\n[memory]\nnodes = {nodes}\nsize = \"2G\"\n\
+                 [pool]\ncoding = \"{coding}\"\n[[driver]]\n[expect]\nrecovers = 0\n"
+            );
+            for (number, at) in (1..).zip(deaths) {
+                text += &format!(
+                    "[[fault]]\nat = \"{at}\"\ndo = \"kill\"\ntarget = \"memory-{number}\"\n"
+                );
+            }
+            Plan::of(File::parse("f", &text).unwrap(), None)
+        };
+        let lost = |nodes, coding, deaths| coded(nodes, coding, deaths).unwrap().memory_is_lost();
+        let at = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(lost(4, "2+1", &["10s"][..]), None);
+        assert_eq!(lost(4, "plain", &["10s"]), at(10));
+        assert_eq!(lost(6, "4+2", &["10s", "20s"]), None);
+        // There is nowhere to make again what the first had.
+        assert_eq!(lost(3, "2+1", &["10s", "20s"]), at(20));
+        // Nor is there time.
+        assert_eq!(lost(4, "2+1", &["10s", "10s", "10s"]), at(10));
+        for (nodes, coding, deaths) in [
+            (4, "2+1", &["10s", "20s"][..]),
+            (4, "2+1", &["10s", "10s"]),
+            (4, "2+1", &["10s", "20s", "30s"]),
+            (8, "4+2", &["10s", "20s", "30s"]),
+        ] {
+            let error = coded(nodes, coding, deaths).unwrap_err();
+            let says = format!("coding {coding} outlives ");
+            assert!(error.contains(&says) && error.contains("chance decides"), "{error}");
         }
     }
 

@@ -123,7 +123,8 @@ impl Step<'_> {
         expected: LatchWord,
         old: LatchWord,
     ) -> Result<(), Violation> {
-        let word = if old == expected { old.add(LatchDelta::hand_over(self.me, dead)) } else { old };
+        let word =
+            if old == expected { old.add(LatchDelta::hand_over(self.me, dead)) } else { old };
         self.inquired(Inquiry::Ceded, dead, word)
     }
 

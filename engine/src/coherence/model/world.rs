@@ -685,7 +685,9 @@ fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {
         Phase::ResetShared { holder }
         | Phase::WaitRead { holder }
         | Phase::WaitWrite { holder } => (None, one(holder)),
-        Phase::Claim { expected, dead } | Phase::Disclaim { expected, dead } => (Some(expected), one(dead)),
+        Phase::Claim { expected, dead } | Phase::Disclaim { expected, dead } => {
+            (Some(expected), one(dead))
+        }
         Phase::Inquire { dead, .. } => (None, one(dead)),
         Phase::WaitSharers { pending, .. } => (None, pending),
         Phase::Downgrade { to } => (None, to),

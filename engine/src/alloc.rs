@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::FabricError;
@@ -17,6 +18,8 @@ use crate::core::Core;
 use crate::placement::Counter;
 use crate::{EngineError, GAddr};
 
+/// How long it is waited for the epoch of freed lines to pass: a multiple of the ticks that takes.
+const RIPENS_WITHIN: Duration = Duration::from_millis(250);
 /// Freed lines taken over from the pool at once.
 const ADOPT_LINES: usize = 64;
 
@@ -142,7 +145,9 @@ impl Core {
                 Ok(()) => {}
                 // Freed lines may only need their epoch to pass.
                 Err(full @ EngineError::PoolFull { .. }) => {
-                    let late = self.env.now() - started >= self.config.request_timeout;
+                    // Mostly it does within some ticks. The caller's own pin may hold it back, and then it never
+                    // does: its latches are not to be held for that.
+                    let late = self.env.now() - started >= RIPENS_WITHIN;
                     if fresh_only || late || !self.adopt_and_hold().await? {
                         return Err(full);
                     }

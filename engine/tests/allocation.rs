@@ -128,3 +128,33 @@ fn counters_count_across_nodes() {
     });
     cluster.close_and_check();
 }
+
+/// Found in a load that filled its pool: others waited for the latches of one that waited for its own pin, for as long as
+/// a request may take.
+#[test]
+fn a_full_pool_says_so_soon_though_the_caller_holds_freed_lines_back() {
+    let cluster =
+        Cluster::with(1, |_| MemFabric::new(), pool_config(1, 320 << 10), engine_config());
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let engine = &cluster.engines[0];
+        let mut last = None;
+        let full = loop {
+            match engine.allocate().await {
+                Ok(guard) => last = Some(guard.addr()),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(full, EngineError::PoolFull { .. }), "{full}");
+        let pin = engine.pin();
+        engine.free(engine.exclusive(last.unwrap()).await.unwrap());
+        let started = env.now();
+        let full = engine.allocate().await.map(drop).unwrap_err();
+        assert!(matches!(full, EngineError::PoolFull { .. }), "{full}");
+        let took = env.now() - started;
+        assert!(took < engine_config().request_timeout / 4, "it took {took:?}");
+        drop(pin);
+        // Without the pin it can be had again.
+        drop(engine.allocate().await.unwrap());
+    });
+}

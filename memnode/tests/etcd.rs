@@ -75,7 +75,9 @@ fn values_that_are_damaged_or_of_another_format_are_refused_and_kept() {
     };
     let good = stored();
     let state = PoolState::clone(&block_on(place.plane().load()).unwrap().state);
-    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":2", "\"format\":99")] {
+    let other = good.replace(&format!("\"format\":{}", state.format), "\"format\":99");
+    assert_ne!(other, good);
+    for bad in [&good[..good.len() / 2], "", "{}", &other] {
         let plane = place.plane();
         let first = block_on(plane.load()).unwrap().version;
         put("state", bad);

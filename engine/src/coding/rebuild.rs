@@ -179,11 +179,15 @@ impl Core {
         let suspects = self.halted.suspects.lock().clone();
         for memory in suspects {
             let peer = PeerId::memory(memory as u16);
-            let found = self.endpoint.connect(peer);
-            if matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer) {
-                self.pool.declare_memory_dead(memory as u16).await?;
-            } else if !self.pool.is_memory_dead(memory) {
-                self.go_on_without_way_to(memory);
+            if !self.pool.is_memory_dead(memory) {
+                match self.endpoint.connect(peer) {
+                    Ok(_) => self.go_on_without_way_to(memory),
+                    Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
+                        self.pool.declare_memory_dead(memory as u16).await?;
+                    }
+                    // That says nothing of it: the next look may.
+                    Err(_) => continue,
+                }
             }
             self.halted.suspects.lock().remove(&memory);
         }

@@ -210,20 +210,31 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Control`].
     pub async fn claim_rebuild(&self, number: u64, by: ComputeIndex) -> Result<bool, PoolError> {
+        self.claim(number, by, |rebuild, members| {
+            members.is_subset(&rebuild.quiet) && !rebuild.moved
+        })
+        .await
+    }
+
+    /// Whether the compute node `by` is to take the step of a rebuild for which that has to be `ready`: nobody else who
+    /// lives does, and nobody who died may go on with it, or with writing pages.
+    async fn claim(
+        &self,
+        number: u64,
+        by: ComputeIndex,
+        ready: impl Fn(&Rebuild, &BTreeSet<u16>) -> bool,
+    ) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members = state.members();
-            // Nobody who died may go on writing pages, or with the rebuild itself.
             let all_fenced = state.unfenced().next().is_none();
-            let Some(rebuild) = state.rebuild_of(number) else {
-                return Ok(false);
-            };
-            let ready = members.is_subset(&rebuild.quiet) && !rebuild.moved && all_fenced;
+            let Some(rebuild) = state.rebuild_of(number) else { return Ok(false) };
             let taken = rebuild.by.is_some_and(|other| members.contains(&other));
             let own = rebuild.by == Some(by.get());
-            if ready && !taken {
+            let claims = all_fenced && ready(rebuild, &members) && (own || !taken);
+            if claims {
                 rebuild.by = Some(by.get());
             }
-            Ok(ready && (own || !taken))
+            Ok(claims)
         };
         Ok(self.membership().change(claim).await?.1)
     }
@@ -297,19 +308,10 @@ impl Pool {
     /// # Errors
     /// [`PoolError::Control`].
     pub async fn claim_doubts(&self, number: u64, by: ComputeIndex) -> Result<bool, PoolError> {
-        let claim = |state: &mut PoolState| {
-            let members = state.members();
-            let all_fenced = state.unfenced().next().is_none();
-            let Some(rebuild) = state.rebuild_of(number) else { return Ok(false) };
-            let ready = rebuild.moved && members.is_subset(&rebuild.entered) && all_fenced;
-            let taken = rebuild.by.is_some_and(|other| members.contains(&other));
-            let own = rebuild.by == Some(by.get());
-            if ready && !taken {
-                rebuild.by = Some(by.get());
-            }
-            Ok(ready && (own || !taken))
-        };
-        Ok(self.membership().change(claim).await?.1)
+        self.claim(number, by, |rebuild, members| {
+            rebuild.moved && members.is_subset(&rebuild.entered)
+        })
+        .await
     }
 
     /// These nodes have been dealt with: the words of these lines name these of them, as nobody else has the lines.

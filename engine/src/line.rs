@@ -560,17 +560,7 @@ impl Core {
                 self.push_write_back(home.node, Verb::Write { at, from }, chain);
             }
         }
-        match operation.word {
-            WordAccess::Change(Atomic::Add(delta)) => {
-                chain.push(Verb::fetch_and_add(home.latch, delta.bits()));
-            }
-            WordAccess::Change(Atomic::Swap { expected, desired }) => {
-                let (expected, desired) = (expected.bits(), desired.bits());
-                chain.push(Verb::compare_and_swap(home.latch, expected, desired));
-            }
-            WordAccess::Look => chain.push(Verb::read(home.latch, Buf::zeroed(8))),
-            WordAccess::Skip => {}
-        }
+        push_word(chain, home.latch, operation.word);
         if let Some(id) = active.frame.filter(|_| operation.read) {
             // SAFETY: a line that fetches is not readable: nobody else touches the frame until
             // the completion.
@@ -840,6 +830,20 @@ fn is_gone(error: &EngineError) -> bool {
         EngineError::Pool(_) => true,
         EngineError::Message { source, .. } => dead(source),
         _ => false,
+    }
+}
+
+/// What an operation does to the latch word.
+pub(crate) fn push_word(chain: &mut Chain, latch: RemoteAddr, word: WordAccess) {
+    match word {
+        WordAccess::Change(Atomic::Add(delta)) => {
+            chain.push(Verb::fetch_and_add(latch, delta.bits()));
+        }
+        WordAccess::Change(Atomic::Swap { expected, desired }) => {
+            chain.push(Verb::compare_and_swap(latch, expected.bits(), desired.bits()));
+        }
+        WordAccess::Look => chain.push(Verb::read(latch, Buf::zeroed(8))),
+        WordAccess::Skip => {}
     }
 }
 

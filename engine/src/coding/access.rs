@@ -36,7 +36,7 @@ use crate::buffer::frames::FrameId;
 use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::word::LatchWord;
 use crate::core::Core;
-use crate::line::Active;
+use crate::line::{Active, push_word};
 use crate::placement::{Home, SplitAt, SplitsAt, Written};
 use crate::stats::Counters;
 use crate::{EngineConfig, EngineError, GAddr};
@@ -555,17 +555,7 @@ impl Job {
             done.versions = Some(versions);
             chain.push(Verb::write(header_at(layout::SPLIT_VERSION_AT), versions_buf(&versions)));
         }
-        match operation.word {
-            WordAccess::Change(Atomic::Add(delta)) => {
-                chain.push(Verb::fetch_and_add(home.latch, delta.bits()));
-            }
-            WordAccess::Change(Atomic::Swap { expected, desired }) => {
-                let (expected, desired) = (expected.bits(), desired.bits());
-                chain.push(Verb::compare_and_swap(home.latch, expected, desired));
-            }
-            WordAccess::Look => chain.push(Verb::read(home.latch, Buf::zeroed(8))),
-            WordAccess::Skip => {}
-        }
+        push_word(&mut chain, home.latch, operation.word);
         if header {
             chain.push(Verb::read(header_at(0), Buf::zeroed(layout::HEADER_BYTES as usize)));
         }

@@ -47,6 +47,8 @@ pub enum Planted {
     UnplacedSplits,
     /// A split is taken for what was written, whatever its checksum says.
     UncheckedSplits,
+    /// A slab that moves is given back before its move has settled.
+    EarlyGiveBack,
 }
 
 /// Configuration of [`crate::Engine::start`].

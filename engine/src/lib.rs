@@ -5,6 +5,7 @@
 
 mod absent;
 mod acquire;
+mod activity;
 mod addr;
 mod alloc;
 mod baseline;

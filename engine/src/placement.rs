@@ -435,6 +435,18 @@ impl PlacementMap {
         Some(Copies { places: slabs.filter_map(copy_in).collect(), wait })
     }
 
+    /// Where it is counted how often a range of a coded pool is accessed: its memory nodes, and a word in each slab.
+    pub(crate) fn activity_words(&self, range: usize) -> Vec<(usize, RemoteAddr)> {
+        let words = self.with_coded(|all, _| {
+            let slabs = all.get(range)?.slabs.iter();
+            let word = |Slab { node, slab }: &Slab| {
+                Some((usize::from(*node), self.at(*node, self.geometry.activity_offset(*slab))?))
+            };
+            slabs.map(word).collect::<Option<Vec<_>>>()
+        });
+        words.unwrap_or_default()
+    }
+
     /// The header tables in use of a memory node.
     pub(crate) fn header_tables(&self, node: usize) -> Vec<HeaderTable> {
         let table = |slab: u32, range: u32, position: usize, table: usize| {

@@ -6,6 +6,7 @@
 //! ```
 //! The contract they share is on the crate's front page; `conformance` tests it.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::access::{Confined, Domain};
@@ -160,4 +161,38 @@ pub trait LocalRegion: Send + Sync {
 
     /// Rung by every `WriteWithDoorbell` to this region, after its payload landed.
     fn doorbell(&self) -> &Doorbell;
+
+    /// Whether the region takes the host's memory from the start, also what nobody has touched.
+    fn is_committed(&self) -> bool {
+        false
+    }
+
+    /// Makes bytes zero that nobody uses, and gives the memory of whole 4096-byte pages among them back to the host,
+    /// where the backend can: `true` if it did, `false` if they are only zero. They stay in the region, and take memory
+    /// again when they are touched; where a region [is committed](LocalRegion::is_committed) they are to be
+    /// [restored](LocalRegion::restore) before that.
+    fn discard(&self, bytes: Range<usize>) -> bool {
+        zero(self, bytes);
+        false
+    }
+
+    /// Takes memory for bytes that were discarded, in a region that is committed; they stay as they are.
+    ///
+    /// # Errors
+    /// `OutOfMemory` if the host has none; nobody must touch the bytes then. `Segment`.
+    fn restore(&self, _bytes: Range<usize>) -> Result<(), FabricError> {
+        Ok(())
+    }
+}
+
+/// Bytes that are made zero at once.
+const ZEROED_AT_ONCE: usize = 4096;
+
+/// Writes zeros.
+pub(crate) fn zero<R: LocalRegion + ?Sized>(region: &R, bytes: Range<usize>) {
+    let zeros = [0; ZEROED_AT_ONCE];
+    for at in bytes.clone().step_by(ZEROED_AT_ONCE) {
+        let bytes = ZEROED_AT_ONCE.min(bytes.end - at);
+        region.write(at, zeros.get(..bytes).unwrap_or_default());
+    }
 }

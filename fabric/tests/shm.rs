@@ -92,6 +92,28 @@ impl Drop for Other {
 }
 
 #[test]
+fn discarded_memory_goes_back_to_the_host_and_is_taken_again() {
+    const BYTES: usize = 8 << 20;
+    let root = root();
+    let fabric = ShmFabric::open(root.path()).unwrap();
+    let node = fabric.join(HERE).unwrap();
+    let region = node.register(BYTES).unwrap();
+    let file = root.path().join(HERE.to_string()).join("region-0");
+    let taken = || std::os::unix::fs::MetadataExt::blocks(&file.metadata().unwrap()) as usize * 512;
+    assert!(region.is_committed() && taken() >= BYTES, "{} bytes at first", taken());
+    region.write(0, &vec![1; BYTES]);
+    assert!(region.discard(1 << 20..BYTES));
+    assert!(taken() <= 1 << 20, "{} bytes after the discard", taken());
+    region.restore(1 << 20..2 << 20).unwrap();
+    assert!((2 << 20..BYTES).contains(&taken()), "{} bytes after a part is restored", taken());
+    let mut first = vec![0; 1 << 20];
+    region.read(0, &mut first);
+    assert!(first.iter().all(|byte| *byte == 1), "what was kept is as it was");
+    region.read(1 << 20, &mut first);
+    assert!(first.iter().all(|byte| *byte == 0), "what was restored is zero");
+}
+
+#[test]
 fn other_process() {
     let Ok(role) = std::env::var(ROLE) else { return };
     let shm = ShmFabric::open(std::env::var(ROOT).unwrap()).unwrap();

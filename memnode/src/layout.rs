@@ -21,11 +21,12 @@
 //!
 //! ```text
 //! slab     0                64                                       (multiple of 4096)
-//!          | leased, zeros  | table 0       | ... | table r  | (zero) | splits                     | (zero)
+//!          | lead, zeros    | table 0       | ... | table r  | (zero) | splits                     | (zero)
 //!                           | GCL p, p + n, ...                       | of GCL 0 | of GCL 1 | ...  |
 //!                             64 bytes each                             gcl_bytes / k + 8 each
 //!
-//! leased   u64  extents of the range that are leased, a bump counter; at positions 0 to r
+//! lead     0  leased    u64  extents of the range that are leased, a bump counter; at positions 0 to r
+//!          8  activity  u64  accesses to pages of the range that compute nodes tell of, if the memory node is watching
 //! split    gcl_bytes / k bytes of the page or of parity, then
 //!          tag  u64  version u32, crc32c u32 of the bytes
 //! ```
@@ -139,6 +140,8 @@ pub const IMAGE_HEADER_BYTES: u64 = 64;
 pub const TAG_BYTES: u64 = 8;
 /// Bytes before the header table in a slab of a coded range.
 const LEAD_BYTES: u64 = 64;
+/// Offset of the count of accesses in a slab of a coded range.
+const ACTIVITY_AT: u64 = 8;
 /// Slabs, and what lies in them, begin at multiples of this.
 const ALIGNMENT: u64 = 4096;
 
@@ -158,6 +161,7 @@ pub const SPLIT_VERSION_AT: u64 = offset_of!(Header, split_version) as u64;
 
 const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
 const _: () = assert!(LATCH_AT == 0 && PSN_AT == 8 && SPLIT_VERSION_AT == 16);
+const _: () = assert!(ACTIVITY_AT + 8 <= LEAD_BYTES);
 const _: () = assert!(RANGE_BYTES_AT + 8 <= EXTENTS_LEASED_AT);
 const _: () = assert!(EXTENTS_LEASED_AT + 8 <= PLANE_LOOKS_AT);
 const _: () = assert!(PLANE_LOOKS_AT + 8 <= GLOBAL_EPOCH_AT);
@@ -381,6 +385,13 @@ impl SlabGeometry {
     #[must_use]
     pub const fn leased_offset(&self, range: u32) -> u64 {
         self.slab_offset(range)
+    }
+
+    /// Offset, in the region, of the count of accesses to a coded range in its slab, as compute nodes tell it. It only
+    /// grows, until the slab is free.
+    #[must_use]
+    pub const fn activity_offset(&self, range: u32) -> u64 {
+        self.slab_offset(range) + ACTIVITY_AT
     }
 
     /// The position to which the header of GCL `gcl` of a coded range belongs.

@@ -15,6 +15,8 @@ use crate::membership::{ATTEMPTS, Membership, change_state};
 use crate::migration::Stay;
 use crate::node::MemoryNode;
 use crate::pool::{PoolUsage, start_node};
+use crate::reclaim::Reclaim;
+use crate::watch::{Watch, WatchConfig, check_watches};
 
 /// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join. How
 /// much memory each of them lends is its own affair.
@@ -40,12 +42,14 @@ pub struct Offer {
     pub bytes: u64,
     /// What it fails together with.
     pub domain: FailureDomain,
+    /// Memory of its host that is to stay free: see [`Lent::watch`].
+    pub headroom: Option<u64>,
 }
 
 impl From<u64> for Offer {
     /// So many bytes, of a node that fails alone.
     fn from(bytes: u64) -> Self {
-        Self { bytes, domain: FailureDomain::ALONE }
+        Self { bytes, domain: FailureDomain::ALONE, headroom: None }
     }
 }
 
@@ -62,7 +66,8 @@ impl Lent {
     ///
     /// # Errors
     /// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, or those there are to be could no more be of
-    /// as many failure domains as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are too few for a range,
+    /// as many failure domains as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are
+    /// too few for a range, or memory is to stay free and the pool is not coded,
     /// [`PoolError::MemoryNode`], [`PoolError::Control`].
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
@@ -71,9 +76,12 @@ impl Lent {
         host: u64,
         offer: impl Into<Offer>,
     ) -> Result<Arc<Self>, PoolError> {
-        let Offer { bytes, domain } = offer.into();
+        let Offer { bytes, domain, headroom } = offer.into();
         for _ in 0..ATTEMPTS {
             let state = plane.load().await?.state;
+            if let Some(headroom) = headroom {
+                check_watches(&state, headroom)?;
+            }
             let nodes = state.memory_nodes.len();
             let Some(node) = state.memory_nodes.iter().position(Option::is_none) else {
                 let why = format!("all {nodes} memory nodes of the pool have joined");
@@ -145,6 +153,30 @@ impl Lent {
         }));
     }
 
+    /// Has the node look after its host's memory for as long as it is kept: when less is free than is to be, it lends
+    /// less, once what lies there has moved elsewhere; when there is more, it lends again.
+    pub fn watch(self: &Arc<Self>, env: &Env, config: WatchConfig) {
+        let mut watch = Watch::new(config, &self.node);
+        let (lent, env) = (Arc::downgrade(self), env.clone());
+        drop(env.clone().spawn("resource monitor", async move {
+            loop {
+                env.sleep(watch.every()).await;
+                let Some(lent) = lent.upgrade() else { return };
+                if let Err(error) = watch.look(&lent.membership, &lent.node, &env).await {
+                    tracing::debug!(%error, "the resource monitor cannot change the pool");
+                }
+            }
+        }));
+    }
+
+    /// Slabs that are to be moved elsewhere, as the node wants them back, and those that it does not lend.
+    #[must_use]
+    pub fn reclaimed(&self) -> (u64, u64) {
+        let state = self.membership.state();
+        let own = state.reclaim_of(self.node.descriptor().peer.index());
+        own.map_or((0, 0), |own| (own.evicting.len() as u64, own.withdrawn.len() as u64))
+    }
+
     /// How much of the node is leased to compute nodes; in a coded pool, how much lies in the slabs that ranges have.
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
@@ -213,8 +245,9 @@ async fn enter(
         match state.memory_nodes.get_mut(usize::from(peer.index())) {
             Some(slot @ None) => {
                 let (descriptor, domain) = (descriptor.clone(), domain.clone());
+                let (stay, reclaim) = (Stay::Stays, Reclaim::default());
                 *slot =
-                    Some(MemoryMember { host, descriptor, dead: false, domain, stay: Stay::Stays });
+                    Some(MemoryMember { host, descriptor, dead: false, domain, stay, reclaim });
             }
             _ => return Ok(false),
         }

@@ -136,8 +136,10 @@ impl PoolState {
 
     /// The next slab that is to move, and where it could.
     fn next_migration(&self, by: u16) -> Option<Migration> {
-        let is_leaving = |_: &RangePlace, _, slab: &Slab| self.is_leaving(slab.node);
-        let (range, position, to) = self.first_to_place(is_leaving)?;
+        let is_to_go = |_: &RangePlace, _, slab: &Slab| {
+            self.is_leaving(slab.node) || self.is_evicted(slab)
+        };
+        let (range, position, to) = self.first_to_place(is_to_go)?;
         let from = *self.ranges.get(range)?.slabs.get(position)?;
         Some(Migration { range, position, from, to, by, stage: Stage::Clearing })
     }
@@ -200,7 +202,9 @@ impl PoolState {
             }
             // Who died may still write, as long as it is not fenced.
             Stage::Settling if all_fenced => {
+                let is_moved = place.slabs.get(position) == Some(&to);
                 self.migration = None;
+                self.give_back(if is_moved { from } else { to });
                 return true;
             }
             stage => stage,
@@ -457,6 +461,7 @@ mod tests {
     use crate::config::PoolConfig;
     use crate::control::{Identity, MemoryMember, Timing};
     use crate::node::MemoryNodeDescriptor;
+    use crate::reclaim::Reclaim;
 
     /// A pool of coding 2+1 with a range, of memory nodes of these failure domains.
     fn pool(domains: &[&str]) -> PoolState {
@@ -474,7 +479,8 @@ mod tests {
             let (peer, region) = (PeerId::memory(node), RegionKey::from_raw(0));
             let descriptor = MemoryNodeDescriptor { peer, region, ranges: 2 };
             let domain = domain.parse().unwrap_or_default();
-            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay: Stay::Stays })
+            let (stay, reclaim) = (Stay::Stays, Reclaim::default());
+            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
         };
         state.memory_nodes = (0..).zip(domains).map(member).collect();
         assert!(state.add_range());

@@ -22,7 +22,9 @@ use crate::layout::SlabGeometry;
 use crate::membership::{self, Membership, Observer};
 use crate::migration::Stay;
 use crate::node::{MemoryNode, MemoryNodeDescriptor};
+use crate::reclaim::Reclaim;
 use crate::registry::ComputeIndex;
+use crate::watch::{Watch, WatchConfig};
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Domain, Endpoint, Fabric, PeerId};
@@ -104,7 +106,8 @@ impl Pool {
         let mut state = PoolState::new(EMBEDDED, Timing::default(), &config);
         let member = |node: &MemoryNode| {
             let (descriptor, domain) = (node.descriptor().clone(), FailureDomain::ALONE);
-            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay: Stay::Stays })
+            let (stay, reclaim) = (Stay::Stays, Reclaim::default());
+            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
         };
         state.memory_nodes = nodes.iter().map(member).collect();
         state.check_ranges()?;
@@ -190,6 +193,23 @@ impl Pool {
             loop {
                 let Some(pool) = pool.upgrade() else { return };
                 pool.membership.follow_once(&env).await;
+            }
+        }));
+    }
+
+    /// Has a memory node of this process look after memory as [`crate::Lent::watch`] does. Of coded pools.
+    pub fn watch(self: &Arc<Self>, memory_node: usize, env: &Env, config: WatchConfig) {
+        let Some(node) = self.nodes.get(memory_node) else { return };
+        let mut watch = Watch::new(config, node);
+        let (pool, env) = (Arc::downgrade(self), env.clone());
+        drop(env.clone().spawn("resource monitor", async move {
+            loop {
+                env.sleep(watch.every()).await;
+                let Some(pool) = pool.upgrade() else { return };
+                let Some(node) = pool.nodes.get(memory_node) else { return };
+                if let Err(error) = watch.look(&pool.membership, node, &env).await {
+                    tracing::debug!(%error, "the resource monitor cannot change the pool");
+                }
             }
         }));
     }

@@ -31,6 +31,10 @@ pub(crate) struct Arguments {
     /// What it fails together with, as rack-7: no two splits of a page lie in one domain [default: one of its own]
     #[arg(long, value_name = "NAME")]
     domain: Option<FailureDomain>,
+    /// Memory of the host to keep free, as 4G: when less is, the node gives back what it lends, once its pages have
+    /// moved to other memory nodes, and lends it again later. Of coded pools [default: it gives nothing back]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    headroom: Option<u64>,
     /// How compute nodes reach it, `shm` or `tcp`, as the pool was made [default: that of the pool]
     #[arg(long, value_name = "FABRIC")]
     fabric: Option<FabricKind>,
@@ -87,7 +91,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let lent = runtime.block_on(async {
         let shared = SharedPool::at(&arguments.pool, arguments.network.tls().security()?)?;
         let domain = arguments.domain.clone().unwrap_or_default();
-        let offer = Offer { bytes: arguments.memory, domain };
+        let offer = Offer { bytes: arguments.memory, domain, headroom: arguments.headroom };
         shared.lend(&env, offer, fabric, &network).await
     });
     let lent = match lent {

@@ -30,7 +30,9 @@ use crate::memnode::control::{
     Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
     Relay, RemotePlane, Timing,
 };
-use crate::memnode::{self, Lent, Offer, Pool, PoolConfig, PoolError, Stay};
+use crate::memnode::{
+    self, HostMemory, Lent, Offer, Pool, PoolConfig, PoolError, Stay, WatchConfig,
+};
 use crate::report;
 
 pub use error::SharedPoolError;
@@ -140,9 +142,12 @@ impl SharedPool {
                 tcp
             }
         };
-        let plane = Arc::clone(&self.plane);
+        let (plane, headroom) = (Arc::clone(&self.plane), offer.headroom);
         let lent = Lent::join(&fabric, plane, env, random(env), offer).await?;
         lent.follow(env);
+        if let Some(headroom) = headroom {
+            lent.watch(env, WatchConfig::new(headroom, HostMemory::default()));
+        }
         report::publish_memory(&lent, env);
         Ok(lent)
     }

@@ -32,6 +32,7 @@ use super::placed::placed;
 use super::reading::{Moved, Reading};
 use super::tag::{SplitSet, Tag, Version, Versions};
 use super::torn::Stages;
+use crate::activity::Activity;
 use crate::buffer::frames::FrameId;
 use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::word::LatchWord;
@@ -59,6 +60,8 @@ pub(crate) struct Coded {
     corrupt: Mutex<BTreeMap<GAddr, SplitSet>>,
     /// How often memory nodes err.
     pub(super) errors: Errors,
+    /// Accesses to ranges in memory.
+    pub(crate) activity: Activity,
 }
 
 impl Coded {
@@ -83,6 +86,7 @@ impl Coded {
             journal: Places::default(),
             corrupt: Mutex::default(),
             errors: Errors::new(pool.memory_nodes.len(), config),
+            activity: Activity::new(),
         }))
     }
 
@@ -288,6 +292,11 @@ impl Core {
                 return None;
             }
         };
+        if let (true, Some((range, _))) =
+            (job.into.is_some() || job.write.is_some(), self.placement.table_of(addr))
+        {
+            coded.activity.note(range);
+        }
         let core = self.this.upgrade()?;
         let mut run = Box::pin(async move {
             let outcome = job.run(&core).await;

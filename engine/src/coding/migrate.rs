@@ -36,6 +36,10 @@ impl Core {
                 }
                 Stage::Copying => {
                     self.pool.until_all_know(&self.env).await?;
+                    #[cfg(feature = "planted")]
+                    if self.config.planted == crate::Planted::EarlyGiveBack {
+                        self.clear_slab(task.from).await?;
+                    }
                     self.fill(task.range, task.position, usize::from(task.to.node)).await?;
                 }
                 Stage::Switching => {
@@ -48,6 +52,10 @@ impl Core {
                     // Who began before may still use the one that will be free.
                     self.pool.until_all_know(&self.env).await?;
                     let state = self.pool.state();
+                    if state.lost.values().any(|lost| !lost.fenced) {
+                        // Who died may still write there, also after it was cleared.
+                        return Ok(());
+                    }
                     let place = state.ranges.get(task.range);
                     let kept = place.and_then(|place| place.slabs.get(task.position));
                     let free = if kept == Some(&task.to) { task.from } else { task.to };

@@ -21,6 +21,7 @@ use super::counter::Begun;
 use super::placed::placed;
 use super::tag::{SplitSet, Tag, Version};
 use crate::acquire::Access;
+use crate::activity::TOLD_EVERY;
 use crate::coherence::machine::Event;
 use crate::core::Core;
 use crate::placement::Counter;
@@ -47,6 +48,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Makes lost slabs again until the engine is gone.
 pub(crate) async fn run_regeneration(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+    let mut told = env.now();
     loop {
         env.sleep(LOOK_EVERY).await;
         let Some(core) = core.upgrade() else { return };
@@ -69,6 +71,10 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         }
         if let Err(error) = core.migrate().await {
             tracing::debug!(%error, "a migration failed");
+        }
+        if env.now() - told >= TOLD_EVERY {
+            told = env.now();
+            core.tell_activity().await;
         }
     }
 }

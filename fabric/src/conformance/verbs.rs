@@ -17,6 +17,7 @@ pub(super) const CHECKS: &[Check] = &[
     Check { name: "try_take gives the outcome once", run: |s| Box::pin(try_take(s)) },
     Check { name: "a dropped completion's chain executes", run: |s| Box::pin(dropped(s)) },
     Check { name: "a node can connect to itself", run: |s| Box::pin(self_access(s)) },
+    Check { name: "discarded bytes are zero, and no others", run: |s| Box::pin(discard(s)) },
     Check { name: "regions of one node are apart", run: |s| Box::pin(two_regions(s)) },
 ];
 
@@ -28,6 +29,32 @@ async fn fresh_regions(subject: CheckSubject) -> CheckResult {
     let chain = stage.post([Verb::read(at, filled(1024, u64::MAX))]).await?;
     let zeros = chain.buf(0).is_some_and(|buf| buf.len() == 8192 && buf.iter().all(|b| *b == 0));
     equal("a fresh region reads as zeros", zeros, true)
+}
+
+async fn discard(subject: CheckSubject) -> CheckResult {
+    let stage = Stage::set(subject)?;
+    // Pages, parts of pages, less than a page, nothing.
+    for bytes in [4096..16384, 4000..12480, 8192..8256, 4104..4096 * 2, 512..512] {
+        let mut expected = vec![0xee; REGION_BYTES];
+        stage.region.write(0, &expected);
+        stage.region.discard(bytes.clone());
+        expected.get_mut(bytes.clone()).ok_or_else(|| Failure::new("range"))?.fill(0);
+        let mut found = vec![0; REGION_BYTES];
+        stage.region.read(0, &mut found);
+        let first = found.iter().zip(&expected).position(|(one, other)| one != other);
+        equal(&format!("first wrong byte after {bytes:?}, at the owner"), first, None)?;
+        let chain = stage.post([Verb::read(stage.at(0), filled(REGION_BYTES / 8, 1))]).await?;
+        let found = chain.buf(0).map(|buf| buf.to_vec()).unwrap_or_default();
+        let first = found.iter().zip(&expected).position(|(one, other)| one != other);
+        equal(&format!("first wrong byte after {bytes:?}, at a peer"), first, None)?;
+        // It can be used as before.
+        stage.region.restore(bytes.clone())?;
+        let at = bytes.start as u64;
+        stage.post([Verb::write(stage.at(at), Buf::copy_of(&[7; 8]))]).await?;
+        stage.settle().await?;
+        equal("a word written after it", stage.region.load(bytes.start), 0x0707_0707_0707_0707)?;
+    }
+    Ok(())
 }
 
 async fn read(subject: CheckSubject) -> CheckResult {

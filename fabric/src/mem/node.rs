@@ -4,12 +4,13 @@
 //! written once, before its key is known to anybody. A key is `peer:16 | slot:16`, so a key used
 //! with the wrong peer is not mistaken for one of that peer's own regions.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-use crate::api::LocalRegion;
+use crate::api::{LocalRegion, zero};
 use crate::buf::WORD_BYTES;
 use crate::doorbell::Doorbell;
 use crate::error::FabricError;
@@ -227,6 +228,27 @@ impl LocalRegion for MemRegion {
 
     fn doorbell(&self) -> &Doorbell {
         &self.doorbell
+    }
+
+    fn is_committed(&self) -> bool {
+        self.words.are_committed()
+    }
+
+    fn discard(&self, bytes: Range<usize>) -> bool {
+        let pages = bytes.start.div_ceil(PAGE_BYTES)..bytes.end / PAGE_BYTES;
+        if pages.is_empty() || !self.words.give_back(pages.clone()) {
+            zero(self, bytes);
+            return false;
+        }
+        zero(self, bytes.start..pages.start * PAGE_BYTES);
+        zero(self, pages.end * PAGE_BYTES..bytes.end);
+        true
+    }
+
+    fn restore(&self, bytes: Range<usize>) -> Result<(), FabricError> {
+        // Panics where it is outside, as every access does.
+        self.local(bytes.start, bytes.len());
+        self.words.take_again(bytes)
     }
 }
 

@@ -14,14 +14,17 @@
 //! until touched, which neither `Vec` nor `Box` promises together with page alignment.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
-use std::ops::Deref;
+use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 use std::slice;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::buf::WORD_BYTES;
+use crate::error::FabricError;
 #[cfg(target_os = "linux")]
 use crate::shm::Mapping;
+#[cfg(target_os = "linux")]
+use rustix::mm::{Advice, madvise};
 
 /// Unit and alignment of region memory.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -46,7 +49,7 @@ enum Memory {
     Allocated { memory: NonNull<u8>, layout: Layout },
     /// Shared with other processes.
     #[cfg(target_os = "linux")]
-    Mapped(#[expect(dead_code, reason = "kept for its drop")] Mapping),
+    Mapped(Mapping),
 }
 
 // SAFETY: `Words` owns its memory and gives out nothing but atomics.
@@ -73,6 +76,50 @@ impl Words {
     pub(crate) fn mapped(mapping: Mapping) -> Self {
         let (start, words) = (mapping.start().cast(), mapping.bytes() / WORD_BYTES);
         Self { memory: Memory::Mapped(mapping), start, words }
+    }
+
+    /// Whether they take memory before they are touched.
+    pub(crate) fn are_committed(&self) -> bool {
+        match &self.memory {
+            Memory::Allocated { .. } => false,
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(_) => true,
+        }
+    }
+
+    /// Gives the memory of whole pages back to the system; whether it took it. They are zero then.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn give_back(&self, pages: Range<usize>) -> bool {
+        let advice = match &self.memory {
+            // Private and of no file: the next touch finds fresh zeros.
+            Memory::Allocated { .. } => Advice::LinuxDontNeed,
+            // A hole in the file, for all who map it.
+            Memory::Mapped(_) => Advice::LinuxRemove,
+        };
+        let Range { start, end } = pages;
+        let is_inside = start <= end && end * PAGE_WORDS <= self.words;
+        assert!(is_inside, "pages {start} to {end} of {} words", self.words);
+        // SAFETY: checked to be inside.
+        let first = unsafe { self.start.add(start * PAGE_WORDS) };
+        // SAFETY: the pages are `self`'s own, and everybody accesses them as atomics, for which zeros are a value.
+        let taken = unsafe { madvise(first.as_ptr().cast(), (end - start) * PAGE_BYTES, advice) };
+        taken.is_ok()
+    }
+
+    /// Where there is no such call nothing is given back.
+    #[cfg(not(target_os = "linux"))]
+    #[expect(clippy::unused_self, reason = "as above")]
+    pub(crate) fn give_back(&self, _pages: Range<usize>) -> bool {
+        false
+    }
+
+    /// Takes memory for bytes that were given back, where it is taken before they are touched.
+    pub(crate) fn take_again(&self, bytes: Range<usize>) -> Result<(), FabricError> {
+        match &self.memory {
+            Memory::Allocated { .. } => Ok(()),
+            #[cfg(target_os = "linux")]
+            Memory::Mapped(mapping) => mapping.allocate(bytes),
+        }
     }
 
     /// One word.
@@ -171,6 +218,21 @@ mod tests {
     fn resident_bytes() -> usize {
         let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
         statm.split(' ').nth(1).unwrap().parse::<usize>().unwrap() * 4096
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn memory_that_was_given_back_is_zero_and_not_committed() {
+        const PAGES: usize = (1 << 30) / PAGE_BYTES;
+        let words = Words::zeroed(PAGES).unwrap();
+        words.iter().step_by(PAGE_WORDS).for_each(|word| Words::store(word, 7));
+        let before = resident_bytes();
+        assert!(words.give_back(1..PAGES));
+        let given = before.saturating_sub(resident_bytes());
+        // Other tests run beside this one.
+        assert!(given > 900 << 20, "{given} bytes were given back");
+        assert_eq!(Words::load(&words[0]), 7);
+        assert!(words.iter().skip(PAGE_WORDS).step_by(PAGE_WORDS).all(|w| Words::load(w) == 0));
     }
 
     #[test]

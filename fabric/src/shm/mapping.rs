@@ -3,16 +3,22 @@
 //! It uses `unsafe` to map, and to give out references to atomics in what was mapped.
 
 use std::fs::File;
+use std::ops::Range;
 use std::ptr::{self, NonNull};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
+use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+
+use crate::error::FabricError;
 
 /// A mapped file, readable and writable, in full and until dropped.
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
+    /// The file, where more is done with it than to map it.
+    file: Option<File>,
 }
 
 // SAFETY: the memory may be reached from any thread; what it gives out are atomics.
@@ -30,7 +36,27 @@ impl Mapping {
         // Fewer, larger pages where the system has them; where not, nothing is lost.
         // SAFETY: the advice does not change what the memory holds.
         let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
-        Ok(Self { start, bytes })
+        Ok(Self { start, bytes, file: None })
+    }
+
+    /// As [`Mapping::of`]; the file stays open, so that memory can be taken for it again.
+    pub(super) fn of_own(file: File, bytes: usize) -> Result<Self, Errno> {
+        let mut mapping = Self::of(&file, bytes)?;
+        mapping.file = Some(file);
+        Ok(mapping)
+    }
+
+    /// Takes memory for what has none, of a file of this process's own.
+    pub(crate) fn allocate(&self, bytes: Range<usize>) -> Result<(), FabricError> {
+        let Some(file) = self.file.as_ref().filter(|_| !bytes.is_empty()) else { return Ok(()) };
+        let (at, bytes) = (bytes.start as u64, bytes.len() as u64);
+        fallocate(file, FallocateFlags::empty(), at, bytes).map_err(|error| match error {
+            Errno::NOSPC | Errno::NOMEM | Errno::FBIG => FabricError::OutOfMemory { bytes },
+            error => {
+                let (path, what) = ("a region's file".to_owned(), error.to_string());
+                FabricError::Segment { path, what }
+            }
+        })
     }
 
     pub(crate) fn start(&self) -> NonNull<u8> {

@@ -138,7 +138,7 @@ impl Segment {
     /// does not have is an error here, and not the end of whoever touches it first.
     pub(super) fn create_region(&self, slot: usize, bytes: usize) -> Result<Mapping, FabricError> {
         let file = create_file(&self.directory, &self.path, &region_name(slot), bytes)?;
-        Mapping::of(&file, bytes).map_err(|e| failed(&self.path, e))
+        Mapping::of_own(file, bytes).map_err(|e| failed(&self.path, e))
     }
 
     /// Maps the memory of a peer's region.

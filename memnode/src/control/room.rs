@@ -19,8 +19,8 @@ pub const MAX_RANGES: usize = 4096;
 /// The free slabs of a pool, as they are taken.
 pub(crate) struct FreeSlabs {
     places: Vec<Place>,
-    /// The slabs in use of each memory node.
-    used: BTreeMap<u16, BTreeSet<u32>>,
+    /// The slabs of each memory node that nobody can have.
+    taken: BTreeMap<u16, BTreeSet<u32>>,
     splits: usize,
     /// Sets of memory nodes beside which there is no place for a slab.
     full: BTreeSet<Vec<u16>>,
@@ -36,9 +36,13 @@ impl PoolState {
             return None;
         }
         let splits = self.coding.splits();
+        let mut taken = self.slabs_by_node();
+        for place in &places {
+            taken.entry(place.node).or_default().extend(self.withdrawn(place.node));
+        }
         Some(FreeSlabs {
             places,
-            used: self.slabs_by_node(),
+            taken,
             splits,
             full: BTreeSet::new(),
             #[cfg(test)]
@@ -142,16 +146,16 @@ impl FreeSlabs {
             self.full.insert(kept);
             return None;
         };
-        let used = self.used.get(&node);
-        let is_used = |slab: &u32| used.is_some_and(|used| used.contains(slab));
-        let slab = (0..).find(|slab| !is_used(slab)).unwrap_or(u32::MAX);
+        let taken = self.taken.get(&node);
+        let is_taken = |slab: &u32| taken.is_some_and(|taken| taken.contains(slab));
+        let slab = (0..).find(|slab| !is_taken(slab)).unwrap_or(u32::MAX);
         Some(Slab { node, slab })
     }
 
     /// As [`FreeSlabs::find`], and it is not free any more.
     pub(crate) fn take(&mut self, kept: Vec<u16>) -> Option<Slab> {
         let slab = self.find(kept)?;
-        self.used.entry(slab.node).or_default().insert(slab.slab);
+        self.taken.entry(slab.node).or_default().insert(slab.slab);
         let place = self.places.iter_mut().find(|place| place.node == slab.node);
         if let Some(place) = place {
             place.used += 1;
@@ -170,6 +174,7 @@ mod tests {
     use crate::domain::FailureDomain;
     use crate::migration::Stay;
     use crate::node::MemoryNodeDescriptor;
+    use crate::reclaim::Reclaim;
 
     const RANGES: u32 = 2_000;
 
@@ -189,7 +194,8 @@ mod tests {
             let (peer, region) = (PeerId::memory(node), RegionKey::from_raw(0));
             let descriptor = MemoryNodeDescriptor { peer, region, ranges: *ranges };
             let (domain, stay) = (FailureDomain::ALONE, Stay::Stays);
-            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay })
+            let reclaim = Reclaim::default();
+            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
         };
         state.memory_nodes = (0..).zip(lent).map(member).collect();
         let range = |slab| {

@@ -17,10 +17,11 @@ use crate::layout::SlabGeometry;
 use crate::migration::{Migration, Moving, Stay};
 use crate::node::MemoryNodeDescriptor;
 use crate::rebuild::Rebuild;
+use crate::reclaim::Reclaim;
 use crate::regeneration::Regeneration;
 
 /// Of what is written by this software; others are refused.
-pub(crate) const FORMAT: u32 = 3;
+pub(crate) const FORMAT: u32 = 4;
 
 /// Lost pages that are remembered by address; more are only lost.
 pub const MAX_LOST_PAGES: usize = 20_000;
@@ -145,7 +146,7 @@ impl PoolState {
         SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
     }
 
-    /// The living memory nodes as places for slabs; those that are to leave have no room.
+    /// The living memory nodes as places for slabs; those that are to leave, or to be rid of slabs, have no room.
     pub(crate) fn places(&self) -> Vec<Place> {
         let slabs = self.slabs_by_node();
         let used = |node: u16| {
@@ -157,7 +158,10 @@ impl PoolState {
             .map(|member| {
                 let node = member.descriptor.peer.index();
                 let used = used(node);
-                let slabs = if self.stays(node) { member.descriptor.ranges } else { used };
+                let has_room = self.stays(node) && member.reclaim.evicting.is_empty();
+                let withdrawn = u32::try_from(member.reclaim.withdrawn.len()).unwrap_or(u32::MAX);
+                let lent = member.descriptor.ranges.saturating_sub(withdrawn);
+                let slabs = if has_room { lent } else { used };
                 Place { node, domain: member.domain.clone(), used, slabs }
             })
             .collect()
@@ -177,11 +181,12 @@ impl PoolState {
         self.ranges.iter().flat_map(|range| &range.slabs).chain(begun).chain(moving)
     }
 
-    /// The lowest slab of a node that is in no range.
+    /// The lowest slab of a node that is lent, and in no range.
     fn free_slab(&self, node: u16) -> Slab {
         let own = self.slabs_in_use().filter(|slab| slab.node == node);
-        let used: BTreeSet<u32> = own.map(|slab| slab.slab).collect();
-        let slab = (0..).find(|slab| !used.contains(slab)).unwrap_or(u32::MAX);
+        let mut taken: BTreeSet<u32> = own.map(|slab| slab.slab).collect();
+        taken.extend(self.withdrawn(node));
+        let slab = (0..).find(|slab| !taken.contains(slab)).unwrap_or(u32::MAX);
         Slab { node, slab }
     }
 
@@ -378,6 +383,9 @@ pub struct MemoryMember {
     pub domain: FailureDomain,
     /// Whether it is to stay.
     pub stay: Stay,
+    /// What it takes back of what it lends.
+    #[serde(default, skip_serializing_if = "Reclaim::is_nothing")]
+    pub reclaim: Reclaim,
 }
 
 /// What the processes of a pool have to know of a node that runs in another one.

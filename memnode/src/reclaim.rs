@@ -1,0 +1,109 @@
+//! What a memory node takes back of what it lends, as the pool's state has it: which slabs nobody is to use any more, and
+//! which are to move elsewhere before that.
+//!
+//! ```text
+//!          Withdraw                        Offer
+//! free  ------------>  withdrawn  -------------------->  free
+//! used  --> evicting --(moved: see migration)--> withdrawn
+//!  ^  Evict    |
+//!  '-----------'  Cancel, unless its move has begun
+//! ```
+//! Only the memory node itself asks for these steps (see `monitor`), but for the move: compute nodes make that, and the
+//! slab is withdrawn in the step in which the move ends, when nobody uses it any more nor will. So what is withdrawn has no
+//! late writer, and its memory can be given back.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+use crate::control::{MemoryMember, PoolState, Slab};
+use crate::monitor::Act;
+use crate::slab_set::SlabSet;
+
+/// What a memory node takes back of its slabs.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reclaim {
+    /// It looks after the memory of its host: compute nodes are to tell it how active its slabs are.
+    pub is_watching: bool,
+    /// In use, and to be moved elsewhere.
+    pub evicting: SlabSet,
+    /// Not lent: nobody uses them, or is to.
+    pub withdrawn: SlabSet,
+}
+
+impl Reclaim {
+    pub(crate) fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl PoolState {
+    fn member(&self, memory_node: u16) -> Option<&MemoryMember> {
+        self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref)
+    }
+
+    fn reclaim_mut(&mut self, memory_node: u16) -> Option<&mut Reclaim> {
+        let slot = self.memory_nodes.get_mut(usize::from(memory_node));
+        slot.and_then(Option::as_mut).map(|member| &mut member.reclaim)
+    }
+
+    /// What a memory node takes back.
+    #[must_use]
+    pub fn reclaim_of(&self, memory_node: u16) -> Option<&Reclaim> {
+        self.member(memory_node).map(|member| &member.reclaim)
+    }
+
+    /// The slabs that a memory node does not lend.
+    pub(crate) fn withdrawn(&self, memory_node: u16) -> impl Iterator<Item = u32> {
+        let reclaim = self.reclaim_of(memory_node).into_iter();
+        reclaim.flat_map(|reclaim| reclaim.withdrawn.iter())
+    }
+
+    /// Whether a slab is to move elsewhere as its memory node wants it back.
+    pub(crate) fn is_evicted(&self, slab: &Slab) -> bool {
+        let member = self.member(slab.node).filter(|member| !member.dead);
+        member.is_some_and(|member| member.reclaim.evicting.contains(slab.slab))
+    }
+
+    /// Nobody uses a slab any more that a migration had. If its memory node wants it back, it has it from now on.
+    pub(crate) fn give_back(&mut self, slab: Slab) {
+        if let Some(reclaim) = self.reclaim_mut(slab.node)
+            && reclaim.evicting.remove(slab.slab)
+        {
+            reclaim.withdrawn.insert(slab.slab);
+        }
+    }
+
+    /// Takes the steps that a memory node asks for, as far as they suit what has happened since it looked.
+    pub(crate) fn reclaim(&mut self, memory_node: u16, acts: &[Act]) {
+        if !self.stays(memory_node) || self.coding.is_plain() {
+            return;
+        }
+        let numbers = |slab: &&Slab| slab.node == memory_node;
+        let in_use: BTreeSet<u32> =
+            self.slabs_in_use().filter(numbers).map(|slab| slab.slab).collect();
+        let placed = self.ranges.iter().flat_map(|range| &range.slabs);
+        let placed: BTreeSet<u32> = placed.filter(numbers).map(|slab| slab.slab).collect();
+        let moves = self.migration.map(|task| task.from).filter(|from| from.node == memory_node);
+        let Some(reclaim) = self.reclaim_mut(memory_node) else { return };
+        let Reclaim { evicting, withdrawn, .. } = reclaim;
+        for act in acts {
+            match *act {
+                Act::Withdraw(slab) if !in_use.contains(&slab) => withdrawn.insert(slab),
+                Act::Evict(slab) if placed.contains(&slab) => evicting.insert(slab),
+                Act::Cancel(slab) if moves.is_none_or(|from| from.slab != slab) => {
+                    evicting.remove(slab)
+                }
+                Act::Offer(slab) => withdrawn.remove(slab),
+                _ => false,
+            };
+        }
+    }
+
+    /// Says that a memory node looks after its host's memory.
+    pub(crate) fn set_watching(&mut self, memory_node: u16) {
+        if let Some(reclaim) = self.reclaim_mut(memory_node) {
+            reclaim.is_watching = true;
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! A memory node that looks after the memory of its host: what the [`Monitor`] decides is asked of the pool, and what the
+//! pool has let go is given back to the host.
+//!
+//! The memory of a slab is given back only when the pool's state says that it is withdrawn, and never while the node may
+//! have offered it again: nobody but the node itself can do that, and a slab it has offered counts as given back until
+//! the state shows it as lent. So a slab that is used is never discarded, also where the answer to an offer was lost.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use selkie_fabric::env::Env;
+
+use crate::control::{PoolState, Slab};
+use crate::error::PoolError;
+use crate::free_memory::FreeMemory;
+use crate::membership::Membership;
+use crate::monitor::{Act, Monitor, Seen, SlabSeen, SlabUse};
+use crate::node::MemoryNode;
+use crate::slab_set::SlabSet;
+
+/// How a memory node looks after the memory of its host.
+pub struct WatchConfig {
+    /// Memory of the host to keep free, bytes.
+    pub headroom: u64,
+    /// How often it looks.
+    pub every: Duration,
+    /// Says how much is free.
+    pub source: Box<dyn FreeMemory>,
+}
+
+impl WatchConfig {
+    /// Once a second.
+    #[must_use]
+    pub fn new(headroom: u64, source: impl FreeMemory + 'static) -> Self {
+        Self { headroom, every: Duration::from_secs(1), source: Box::new(source) }
+    }
+}
+
+/// What a node knows from one look to the next.
+pub(crate) struct Watch {
+    config: WatchConfig,
+    /// Withdrawn, and its memory was given back, or the slab is to be lent again.
+    given_back: SlabSet,
+    /// Slabs that take memory.
+    touched: SlabSet,
+    /// Accesses to slabs, as of the last look.
+    activity: BTreeMap<u32, u64>,
+    /// The memory of the host could not be read.
+    is_blind: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(config: WatchConfig, node: &MemoryNode) -> Self {
+        let all = 0..node.descriptor().ranges;
+        let touched = all.filter(|_| node.region().is_committed()).collect();
+        let (given_back, activity) = (SlabSet::default(), BTreeMap::new());
+        Self { config, given_back, touched, activity, is_blind: false }
+    }
+
+    pub(crate) fn every(&self) -> Duration {
+        self.config.every
+    }
+
+    /// Looks, and does what is to be done.
+    pub(crate) async fn look(
+        &mut self,
+        membership: &Membership,
+        node: &MemoryNode,
+        env: &Env,
+    ) -> Result<(), PoolError> {
+        let own = node.descriptor().peer.index();
+        let state = membership.state();
+        if !state.stays(own) {
+            return Ok(());
+        }
+        if !state.reclaim_of(own).is_some_and(|reclaim| reclaim.is_watching) {
+            let watches = |state: &mut PoolState| {
+                state.set_watching(own);
+                Ok(())
+            };
+            membership.change(watches).await?;
+        }
+        self.give_back(node, &state);
+        let Some(free_bytes) = self.free_bytes() else { return Ok(()) };
+        let slabs = self.slabs(node, &state);
+        let slab_bytes = state.geometry().slab_bytes();
+        let seen = Seen { free_bytes, slab_bytes, slabs: &slabs };
+        // The bias of a remainder is of no matter here.
+        let mut below = |n: u64| env.random_u64().checked_rem(n).unwrap_or(0);
+        let mut acts = Monitor { headroom: self.config.headroom }.decide(seen, &mut below);
+        acts.retain(|act| self.can_do(*act, node, &state));
+        if acts.is_empty() {
+            return Ok(());
+        }
+        tracing::info!(node = %node.descriptor().peer, free_bytes, acts = acts.len(), "memory is taken back, or lent again");
+        tracing::debug!(?acts);
+        let reclaim = |state: &mut PoolState| {
+            state.reclaim(own, &acts);
+            Ok(())
+        };
+        membership.change(reclaim).await?;
+        self.give_back(node, &membership.state());
+        Ok(())
+    }
+
+    /// Takes the memory of what is to be lent again, if that has to be there first.
+    fn can_do(&mut self, act: Act, node: &MemoryNode, state: &PoolState) -> bool {
+        let Act::Offer(slab) = act else { return true };
+        if let Err(error) = node.region().restore(bytes_of(state, slab)) {
+            tracing::warn!(node = %node.descriptor().peer, %error, "a slab cannot be lent again");
+            return false;
+        }
+        true
+    }
+
+    fn free_bytes(&mut self) -> Option<u64> {
+        match self.config.source.free_bytes() {
+            Ok(bytes) => {
+                self.is_blind = false;
+                Some(bytes)
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.is_blind, true) {
+                    tracing::warn!(%error, "cannot tell how much memory is free: none is taken back");
+                }
+                None
+            }
+        }
+    }
+
+    /// Gives the memory of withdrawn slabs back to the host, zero.
+    fn give_back(&mut self, node: &MemoryNode, state: &PoolState) {
+        let own = node.descriptor().peer.index();
+        let withdrawn: BTreeSet<u32> = state.withdrawn(own).collect();
+        for slab in self.given_back.iter().filter(|slab| !withdrawn.contains(slab)) {
+            // It is lent again.
+            if node.region().is_committed() {
+                self.touched.insert(slab);
+            }
+        }
+        self.given_back.retain(|slab| withdrawn.contains(&slab));
+        for slab in withdrawn {
+            if self.given_back.insert(slab) && self.touched.contains(slab) {
+                node.region().discard(bytes_of(state, slab));
+                self.touched.remove(slab);
+            }
+        }
+    }
+
+    /// The slabs of the node, as the monitor sees them.
+    fn slabs(&mut self, node: &MemoryNode, state: &PoolState) -> Vec<SlabSeen> {
+        let (own, geometry) = (node.descriptor().peer.index(), state.geometry());
+        let number = |slab: &Slab| (slab.node == own).then_some(slab.slab);
+        let used: BTreeSet<u32> = state.slabs_in_use().filter_map(number).collect();
+        let moving = state.migration.and_then(|task| number(&task.from));
+        let reclaim = state.reclaim_of(own);
+        let slab = |slab: u32| {
+            let is_evicting = reclaim.is_some_and(|own| own.evicting.contains(slab));
+            let used = match slab {
+                _ if is_evicting && moving == Some(slab) => SlabUse::Moving,
+                _ if is_evicting => SlabUse::Evicting,
+                _ if used.contains(&slab) => SlabUse::Used,
+                _ if reclaim.is_some_and(|own| own.withdrawn.contains(slab)) => SlabUse::Withdrawn,
+                _ => SlabUse::Free,
+            };
+            let mut activity = 0;
+            if matches!(used, SlabUse::Used | SlabUse::Evicting | SlabUse::Moving) {
+                // Who looks once a second sees all that is used for longer than that.
+                self.touched.insert(slab);
+                let now = node.region().load(geometry.activity_offset(slab) as usize);
+                let before = self.activity.insert(slab, now).unwrap_or(0);
+                // Less, if it was free meanwhile.
+                activity = now.checked_sub(before).unwrap_or(now);
+            }
+            SlabSeen { slab, used, is_touched: self.touched.contains(slab), activity }
+        };
+        (0..node.descriptor().ranges).map(slab).collect()
+    }
+}
+
+fn bytes_of(state: &PoolState, slab: u32) -> std::ops::Range<usize> {
+    let geometry = state.geometry();
+    geometry.slab_offset(slab) as usize..geometry.slab_offset(slab + 1) as usize
+}
+
+/// Refuses a pool whose slabs cannot be taken back.
+pub(crate) fn check_watches(state: &PoolState, headroom: u64) -> Result<(), PoolError> {
+    if !state.coding.is_plain() {
+        return Ok(());
+    }
+    let allowed = "in a pool of coding plain pages lie where they are made, and a memory node cannot give back what it lends";
+    Err(PoolError::Config {
+        key: "headroom",
+        value: headroom.to_string(),
+        allowed: allowed.to_owned(),
+    })
+}

@@ -120,6 +120,10 @@ pub struct MemoryReport {
     pub slabs: u64,
     /// Slabs in use.
     pub slabs_used: u64,
+    /// Of those, slabs that are to be moved elsewhere, as the node is to give their memory back.
+    pub slabs_evicting: u64,
+    /// Slabs that it does not lend, as its host is short of memory.
+    pub slabs_withdrawn: u64,
     /// Processor time of its process since that started.
     pub cpu_us: u64,
 }
@@ -200,6 +204,7 @@ impl Report {
     #[must_use]
     pub fn of_memory(env: &Env, lent: &Lent) -> Self {
         let usage = lent.usage();
+        let (slabs_evicting, slabs_withdrawn) = lent.reclaimed();
         let node = NodeReport::Memory(MemoryReport {
             lent_bytes: lent.node().region().len() as u64,
             extents: usage.extents,
@@ -207,6 +212,8 @@ impl Report {
             leased_bytes: usage.bytes_leased,
             slabs: usage.slabs,
             slabs_used: usage.slabs_used,
+            slabs_evicting,
+            slabs_withdrawn,
             cpu_us: micros(cpu_time()),
         });
         Self { version: VERSION, at_us: micros(env.now()), node }

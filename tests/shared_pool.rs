@@ -270,6 +270,64 @@ fn memory_leaves(over: Over) {
 }
 
 #[test]
+fn a_memory_node_whose_host_is_short_of_memory_gives_it_back_while_a_driver_works() {
+    let name = format!("test-evict-{}", std::process::id());
+    let shape = ["--memory-nodes", "4", "--range", "4M", "--coding", "2+1"];
+    succeeds(&[&["pool", "create", &name], &shape[..]].concat());
+    let mut pool = Pool { name: name.clone(), memory: Vec::new(), url: format!("shm:{name}") };
+    // More than any host has: it gives back what it can. It stands still until there is something, and is the first choice
+    // of new ranges until then.
+    let short = ["--memory", "500M", "--headroom", "999T"];
+    for more in [&["--memory", "400M"][..], &["--memory", "400M"], &["--memory", "400M"], &short] {
+        let (running, _) = Running::start(&[&["memnode", "--pool", &name], more].concat());
+        pool.memory.push(running);
+    }
+    pool.memory[3].signal(Signal::STOP);
+    let url = pool.url();
+    let (driver, _) = running(&pool, &url);
+    let node = || pool.status()["memory_nodes"][3].clone();
+    let file = || {
+        let pools = std::fs::read_dir("/dev/shm").unwrap().map(|entry| entry.unwrap());
+        let mut own = pools.filter(|e| e.file_name().to_string_lossy().contains(&name));
+        own.find_map(|pool| pool.path().join("mem3/region-0").metadata().ok()).unwrap()
+    };
+    let taken = || std::os::unix::fs::MetadataExt::blocks(&file()) * 512;
+    let before = node();
+    assert!(before["slabs_used"].as_u64().unwrap() > 0, "{before}");
+    assert!(taken() > 400 << 20, "{} bytes are lent", taken());
+    pool.memory[3].signal(Signal::CONT);
+    let started = Instant::now();
+    loop {
+        let now = node();
+        if now["slabs_withdrawn"] == now["slabs"] && taken() < 8 << 20 {
+            assert_eq!((&now["slabs_used"], &now["slabs_evicting"]), (&0.into(), &0.into()));
+            break;
+        }
+        assert!(started.elapsed() < PATIENCE, "{now}, {} bytes", taken());
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let told = succeeds(&["pool", "status", &name]);
+    assert!(told.contains("not lent"), "{told}");
+    driver.signal(Signal::TERM);
+    ends_well(driver);
+    // It is not needed, and one of the others is not either.
+    pool.memory[3].kill();
+    pool.memory[0].kill();
+    let later = succeeds(&pool.tpcc(&url, &["--duration", "1", "--json"]));
+    let later: Value = serde_json::from_str(&later).unwrap();
+    assert_eq!(later["consistency"], "ok", "{later}");
+}
+
+#[test]
+fn a_memory_node_that_is_to_give_memory_back_is_refused_by_a_plain_pool() {
+    let name = format!("test-headroom-{}", std::process::id());
+    succeeds(&["pool", "create", &name, "--memory-nodes", "1"]);
+    let lend = ["memnode", "--pool", &name, "--memory", "40M", "--headroom", "1G"];
+    refused(&lend, 1, "headroom = 1073741824 is not allowed: in a pool of coding plain");
+    succeeds(&["pool", "destroy", &name]);
+}
+
+#[test]
 fn drivers_of_several_processes_share_one_database() {
     drivers_share(Over::Shm);
 }

@@ -460,6 +460,7 @@ mod tests {
     use super::*;
     use crate::config::PoolConfig;
     use crate::control::{Identity, MemoryMember, Timing};
+    use crate::monitor::Act;
     use crate::node::MemoryNodeDescriptor;
     use crate::reclaim::Reclaim;
 
@@ -575,5 +576,89 @@ mod tests {
         let (mut state, task) = moving(Stage::Copying);
         state.give_up_migration(1);
         assert_eq!(state.migration, Some(task), "another node's death is not about it");
+    }
+
+    fn free_slabs_of(state: &PoolState, node: u16) -> Option<u32> {
+        let place = state.places().into_iter().find(|place| place.node == node)?;
+        Some(place.free())
+    }
+
+    #[test]
+    fn a_slab_that_is_not_lent_gets_nothing() {
+        let mut state = pool(&["", "", "", ""]);
+        assert_eq!(state.most_ranges(), 2);
+        state.reclaim(3, &[Act::Withdraw(1), Act::Withdraw(0)]);
+        state.reclaim(0, &[Act::Withdraw(0), Act::Evict(1)]);
+        assert_eq!(state.reclaim_of(0), Some(&Reclaim::default()), "it is in use; it is not");
+        assert_eq!([0, 3].map(|node| free_slabs_of(&state, node)), [Some(1), Some(0)]);
+        let mut free = state.free_slabs().unwrap();
+        assert_eq!(free.take(vec![0, 1]), Some(Slab { node: 2, slab: 1 }));
+        assert_eq!(free.take(vec![0, 1]), None, "though that is its place but for this");
+        assert!(state.add_range() && state.ranges[1].slabs.iter().all(|slab| slab.node < 3));
+        assert!(!state.add_range());
+        state.reclaim(3, &[Act::Offer(1)]);
+        assert_eq!(free_slabs_of(&state, 3), Some(1));
+        assert_eq!(state.free_slabs().unwrap().take(vec![0, 1]), Some(Slab { node: 3, slab: 1 }));
+        state.coding = crate::coding::Coding::PLAIN;
+        state.reclaim(3, &[Act::Withdraw(1)]);
+        assert_eq!(free_slabs_of(&state, 3), Some(1), "a plain pool has nothing withdrawn");
+    }
+
+    /// A pool whose node 0 has its slab evicted, with the move in this stage.
+    fn evicting(stage: Stage) -> (PoolState, Migration) {
+        let mut state = pool(&["", "", "", ""]);
+        state.reclaim(0, &[Act::Evict(0)]);
+        assert_eq!(free_slabs_of(&state, 0), Some(0), "it gets no other meanwhile");
+        state.migration = state.next_migration(1);
+        state.ranges[0].homes = vec![1, 0, 0];
+        while state.migration.unwrap().stage != stage {
+            let task = state.migration.unwrap();
+            assert!(state.advance(&task));
+        }
+        let task = state.migration.unwrap();
+        (state, task)
+    }
+
+    #[test]
+    fn an_evicted_slab_is_withdrawn_when_nobody_uses_it_any_more() {
+        for stage in [
+            Stage::Clearing,
+            Stage::Copying,
+            Stage::Switching,
+            Stage::Switched,
+            Stage::Settling,
+        ] {
+            let (mut state, task) = evicting(stage);
+            assert_eq!((task.from, task.to.node), (Slab { node: 0, slab: 0 }, 3), "{stage:?}");
+            state.reclaim(0, &[Act::Cancel(0), Act::Withdraw(0)]);
+            let reclaim = state.reclaim_of(0).unwrap();
+            assert!(reclaim.evicting.contains(0) && reclaim.withdrawn.is_empty(), "{stage:?}");
+        }
+        let (mut state, task) = evicting(Stage::Settling);
+        state.lost.insert(2, crate::control::Lost::default());
+        assert!(state.advance(&task));
+        assert!(state.reclaim_of(0).unwrap().withdrawn.is_empty(), "one that died may still write");
+        state.lost.clear();
+        assert!(state.advance(&task) && state.migration.is_none());
+        let reclaim = state.reclaim_of(0).unwrap();
+        assert!(reclaim.evicting.is_empty() && reclaim.withdrawn.contains(0));
+        assert_eq!(state.ranges[0].slabs[0], task.to);
+        assert_eq!(state.next_migration(1), None);
+    }
+
+    #[test]
+    fn an_evicted_slab_whose_move_is_given_up_stays_and_moves_later() {
+        let (mut state, task) = evicting(Stage::Copying);
+        state.memory_nodes[3].as_mut().unwrap().dead = true;
+        state.give_up_migration(3);
+        let task = Migration { stage: Stage::Settling, ..task };
+        assert!(state.advance(&task) && state.migration.is_none());
+        let reclaim = state.reclaim_of(0).unwrap();
+        assert!(reclaim.evicting.contains(0) && reclaim.withdrawn.is_empty());
+        assert_eq!(state.next_migration(1), None, "there is no room");
+        state.memory_nodes[3].as_mut().unwrap().dead = false;
+        assert!(state.next_migration(1).is_some());
+        state.reclaim(0, &[Act::Cancel(0)]);
+        assert_eq!(state.next_migration(1), None, "memory is free again");
     }
 }

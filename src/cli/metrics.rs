@@ -278,7 +278,7 @@ const fn gauge(
 }
 
 /// All there are. Names get their unit, and counters `_total`, when they are written.
-static FAMILIES: [Family; 20] = [
+static FAMILIES: [Family; 22] = [
     counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
         compute(r, |c| c.operations)
     }),
@@ -322,6 +322,12 @@ static FAMILIES: [Family; 20] = [
     }),
     gauge("selkie_slabs", "Slabs of the node", None, |r| memory(r, |m| m.slabs)),
     gauge("selkie_slabs_used", "Slabs in use", None, |r| memory(r, |m| m.slabs_used)),
+    gauge("selkie_slabs_evicting", "Slabs in use that are to be moved elsewhere", None, |r| {
+        memory(r, |m| m.slabs_evicting)
+    }),
+    gauge("selkie_slabs_withdrawn", "Slabs not lent as the host is short of memory", None, |r| {
+        memory(r, |m| m.slabs_withdrawn)
+    }),
     counter("selkie_cpu", "Processor time of the process", Some(Unit::Seconds), |r| {
         match &r.node {
             NodeReport::Memory(m) => Some(Value::Seconds(m.cpu_us as f64 / 1e6)),

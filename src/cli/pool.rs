@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
 use selkie::memnode::control::{MemoryMember, PoolState, Timing};
-use selkie::memnode::{self, Coding, PoolConfig, PoolError, Stay};
+use selkie::memnode::{self, Coding, PoolConfig, PoolError, Reclaim, Stay};
 use selkie::pool::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie::tpcc::units;
 use serde_json::json;
@@ -247,7 +247,13 @@ fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
         (Stay::Left, _) => "has left".to_owned(),
         (_, false) => "dead".to_owned(),
         (Stay::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
-        (Stay::Stays, true) => "lives".to_owned(),
+        (Stay::Stays, true) => {
+            let Reclaim { evicting, withdrawn, .. } = &member.reclaim;
+            let evicting = (!evicting.is_empty()).then(|| format!("{} slabs to be moved", evicting.len()));
+            let withdrawn = (!withdrawn.is_empty()).then(|| format!("{} not lent", withdrawn.len()));
+            let all = [Some("lives".to_owned()), evicting, withdrawn];
+            all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        }
     }
 }
 
@@ -265,6 +271,7 @@ fn status_as_json(
                     "domain": node.domain.to_string(), "leaves": node.stay == Stay::Leaving,
                     "left": node.stay == Stay::Left, "slabs": node.descriptor.ranges,
                     "slabs_used": state.slabs_on(node.descriptor.peer.index()),
+                    "slabs_evicting": node.reclaim.evicting.len(), "slabs_withdrawn": node.reclaim.withdrawn.len(),
                 })
             }
             None => json!({ "node": index, "lives": false, "bytes": 0 }),

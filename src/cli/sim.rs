@@ -28,7 +28,7 @@ pub(crate) struct Arguments {
     /// Run every seed from A up to, and without, B; stop at the first failure
     #[arg(long, value_name = "A..B")]
     seeds: Option<Seeds>,
-    /// What the clients do: counter, bank, tree, tpcc, ring, memnode-loss, corruption or straggler [default: chosen
+    /// What the clients do: counter, bank, tree, tpcc, ring, memnode-loss, corruption, straggler or slab-eviction [default: chosen
     /// by each seed]
     #[arg(long, value_name = "NAME")]
     scenario: Option<Scenario>,

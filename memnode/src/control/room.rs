@@ -267,6 +267,10 @@ mod tests {
             member.host = u64::MAX;
             member.descriptor.region = RegionKey::from_raw(u32::MAX);
             member.descriptor.ranges = slabs;
+            // No more runs than that.
+            member.reclaim.evicting = (0..slabs).step_by(4).collect();
+            member.reclaim.withdrawn = (2..slabs).step_by(4).collect();
+            member.reclaim.is_watching = true;
             // As those of TCP.
             let card = "[fe80::1234:5678:9abc:def0]:65535/0123456789abcdef".to_owned();
             let card = Card { host: u64::MAX, card, reads_only: false };

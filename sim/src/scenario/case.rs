@@ -3,7 +3,7 @@
 use selkie_fabric::PeerId;
 use selkie_memnode::{Coding, MAX_MEMORY_NODES};
 
-use super::{LEAST_MEMORY_NODES, Scenario, corruption, memnode_loss, straggler};
+use super::{LEAST_MEMORY_NODES, Scenario, corruption, memnode_loss, slab_eviction, straggler};
 use crate::plan::Plan;
 
 /// The smallest pages of a scenario, bytes.
@@ -48,7 +48,10 @@ impl Case {
             |allowed: &str| Err(Refused { scenario, coding, allowed: allowed.to_owned() });
         match scenario {
             Scenario::Ring => return refused("it uses no pool, leave --coding out"),
-            Scenario::MemnodeLoss | Scenario::Corruption | Scenario::Straggler
+            Scenario::MemnodeLoss
+            | Scenario::Corruption
+            | Scenario::Straggler
+            | Scenario::SlabEviction
                 if coding.is_plain() =>
             {
                 return refused("it needs redundancy, at least one parity split");
@@ -78,6 +81,7 @@ impl Case {
             Scenario::MemnodeLoss => memnode_loss::usual_coding(self.seed),
             Scenario::Corruption => corruption::usual_coding(self.seed),
             Scenario::Straggler => straggler::usual_coding(self.seed),
+            Scenario::SlabEviction => slab_eviction::usual_coding(self.seed),
             _ => Coding::PLAIN,
         })
     }
@@ -91,6 +95,7 @@ impl Case {
             Scenario::MemnodeLoss => memnode_loss::lose_nodes(self, &mut plan),
             Scenario::Corruption => plan.spare_all_nodes(),
             Scenario::Straggler => straggler::slow_down(self, &mut plan),
+            Scenario::SlabEviction => slab_eviction::lose_nodes(self, &mut plan),
             _ => {}
         }
         plan
@@ -109,6 +114,7 @@ impl Case {
     pub(super) fn memory_nodes(self) -> u16 {
         let least = match self.scenario {
             Scenario::MemnodeLoss => memnode_loss::memory_nodes(self),
+            Scenario::SlabEviction => slab_eviction::memory_nodes(self),
             _ => self.coding().splits() as u16,
         };
         least.max(LEAST_MEMORY_NODES)

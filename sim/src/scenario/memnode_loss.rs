@@ -191,7 +191,7 @@ pub(super) fn run(
 }
 
 /// Declares dead who is: the compute nodes that `plan` kills, after a lease.
-fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
+pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
     let (env, now) = (cluster.world.env(), cluster.world.now());
     for (at, trouble) in plan.troubles.iter().copied() {
         let Trouble::Kill(peer) = trouble else { continue };
@@ -207,7 +207,7 @@ fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
 }
 
 /// Kills the first compute node that `who` finds in the state of the pool to do what it shall not live to end.
-fn interrupt(
+pub(super) fn interrupt(
     cluster: &SimCluster,
     gone: &Gone,
     after: Duration,
@@ -272,7 +272,7 @@ pub(super) async fn made_good(
 }
 
 /// What is in memory after a load, when nothing is under way any more.
-fn look(cluster: &SimCluster, whole: bool) -> Result<(), SimError> {
+pub(super) fn look(cluster: &SimCluster, whole: bool) -> Result<(), SimError> {
     let found = cluster.look_at_splits()?;
     found.is_right()?;
     let incomplete = || format!("{} splits are on dead memory nodes", found.missing);

@@ -7,6 +7,7 @@ mod counter;
 mod memnode_loss;
 mod pages;
 mod ring;
+mod slab_eviction;
 mod straggler;
 mod tpcc;
 mod tree;
@@ -56,11 +57,14 @@ pub enum Scenario {
     Corruption,
     /// Memory nodes answer many times slower, for a while. Pages are what they should be.
     Straggler,
+    /// Hosts of memory nodes run short of memory, so that slabs are evicted, and lent again later. Nobody notices, and
+    /// nothing is lost, but what a compute node had changed that died.
+    SlabEviction,
 }
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 8] = [
+    pub const ALL: [Scenario; 9] = [
         Scenario::Counter,
         Scenario::Bank,
         Scenario::Tree,
@@ -69,6 +73,7 @@ impl Scenario {
         Scenario::MemnodeLoss,
         Scenario::Corruption,
         Scenario::Straggler,
+        Scenario::SlabEviction,
     ];
 
     /// What it is called on the command line.
@@ -82,6 +87,7 @@ impl Scenario {
             Scenario::MemnodeLoss => "memnode-loss",
             Scenario::Corruption => "corruption",
             Scenario::Straggler => "straggler",
+            Scenario::SlabEviction => "slab-eviction",
         }
     }
 
@@ -93,7 +99,8 @@ impl Scenario {
             1..=5 => Scenario::Counter,
             6..=9 => Scenario::Bank,
             10..=13 => Scenario::Tree,
-            14..=15 => Scenario::Ring,
+            14 => Scenario::Ring,
+            15 => Scenario::SlabEviction,
             16..=17 => Scenario::MemnodeLoss,
             18 => Scenario::Corruption,
             _ => Scenario::Straggler,
@@ -177,6 +184,7 @@ pub fn run_with(
         Scenario::MemnodeLoss => memnode_loss::run(case, plan, tune, log),
         Scenario::Corruption => corruption::run(case, plan, tune, log),
         Scenario::Straggler => straggler::run(case, plan, tune, log),
+        Scenario::SlabEviction => slab_eviction::run(case, plan, tune, log),
     };
     match outcome {
         Ok(Done { trace_hash, virtual_time, operations, gave_up }) => {
@@ -374,6 +382,7 @@ mod tests {
             (Scenario::MemnodeLoss, &memnode_loss::SHAPES.map(|(coding, _)| coding)[..]),
             (Scenario::Corruption, &corruption::CODINGS),
             (Scenario::Straggler, &straggler::CODINGS),
+            (Scenario::SlabEviction, &slab_eviction::CODINGS),
         ] {
             let seen = codings(scenario, 0..400);
             for shape in shapes {

@@ -1,0 +1,371 @@
+//! Memory nodes whose hosts run short of memory for a while: see [`super::Scenario::SlabEviction`].
+//!
+//! ```text
+//! load, in which hosts run short and recover: slabs are evicted, and lent again
+//!  -> who is short has given back what it takes, or all it had, and what was given back is nobody's and zero
+//!  -> no host is short: all is lent again  -> pages in new ranges, load
+//!  -> compute nodes leave, a fresh one reads everything
+//! ```
+//! Which hosts, when, and by how many slabs, is drawn. In some runs a compute node dies, any or the one that moves a slab, in
+//! others as many memory nodes as the coding has parity.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_fabric::PeerId;
+use selkie_fabric::env::SplitMix;
+use selkie_fabric::sim::TraceSink;
+use selkie_memnode::{Coding, Pool, WatchConfig};
+
+use super::memnode_loss::{bury, interrupt, look, made_good};
+use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
+use crate::cluster::SimCluster;
+use crate::error::SimError;
+use crate::plan::{Plan, Trouble};
+
+/// Codings, by the seed.
+pub(super) const CODINGS: [&str; 5] = ["2+1", "2+2", "4+2", "1+1", "1+2"];
+/// Streams of the seed that draw the coding, what happens to hosts, and who dies.
+const SHAPE_STREAM: u64 = 10;
+const SHORTAGE_STREAM: u64 = 11;
+const VICTIMS_STREAM: u64 = 12;
+const VARIANT_STREAM: u64 = 13;
+/// Pages: of several ranges, in every other run.
+const MANY_PAGES: usize = 1200;
+const FEW_PAGES: usize = 20 * HOT_PAGES;
+const STEPS: usize = 100;
+/// Virtual time of a load: long enough for some slabs to move.
+const LOAD: Duration = Duration::from_millis(200);
+/// The load on what was lent again.
+const LATER_LOAD: Duration = Duration::from_millis(20);
+/// How often a memory node looks at the memory of its host.
+const LOOK_EVERY: Duration = Duration::from_millis(3);
+/// What is to be free, in slabs.
+const HEADROOM_SLABS: u64 = 8;
+/// Slabs of memory that a host has beyond all that its node could lend, headroom and margin.
+const SPARE_SLABS: u64 = 2;
+/// Slabs that a host is short of, unless it is of all.
+const MOST_SHORT: u64 = 3;
+/// Until then what is under way is over.
+const OVER_WITHIN: Duration = Duration::from_secs(20);
+
+/// Who dies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Variant {
+    Nobody,
+    /// A compute node at any time, also in a write-back.
+    WriterDies,
+    /// The compute node that moves a slab.
+    MoverDies,
+    /// As many memory nodes as there are parity splits, or fewer.
+    MemoryDies,
+}
+
+impl Variant {
+    fn of(case: Case) -> Self {
+        match SplitMix::of_stream(case.seed, VARIANT_STREAM).below(8) {
+            0 => Self::WriterDies,
+            1 | 2 => Self::MoverDies,
+            3 | 4 => Self::MemoryDies,
+            _ => Self::Nobody,
+        }
+    }
+}
+
+/// The coding of a run that is not asked for another.
+pub(super) fn usual_coding(seed: u64) -> Coding {
+    let text = drawn(seed, SHAPE_STREAM, &CODINGS).copied().unwrap_or("2+1");
+    text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
+}
+
+/// Memory nodes of a run: so many that one can be rid of all its slabs when as many have died as may.
+pub(super) fn memory_nodes(case: Case) -> u16 {
+    let coding = case.coding();
+    (coding.splits() + coding.parity() + 1) as u16
+}
+
+/// Has the plan lose the nodes of the run's choice, and no others.
+pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
+    plan.spare_all_nodes();
+    let random = SplitMix::of_stream(case.seed, VICTIMS_STREAM);
+    let at = || Duration::from_nanos(random.below(LOAD.as_nanos() as u64));
+    match Variant::of(case) {
+        Variant::WriterDies => {
+            let node = random.below(u64::from(case.compute_nodes())) as u16;
+            plan.troubles.push((at(), Trouble::Kill(PeerId::compute(node))));
+        }
+        Variant::MemoryDies => {
+            let mut nodes: Vec<u16> = (0..memory_nodes(case)).collect();
+            for _ in 0..=random.below(case.coding().parity() as u64) {
+                let node = nodes.swap_remove(random.below(nodes.len() as u64) as usize);
+                plan.troubles.push((at(), Trouble::Crash(PeerId::memory(node))));
+            }
+        }
+        Variant::Nobody | Variant::MoverDies => {}
+    }
+    plan.troubles.sort_by_key(|(at, _)| *at);
+}
+
+/// A host that has less memory from a time on, until it has it again, if it does in the load.
+#[derive(Clone, Copy, Debug)]
+struct Shortage {
+    node: u16,
+    from: Duration,
+    until: Option<Duration>,
+    slabs: u64,
+}
+
+fn shortages(case: Case) -> Vec<Shortage> {
+    let random = SplitMix::of_stream(case.seed, SHORTAGE_STREAM);
+    let coding = case.coding();
+    let mut nodes: Vec<u16> = (0..memory_nodes(case)).collect();
+    // The others are to have room for a slab of every position.
+    let most = match Variant::of(case) {
+        Variant::MemoryDies => 1,
+        _ => coding.parity() + 1,
+    };
+    let mut all = Vec::new();
+    for _ in 0..=random.below(most as u64) {
+        let node = nodes.swap_remove(random.below(nodes.len() as u64) as usize);
+        let mut now = Duration::ZERO;
+        for _ in 0..=random.below(3) {
+            let span = || Duration::from_nanos(random.below(LOAD.as_nanos() as u64 / 2));
+            let from = now + span();
+            let until = (random.below(4) != 0).then(|| from + span());
+            let slabs = match random.below(3) {
+                0 => u64::from(u32::MAX),
+                _ => 1 + random.below(MOST_SHORT),
+            };
+            all.push(Shortage { node, from, until, slabs });
+            let Some(until) = until else { break };
+            now = until;
+        }
+    }
+    all
+}
+
+/// The hosts of the memory nodes: how many slabs' memory others take there.
+#[derive(Clone)]
+struct Hosts {
+    pool: Arc<Pool>,
+    others: Arc<Mutex<Vec<u64>>>,
+}
+
+impl Hosts {
+    fn of(cluster: &SimCluster) -> Self {
+        let others = vec![0; cluster.pool.memory_nodes().len()];
+        Self { pool: Arc::clone(&cluster.pool), others: Arc::new(Mutex::new(others)) }
+    }
+
+    fn slab_bytes(&self) -> u64 {
+        self.pool.descriptor().geometry().slab_bytes()
+    }
+
+    fn headroom(&self) -> u64 {
+        HEADROOM_SLABS * self.slab_bytes()
+    }
+
+    /// Free memory of a host, in slabs. Its node takes what lies in slabs of ranges.
+    fn free_slabs(&self, node: u16) -> u64 {
+        let lent = self.pool.memory_nodes().get(usize::from(node));
+        let lent = lent.map_or(0, |node| u64::from(node.descriptor().ranges));
+        let all = HEADROOM_SLABS + 1 + SPARE_SLABS + lent;
+        let others = self.others.lock().get(usize::from(node)).copied().unwrap_or(0);
+        all.saturating_sub(others).saturating_sub(self.pool.state().slabs_on(node) as u64)
+    }
+
+    /// Others take so much that the host is that many slabs short of its headroom.
+    fn run_short(&self, node: u16, slabs: u64) {
+        self.recover(node);
+        let free = self.free_slabs(node);
+        let others = free.saturating_sub(HEADROOM_SLABS).saturating_add(slabs);
+        if let Some(own) = self.others.lock().get_mut(usize::from(node)) {
+            *own = others;
+        }
+    }
+
+    fn recover(&self, node: u16) {
+        if let Some(own) = self.others.lock().get_mut(usize::from(node)) {
+            *own = 0;
+        }
+    }
+
+    /// Has the memory nodes look after their hosts.
+    fn watch(&self, cluster: &SimCluster) {
+        let slab_bytes = self.slab_bytes();
+        for node in 0..self.pool.memory_nodes().len() {
+            // The task of the monitor is not to keep the pool.
+            let (pool, others) = (Arc::downgrade(&self.pool), Arc::clone(&self.others));
+            let source = move || {
+                let pool = pool.upgrade().ok_or(std::io::ErrorKind::NotFound)?;
+                let hosts = Hosts { pool, others: Arc::clone(&others) };
+                Ok(hosts.free_slabs(node as u16) * slab_bytes)
+            };
+            let config = WatchConfig::new(self.headroom(), source);
+            let config = WatchConfig { every: LOOK_EVERY, ..config };
+            self.pool.watch(node, &cluster.world.env(), config);
+        }
+    }
+
+    /// Arranges for what happens to hosts.
+    fn arrange(&self, cluster: &SimCluster, shortages: &[Shortage]) {
+        let now = cluster.world.now();
+        let controls = cluster.world.controls();
+        for Shortage { node, from, until, slabs } in shortages.iter().copied() {
+            let hosts = self.clone();
+            controls.at(now + from, move |_| hosts.run_short(node, slabs));
+            if let Some(until) = until {
+                let hosts = self.clone();
+                controls.at(now + until, move |_| hosts.recover(node));
+            }
+        }
+    }
+
+    /// Whether a node has given back what its host needs, or all it could.
+    fn is_content(&self, node: u16) -> bool {
+        let state = self.pool.state();
+        self.free_slabs(node) >= HEADROOM_SLABS || state.slabs_on(node) == 0 || !state.lives(node)
+    }
+}
+
+/// Waits until something is so.
+async fn until(
+    cluster: &SimCluster,
+    what: &str,
+    is_so: impl Fn() -> bool,
+) -> Result<(), SimError> {
+    let env = cluster.world.env();
+    let started = env.now();
+    while !is_so() {
+        if env.now() - started > OVER_WITHIN {
+            let state = cluster.pool.state();
+            let nodes: Vec<_> = state.memory_nodes.iter().flatten().map(|m| &m.reclaim).collect();
+            let (task, ranges) = (&state.migration, &state.ranges);
+            return Err(SimError::Broken(format!(
+                "{OVER_WITHIN:?} after a load {what}: {nodes:?}, migration {task:?}, ranges {ranges:?}"
+            )));
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+    Ok(())
+}
+
+/// What was given back is nobody's, and is zero.
+fn check_withdrawn(pool: &Pool) -> Result<(), SimError> {
+    let (state, geometry) = (pool.state(), pool.descriptor().geometry());
+    for (node, memory) in (0..).zip(pool.memory_nodes()) {
+        let Some(reclaim) = state.reclaim_of(node).filter(|_| state.lives(node)) else { continue };
+        for slab in reclaim.withdrawn.iter() {
+            let own = |other: &selkie_memnode::control::Slab| (other.node, other.slab) == (node, slab);
+            let in_use = state.ranges.iter().flat_map(|range| &range.slabs).any(own);
+            ensure(!in_use, || format!("slab {slab} of mem{node} is withdrawn, and in use"))?;
+            let mut bytes = vec![0; geometry.slab_bytes() as usize];
+            memory.region().read(geometry.slab_offset(slab) as usize, &mut bytes);
+            let wrong = bytes.iter().position(|byte| *byte != 0);
+            ensure(wrong.is_none(), || {
+                format!("byte {wrong:?} of slab {slab} of mem{node}, which was given back, is not zero")
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// A run, as far as it is.
+struct Run<'c> {
+    case: Case,
+    cluster: &'c SimCluster,
+    gone: Gone,
+    tally: Tally,
+}
+
+impl Run<'_> {
+    fn load(&mut self, pages: &Pages, span: Duration, round: usize) -> Result<(), SimError> {
+        let lost = matches!(Variant::of(self.case), Variant::WriterDies | Variant::MoverDies);
+        let load = Load {
+            seed: self.case.seed,
+            steps: STEPS,
+            until: self.cluster.world.now() + span,
+            tolerance: Tolerance { lost, damaged: false },
+            round,
+        };
+        let mut clients = Clients::new(self.cluster);
+        let nodes = 0..self.cluster.engines.len();
+        for node in nodes.filter(|node| !self.gone.has_compute(*node)) {
+            pages.spawn(&mut clients, node, load)?;
+        }
+        let tally = self.cluster.run(clients.finish_all(&self.gone))??;
+        self.tally.add(tally);
+        pages.check_histories()
+    }
+}
+
+pub(super) fn run(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
+    let mut cluster = start(case, plan, tune, log, |_| {})?;
+    let env = cluster.world.env();
+    let random = SplitMix::of_stream(case.seed, 9);
+    let page_count = if random.below(2) == 0 { MANY_PAGES } else { FEW_PAGES };
+    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let gone = Gone::default();
+    if Variant::of(case) == Variant::MoverDies {
+        let after = Duration::from_nanos(random.below(2_000_000));
+        interrupt(&cluster, &gone, after, |state| state.migration.map(|task| task.by));
+    }
+    let hosts = Hosts::of(&cluster);
+    hosts.watch(&cluster);
+    let shortages = shortages(case);
+    hosts.arrange(&cluster, &shortages);
+    bury(&cluster, plan, &gone);
+    plan.arrange(&cluster.world.controls(), cluster.world.now());
+    let mut run = Run { case, cluster: &cluster, gone: gone.clone(), tally: Tally::default() };
+    run.load(&pages, LOAD, 0)?;
+    cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
+    let all = 0..memory_nodes(case);
+    let content = || all.clone().all(|node| hosts.is_content(node));
+    let quiet = || cluster.pool.state().migration.is_none();
+    cluster.run(until(&cluster, "a host is short of memory", || content() && quiet()))??;
+    // The monitors take note of it.
+    cluster.run(env.sleep(2 * LOOK_EVERY))?;
+    check_withdrawn(&cluster.pool)?;
+    all.clone().for_each(|node| hosts.recover(node));
+    let is_lent = |node| {
+        let state = cluster.pool.state();
+        let reclaim = state.reclaim_of(node);
+        !state.lives(node)
+            || reclaim.is_some_and(|own| own.withdrawn.is_empty() && own.evicting.is_empty())
+    };
+    let lent = || all.clone().all(is_lent);
+    cluster.run(until(&cluster, "not all is lent again", lent))??;
+    let mut later = None;
+    if !gone.has_compute(0) {
+        let pages = cluster.run(Pages::allocate(&cluster, MANY_PAGES))??;
+        run.load(&pages, LATER_LOAD, 1)?;
+        later = Some(pages);
+    }
+    let Run { mut tally, .. } = run;
+    let losses = gone.all();
+    let count = page_count + later.as_ref().map_or(0, |_| MANY_PAGES);
+    if losses.is_empty() {
+        cluster.run(cluster.check_lines(count as u64))??;
+    }
+    cluster.run(cluster.close(&losses))??;
+    let reader = cluster.start_engine()?;
+    let may_be_lost = |pages: &Pages, page: usize| {
+        losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
+    };
+    for pages in [Some(pages), later].into_iter().flatten() {
+        tally.gave_up += cluster.run(pages.check_pages(&reader, may_be_lost))??;
+    }
+    cluster.run(reader.close())??;
+    let lost: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
+    cluster.run(cluster.check_words(&lost))??;
+    look(&cluster, true)?;
+    Ok(done(&cluster, &tally))
+}

@@ -97,10 +97,10 @@ fn a_pool_whose_pages_cannot_move_has_no_place_for_a_node_that_gives_memory_back
     let runtime = RealRuntime::new(1).unwrap();
     let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::default());
     let identity = Identity { name: "test", id: 1, fabric: "mem" };
-    let made = create(&*plane, identity, &config("plain"), Timing::default());
-    runtime.block_on(made).unwrap();
+    let (env, config) = (runtime.env(), config("plain"));
+    runtime.block_on(create(&*plane, identity, &config, Timing::default())).unwrap();
     let offer = Offer { headroom: Some(1 << 30), ..Offer::from(4 << 20) };
-    let joined = Lent::join(&fabric, Arc::clone(&plane), &runtime.env(), 1, offer);
+    let joined = Lent::join(&fabric, Arc::clone(&plane), &env, 1, offer);
     let error = runtime.block_on(joined).map(drop).unwrap_err().to_string();
     let why = "headroom = 1073741824 is not allowed: in a pool of coding plain pages lie where they are made";
     assert!(error.starts_with(why), "{error}");

@@ -40,7 +40,7 @@ pub(super) const LOAD: Duration = Duration::from_millis(75);
 /// Within which a second memory node dies, if not at once: while headers are moved, or slabs made again.
 const LATE_LOSS: Duration = Duration::from_millis(65);
 /// After which a dead compute node is known to be dead.
-const LEASE: Duration = Duration::from_millis(5);
+pub(super) const LEASE: Duration = Duration::from_millis(5);
 /// How often those are looked at who do what a death is to interrupt.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 /// Until then all slabs are made again.

@@ -19,7 +19,7 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 use selkie_memnode::{Coding, Pool, WatchConfig};
 
-use super::memnode_loss::{bury, interrupt, look, made_good};
+use super::memnode_loss::{LEASE, bury, interrupt, look, made_good};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
 use crate::cluster::SimCluster;
@@ -343,6 +343,9 @@ pub(super) fn run(
     };
     let lent = || all.clone().all(is_lent);
     cluster.run(until(&cluster, "not all is lent again", lent))??;
+    // Who was killed at the end of a move is known to be dead soon.
+    cluster.run(env.sleep(2 * LEASE))?;
+    cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
     let mut later = None;
     if !gone.has_compute(0) {
         let pages = cluster.run(Pages::allocate(&cluster, MANY_PAGES))??;

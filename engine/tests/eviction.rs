@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::pages::{check, cluster, pages, write};
 use common::Cluster;
+use common::pages::{check, cluster, pages, write};
 use selkie_fabric::PeerId;
 use selkie_fabric::env::Env;
 use selkie_memnode::{Reclaim, WatchConfig};

@@ -104,7 +104,10 @@ impl Names {
 /// The number behind a name at the start of a line.
 fn field(text: &str, name: &str) -> Option<u64> {
     let mut lines = text.lines().map(str::split_ascii_whitespace);
-    lines.find_map(|mut words| (words.next() == Some(name)).then(|| words.next()).flatten())?.parse().ok()
+    lines
+        .find_map(|mut words| (words.next() == Some(name)).then(|| words.next()).flatten())?
+        .parse()
+        .ok()
 }
 
 #[cfg(test)]

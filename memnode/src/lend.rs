@@ -246,8 +246,7 @@ async fn enter(
             Some(slot @ None) => {
                 let (descriptor, domain) = (descriptor.clone(), domain.clone());
                 let (stay, reclaim) = (Stay::Stays, Reclaim::default());
-                *slot =
-                    Some(MemoryMember { host, descriptor, dead: false, domain, stay, reclaim });
+                *slot = Some(MemoryMember { host, descriptor, dead: false, domain, stay, reclaim });
             }
             _ => return Ok(false),
         }

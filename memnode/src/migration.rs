@@ -136,9 +136,8 @@ impl PoolState {
 
     /// The next slab that is to move, and where it could.
     fn next_migration(&self, by: u16) -> Option<Migration> {
-        let is_to_go = |_: &RangePlace, _, slab: &Slab| {
-            self.is_leaving(slab.node) || self.is_evicted(slab)
-        };
+        let is_to_go =
+            |_: &RangePlace, _, slab: &Slab| self.is_leaving(slab.node) || self.is_evicted(slab);
         let (range, position, to) = self.first_to_place(is_to_go)?;
         let from = *self.ranges.get(range)?.slabs.get(position)?;
         Some(Migration { range, position, from, to, by, stage: Stage::Clearing })
@@ -621,13 +620,9 @@ mod tests {
 
     #[test]
     fn an_evicted_slab_is_withdrawn_when_nobody_uses_it_any_more() {
-        for stage in [
-            Stage::Clearing,
-            Stage::Copying,
-            Stage::Switching,
-            Stage::Switched,
-            Stage::Settling,
-        ] {
+        for stage in
+            [Stage::Clearing, Stage::Copying, Stage::Switching, Stage::Switched, Stage::Settling]
+        {
             let (mut state, task) = evicting(stage);
             assert_eq!((task.from, task.to.node), (Slab { node: 0, slab: 0 }, 3), "{stage:?}");
             state.reclaim(0, &[Act::Cancel(0), Act::Withdraw(0)]);

@@ -282,8 +282,7 @@ mod tests {
             let monitor = Monitor { headroom };
             let mut quiet = 0;
             for _ in 0..200 {
-                let seen =
-                    Seen { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
+                let seen = Seen { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
                 let acts = monitor.decide(seen, &mut |n| random.below(n));
                 quiet = if acts.is_empty() { quiet + 1 } else { 0 };
                 host.act(&acts, &random);
@@ -302,8 +301,7 @@ mod tests {
             host.others = 0;
             host.slabs.iter_mut().for_each(|own| own.is_touched |= own.used == SlabUse::Free);
             for _ in 0..200 {
-                let seen =
-                    Seen { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
+                let seen = Seen { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
                 let acts = monitor.decide(seen, &mut |n| random.below(n));
                 host.act(&acts, &random);
                 host.slabs.iter_mut().for_each(|own| own.is_touched |= own.used == SlabUse::Free);

@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 fn config(coding: &str) -> PoolConfig {
     PoolConfig {
-        memory_nodes: 4,
+        memory_nodes: 3,
         bytes_per_node: 4 << 20,
         gcl_bytes: 512,
         range_bytes: 1 << 18,
@@ -104,5 +104,5 @@ fn a_pool_whose_pages_cannot_move_has_no_place_for_a_node_that_gives_memory_back
     let error = runtime.block_on(joined).map(drop).unwrap_err().to_string();
     let why = "headroom = 1073741824 is not allowed: in a pool of coding plain pages lie where they are made";
     assert!(error.starts_with(why), "{error}");
-    assert_eq!(runtime.block_on(plane.load()).unwrap().state.memory_nodes, vec![None; 4]);
+    assert_eq!(runtime.block_on(plane.load()).unwrap().state.memory_nodes, vec![None; 3]);
 }

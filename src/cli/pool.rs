@@ -249,8 +249,10 @@ fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
         (Stay::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
         (Stay::Stays, true) => {
             let Reclaim { evicting, withdrawn, .. } = &member.reclaim;
-            let evicting = (!evicting.is_empty()).then(|| format!("{} slabs to be moved", evicting.len()));
-            let withdrawn = (!withdrawn.is_empty()).then(|| format!("{} not lent", withdrawn.len()));
+            let evicting =
+                (!evicting.is_empty()).then(|| format!("{} slabs to be moved", evicting.len()));
+            let withdrawn =
+                (!withdrawn.is_empty()).then(|| format!("{} not lent", withdrawn.len()));
             let all = [Some("lives".to_owned()), evicting, withdrawn];
             all.into_iter().flatten().collect::<Vec<_>>().join(", ")
         }

@@ -232,11 +232,7 @@ impl Hosts {
 }
 
 /// Waits until something is so.
-async fn until(
-    cluster: &SimCluster,
-    what: &str,
-    is_so: impl Fn() -> bool,
-) -> Result<(), SimError> {
+async fn until(cluster: &SimCluster, what: &str, is_so: impl Fn() -> bool) -> Result<(), SimError> {
     let env = cluster.world.env();
     let started = env.now();
     while !is_so() {
@@ -259,14 +255,17 @@ fn check_withdrawn(pool: &Pool) -> Result<(), SimError> {
     for (node, memory) in (0..).zip(pool.memory_nodes()) {
         let Some(reclaim) = state.reclaim_of(node).filter(|_| state.lives(node)) else { continue };
         for slab in reclaim.withdrawn.iter() {
-            let own = |other: &selkie_memnode::control::Slab| (other.node, other.slab) == (node, slab);
+            let own =
+                |other: &selkie_memnode::control::Slab| (other.node, other.slab) == (node, slab);
             let in_use = state.ranges.iter().flat_map(|range| &range.slabs).any(own);
             ensure(!in_use, || format!("slab {slab} of mem{node} is withdrawn, and in use"))?;
             let mut bytes = vec![0; geometry.slab_bytes() as usize];
             memory.region().read(geometry.slab_offset(slab) as usize, &mut bytes);
             let wrong = bytes.iter().position(|byte| *byte != 0);
             ensure(wrong.is_none(), || {
-                format!("byte {wrong:?} of slab {slab} of mem{node}, which was given back, is not zero")
+                format!(
+                    "byte {wrong:?} of slab {slab} of mem{node}, which was given back, is not zero"
+                )
             })?;
         }
     }

@@ -598,6 +598,10 @@ mod tests {
         state.reclaim(3, &[Act::Offer(1)]);
         assert_eq!(free_slabs_of(&state, 3), Some(1));
         assert_eq!(state.free_slabs().unwrap().take(vec![0, 1]), Some(Slab { node: 3, slab: 1 }));
+        let mut other = pool(&["", "", "", ""]);
+        other.reclaim(3, &[Act::Withdraw(0)]);
+        assert!(other.add_range());
+        assert!(other.ranges[1].slabs.contains(&Slab { node: 3, slab: 1 }), "{:?}", other.ranges);
         state.coding = crate::coding::Coding::PLAIN;
         state.reclaim(3, &[Act::Withdraw(1)]);
         assert_eq!(free_slabs_of(&state, 3), Some(1), "a plain pool has nothing withdrawn");

@@ -1,23 +1,31 @@
-//! The way to a memory node that is not there any more, in a pool that does without it.
+//! Ways to memory nodes that are not there: any more, in a pool that does without them, or not yet.
 
 use std::sync::Arc;
 
 use selkie_fabric::{Chain, Completion, FabricError, PeerId, QueuePair};
 
-/// Leads nowhere: whatever is posted ends as with a peer that is dead.
-struct Absent(PeerId);
+/// Leads nowhere: whatever is posted ends with this error.
+struct Absent {
+    peer: PeerId,
+    error: FabricError,
+}
 
 impl QueuePair for Absent {
     fn peer(&self) -> PeerId {
-        self.0
+        self.peer
     }
 
     fn post(&self, chain: Chain) -> Completion {
-        Completion::failed(chain, 0, FabricError::PeerDead { peer: self.0 })
+        Completion::failed(chain, 0, self.error.clone())
     }
 }
 
 /// The way to a peer that is gone.
 pub(crate) fn way_to(peer: PeerId) -> Arc<dyn QueuePair> {
-    Arc::new(Absent(peer))
+    Arc::new(Absent { peer, error: FabricError::PeerDead { peer } })
+}
+
+/// The way to a peer that nobody here has met yet.
+pub(crate) fn not_met(peer: PeerId) -> Arc<dyn QueuePair> {
+    Arc::new(Absent { peer, error: FabricError::UnknownPeer { peer } })
 }

@@ -5,6 +5,7 @@
 //! not counted: they do not concern a memory node. Nor does a node that reads only tell anything: it may change nothing
 //! there.
 
+use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use selkie_memnode::control::{MAX_RANGES, PoolState};
 use crate::core::Core;
 
 /// How often it is told, at most.
-pub(crate) const TOLD_EVERY: Duration = Duration::from_millis(100);
+const TOLD_EVERY: Duration = Duration::from_millis(100);
 /// Words that a chain adds to, at most: others are to get their turn at the memory node.
 const TOLD_AT_ONCE: usize = 128;
 
@@ -48,13 +49,28 @@ fn is_watching(state: &PoolState, memory_node: u16) -> bool {
     state.lives(memory_node) && reclaim.is_some_and(|reclaim| reclaim.is_watching)
 }
 
+/// Tells, until the engine is gone.
+pub(crate) async fn run_activity(core: Weak<Core>) {
+    let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
+    loop {
+        env.sleep(TOLD_EVERY).await;
+        let Some(core) = core.upgrade() else { return };
+        if core.coded.is_none() || core.config.reads_only || core.failed.get().is_some() {
+            return;
+        }
+        if core.check_alive().is_ok() {
+            core.tell_activity().await;
+        }
+    }
+}
+
 impl Core {
     /// Tells the memory nodes that want to know how often their slabs were accessed. What is lost on the way is not told
     /// again: it is about what is used more and what less.
-    pub(crate) async fn tell_activity(&self) {
+    async fn tell_activity(&self) {
         let Some(coded) = &self.coded else { return };
-        let nodes = self.pool.descriptor().memory_nodes.len() as u16;
         let state = self.pool.state();
+        let nodes = state.memory_nodes.len() as u16;
         if !(0..nodes).any(|node| is_watching(&state, node)) {
             return;
         }

@@ -8,7 +8,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 use selkie_channels::{ChannelError, Mailbox, MailboxDescriptor};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Doorbell, Endpoint, QueuePair};
+use selkie_fabric::{Doorbell, Endpoint, FabricError, PeerId, QueuePair, RemoteAddr};
 use selkie_memnode::{ComputeIndex, Pool};
 
 use crate::alloc::Allocator;
@@ -26,6 +26,7 @@ use crate::line::Active;
 use crate::placement::PlacementMap;
 use crate::service::run_mail;
 use crate::stats::Counters;
+use crate::ways::Ways;
 use crate::{EngineError, GAddr};
 
 /// Hash of line addresses inside a shard: the address is multiplied, as in the address table.
@@ -80,11 +81,8 @@ pub(crate) struct Core {
     pub(crate) repairs: Repairs,
     /// Frames into which reads are under way that nobody waits for.
     pub(crate) late_frames: AtomicUsize,
-    /// One to each memory node; all latch operations of a line use the same (rule R1).
-    pub(crate) queue_pairs: Box<[Arc<dyn QueuePair>]>,
-    /// For write-backs that a planted bug takes off their queue pair.
-    #[cfg(feature = "planted")]
-    pub(crate) loose_queue_pairs: Box<[Arc<dyn QueuePair>]>,
+    /// To the memory nodes.
+    pub(crate) ways: Ways,
     pub(crate) endpoint: Arc<dyn Endpoint>,
     pub(crate) pool: Arc<Pool>,
     /// Each for a share of the peers, see [`Core::mailbox_for`].
@@ -138,9 +136,22 @@ impl Core {
         })
     }
 
-    #[expect(clippy::indexing_slicing, reason = "the placement map knows only these nodes")]
+    /// The way to a memory node.
     pub(crate) fn queue_pair(&self, node: usize) -> &dyn QueuePair {
-        &*self.queue_pairs[node]
+        self.ways.to(&self.pool, node)
+    }
+
+    /// How many memory nodes the pool has had, those that are dead or have left among them.
+    pub(crate) fn memory_nodes(&self) -> usize {
+        self.pool.state().memory_nodes.len()
+    }
+
+    /// A place in a memory node's region.
+    pub(crate) fn memory_at(&self, node: usize, offset: u64) -> Result<RemoteAddr, EngineError> {
+        let _connected = self.queue_pair(node);
+        let peer = PeerId::memory(node as u16);
+        let region = self.ways.region(node).ok_or(FabricError::UnknownPeer { peer })?;
+        Ok(RemoteAddr::new(region, offset))
     }
 
     /// Enters the pool, and takes mail in from then on.

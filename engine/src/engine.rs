@@ -7,13 +7,12 @@ use std::time::Duration;
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
 use selkie_fabric::{
-    Buf, Chain, Domain, Doorbell, Endpoint, Fabric, FabricError, PeerId, QueuePair, RemoteAddr,
-    Verb,
+    Buf, Chain, Doorbell, Endpoint, Fabric, FabricError, PeerId, RemoteAddr, Verb,
 };
 use selkie_memnode::{ComputeIndex, Pool, PoolError, layout};
 
-use crate::absent;
 use crate::acquire::Access;
+use crate::activity::run_activity;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
@@ -28,11 +27,11 @@ use crate::guess::Guesses;
 use crate::hottest::{HotLine, Hottest};
 use crate::lease::run_lease;
 use crate::left::LeftLines;
-use crate::line::Batch;
 use crate::placement::{Counter, PlacementMap};
 use crate::recovery::run_recovery;
 use crate::service::{epoch_node, run_housekeeping};
 use crate::stats::{Counters, EngineStats};
+use crate::ways::Ways;
 use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
 
 /// Share of the frames kept free: the evictor starts below the first, stops at the second.
@@ -95,6 +94,7 @@ impl Engine {
         drop(env.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
         drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
         drop(env.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
+        drop(env.spawn("activity", run_activity(Arc::downgrade(&core))));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         tracing::info!(node = %core.endpoint.id(), frames = core.frames.count(), "started a compute node");
         Ok(Engine(core))
@@ -111,17 +111,13 @@ impl Engine {
     ) -> Result<Arc<Core>, EngineError> {
         let descriptor = pool.descriptor();
         let gcl_bytes = descriptor.gcl_bytes;
-        let reading = config.reads_only.then(|| Arc::new(pool.reading()));
         Self::declare_the_gone(pool, &*endpoint).await?;
-        let connect = || Self::ways(pool, &*endpoint, reading.as_ref());
-        let queue_pairs = connect()?;
-        #[cfg(feature = "planted")]
-        let loose_queue_pairs = connect()?;
+        let ways = Ways::open(pool, Arc::clone(&endpoint), config.reads_only)?;
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
         let coded = Coded::of(descriptor, &config, frames)?;
         let table = AddressTable::new(frames, gcl_bytes);
         let first = epoch_node(pool);
-        let epoch = Self::global_epoch(pool, env, first, &queue_pairs).await?;
+        let epoch = Self::global_epoch(pool, env, first, &ways).await?;
         // The ranges of a coded pool come as they are needed.
         let units = if coded.is_none() { descriptor.memory_nodes.len() } else { 0 };
         let core = Arc::new_cyclic(|this| Core {
@@ -141,9 +137,7 @@ impl Engine {
             halted: Halted::default(),
             repairs: Repairs::default(),
             late_frames: AtomicUsize::new(0),
-            queue_pairs,
-            #[cfg(feature = "planted")]
-            loose_queue_pairs,
+            ways,
             endpoint,
             pool: Arc::clone(pool),
             mailboxes,
@@ -205,40 +199,14 @@ impl Engine {
         if pool.descriptor().coding.is_plain() {
             return Ok(());
         }
-        for memory in &pool.descriptor().memory_nodes {
-            let peer = memory.peer;
+        for memory in pool.state().memory_nodes.iter().flatten().filter(|memory| !memory.dead) {
+            let peer = memory.descriptor.peer;
             let found = endpoint.connect(peer);
             if matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer) {
                 pool.declare_memory_dead(peer.index()).await?;
             }
         }
         Ok(())
-    }
-
-    /// The ways to all memory nodes.
-    fn ways(
-        pool: &Pool,
-        endpoint: &dyn Endpoint,
-        reading: Option<&Arc<Domain>>,
-    ) -> Result<Box<[Arc<dyn QueuePair>]>, FabricError> {
-        let (state, is_coded) = (pool.state(), !pool.descriptor().coding.is_plain());
-        // A coded pool does without those that died, and nothing is on those that have left.
-        let way_to = |peer: PeerId| {
-            if is_coded && !state.lives(peer.index()) {
-                return Ok(absent::way_to(peer));
-            }
-            let way = match reading {
-                Some(domain) => endpoint.connect_within(peer, domain),
-                None => endpoint.connect(peer),
-            };
-            match way {
-                Err(FabricError::PeerDead { peer: dead }) if is_coded && dead == peer => {
-                    Ok(absent::way_to(peer))
-                }
-                way => way,
-            }
-        };
-        pool.descriptor().memory_nodes.iter().map(|memory| way_to(memory.peer)).collect()
     }
 
     /// Asks the memory node that has the epochs.
@@ -248,12 +216,13 @@ impl Engine {
         pool: &Pool,
         env: &Env,
         first: Option<usize>,
-        queue_pairs: &[Arc<dyn QueuePair>],
+        ways: &Ways,
     ) -> Result<u64, EngineError> {
         let Some(node) = first else { return Ok(0) };
-        let memory = pool.descriptor().memory_nodes.get(node);
-        let (Some(memory), Some(first)) = (memory, queue_pairs.get(node)) else { return Ok(0) };
-        let at = RemoteAddr::new(memory.region, layout::GLOBAL_EPOCH_AT);
+        let first = ways.to(pool, node);
+        let peer = PeerId::memory(node as u16);
+        let region = ways.region(node).ok_or(FabricError::UnknownPeer { peer })?;
+        let at = RemoteAddr::new(region, layout::GLOBAL_EPOCH_AT);
         let nodes = pool.descriptor().max_compute_nodes;
         let bytes = (layout::NODE_EPOCHS_AT - layout::GLOBAL_EPOCH_AT) as usize + 8 * nodes;
         let started = env.now();
@@ -607,8 +576,7 @@ impl Engine {
             if addr.is_null() {
                 continue;
             }
-            let mut batches: Vec<Batch> =
-                core.queue_pairs.iter().map(|_| Batch::default()).collect();
+            let mut batches = Vec::new();
             if core.give_up(addr, Event::Leave, &mut batches) {
                 core.post_batches(batches);
             }
@@ -616,9 +584,7 @@ impl Engine {
                 (remain, last) = (remain + 1, Some(addr));
             }
         }
-        let fresh =
-            || -> Vec<Batch> { core.queue_pairs.iter().map(|_| Batch::default()).collect() };
-        let (mut batches, mut gathered) = (fresh(), 0);
+        let (mut batches, mut gathered) = (Vec::new(), 0);
         for (number, addr) in core.left.all().enumerate() {
             (remain, last) = (remain + 1, Some(addr));
             if number >= LEAVES_A_ROUND {
@@ -626,7 +592,7 @@ impl Engine {
             }
             gathered += usize::from(core.give_up(addr, Event::Leave, &mut batches));
             if gathered == core.config.eviction_batch {
-                core.post_batches(std::mem::replace(&mut batches, fresh()));
+                core.post_batches(std::mem::take(&mut batches));
                 gathered = 0;
             }
         }

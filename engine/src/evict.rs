@@ -27,7 +27,7 @@ impl Core {
 
     /// Picks victims, posts one chain a memory node; how many lines were taken.
     pub(crate) fn evict_batch(&self) -> usize {
-        let mut batches: Vec<Batch> = self.queue_pairs.iter().map(|_| Batch::default()).collect();
+        let mut batches = Vec::new();
         let mut taken = 0;
         let passes = SWEEPS * self.frames.count();
         for _ in 0..passes {
@@ -54,12 +54,12 @@ impl Core {
     }
 
     /// Starts the eviction of one line if it is still cached, at rest and idle.
-    pub(crate) fn evict_one(&self, addr: GAddr, batches: &mut [Batch]) -> bool {
+    pub(crate) fn evict_one(&self, addr: GAddr, batches: &mut Vec<Batch>) -> bool {
         self.give_up(addr, Event::Evict, batches)
     }
 
     /// Starts to give up one line if it is at rest and idle: its copy, or all the word says of it.
-    pub(crate) fn give_up(&self, addr: GAddr, event: Event, batches: &mut [Batch]) -> bool {
+    pub(crate) fn give_up(&self, addr: GAddr, event: Event, batches: &mut Vec<Batch>) -> bool {
         if addr.is_null() {
             return false;
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, Verb};
 use selkie_memnode::layout;
 
 use crate::EngineError;
@@ -110,10 +110,10 @@ impl Core {
 
     /// Asks all memory nodes how often they have looked at the plane. Does not wait.
     fn probe(&self, watch: &Watch, pause: Duration) {
-        let memory_nodes = &self.pool.descriptor().memory_nodes;
-        watch.lock().resize(memory_nodes.len(), Looks::default());
-        for (number, memory) in memory_nodes.iter().enumerate() {
-            let at = RemoteAddr::new(memory.region, layout::PLANE_LOOKS_AT);
+        let memory_nodes = self.memory_nodes();
+        watch.lock().resize(memory_nodes, Looks::default());
+        for number in 0..memory_nodes {
+            let Ok(at) = self.memory_at(number, layout::PLANE_LOOKS_AT) else { continue };
             let asked = self.env.now();
             let read = self.queue_pair(number).post(Chain::from(Verb::read(at, Buf::zeroed(8))));
             let (watch, env) = (Arc::clone(watch), self.env.clone());

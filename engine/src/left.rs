@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 use selkie_memnode::PoolDescriptor;
+use selkie_memnode::control::MAX_RANGES;
 
 use crate::GAddr;
 use crate::coherence::word::ComputeId;
@@ -44,52 +45,78 @@ impl Left {
 }
 
 type Chunk = Box<[AtomicU8]>;
+/// The chunks of a range.
+type Chunks = Box<[OnceLock<Chunk>]>;
 
 /// [`Left`] of every line.
 pub(crate) struct LeftLines {
-    chunks: Box<[OnceLock<Chunk>]>,
+    ranges: Box<[OnceLock<Chunks>]>,
+    lines_per_range: usize,
     gcl_shift: u32,
 }
 
 impl LeftLines {
     /// Nothing left in any line of the pool.
     pub(crate) fn new(pool: &PoolDescriptor) -> LeftLines {
-        let ranges: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
-        let lines = ranges * pool.range_bytes / pool.gcl_bytes as u64;
-        let chunks = (0..lines.div_ceil(CHUNK_LINES as u64)).map(|_| OnceLock::new()).collect();
-        LeftLines { chunks, gcl_shift: pool.gcl_bytes.trailing_zeros() }
+        let ranges = if pool.coding.is_plain() {
+            pool.memory_nodes.iter().map(|node| node.ranges as usize).sum()
+        } else {
+            // It gets memory nodes, and ranges, as it goes.
+            MAX_RANGES
+        };
+        LeftLines {
+            ranges: (0..ranges).map(|_| OnceLock::new()).collect(),
+            lines_per_range: pool.range_bytes as usize / pool.gcl_bytes,
+            gcl_shift: pool.gcl_bytes.trailing_zeros(),
+        }
     }
 
-    fn place(&self, addr: GAddr) -> Option<(&OnceLock<Chunk>, usize)> {
+    fn chunks(&self) -> Chunks {
+        (0..self.lines_per_range.div_ceil(CHUNK_LINES)).map(|_| OnceLock::new()).collect()
+    }
+
+    /// The range of a line, and which of its lines it is.
+    fn place(&self, addr: GAddr) -> Option<(&OnceLock<Chunks>, usize)> {
         let line = (addr.to_u64() >> self.gcl_shift) as usize;
-        Some((self.chunks.get(line / CHUNK_LINES)?, line % CHUNK_LINES))
+        let range = self.ranges.get(line.checked_div(self.lines_per_range)?)?;
+        Some((range, line % self.lines_per_range))
     }
 
     pub(crate) fn get(&self, addr: GAddr) -> Left {
-        let byte = self.place(addr).and_then(|(chunk, line)| chunk.get()?.get(line));
+        let byte = self.place(addr).and_then(|(range, line)| {
+            let chunk = range.get()?.get(line / CHUNK_LINES)?.get()?;
+            chunk.get(line % CHUNK_LINES)
+        });
         // Relaxed, as everywhere here: the shard's lock orders what belongs to a line.
         byte.map_or(Left::Nothing, |byte| Left::from_byte(byte.load(Ordering::Relaxed)))
     }
 
     /// Lines outside the pool are ignored: they have no word.
     pub(crate) fn set(&self, addr: GAddr, left: Left) {
-        let Some((chunk, line)) = self.place(addr) else { return };
+        let Some((range, line)) = self.place(addr) else { return };
+        let chunks = range.get_or_init(|| self.chunks());
+        let Some(chunk) = chunks.get(line / CHUNK_LINES) else { return };
         let chunk = chunk.get_or_init(|| (0..CHUNK_LINES).map(|_| AtomicU8::new(0)).collect());
-        if let Some(byte) = chunk.get(line) {
+        if let Some(byte) = chunk.get(line % CHUNK_LINES) {
             byte.store(left.to_byte(), Ordering::Relaxed);
         }
     }
 
     /// The lines in whose words a bit was left, as they are when the iterator gets to them.
     pub(crate) fn all(&self) -> impl Iterator<Item = GAddr> + '_ {
-        let chunks = self.chunks.iter().enumerate();
-        let chunks = chunks.filter_map(|(index, chunk)| Some((index, chunk.get()?)));
-        chunks.flat_map(move |(index, chunk)| {
+        let ranges = self.ranges.iter().enumerate();
+        let chunks = ranges.filter_map(|(range, chunks)| Some((range, chunks.get()?)));
+        let chunks = chunks.flat_map(move |(range, chunks)| {
+            let first = range * self.lines_per_range;
+            let chunks = chunks.iter().enumerate();
+            chunks.filter_map(move |(number, chunk)| {
+                Some((first + number * CHUNK_LINES, chunk.get()?))
+            })
+        });
+        chunks.flat_map(move |(first, chunk)| {
             let lines = chunk.iter().enumerate();
             let left = lines.filter(|(_, byte)| byte.load(Ordering::Relaxed) != 0);
-            left.map(move |(line, _)| {
-                GAddr::from_u64(((index * CHUNK_LINES + line) as u64) << self.gcl_shift)
-            })
+            left.map(move |(line, _)| GAddr::from_u64(((first + line) as u64) << self.gcl_shift))
         })
     }
 }

@@ -31,6 +31,7 @@ mod roster;
 mod service;
 mod stats;
 mod waiters;
+mod ways;
 
 #[cfg(feature = "planted")]
 pub use config::Planted;

@@ -413,7 +413,7 @@ impl Core {
         addr: GAddr,
         active: &mut Active,
         event: Event,
-        mut batch: Option<&mut [Batch]>,
+        mut batch: Option<&mut Vec<Batch>>,
     ) {
         if self.config.coherence == Coherence::Rpc {
             return self.run_client(addr, active, event);
@@ -516,8 +516,12 @@ impl Core {
         }
     }
 
-    fn gather(&self, addr: GAddr, active: &mut Active, op: LatchOperation, batch: &mut [Batch]) {
+    fn gather(&self, addr: GAddr, active: &mut Active, op: LatchOperation, batch: &mut Vec<Batch>) {
         let Some(home) = self.home_of(addr, active) else { return };
+        // Memory nodes may have joined since it was made.
+        if batch.len() <= home.node {
+            batch.resize_with(home.node + 1, Batch::default);
+        }
         if let Some(batch) = batch.get_mut(home.node) {
             self.build(&home, active, op, &mut batch.chain);
             batch.lines.push(addr);
@@ -614,7 +618,7 @@ impl Core {
     /// As above, unless a planted bug takes it elsewhere.
     #[cfg(feature = "planted")]
     fn push_write_back(&self, node: usize, write: Verb, chain: &mut Chain) {
-        match (self.config.planted, &write, self.loose_queue_pairs.get(node)) {
+        match (self.config.planted, &write, self.ways.loose(node)) {
             (crate::Planted::LooseWriteBack, Verb::Write { at, from }, Some(loose)) => {
                 // A copy: the frame is only lent for as long as the latch operation lasts.
                 let copy = Verb::write(*at, selkie_fabric::Buf::copy_of(from));

@@ -8,15 +8,15 @@
 //!
 //! Memory is leased in extents of a *unit*, which is a memory node, or a range of a coded pool.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use crossbeam_epoch::{self as epoch, Atomic, Owned};
 use parking_lot::Mutex;
 use selkie_fabric::{RegionKey, RemoteAddr};
 use selkie_memnode::control::{PoolState, RangePlace, Slab};
 use selkie_memnode::layout::{EXTENT_GCLS, EXTENTS_LEASED_AT, LATCH_AT, MAX_SPLITS, SlabGeometry};
-use selkie_memnode::{Coding, Move, PoolDescriptor};
+use selkie_memnode::{Coding, MAX_MEMORY_NODES, MemoryNodeDescriptor, Move, PoolDescriptor};
 
 use crate::GAddr;
 
@@ -175,7 +175,8 @@ enum Ranges {
 /// The map of all ranges of a pool.
 pub(crate) struct PlacementMap {
     ranges: Ranges,
-    regions: Box<[RegionKey]>,
+    /// Of the memory nodes, by index; of those that join later once the pool says so.
+    regions: Box<[OnceLock<RegionKey>]>,
     geometry: SlabGeometry,
     range_shift: u32,
     gcl_shift: u32,
@@ -190,12 +191,23 @@ impl PlacementMap {
             let empty = Map { ranges, leaving, unmade: None, users: Arc::default() };
             Ranges::Coded { map: Atomic::new(empty), older: Mutex::default(), coding: pool.coding }
         };
-        PlacementMap {
+        let map = PlacementMap {
             ranges,
-            regions: pool.memory_nodes.iter().map(|n| n.region).collect(),
+            regions: (0..MAX_MEMORY_NODES).map(|_| OnceLock::new()).collect(),
             geometry: pool.geometry(),
             range_shift: pool.range_bytes.trailing_zeros(),
             gcl_shift: pool.gcl_bytes.trailing_zeros(),
+        };
+        map.note_regions(pool.memory_nodes.iter());
+        map
+    }
+
+    fn note_regions<'n>(&self, nodes: impl Iterator<Item = &'n MemoryNodeDescriptor>) {
+        for node in nodes {
+            if let Some(region) = self.regions.get(usize::from(node.peer.index())) {
+                // It never changes.
+                let _ = region.set(node.region);
+            }
         }
     }
 
@@ -218,6 +230,8 @@ impl PlacementMap {
     /// Called by one thread at a time.
     pub(crate) fn update(&self, state: &PoolState) -> bool {
         let Ranges::Coded { map, older, .. } = &self.ranges else { return true };
+        // Before the map that names them.
+        self.note_regions(state.memory_nodes.iter().flatten().map(|member| &member.descriptor));
         let guard = epoch::pin();
         let old = map.load(Ordering::Acquire, &guard);
         // SAFETY: the map is never null, and what was loaded under the guard lives as long as that.
@@ -323,7 +337,7 @@ impl PlacementMap {
     }
 
     fn at(&self, node: u16, offset: u64) -> Option<RemoteAddr> {
-        Some(RemoteAddr::new(*self.regions.get(usize::from(node))?, offset))
+        Some(RemoteAddr::new(*self.regions.get(usize::from(node))?.get()?, offset))
     }
 
     /// The range that a line of the pool lies in, and which of its lines it is.

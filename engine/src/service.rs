@@ -66,7 +66,23 @@ pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
 pub(crate) fn epoch_node(pool: &Pool) -> Option<usize> {
     let state = pool.state();
     let stays = |node: &usize| pool.descriptor().coding.is_plain() || state.stays(*node as u16);
-    (0..pool.descriptor().memory_nodes.len()).find(stays)
+    (0..state.memory_nodes.len()).find(stays)
+}
+
+/// Waits for all of some futures; what came of each, in their order.
+pub(crate) async fn all_of<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
+    let mut under_way: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
+    std::future::poll_fn(|cx| {
+        for (future, output) in under_way.iter_mut().filter(|(_, output)| output.is_none()) {
+            if let std::task::Poll::Ready(done) = future.as_mut().poll(cx) {
+                *output = Some(done);
+            }
+        }
+        let is_over = under_way.iter().all(|(_, output)| output.is_some());
+        if is_over { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    under_way.into_iter().filter_map(|(_, output)| output).collect()
 }
 
 /// Waits for the first of two futures.
@@ -113,8 +129,7 @@ impl Core {
     /// A word of the epochs, and the memory node that has them.
     fn epoch_word(&self, offset: u64) -> Option<(usize, RemoteAddr)> {
         let node = epoch_node(&self.pool)?;
-        let memory = self.pool.descriptor().memory_nodes.get(node)?;
-        Some((node, RemoteAddr::new(memory.region, offset)))
+        Some((node, self.memory_at(node, offset).ok()?))
     }
 
     /// Global epoch, and the oldest epoch that any node has published.

@@ -85,7 +85,7 @@ impl Coded {
             versions,
             journal: Places::default(),
             corrupt: Mutex::default(),
-            errors: Errors::new(pool.memory_nodes.len(), config),
+            errors: Errors::new(config),
             activity: Activity::new(),
         }))
     }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
+use selkie_memnode::MAX_MEMORY_NODES;
+
 use crate::EngineConfig;
 use crate::placement::SplitsAt;
 
@@ -19,9 +21,9 @@ pub(crate) struct Errors {
 }
 
 impl Errors {
-    pub(crate) fn new(memory_nodes: usize, config: &EngineConfig) -> Self {
+    pub(crate) fn new(config: &EngineConfig) -> Self {
         Self {
-            damaged: (0..memory_nodes).map(|_| AtomicU32::new(0)).collect(),
+            damaged: (0..MAX_MEMORY_NODES).map(|_| AtomicU32::new(0)).collect(),
             reads: AtomicU32::new(0),
             any: AtomicBool::new(false),
             correction_limit: config.error_correction_limit,
@@ -93,7 +95,7 @@ mod tests {
             slab_regeneration_limit: 5,
             ..EngineConfig::default()
         };
-        Errors::new(4, &config)
+        Errors::new(&config)
     }
 
     fn at(node: usize) -> SplitsAt {

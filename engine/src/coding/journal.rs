@@ -5,7 +5,7 @@
 //! looks, is in [`selkie_memnode::layout`].
 
 use parking_lot::Mutex;
-use selkie_fabric::{Buf, Chain, Completion, Doorbell, FabricError, RemoteAddr, Verb};
+use selkie_fabric::{Buf, Chain, Completion, Doorbell, FabricError, Verb};
 use selkie_memnode::layout::{IMAGE_HEADER_BYTES, JOURNAL_IMAGES, image_bytes};
 
 use super::placed::placed;
@@ -113,11 +113,10 @@ impl Core {
         let Some(coded) = &self.coded else { return Err(EngineError::Closed) };
         let place = coded.journal_places().take().await;
         let copies = self.pool.descriptor().coding.parity() + 1;
-        let memory_nodes = &self.pool.descriptor().memory_nodes;
-        let count = memory_nodes.len();
         let offset = self.pool.descriptor().geometry().image_offset(self.me.index(), place.number);
         // Those that are to leave only if there are no others.
         let state = self.pool.state();
+        let count = state.memory_nodes.len();
         let leaves = |node: &usize| !state.stays(*node as u16);
         let mut nodes: Vec<usize> = (0..count).map(|on| (self.me.index() + on) % count).collect();
         nodes.sort_by_key(leaves);
@@ -128,7 +127,7 @@ impl Core {
                 .by_ref()
                 .take(copies - written)
                 .filter_map(|node| {
-                    let at = RemoteAddr::new(memory_nodes.get(node)?.region, offset);
+                    let at = self.memory_at(node, offset).ok()?;
                     Some(self.queue_pair(node).post(placed(at, image.to_buf())))
                 })
                 .collect();
@@ -156,8 +155,8 @@ impl Core {
         let geometry = self.pool.descriptor().geometry();
         let bytes = image_bytes(self.gcl_bytes);
         let mut images: Vec<Image> = Vec::new();
-        for (number, memory) in self.pool.descriptor().memory_nodes.iter().enumerate() {
-            let at = RemoteAddr::new(memory.region, geometry.image_offset(node.index(), 0));
+        for number in 0..self.memory_nodes() {
+            let at = self.memory_at(number, geometry.image_offset(node.index(), 0))?;
             let all = Buf::zeroed((JOURNAL_IMAGES * bytes) as usize);
             let read = self.queue_pair(number).post(Chain::from(Verb::read(at, all)));
             let chain = match read.await.map_err(|error| error.error) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use selkie_channels::MailboxDescriptor;
-use selkie_fabric::{PeerId, RegionKey};
+use selkie_fabric::{Domain, PeerId, RegionKey};
 use serde::{Deserialize, Serialize};
 
 use super::room::MAX_RANGES;
@@ -146,6 +146,20 @@ impl PoolState {
         SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
     }
 
+    /// How a memory node is used, dead or not.
+    #[must_use]
+    pub fn memory_node(&self, node: u16) -> Option<&MemoryNodeDescriptor> {
+        let member = self.memory_nodes.get(usize::from(node))?.as_ref();
+        member.map(|member| &member.descriptor)
+    }
+
+    /// What a compute node that reads only may do at memory nodes: see [`SlabGeometry::reading`].
+    #[must_use]
+    pub fn reading(&self) -> Domain {
+        let lent = self.memory_nodes.iter().flatten().map(|member| member.descriptor.ranges);
+        self.geometry().reading(lent.max().unwrap_or(0))
+    }
+
     /// The living memory nodes as places for slabs; those that are to leave, or to be rid of slabs, have no room.
     pub(crate) fn places(&self) -> Vec<Place> {
         let slabs = self.slabs_by_node();
@@ -168,7 +182,7 @@ impl PoolState {
     }
 
     /// The places of those that are to stay.
-    pub(super) fn staying_places(&self) -> Vec<Place> {
+    pub(crate) fn staying_places(&self) -> Vec<Place> {
         let mut places = self.places();
         places.retain(|place| self.stays(place.node));
         places
@@ -182,7 +196,7 @@ impl PoolState {
     }
 
     /// The lowest slab of a node that is lent, and in no range.
-    fn free_slab(&self, node: u16) -> Slab {
+    pub(crate) fn free_slab(&self, node: u16) -> Slab {
         let own = self.slabs_in_use().filter(|slab| slab.node == node);
         let mut taken: BTreeSet<u32> = own.map(|slab| slab.slab).collect();
         taken.extend(self.withdrawn(node));

@@ -270,6 +270,40 @@ fn memory_leaves(over: Over) {
 }
 
 #[test]
+fn a_memory_node_joins_while_a_driver_works() {
+    memory_joins(Over::Shm);
+}
+
+#[test]
+fn a_memory_node_joins_while_a_driver_works_over_tcp() {
+    memory_joins(Over::Tcp);
+}
+
+fn memory_joins(over: Over) {
+    let mut pool = Pool::start(over, "join", 3);
+    let url = pool.url();
+    succeeds(&pool.tpcc(&url, &["--load-only"]));
+    let (driver, _) = running(&pool, &url);
+    let known = if over == Over::Shm { pool.name.clone() } else { url.clone() };
+    // More than the others lend.
+    let (joined, line) = Running::start(&["memnode", "--pool", &known, "--memory", "600M"]);
+    assert!(line.starts_with("mem3 of pool"), "{line}");
+    pool.memory.push(joined);
+    let started = Instant::now();
+    while pool.status()["memory_nodes"][3]["slabs_used"] == 0 {
+        assert!(started.elapsed() < PATIENCE, "nothing is moved there: {}", pool.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    driver.signal(Signal::TERM);
+    ends_well(driver);
+    // Its room is needed without one of the first.
+    pool.memory[1].kill();
+    let late = succeeds(&pool.tpcc(&url, &["--duration", "1", "--json"]));
+    let late: Value = serde_json::from_str(&late).unwrap();
+    assert_eq!(late["consistency"], "ok", "{late}");
+}
+
+#[test]
 fn a_memory_node_whose_host_is_short_of_memory_gives_it_back_while_a_driver_works() {
     let name = format!("test-evict-{}", std::process::id());
     // One range, so that there is no need for another when there are too few memory nodes for that.

@@ -8,132 +8,19 @@
 
 mod common;
 
-use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
-use common::pages::{check, cluster, coded, fill, pages, write};
-use common::{Cluster, GCL, engine_config, id};
-use parking_lot::Mutex;
-use selkie_engine::{Engine, EngineError, GAddr};
-use selkie_fabric::env::{Env, TaskHandle};
+use common::load::{AtStage, Load, check_all, is_whole, prepare, until};
+use common::pages::{check, cluster, coded, pages, write};
+use common::{Cluster, engine_config, id};
+use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
-use selkie_memnode::control::PoolState;
-use selkie_memnode::{ComputeIndex, Migration, Observer, Pool, Stage};
-
-/// Far beyond what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-async fn until(env: &Env, cluster: &Cluster, what: &str, over: impl Fn() -> bool) {
-    let started = env.now();
-    while !over() {
-        let late = env.now() - started > PATIENCE;
-        assert!(!late, "{what}: {:?}\n{}", cluster.pool.state(), cluster.describe());
-        env.sleep(Duration::from_micros(200)).await;
-    }
-}
+use selkie_memnode::{ComputeIndex, Pool, Stage};
 
 fn has_left(pool: &Pool, node: u16) -> bool {
     pool.state().leaving_of(node).has_left
-}
-
-/// Whether all slabs lie on living memory nodes, and have all their splits.
-fn is_whole(pool: &Pool) -> bool {
-    let state = pool.state();
-    let mut slabs = state.ranges.iter().flat_map(|range| &range.slabs);
-    state.regeneration.is_none()
-        && state.rebuilds.is_empty()
-        && slabs.all(|slab| state.lives(slab.node))
-}
-
-/// Writers on all engines, each of which changes pages of its own and reads all, and adds to a counter.
-struct Load {
-    stop: Arc<AtomicBool>,
-    tasks: Vec<TaskHandle>,
-    outcomes: Arc<Mutex<Vec<Outcome>>>,
-}
-
-/// What a writer did: how often it changed each page, and what its adds returned.
-type Outcome = Result<(Vec<u64>, Vec<u64>), EngineError>;
-
-impl Load {
-    fn start(cluster: &Cluster, pages: &Arc<Vec<GAddr>>, counter: GAddr) -> Self {
-        let (env, stop) = (cluster.runtime.env(), Arc::new(AtomicBool::new(false)));
-        let engines = cluster.engines.len();
-        let outcomes: Arc<Mutex<Vec<Outcome>>> = Arc::default();
-        let tasks = (0..2 * engines).map(|task| {
-            let (engine, pages) = (cluster.engines[task % engines].clone(), Arc::clone(pages));
-            let stop = Arc::clone(&stop);
-            let told = Arc::clone(&outcomes);
-            let work = async move {
-                let mut seed = task as u64 * 7919 + 1;
-                let (mut changed, mut sums) = (vec![0; pages.len()], Vec::new());
-                while !stop.load(Ordering::Relaxed) {
-                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    let number = (seed >> 33) as usize % pages.len();
-                    let addr = pages[number];
-                    if seed >> 20 & 15 == 0 {
-                        sums.push(engine.fetch_add(counter, 1).await?);
-                    }
-                    // Some pages are of one engine, some of all.
-                    let is_own = number % 4 == 3 || number % engines == task % engines;
-                    if seed >> 24 & 3 == 0 || !is_own {
-                        match engine.shared(addr).await {
-                            Err(EngineError::PageLost { .. }) => continue,
-                            page => drop(check(&page?, addr)),
-                        }
-                        continue;
-                    }
-                    let mut page = match engine.exclusive(addr).await {
-                        Err(EngineError::PageLost { .. }) => continue,
-                        page => page?,
-                    };
-                    let value = check(&page, addr);
-                    fill(page.bytes_mut(0..GCL), addr, value + 1);
-                    changed[number] += 1;
-                }
-                Ok((changed, sums))
-            };
-            env.spawn("writer", async move {
-                let outcome = work.await;
-                if let Err(error) = &outcome {
-                    eprintln!("a writer ends: {error}");
-                }
-                told.lock().push(outcome);
-            })
-        });
-        let tasks = tasks.collect();
-        Self { stop, tasks, outcomes }
-    }
-
-    async fn end(self) -> Vec<Outcome> {
-        self.stop.store(true, Ordering::Relaxed);
-        for task in self.tasks {
-            task.join().await.unwrap();
-        }
-        std::mem::take(&mut *self.outcomes.lock())
-    }
-}
-
-/// Reads all pages at an engine, and compares them with what the writers did.
-async fn check_all(engine: &Engine, pages: &[GAddr], outcomes: &[Outcome]) {
-    for (number, addr) in pages.iter().enumerate() {
-        let changes = |outcome: &Outcome| outcome.as_ref().unwrap().0[number];
-        let expected: u64 = outcomes.iter().map(changes).sum();
-        assert_eq!(check(&engine.shared(*addr).await.unwrap(), *addr), expected + 1, "{addr}");
-    }
-    let mut sums = BTreeSet::new();
-    for sum in outcomes.iter().flat_map(|outcome| &outcome.as_ref().unwrap().1) {
-        assert!(sums.insert(*sum), "{sum} was returned twice");
-    }
-    assert!(sums.iter().copied().eq(0..sums.len() as u64), "all that was added was counted");
-}
-
-async fn prepare(cluster: &Cluster, count: usize) -> (Arc<Vec<GAddr>>, GAddr) {
-    let counter = cluster.engines[0].allocate_counter().await.unwrap();
-    (Arc::new(pages(&cluster.engines[0], count).await), counter)
 }
 
 fn drains(memory_nodes: usize, coding: &str, victims: &[u16], lost_after: &[u16]) {
@@ -154,17 +41,7 @@ fn drains(memory_nodes: usize, coding: &str, victims: &[u16], lost_after: &[u16]
             mem.kill(PeerId::memory(*victim));
         }
         env.sleep(Duration::from_millis(100)).await;
-        let outcomes = load.end().await;
-        for outcome in &outcomes {
-            let (changed, sums) = outcome.as_ref().unwrap();
-            assert!(changed.iter().sum::<u64>() > 100 && sums.len() > 10, "writers go on");
-        }
-        for engine in &cluster.engines {
-            check_all(engine, &pages, &outcomes).await;
-        }
-        for engine in &cluster.engines {
-            engine.close().await.unwrap();
-        }
+        load.ends_well(&cluster, &pages).await;
     });
 }
 
@@ -178,41 +55,6 @@ fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
     drains(5, "2+1", &[1], &[0]);
     drains(8, "4+2", &[2, 0], &[1, 5]);
     drains(4, "replicate=2", &[0, 1], &[3]);
-}
-
-/// Does something at the moment at which the move of a slab gets to a stage: before who moves it begins with that.
-struct AtStage<F> {
-    stage: Stage,
-    met: OnceLock<Migration>,
-    act: F,
-}
-
-impl<F: Fn(&Migration) + Send + Sync + 'static> AtStage<F> {
-    fn watch(pool: &Pool, stage: Stage, act: F) -> Arc<Self> {
-        let watch = Arc::new(Self { stage, met: OnceLock::new(), act });
-        let observer: Weak<dyn Observer> = Arc::downgrade(&watch) as Weak<dyn Observer>;
-        pool.observe(observer);
-        watch
-    }
-}
-
-impl<F: Fn(&Migration) + Send + Sync> Observer for AtStage<F> {
-    fn joined(&self, _: ComputeIndex, _: u32) -> bool {
-        true
-    }
-
-    fn gone(&self, _: ComputeIndex) {}
-
-    // Whoever goes on to a stage hears of it here first, in the call by which it does.
-    fn changed(&self, state: &PoolState) -> bool {
-        let task = state.migration.filter(|task| task.stage == self.stage);
-        if let Some(task) = task
-            && self.met.set(task).is_ok()
-        {
-            (self.act)(&task);
-        }
-        true
-    }
 }
 
 /// Kills memory nodes when the move of a slab from another has got so far; where none is named, the one that gets it.

@@ -13,25 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Cluster;
+use common::load::until;
 use common::pages::{check, cluster, pages, write};
 use selkie_fabric::PeerId;
-use selkie_fabric::env::Env;
-use selkie_memnode::{Reclaim, WatchConfig};
+use selkie_memnode::{FailureDomain, Reclaim, WatchConfig};
 
-/// Far beyond what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
 const HEADROOM: u64 = 1 << 30;
 /// Several times as many as the smallest cache has frames.
 const PAGES: usize = 4_000;
-
-async fn until(env: &Env, cluster: &Cluster, what: &str, over: impl Fn() -> bool) {
-    let started = env.now();
-    while !over() {
-        let late = env.now() - started > PATIENCE;
-        assert!(!late, "{what}: {:?}\n{}", cluster.pool.state(), cluster.describe());
-        env.sleep(Duration::from_millis(1)).await;
-    }
-}
 
 /// Has a memory node look after a host that has so much free memory.
 fn watch(cluster: &Cluster, node: usize, free: &Arc<AtomicU64>) {
@@ -50,7 +39,8 @@ fn told(cluster: &Cluster, node: u16) -> u64 {
     let (state, geometry) = (cluster.pool.state(), cluster.pool.descriptor().geometry());
     let slabs = state.ranges.iter().flat_map(|range| &range.slabs);
     let own = slabs.filter(|slab| slab.node == node);
-    let region = cluster.pool.memory_nodes()[usize::from(node)].region();
+    let nodes = cluster.pool.memory_nodes();
+    let region = nodes[usize::from(node)].region();
     own.map(|slab| region.load(geometry.activity_offset(slab.slab) as usize)).sum()
 }
 
@@ -87,6 +77,24 @@ fn who_watches_is_told_what_is_fetched_and_written_back_and_others_are_not() {
 }
 
 #[test]
+fn one_that_joins_later_is_told_as_well() {
+    let (_, cluster) = cluster(2, 3, "2+1");
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let all = pages(&cluster.engines[0], PAGES).await;
+        let (pool, fabric) = (&cluster.pool, &cluster.fabric);
+        let node = pool.grow(fabric, &env, 8 << 20, FailureDomain::ALONE).await.unwrap();
+        watch(&cluster, usize::from(node), &Arc::new(AtomicU64::new(u64::MAX)));
+        until(&env, &cluster, "watches", || reclaim(&cluster, node).is_watching).await;
+        until(&env, &cluster, "gets slabs", || pool.state().slabs_on(node) > 1).await;
+        for addr in &all {
+            check(&cluster.engines[1].shared(*addr).await.unwrap(), *addr);
+        }
+        until(&env, &cluster, "is told", || told(&cluster, node) > 0).await;
+    });
+}
+
+#[test]
 fn a_memory_node_gives_back_all_it_lends_and_lends_it_again() {
     let (mem, cluster) = cluster(2, 4, "2+1");
     let env = cluster.runtime.env();
@@ -103,8 +111,10 @@ fn a_memory_node_gives_back_all_it_lends_and_lends_it_again() {
         // Nothing is given back before that, so nothing is missing; and not less redundant.
         let next = cluster.pool.state().ranges[0].slabs[0].node;
         env.sleep(Duration::from_millis(50)).await;
-        let (region, geometry) =
-            (cluster.pool.memory_nodes()[1].region(), cluster.pool.descriptor().geometry());
+        let (region, geometry) = (
+            Arc::clone(cluster.pool.memory_nodes()[1].region()),
+            cluster.pool.descriptor().geometry(),
+        );
         let mut bytes = vec![1; lent * geometry.slab_bytes() as usize];
         region.read(geometry.slab_offset(0) as usize, &mut bytes);
         assert!(bytes.iter().all(|byte| *byte == 0), "what is given back is zero");

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use selkie_fabric::env::Env;
-use selkie_fabric::{Fabric, FabricError, PeerId};
+use selkie_fabric::{Fabric, FabricError};
 
-use crate::config::PoolConfig;
+use crate::config::{MAX_MEMORY_NODES, PoolConfig, PoolPlan};
 use crate::control::{
     Beat, Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned,
 };
 use crate::domain::FailureDomain;
 use crate::error::PoolError;
-use crate::membership::{ATTEMPTS, Membership, change_state};
+use crate::membership::{ATTEMPTS, Membership, change_state, declare_dead};
 use crate::migration::Stay;
 use crate::node::MemoryNode;
 use crate::pool::{PoolUsage, start_node};
@@ -60,14 +60,16 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Joins a pool that has no memory node of this index yet as the lowest such node, and lends it what is offered.
+    /// Joins a pool as the lowest of the memory nodes it was made for that has not joined yet, or, of a coded pool that has
+    /// them all, as one more, and lends it what is offered. Compute nodes find out, and move slabs there.
     /// `host` stands for the calling process: random, so that no two share one. [`Lent::follow`] is to be called from
     /// then on.
     ///
     /// # Errors
-    /// [`PoolError::MemoryNodeRefused`] if all memory nodes have joined, or those there are to be could no more be of
-    /// as many failure domains as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are
-    /// too few for a range, or memory is to stay free and the pool is not coded,
+    /// [`PoolError::MemoryNodeRefused`] if all memory nodes of a plain pool have joined, there are [`MAX_MEMORY_NODES`], or
+    /// those there are to be could no more be of as many failure domains as a page has splits;
+    /// [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are too few for a range, or memory is to stay free
+    /// and the pool is not coded,
     /// [`PoolError::MemoryNode`], [`PoolError::Control`].
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
@@ -82,20 +84,8 @@ impl Lent {
             if let Some(headroom) = headroom {
                 check_watches(&state, headroom)?;
             }
-            let nodes = state.memory_nodes.len();
-            let Some(node) = state.memory_nodes.iter().position(Option::is_none) else {
-                let why = format!("all {nodes} memory nodes of the pool have joined");
-                return Err(PoolError::MemoryNodeRefused { node: nodes, why });
-            };
-            let config = PoolConfig {
-                memory_nodes: nodes,
-                bytes_per_node: bytes,
-                gcl_bytes: state.gcl_bytes,
-                range_bytes: state.range_bytes,
-                max_compute_nodes: state.max_compute_nodes,
-                coding: state.coding,
-            };
-            match start_node(fabric, node, &config.plan()?) {
+            let node = state.next_memory_node()?;
+            match start_node(fabric, node, &state.plan_of(bytes)?) {
                 Err(PoolError::MemoryNode {
                     source: FabricError::AlreadyJoined { .. }, ..
                 }) => {
@@ -208,12 +198,19 @@ impl Lent {
 async fn take_back(plane: &dyn ControlPlane, started: &MemoryNode, host: u64) {
     let descriptor = started.descriptor();
     let leave = |state: &mut PoolState| {
-        let slot = state.memory_nodes.get_mut(usize::from(descriptor.peer.index()));
-        if let Some(slot) = slot
-            && slot.as_ref().is_some_and(|own| own.host == host && own.descriptor == *descriptor)
-        {
-            *slot = None;
-            state.cards.remove(&descriptor.peer.to_raw());
+        // Of those that came later none is waited for.
+        let is_complete = state.memory_nodes.iter().all(Option::is_some);
+        let grows = is_complete && !state.coding.is_plain();
+        let node = usize::from(descriptor.peer.index());
+        let slot = state.memory_nodes.get(node).and_then(Option::as_ref);
+        if slot.is_some_and(|own| own.host == host && own.descriptor == *descriptor) {
+            // Slabs may be on their way there.
+            declare_dead(state, descriptor.peer);
+            match state.memory_nodes.get_mut(node) {
+                Some(Some(member)) if grows => member.stay = Stay::Left,
+                Some(slot) => *slot = None,
+                None => {}
+            }
         }
         Ok(())
     };
@@ -231,6 +228,53 @@ pub enum LentEnd {
     Left,
 }
 
+impl PoolState {
+    /// The index of the memory node that joins next.
+    pub(crate) fn next_memory_node(&self) -> Result<usize, PoolError> {
+        let nodes = self.memory_nodes.len();
+        let why = match self.memory_nodes.iter().position(Option::is_none) {
+            Some(missing) => return Ok(missing),
+            None if self.coding.is_plain() => format!(
+                "all {nodes} memory nodes of the pool have joined, and one of coding plain gets no more"
+            ),
+            None if nodes >= MAX_MEMORY_NODES => {
+                format!("a pool has at most {MAX_MEMORY_NODES} memory nodes, dead ones included")
+            }
+            None => return Ok(nodes),
+        };
+        Err(PoolError::MemoryNodeRefused { node: nodes, why })
+    }
+
+    /// What a memory node that lends so many bytes is like.
+    pub(crate) fn plan_of(&self, bytes: u64) -> Result<PoolPlan, PoolError> {
+        let config = PoolConfig {
+            memory_nodes: self.memory_nodes.len(),
+            bytes_per_node: bytes,
+            gcl_bytes: self.gcl_bytes,
+            range_bytes: self.range_bytes,
+            max_compute_nodes: self.max_compute_nodes,
+            coding: self.coding,
+        };
+        config.plan()
+    }
+
+    /// Enters a memory node in its place; `false` if another has it.
+    pub(crate) fn enter_memory_node(&mut self, member: MemoryMember) -> Result<bool, PoolError> {
+        let node = member.descriptor.peer.index();
+        let last = self.memory_nodes.len();
+        if usize::from(node) == last && self.next_memory_node()? == last {
+            self.memory_nodes.push(None);
+        }
+        match self.memory_nodes.get_mut(usize::from(node)) {
+            Some(slot @ None) => *slot = Some(member),
+            _ => return Ok(false),
+        }
+        self.check_domain_of(node)?;
+        self.check_ranges()?;
+        Ok(true)
+    }
+}
+
 /// `None` if there is another memory node of this index.
 async fn enter(
     plane: &dyn ControlPlane,
@@ -241,21 +285,14 @@ async fn enter(
     let descriptor = started.descriptor();
     let card = started.endpoint().card();
     let enter = |state: &mut PoolState| {
-        let peer: PeerId = descriptor.peer;
-        match state.memory_nodes.get_mut(usize::from(peer.index())) {
-            Some(slot @ None) => {
-                let (descriptor, domain) = (descriptor.clone(), domain.clone());
-                let (stay, reclaim) = (Stay::Stays, Reclaim::default());
-                *slot = Some(MemoryMember { host, descriptor, dead: false, domain, stay, reclaim });
-            }
-            _ => return Ok(false),
-        }
-        state.check_domain_of(peer.index())?;
-        state.check_ranges()?;
-        if let Some(card) = &card {
+        let (descriptor, domain) = (descriptor.clone(), domain.clone());
+        let (peer, stay, reclaim) = (descriptor.peer, Stay::Stays, Reclaim::default());
+        let member = MemoryMember { host, descriptor, dead: false, domain, stay, reclaim };
+        let entered = state.enter_memory_node(member)?;
+        if let Some(card) = card.as_ref().filter(|_| entered) {
             state.cards.insert(peer.to_raw(), Card { host, card: card.clone(), reads_only: false });
         }
-        Ok(true)
+        Ok(entered)
     };
     let (now, entered) = change_state(plane, enter).await?;
     Ok(entered.then_some(now))

@@ -34,6 +34,7 @@
 
 #![forbid(unsafe_code)]
 
+mod balance;
 mod coding;
 pub mod coding_sets;
 mod config;

@@ -138,7 +138,11 @@ impl PoolState {
     fn next_migration(&self, by: u16) -> Option<Migration> {
         let is_to_go =
             |_: &RangePlace, _, slab: &Slab| self.is_leaving(slab.node) || self.is_evicted(slab);
-        let (range, position, to) = self.first_to_place(is_to_go)?;
+        let to_balance = || {
+            let (range, position, to) = self.next_to_balance()?;
+            Some((range, position, self.free_slab(to)))
+        };
+        let (range, position, to) = self.first_to_place(is_to_go).or_else(to_balance)?;
         let from = *self.ranges.get(range)?.slabs.get(position)?;
         Some(Migration { range, position, from, to, by, stage: Stage::Clearing })
     }
@@ -201,9 +205,8 @@ impl PoolState {
             }
             // Who died may still write, as long as it is not fenced.
             Stage::Settling if all_fenced => {
-                let is_moved = place.slabs.get(position) == Some(&to);
                 self.migration = None;
-                self.give_back(if is_moved { from } else { to });
+                self.freed_by(task).for_each(|slab| self.give_back(slab));
                 return true;
             }
             stage => stage,
@@ -212,6 +215,14 @@ impl PoolState {
             task.stage = stage;
         }
         true
+    }
+
+    /// The slabs of a migration that are free once it is over: one of them; both where the range has got a third
+    /// meanwhile, as one was lost.
+    pub fn freed_by(&self, task: &Migration) -> impl Iterator<Item = Slab> + use<> {
+        let place = self.ranges.get(task.range);
+        let kept = place.and_then(|place| place.slabs.get(task.position)).copied();
+        [task.from, task.to].into_iter().filter(move |slab| Some(*slab) != kept)
     }
 
     /// Whether headers lie in the slab at a position of a range.
@@ -371,7 +382,14 @@ impl Pool {
             None if state.regeneration.is_some() || !state.rebuilds.is_empty() => None,
             None => state.next_migration(by.get()),
         };
-        if choose(&self.state()).is_none() {
+        let known = self.state();
+        if self.is_at_rest(&known) {
+            return Ok(None);
+        }
+        if choose(&known).is_none() {
+            if known.migration.is_none() {
+                self.set_at_rest(known);
+            }
             return Ok(None);
         }
         let claim = |state: &mut PoolState| {
@@ -382,6 +400,21 @@ impl Pool {
             Ok(task)
         };
         Ok(self.membership().change(claim).await?.1)
+    }
+
+    /// Leaves a migration that cannot go on to whoever chooses one next. Of those that are in their first stage, in which
+    /// nobody else has to do with it.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn leave_migration(&self, task: &Migration) -> Result<(), PoolError> {
+        let leave = |state: &mut PoolState| {
+            if task.stage == Stage::Clearing && state.migration == Some(*task) {
+                state.migration = None;
+            }
+            Ok(())
+        };
+        self.membership().change(leave).await.map(drop)
     }
 
     /// Goes on to the next stage of a migration, once all processes have taken note of this one and ended what they
@@ -620,6 +653,19 @@ mod tests {
         }
         let task = state.migration.unwrap();
         (state, task)
+    }
+
+    #[test]
+    fn both_slabs_of_a_move_are_free_where_the_range_has_got_a_third() {
+        let (mut state, task) = evicting(Stage::Settling);
+        let third = Slab { node: 2, slab: 1 };
+        assert_eq!(state.freed_by(&task).collect::<Vec<_>>(), [task.from]);
+        // The one that it had moved to was lost, and made again elsewhere before the move was over.
+        state.ranges[0].slabs[0] = third;
+        assert_eq!(state.freed_by(&task).collect::<Vec<_>>(), [task.from, task.to]);
+        assert!(state.advance(&task) && state.migration.is_none());
+        let reclaim = state.reclaim_of(0).unwrap();
+        assert!(reclaim.evicting.is_empty() && reclaim.withdrawn.contains(0), "{reclaim:?}");
     }
 
     #[test]

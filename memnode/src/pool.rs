@@ -25,6 +25,7 @@ use crate::node::{MemoryNode, MemoryNodeDescriptor};
 use crate::reclaim::Reclaim;
 use crate::registry::ComputeIndex;
 use crate::watch::{Watch, WatchConfig};
+use parking_lot::{Mutex, RwLock};
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Domain, Endpoint, Fabric, PeerId};
@@ -46,7 +47,8 @@ pub struct PoolDescriptor {
     pub max_compute_nodes: usize,
     /// How pages are kept.
     pub coding: Coding,
-    /// The memory nodes, by index.
+    /// The memory nodes that the pool had when this process opened it, by index. A coded pool may get more, which its
+    /// state names.
     pub memory_nodes: Vec<MemoryNodeDescriptor>,
 }
 
@@ -87,8 +89,11 @@ impl PoolUsage {
 /// A pool as one process sees it, with the memory nodes that run in the process.
 pub struct Pool {
     descriptor: PoolDescriptor,
-    nodes: Vec<MemoryNode>,
+    /// Of this process, by index, as far as there are no gaps.
+    nodes: RwLock<Vec<Arc<MemoryNode>>>,
     membership: Membership,
+    /// A state in which no slab is to move: to find that out takes a look at all ranges.
+    at_rest: Mutex<Option<Arc<PoolState>>>,
 }
 
 impl Pool {
@@ -101,10 +106,10 @@ impl Pool {
     pub fn start(fabric: &Arc<dyn Fabric>, config: PoolConfig) -> Result<Arc<Self>, PoolError> {
         let plan = config.plan()?;
         let nodes = (0..config.memory_nodes)
-            .map(|node| start_node(fabric, node, &plan))
+            .map(|node| start_node(fabric, node, &plan).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
         let mut state = PoolState::new(EMBEDDED, Timing::default(), &config);
-        let member = |node: &MemoryNode| {
+        let member = |node: &Arc<MemoryNode>| {
             let (descriptor, domain) = (node.descriptor().clone(), FailureDomain::ALONE);
             let (stay, reclaim) = (Stay::Stays, Reclaim::default());
             Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
@@ -135,7 +140,7 @@ impl Pool {
         fabric: Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
         now: Versioned,
-        nodes: Vec<MemoryNode>,
+        nodes: Vec<Arc<MemoryNode>>,
     ) -> Result<Self, PoolError> {
         let state = &now.state;
         let joined = state.memory_nodes.iter().flatten();
@@ -152,7 +157,16 @@ impl Pool {
             memory_nodes,
         };
         let membership = Membership::new(host, fabric, plane, now)?;
-        Ok(Self { descriptor, nodes, membership })
+        Ok(Self { descriptor, nodes: RwLock::new(nodes), membership, at_rest: Mutex::default() })
+    }
+
+    /// Whether no slab is to move in this state, as [`Pool::set_at_rest`] has said.
+    pub(crate) fn is_at_rest(&self, state: &Arc<PoolState>) -> bool {
+        self.at_rest.lock().as_ref().is_some_and(|known| Arc::ptr_eq(known, state))
+    }
+
+    pub(crate) fn set_at_rest(&self, state: Arc<PoolState>) {
+        *self.at_rest.lock() = Some(state);
     }
 
     pub(crate) fn membership(&self) -> &Membership {
@@ -179,10 +193,47 @@ impl Pool {
         &self.descriptor
     }
 
-    /// The memory nodes of this process, by index.
+    /// The memory nodes of this process, by index; none in a pool that processes share.
     #[must_use]
-    pub fn memory_nodes(&self) -> &[MemoryNode] {
-        &self.nodes
+    pub fn memory_nodes(&self) -> Vec<Arc<MemoryNode>> {
+        self.nodes.read().clone()
+    }
+
+    /// Gives a coded pool of this process one more memory node, to which slabs are moved from then on; its index.
+    /// Returns once all know of it. [`Pool::watch`] has it keep a headroom.
+    ///
+    /// # Errors
+    /// As [`crate::Lent::join`], which is for pools that processes share.
+    pub async fn grow(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+        bytes: u64,
+        domain: FailureDomain,
+    ) -> Result<u16, PoolError> {
+        let state = self.state();
+        let node = state.next_memory_node()?;
+        let started = start_node(fabric, node, &state.plan_of(bytes)?)?;
+        let enter = |state: &mut PoolState| {
+            let (descriptor, domain) = (started.descriptor().clone(), domain.clone());
+            let (host, dead, stay) = (self.host(), false, Stay::Stays);
+            let reclaim = Reclaim::default();
+            state.enter_memory_node(MemoryMember { host, descriptor, dead, domain, stay, reclaim })
+        };
+        let (version, entered) = self.membership.change(enter).await?;
+        let index = started.descriptor().peer.index();
+        if !entered {
+            let why = "another joins at the same time".to_owned();
+            return Err(PoolError::MemoryNodeRefused { node, why });
+        }
+        {
+            let mut nodes = self.nodes.write();
+            nodes.push(Arc::new(started));
+            // Another may have joined meanwhile.
+            nodes.sort_by_key(|node| node.descriptor().peer);
+        }
+        self.membership.until_noticed(env, version).await?;
+        Ok(index)
     }
 
     /// Keeps the view up to date, and the others informed that the nodes of this process live, for as long as
@@ -199,15 +250,14 @@ impl Pool {
 
     /// Has a memory node of this process look after memory as [`crate::Lent::watch`] does. Of coded pools.
     pub fn watch(self: &Arc<Self>, memory_node: usize, env: &Env, config: WatchConfig) {
-        let Some(node) = self.nodes.get(memory_node) else { return };
-        let mut watch = Watch::new(config, node);
+        let Some(node) = self.memory_nodes().get(memory_node).cloned() else { return };
+        let mut watch = Watch::new(config, &node);
         let (pool, env) = (Arc::downgrade(self), env.clone());
         drop(env.clone().spawn("resource monitor", async move {
             loop {
                 env.sleep(watch.every()).await;
                 let Some(pool) = pool.upgrade() else { return };
-                let Some(node) = pool.nodes.get(memory_node) else { return };
-                if let Err(error) = watch.look(&pool.membership, node, &env).await {
+                if let Err(error) = watch.look(&pool.membership, &node, &env).await {
                     tracing::debug!(%error, "the resource monitor cannot change the pool");
                 }
             }
@@ -229,8 +279,7 @@ impl Pool {
     /// What a compute node that reads only may do at memory nodes: see [`SlabGeometry::reading`].
     #[must_use]
     pub fn reading(&self) -> Domain {
-        let ranges = self.descriptor.memory_nodes.iter().map(|node| node.ranges);
-        self.descriptor.geometry().reading(ranges.max().unwrap_or(0))
+        self.state().reading()
     }
 
     /// The pool's state, as this process knows it.
@@ -788,7 +837,7 @@ impl Pool {
     #[must_use]
     pub fn used_extents(&self) -> PoolUsage {
         let (state, geometry) = (self.state(), self.descriptor.geometry());
-        let usages: Vec<_> = self.nodes.iter().map(|node| node.usage(&state)).collect();
+        let usages: Vec<_> = self.memory_nodes().iter().map(|node| node.usage(&state)).collect();
         let leased = if state.coding.is_plain() {
             usages.iter().map(|usage| usage.extents_leased).sum()
         } else {
@@ -805,7 +854,8 @@ impl Pool {
         let copies = range.slabs.iter().take(state.coding.parity() + 1);
         let living = copies.filter(|slab| state.lives(slab.node));
         let counts = living.filter_map(|slab| {
-            let node = self.nodes.get(usize::from(slab.node))?;
+            let nodes = self.nodes.read();
+            let node = nodes.get(usize::from(slab.node))?;
             Some(node.region().load(geometry.leased_offset(slab.slab) as usize))
         });
         // It runs past the end as well.

@@ -60,7 +60,8 @@ impl PoolState {
     }
 
     /// Whether a slab is to move elsewhere as its memory node wants it back.
-    pub(crate) fn is_evicted(&self, slab: &Slab) -> bool {
+    #[must_use]
+    pub fn is_evicted(&self, slab: &Slab) -> bool {
         let member = self.member(slab.node).filter(|member| !member.dead);
         member.is_some_and(|member| member.reclaim.evicting.contains(slab.slab))
     }

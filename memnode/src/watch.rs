@@ -6,6 +6,7 @@
 //! the state shows it as lent. So a slab that is used is never discarded, also where the answer to an offer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::time::Duration;
 
 use selkie_fabric::env::Env;
@@ -17,6 +18,9 @@ use crate::membership::Membership;
 use crate::monitor::{Act, Monitor, Seen, SlabSeen, SlabUse};
 use crate::node::MemoryNode;
 use crate::slab_set::SlabSet;
+
+/// Bytes that are given back, or taken again, at once.
+const PIECE_BYTES: usize = 32 << 20;
 
 /// How a memory node looks after the memory of its host.
 pub struct WatchConfig {
@@ -80,15 +84,21 @@ impl Watch {
             };
             membership.change(watches).await?;
         }
-        self.give_back(node, &state);
+        self.give_back(node, &state, env).await;
         let Some(free_bytes) = self.free_bytes() else { return Ok(()) };
         let slabs = self.slabs(node, &state);
         let slab_bytes = state.geometry().slab_bytes();
         let seen = Seen { free_bytes, slab_bytes, slabs: &slabs };
         // The bias of a remainder is of no matter here.
         let mut below = |n: u64| env.random_u64().checked_rem(n).unwrap_or(0);
-        let mut acts = Monitor { headroom: self.config.headroom }.decide(seen, &mut below);
-        acts.retain(|act| self.can_do(*act, node, &state));
+        let acts = Monitor { headroom: self.config.headroom }.decide(seen, &mut below);
+        let mut done = Vec::new();
+        for act in acts {
+            if can_do(act, node, &state, env).await {
+                done.push(act);
+            }
+        }
+        let acts = done;
         if acts.is_empty() {
             return Ok(());
         }
@@ -99,18 +109,8 @@ impl Watch {
             Ok(())
         };
         membership.change(reclaim).await?;
-        self.give_back(node, &membership.state());
+        self.give_back(node, &membership.state(), env).await;
         Ok(())
-    }
-
-    /// Takes the memory of what is to be lent again, if that has to be there first.
-    fn can_do(&mut self, act: Act, node: &MemoryNode, state: &PoolState) -> bool {
-        let Act::Offer(slab) = act else { return true };
-        if let Err(error) = node.region().restore(bytes_of(state, slab)) {
-            tracing::warn!(node = %node.descriptor().peer, %error, "a slab cannot be lent again");
-            return false;
-        }
-        true
     }
 
     fn free_bytes(&mut self) -> Option<u64> {
@@ -129,7 +129,7 @@ impl Watch {
     }
 
     /// Gives the memory of withdrawn slabs back to the host, zero.
-    fn give_back(&mut self, node: &MemoryNode, state: &PoolState) {
+    async fn give_back(&mut self, node: &MemoryNode, state: &PoolState, env: &Env) {
         let own = node.descriptor().peer.index();
         let withdrawn: BTreeSet<u32> = state.withdrawn(own).collect();
         for slab in self.given_back.iter().filter(|slab| !withdrawn.contains(slab)) {
@@ -140,8 +140,12 @@ impl Watch {
         }
         self.given_back.retain(|slab| withdrawn.contains(&slab));
         for slab in withdrawn {
-            if self.given_back.insert(slab) && self.touched.contains(slab) {
-                node.region().discard(bytes_of(state, slab));
+            // Also what nobody was seen to touch: it may have been used between two looks.
+            if self.given_back.insert(slab) {
+                for piece in pieces_of(bytes_of(state, slab)) {
+                    node.region().discard(piece);
+                    env.yield_now().await;
+                }
                 self.touched.remove(slab);
             }
         }
@@ -178,7 +182,26 @@ impl Watch {
     }
 }
 
-fn bytes_of(state: &PoolState, slab: u32) -> std::ops::Range<usize> {
+/// Takes the memory of what is to be lent again, if that has to be there first; whether the act can be done.
+async fn can_do(act: Act, node: &MemoryNode, state: &PoolState, env: &Env) -> bool {
+    let Act::Offer(slab) = act else { return true };
+    for piece in pieces_of(bytes_of(state, slab)) {
+        if let Err(error) = node.region().restore(piece) {
+            tracing::warn!(node = %node.descriptor().peer, %error, "a slab cannot be lent again");
+            return false;
+        }
+        env.yield_now().await;
+    }
+    true
+}
+
+/// Pieces of a slab: a slab may be large, and the thread has to show meanwhile that the node lives.
+fn pieces_of(bytes: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = bytes.end;
+    bytes.step_by(PIECE_BYTES).map(move |at| at..end.min(at + PIECE_BYTES))
+}
+
+fn bytes_of(state: &PoolState, slab: u32) -> Range<usize> {
     let geometry = state.geometry();
     geometry.slab_offset(slab) as usize..geometry.slab_offset(slab + 1) as usize
 }

@@ -67,7 +67,7 @@ fn free_slabs_are_given_back_and_lent_again_and_slabs_in_use_wait_to_be_moved() 
     runtime.block_on(pool.ensure_range(&runtime.env())).unwrap();
     let used = pool.state().ranges.first().unwrap().slabs.first().copied().unwrap();
     assert_eq!((used.node, used.slab), (0, 0));
-    let region = pool.memory_nodes().first().unwrap().region();
+    let region = std::sync::Arc::clone(pool.memory_nodes()[0].region());
     let at = pool.descriptor().geometry().slab_offset(0) as usize;
     region.store(at + 4096, 7);
 

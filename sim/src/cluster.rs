@@ -11,7 +11,7 @@ use selkie_fabric::env::Env;
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{RunError, TraceSink, World, WorldConfig};
 use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{Coding, Pool, PoolConfig, layout};
+use selkie_memnode::{Coding, FailureDomain, Pool, PoolConfig, layout};
 
 use crate::error::SimError;
 use crate::plan::Plan;
@@ -77,6 +77,7 @@ pub struct SimCluster {
     /// Counts what the compute nodes ask of the network.
     pub meter: Arc<Meter>,
     fabric: Arc<dyn Fabric>,
+    bytes_per_node: u64,
     config: EngineConfig,
     observer: Arc<dyn Endpoint>,
 }
@@ -116,13 +117,26 @@ impl SimCluster {
             world.run(RUN_BOUND, start_directories(&pool, env_of, config))??;
         }
         let observer = world.fabric().join(OBSERVER)?;
-        let config = shape.engine.clone();
+        let (config, bytes_per_node) = (shape.engine.clone(), shape.bytes_per_node);
+        let engines = Vec::new();
         let mut cluster =
-            Self { world, pool, engines: Vec::new(), meter, fabric, config, observer };
+            Self { world, pool, engines, meter, fabric, bytes_per_node, config, observer };
         for _ in 0..shape.compute_nodes {
             cluster.start_engine()?;
         }
         Ok(cluster)
+    }
+
+    /// Has one more memory node join, as large as the first, after so long.
+    pub(crate) fn join_memory_after(&self, wait: Duration) {
+        let (pool, fabric, env) =
+            (Arc::clone(&self.pool), Arc::clone(&self.fabric), self.world.env());
+        let bytes = self.bytes_per_node;
+        drop(env.clone().spawn("memory node", async move {
+            env.sleep(wait).await;
+            // One that is refused is missed by whoever counts them.
+            let _ = pool.grow(&fabric, &env, bytes, FailureDomain::ALONE).await;
+        }));
     }
 
     /// Starts one more compute node.
@@ -246,9 +260,7 @@ impl SimCluster {
             let count = place.slabs.len();
             for position in 0..place.homes.len() {
                 let Some((slab, on)) = place.home_of(position) else { continue };
-                let Some(node) = descriptor.memory_nodes.get(usize::from(slab.node)) else {
-                    continue;
-                };
+                let Some(node) = state.memory_node(slab.node) else { continue };
                 if self.pool.is_memory_dead(usize::from(slab.node)) {
                     return Err(SimError::Broken(format!(
                         "the headers of position {position} of range {range} are on {}, which is dead",
@@ -304,7 +316,7 @@ impl SimCluster {
         for place in &state.ranges {
             let mut most = 0;
             for slab in place.slabs.iter().take(descriptor.coding.parity() + 1) {
-                let node = descriptor.memory_nodes.get(usize::from(slab.node));
+                let node = state.memory_node(slab.node);
                 let Some(node) = node.filter(|_| !lost(usize::from(slab.node))) else { continue };
                 let at = RemoteAddr::new(node.region, geometry.leased_offset(slab.slab));
                 let counter = self.read(node.peer, at, 8).await?.first().copied().unwrap_or(0);
@@ -312,7 +324,7 @@ impl SimCluster {
             }
             leased += most.min(geometry.extents_per_range());
         }
-        let any_lost = (0..descriptor.memory_nodes.len()).any(lost);
+        let any_lost = (0..state.memory_nodes.len()).any(lost);
         Ok((leased * layout::EXTENT_GCLS, any_lost))
     }
 }

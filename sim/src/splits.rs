@@ -3,6 +3,8 @@
 //!
 //! The look takes no time and disturbs nobody. It tells something only while no write-back is under way.
 
+use std::sync::Arc;
+
 use selkie_engine::coding::checksum;
 use selkie_engine::coding::codec::codec;
 use selkie_fabric::LocalRegion;
@@ -84,8 +86,8 @@ pub(crate) struct SplitPlace {
 }
 
 impl SimCluster {
-    fn memory(&self, node: usize) -> Option<&MemoryNode> {
-        self.pool.memory_nodes().get(node)
+    fn memory(&self, node: usize) -> Option<Arc<MemoryNode>> {
+        self.pool.memory_nodes().get(node).cloned()
     }
 
     /// Where a split of a page lies.

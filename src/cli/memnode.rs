@@ -17,8 +17,9 @@ use signal_hook::iterator::Signals;
 use super::metrics;
 use super::network::NetworkArguments;
 
-/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM), or has left it (`selkie pool drain`). If it is
-/// stopped, what the pool keeps there is gone: pages of a coded pool are made again from what others have.
+/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM), or has left it (`selkie pool drain`). It may join
+/// a coded pool at any time: part of what the others have moves there. If it is stopped, what the pool keeps there is
+/// gone: pages of a coded pool are made again from what others have.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by other memory nodes

@@ -32,7 +32,11 @@ impl Core {
                     if self.pool.leave_headers(&task).await? {
                         return Ok(());
                     }
-                    self.clear_slab(task.to).await?;
+                    if let Err(error) = self.clear_slab(task.to).await {
+                        // Others may have a way there.
+                        self.pool.leave_migration(&task).await?;
+                        return Err(error);
+                    }
                 }
                 Stage::Copying => {
                     self.pool.until_all_know(&self.env).await?;
@@ -56,11 +60,11 @@ impl Core {
                         // Who died may still write there, also after it was cleared.
                         return Ok(());
                     }
-                    let place = state.ranges.get(task.range);
-                    let kept = place.and_then(|place| place.slabs.get(task.position));
-                    let free = if kept == Some(&task.to) { task.from } else { task.to };
-                    if state.stays(free.node) {
-                        self.clear_slab(free).await?;
+                    for free in state.freed_by(&task) {
+                        // What its memory node takes back, that makes zero.
+                        if state.stays(free.node) && !state.is_evicted(&free) {
+                            self.clear_slab(free).await?;
+                        }
                     }
                 }
             }

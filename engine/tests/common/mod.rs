@@ -7,6 +7,7 @@
     reason = "test support: each binary uses a part, and what goes wrong here shall panic"
 )]
 
+pub mod load;
 pub mod pages;
 pub mod way;
 
@@ -95,10 +96,10 @@ impl Cluster {
 
     /// All latch words of the pool that are not free, as (memory node, offset, word).
     pub async fn latched_words(&self) -> Vec<(usize, u64, u64)> {
-        let memory_nodes = &self.pool.descriptor().memory_nodes;
+        let state = self.pool.state();
         let mut latched = Vec::new();
         for (index, offset) in self.latch_words() {
-            let node = &memory_nodes[index];
+            let node = &state.memory_nodes[index].as_ref().unwrap().descriptor;
             let queue_pair = self.observer.connect(node.peer).unwrap();
             let at = RemoteAddr::new(node.region, offset);
             let chain = Chain::from([Verb::read(at, Buf::zeroed(8))]);

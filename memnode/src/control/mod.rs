@@ -34,6 +34,7 @@ pub use remote::{Expectation, RemotePlane};
 pub use room::MAX_RANGES;
 pub use selkie_fabric::Stream;
 pub use serve::Relay;
+pub(crate) use state::SPARE_NODES;
 pub use state::{
     Card, Identity, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember, PoolState, RangePlace,
     Slab, Timing,

@@ -7,7 +7,7 @@
 //!  -> compute nodes leave, a fresh one reads everything
 //! ```
 //! Which hosts, when, and by how many slabs, is drawn. In some runs a compute node dies, any or the one that moves a slab, in
-//! others as many memory nodes as the coding has parity.
+//! others as many memory nodes as the coding has parity. In some a memory node joins.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ const SHAPE_STREAM: u64 = 10;
 const SHORTAGE_STREAM: u64 = 11;
 const VICTIMS_STREAM: u64 = 12;
 const VARIANT_STREAM: u64 = 13;
+/// Stream of the seed that draws whether a memory node joins, and when.
+const JOINS_STREAM: u64 = 14;
 /// Pages: of several ranges, in every other run.
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
@@ -170,8 +172,8 @@ impl Hosts {
 
     /// Free memory of a host, in slabs. Its node takes what lies in slabs of ranges.
     fn free_slabs(&self, node: u16) -> u64 {
-        let lent = self.pool.memory_nodes().get(usize::from(node));
-        let lent = lent.map_or(0, |node| u64::from(node.descriptor().ranges));
+        let state = self.pool.state();
+        let lent = state.memory_node(node).map_or(0, |node| u64::from(node.ranges));
         let all = HEADROOM_SLABS + 1 + SPARE_SLABS + lent;
         let others = self.others.lock().get(usize::from(node)).copied().unwrap_or(0);
         all.saturating_sub(others).saturating_sub(self.pool.state().slabs_on(node) as u64)
@@ -323,6 +325,10 @@ pub(super) fn run(
     hosts.arrange(&cluster, &shortages);
     bury(&cluster, plan, &gone);
     plan.arrange(&cluster.world.controls(), cluster.world.now());
+    let joins = SplitMix::of_stream(case.seed, JOINS_STREAM);
+    if joins.below(4) == 0 {
+        cluster.join_memory_after(Duration::from_nanos(joins.below(LOAD.as_nanos() as u64)));
+    }
     let mut run = Run { case, cluster: &cluster, gone: gone.clone(), tally: Tally::default() };
     run.load(&pages, LOAD, 0)?;
     cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;

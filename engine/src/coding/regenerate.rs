@@ -1,8 +1,8 @@
-//! What lay in a slab of a lost memory node is made again on another one, a page at a time (DESIGN §7).
+//! What lay in a slab of a lost memory node is made again on another one, page by page (DESIGN §7).
 //!
 //! ```text
 //! claim: range, position --> its slab moves to another memory node, all know it
-//!    --> page by page: shared latch, the split of the position into its place --> over
+//!    --> a few pages at a time: shared latch, the split of the position into its place --> over
 //! ```
 //! One slab of the pool at a time, by one compute node; if that dies, another begins the slab anew. Nobody waits for
 //! it: until a split is there, its tag does not say what the header says, and the page is read without it. Writers
@@ -21,13 +21,15 @@ use super::counter::Begun;
 use super::placed::placed;
 use super::tag::{SplitSet, Tag, Version};
 use crate::acquire::Access;
-use crate::activity::TOLD_EVERY;
 use crate::coherence::machine::Event;
 use crate::core::Core;
 use crate::placement::Counter;
+use crate::service::all_of;
 use crate::stats::Counters;
 use crate::{EngineError, GAddr, SharedGuard};
 
+/// Pages whose splits are made at the same time: what takes long is the way to memory, and the way back.
+const PAGES_AT_ONCE: usize = 4;
 /// Pages after which other tasks get a turn, and a pause.
 const PAGES_A_TURN: usize = 16;
 /// Of the time, what is left to others: a pause as long as so many turns.
@@ -48,7 +50,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Makes lost slabs again until the engine is gone.
 pub(crate) async fn run_regeneration(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
-    let mut told = env.now();
     loop {
         env.sleep(LOOK_EVERY).await;
         let Some(core) = core.upgrade() else { return };
@@ -71,10 +72,6 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         }
         if let Err(error) = core.migrate().await {
             tracing::debug!(%error, "a migration failed");
-        }
-        if env.now() - told >= TOLD_EVERY {
-            told = env.now();
-            core.tell_activity().await;
         }
     }
 }
@@ -125,13 +122,16 @@ impl Core {
     pub(crate) async fn clear_slab(&self, slab: Slab) -> Result<(), EngineError> {
         let geometry = self.pool.descriptor().geometry();
         let node = usize::from(slab.node);
-        let Some(memory) = self.pool.descriptor().memory_nodes.get(node) else { return Ok(()) };
         let (from, bytes) = (geometry.slab_offset(slab.slab), geometry.slab_bytes());
         for at in (0..bytes).step_by(CLEARED_AT_ONCE) {
             self.check_alive()?;
             let zeros = Buf::zeroed(CLEARED_AT_ONCE.min((bytes - at) as usize));
-            let write = placed(RemoteAddr::new(memory.region, from + at), zeros);
-            self.queue_pair(node).post(write).await.map_err(|error| error.error)?;
+            let write = placed(self.memory_at(node, from + at)?, zeros);
+            if let Err(failed) = self.queue_pair(node).post(write).await {
+                // Nobody else may use it yet, and find out.
+                self.gone(failed.error.clone()).await?;
+                return Err(failed.error.into());
+            }
         }
         Ok(())
     }
@@ -148,19 +148,25 @@ impl Core {
         let leased = self.leased_lines(range).await?.max(EXTENT_GCLS);
         let is_leased = |addr: &GAddr| self.placement.line_in_range(*addr) < leased;
         let mut todo: Vec<GAddr> = self.placement.lines_of(range).take_while(is_leased).collect();
-        let mut pages = 0;
+        let (mut pages, mut turned) = (0, 0);
         let mut turn = self.env.now();
         for round in 0..TRIES {
             // Those that others change all the time come again at the end.
             let mut again = Vec::new();
-            for addr in todo {
-                let Some(split) = self.placement.split_at(addr, position) else { continue };
-                match self.make_split_or_keep(addr, split, memory).await {
-                    Err(error) if error.is_retryable() && round + 1 < TRIES => again.push(addr),
-                    made => made?,
+            for addrs in todo.chunks(PAGES_AT_ONCE) {
+                let make = |addr: &GAddr| {
+                    let (addr, split) = (*addr, self.placement.split_at(*addr, position)?);
+                    Some(async move { (addr, self.make_split_or_keep(addr, split, memory).await) })
+                };
+                for (addr, made) in all_of(addrs.iter().filter_map(make)).await {
+                    match made {
+                        Err(error) if error.is_retryable() && round + 1 < TRIES => again.push(addr),
+                        made => made?,
+                    }
+                    pages += 1;
                 }
-                pages += 1;
-                if pages % PAGES_A_TURN == 0 {
+                if pages - turned >= PAGES_A_TURN {
+                    turned = pages;
                     self.check_alive()?;
                     let took = self.env.now() - turn;
                     self.env.pause((took * PAUSE_TURNS).max(LEAST_PAUSE)).await;
@@ -340,7 +346,7 @@ impl Core {
 
     /// Gives a page up, if it can be given up now.
     pub(crate) fn write_home(&self, addr: GAddr) {
-        let mut batches: Vec<_> = self.queue_pairs.iter().map(|_| Default::default()).collect();
+        let mut batches = Vec::new();
         if self.give_up(addr, Event::Evict, &mut batches) {
             self.post_batches(batches);
         }

@@ -73,13 +73,18 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
 }
 
 impl Observer for Core {
+    fn changed(&self, state: &PoolState) -> bool {
+        // Of one that is fenced nothing executes, whatever it was about to do.
+        let is_fenced = self.is_fenced_in(state);
+        if !is_fenced && !self.ways.follow(state) {
+            return false;
+        }
+        self.placement.update(state) || is_fenced
+    }
+
     /// Makes room for a node that has the name of one that was known: nothing of that is left in the pool, but
     /// here there may be a way to it and mail from it. What is still noted to be in the care of that one has been
     /// done, which is what its successor answers when it is asked.
-    fn changed(&self, state: &PoolState) -> bool {
-        self.placement.update(state)
-    }
-
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
         let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
         let (Some(known), Some(id)) = (self.known.get(index), id) else { return true };
@@ -109,6 +114,18 @@ impl Observer for Core {
         if index != self.me.index() && ComputeId::new(index).is_some_and(is_dead) {
             let _ = self.mailbox_for(index).disconnect(index);
         }
+    }
+}
+
+impl Core {
+    /// Whether this node was in the pool, and nothing that it does executes any more.
+    fn is_fenced_in(&self, state: &PoolState) -> bool {
+        let (index, incarnation) = (self.index().get(), self.incarnation.get());
+        let member = state.compute_nodes.get(&index);
+        let is_in = member.is_some_and(|member| incarnation == Some(&member.incarnation));
+        let may_act = state.lost.get(&index).is_some_and(|lost| !lost.fenced);
+        let has_left = self.leaves.load(Ordering::Acquire);
+        incarnation.is_some() && !is_in && !may_act && !has_left
     }
 }
 
@@ -252,7 +269,7 @@ impl Core {
     async fn sweep(&self, dead: ComputeId) -> Result<Vec<u64>, EngineError> {
         let mut lost = Vec::new();
         let images = if self.coded.is_some() { self.images_of(dead).await? } else { Vec::new() };
-        for memory in 0..self.queue_pairs.len() {
+        for memory in 0..self.memory_nodes() {
             let swept = self.sweep_memory(memory, dead, &images, &mut lost).await;
             // What is on a dead memory node is lost with that, or made anew.
             self.unless_memory_is_dead(memory, swept).await?;

@@ -144,7 +144,9 @@ impl Core {
     /// Puts a line back: publishes what its state allows, keeps what is not at rest, frees the
     /// frame of a line without copy.
     pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: Active) {
+        let mut was_in_use = false;
         loop {
+            was_in_use |= active.seen != LocalUse::Idle;
             if active.damaged.is_some() {
                 self.give_back_damaged(addr, &mut active);
             }
@@ -192,8 +194,8 @@ impl Core {
                 active.seen = self.frames.get(frame).latch.seal();
                 self.run(addr, &mut active, Event::LocalFree, None);
             } else {
-                // Who let go between seal and publish did not know that somebody waits.
-                if active.seen != LocalUse::Idle {
+                // Who let go between seal and publish, of any of the rounds, did not know that somebody waits.
+                if was_in_use {
                     active.waiters.signal_all(false);
                 }
                 break;

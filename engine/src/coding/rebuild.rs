@@ -60,12 +60,23 @@ impl Halted {
         self.tables.read().values().any(|tables| tables.contains(&table))
     }
 
-    /// Whether this node has entered what it has of a table, and waits for others to do so.
+    /// Whether this node has entered what it has of a table, and waits for others to do so, or has just gone on with it.
     fn has_entered(&self, table: (usize, usize)) -> bool {
-        let entered = self.entered.read();
+        // In the order in which `end` takes them away.
         let tables = self.tables.read();
-        let mut own = tables.iter().filter(|(_, tables)| tables.contains(&table)).peekable();
-        own.peek().is_some() && own.all(|(number, _)| entered.contains(number))
+        let mut own = tables.iter().filter(|(_, tables)| tables.contains(&table));
+        let entered = self.entered.read();
+        own.all(|(number, _)| entered.contains(number))
+    }
+
+    /// A rebuild is over; the tables it was of, if this node stood still for it.
+    fn end(&self, number: u64) -> Option<BTreeSet<(usize, usize)>> {
+        let mut all = self.tables.write();
+        let tables = all.remove(&number)?;
+        self.any.store(!all.is_empty(), Ordering::Release);
+        self.entered.write().remove(&number);
+        self.in_words.lock().remove(&number);
+        Some(tables)
     }
 
     /// A verb found a memory node dead.
@@ -102,7 +113,8 @@ impl Core {
             Event::Completed { .. } => active.halted = true,
             Event::Received { from, message: Message::Request(request) } => {
                 let table = self.placement.table_of(addr);
-                if table.is_some_and(|table| self.halted.has_entered(table)) {
+                // It may have gone on since it was found to stand still: then it gets to this line when that is closed.
+                if !active.halted && table.is_some_and(|table| self.halted.has_entered(table)) {
                     active.line.deferred.push(Deferred { from, request });
                 }
             }
@@ -601,11 +613,7 @@ impl Core {
     }
 
     fn go_on_without(&self, number: u64) {
-        let Some(tables) = self.halted.tables.write().remove(&number) else { return };
-        let any = !self.halted.tables.read().is_empty();
-        self.halted.any.store(any, Ordering::Release);
-        self.halted.entered.write().remove(&number);
-        self.halted.in_words.lock().remove(&number);
+        let Some(tables) = self.halted.end(number) else { return };
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
@@ -637,4 +645,27 @@ fn versions_of(splits: usize, tags: &[Option<Tag>], unmade: Option<usize>) -> Ve
         };
     }
     versions
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_comes_as_the_node_goes_on_is_not_of_before() {
+        let (halted, table) = (Halted::default(), (2, 1));
+        halted.tables.write().insert(7, BTreeSet::from([table]));
+        halted.tables.write().insert(8, BTreeSet::from([(0, 0)]));
+        halted.any.store(true, Ordering::Release);
+        assert!(!halted.has_entered(table), "whoever asks will ask again");
+        halted.entered.write().insert(7);
+        assert!(halted.has_entered(table));
+        assert_eq!(halted.end(7), Some(BTreeSet::from([table])));
+        // Who looked just before that still takes the line for one that stands still.
+        assert!(halted.has_entered(table));
+        assert!(!halted.has_entered((0, 0)) && halted.any.load(Ordering::Acquire));
+        assert_eq!(halted.end(7), None);
+        halted.end(8);
+        assert!(!halted.any.load(Ordering::Acquire));
+    }
 }

@@ -6,7 +6,8 @@
 //!  -> compute nodes leave, a fresh one reads everything: it is what was last committed
 //! ```
 //! Which die, and when, is drawn. In some runs a compute node dies as well: a writer, the one that moves the headers of
-//! lost homes, or the one that makes lost slabs again.
+//! lost homes, or the one that makes lost slabs again. In some a memory node joins during each load, before others die,
+//! among them, or after.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub(super) const SHAPES: [(&str, u16); 4] = [("2+1", 5), ("2+2", 6), ("4+2", 7),
 const SHAPE_STREAM: u64 = 10;
 const JOURNAL_STREAM: u64 = 11;
 const VICTIMS_STREAM: u64 = 12;
+const JOINS_STREAM: u64 = 13;
 /// Pages: some more than caches have frames, in one run of four.
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
@@ -39,6 +41,8 @@ const STEPS: usize = 120;
 pub(super) const LOAD: Duration = Duration::from_millis(75);
 /// Within which a second memory node dies, if not at once: while headers are moved, or slabs made again.
 const LATE_LOSS: Duration = Duration::from_millis(65);
+/// Within which a memory node joins, in each load.
+const JOIN: Duration = Duration::from_millis(20);
 /// After which a dead compute node is known to be dead.
 pub(super) const LEASE: Duration = Duration::from_millis(5);
 /// How often those are looked at who do what a death is to interrupt.
@@ -227,6 +231,19 @@ pub(super) fn interrupt(
     }));
 }
 
+/// Kills who makes a loss good, in the variants in which that dies.
+fn interrupt_helper(cluster: &SimCluster, gone: &Gone, variant: Variant, after: Duration) {
+    match variant {
+        Variant::RebuilderDies => interrupt(cluster, gone, after / 4, |state| {
+            state.rebuilds.first().and_then(|rebuild| rebuild.by)
+        }),
+        Variant::RegeneratorDies => {
+            interrupt(cluster, gone, after, |state| state.regeneration.map(|task| task.by));
+        }
+        _ => {}
+    }
+}
+
 async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &Gone, node: u16) {
     let peer = PeerId::compute(node);
     gone.add(peer);
@@ -339,23 +356,21 @@ fn run_pages(
     let env = cluster.world.env();
     let nodes = cluster.engines.len();
     let random = SplitMix::of_stream(case.seed, 9);
-    let page_count = if random.below(4) == 0 { MANY_PAGES } else { FEW_PAGES };
+    let joins = SplitMix::of_stream(case.seed, JOINS_STREAM);
+    let grows = joins.below(4) == 0;
+    // One that joins gets something only where others have several slabs.
+    let page_count = if random.below(4) == 0 || grows { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
     let gone = Gone::default();
     let after = Duration::from_nanos(random.below(2_000_000));
-    match variant {
-        Variant::RebuilderDies => interrupt(&cluster, &gone, after / 4, |state| {
-            state.rebuilds.first().and_then(|rebuild| rebuild.by)
-        }),
-        Variant::RegeneratorDies => {
-            interrupt(&cluster, &gone, after, |state| state.regeneration.map(|task| task.by))
-        }
-        _ => {}
-    }
+    interrupt_helper(&cluster, &gone, variant, after);
     let mut tally = Tally::default();
     // Pages whose words were lost in a load in which a compute node died: nobody knows which of them it had.
     let mut in_doubt: BTreeSet<u64> = BTreeSet::new();
     for round in 0..2 {
+        if grows {
+            cluster.join_memory_after(Duration::from_nanos(joins.below(JOIN.as_nanos() as u64)));
+        }
         let (controls, now) = (cluster.world.controls(), cluster.world.now());
         let troubles = if round == 0 { &plan.troubles } else { &plan.later };
         let (orphans, dead) = (homed_on_victims(&cluster, &pages, troubles), gone.all().len());
@@ -387,6 +402,8 @@ fn run_pages(
     if losses.is_empty() {
         cluster.run(cluster.check_lines(page_count as u64))??;
     }
+    let joined = cluster.pool.memory_nodes().len() - usize::from(case.memory_nodes());
+    super::ensure(joined == if grows { 2 } else { 0 }, || format!("{joined} memory nodes joined"))?;
     cluster.run(cluster.close(&losses))??;
     let reader = cluster.start_engine()?;
     let may_be_lost = |pages: &Pages, page: usize| {

@@ -12,7 +12,7 @@ use selkie_memnode::control::MAX_RANGES;
 use crate::GAddr;
 use crate::coherence::word::ComputeId;
 
-/// Lines of a chunk.
+/// Lines of a chunk, at most.
 const CHUNK_LINES: usize = 4096;
 
 /// This node's bit in the word of a line that it has no copy of.
@@ -96,7 +96,9 @@ impl LeftLines {
         let Some((range, line)) = self.place(addr) else { return };
         let chunks = range.get_or_init(|| self.chunks());
         let Some(chunk) = chunks.get(line / CHUNK_LINES) else { return };
-        let chunk = chunk.get_or_init(|| (0..CHUNK_LINES).map(|_| AtomicU8::new(0)).collect());
+        // Small ranges have fewer lines than a chunk.
+        let lines = CHUNK_LINES.min(self.lines_per_range);
+        let chunk = chunk.get_or_init(|| (0..lines).map(|_| AtomicU8::new(0)).collect());
         if let Some(byte) = chunk.get(line % CHUNK_LINES) {
             byte.store(left.to_byte(), Ordering::Relaxed);
         }

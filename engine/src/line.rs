@@ -520,7 +520,7 @@ impl Core {
 
     fn gather(&self, addr: GAddr, active: &mut Active, op: LatchOperation, batch: &mut Vec<Batch>) {
         let Some(home) = self.home_of(addr, active) else { return };
-        // Memory nodes may have joined since it was made.
+        // It has as many as have been needed so far.
         if batch.len() <= home.node {
             batch.resize_with(home.node + 1, Batch::default);
         }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use common::Cluster;
-use common::load::until;
+use common::load::{is_whole, until};
 use common::pages::{check, cluster, pages, write};
 use selkie_fabric::PeerId;
 use selkie_memnode::{FailureDomain, Reclaim, WatchConfig};
@@ -124,12 +124,7 @@ fn a_memory_node_gives_back_all_it_lends_and_lends_it_again() {
         }
         // What was lost can only be made again where memory is lent again.
         free.store(u64::MAX, Ordering::Relaxed);
-        let is_whole = || {
-            let state = cluster.pool.state();
-            let mut slabs = state.ranges.iter().flat_map(|range| &range.slabs);
-            state.regeneration.is_none() && slabs.all(|slab| state.lives(slab.node))
-        };
-        until(&env, &cluster, "is made good", is_whole).await;
+        until(&env, &cluster, "is made good", || is_whole(&cluster.pool)).await;
         assert!(cluster.pool.state().slabs_on(1) > 0 && reclaim(&cluster, 1).withdrawn.is_empty());
         for addr in &all {
             write(&cluster.engines[0], *addr, 2).await;

@@ -180,8 +180,7 @@ impl Lent {
             return Some(LentEnd::PoolGone);
         }
         let state = self.membership.state();
-        let member = state.memory_nodes.get(usize::from(self.node.descriptor().peer.index()));
-        match member.and_then(Option::as_ref) {
+        match state.member(self.node.descriptor().peer.index()) {
             Some(member) if member.stay == Stay::Left => Some(LentEnd::Left),
             Some(member) if !member.dead => None,
             _ => Some(LentEnd::Dead),

@@ -99,13 +99,11 @@ impl PoolState {
     /// Whether a memory node is in the pool and lives.
     #[must_use]
     pub fn lives(&self, memory_node: u16) -> bool {
-        let member = self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref);
-        member.is_some_and(|member| !member.dead)
+        self.member(memory_node).is_some_and(|member| !member.dead)
     }
 
     fn stay_of(&self, memory_node: u16) -> Option<Stay> {
-        let member = self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref);
-        member.map(|member| member.stay)
+        self.member(memory_node).map(|member| member.stay)
     }
 
     /// The living memory nodes that are to leave.

@@ -16,7 +16,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use crate::control::{MemoryMember, PoolState, Slab};
+use crate::control::{PoolState, Slab};
 use crate::monitor::Act;
 use crate::slab_set::SlabSet;
 
@@ -38,10 +38,6 @@ impl Reclaim {
 }
 
 impl PoolState {
-    fn member(&self, memory_node: u16) -> Option<&MemoryMember> {
-        self.memory_nodes.get(usize::from(memory_node)).and_then(Option::as_ref)
-    }
-
     fn reclaim_mut(&mut self, memory_node: u16) -> Option<&mut Reclaim> {
         let slot = self.memory_nodes.get_mut(usize::from(memory_node));
         slot.and_then(Option::as_mut).map(|member| &mut member.reclaim)

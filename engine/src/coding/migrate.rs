@@ -2,7 +2,7 @@
 //!
 //! What the stages are, and why nothing is lost at any moment, says [`selkie_memnode::Migration`]; who writes pages does so
 //! at both places by the placement map. Here is what the node does that makes the move: it has the headers leave the
-//! slab, clears the new place, fills in what was there before, a page at a time under its shared latch, and goes from
+//! slab, clears the new place, fills in what was there before, page by page under its shared latch, and goes from
 //! stage to stage.
 
 use std::sync::Arc;

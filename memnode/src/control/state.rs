@@ -146,11 +146,15 @@ impl PoolState {
         SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
     }
 
+    /// A memory node that has joined, dead or not.
+    pub(crate) fn member(&self, memory_node: u16) -> Option<&MemoryMember> {
+        self.memory_nodes.get(usize::from(memory_node))?.as_ref()
+    }
+
     /// How a memory node is used, dead or not.
     #[must_use]
     pub fn memory_node(&self, node: u16) -> Option<&MemoryNodeDescriptor> {
-        let member = self.memory_nodes.get(usize::from(node))?.as_ref();
-        member.map(|member| &member.descriptor)
+        self.member(node).map(|member| &member.descriptor)
     }
 
     /// What a compute node that reads only may do at memory nodes: see [`SlabGeometry::reading`].
@@ -241,7 +245,7 @@ impl PoolState {
         let open = self.memory_nodes.iter().filter(|slot| slot.is_none()).count();
         let most = Self::domains(self.memory_nodes.iter().flatten()) + open;
         let splits = self.coding.splits();
-        let own = self.memory_nodes.get(usize::from(node)).and_then(Option::as_ref);
+        let own = self.member(node);
         let Some(own) = own.filter(|_| most < splits) else { return Ok(()) };
         let (coding, nodes) = (self.coding, self.memory_nodes.len());
         let why = format!(

@@ -38,8 +38,8 @@ enum Outcome {
     NoFrame,
     /// Wait to be told.
     Queued(Ticket),
-    /// In the queue, but to look again soon: an upgrade ended with the line as it was because the
-    /// readers changed under it, or a try for a latch without a cache was in vain; nobody will tell.
+    /// In the queue, but to look again soon: what it has set going is over, and was in vain (the readers changed under
+    /// an upgrade, a try for a latch without a cache met another); nobody will tell.
     Again(Ticket),
 }
 
@@ -169,12 +169,8 @@ impl Core {
                 let now = self.env.now();
                 let exclusive = access != Access::Shared;
                 let ticket = active.waiters.enqueue(ticket, exclusive, nowait, now);
-                let again = active.woken
-                    && match active.line.phase {
-                        Phase::Shared => exclusive,
-                        Phase::Invalid => !self.caches(),
-                        _ => false,
-                    };
+                // It was told before it stood in the queue, if what it set going is over already.
+                let again = active.woken && active.line.phase.at_rest();
                 if again { Outcome::Again(ticket) } else { Outcome::Queued(ticket) }
             }
         };

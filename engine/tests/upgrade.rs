@@ -76,10 +76,9 @@ impl QueuePair for InterposedQueuePair {
     }
 }
 
-/// Found by the tree's stress: an upgrade that failed because the readers changed between its two
-/// compare-and-swaps left its caller asleep, in a queue that nobody would wake.
-#[test]
-fn an_upgrade_that_meets_changed_readers_tries_again() {
+/// An upgrade that fails because the readers changed between its two compare-and-swaps; before it the reader may have
+/// given up its copy, and left its bit in the word.
+fn upgrades_between_readers(evicts: bool) {
     let armed = Arc::new(Mutex::new(None));
     let hooks = Arc::clone(&armed);
     let mut config = engine_config();
@@ -91,6 +90,9 @@ fn an_upgrade_that_meets_changed_readers_tries_again() {
         let addr = page(b).await;
         drop(b.shared(addr).await.unwrap());
         drop(a.shared(addr).await.unwrap());
+        if evicts {
+            a.evict(addr).await.unwrap();
+        }
         // The first compare-and-swap finds b; c comes before the second, the writer's intent.
         let newcomer = c.clone();
         let read = move || {
@@ -103,4 +105,16 @@ fn an_upgrade_that_meets_changed_readers_tries_again() {
         assert!(armed.lock().is_none(), "the newcomer came in between");
     });
     cluster.close_and_check();
+}
+
+/// Found by the tree's stress: its caller was left asleep, in a queue that nobody would wake.
+#[test]
+fn an_upgrade_that_meets_changed_readers_tries_again() {
+    upgrades_between_readers(false);
+}
+
+/// Found under slabs that were filled: as above.
+#[test]
+fn so_does_one_whose_copy_was_given_up() {
+    upgrades_between_readers(true);
 }

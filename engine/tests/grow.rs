@@ -67,19 +67,14 @@ fn memory_nodes_join_one_after_the_other_while_all_work() {
     grows(6, "4+2", 2, &[]);
 }
 
-/// A writer gave up after its timeout, once in some ten runs. Two wakeups that were lost have been mended since; whether
-/// there is a third is not known yet.
 #[test]
-#[ignore = "may find a lost wakeup"]
 fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
     grows(3, "2+1", 2, &[3]);
     grows(6, "4+2", 2, &[6, 1]);
     grows(2, "replicate=2", 1, &[0]);
 }
 
-/// As above.
 #[test]
-#[ignore = "may find a lost wakeup"]
 fn whoever_joins_may_die_while_slabs_come_to_it() {
     for stage in [Stage::Clearing, Stage::Copying, Stage::Switching, Stage::Switched] {
         let (mem, cluster) = cluster(3, 3, "2+1");

@@ -32,17 +32,21 @@
 //! ```
 //!
 //! Between control page and slabs of a coded pool each compute node has a *journal*, [`JOURNAL_IMAGES`] places for
-//! images of pages that are being written back:
+//! images of pages that are being written back, spread over the memory nodes as the page's splits are; each has
+//! the share of its split:
 //!
 //! ```text
-//! image    0                        64
-//!          | addr, versions, checksum | page |
+//! share    0                        40
+//!          | addr, versions, ...    | gcl_bytes / k bytes |
 //!
-//! addr      u64  global address of the page; 0: none
-//! version   u32  of its splits after the write-back
-//! before    u32  of its first parity split before it
-//! checksum  u32  crc32c of all of the image, this word taken as zero
-//! (zero)    u32, then up to 64
+//! addr         u64  global address of the page; 0: none
+//! version      u32  of its splits after the write-back
+//! before       u32  of its first parity split before it
+//! count        u64  images of the compute node before
+//! incarnation  u32  of the compute node
+//! split        u32  which one
+//! checksum     u32  crc32c of all of the share, this word taken as zero
+//! (zero)       u32
 //! ```
 //!
 //! Header of a GCL, one cache line, little-endian:
@@ -84,7 +88,7 @@ pub const CONTROL_PAGE_BYTES: u64 = 4096;
 /// First word of a control page: "SELKIE\0\x01" read as a little-endian integer.
 pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"SELKIE\0\x01");
 /// Version of this layout, second word of a control page.
-pub const LAYOUT_VERSION: u64 = 1;
+pub const LAYOUT_VERSION: u64 = 2;
 /// Offset of the magic word in the control page.
 pub const MAGIC_AT: u64 = 0;
 /// Offset of the layout version in the control page.
@@ -134,8 +138,8 @@ pub struct Header {
 
 /// Images in the journal of a compute node at each memory node.
 pub const JOURNAL_IMAGES: u64 = 16;
-/// Bytes before the page in an image.
-pub const IMAGE_HEADER_BYTES: u64 = 64;
+/// Bytes before the split in the share of an image.
+pub const SHARE_HEADER_BYTES: u64 = 40;
 /// Bytes of a split's tag, behind its payload: one word, so that it is never torn.
 pub const TAG_BYTES: u64 = 8;
 /// Bytes before the header table in a slab of a coded range.
@@ -278,13 +282,16 @@ impl SlabGeometry {
         if coding.is_plain() {
             return plain;
         }
+        let split = gcl_bytes as u64 / coding.data() as u64;
         Self {
             positions: coding.splits() as u64,
             tables: coding.parity() as u64 + 1,
             lead_bytes: LEAD_BYTES,
-            journal_bytes: (MAX_COMPUTE_NODES as u64 * JOURNAL_IMAGES * image_bytes(gcl_bytes))
+            journal_bytes: (MAX_COMPUTE_NODES as u64
+                * JOURNAL_IMAGES
+                * (SHARE_HEADER_BYTES + split))
                 .next_multiple_of(ALIGNMENT),
-            stride: gcl_bytes as u64 / coding.data() as u64 + TAG_BYTES,
+            stride: split + TAG_BYTES,
             ..plain
         }
     }
@@ -373,12 +380,18 @@ impl SlabGeometry {
         CONTROL_PAGE_BYTES + self.journal_bytes + range as u64 * self.slab_bytes()
     }
 
-    /// Offset, in the region, of an image in the journal of compute node `node`.
+    /// Bytes of the share that a memory node has of an image in a journal.
     #[must_use]
-    pub const fn image_offset(&self, node: usize, image: u64) -> u64 {
+    pub const fn share_bytes(&self) -> u64 {
+        SHARE_HEADER_BYTES + self.payload_bytes() as u64
+    }
+
+    /// Offset, in the region, of the share of an image in the journal of compute node `node`.
+    #[must_use]
+    pub const fn share_offset(&self, node: usize, image: u64) -> u64 {
         debug_assert!(node < MAX_COMPUTE_NODES && image < JOURNAL_IMAGES);
         let before = node as u64 * JOURNAL_IMAGES + image;
-        CONTROL_PAGE_BYTES + before * image_bytes(self.gcl_bytes as usize)
+        CONTROL_PAGE_BYTES + before * self.share_bytes()
     }
 
     /// Offset, in the region, of the count of leased extents in the slab of a coded range.
@@ -477,12 +490,6 @@ impl SlabGeometry {
         let domain = Domain::new(all.into_iter().chain(headers));
         domain.or_else(|_| Domain::new([(0..u64::MAX, Rights::READ)])).unwrap_or_default()
     }
-}
-
-/// Bytes of an image of a GCL in a journal.
-#[must_use]
-pub const fn image_bytes(gcl_bytes: usize) -> u64 {
-    IMAGE_HEADER_BYTES + gcl_bytes as u64
 }
 
 /// Smallest range, in bytes, that holds an extent of GCLs of `gcl_bytes`.

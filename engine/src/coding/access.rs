@@ -27,7 +27,7 @@ use selkie_memnode::{Coding, Mode, PoolDescriptor};
 
 use super::codec::{Codec, codec};
 use super::errors::Errors;
-use super::journal::{Image, Place, Places};
+use super::journal::{Place, Places};
 use super::placed::placed;
 use super::reading::{Moved, Reading};
 use super::tag::{SplitSet, Tag, Version, Versions};
@@ -210,8 +210,6 @@ struct Write {
     before: Option<Versions>,
     /// Payload of each split that is written, and room for its tag.
     splits: Vec<(usize, Buf)>,
-    /// The page, if it is journalled.
-    page: Option<Vec<u8>>,
 }
 
 impl Write {
@@ -496,8 +494,7 @@ impl Coded {
             Some((split, buf))
         });
         let splits = copies.chain((self.coding.data()..).zip(parity)).collect();
-        let journals = Stages::of(self.coding, dirty).journal;
-        Ok(Write { dirty, before, splits, page: journals.then(|| page.to_vec()) })
+        Ok(Write { dirty, before, splits })
     }
 }
 
@@ -619,14 +616,15 @@ async fn write_home<'c>(
         },
     };
     let versions = write.tag(coded.coding, &before);
+    let stages = Stages::of(coded.coding, write.dirty);
     let mut place = None;
-    if let Some(page) = write.page.take() {
-        let of = |versions: &Versions| versions.get(coded.coding.data()).copied();
-        let (version, before) =
-            (of(&versions).unwrap_or_default(), of(&before).unwrap_or_default());
-        place = Some(core.journal(&Image { addr, version, before, page }).await?);
+    if stages.journal {
+        let of =
+            |versions: &Versions| versions.get(coded.coding.data()).copied().unwrap_or_default();
+        let which = (addr, of(&versions), of(&before));
+        place = Some(core.journal(which, &places.splits, &write.splits).await?);
     }
-    write_splits(core, coded, places, write).await?;
+    write_splits(core, coded, places, (stages, write)).await?;
     Ok((versions, place))
 }
 
@@ -689,9 +687,8 @@ async fn write_splits(
     core: &Core,
     coded: &Coded,
     places: &Written,
-    write: Write,
+    (stages, write): (Stages, Write),
 ) -> Result<(), EngineError> {
-    let stages = Stages::of(coded.coding, write.dirty);
     let (first, second): (Vec<_>, Vec<_>) =
         write.splits.into_iter().partition(|(split, _)| stages.first.contains(*split));
     let mut lost = 0;

@@ -1,26 +1,37 @@
-//! The journal: an image of a page whose write-back would not outlive its writer, at r + 1 memory nodes.
+//! The journal: what a write-back is about to write, where it would not outlive its writer otherwise.
 //!
-//! It is written before any split is, and stands until the next image takes its place; whoever looks after the
-//! writer's death tells by the versions whether it is of the write-back that was cut short. Where it lies, and how it
-//! looks, is in [`selkie_memnode::layout`].
+//! ```text
+//! [a share of each split that will be written, at its memory node] -> [the splits] -> versions in the header, latch
+//! ```
+//! Together the shares are the *image* of a write-back. They are there before the first split changes, and stand until
+//! others take their place; whoever looks after the writer's death tells by the versions whether they are of the
+//! write-back that was cut short. With the data splits that did not change they are a coded page: it survives the
+//! writer together with as many memory nodes as there are parity splits. Where shares lie, and how they look, is in
+//! [`selkie_memnode::layout`].
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, Completion, Doorbell, FabricError, Verb};
-use selkie_memnode::layout::{IMAGE_HEADER_BYTES, JOURNAL_IMAGES, image_bytes};
+use selkie_memnode::layout::{JOURNAL_IMAGES, SHARE_HEADER_BYTES, TAG_BYTES};
 
 use super::placed::placed;
-use super::tag::Version;
+use super::tag::{SplitSet, Version};
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
+use crate::placement::SplitsAt;
 use crate::{EngineError, GAddr};
 
-/// Offset of the checksum in an image.
-const CHECKSUM_AT: usize = 16;
+/// Offset of the checksum in a share.
+const CHECKSUM_AT: usize = 32;
 
 /// The places for images in a node's own journal.
 pub(crate) struct Places {
     free: Mutex<Vec<u64>>,
     given_back: Doorbell,
+    /// Images so far.
+    count: AtomicU64,
 }
 
 /// A place in use.
@@ -31,7 +42,11 @@ pub(crate) struct Place<'a> {
 
 impl Default for Places {
     fn default() -> Self {
-        Self { free: Mutex::new((0..JOURNAL_IMAGES).collect()), given_back: Doorbell::new() }
+        Self {
+            free: Mutex::new((0..JOURNAL_IMAGES).collect()),
+            given_back: Doorbell::new(),
+            count: AtomicU64::new(0),
+        }
     }
 }
 
@@ -56,28 +71,40 @@ impl Drop for Place<'_> {
     }
 }
 
-/// An image in a journal.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Image {
+/// Of which write-back something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Attempt {
     pub(crate) addr: GAddr,
-    /// Of the splits after the write-back.
+    /// Of the splits after it.
     pub(crate) version: Version,
     /// Of the first parity split before it.
     pub(crate) before: Version,
-    pub(crate) page: Vec<u8>,
+    /// Incarnation of the writer, and its images before: later is larger. A write-back that failed before it changed
+    /// a split has the same versions as the next.
+    number: (u32, u64),
 }
 
-impl Image {
-    pub(crate) fn to_buf(&self) -> Buf {
-        let mut buf = Buf::zeroed(IMAGE_HEADER_BYTES as usize + self.page.len());
-        let versions = u64::from(self.version.to_bits()) | u64::from(self.before.to_bits()) << 32;
-        for (to, word) in buf.words_mut().iter_mut().zip([self.addr.to_u64(), versions]) {
+/// What is to become of a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Share {
+    attempt: Attempt,
+    split: usize,
+    payload: Vec<u8>,
+}
+
+impl Share {
+    fn to_buf(attempt: Attempt, split: usize, payload: &[u8]) -> Buf {
+        let header = SHARE_HEADER_BYTES as usize;
+        let mut buf = Buf::zeroed(header + payload.len());
+        let Attempt { addr, version, before, number } = attempt;
+        let versions = u64::from(version.to_bits()) | u64::from(before.to_bits()) << 32;
+        let which = u64::from(number.0) | (split as u64) << 32;
+        let words = [addr.to_u64(), versions, number.1, which];
+        for (to, word) in buf.words_mut().iter_mut().zip(words) {
             *to = word.to_le();
         }
-        if let Some(page) = buf.get_mut(IMAGE_HEADER_BYTES as usize..) {
-            for (to, from) in page.iter_mut().zip(&self.page) {
-                *to = *from;
-            }
+        if let Some(to) = buf.get_mut(header..) {
+            to.copy_from_slice(payload);
         }
         let checksum = super::checksum(&buf);
         if let Some(to) = buf.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4) {
@@ -87,76 +114,114 @@ impl Image {
     }
 
     /// `None` if there is none, or not a whole one.
-    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut copy = bytes.to_vec();
         let field = copy.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4)?;
         let checksum = u32::from_le_bytes(field.try_into().ok()?);
         field.fill(0);
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
-        let (addr, versions) = (word(0)?, word(8)?);
+        let (addr, versions, count, which) = (word(0)?, word(8)?, word(16)?, word(24)?);
         if addr == 0 || super::checksum(&copy) != checksum {
             return None;
         }
-        Some(Self {
+        let attempt = Attempt {
             addr: GAddr::from_u64(addr),
             version: Version::from_bits(versions as u32),
             before: Version::from_bits((versions >> 32) as u32),
-            page: bytes.get(IMAGE_HEADER_BYTES as usize..)?.to_vec(),
-        })
+            number: (which as u32, count),
+        };
+        let payload = bytes.get(SHARE_HEADER_BYTES as usize..)?.to_vec();
+        Some(Self { attempt, split: (which >> 32) as usize, payload })
+    }
+}
+
+/// The last image of a page in a journal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Image {
+    pub(crate) attempt: Attempt,
+    splits: BTreeMap<usize, Vec<u8>>,
+}
+
+impl Image {
+    /// The splits of which it has shares.
+    pub(crate) fn splits(&self) -> SplitSet {
+        self.splits.keys().copied().collect()
+    }
+
+    pub(crate) fn payload(&self, split: usize) -> Option<&[u8]> {
+        self.splits.get(&split).map(Vec::as_slice)
+    }
+
+    /// The image that was made of a page whose first parity split had this version.
+    pub(crate) fn over(images: &[Self], addr: GAddr, before: Version) -> Option<&Self> {
+        images.iter().find(|image| image.attempt.addr == addr && image.attempt.before == before)
+    }
+
+    fn put(images: &mut Vec<Self>, share: Share) {
+        let Share { attempt, split, payload } = share;
+        let is_of = |image: &&mut Self| {
+            (image.attempt.addr, image.attempt.before) == (attempt.addr, attempt.before)
+        };
+        let Some(image) = images.iter_mut().find(is_of) else {
+            images.push(Self { attempt, splits: BTreeMap::from([(split, payload)]) });
+            return;
+        };
+        if image.attempt.number < attempt.number {
+            *image = Self { attempt, splits: BTreeMap::new() };
+        }
+        if image.attempt == attempt {
+            image.splits.insert(split, payload);
+        }
     }
 }
 
 impl Core {
-    /// Writes an image into this node's journal, at as many memory nodes as a page has parity splits and one. It is
+    /// Writes into this node's journal what is going to be written: payloads of splits, with room for their tags. It is
     /// safe there until the place is given back.
-    pub(crate) async fn journal(&self, image: &Image) -> Result<Place<'_>, EngineError> {
+    pub(crate) async fn journal(
+        &self,
+        (addr, version, before): (GAddr, Version, Version),
+        places: &SplitsAt,
+        splits: &[(usize, Buf)],
+    ) -> Result<Place<'_>, EngineError> {
         let Some(coded) = &self.coded else { return Err(EngineError::Closed) };
-        let place = coded.journal_places().take().await;
-        let copies = self.pool.descriptor().coding.parity() + 1;
-        let offset = self.pool.descriptor().geometry().image_offset(self.me.index(), place.number);
-        // Those that are to leave only if there are no others.
-        let state = self.pool.state();
-        let count = state.memory_nodes.len();
-        let leaves = |node: &usize| !state.stays(*node as u16);
-        let mut nodes: Vec<usize> = (0..count).map(|on| (self.me.index() + on) % count).collect();
-        nodes.sort_by_key(leaves);
-        let mut nodes = nodes.into_iter();
-        let mut written = 0;
-        while written < copies {
-            let posted: Vec<Completion> = nodes
-                .by_ref()
-                .take(copies - written)
-                .filter_map(|node| {
-                    let at = self.memory_at(node, offset).ok()?;
-                    Some(self.queue_pair(node).post(placed(at, image.to_buf())))
-                })
-                .collect();
-            if posted.is_empty() {
-                if written > 0 {
-                    // It is on all memory nodes that are left: there is no surer place.
-                    break;
-                }
-                let parity = copies - 1;
-                return Err(EngineError::TooManyLost { lost: count, parity });
+        let own = coded.journal_places();
+        let place = own.take().await;
+        // Relaxed: the order of two write-backs of a page is that of their line.
+        let number = (self.own_incarnation(), own.count.fetch_add(1, Ordering::Relaxed));
+        let attempt = Attempt { addr, version, before, number };
+        let offset = self.pool.descriptor().geometry().share_offset(self.me.index(), place.number);
+        let mut posted: Vec<Completion> = Vec::with_capacity(splits.len());
+        for (split, buf) in splits {
+            // What has no place will not be written.
+            let Some(at) = places.get(*split).copied().flatten() else { continue };
+            let payload = buf.get(..buf.len() - TAG_BYTES as usize).unwrap_or_default();
+            let share =
+                placed(self.memory_at(at.node, offset)?, Share::to_buf(attempt, *split, payload));
+            posted.push(self.queue_pair(at.node).post(share));
+        }
+        let parity = coded.coding().parity();
+        let mut lost = 0;
+        for share in posted {
+            match share.await.map_err(|error| error.error) {
+                Ok(_) => {}
+                Err(FabricError::PeerDead { peer }) if peer.is_memory() => lost += 1,
+                Err(error) => return Err(error.into()),
             }
-            for one in posted {
-                match one.await.map_err(|error| error.error) {
-                    Ok(_) => written += 1,
-                    Err(FabricError::PeerDead { peer }) if peer.is_memory() => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
+        }
+        if lost > parity {
+            return Err(EngineError::TooManyLost { lost, parity });
         }
         Ok(place)
     }
 
-    /// All whole images in a node's journal.
+    /// What there is of the images in a node's journal.
     pub(crate) async fn images_of(&self, node: ComputeId) -> Result<Vec<Image>, EngineError> {
         let geometry = self.pool.descriptor().geometry();
-        let bytes = image_bytes(self.gcl_bytes);
+        let bytes = geometry.share_bytes();
         let mut images: Vec<Image> = Vec::new();
         for number in 0..self.memory_nodes() {
-            let at = self.memory_at(number, geometry.image_offset(node.index(), 0))?;
+            let at = self.memory_at(number, geometry.share_offset(node.index(), 0))?;
             let all = Buf::zeroed((JOURNAL_IMAGES * bytes) as usize);
             let read = self.queue_pair(number).post(Chain::from(Verb::read(at, all)));
             let chain = match read.await.map_err(|error| error.error) {
@@ -165,10 +230,8 @@ impl Core {
                 Err(error) => return Err(error.into()),
             };
             let read = chain.buf(0).map(|buf| &**buf).unwrap_or_default();
-            for image in read.chunks_exact(bytes as usize).filter_map(Image::from_bytes) {
-                if !images.contains(&image) {
-                    images.push(image);
-                }
+            for share in read.chunks_exact(bytes as usize).filter_map(Share::from_bytes) {
+                Image::put(&mut images, share);
             }
         }
         Ok(images)
@@ -179,22 +242,50 @@ impl Core {
 mod tests {
     use super::*;
 
-    #[test]
-    fn an_image_is_read_as_it_was_written_or_not_at_all() {
-        let image = Image {
+    fn attempt(number: (u32, u64)) -> Attempt {
+        Attempt {
             addr: GAddr::from_u64(512 * 77),
             version: Version::from_bits(0x0000_5003),
             before: Version::from_bits(0x0000_4001),
-            page: (0..512_u32).map(|byte| byte as u8).collect(),
-        };
-        let mut bytes = image.to_buf().to_vec();
-        assert_eq!(Image::from_bytes(&bytes), Some(image));
-        assert_eq!(Image::from_bytes(&vec![0; bytes.len()]), None);
-        for at in [0, 9, 13, 17, 30, 64, 575] {
+            number,
+        }
+    }
+
+    #[test]
+    fn a_share_is_read_as_it_was_written_or_not_at_all() {
+        let payload: Vec<u8> = (0..512_u32).map(|byte| byte as u8).collect();
+        let mut bytes = Share::to_buf(attempt((2, 9)), 7, &payload).to_vec();
+        let share = Share { attempt: attempt((2, 9)), split: 7, payload };
+        assert_eq!(Share::from_bytes(&bytes), Some(share));
+        assert_eq!(Share::from_bytes(&vec![0; bytes.len()]), None);
+        for at in [0, 9, 13, 17, 24, 28, 32, 64, 550] {
             bytes[at] ^= 1;
-            assert_eq!(Image::from_bytes(&bytes), None, "byte {at}");
+            assert_eq!(Share::from_bytes(&bytes), None, "byte {at}");
             bytes[at] ^= 1;
         }
-        assert_eq!(Image::from_bytes(&bytes[..100]), None, "torn");
+        assert_eq!(Share::from_bytes(&bytes[..100]), None, "torn");
+    }
+
+    /// Two write-backs of a page can have the same versions: their shares must not be mixed.
+    #[test]
+    fn an_image_has_the_shares_of_the_last_attempt_alone() {
+        let early = [(1, 2, 1), (1, 2, 5)];
+        let late = [(1, 3, 2), (1, 3, 5)];
+        let next = [(2, 0, 2), (2, 0, 5)];
+        let Attempt { addr, version, before, .. } = attempt((0, 0));
+        for (first, second) in [(early, late), (late, early), (late, next), (next, late)] {
+            let mut images = Vec::new();
+            for (incarnation, count, split) in first.into_iter().chain(second) {
+                let payload = vec![10 * incarnation as u8 + count as u8; 8];
+                let attempt = attempt((incarnation, count));
+                Image::put(&mut images, Share { attempt, split, payload });
+            }
+            let last = if first == next || second == next { 20 } else { 13 };
+            let image = Image::over(&images, addr, before).unwrap();
+            assert_eq!(image.splits(), [2, 5].into_iter().collect());
+            assert_eq!(image.payload(5), Some(&[last; 8][..]));
+            assert_eq!((images.len(), image.payload(1)), (1, None));
+            assert_eq!(Image::over(&images, addr, version), None);
+        }
     }
 }

@@ -44,21 +44,16 @@ impl Core {
             })
             .collect();
         let latest = header.get(coding.data()).copied().unwrap_or_default();
-        let image = images.iter().find(|image| image.addr == addr && image.before == latest);
-        let (versions, splits) = match page_of(coding, &header, &found, image.map(|i| i.version)) {
-            Page::Old(of) => (header, coded.splits_from(&payloads(&seen, of))?),
+        let image = Image::over(images, addr, latest);
+        let shares = image.map(|image| (image.attempt.version, image.splits()));
+        let (mut versions, splits) = match page_of(coding, &header, &found, shares) {
+            Page::Old(of) => (header, coded.splits_from(&payloads(&seen, of, None))?),
             Page::New(version, of) => (
                 with_version(&header, coding.data(), version),
-                coded.splits_from(&payloads(&seen, of))?,
+                coded.splits_from(&payloads(&seen, of, image))?,
             ),
-            Page::Image => {
-                let Some(image) = image else { return Ok(false) };
-                let versions = with_version(&header, coding.data(), image.version);
-                (versions, coded.splits_of(&image.page)?)
-            }
             Page::Lost => return Ok(false),
         };
-        let mut versions = versions;
         let Some(places) = self.placement.written(addr) else { return Ok(true) };
         for (split, payload) in splits.iter().enumerate() {
             let known = versions.get(split).copied().unwrap_or_default();
@@ -120,10 +115,15 @@ impl Core {
     }
 }
 
-fn payloads(seen: &[Option<Seen>], of: SplitSet) -> Vec<(usize, &[u8])> {
-    let seen = seen.iter().enumerate().filter(|(split, _)| of.contains(*split));
-    seen.filter_map(|(split, seen)| Some((split, &**seen.as_ref().map(|seen| &seen.payload)?)))
-        .collect()
+/// Splits as they are in the image, or else in their place.
+fn payloads<'a>(
+    seen: &'a [Option<Seen>],
+    of: SplitSet,
+    image: Option<&'a Image>,
+) -> Vec<(usize, &'a [u8])> {
+    let in_place = |split: usize| Some(&*seen.get(split)?.as_ref()?.payload);
+    let payload = |split| image.and_then(|image| image.payload(split)).or_else(|| in_place(split));
+    of.iter().filter_map(|split| Some((split, payload(split)?))).collect()
 }
 
 /// The versions after a write-back that wrote all parity, and the data splits that its version says.

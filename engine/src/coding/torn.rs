@@ -5,13 +5,13 @@
 //!
 //! ```text
 //! c <= r   all parity | the dirty data splits | versions in the header, latch
-//! c > r    page image into the writer's journal | all of them | versions in the header, latch
+//! c > r    a share of each into the writer's journal | all of them | versions in the header, latch
 //! ```
 //! and what a stage writes is there before the next begins. In the first case, while splits of the first stage are
 //! torn or new, all data splits are old; and when the second begins, all parity is new, which makes up for c <= r data
-//! splits. In the second case the image is whole when the first split changes. So a writer's death alone loses
-//! nothing; nor does the loss of r memory nodes alone. Both at once can, unless pages are always journalled: then the
-//! image is there whatever became of the splits.
+//! splits. In the second case all shares are there when the first split changes. So a writer's death alone loses
+//! nothing; nor does the loss of r memory nodes alone. Both at once can in the first case, unless pages are always
+//! journalled: of the shares, and the data splits that did not change, any k are the page.
 
 use selkie_memnode::{Coding, Journal};
 
@@ -20,7 +20,7 @@ use super::tag::{SplitSet, Version, Versions};
 /// In which order a write-back writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stages {
-    /// First of all the page, whole, into the journal.
+    /// First of all, all of them into the journal.
     pub journal: bool,
     /// Then these splits.
     pub first: SplitSet,
@@ -54,22 +54,20 @@ pub(crate) enum Found {
 pub(crate) enum Page {
     /// The page as of the write-back that ended last: from any k of these splits.
     Old(SplitSet),
-    /// The page of the write-back under way, of this version: from any k of these.
+    /// The page of the write-back under way, of this version: from any k of these, of which some may be in the journal.
     New(Version, SplitSet),
-    /// The image in the journal.
-    Image,
     /// It cannot be told from what there is.
     Lost,
 }
 
 /// The page that these splits make up, where the header says which versions are those of the page before a
-/// write-back that may have been cut short. `image` is the version of which the writer's journal has an image that
-/// was made over the page of the header.
+/// write-back that may have been cut short. `image` is what the writer's journal has of an image that was made over
+/// the page of the header: its version, and the splits of which there are shares.
 pub(crate) fn page_of(
     coding: Coding,
     header: &Versions,
     found: &[Found],
-    image: Option<Version>,
+    image: Option<(Version, SplitSet)>,
 ) -> Page {
     let data = coding.data();
     let with = |split: usize, version: Version| found.get(split) == Some(&Found::Whole(version));
@@ -79,19 +77,17 @@ pub(crate) fn page_of(
     if old.len() >= data {
         return Page::Old(old);
     }
-    if image.is_some() {
-        return Page::Image;
-    }
     // The versions that parity has and the header has not: at most one write-back can have been under way.
     let newer = found.iter().enumerate().skip(data).find_map(|(split, found)| match found {
         Found::Whole(version) if header.get(split) != Some(version) => Some(*version),
         _ => None,
     });
-    let Some(version) = newer else { return Page::Lost };
+    let Some(version) = image.map(|(version, _)| version).or(newer) else { return Page::Lost };
+    let shares = image.map_or(SplitSet::EMPTY, |(_, shares)| shares);
     let new: SplitSet = splits()
         .filter(|split| {
             let unchanged = *split < data && !version.dirty().contains(*split);
-            with(*split, version) || unchanged && old.contains(*split)
+            shares.contains(*split) || with(*split, version) || unchanged && old.contains(*split)
         })
         .collect();
     if new.len() >= data { Page::New(version, new) } else { Page::Lost }
@@ -166,8 +162,10 @@ mod tests {
     }
 
     /// What `page_of` says must be made of splits that belong to one page: that before, or that after.
-    fn check(case: &Case, found: &[Found], image: Option<Version>) -> bool {
+    /// `shares` are those in the journal, of all that the write-back writes.
+    fn check(case: &Case, found: &[Found], shares: SplitSet) -> bool {
         let data = case.coding.data();
+        let image = (!shares.is_empty()).then_some((case.new, shares));
         match page_of(case.coding, &case.header, found, image) {
             Page::Old(splits) => {
                 assert!(splits.len() >= data);
@@ -178,10 +176,9 @@ mod tests {
                 splits.iter().all(|split| {
                     let as_before = split < data && !case.dirty.contains(split);
                     let expected = if as_before { case.header[split] } else { case.new };
-                    found[split] == Found::Whole(expected)
+                    found[split] == Found::Whole(expected) || shares.contains(split)
                 })
             }
-            Page::Image => image == Some(case.new),
             Page::Lost => false,
         }
     }
@@ -191,21 +188,19 @@ mod tests {
         let mut seen = 0_u64;
         for case in cases() {
             let Stages { journal, first, second } = case.stages;
-            // In a stage that journals, the image may be there or not; later it is.
-            let image = journal.then_some(case.new);
+            let shares = if journal { first.union(second) } else { SplitSet::EMPTY };
             let all = torn(&case, SplitSet::EMPTY, first).chain(torn(&case, first, second));
             for found in all {
                 seen += 1;
-                assert!(
-                    check(&case, &found, image),
-                    "{:?} {:?} {found:?}",
-                    case.coding,
-                    case.dirty
-                );
+                let (coding, dirty) = (case.coding, case.dirty);
+                assert!(check(&case, &found, shares), "{coding:?} {dirty:?} {found:?}");
             }
             let untouched: Vec<_> =
                 (0..case.coding.splits()).map(|split| Found::Whole(case.header[split])).collect();
-            assert!(check(&case, &untouched, None), "died in the journal");
+            for unwritten in subsets(case.coding.splits()) {
+                let some = shares.without(unwritten);
+                assert!(check(&case, &untouched, some), "died in the journal");
+            }
         }
         assert!(seen > 80_000, "{seen}");
     }
@@ -231,21 +226,20 @@ mod tests {
         }
     }
 
+    fn subsets(splits: usize) -> impl Iterator<Item = SplitSet> {
+        (0_u32..1 << splits).map(move |set| (0..splits).filter(|s| set >> s & 1 == 1).collect())
+    }
+
     #[test]
-    fn with_a_journal_always_a_writer_and_r_nodes_may_go_together() {
-        for case in cases().filter(|case| case.coding.journal() == Journal::Always) {
+    fn where_it_is_journalled_a_writer_and_r_nodes_may_go_together() {
+        for case in cases().filter(|case| case.stages.journal) {
+            let parity = case.coding.parity();
             for found in torn(&case, SplitSet::EMPTY, case.stages.first) {
-                let splits = case.coding.splits();
-                for lost in (0_u32..1 << splits)
-                    .filter(|lost| lost.count_ones() as usize <= case.coding.parity())
-                {
+                for lost in subsets(found.len()).filter(|lost| lost.len() <= parity) {
                     let mut found = found.clone();
-                    for (split, found) in found.iter_mut().enumerate() {
-                        if lost >> split & 1 == 1 {
-                            *found = Found::Nothing;
-                        }
-                    }
-                    assert!(check(&case, &found, Some(case.new)), "{found:?}");
+                    lost.iter().for_each(|split| found[split] = Found::Nothing);
+                    let shares = case.stages.first.without(lost);
+                    assert!(check(&case, &found, shares), "{found:?} {shares:?}");
                 }
             }
         }

@@ -21,7 +21,7 @@ use crate::reclaim::Reclaim;
 use crate::regeneration::Regeneration;
 
 /// Of what is written by this software; others are refused.
-pub(crate) const FORMAT: u32 = 4;
+pub(crate) const FORMAT: u32 = 5;
 
 /// Lost pages that are remembered by address; more are only lost.
 pub const MAX_LOST_PAGES: usize = 20_000;

@@ -189,7 +189,6 @@ impl<const N: usize> Protocol<N> {
         match page {
             Page::Old(_) => {}
             Page::New(..) => world.home_fresh = world.store.new_fresh,
-            Page::Image => world.fault = Some(Fault::Torn),
             // The writer and a memory node are gone.
             Page::Lost if lost && world.store.lost.is_some() => {
                 (world.home_fresh, world.store.refused) = (false, true);

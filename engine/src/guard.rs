@@ -5,13 +5,11 @@ use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
 use crate::acquire::Access;
+use crate::buffer::dirty::Dirty;
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Released;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
-
-/// Dirty bounds are kept on words: the fabric writes whole words.
-const WORD: usize = 8;
 
 /// A page latched shared: nobody writes it anywhere while the guard lives.
 #[must_use]
@@ -122,8 +120,7 @@ impl<'e> ExclusiveGuard<'e> {
         let page = unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), bytes) };
         assert!(range.start <= range.end && range.end <= page.len(), "range beyond the page");
         if !range.is_empty() {
-            let low = range.start & !(WORD - 1);
-            self.frame.add_dirty(low..range.end.next_multiple_of(WORD));
+            self.frame.add_dirty(Dirty::of(&range, bytes));
         }
         #[expect(clippy::indexing_slicing, reason = "checked above")]
         &mut page[range]

@@ -8,7 +8,6 @@
 //! Completions that are ready at once (`mem`, `shm`) are handled in place; others by a task of their
 //! own, so that an operation belongs to the line and not to the caller that caused it.
 
-use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use selkie_channels::ChannelError;
 use selkie_fabric::{Buf, Chain, ChainError, FabricError, RemoteAddr, Verb};
 use selkie_memnode::ComputeIndex;
 
+use crate::buffer::dirty::Dirty;
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
 use crate::coding::{self, VERSIONS_BYTES};
@@ -233,7 +233,7 @@ impl Core {
 
     fn answer_not_held(&self, addr: GAddr, active: &mut Active) {
         for asked in std::mem::take(&mut active.line.deferred) {
-            let header = message::encode(addr, Message::NotHeld { holder: None }, &(0..0));
+            let header = message::encode(addr, Message::NotHeld { holder: None }, Dirty::NONE);
             // The asker has its own bound; there is nobody else to tell.
             let _ = self.deliver(asked.from, &header, &[]);
         }
@@ -376,7 +376,7 @@ impl Core {
         let frame = self.frames.get(id);
         self.table.remove(&self.frames, addr, id);
         frame.set_addr(GAddr::NULL);
-        frame.set_dirty(0..0);
+        frame.set_dirty(Dirty::NONE);
         // A reader that found the entry a moment ago fails on the sealed latch.
         let _ =
             frame.latch.publish(Permissions { readable: false, writable: false, pending: false });
@@ -386,7 +386,7 @@ impl Core {
     pub(crate) fn occupy(&self, addr: GAddr, id: FrameId) -> LocalUse {
         let frame = self.frames.get(id);
         frame.set_addr(addr);
-        frame.set_dirty(0..0);
+        frame.set_dirty(Dirty::NONE);
         assert!(self.table.insert(addr, id), "address table: a shard has overflowed");
         frame.latch.seal()
     }
@@ -543,14 +543,12 @@ impl Core {
         let operation = op;
         if let (Phase::Rejoin, Some(id)) = (active.line.phase, active.frame) {
             // What home has may be torn, all of it.
-            self.frames.get(id).set_dirty(0..self.gcl_bytes);
+            self.frames.get(id).set_dirty(Dirty::ALL);
         }
         if let Some(id) = active.frame.filter(|_| operation.write_back) {
-            let mut dirty = self.frames.get(id).dirty();
+            let dirty = self.dirty_of(id);
             if !dirty.is_empty() {
-                if !self.config.dirty_bounds {
-                    dirty = 0..self.gcl_bytes;
-                }
+                let dirty = dirty.bounds(self.gcl_bytes);
                 Counters::add(&self.counters.write_backs);
                 let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
                 active.copied = active.line.phase == Phase::ReleaseModified && self.may_copy();
@@ -572,6 +570,14 @@ impl Core {
             // the completion.
             let into = unsafe { self.frames.lease(id, 0..self.gcl_bytes) };
             chain.push(Verb::Read { at: home.page, into });
+        }
+    }
+
+    /// What of a page goes home.
+    pub(crate) fn dirty_of(&self, id: FrameId) -> Dirty {
+        match self.frames.get(id).dirty() {
+            dirty if dirty.is_empty() || self.config.dirty_bounds => dirty,
+            _ => Dirty::ALL,
         }
     }
 
@@ -670,19 +676,19 @@ impl Core {
         // Whatever was written back is home now; whatever was read is what home has.
         // What home has of a line taken over may be torn.
         if let (Phase::Claim { .. }, Some(id)) = (active.line.phase, active.frame) {
-            self.frames.get(id).set_dirty(0..self.gcl_bytes);
+            self.frames.get(id).set_dirty(Dirty::ALL);
         }
         if let (Phase::Downgrade { .. } | Phase::ReleaseModified | Phase::Rejoin, Some(id)) =
             (active.line.phase, active.frame)
         {
-            self.frames.get(id).set_dirty(0..0);
+            self.frames.get(id).set_dirty(Dirty::NONE);
         }
         Event::Completed { old }
     }
 
     /// Sends a message about a line; grants take the page along.
     fn send(&self, addr: GAddr, active: &mut Active, to: ComputeId, message: Message) {
-        let mut dirty = 0..0;
+        let mut dirty = Dirty::NONE;
         let mut page: &[u8] = &[];
         self.count_sent(addr, active, message);
         if let Some(id) = active.frame.filter(|_| message::carries_page(message)) {
@@ -695,7 +701,7 @@ impl Core {
         }
         let mut header = [0; message::HEADER_BYTES + VERSIONS_BYTES];
         let (own, more) = header.split_at_mut(message::HEADER_BYTES);
-        own.copy_from_slice(&message::encode(addr, message, &dirty));
+        own.copy_from_slice(&message::encode(addr, message, dirty));
         let more = match (&self.coded, active.frame) {
             (Some(coded), Some(id)) if message == Message::GrantModified => {
                 more.copy_from_slice(&coding::versions_bytes(&coded.versions_of(id)));
@@ -775,7 +781,7 @@ impl Core {
         active: &Active,
         sender: ComputeId,
         page: &[u8],
-        dirty: Range<usize>,
+        dirty: Dirty,
         versions: &[u8],
     ) {
         let asked = match active.line.phase {

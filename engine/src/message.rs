@@ -1,28 +1,24 @@
 //! Wire format of the messages between compute nodes.
 //!
 //! ```text
-//! byte 0     1       2          3       4..6       6..8        8..16   16..
-//!      +-----+-------+----------+-------+----------+-----------+-------+------------------+
-//!      | tag | flags | priority | hint+1| dirty lo | dirty hi  | gaddr | page, grants only|
-//!      +-----+-------+----------+-------+----------+-----------+-------+------------------+
+//! byte 0     1       2          3       4..8     8..16   16..24   24..
+//!      +-----+-------+----------+-------+--------+-------+--------+------------------+
+//!      | tag | flags | priority | hint+1| (zero) | gaddr | dirty  | page, grants only|
+//!      +-----+-------+----------+-------+--------+-------+--------+------------------+
 //! ```
 //! In a coded pool the versions of the page's splits at home, 48 bytes, precede the page of a GrantModified.
 //!
-//! Little-endian. flags bit 0: nowait. The dirty bounds of a GrantModified say which bytes differ
-//! from home, in units of 8 bytes.
-
-use std::ops::Range;
+//! Little-endian. flags bit 0: nowait. Of a GrantModified, dirty says which pieces of the page differ from home.
 
 use crate::GAddr;
+use crate::buffer::dirty::Dirty;
 use crate::coherence::machine::{Message, Request, RequestKind};
 use crate::coherence::word::ComputeId;
 
 /// Bytes before the page.
-pub(crate) const HEADER_BYTES: usize = 16;
+pub(crate) const HEADER_BYTES: usize = 24;
 
 const NOWAIT: u8 = 1;
-/// Dirty bounds count words, so that the end of an 8 KiB page fits.
-const DIRTY_UNIT: usize = 8;
 
 const TAG_READ: u8 = 1;
 const TAG_WRITE: u8 = 2;
@@ -39,8 +35,8 @@ const TAG_CONFIRM: u8 = 9;
 pub(crate) struct Envelope {
     pub(crate) addr: GAddr,
     pub(crate) message: Message,
-    /// Bytes of a GrantModified's page that differ from home.
-    pub(crate) dirty: Range<usize>,
+    /// What of a GrantModified's page differs from home.
+    pub(crate) dirty: Dirty,
 }
 
 /// Whether the page travels with this message.
@@ -48,8 +44,8 @@ pub(crate) fn carries_page(message: Message) -> bool {
     matches!(message, Message::GrantShared | Message::GrantModified)
 }
 
-/// The header of a message. `dirty` must lie on 8-byte bounds.
-pub(crate) fn encode(addr: GAddr, message: Message, dirty: &Range<usize>) -> [u8; HEADER_BYTES] {
+/// The header of a message.
+pub(crate) fn encode(addr: GAddr, message: Message, dirty: Dirty) -> [u8; HEADER_BYTES] {
     let (mut flags, mut priority, mut hint) = (0, 0, 0);
     let tag = match message {
         Message::Request(request) => {
@@ -73,10 +69,13 @@ pub(crate) fn encode(addr: GAddr, message: Message, dirty: &Range<usize>) -> [u8
         Message::Busy => TAG_BUSY,
         Message::Confirm => TAG_CONFIRM,
     };
-    let low = ((dirty.start / DIRTY_UNIT) as u16).to_le_bytes();
-    let high = ((dirty.end / DIRTY_UNIT) as u16).to_le_bytes();
-    let [a, b, c, d, e, f, g, h] = addr.to_u64().to_le_bytes();
-    [tag, flags, priority, hint, low[0], low[1], high[0], high[1], a, b, c, d, e, f, g, h]
+    let mut header = [0; HEADER_BYTES];
+    let (first, words) = header.split_at_mut(8);
+    first.copy_from_slice(&[tag, flags, priority, hint, 0, 0, 0, 0]);
+    for (to, word) in words.as_chunks_mut().0.iter_mut().zip([addr.to_u64(), dirty.bits()]) {
+        *to = word.to_le_bytes();
+    }
+    header
 }
 
 /// Header, and what follows it, of a received message: a page, before which `more` bytes go with the right to
@@ -89,8 +88,10 @@ pub(crate) fn decode(
     let Some((header, page)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err("shorter than a header");
     };
-    let [tag, flags, priority, hint, l0, l1, h0, h1, a, b, c, d, e, f, g, h] = *header;
-    if flags & !NOWAIT != 0 {
+    let words = header.as_chunks::<8>().0;
+    let word = |at: usize| words.get(at).copied().unwrap_or_default();
+    let [tag, flags, priority, hint, zeros @ ..] = word(0);
+    if flags & !NOWAIT != 0 || zeros != [0; 4] {
         return Err("unknown flags");
     }
     let request = |kind| Message::Request(Request { kind, nowait: flags & NOWAIT != 0, priority });
@@ -116,12 +117,8 @@ pub(crate) fn decode(
     else {
         return Err("wrong length of the page");
     };
-    let dirty = usize::from(u16::from_le_bytes([l0, l1])) * DIRTY_UNIT
-        ..usize::from(u16::from_le_bytes([h0, h1])) * DIRTY_UNIT;
-    if dirty.start > dirty.end || dirty.end > gcl_bytes {
-        return Err("dirty bounds beyond the page");
-    }
-    let addr = GAddr::from_u64(u64::from_le_bytes([a, b, c, d, e, f, g, h]));
+    let addr = GAddr::from_u64(u64::from_le_bytes(word(1)));
+    let dirty = Dirty::from_bits(u64::from_le_bytes(word(2)));
     Ok((Envelope { addr, message, dirty }, more, page))
 }
 
@@ -155,9 +152,9 @@ mod tests {
     fn every_message_survives_the_wire() {
         for message in messages() {
             let page = if carries_page(message) { vec![7; 8192] } else { vec![] };
-            for dirty in [0..0, 8..8192, 0..8192, 4096..4104] {
+            for dirty in [Dirty::NONE, Dirty::ALL, Dirty::from_bits(1 << 63 | 5)] {
                 let addr = GAddr::from_u64(0xFEDC_BA98_7654_3210);
-                let mut bytes = encode(addr, message, &dirty).to_vec();
+                let mut bytes = encode(addr, message, dirty).to_vec();
                 bytes.extend(&page);
                 let (envelope, _, got) = decode(&bytes, 8192, 0).unwrap();
                 assert_eq!(envelope, Envelope { addr, message, dirty });
@@ -168,16 +165,17 @@ mod tests {
 
     #[test]
     fn damage_is_refused() {
-        let whole = encode(GAddr::from_u64(512), Message::Busy, &(0..0));
-        assert!(decode(&whole[..15], 512, 0).is_err(), "short");
+        let whole = encode(GAddr::from_u64(512), Message::Busy, Dirty::NONE);
+        assert!(decode(&whole[..23], 512, 0).is_err(), "short");
         assert!(
             decode(&[&whole[..], &[0; 512]].concat(), 512, 0).is_err(),
             "page on a message without"
         );
-        let grant = encode(GAddr::from_u64(512), Message::GrantShared, &(0..0));
+        let grant = encode(GAddr::from_u64(512), Message::GrantShared, Dirty::NONE);
         assert!(decode(&grant, 512, 0).is_err(), "no page on a grant");
-        for (at, value) in [(0, 0), (0, 10), (1, 2), (3, 59), (4, 1), (7, 1)] {
-            let mut bad = encode(GAddr::from_u64(512), Message::NotHeld { holder: None }, &(0..0));
+        for (at, value) in [(0, 0), (0, 10), (1, 2), (3, 59), (4, 1), (7, 1), (1, 4)] {
+            let mut bad =
+                encode(GAddr::from_u64(512), Message::NotHeld { holder: None }, Dirty::NONE);
             bad[at] = value;
             assert!(decode(&bad, 512, 0).is_err(), "byte {at} = {value}");
         }

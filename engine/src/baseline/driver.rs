@@ -2,6 +2,7 @@
 
 use super::client::{ClientAction, ClientEvent, step};
 use super::message::{FromNode, ToNode, decode_to, encode_from};
+use crate::buffer::dirty::Dirty;
 use crate::coherence::machine::{Event, Phase};
 use crate::core::Core;
 use crate::line::Active;
@@ -56,7 +57,7 @@ impl Core {
             // SAFETY: the latch is sealed and no writer is in (a copy in use is not given), so the
             // bytes are stable while the shard's lock is held.
             page = unsafe { self.page(id) };
-            self.frames.get(id).set_dirty(0..0);
+            self.frames.get(id).set_dirty(Dirty::NONE);
         }
         let header = encode_from(addr, message);
         let sent = match self.placement.home(addr) {
@@ -87,7 +88,7 @@ impl Core {
             // SAFETY: a line that waits for its page is not readable and has no local users; the
             // shard's lock is held.
             unsafe { self.page_mut(id) }.copy_from_slice(page);
-            self.frames.get(id).set_dirty(0..0);
+            self.frames.get(id).set_dirty(Dirty::NONE);
         }
         let fed = self.feed(addr, &mut active, ClientEvent::Told(message));
         self.close(&mut map, addr, active);

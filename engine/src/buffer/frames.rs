@@ -16,6 +16,7 @@ use selkie_fabric::Buf;
 
 use super::latch::FrameLatch;
 use crate::GAddr;
+use crate::buffer::dirty::Dirty;
 use crate::coherence::word::{LatchWord, NodeSet};
 
 /// Alignment of the arena: a page of the machine.
@@ -32,8 +33,8 @@ pub(crate) struct Frame {
     pub(crate) latch: FrameLatch,
     /// The line in it; written under the shard's lock with the latch sealed and idle.
     addr: AtomicU64,
-    /// Bytes that differ from home, `low << 32 | high`; `low == high` is clean. Written by the
-    /// exclusive holder, or under the shard's lock with the latch idle.
+    /// What differs from home. Written by the exclusive holder, or under the shard's lock with the
+    /// latch idle.
     dirty: AtomicU64,
     /// When the line got its present right, nanoseconds of the environment's clock.
     right_since: AtomicU64,
@@ -74,25 +75,21 @@ impl Frame {
         self.carried.store(LatchWord::of_readers(readers).bits(), Ordering::Relaxed);
     }
 
-    /// Bytes that differ from home.
-    pub(crate) fn dirty(&self) -> Range<usize> {
-        let packed = self.dirty.load(Ordering::Relaxed);
-        (packed >> 32) as usize..(packed & 0xFFFF_FFFF) as usize
+    /// What differs from home.
+    #[inline]
+    pub(crate) fn dirty(&self) -> Dirty {
+        Dirty::from_bits(self.dirty.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn set_dirty(&self, range: Range<usize>) {
-        let packed = (range.start as u64) << 32 | range.end as u64;
-        self.dirty.store(packed, Ordering::Relaxed);
+    #[inline]
+    pub(crate) fn set_dirty(&self, dirty: Dirty) {
+        self.dirty.store(dirty.bits(), Ordering::Relaxed);
     }
 
-    /// Widens the dirty bounds; only the exclusive holder calls it.
-    pub(crate) fn add_dirty(&self, range: Range<usize>) {
-        let old = self.dirty();
-        if old.is_empty() {
-            self.set_dirty(range);
-        } else {
-            self.set_dirty(old.start.min(range.start)..old.end.max(range.end));
-        }
+    /// More differs; only the exclusive holder calls it.
+    #[inline]
+    pub(crate) fn add_dirty(&self, dirty: Dirty) {
+        self.set_dirty(self.dirty().union(dirty));
     }
 }
 

@@ -33,6 +33,7 @@ use super::reading::{Moved, Reading};
 use super::tag::{SplitSet, Tag, Version, Versions};
 use super::torn::Stages;
 use crate::activity::Activity;
+use crate::buffer::dirty::Dirty;
 use crate::buffer::frames::FrameId;
 use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::word::LatchWord;
@@ -193,12 +194,10 @@ impl Coded {
         split * bytes..(split + 1) * bytes
     }
 
-    /// The data splits that a stretch of the page touches.
-    fn dirty_set(&self, dirty: &std::ops::Range<usize>) -> SplitSet {
-        let touches = |split: &usize| {
-            let own = self.payload_of(*split);
-            own.start < dirty.end && dirty.start < own.end
-        };
+    /// The data splits of which something differs.
+    fn dirty_set(&self, dirty: Dirty) -> SplitSet {
+        let touches =
+            |split: &usize| dirty.touches(&self.payload_of(*split), self.geometry.gcl_bytes());
         (0..self.coding.data()).filter(touches).collect()
     }
 }
@@ -336,18 +335,17 @@ impl Core {
         let rejoins = active.line.phase == Phase::Rejoin;
         if rejoins {
             // What home has may be torn, all of it.
-            frame.set_dirty(0..self.gcl_bytes);
+            frame.set_dirty(Dirty::ALL);
         }
-        let dirty = frame.dirty();
+        let dirty = self.dirty_of(id);
         if job.operation.write_back && !dirty.is_empty() {
             Counters::add(&self.counters.write_backs);
             active.copied = active.line.phase == Phase::ReleaseModified && self.may_copy();
-            let dirty = if self.config.dirty_bounds { dirty } else { 0..self.gcl_bytes };
             // SAFETY: an operation is outstanding from here on, so nobody writes the frame, and the shard's
             // lock is held: it stays as it is while it is encoded.
             let page = unsafe { self.page(id) };
             let before = (!rejoins).then(|| coded.versions_of(id));
-            job.write = Some(coded.encode(page, coded.dirty_set(&dirty), before)?);
+            job.write = Some(coded.encode(page, coded.dirty_set(dirty), before)?);
         }
         if job.operation.read {
             let lease = |split| {

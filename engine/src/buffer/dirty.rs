@@ -1,0 +1,92 @@
+//! Which parts of a page differ from what is home.
+
+use std::ops::Range;
+
+/// Pieces of a page that are told apart.
+const PIECES: u32 = u64::BITS;
+
+/// The pieces of a page, 64 of the same length, that differ from what is home: bit i stands for piece i.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub(crate) struct Dirty(u64);
+
+impl Dirty {
+    /// Nothing.
+    pub(crate) const NONE: Self = Self(0);
+    /// The whole page.
+    pub(crate) const ALL: Self = Self(u64::MAX);
+
+    pub(crate) const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    pub(crate) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    pub(crate) const fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
+    /// The pieces of a page of `page` bytes in which bytes of `range` lie.
+    #[inline]
+    pub(crate) fn of(range: &Range<usize>, page: usize) -> Self {
+        if range.is_empty() {
+            return Self::NONE;
+        }
+        let shift = page.trailing_zeros() - PIECES.trailing_zeros();
+        let (first, last) = (range.start >> shift, (range.end - 1) >> shift);
+        debug_assert!(last < PIECES as usize, "range beyond the page");
+        Self(u64::MAX << first & u64::MAX >> (PIECES as usize - 1 - last))
+    }
+
+    #[must_use]
+    #[inline]
+    pub(crate) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Whether bytes of `range`, of a page of `page` bytes, may differ.
+    pub(crate) fn touches(self, range: &Range<usize>, page: usize) -> bool {
+        self.0 & Self::of(range, page).0 != 0
+    }
+
+    /// From the first byte that may differ to the last.
+    pub(crate) fn bounds(self, page: usize) -> Range<usize> {
+        if self.is_empty() {
+            return 0..0;
+        }
+        let piece = page / PIECES as usize;
+        let end = PIECES - self.0.leading_zeros();
+        self.0.trailing_zeros() as usize * piece..end as usize * piece
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_cover_what_was_written_and_little_more() {
+        for page in [512, 2048, 4096, 8192] {
+            let piece = page / 64;
+            for (start, end) in
+                [(0, 8), (8, 16), (0, page), (page - 8, page), (page / 2 - 8, page / 2 + 8)]
+            {
+                let bounds = Dirty::of(&(start..end), page).bounds(page);
+                assert!(bounds.start <= start && bounds.end >= end, "{page} {start}..{end}");
+                assert!(start - bounds.start < piece && bounds.end - end < piece);
+            }
+            assert_eq!(Dirty::of(&(0..page), page), Dirty::ALL);
+            assert_eq!(Dirty::of(&(64..64), page), Dirty::NONE);
+            assert_eq!(Dirty::NONE.bounds(page), 0..0);
+        }
+    }
+
+    #[test]
+    fn what_lies_between_two_changes_is_not_touched() {
+        let both = Dirty::of(&(0..8), 4096).union(Dirty::of(&(4000..4008), 4096));
+        assert_eq!(both.bounds(4096), 0..4032);
+        let splits = [0..512, 512..1024, 3072..3584, 3584..4096];
+        assert_eq!(splits.map(|split| both.touches(&split, 4096)), [true, false, false, true]);
+    }
+}

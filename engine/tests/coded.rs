@@ -11,12 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::load::until;
 use common::pages::{check, cluster, coded, fill, pages, write};
 use common::{Cluster, GCL, engine_config, id};
 use selkie_engine::{Coherence, Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::PeerId;
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::ComputeIndex;
+use selkie_memnode::{ComputeIndex, FailureDomain};
 
 /// So many memory nodes are lost one after the other, and each time all pages are read, and changed, by all.
 fn loses(memory_nodes: usize, coding: &str, victims: &[u16]) {
@@ -399,6 +400,36 @@ fn splits_that_were_never_written_are_made_again_as_such() {
             assert_eq!((page[9], page[GCL - 1]), (7, 0), "{addr}");
         }
         assert_eq!(cluster.engines[1].stats().corruptions, 0);
+    });
+}
+
+/// Found in simulation, with a home that was lost together with another split: who had the right to change the page, and
+/// had changed nothing, went by the versions of before, and wrote them into the header again.
+#[test]
+fn who_holds_a_page_hears_of_versions_that_are_new() {
+    let (mem, cluster) = cluster(1, 4, "2+2");
+    let (engine, env) = (&cluster.engines[0], cluster.runtime.env());
+    cluster.run(async {
+        let pages = pages(engine, 60).await;
+        for addr in &pages {
+            engine.evict(*addr).await.unwrap();
+            drop(engine.exclusive(*addr).await.unwrap());
+        }
+        for victim in [0, 1] {
+            mem.kill(PeerId::memory(victim));
+            cluster.pool.declare_memory_dead(victim).await.unwrap();
+        }
+        until(&env, &cluster, "headers are moved", || cluster.pool.rebuilds().is_empty()).await;
+        for _ in 0..2 {
+            cluster.pool.grow(&cluster.fabric, &env, 8 << 20, FailureDomain::ALONE).await.unwrap();
+        }
+        until(&env, &cluster, "is made good", || common::load::is_whole(&cluster.pool)).await;
+        for addr in &pages {
+            engine.exclusive(*addr).await.unwrap().bytes_mut(GCL - 8..GCL).fill(5);
+            engine.evict(*addr).await.unwrap();
+            assert_eq!(engine.shared(*addr).await.unwrap()[GCL - 8..], [5; 8]);
+        }
+        assert_eq!(engine.stats().corruptions, 0);
     });
 }
 

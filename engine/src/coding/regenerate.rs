@@ -308,6 +308,11 @@ impl Core {
             let at = header_at.offset + SPLIT_VERSION_AT;
             let write = placed(RemoteAddr::new(header_at.region, at), bytes);
             self.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
+            // This node may have the right already, and have changed nothing yet: it is told here.
+            let _map = self.shard(addr).lock();
+            if let Some(frame) = self.table.lookup(&self.frames, addr) {
+                coded.set_versions(frame, &versions);
+            }
         }
         drop((guard, begun, using));
         if !was_cached {

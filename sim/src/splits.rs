@@ -7,12 +7,13 @@ use std::sync::Arc;
 
 use selkie_engine::coding::checksum;
 use selkie_engine::coding::codec::codec;
+use selkie_engine::coherence::word::LatchWord;
 use selkie_fabric::LocalRegion;
-use selkie_memnode::MemoryNode;
 use selkie_memnode::layout::{
     HEADER_BYTES, Header, MAX_SPLITS, SlabGeometry, TAG_BYTES, VERSION_COUNTER, VERSION_LOST,
     VERSION_NEVER,
 };
+use selkie_memnode::{MemoryNode, Pool};
 
 use crate::cluster::SimCluster;
 use crate::error::SimError;
@@ -85,6 +86,48 @@ pub(crate) struct SplitPlace {
     pub(crate) offset: usize,
 }
 
+fn split_place(pool: &Pool, addr: u64, split: usize) -> Option<SplitPlace> {
+    let (geometry, state) = (pool.descriptor().geometry(), pool.state());
+    let (range, gcl) = place_of(&geometry, addr);
+    let range = state.ranges.get(range)?;
+    let slab = range.slabs.get(geometry.split_position(gcl, split))?;
+    let offset = geometry.data_offset(slab.slab, gcl) as usize;
+    Some(SplitPlace { node: usize::from(slab.node), offset })
+}
+
+/// The header of a page, if its memory node is one that was ever there.
+fn header_of(pool: &Pool, addr: u64) -> Option<Header> {
+    let (geometry, state) = (pool.descriptor().geometry(), pool.state());
+    let (range, gcl) = place_of(&geometry, addr);
+    let (slab, table) = state.ranges.get(range)?.home_of(geometry.home_position(gcl))?;
+    let mut bytes = [0; HEADER_BYTES as usize];
+    let at = geometry.header_offset_in(slab.slab, gcl, table) as usize;
+    pool.memory_nodes().get(usize::from(slab.node))?.region().read(at, &mut bytes);
+    Some(Header::from_bytes(&bytes))
+}
+
+/// The compute node that is writing a page back: some of the splits that it writes are new, others are not.
+pub(crate) fn writer_of(pool: &Pool, addr: u64) -> Option<u16> {
+    let header = header_of(pool, addr)?;
+    let (coding, bytes) = (pool.descriptor().coding, pool.descriptor().geometry().payload_bytes());
+    let living = |place: &SplitPlace| !pool.is_memory_dead(place.node);
+    let version_of = |split| {
+        let place = split_place(pool, addr, split).filter(living)?;
+        let memory = pool.memory_nodes().get(place.node).cloned()?;
+        Some(memory.region().load(place.offset + bytes) as u32)
+    };
+    let versions: Vec<Option<u32>> = (0..coding.splits()).map(version_of).collect();
+    let both = versions.iter().zip(&header.split_version);
+    let new =
+        both.filter_map(|(is, was)| is.filter(|is| is != was && *is != VERSION_NEVER)).next()?;
+    // A version begins with the data splits that are written with it; parity always is.
+    let is_written = |split: usize| split >= coding.data() || new >> split & 1 == 1;
+    let mut written = (0..).zip(&versions).filter(|(split, _)| is_written(*split));
+    let is_half = written.any(|(_, version)| version.is_some_and(|version| version != new));
+    let holder = LatchWord::from_bits(header.latch).holder().ok().flatten().filter(|_| is_half)?;
+    Some(holder.index() as u16)
+}
+
 impl SimCluster {
     fn memory(&self, node: usize) -> Option<Arc<MemoryNode>> {
         self.pool.memory_nodes().get(node).cloned()
@@ -92,12 +135,7 @@ impl SimCluster {
 
     /// Where a split of a page lies.
     pub(crate) fn split_place(&self, addr: u64, split: usize) -> Option<SplitPlace> {
-        let (geometry, state) = (self.pool.descriptor().geometry(), self.pool.state());
-        let (range, gcl) = place_of(&geometry, addr);
-        let range = state.ranges.get(range)?;
-        let slab = range.slabs.get(geometry.split_position(gcl, split))?;
-        let offset = geometry.data_offset(slab.slab, gcl) as usize;
-        Some(SplitPlace { node: usize::from(slab.node), offset })
+        split_place(&self.pool, addr, split)
     }
 
     /// The memory node, by index, that has a page's header.
@@ -112,17 +150,12 @@ impl SimCluster {
     pub(crate) fn look_at_splits(&self) -> Result<Found, SimError> {
         let (geometry, state) = (self.pool.descriptor().geometry(), self.pool.state());
         let mut found = Found::default();
-        for (range, place) in (0..).zip(&state.ranges) {
+        for range in 0..state.ranges.len() as u64 {
             for gcl in 0..geometry.gcls_per_range() as u32 {
-                let home = place.home_of(geometry.home_position(gcl));
-                let Some((slab, table)) = home else { continue };
-                let Some(home) = self.memory(usize::from(slab.node)) else { continue };
-                let mut bytes = [0; HEADER_BYTES as usize];
-                let at = geometry.header_offset_in(slab.slab, gcl, table);
-                home.region().read(at as usize, &mut bytes);
                 let addr =
                     range * geometry.range_bytes() + u64::from(gcl) * geometry.gcl_bytes() as u64;
-                self.look_at_page(addr, &Header::from_bytes(&bytes).split_version, &mut found)?;
+                let Some(header) = header_of(&self.pool, addr) else { continue };
+                self.look_at_page(addr, &header.split_version, &mut found)?;
             }
         }
         Ok(found)

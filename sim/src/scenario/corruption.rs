@@ -2,7 +2,8 @@
 //!
 //! At times drawn from the seed a bit of a split, or of its tag, is turned over in the memory of a memory node. Of each
 //! page it is always the same split: more of them wrong at a time than the coding can tell is not what it promises to
-//! notice. Headers are not touched, nothing protects them.
+//! notice. Headers are not touched, nothing protects them. In a quarter of the runs in which damage is to be corrected a
+//! compute node dies in a write-back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,8 +17,9 @@ use selkie_fabric::sim::TraceSink;
 use selkie_memnode::layout::TAG_BYTES;
 use selkie_memnode::{Coding, Mode};
 
+use super::deaths::{LEASE, interrupt_write_back, made_good};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
-use super::{Case, Clients, Done, Tally, Tune, done, drawn, ensure, start};
+use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN};
@@ -34,9 +36,10 @@ pub(super) const CODINGS: [&str; 8] = [
     "4+2,delta=2",
     "4+2,mode=ec-only",
 ];
-/// Streams of the seed that draw the coding, and how many pages there are.
+/// Streams of the seed that draw the coding, how many pages there are, and whether a compute node dies, and when.
 const SHAPE_STREAM: u64 = 10;
 const PAGES_STREAM: u64 = 11;
+const DEATH_STREAM: u64 = 12;
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 150;
@@ -115,47 +118,68 @@ pub(super) fn run(
         splits: case.coding().splits(),
         spares_versions: mode == Mode::Detect,
     };
+    let death = SplitMix::of_stream(case.seed, DEATH_STREAM);
+    let dies = mode == Mode::Correct && death.below(4) == 0;
     let now = cluster.world.now();
     plan.arrange(&cluster.world.controls(), now);
     let load = Load {
         seed: case.seed,
         steps: STEPS,
         until: now + SPAN,
-        tolerance: Tolerance { lost: false, damaged: mode == Mode::Detect },
+        tolerance: Tolerance { lost: dies, damaged: mode == Mode::Detect },
         round: 0,
     };
     let damage = arrange_flips(&cluster, &decay, pages.addrs());
+    let gone = Gone::default();
+    if dies {
+        let after = Duration::from_nanos(death.below(SPAN.as_nanos() as u64 / 2));
+        interrupt_write_back(&cluster, &gone, &pages, after);
+    }
     let mut clients = Clients::new(&cluster);
     for node in 0..cluster.engines.len() {
         pages.spawn(&mut clients, node, load)?;
     }
-    let mut tally = cluster.run(clients.finish(&[]))??;
+    let mut tally = cluster.run(clients.finish_all(&gone))??;
     pages.check_histories()?;
     tally.gave_up += pages.damaged() as u64;
     if mode == Mode::Detect {
         return after_detection(cluster, &pages, tally, &damage);
     }
-    cluster.run(cluster.check_lines(page_count as u64))??;
+    let losses = gone.end();
+    if dies {
+        let env = cluster.world.env();
+        cluster.run(env.sleep(2 * LEASE))?;
+        cluster.run(made_good(&cluster.pool, &env, &[], true))??;
+    } else {
+        cluster.run(cluster.check_lines(page_count as u64))??;
+    }
     // What was found during the load is mended by the nodes that found it.
-    let engines = cluster.engines.clone();
-    cluster.run(until_mended(&cluster, &engines))??;
-    cluster.run(cluster.close(&[]))??;
+    let lives = |engine: &&Engine| !gone.has_compute(engine.node().index());
+    let engines: Vec<Engine> = cluster.engines.iter().filter(lives).cloned().collect();
+    // Of a page that was lost afterwards that is one split.
+    let lost = cluster.pool.lost_pages().len();
+    cluster.run(until_mended(&cluster, &engines, lost))??;
+    cluster.run(cluster.close(&losses))??;
     for _ in 0..LAST_FLIPS {
         if let Some(flip) = decay.draw(&cluster, pages.addrs()) {
             flip.happen();
         }
     }
     let wrong = wrong_splits(&cluster)?;
+    let may_be_lost = |pages: &Pages, page: usize| {
+        losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
+    };
     // Every page is read twice: what is found the first time is mended.
     let mut found = [0, 0];
     for found in &mut found {
         let reader = cluster.start_engine()?;
-        cluster.run(pages.check_pages(&reader, |_, _| false))??;
-        cluster.run(until_mended(&cluster, std::slice::from_ref(&reader)))??;
+        cluster.run(pages.check_pages(&reader, may_be_lost))??;
+        cluster.run(until_mended(&cluster, std::slice::from_ref(&reader), 0))??;
         *found = reader.stats().corruptions;
         cluster.run(reader.close())??;
     }
     let left = wrong_splits(&cluster)?;
+    let lost: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
     ensure(left.is_subset(&wrong), || "a split is wrong that was not".to_owned())?;
     let ([first, again], all) = (found, wrong.len() as u64);
     ensure(first + again + left.len() as u64 == all, || {
@@ -168,11 +192,12 @@ pub(super) fn run(
         // Of each page these are read, and waited for.
         let compared = case.coding().data() + case.coding().delta();
         ensure(again == 0, || format!("{again} splits were found wrong when all had been read"))?;
-        ensure(left.iter().all(|(_, split)| *split >= compared), || {
+        // But of those that are lost.
+        ensure(left.iter().all(|(page, split)| *split >= compared || lost.contains(page)), || {
             format!("of {all} wrong splits {} are left though they were read", left.len())
         })?;
     }
-    cluster.run(cluster.check_words(&BTreeSet::new()))??;
+    cluster.run(cluster.check_words(&lost))??;
     Ok(done(&cluster, &tally))
 }
 
@@ -206,15 +231,19 @@ fn wrong_splits(cluster: &SimCluster) -> Result<BTreeSet<(u64, usize)>, SimError
     Ok(found.wrong.into_iter().map(|wrong| (wrong.addr, wrong.split)).collect())
 }
 
-/// Waits until what these nodes found wrong is mended.
-async fn until_mended(cluster: &SimCluster, engines: &[Engine]) -> Result<(), SimError> {
+/// Waits until what these nodes found wrong is mended, but for so many.
+async fn until_mended(
+    cluster: &SimCluster,
+    engines: &[Engine],
+    excused: usize,
+) -> Result<(), SimError> {
     let env = cluster.world.env();
     let started = env.now();
     loop {
         let stats = engines.iter().map(Engine::stats);
         let (found, mended) =
             stats.fold((0, 0), |sum, own| (sum.0 + own.corruptions, sum.1 + own.repairs));
-        if mended >= found {
+        if mended + excused as u64 >= found {
             return Ok(());
         }
         ensure(env.now() - started < MENDED_WITHIN, || {

@@ -10,16 +10,15 @@
 //! among them, or after.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::PeerId;
-use selkie_fabric::env::{Env, SplitMix};
-use selkie_fabric::sim::{Controls, TraceSink};
-use selkie_memnode::control::PoolState;
-use selkie_memnode::{Coding, ComputeIndex, Pool};
+use selkie_fabric::env::SplitMix;
+use selkie_fabric::sim::TraceSink;
+use selkie_memnode::{Coding, Journal};
 
 use super::bank::{self, Bank};
+use super::deaths::{LEASE, bury, interrupt, interrupt_write_back, look, made_good};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, start, tpcc};
 use crate::cluster::SimCluster;
@@ -43,12 +42,6 @@ pub(super) const LOAD: Duration = Duration::from_millis(75);
 const LATE_LOSS: Duration = Duration::from_millis(65);
 /// Within which a memory node joins, in each load.
 const JOIN: Duration = Duration::from_millis(20);
-/// After which a dead compute node is known to be dead.
-pub(super) const LEASE: Duration = Duration::from_millis(5);
-/// How often those are looked at who do what a death is to interrupt.
-const LOOK_EVERY: Duration = Duration::from_micros(20);
-/// Until then all slabs are made again.
-const MADE_AGAIN_WITHIN: Duration = Duration::from_secs(20);
 
 /// What is run, and who dies beside the memory nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +53,8 @@ enum Variant {
     WriterDies {
         among: bool,
     },
+    /// A compute node in the middle of a write-back, where that can be borne among the memory nodes.
+    InWriteBack,
     /// The compute node that moves the headers of a lost home.
     RebuilderDies,
     /// The compute node that makes a slab again.
@@ -75,6 +70,7 @@ impl Variant {
             4..=6 => Self::WriterDies { among: random.below(2) == 0 },
             7 => Self::RebuilderDies,
             8..=9 => Self::RegeneratorDies,
+            10..=12 => Self::InWriteBack,
             _ => Self::Pages,
         }
     }
@@ -176,6 +172,10 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
         }
         troubles.push((at, Trouble::Kill(PeerId::compute(node))));
     }
+    if Variant::of(case) == Variant::InWriteBack && case.coding().journal() == Journal::Auto {
+        // What is not journalled does not survive both at once.
+        troubles.clear();
+    }
     plan.troubles.extend(troubles);
     plan.troubles.sort_by_key(|(at, _)| *at);
     plan.later.sort_by_key(|(at, _)| *at);
@@ -194,43 +194,6 @@ pub(super) fn run(
     }
 }
 
-/// Declares dead who is: the compute nodes that `plan` kills, after a lease.
-pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
-    let (env, now) = (cluster.world.env(), cluster.world.now());
-    for (at, trouble) in plan.troubles.iter().copied() {
-        let Trouble::Kill(peer) = trouble else { continue };
-        let (pool, gone, own) = (Arc::clone(&cluster.pool), gone.clone(), env.clone());
-        drop(env.spawn("undertaker", async move {
-            own.sleep(at + now - own.now()).await;
-            gone.add(peer);
-            own.sleep(LEASE).await;
-            // In a pool of one process nothing is in the way of that.
-            let _ = pool.declare_dead(ComputeIndex::new(peer.index())).await;
-        }));
-    }
-}
-
-/// Kills the first compute node that `who` finds in the state of the pool to do what it shall not live to end.
-pub(super) fn interrupt(
-    cluster: &SimCluster,
-    gone: &Gone,
-    after: Duration,
-    who: impl Fn(&PoolState) -> Option<u16> + Send + 'static,
-) {
-    let (pool, controls, env) =
-        (Arc::clone(&cluster.pool), cluster.world.controls(), cluster.world.env());
-    let gone = gone.clone();
-    drop(env.clone().spawn("assassin", async move {
-        loop {
-            if let Some(node) = who(&pool.state()) {
-                env.sleep(after).await;
-                return kill(&pool, &controls, &env, &gone, node).await;
-            }
-            env.sleep(LOOK_EVERY).await;
-        }
-    }));
-}
-
 /// Kills who makes a loss good, in the variants in which that dies.
 fn interrupt_helper(cluster: &SimCluster, gone: &Gone, variant: Variant, after: Duration) {
     match variant {
@@ -242,58 +205,6 @@ fn interrupt_helper(cluster: &SimCluster, gone: &Gone, variant: Variant, after: 
         }
         _ => {}
     }
-}
-
-async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &Gone, node: u16) {
-    let peer = PeerId::compute(node);
-    gone.add(peer);
-    controls.kill(peer);
-    env.sleep(LEASE).await;
-    // As above.
-    let _ = pool.declare_dead(ComputeIndex::new(node)).await;
-}
-
-/// Sees to it that the memory nodes that died are known to have died, also where nobody has asked them for anything, and
-/// waits until nobody recovers from anything any more, and, `whole`, until all slabs are on living nodes.
-pub(super) async fn made_good(
-    pool: &Pool,
-    env: &Env,
-    troubles: &[(Duration, Trouble)],
-    whole: bool,
-) -> Result<(), SimError> {
-    for (_, trouble) in troubles {
-        if let Trouble::Crash(peer) = trouble {
-            pool.declare_memory_dead(peer.index()).await?;
-        }
-    }
-    let started = env.now();
-    loop {
-        let state = pool.state();
-        let lives = |node: u16| !pool.is_memory_dead(usize::from(node));
-        let mut slabs = state.ranges.iter().flat_map(|range| &range.slabs);
-        let is_whole = state.regeneration.is_none() && slabs.all(|slab| lives(slab.node));
-        let recovers = !state.rebuilds.is_empty() || !state.lost.is_empty();
-        if !recovers && (is_whole || !whole) {
-            return Ok(());
-        }
-        if env.now() - started > MADE_AGAIN_WITHIN {
-            let (rebuilds, task, lost) = (&state.rebuilds, &state.regeneration, &state.lost);
-            return Err(SimError::Broken(format!(
-                "{MADE_AGAIN_WITHIN:?} after the last load the losses are not made good: rebuilds {rebuilds:?}, \
-                 regeneration {task:?}, recoveries {lost:?}, ranges {:?}",
-                state.ranges
-            )));
-        }
-        env.sleep(Duration::from_millis(1)).await;
-    }
-}
-
-/// What is in memory after a load, when nothing is under way any more.
-pub(super) fn look(cluster: &SimCluster, whole: bool) -> Result<(), SimError> {
-    let found = cluster.look_at_splits()?;
-    found.is_right()?;
-    let incomplete = || format!("{} splits are on dead memory nodes", found.missing);
-    super::ensure(!whole || found.missing == 0, incomplete)
 }
 
 fn run_bank(
@@ -377,6 +288,9 @@ fn run_pages(
         if round == 0 {
             bury(&cluster, plan, &gone);
             plan.arrange(&controls, now);
+            if variant == Variant::InWriteBack {
+                interrupt_write_back(&cluster, &gone, &pages, after);
+            }
         } else {
             plan.arrange_later(&controls, now);
         }
@@ -398,7 +312,9 @@ fn run_pages(
             in_doubt.extend(orphans);
         }
     }
-    let losses = gone.all();
+    let losses = gone.end();
+    cluster.run(env.sleep(2 * LEASE))?;
+    cluster.run(made_good(&cluster.pool, &env, &plan.later, false))??;
     if losses.is_empty() {
         cluster.run(cluster.check_lines(page_count as u64))??;
     }

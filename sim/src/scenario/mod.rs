@@ -4,6 +4,7 @@ mod bank;
 mod case;
 mod corruption;
 mod counter;
+mod deaths;
 mod memnode_loss;
 mod pages;
 mod ring;
@@ -225,19 +226,36 @@ impl Tally {
 
 /// The nodes that are lost for good, also those of which nobody knew beforehand.
 #[derive(Clone, Default)]
-struct Gone(Arc<Mutex<BTreeSet<PeerId>>>);
+struct Gone(Arc<Mutex<Losses>>);
+
+#[derive(Default)]
+struct Losses {
+    nodes: BTreeSet<PeerId>,
+    are_over: bool,
+}
 
 impl Gone {
-    fn add(&self, peer: PeerId) {
-        self.0.lock().insert(peer);
+    /// Whether it may be lost: not at the end any more, when the others leave.
+    fn add(&self, peer: PeerId) -> bool {
+        let mut losses = self.0.lock();
+        if !losses.are_over {
+            losses.nodes.insert(peer);
+        }
+        !losses.are_over
     }
 
     fn has_compute(&self, node: usize) -> bool {
-        self.0.lock().contains(&PeerId::compute(node as u16))
+        self.0.lock().nodes.contains(&PeerId::compute(node as u16))
     }
 
     fn all(&self) -> Vec<PeerId> {
-        self.0.lock().iter().copied().collect()
+        self.0.lock().nodes.iter().copied().collect()
+    }
+
+    /// All that are lost, as no others will be.
+    fn end(&self) -> Vec<PeerId> {
+        self.0.lock().are_over = true;
+        self.all()
     }
 }
 
@@ -277,7 +295,7 @@ impl<'c> Clients<'c> {
     /// Waits for the clients of all nodes but the lost ones. Without a lost node an error of a client is the run's.
     async fn finish(self, lost: &[PeerId]) -> Result<Tally, SimError> {
         let gone = Gone::default();
-        lost.iter().for_each(|peer| gone.add(*peer));
+        gone.0.lock().nodes.extend(lost);
         match self.join(&gone).await? {
             (_, Some(error)) if lost.is_empty() || matches!(error, SimError::Broken(_)) => {
                 Err(error)

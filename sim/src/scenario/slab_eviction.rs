@@ -19,7 +19,7 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 use selkie_memnode::{Coding, Pool, WatchConfig};
 
-use super::memnode_loss::{LEASE, bury, interrupt, look, made_good};
+use super::deaths::{LEASE, bury, interrupt, interrupt_write_back, look, made_good};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
 use crate::cluster::SimCluster;
@@ -53,13 +53,17 @@ const SPARE_SLABS: u64 = 2;
 const MOST_SHORT: u64 = 3;
 /// Until then what is under way is over.
 const OVER_WITHIN: Duration = Duration::from_secs(20);
+/// Looks after which nothing that is given back can change any more.
+const MOST_LOOKS: usize = 100;
 
 /// Who dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Variant {
     Nobody,
-    /// A compute node at any time, also in a write-back.
+    /// A compute node at any time.
     WriterDies,
+    /// A compute node in the middle of a write-back.
+    InWriteBack,
     /// The compute node that moves a slab.
     MoverDies,
     /// As many memory nodes as there are parity splits, or fewer.
@@ -72,6 +76,7 @@ impl Variant {
             0 => Self::WriterDies,
             1 | 2 => Self::MoverDies,
             3 | 4 => Self::MemoryDies,
+            5 => Self::InWriteBack,
             _ => Self::Nobody,
         }
     }
@@ -106,7 +111,7 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
                 plan.troubles.push((at(), Trouble::Crash(PeerId::memory(node))));
             }
         }
-        Variant::Nobody | Variant::MoverDies => {}
+        Variant::Nobody | Variant::InWriteBack | Variant::MoverDies => {}
     }
     plan.troubles.sort_by_key(|(at, _)| *at);
 }
@@ -284,7 +289,7 @@ struct Run<'c> {
 
 impl Run<'_> {
     fn load(&mut self, pages: &Pages, span: Duration, round: usize) -> Result<(), SimError> {
-        let lost = matches!(Variant::of(self.case), Variant::WriterDies | Variant::MoverDies);
+        let lost = !matches!(Variant::of(self.case), Variant::Nobody | Variant::MemoryDies);
         let load = Load {
             seed: self.case.seed,
             steps: STEPS,
@@ -325,6 +330,10 @@ pub(super) fn run(
     hosts.arrange(&cluster, &shortages);
     bury(&cluster, plan, &gone);
     plan.arrange(&cluster.world.controls(), cluster.world.now());
+    if Variant::of(case) == Variant::InWriteBack {
+        let after = Duration::from_nanos(random.below(LOAD.as_nanos() as u64 / 2));
+        interrupt_write_back(&cluster, &gone, &pages, after);
+    }
     let joins = SplitMix::of_stream(case.seed, JOINS_STREAM);
     if joins.below(4) == 0 {
         cluster.join_memory_after(Duration::from_nanos(joins.below(LOAD.as_nanos() as u64)));
@@ -335,9 +344,19 @@ pub(super) fn run(
     let all = 0..memory_nodes(case);
     let content = || all.clone().all(|node| hosts.is_content(node));
     let quiet = || cluster.pool.state().migration.is_none();
-    cluster.run(until(&cluster, "a host is short of memory", || content() && quiet()))??;
-    // The monitors take note of it.
-    cluster.run(env.sleep(2 * LOOK_EVERY))?;
+    let reclaims = || {
+        let state = cluster.pool.state();
+        all.clone().map(|node| state.reclaim_of(node).cloned()).collect::<Vec<_>>()
+    };
+    for _ in 0..MOST_LOOKS {
+        cluster.run(until(&cluster, "a host is short of memory", || content() && quiet()))??;
+        // The monitors take note of it, unless something else happens meanwhile.
+        let before = reclaims();
+        cluster.run(env.sleep(2 * LOOK_EVERY))?;
+        if before == reclaims() {
+            break;
+        }
+    }
     check_withdrawn(&cluster.pool)?;
     all.clone().for_each(|node| hosts.recover(node));
     let is_lent = |node| {
@@ -358,7 +377,9 @@ pub(super) fn run(
         later = Some(pages);
     }
     let Run { mut tally, .. } = run;
-    let losses = gone.all();
+    let losses = gone.end();
+    cluster.run(env.sleep(2 * LEASE))?;
+    cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
     let count = page_count + later.as_ref().map_or(0, |_| MANY_PAGES);
     if losses.is_empty() {
         cluster.run(cluster.check_lines(count as u64))??;

@@ -1,4 +1,5 @@
-//! Memory nodes that are slow for a while: see [`super::Scenario::Straggler`].
+//! Memory nodes that are slow for a while: see [`super::Scenario::Straggler`]. In a quarter of the runs a compute node dies
+//! in a write-back.
 
 use std::time::Duration;
 
@@ -7,8 +8,9 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 use selkie_memnode::Coding;
 
+use super::deaths::{check_rest, interrupt_write_back};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
-use super::{Case, Clients, Done, Tune, done, drawn, start};
+use super::{Case, Clients, Done, Gone, Tune, done, drawn, start};
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN, Trouble};
 
@@ -18,6 +20,8 @@ pub(super) const CODINGS: [&str; 6] =
 /// Streams of the seed that draw the coding, and how many pages there are.
 const SHAPE_STREAM: u64 = 10;
 const PAGES_STREAM: u64 = 11;
+/// Stream of the seed that draws whether a compute node dies, and when.
+const DEATH_STREAM: u64 = 12;
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 150;
@@ -58,23 +62,26 @@ pub(super) fn run(
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
     let now = cluster.world.now();
     plan.arrange(&cluster.world.controls(), now);
+    let gone = Gone::default();
+    let death = SplitMix::of_stream(case.seed, DEATH_STREAM);
+    let dies = death.below(4) == 0;
+    if dies {
+        let after = Duration::from_nanos(death.below(SPAN.as_nanos() as u64 / 2));
+        interrupt_write_back(&cluster, &gone, &pages, after);
+    }
     let mut clients = Clients::new(&cluster);
     let load = Load {
         seed: case.seed,
         steps: STEPS,
         until: now + SPAN,
-        tolerance: Tolerance::default(),
+        tolerance: Tolerance { lost: dies, damaged: false },
         round: 0,
     };
     for node in 0..cluster.engines.len() {
         pages.spawn(&mut clients, node, load)?;
     }
-    let tally = cluster.run(clients.finish(&[]))??;
+    let mut tally = cluster.run(clients.finish_all(&gone))??;
     pages.check_histories()?;
-    cluster.run(cluster.close_and_check(page_count as u64))??;
-    cluster.look_at_splits()?.is_right()?;
-    let reader = cluster.start_engine()?;
-    cluster.run(pages.check_pages(&reader, |_, _| false))??;
-    cluster.run(reader.close())??;
+    tally.gave_up += check_rest(&mut cluster, &gone, &pages)?;
     Ok(done(&cluster, &tally))
 }

@@ -13,7 +13,8 @@ use selkie_tpcc::{
     Cluster, Config, Interval, Progress, Scale, Silent, TpccError, check, load, measure,
 };
 
-use super::memnode_loss::{LOAD, made_good};
+use super::deaths::made_good;
+use super::memnode_loss::LOAD;
 use super::{Case, Done, ensure};
 use crate::cluster::RUN_BOUND;
 use crate::error::SimError;

@@ -1,0 +1,173 @@
+//! Deaths of nodes in scenarios on coded pools, and what has to be over afterwards.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::PeerId;
+use selkie_fabric::env::Env;
+use selkie_fabric::sim::Controls;
+use selkie_memnode::control::PoolState;
+use selkie_memnode::{ComputeIndex, Pool};
+
+use super::pages::{HOT_PAGES, Pages};
+use super::{Gone, ensure};
+use crate::cluster::SimCluster;
+use crate::error::SimError;
+use crate::plan::{Plan, Trouble};
+use crate::splits::writer_of;
+
+/// After which a dead compute node is known to be dead.
+pub(super) const LEASE: Duration = Duration::from_millis(5);
+/// How often those are looked at who do what a death is to interrupt.
+const LOOK_EVERY: Duration = Duration::from_micros(20);
+/// How often pages are looked at whose write-back a death is to interrupt: their splits are written within less than a
+/// microsecond.
+const LOOK_AT_WRITES_EVERY: Duration = Duration::from_nanos(50);
+/// Such looks, at most.
+const LOOKS_AT_WRITES: usize = 100_000;
+/// Until then all slabs are made again.
+const MADE_AGAIN_WITHIN: Duration = Duration::from_secs(20);
+
+/// Declares dead who is: the compute nodes that `plan` kills, after a lease.
+pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
+    let (env, now) = (cluster.world.env(), cluster.world.now());
+    for (at, trouble) in plan.troubles.iter().copied() {
+        let Trouble::Kill(peer) = trouble else { continue };
+        let (pool, gone, own) = (Arc::clone(&cluster.pool), gone.clone(), env.clone());
+        drop(env.spawn("undertaker", async move {
+            own.sleep(at + now - own.now()).await;
+            if !gone.add(peer) {
+                return;
+            }
+            own.sleep(LEASE).await;
+            // In a pool of one process nothing is in the way of that.
+            let _ = pool.declare_dead(ComputeIndex::new(peer.index())).await;
+        }));
+    }
+}
+
+/// Kills the first compute node that `who` finds in the state of the pool to do what it shall not live to end.
+pub(super) fn interrupt(
+    cluster: &SimCluster,
+    gone: &Gone,
+    after: Duration,
+    who: impl Fn(&PoolState) -> Option<u16> + Send + 'static,
+) {
+    let (pool, controls, env) =
+        (Arc::clone(&cluster.pool), cluster.world.controls(), cluster.world.env());
+    let gone = gone.clone();
+    drop(env.clone().spawn("assassin", async move {
+        loop {
+            if let Some(node) = who(&pool.state()) {
+                env.sleep(after).await;
+                return kill(&pool, &controls, &env, &gone, node).await;
+            }
+            env.sleep(LOOK_EVERY).await;
+        }
+    }));
+}
+
+/// Kills, from then on, the first compute node that has written some of the splits of a page that it writes back, and
+/// others not.
+pub(super) fn interrupt_write_back(
+    cluster: &SimCluster,
+    gone: &Gone,
+    pages: &Pages,
+    after: Duration,
+) {
+    let (pool, controls, env) =
+        (Arc::clone(&cluster.pool), cluster.world.controls(), cluster.world.env());
+    let gone = gone.clone();
+    let addrs: Vec<u64> = pages.addrs().iter().take(HOT_PAGES).map(|addr| addr.to_u64()).collect();
+    drop(env.clone().spawn("assassin", async move {
+        env.sleep(after).await;
+        for _ in 0..LOOKS_AT_WRITES {
+            if let Some(node) = addrs.iter().find_map(|addr| writer_of(&pool, *addr)) {
+                return kill(&pool, &controls, &env, &gone, node).await;
+            }
+            env.sleep(LOOK_AT_WRITES_EVERY).await;
+        }
+    }));
+}
+
+async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &Gone, node: u16) {
+    let peer = PeerId::compute(node);
+    if !gone.add(peer) {
+        return;
+    }
+    controls.kill(peer);
+    env.sleep(LEASE).await;
+    // As above.
+    let _ = pool.declare_dead(ComputeIndex::new(node)).await;
+}
+
+/// Sees to it that the memory nodes that died are known to have died, also where nobody has asked them for anything, and
+/// waits until nobody recovers from anything any more, and, `whole`, until all slabs are on living nodes.
+pub(super) async fn made_good(
+    pool: &Pool,
+    env: &Env,
+    troubles: &[(Duration, Trouble)],
+    whole: bool,
+) -> Result<(), SimError> {
+    for (_, trouble) in troubles {
+        if let Trouble::Crash(peer) = trouble {
+            pool.declare_memory_dead(peer.index()).await?;
+        }
+    }
+    let started = env.now();
+    loop {
+        let state = pool.state();
+        let lives = |node: u16| !pool.is_memory_dead(usize::from(node));
+        let mut slabs = state.ranges.iter().flat_map(|range| &range.slabs);
+        let is_whole = state.regeneration.is_none() && slabs.all(|slab| lives(slab.node));
+        let recovers = !state.rebuilds.is_empty() || !state.lost.is_empty();
+        if !recovers && (is_whole || !whole) {
+            return Ok(());
+        }
+        if env.now() - started > MADE_AGAIN_WITHIN {
+            let (rebuilds, task, lost) = (&state.rebuilds, &state.regeneration, &state.lost);
+            return Err(SimError::Broken(format!(
+                "{MADE_AGAIN_WITHIN:?} after the last load the losses are not made good: rebuilds {rebuilds:?}, \
+                 regeneration {task:?}, recoveries {lost:?}, ranges {:?}",
+                state.ranges
+            )));
+        }
+        env.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Closes what is left of the cluster, and looks at memory, and at all pages from a fresh node; how many of them are lost
+/// with the compute nodes that died.
+pub(super) fn check_rest(
+    cluster: &mut SimCluster,
+    gone: &Gone,
+    pages: &Pages,
+) -> Result<u64, SimError> {
+    let env = cluster.world.env();
+    let losses = gone.end();
+    cluster.run(env.sleep(2 * LEASE))?;
+    cluster.run(made_good(&cluster.pool, &env, &[], true))??;
+    if losses.is_empty() {
+        cluster.run(cluster.check_lines(pages.addrs().len() as u64))??;
+    }
+    cluster.run(cluster.close(&losses))??;
+    cluster.look_at_splits()?.is_right()?;
+    let reader = cluster.start_engine()?;
+    let may_be_lost = |pages: &Pages, page: usize| {
+        losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
+    };
+    let lost = cluster.run(pages.check_pages(&reader, may_be_lost))??;
+    cluster.run(reader.close())??;
+    let lost_pages: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
+    cluster.run(cluster.check_words(&lost_pages))??;
+    Ok(lost)
+}
+
+/// What is in memory after a load, when nothing is under way any more.
+pub(super) fn look(cluster: &SimCluster, whole: bool) -> Result<(), SimError> {
+    let found = cluster.look_at_splits()?;
+    found.is_right()?;
+    let incomplete = || format!("{} splits are on dead memory nodes", found.missing);
+    ensure(!whole || found.missing == 0, incomplete)
+}

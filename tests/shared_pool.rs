@@ -270,6 +270,31 @@ fn memory_leaves(over: Over) {
 }
 
 #[test]
+fn a_driver_outlives_a_memory_node() {
+    memory_is_lost(Over::Shm);
+}
+
+/// Over TCP nobody can tell a dead node from one that is far, until it is missed.
+#[test]
+fn a_driver_outlives_a_memory_node_over_tcp() {
+    memory_is_lost(Over::Tcp);
+}
+
+fn memory_is_lost(over: Over) {
+    let mut pool = Pool::start_with(over, "loss", 4, "256M");
+    let (driver, node) = running(&pool, &pool.url());
+    pool.memory[1].kill();
+    let started = Instant::now();
+    while pool.status()["memory_nodes"][1]["slabs_used"] != 0 {
+        assert!(started.elapsed() < PATIENCE, "what was lost is not made again: {}", pool.status());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    pool.works(node, "operations");
+    driver.signal(Signal::TERM);
+    ends_well(driver);
+}
+
+#[test]
 fn a_memory_node_joins_while_a_driver_works() {
     memory_joins(Over::Shm);
 }

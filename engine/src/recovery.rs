@@ -286,37 +286,45 @@ impl Core {
         memory: usize,
         done: Result<(), EngineError>,
     ) -> Result<(), EngineError> {
-        match done {
-            Err(EngineError::Fabric(FabricError::PeerDead { peer }))
-                if peer != self.endpoint.id() && self.is_dead_for_all(memory, peer) =>
-            {
-                // Before the recovery is over: what the dead compute node had of its headers is in doubt.
-                if self.coded.is_some() && peer.is_memory() {
-                    self.pool.declare_memory_dead(peer.index()).await?;
-                }
-                Ok(())
-            }
-            done => done,
-        }
-    }
-
-    /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can find it.
-    fn is_dead_for_all(&self, memory: usize, peer: PeerId) -> bool {
-        let is_gone = || {
-            let found = self.endpoint.connect(peer);
-            matches!(found, Err(FabricError::PeerDead { peer: dead }) if dead == peer)
+        let peer = match &done {
+            Err(EngineError::Fabric(FabricError::PeerDead { peer })) => *peer,
+            _ => return done,
         };
-        self.pool.is_memory_dead(memory) || is_gone()
+        if peer == self.endpoint.id() || !self.is_dead_for_all(memory, peer).await? {
+            return done;
+        }
+        // Before the recovery is over: what the dead compute node had of its headers is in doubt.
+        if self.coded.is_some() && peer.is_memory() {
+            self.pool.declare_memory_dead(peer.index()).await?;
+        }
+        Ok(())
     }
 
-    /// A memory node that a verb found dead is dead for all, and is declared so if it is not yet.
+    /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can find it. Where the
+    /// fabric cannot tell, waits until others would miss it.
+    async fn is_dead_for_all(&self, memory: usize, peer: PeerId) -> Result<bool, EngineError> {
+        if self.pool.is_memory_dead(memory) {
+            return Ok(true);
+        }
+        let found = self.endpoint.connect(peer);
+        if let Err(error) = found {
+            return Ok(matches!(error, FabricError::PeerDead { peer: dead } if dead == peer));
+        }
+        let Some(missed_within) = self.pool.missed_within(memory) else { return Ok(false) };
+        let until = self.env.now() + missed_within;
+        self.until(|| self.pool.is_memory_dead(memory) || self.env.now() > until).await?;
+        Ok(self.pool.is_memory_dead(memory))
+    }
+
+    /// A memory node that a verb found dead is dead for all, and is declared so if it is not yet. Waits until that is
+    /// known.
     ///
     /// # Errors
     /// The verb's error, if it says something else, or only the way to the node is broken.
     pub(crate) async fn gone(&self, error: FabricError) -> Result<(), EngineError> {
         let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
         let memory = usize::from(peer.index());
-        if !peer.is_memory() || !self.is_dead_for_all(memory, peer) {
+        if !peer.is_memory() || !self.is_dead_for_all(memory, peer).await? {
             return Err(error.into());
         }
         if self.coded.is_some() && !self.pool.is_memory_dead(memory) {

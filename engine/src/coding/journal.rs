@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use selkie_fabric::{Buf, Chain, Completion, Doorbell, FabricError, Verb};
+use selkie_fabric::{Buf, Chain, Completion, Doorbell, Verb};
 use selkie_memnode::layout::{JOURNAL_IMAGES, SHARE_HEADER_BYTES, TAG_BYTES};
 
 use super::placed::placed;
@@ -203,10 +203,9 @@ impl Core {
         let parity = coded.coding().parity();
         let mut lost = 0;
         for share in posted {
-            match share.await.map_err(|error| error.error) {
-                Ok(_) => {}
-                Err(FabricError::PeerDead { peer }) if peer.is_memory() => lost += 1,
-                Err(error) => return Err(error.into()),
+            if let Err(failed) = share.await {
+                self.gone(failed.error).await?;
+                lost += 1;
             }
         }
         if lost > parity {
@@ -224,10 +223,12 @@ impl Core {
             let at = self.memory_at(number, geometry.share_offset(node.index(), 0))?;
             let all = Buf::zeroed((JOURNAL_IMAGES * bytes) as usize);
             let read = self.queue_pair(number).post(Chain::from(Verb::read(at, all)));
-            let chain = match read.await.map_err(|error| error.error) {
+            let chain = match read.await {
                 Ok(chain) => chain,
-                Err(FabricError::PeerDead { peer }) if peer.is_memory() => continue,
-                Err(error) => return Err(error.into()),
+                Err(failed) => {
+                    self.gone(failed.error).await?;
+                    continue;
+                }
             };
             let read = chain.buf(0).map(|buf| &**buf).unwrap_or_default();
             for share in read.chunks_exact(bytes as usize).filter_map(Share::from_bytes) {

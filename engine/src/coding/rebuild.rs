@@ -18,6 +18,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
 use selkie_fabric::{Buf, Chain, Completion, FabricError, PeerId, RemoteAddr, Verb};
@@ -50,8 +51,8 @@ pub(crate) struct Halted {
     entered: RwLock<BTreeSet<u64>>,
     /// Those among them whose words have what this node has: that is done once.
     in_words: Mutex<BTreeSet<u64>>,
-    /// Memory nodes that verbs found dead.
-    suspects: Mutex<BTreeSet<usize>>,
+    /// Memory nodes that verbs found dead, and by when they will be missed, once it was looked where they are.
+    suspects: Mutex<BTreeMap<usize, Option<Duration>>>,
     pub(crate) adds: Adds,
 }
 
@@ -81,7 +82,7 @@ impl Halted {
 
     /// A verb found a memory node dead.
     pub(crate) fn suspect(&self, memory: usize) {
-        self.suspects.lock().insert(memory);
+        self.suspects.lock().entry(memory).or_default();
     }
 
     /// Whether verbs found memory nodes dead that are not known to be.
@@ -189,17 +190,25 @@ impl Core {
     /// Memory nodes whose lines stand still are declared dead if nobody can find them.
     async fn declare_suspects(&self) -> Result<(), EngineError> {
         let suspects = self.halted.suspects.lock().clone();
-        for memory in suspects {
-            let peer = PeerId::memory(memory as u16);
-            if !self.pool.is_memory_dead(memory) {
-                match self.endpoint.connect(peer) {
-                    Ok(_) => self.go_on_without_way_to(memory),
+        for (memory, missed_by) in suspects {
+            let (peer, now) = (PeerId::memory(memory as u16), self.env.now());
+            match (self.pool.is_memory_dead(memory), missed_by) {
+                (true, _) => {}
+                (false, Some(missed_by)) if now < missed_by => continue,
+                (false, Some(_)) => self.go_on_without_way_to(memory),
+                (false, None) => match self.endpoint.connect(peer) {
+                    // Not every fabric can tell: others miss it if it is dead.
+                    Ok(_) => {
+                        let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
+                        self.halted.suspects.lock().insert(memory, Some(missed_by));
+                        continue;
+                    }
                     Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
                         self.pool.declare_memory_dead(memory as u16).await?;
                     }
                     // That says nothing of it: the next look may.
                     Err(_) => continue,
-                }
+                },
             }
             self.halted.suspects.lock().remove(&memory);
         }

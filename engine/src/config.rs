@@ -49,6 +49,8 @@ pub enum Planted {
     UncheckedSplits,
     /// A slab that moves is given back before its move has settled.
     EarlyGiveBack,
+    /// A page is written back without an image in the journal that would outlive the writer.
+    NoJournal,
 }
 
 /// Configuration of [`crate::Engine::start`].

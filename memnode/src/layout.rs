@@ -46,7 +46,7 @@
 //! incarnation  u32  of the compute node
 //! split        u32  which one
 //! checksum     u32  crc32c of all of the share, this word taken as zero
-//! (zero)       u32
+//! all before   u32  crc32c of the versions of all splits before the write-back, as they lie in a header
 //! ```
 //!
 //! Header of a GCL, one cache line, little-endian:

@@ -470,7 +470,7 @@ impl Pool {
         if !state.leaving().any(|node| state.is_empty(node)) {
             return Ok(Vec::new());
         }
-        // Neither epochs nor journals are there any more.
+        // Epochs are elsewhere by now.
         self.until_all_know(env).await?;
         let let_go = |now: &mut PoolState| {
             let known = state.leaving().filter(|node| state.is_empty(*node));

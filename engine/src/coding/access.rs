@@ -615,12 +615,15 @@ async fn write_home<'c>(
     };
     let versions = write.tag(coded.coding, &before);
     let stages = Stages::of(coded.coding, write.dirty);
+    #[cfg(feature = "planted")]
+    let stages = Stages {
+        journal: stages.journal && core.config.planted != crate::Planted::NoJournal,
+        ..stages
+    };
     let mut place = None;
     if stages.journal {
-        let of =
-            |versions: &Versions| versions.get(coded.coding.data()).copied().unwrap_or_default();
-        let which = (addr, of(&versions), of(&before));
-        place = Some(core.journal(which, &places.splits, &write.splits).await?);
+        let both = (&before, &versions);
+        place = Some(core.journal(addr, both, &places.splits, &write.splits).await?);
     }
     write_splits(core, coded, places, (stages, write)).await?;
     Ok((versions, place))

@@ -6,18 +6,21 @@
 //! Together the shares are the *image* of a write-back. They are there before the first split changes, and stand until
 //! others take their place; whoever looks after the writer's death tells by the versions whether they are of the
 //! write-back that was cut short. With the data splits that did not change they are a coded page: it survives the
-//! writer together with as many memory nodes as there are parity splits. Where shares lie, and how they look, is in
-//! [`selkie_memnode::layout`].
+//! writer together with as many memory nodes as there are parity splits, but for the home, without which nobody knows
+//! what the page was before. Where shares lie, and how they look, is in [`selkie_memnode::layout`].
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use selkie_fabric::{Buf, Chain, Completion, Doorbell, Verb};
+use selkie_fabric::{Buf, Chain, Completion, Verb};
 use selkie_memnode::layout::{JOURNAL_IMAGES, SHARE_HEADER_BYTES, TAG_BYTES};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::access::versions_bytes;
 use super::placed::placed;
-use super::tag::{SplitSet, Version};
+use super::tag::{SplitSet, Version, Versions};
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
 use crate::placement::SplitsAt;
@@ -25,11 +28,15 @@ use crate::{EngineError, GAddr};
 
 /// Offset of the checksum in a share.
 const CHECKSUM_AT: usize = 32;
+/// Offset of what the versions before sum up to.
+const ALL_BEFORE_AT: usize = 36;
+const _: () = assert!(ALL_BEFORE_AT + 4 == SHARE_HEADER_BYTES as usize);
 
 /// The places for images in a node's own journal.
 pub(crate) struct Places {
     free: Mutex<Vec<u64>>,
-    given_back: Doorbell,
+    /// One for each place that is free. Who has waited longest is next: thousands do while a cache is emptied.
+    permits: Semaphore,
     /// Images so far.
     count: AtomicU64,
 }
@@ -38,13 +45,15 @@ pub(crate) struct Places {
 pub(crate) struct Place<'a> {
     all: &'a Places,
     number: u64,
+    /// Given back after the place.
+    _permit: SemaphorePermit<'a>,
 }
 
 impl Default for Places {
     fn default() -> Self {
         Self {
             free: Mutex::new((0..JOURNAL_IMAGES).collect()),
-            given_back: Doorbell::new(),
+            permits: Semaphore::new(JOURNAL_IMAGES as usize),
             count: AtomicU64::new(0),
         }
     }
@@ -52,23 +61,22 @@ impl Default for Places {
 
 impl Places {
     /// Waits for a place. Each is in use for as long as a write-back takes, which ends.
-    async fn take(&self) -> Place<'_> {
-        loop {
-            let seen = self.given_back.count();
-            let number = self.free.lock().pop();
-            if let Some(number) = number {
-                return Place { all: self, number };
-            }
-            self.given_back.wait_past(seen).await;
-        }
+    async fn take(&self) -> Result<Place<'_>, EngineError> {
+        // Both only fail when there are no more places, which is never.
+        let permit = self.permits.acquire().await.map_err(|_| EngineError::Closed)?;
+        let number = self.free.lock().pop().ok_or(EngineError::Closed)?;
+        Ok(Place { all: self, number, _permit: permit })
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         self.all.free.lock().push(self.number);
-        self.all.given_back.ring();
     }
+}
+
+fn sum_of(versions: &Versions) -> u32 {
+    super::checksum(&versions_bytes(versions))
 }
 
 /// Of which write-back something is.
@@ -78,7 +86,9 @@ pub(crate) struct Attempt {
     /// Of the splits after it.
     pub(crate) version: Version,
     /// Of the first parity split before it.
-    pub(crate) before: Version,
+    before: Version,
+    /// What all versions before it sum up to.
+    all_before: u32,
     /// Incarnation of the writer, and its images before: later is larger. A write-back that failed before it changed
     /// a split has the same versions as the next.
     number: (u32, u64),
@@ -96,7 +106,7 @@ impl Share {
     fn to_buf(attempt: Attempt, split: usize, payload: &[u8]) -> Buf {
         let header = SHARE_HEADER_BYTES as usize;
         let mut buf = Buf::zeroed(header + payload.len());
-        let Attempt { addr, version, before, number } = attempt;
+        let Attempt { addr, version, before, all_before, number } = attempt;
         let versions = u64::from(version.to_bits()) | u64::from(before.to_bits()) << 32;
         let which = u64::from(number.0) | (split as u64) << 32;
         let words = [addr.to_u64(), versions, number.1, which];
@@ -105,6 +115,9 @@ impl Share {
         }
         if let Some(to) = buf.get_mut(header..) {
             to.copy_from_slice(payload);
+        }
+        if let Some(to) = buf.get_mut(ALL_BEFORE_AT..ALL_BEFORE_AT + 4) {
+            to.copy_from_slice(&all_before.to_le_bytes());
         }
         let checksum = super::checksum(&buf);
         if let Some(to) = buf.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4) {
@@ -124,10 +137,12 @@ impl Share {
         if addr == 0 || super::checksum(&copy) != checksum {
             return None;
         }
+        let all_before = bytes.get(ALL_BEFORE_AT..ALL_BEFORE_AT + 4)?.try_into().ok()?;
         let attempt = Attempt {
             addr: GAddr::from_u64(addr),
             version: Version::from_bits(versions as u32),
             before: Version::from_bits((versions >> 32) as u32),
+            all_before: u32::from_le_bytes(all_before),
             number: (which as u32, count),
         };
         let payload = bytes.get(SHARE_HEADER_BYTES as usize..)?.to_vec();
@@ -135,7 +150,7 @@ impl Share {
     }
 }
 
-/// The last image of a page in a journal.
+/// The last image of a page in a journal that was made over the same versions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Image {
     pub(crate) attempt: Attempt,
@@ -152,9 +167,24 @@ impl Image {
         self.splits.get(&split).map(Vec::as_slice)
     }
 
-    /// The image that was made of a page whose first parity split had this version.
-    pub(crate) fn over(images: &[Self], addr: GAddr, before: Version) -> Option<&Self> {
-        images.iter().find(|image| image.attempt.addr == addr && image.attempt.before == before)
+    /// The images, of several journals, that were made of a page with this header: the one with most shares first, as it
+    /// may be of who wrote all of a page again of which another had died in its write-back.
+    pub(crate) fn over<'i>(
+        images: &'i [Self],
+        addr: GAddr,
+        header: &Versions,
+        data: usize,
+    ) -> Vec<&'i Self> {
+        let latest = header.get(data).copied().unwrap_or_default();
+        let is_over = |attempt: &Attempt| {
+            // One that is not known is no one's: then all have to be the same.
+            let is_same = || attempt.all_before == sum_of(header);
+            attempt.before == latest && (latest != Version::LOST || is_same())
+        };
+        let own = images.iter().filter(|own| own.attempt.addr == addr && is_over(&own.attempt));
+        let mut own: Vec<&Self> = own.collect();
+        own.sort_by_key(|image| Reverse(image.splits.len()));
+        own
     }
 
     fn put(images: &mut Vec<Self>, share: Share) {
@@ -180,16 +210,19 @@ impl Core {
     /// safe there until the place is given back.
     pub(crate) async fn journal(
         &self,
-        (addr, version, before): (GAddr, Version, Version),
+        addr: GAddr,
+        (before, after): (&Versions, &Versions),
         places: &SplitsAt,
         splits: &[(usize, Buf)],
     ) -> Result<Place<'_>, EngineError> {
         let Some(coded) = &self.coded else { return Err(EngineError::Closed) };
         let own = coded.journal_places();
-        let place = own.take().await;
+        let place = own.take().await?;
         // Relaxed: the order of two write-backs of a page is that of their line.
         let number = (self.own_incarnation(), own.count.fetch_add(1, Ordering::Relaxed));
-        let attempt = Attempt { addr, version, before, number };
+        let of = |versions: &Versions| versions.get(coded.data()).copied().unwrap_or_default();
+        let (version, all_before) = (of(after), sum_of(before));
+        let attempt = Attempt { addr, version, before: of(before), all_before, number };
         let offset = self.pool.descriptor().geometry().share_offset(self.me.index(), place.number);
         let mut posted: Vec<Completion> = Vec::with_capacity(splits.len());
         for (split, buf) in splits {
@@ -248,6 +281,7 @@ mod tests {
             addr: GAddr::from_u64(512 * 77),
             version: Version::from_bits(0x0000_5003),
             before: Version::from_bits(0x0000_4001),
+            all_before: 77,
             number,
         }
     }
@@ -259,7 +293,7 @@ mod tests {
         let share = Share { attempt: attempt((2, 9)), split: 7, payload };
         assert_eq!(Share::from_bytes(&bytes), Some(share));
         assert_eq!(Share::from_bytes(&vec![0; bytes.len()]), None);
-        for at in [0, 9, 13, 17, 24, 28, 32, 64, 550] {
+        for at in [0, 9, 13, 17, 24, 28, 32, 36, 64, 550] {
             bytes[at] ^= 1;
             assert_eq!(Share::from_bytes(&bytes), None, "byte {at}");
             bytes[at] ^= 1;
@@ -274,6 +308,15 @@ mod tests {
         let late = [(1, 3, 2), (1, 3, 5)];
         let next = [(2, 0, 2), (2, 0, 5)];
         let Attempt { addr, version, before, .. } = attempt((0, 0));
+        let header = |version| {
+            let mut header = Versions::default();
+            header[4] = version;
+            header
+        };
+        let over = |images: &[Image], version| {
+            let own = Image::over(images, addr, &header(version), 4);
+            own.into_iter().cloned().collect::<Vec<_>>()
+        };
         for (first, second) in [(early, late), (late, early), (late, next), (next, late)] {
             let mut images = Vec::new();
             for (incarnation, count, split) in first.into_iter().chain(second) {
@@ -282,11 +325,46 @@ mod tests {
                 Image::put(&mut images, Share { attempt, split, payload });
             }
             let last = if first == next || second == next { 20 } else { 13 };
-            let image = Image::over(&images, addr, before).unwrap();
+            let [image] = &over(&images, before)[..] else { panic!("one image") };
             assert_eq!(image.splits(), [2, 5].into_iter().collect());
             assert_eq!(image.payload(5), Some(&[last; 8][..]));
             assert_eq!((images.len(), image.payload(1)), (1, None));
-            assert_eq!(Image::over(&images, addr, version), None);
+            assert_eq!(over(&images, version), []);
         }
+    }
+
+    /// The version of a split that was lost is the same each time.
+    #[test]
+    fn an_image_over_a_lost_version_is_of_that_very_header() {
+        let mut header = Versions::default();
+        header[2] = Version::LOST;
+        header[0] = Version::from_bits(0x0000_4001);
+        let number = (1, 1);
+        let attempt =
+            Attempt { before: Version::LOST, all_before: sum_of(&header), ..attempt(number) };
+        let mut images = Vec::new();
+        Image::put(&mut images, Share { attempt, split: 1, payload: vec![1; 8] });
+        assert_eq!(Image::over(&images, attempt.addr, &header, 2).len(), 1);
+        header[0] = Version::from_bits(0x0000_6001);
+        assert_eq!(Image::over(&images, attempt.addr, &header, 2).len(), 0);
+    }
+
+    /// Two nodes have images of the same page if one took over from the other, and died as well.
+    #[test]
+    fn of_two_images_the_one_that_has_more_of_the_page_is_first() {
+        let mut images = Vec::new();
+        for (node, splits) in [(1, 0..3), (2, 0..6)] {
+            let mut own = Vec::new();
+            for split in splits {
+                let attempt = attempt((1, node));
+                Image::put(&mut own, Share { attempt, split, payload: vec![node as u8; 8] });
+            }
+            images.append(&mut own);
+        }
+        let mut header = Versions::default();
+        header[4] = attempt((0, 0)).before;
+        let own = Image::over(&images, attempt((0, 0)).addr, &header, 4);
+        let counts: Vec<usize> = own.iter().map(|image| image.splits().len()).collect();
+        assert_eq!(counts, [6, 3]);
     }
 }

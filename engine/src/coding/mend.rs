@@ -43,10 +43,15 @@ impl Core {
                 _ => Found::Nothing,
             })
             .collect();
-        let latest = header.get(coding.data()).copied().unwrap_or_default();
-        let image = Image::over(images, addr, latest);
-        let shares = image.map(|image| (image.attempt.version, image.splits()));
-        let (mut versions, splits) = match page_of(coding, &header, &found, shares) {
+        let known = Image::over(images, addr, &header, coding.data());
+        let candidates = known.into_iter().map(Some).chain([None]);
+        let pages = candidates.map(|image| {
+            let shares = image.map(|image| (image.attempt.version, image.splits()));
+            (image, page_of(coding, &header, &found, shares))
+        });
+        let found_page = pages.into_iter().find(|(_, page)| *page != Page::Lost);
+        let (image, page) = found_page.unwrap_or((None, Page::Lost));
+        let (mut versions, splits) = match page {
             Page::Old(of) => (header, coded.splits_from(&payloads(&seen, of, None))?),
             Page::New(version, of) => (
                 with_version(&header, coding.data(), version),

@@ -11,7 +11,7 @@
 //! torn or new, all data splits are old; and when the second begins, all parity is new, which makes up for c <= r data
 //! splits. In the second case all shares are there when the first split changes. So a writer's death alone loses
 //! nothing; nor does the loss of r memory nodes alone. Both at once can in the first case, unless pages are always
-//! journalled: of the shares, and the data splits that did not change, any k are the page.
+//! journalled: of the shares, and the data splits that did not change, any k are the page, while its header is there.
 
 use selkie_memnode::{Coding, Journal};
 

@@ -171,6 +171,11 @@ impl Core {
                 let ticket = active.waiters.enqueue(ticket, exclusive, nowait, now);
                 // It was told before it stood in the queue, if what it set going is over already.
                 let again = active.woken && active.line.phase.at_rest();
+                if let Some(error) = active.waiters.failure(ticket) {
+                    // The caller's place gives the ticket back.
+                    self.close(&mut map, addr, active);
+                    return Err(error);
+                }
                 if again { Outcome::Again(ticket) } else { Outcome::Queued(ticket) }
             }
         };

@@ -53,7 +53,10 @@ impl Waiters {
         now: Duration,
     ) -> Ticket {
         if let Some(waiter) = self.queue.iter_mut().find(|w| Some(w.ticket) == ticket) {
-            waiter.signal = Signal::None;
+            // That the wait is over is still to be said.
+            if !matches!(waiter.signal, Signal::Failed(_)) {
+                waiter.signal = Signal::None;
+            }
             return waiter.ticket;
         }
         let ticket = self.next;
@@ -61,6 +64,12 @@ impl Waiters {
         let signal = Signal::None;
         self.queue.push(Waiter { ticket, exclusive, nowait, since: now, signal, waker: None });
         ticket
+    }
+
+    /// Why the wait of `ticket` has failed, if it has.
+    pub(crate) fn failure(&self, ticket: Ticket) -> Option<EngineError> {
+        let own = self.queue.iter().find(|w| w.ticket == ticket)?;
+        if let Signal::Failed(error) = &own.signal { Some(error.clone()) } else { None }
     }
 
     /// Leaves the queue.

@@ -118,8 +118,11 @@ pub(crate) fn writer_of(pool: &Pool, addr: u64) -> Option<u16> {
     };
     let versions: Vec<Option<u32>> = (0..coding.splits()).map(version_of).collect();
     let both = versions.iter().zip(&header.split_version);
-    let new =
-        both.filter_map(|(is, was)| is.filter(|is| is != was && *is != VERSION_NEVER)).next()?;
+    let new = both
+        .filter_map(|(is, was)| {
+            is.filter(|is| is != was && *is != VERSION_NEVER && *was != VERSION_LOST)
+        })
+        .next()?;
     // A version begins with the data splits that are written with it; parity always is.
     let is_written = |split: usize| split >= coding.data() || new >> split & 1 == 1;
     let mut written = (0..).zip(&versions).filter(|(split, _)| is_written(*split));

@@ -72,6 +72,7 @@ fn seeds_that_found_something_hold() {
         (Scenario::Counter, 420, "a node left before the words of lines without a frame were free"),
         (Scenario::Counter, 12, "chains held up by a cut link overtook each other"),
         (Scenario::Bank, 41, "a client tried again for ever what a lost node would not give"),
+        (Scenario::MemnodeLoss, 162, "a split made again was not known to who held its page"),
     ] {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }

@@ -145,27 +145,40 @@ pub(super) fn run(
     if mode == Mode::Detect {
         return after_detection(cluster, &pages, tally, &damage);
     }
+    after_correction(&mut cluster, case, &pages, &gone, &decay)?;
+    Ok(done(&cluster, &tally))
+}
+
+/// Where damage is mended, or made up for: what was not found by the load is found by who reads everything, or is where
+/// nobody has to look.
+fn after_correction(
+    cluster: &mut SimCluster,
+    case: Case,
+    pages: &Pages,
+    gone: &Gone,
+    decay: &Decay,
+) -> Result<(), SimError> {
     let losses = gone.end();
-    if dies {
+    if !losses.is_empty() {
         let env = cluster.world.env();
         cluster.run(env.sleep(2 * LEASE))?;
         cluster.run(made_good(&cluster.pool, &env, &[], true))??;
     } else {
-        cluster.run(cluster.check_lines(page_count as u64))??;
+        cluster.run(cluster.check_lines(pages.addrs().len() as u64))??;
     }
     // What was found during the load is mended by the nodes that found it.
     let lives = |engine: &&Engine| !gone.has_compute(engine.node().index());
     let engines: Vec<Engine> = cluster.engines.iter().filter(lives).cloned().collect();
     // Of a page that was lost afterwards that is one split.
     let lost = cluster.pool.lost_pages().len();
-    cluster.run(until_mended(&cluster, &engines, lost))??;
+    cluster.run(until_mended(cluster, &engines, lost))??;
     cluster.run(cluster.close(&losses))??;
     for _ in 0..LAST_FLIPS {
-        if let Some(flip) = decay.draw(&cluster, pages.addrs()) {
+        if let Some(flip) = decay.draw(cluster, pages.addrs()) {
             flip.happen();
         }
     }
-    let wrong = wrong_splits(&cluster)?;
+    let wrong = wrong_splits(cluster)?;
     let may_be_lost = |pages: &Pages, page: usize| {
         losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
     };
@@ -174,11 +187,11 @@ pub(super) fn run(
     for found in &mut found {
         let reader = cluster.start_engine()?;
         cluster.run(pages.check_pages(&reader, may_be_lost))??;
-        cluster.run(until_mended(&cluster, std::slice::from_ref(&reader), 0))??;
+        cluster.run(until_mended(cluster, std::slice::from_ref(&reader), 0))??;
         *found = reader.stats().corruptions;
         cluster.run(reader.close())??;
     }
-    let left = wrong_splits(&cluster)?;
+    let left = wrong_splits(cluster)?;
     let lost: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
     ensure(left.is_subset(&wrong), || "a split is wrong that was not".to_owned())?;
     let ([first, again], all) = (found, wrong.len() as u64);
@@ -188,7 +201,7 @@ pub(super) fn run(
             left.len()
         )
     })?;
-    if mode == Mode::Correct {
+    if case.coding().mode() == Mode::Correct {
         // Of each page these are read, and waited for.
         let compared = case.coding().data() + case.coding().delta();
         ensure(again == 0, || format!("{again} splits were found wrong when all had been read"))?;
@@ -197,8 +210,7 @@ pub(super) fn run(
             format!("of {all} wrong splits {} are left though they were read", left.len())
         })?;
     }
-    cluster.run(cluster.check_words(&lost))??;
-    Ok(done(&cluster, &tally))
+    cluster.run(cluster.check_words(&lost))?
 }
 
 /// Has bits turned over during the load.

@@ -137,30 +137,35 @@ pub(super) async fn made_good(
     }
 }
 
-/// Closes what is left of the cluster, and looks at memory, and at all pages from a fresh node; how many of them are lost
-/// with the compute nodes that died.
+/// Closes what is left of the cluster, and looks at all pages from a fresh node, and at memory; how many pages are lost with
+/// the compute nodes that died.
 pub(super) fn check_rest(
     cluster: &mut SimCluster,
     gone: &Gone,
-    pages: &Pages,
+    all: &[&Pages],
 ) -> Result<u64, SimError> {
     let env = cluster.world.env();
     let losses = gone.end();
+    // Who was killed last is known to be dead soon.
     cluster.run(env.sleep(2 * LEASE))?;
     cluster.run(made_good(&cluster.pool, &env, &[], true))??;
     if losses.is_empty() {
-        cluster.run(cluster.check_lines(pages.addrs().len() as u64))??;
+        let count: usize = all.iter().map(|pages| pages.addrs().len()).sum();
+        cluster.run(cluster.check_lines(count as u64))??;
     }
     cluster.run(cluster.close(&losses))??;
-    cluster.look_at_splits()?.is_right()?;
     let reader = cluster.start_engine()?;
     let may_be_lost = |pages: &Pages, page: usize| {
         losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
     };
-    let lost = cluster.run(pages.check_pages(&reader, may_be_lost))??;
+    let mut lost = 0;
+    for pages in all {
+        lost += cluster.run(pages.check_pages(&reader, may_be_lost))??;
+    }
     cluster.run(reader.close())??;
     let lost_pages: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
     cluster.run(cluster.check_words(&lost_pages))??;
+    look(cluster, true)?;
     Ok(lost)
 }
 

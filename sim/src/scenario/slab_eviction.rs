@@ -9,7 +9,6 @@
 //! Which hosts, when, and by how many slabs, is drawn. In some runs a compute node dies, any or the one that moves a slab, in
 //! others as many memory nodes as the coding has parity. In some a memory node joins.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +18,7 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
 use selkie_memnode::{Coding, Pool, WatchConfig};
 
-use super::deaths::{LEASE, bury, interrupt, interrupt_write_back, look, made_good};
+use super::deaths::{LEASE, bury, check_rest, interrupt, interrupt_write_back, made_good};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
 use crate::cluster::SimCluster;
@@ -341,32 +340,7 @@ pub(super) fn run(
     let mut run = Run { case, cluster: &cluster, gone: gone.clone(), tally: Tally::default() };
     run.load(&pages, LOAD, 0)?;
     cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
-    let all = 0..memory_nodes(case);
-    let content = || all.clone().all(|node| hosts.is_content(node));
-    let quiet = || cluster.pool.state().migration.is_none();
-    let reclaims = || {
-        let state = cluster.pool.state();
-        all.clone().map(|node| state.reclaim_of(node).cloned()).collect::<Vec<_>>()
-    };
-    for _ in 0..MOST_LOOKS {
-        cluster.run(until(&cluster, "a host is short of memory", || content() && quiet()))??;
-        // The monitors take note of it, unless something else happens meanwhile.
-        let before = reclaims();
-        cluster.run(env.sleep(2 * LOOK_EVERY))?;
-        if before == reclaims() {
-            break;
-        }
-    }
-    check_withdrawn(&cluster.pool)?;
-    all.clone().for_each(|node| hosts.recover(node));
-    let is_lent = |node| {
-        let state = cluster.pool.state();
-        let reclaim = state.reclaim_of(node);
-        !state.lives(node)
-            || reclaim.is_some_and(|own| own.withdrawn.is_empty() && own.evicting.is_empty())
-    };
-    let lent = || all.clone().all(is_lent);
-    cluster.run(until(&cluster, "not all is lent again", lent))??;
+    give_back_and_lend_again(&cluster, case, &hosts)?;
     // Who was killed at the end of a move is known to be dead soon.
     cluster.run(env.sleep(2 * LEASE))?;
     cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
@@ -377,24 +351,45 @@ pub(super) fn run(
         later = Some(pages);
     }
     let Run { mut tally, .. } = run;
-    let losses = gone.end();
-    cluster.run(env.sleep(2 * LEASE))?;
-    cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
-    let count = page_count + later.as_ref().map_or(0, |_| MANY_PAGES);
-    if losses.is_empty() {
-        cluster.run(cluster.check_lines(count as u64))??;
-    }
-    cluster.run(cluster.close(&losses))??;
-    let reader = cluster.start_engine()?;
-    let may_be_lost = |pages: &Pages, page: usize| {
-        losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
-    };
-    for pages in [Some(pages), later].into_iter().flatten() {
-        tally.gave_up += cluster.run(pages.check_pages(&reader, may_be_lost))??;
-    }
-    cluster.run(reader.close())??;
-    let lost: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
-    cluster.run(cluster.check_words(&lost))??;
-    look(&cluster, true)?;
+    let all: Vec<&Pages> = [Some(&pages), later.as_ref()].into_iter().flatten().collect();
+    tally.gave_up += check_rest(&mut cluster, &gone, &all)?;
     Ok(done(&cluster, &tally))
+}
+
+/// Waits until no host is short of memory, looks at what they got back, and waits until all is lent again.
+fn give_back_and_lend_again(
+    cluster: &SimCluster,
+    case: Case,
+    hosts: &Hosts,
+) -> Result<(), SimError> {
+    let env = cluster.world.env();
+    let all = 0..memory_nodes(case);
+    let content = || all.clone().all(|node| hosts.is_content(node));
+    let quiet = || cluster.pool.state().migration.is_none();
+    let reclaims = || {
+        let state = cluster.pool.state();
+        all.clone().map(|node| state.reclaim_of(node).cloned()).collect::<Vec<_>>()
+    };
+    let mut rests = false;
+    for _ in 0..MOST_LOOKS {
+        cluster.run(until(cluster, "a host is short of memory", || content() && quiet()))??;
+        // The monitors take note of it, unless something else happens meanwhile.
+        let before = reclaims();
+        cluster.run(env.sleep(2 * LOOK_EVERY))?;
+        rests = before == reclaims();
+        if rests {
+            break;
+        }
+    }
+    ensure(rests, || "what is given back changes all the time".to_owned())?;
+    check_withdrawn(&cluster.pool)?;
+    all.clone().for_each(|node| hosts.recover(node));
+    let is_lent = |node| {
+        let state = cluster.pool.state();
+        let reclaim = state.reclaim_of(node);
+        !state.lives(node)
+            || reclaim.is_some_and(|own| own.withdrawn.is_empty() && own.evicting.is_empty())
+    };
+    let lent = || all.clone().all(is_lent);
+    cluster.run(until(cluster, "not all is lent again", lent))?
 }

@@ -82,6 +82,6 @@ pub(super) fn run(
     }
     let mut tally = cluster.run(clients.finish_all(&gone))??;
     pages.check_histories()?;
-    tally.gave_up += check_rest(&mut cluster, &gone, &pages)?;
+    tally.gave_up += check_rest(&mut cluster, &gone, &[&pages])?;
     Ok(done(&cluster, &tally))
 }

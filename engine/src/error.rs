@@ -49,6 +49,12 @@ pub enum EngineError {
         /// Parity splits of a page.
         parity: usize,
     },
+    /// A memory node of a coded pool lives, and this node has no way there any more.
+    #[error("this node cannot reach mem{memory}, which lives, and serves nothing more")]
+    Unreachable {
+        /// The memory node.
+        memory: usize,
+    },
     /// The node was started to read only.
     #[error("this node reads only, and changes nothing in the pool")]
     ReadsOnly,

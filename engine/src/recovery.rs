@@ -268,7 +268,14 @@ impl Core {
     /// Takes the dead node out of all latch words, and out of the epochs; the lines that are lost.
     async fn sweep(&self, dead: ComputeId) -> Result<Vec<u64>, EngineError> {
         let mut lost = Vec::new();
-        let images = if self.coded.is_some() { self.images_of(dead).await? } else { Vec::new() };
+        let mut images = Vec::new();
+        if self.coded.is_some() {
+            // Who died after it may have been about to write what that one had granted.
+            let lost = self.pool.lost().into_iter();
+            for node in lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())) {
+                images.append(&mut self.images_of(node).await?);
+            }
+        }
         for memory in 0..self.memory_nodes() {
             let swept = self.sweep_memory(memory, dead, &images, &mut lost).await;
             // What is on a dead memory node is lost with that, or made anew.
@@ -290,11 +297,12 @@ impl Core {
             Err(EngineError::Fabric(FabricError::PeerDead { peer })) => *peer,
             _ => return done,
         };
-        if peer == self.endpoint.id() || !self.is_dead_for_all(memory, peer).await? {
+        // Another one, which a page of this one needs, says nothing of this one.
+        if peer != PeerId::memory(memory as u16) || !self.is_dead_for_all(memory).await? {
             return done;
         }
         // Before the recovery is over: what the dead compute node had of its headers is in doubt.
-        if self.coded.is_some() && peer.is_memory() {
+        if self.coded.is_some() {
             self.pool.declare_memory_dead(peer.index()).await?;
         }
         Ok(())
@@ -302,7 +310,8 @@ impl Core {
 
     /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can find it. Where the
     /// fabric cannot tell, waits until others would miss it.
-    async fn is_dead_for_all(&self, memory: usize, peer: PeerId) -> Result<bool, EngineError> {
+    async fn is_dead_for_all(&self, memory: usize) -> Result<bool, EngineError> {
+        let peer = PeerId::memory(memory as u16);
         if self.pool.is_memory_dead(memory) {
             return Ok(true);
         }
@@ -324,7 +333,7 @@ impl Core {
     pub(crate) async fn gone(&self, error: FabricError) -> Result<(), EngineError> {
         let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
         let memory = usize::from(peer.index());
-        if !peer.is_memory() || !self.is_dead_for_all(memory, peer).await? {
+        if !peer.is_memory() || !self.is_dead_for_all(memory).await? {
             return Err(error.into());
         }
         if self.coded.is_some() && !self.pool.is_memory_dead(memory) {

@@ -25,6 +25,10 @@ use crate::registry::ComputeIndex;
 pub(crate) const ATTEMPTS: usize = 1_000;
 /// Leases for which the other processes are waited for to take note of a change.
 const NOTICE_LEASES: u32 = 5;
+/// Leases after which a dead node is missed: after one it is silent for too long, and somebody has to see that.
+const MISSED_LEASES: u32 = 2;
+// Who waits until a node is missed does not take note of what others are waited for to take note of.
+const _: () = assert!(MISSED_LEASES < NOTICE_LEASES);
 
 /// Hears of changes of a pool before the others rely on them.
 pub trait Observer: Send + Sync {
@@ -532,6 +536,13 @@ impl Membership {
             // Whoever leaves meanwhile need not know.
             self.see(self.plane.load().await?);
         }
+    }
+
+    /// How long after its death a node of another process is missed; `None` if its death is not told by its silence.
+    pub(crate) fn missed_within(&self, node: PeerId) -> Option<Duration> {
+        let state = self.state();
+        let is_watched = watched(&state).get(&node).is_some_and(|host| *host != self.host);
+        is_watched.then_some(state.timing.lease * MISSED_LEASES)
     }
 
     /// How long others may take to take note of something.

@@ -34,9 +34,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// A pool within one process.
-/// Leases after which a dead node is missed: after one it is silent for too long, and somebody has to see that.
-const MISSED_WITHIN_LEASES: u32 = 2;
-
 const EMBEDDED: Identity<'static> = Identity { name: "embedded", id: 0, fabric: "" };
 
 /// Everything a compute node has to know to use the pool's memory.
@@ -669,13 +666,11 @@ impl Pool {
         member.is_none_or(|member| member.dead)
     }
 
-    /// How long after the death of a memory node of another process it is missed, and declared dead, at the latest; `None`
-    /// for those of this process, which nobody has to miss.
+    /// How long after the death of a memory node it is missed, and declared dead, at the latest; `None` for one that
+    /// nobody misses, as whoever looks for it finds out.
     #[must_use]
     pub fn missed_within(&self, memory_node: usize) -> Option<Duration> {
-        let state = self.membership.state();
-        let member = state.memory_nodes.get(memory_node).and_then(Option::as_ref)?;
-        (member.host != self.host()).then_some(state.timing.lease * MISSED_WITHIN_LEASES)
+        self.membership.missed_within(PeerId::memory(memory_node as u16))
     }
 
     /// Ends the recovery from a death, in which these GCLs (global addresses) were lost, for the compute node `by`

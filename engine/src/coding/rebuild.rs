@@ -195,7 +195,8 @@ impl Core {
             match (self.pool.is_memory_dead(memory), missed_by) {
                 (true, _) => {}
                 (false, Some(missed_by)) if now < missed_by => continue,
-                (false, Some(_)) => self.go_on_without_way_to(memory),
+                // Pages that others rely on cannot get home from here: who takes over from this node has a way.
+                (false, Some(_)) => self.end_with(EngineError::Unreachable { memory }),
                 (false, None) => match self.endpoint.connect(peer) {
                     // Not every fabric can tell: others miss it if it is dead.
                     Ok(_) => {
@@ -213,28 +214,6 @@ impl Core {
             self.halted.suspects.lock().remove(&memory);
         }
         Ok(())
-    }
-
-    /// A memory node lives that this node does not reach: those who wait for its lines are told.
-    fn go_on_without_way_to(&self, memory: usize) {
-        let error =
-            EngineError::Fabric(FabricError::PeerDead { peer: PeerId::memory(memory as u16) });
-        let mut lines: Vec<GAddr> = Vec::new();
-        for shard in self.all_shards() {
-            lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
-        }
-        for addr in lines {
-            let is_home = self.placement.home(addr).is_some_and(|home| home.node == memory);
-            let mut map = self.shard(addr).lock();
-            if !is_home || self.halts_at(addr) || !map.contains_key(&addr.to_u64()) {
-                continue;
-            }
-            let mut active = self.open(&mut map, addr);
-            if std::mem::take(&mut active.halted) {
-                self.fail_line(addr, &mut active, &error);
-            }
-            self.close(&mut map, addr, active);
-        }
     }
 
     /// Stands still with all lines whose headers are to move, and waits for what is under way.

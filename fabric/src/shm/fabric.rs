@@ -1,6 +1,7 @@
 //! `ShmFabric`, its endpoints and queue pairs.
 
 use std::collections::HashMap;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -86,15 +87,21 @@ impl ShmFabric {
     }
 }
 
-impl Fabric for ShmFabric {
-    fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError> {
+impl ShmFabric {
+    fn join_as(&self, id: PeerId) -> Result<Arc<ShmEndpoint>, FabricError> {
         let (segment, control) = Segment::create(&self.root, id)?;
         let (control, node) = (Arc::new(control), Node::new(id));
         let (registered, mirrors) = (Mutex::new(0), Mutex::default());
         let root = self.root.clone();
-        let own = Arc::new(Own { root, segment, control, node, registered, mirrors });
-        attendant::start(&own, &own.control)?;
-        Ok(Arc::new(ShmEndpoint { own }))
+        let own = Stay(Arc::new(Own { root, segment, control, node, registered, mirrors }));
+        attendant::start(&own.0, &own.control)?;
+        Ok(Arc::new(ShmEndpoint { own: Arc::new(own) }))
+    }
+}
+
+impl Fabric for ShmFabric {
+    fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError> {
+        Ok(self.join_as(id)?)
     }
 
     /// A process that was stopped in the middle of a verb is ended: nothing else can keep it from finishing.
@@ -133,7 +140,27 @@ fn end_process(process: u64) {
     let _ = process.map(|process| kill_process(process, Signal::KILL));
 }
 
-/// A node of this process. It leaves when its endpoint and queue pairs are gone.
+/// A node of this process while it stays: it leaves when its endpoint and queue pairs are gone. Its attendant has no share
+/// in that, as the process may end before it comes to see that it is the last.
+struct Stay(Arc<Own>);
+
+impl Deref for Stay {
+    type Target = Own;
+
+    fn deref(&self) -> &Own {
+        &self.0
+    }
+}
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.control.mark_dead();
+        // What cannot be removed now is removed by whoever wants the name.
+        let _ = self.segment.leave(self.control.incarnation());
+    }
+}
+
+/// A node of this process.
 pub(super) struct Own {
     root: PathBuf,
     segment: Segment,
@@ -187,14 +214,6 @@ impl Own {
     }
 }
 
-impl Drop for Own {
-    fn drop(&mut self) {
-        self.control.mark_dead();
-        // What cannot be removed now is removed by whoever wants the name.
-        let _ = self.segment.leave(self.control.incarnation());
-    }
-}
-
 /// A peer as this node sees it: the regions it has used so far.
 struct Mirror {
     segment: Segment,
@@ -236,7 +255,7 @@ impl Mirror {
 }
 
 struct ShmEndpoint {
-    own: Arc<Own>,
+    own: Arc<Stay>,
 }
 
 impl Endpoint for ShmEndpoint {
@@ -275,7 +294,7 @@ impl Endpoint for ShmEndpoint {
 }
 
 struct ShmQueuePair {
-    own: Arc<Own>,
+    own: Arc<Stay>,
     target: Arc<Mirror>,
 }
 
@@ -313,5 +332,25 @@ impl QueuePair for ShmQueuePair {
             None => Completion::ready(Ok(chain)),
             Some(error) => Completion::failed(chain, executed, error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Found by scenarios: a process ended while the attendant of its node looked after the peers, and left the node's
+    /// memory behind.
+    #[test]
+    fn a_node_leaves_while_its_attendant_is_at_work() {
+        let root = tempfile::tempdir().unwrap();
+        let fabric = ShmFabric::open(root.path().join("fabric")).unwrap();
+        let endpoint = fabric.join_as(PeerId::compute(1)).unwrap();
+        let at_work = Arc::clone(&endpoint.own.0);
+        endpoint.register(4096).unwrap();
+        drop(endpoint);
+        assert!(!fabric.lives(PeerId::compute(1)).unwrap());
+        assert!(!fabric.root().join("cn1").exists(), "nothing is left");
+        drop(at_work);
     }
 }

@@ -3,17 +3,16 @@
 //!
 //! The look takes no time and disturbs nobody. It tells something only while no write-back is under way.
 
-use std::sync::Arc;
-
 use selkie_engine::coding::checksum;
 use selkie_engine::coding::codec::codec;
 use selkie_engine::coherence::word::LatchWord;
 use selkie_fabric::LocalRegion;
+use selkie_fabric::env::SplitMix;
+use selkie_memnode::Pool;
 use selkie_memnode::layout::{
     HEADER_BYTES, Header, MAX_SPLITS, SlabGeometry, TAG_BYTES, VERSION_COUNTER, VERSION_LOST,
     VERSION_NEVER,
 };
-use selkie_memnode::{MemoryNode, Pool};
 
 use crate::cluster::SimCluster;
 use crate::error::SimError;
@@ -106,6 +105,27 @@ fn header_of(pool: &Pool, addr: u64) -> Option<Header> {
     Some(Header::from_bytes(&bytes))
 }
 
+/// Has a bit of a page that was drawn, or of a tag, be another from now on: of each page in the same split, which is
+/// said with its address. `None` if the page that was drawn was never written, or is none.
+pub(crate) fn decay(pool: &Pool, random: &SplitMix) -> Option<(u64, usize)> {
+    let (geometry, coding) = (pool.descriptor().geometry(), pool.descriptor().coding);
+    let range = random.below(pool.state().ranges.len() as u64);
+    let gcl = random.below(geometry.gcls_per_range());
+    let addr = range * geometry.range_bytes() + gcl * geometry.gcl_bytes() as u64;
+    let versions = header_of(pool, addr)?.split_version;
+    if versions.contains(&VERSION_COUNTER) || versions.iter().all(|own| *own == VERSION_NEVER) {
+        return None;
+    }
+    let split = gcl as usize / 3 % coding.splits();
+    let place = split_place(pool, addr, split)?;
+    let bits = 8 * (geometry.payload_bytes() as u64 + TAG_BYTES);
+    let bit = random.below(bits) as usize;
+    let memory = pool.memory_nodes().get(place.node).cloned()?;
+    let at = place.offset + bit / 64 * 8;
+    memory.region().store(at, memory.region().load(at) ^ 1 << (bit % 64));
+    Some((addr, split))
+}
+
 /// The compute node that is writing a page back: some of the splits that it writes are new, others are not.
 pub(crate) fn writer_of(pool: &Pool, addr: u64) -> Option<u16> {
     let header = header_of(pool, addr)?;
@@ -132,10 +152,6 @@ pub(crate) fn writer_of(pool: &Pool, addr: u64) -> Option<u16> {
 }
 
 impl SimCluster {
-    fn memory(&self, node: usize) -> Option<Arc<MemoryNode>> {
-        self.pool.memory_nodes().get(node).cloned()
-    }
-
     /// Where a split of a page lies.
     pub(crate) fn split_place(&self, addr: u64, split: usize) -> Option<SplitPlace> {
         split_place(&self.pool, addr, split)
@@ -151,79 +167,83 @@ impl SimCluster {
 
     /// Looks at all pages of all ranges.
     pub(crate) fn look_at_splits(&self) -> Result<Found, SimError> {
-        let (geometry, state) = (self.pool.descriptor().geometry(), self.pool.state());
-        let mut found = Found::default();
-        for range in 0..state.ranges.len() as u64 {
-            for gcl in 0..geometry.gcls_per_range() as u32 {
-                let addr =
-                    range * geometry.range_bytes() + u64::from(gcl) * geometry.gcl_bytes() as u64;
-                let Some(header) = header_of(&self.pool, addr) else { continue };
-                self.look_at_page(addr, &header.split_version, &mut found)?;
-            }
-        }
-        Ok(found)
+        look_at_splits(&self.pool)
     }
+}
 
-    /// Whether a split is one of those that are being made again.
-    fn is_to_come(&self, addr: u64, split: usize) -> bool {
-        let geometry = self.pool.descriptor().geometry();
-        let task = self.pool.state().regeneration.filter(|task| task.begun);
-        let (range, gcl) = place_of(&geometry, addr);
-        task.is_some_and(|task| {
-            task.range == range && task.position == geometry.split_position(gcl, split)
-        })
+/// Looks at all pages of all ranges.
+pub(crate) fn look_at_splits(pool: &Pool) -> Result<Found, SimError> {
+    let (geometry, state) = (pool.descriptor().geometry(), pool.state());
+    let mut found = Found::default();
+    for range in 0..state.ranges.len() as u64 {
+        for gcl in 0..geometry.gcls_per_range() {
+            let addr = range * geometry.range_bytes() + gcl * geometry.gcl_bytes() as u64;
+            let Some(header) = header_of(pool, addr) else { continue };
+            look_at_page(pool, addr, &header.split_version, &mut found)?;
+        }
     }
+    Ok(found)
+}
 
-    fn look_at_page(
-        &self,
-        addr: u64,
-        versions: &[u32; MAX_SPLITS],
-        found: &mut Found,
-    ) -> Result<(), SimError> {
-        let coding = self.pool.descriptor().coding;
-        let bytes = self.pool.descriptor().geometry().payload_bytes();
-        if versions.contains(&VERSION_COUNTER) {
-            return Ok(());
-        }
-        found.pages += u64::from(versions.iter().any(|version| *version != VERSION_NEVER));
-        let mut whole: Vec<(usize, Vec<u8>)> = Vec::new();
-        for (split, version) in versions.iter().enumerate().take(coding.splits()) {
-            let place = self.split_place(addr, split);
-            let is_there = |place: &SplitPlace| {
-                !self.pool.is_memory_dead(place.node) && !self.is_to_come(addr, split)
-            };
-            let living = place.filter(is_there);
-            let memory = living.and_then(|place| Some((place.offset, self.memory(place.node)?)));
-            let Some((offset, memory)) = memory else {
-                found.missing += 1;
-                continue;
-            };
-            let mut payload = vec![0; bytes];
-            memory.region().read(offset, &mut payload);
-            let own = memory.region().load(offset + bytes) as u32;
-            let what = if *version == VERSION_LOST {
-                Some("is taken for lost though its memory node lives".to_owned())
-            } else if own != *version {
-                Some(format!("is of version {own:#x}, its header says {version:#x}"))
-            } else if !is_as_written(&**memory.region(), offset, bytes) {
-                Some("is not what was written".to_owned())
-            } else {
-                None
-            };
-            match what {
-                Some(what) => found.wrong.push(Wrong { addr, split, what }),
-                None => whole.push((split, payload)),
-            }
-        }
-        let failed = |error| SimError::Broken(format!("page {addr:#x}: {error}"));
-        let codec = codec(coding.data(), coding.parity()).map_err(failed)?;
-        let present: Vec<(usize, &[u8])> =
-            whole.iter().map(|(split, payload)| (*split, &**payload)).collect();
-        if present.len() > coding.data() && !codec.verify(&present).map_err(failed)? {
-            found.mixed.push(addr);
-        }
-        Ok(())
+/// Whether a split is one of those that are being made again.
+fn is_to_come(pool: &Pool, addr: u64, split: usize) -> bool {
+    let geometry = pool.descriptor().geometry();
+    let task = pool.state().regeneration.filter(|task| task.begun);
+    let (range, gcl) = place_of(&geometry, addr);
+    task.is_some_and(|task| {
+        task.range == range && task.position == geometry.split_position(gcl, split)
+    })
+}
+
+fn look_at_page(
+    pool: &Pool,
+    addr: u64,
+    versions: &[u32; MAX_SPLITS],
+    found: &mut Found,
+) -> Result<(), SimError> {
+    let coding = pool.descriptor().coding;
+    let bytes = pool.descriptor().geometry().payload_bytes();
+    if versions.contains(&VERSION_COUNTER) {
+        return Ok(());
     }
+    found.pages += u64::from(versions.iter().any(|version| *version != VERSION_NEVER));
+    let mut whole: Vec<(usize, Vec<u8>)> = Vec::new();
+    for (split, version) in versions.iter().enumerate().take(coding.splits()) {
+        let place = split_place(pool, addr, split);
+        let is_there =
+            |place: &SplitPlace| !pool.is_memory_dead(place.node) && !is_to_come(pool, addr, split);
+        let living = place.filter(is_there);
+        let memory = living
+            .and_then(|place| Some((place.offset, pool.memory_nodes().get(place.node).cloned()?)));
+        let Some((offset, memory)) = memory else {
+            found.missing += 1;
+            continue;
+        };
+        let mut payload = vec![0; bytes];
+        memory.region().read(offset, &mut payload);
+        let own = memory.region().load(offset + bytes) as u32;
+        let what = if *version == VERSION_LOST {
+            Some("is taken for lost though its memory node lives".to_owned())
+        } else if own != *version {
+            Some(format!("is of version {own:#x}, its header says {version:#x}"))
+        } else if !is_as_written(&**memory.region(), offset, bytes) {
+            Some("is not what was written".to_owned())
+        } else {
+            None
+        };
+        match what {
+            Some(what) => found.wrong.push(Wrong { addr, split, what }),
+            None => whole.push((split, payload)),
+        }
+    }
+    let failed = |error| SimError::Broken(format!("page {addr:#x}: {error}"));
+    let codec = codec(coding.data(), coding.parity()).map_err(failed)?;
+    let present: Vec<(usize, &[u8])> =
+        whole.iter().map(|(split, payload)| (*split, &**payload)).collect();
+    if present.len() > coding.data() && !codec.verify(&present).map_err(failed)? {
+        found.mixed.push(addr);
+    }
+    Ok(())
 }
 
 const _: () = assert!(TAG_BYTES == 8);

@@ -2,7 +2,8 @@
 //!
 //! At times drawn from the seed a bit of a split, or of its tag, is turned over in the memory of a memory node. Of each
 //! page it is always the same split: more of them wrong at a time than the coding can tell is not what it promises to
-//! notice. Headers are not touched, nothing protects them. In a quarter of the runs in which damage is to be corrected a
+//! notice. Headers are not touched, nothing protects them. Where damage is to be corrected the load is TPC-C in a quarter
+//! of the runs. In a quarter of the runs in which damage is to be corrected a
 //! compute node dies in a write-back.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +20,7 @@ use selkie_memnode::{Coding, Mode};
 
 use super::deaths::{LEASE, interrupt_write_back, made_good};
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
-use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
+use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start, tpcc};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN};
@@ -40,6 +41,8 @@ pub(super) const CODINGS: [&str; 8] = [
 const SHAPE_STREAM: u64 = 10;
 const PAGES_STREAM: u64 = 11;
 const DEATH_STREAM: u64 = 12;
+/// Stream of the seed that draws what the load is.
+const LOAD_STREAM: u64 = 13;
 const MANY_PAGES: usize = 1200;
 const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 150;
@@ -108,8 +111,12 @@ pub(super) fn run(
     tune: &Tune<'_>,
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
-    let mut cluster = start(case, plan, tune, log, |_| {})?;
     let mode = case.coding().mode();
+    let is_tpcc = SplitMix::of_stream(case.seed, LOAD_STREAM).below(4) == 0;
+    if mode == Mode::Correct && is_tpcc {
+        return tpcc::run_decaying(case, plan, log);
+    }
+    let mut cluster = start(case, plan, tune, log, |_| {})?;
     let has_many = SplitMix::of_stream(case.seed, PAGES_STREAM).below(3) == 0;
     let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;

@@ -1,12 +1,13 @@
 //! TPC-C at the smallest scale: see [`super::Scenario::Tpcc`].
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::PeerId;
-use selkie_fabric::env::Env;
+use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::{Controls, TraceSink, World, WorldConfig};
 use selkie_memnode::Pool;
 use selkie_tpcc::{
@@ -19,12 +20,20 @@ use super::{Case, Done, ensure};
 use crate::cluster::RUN_BOUND;
 use crate::error::SimError;
 use crate::plan::Plan;
+use crate::splits::{decay, look_at_splits};
 
 /// Virtual time of the mix.
 const DURATION: Duration = Duration::from_millis(5);
 /// As above, at most, where the end of something else ends the mix.
 const LONGEST: Duration = Duration::from_secs(60);
-/// What each memory node lends then, MiB.
+/// Virtual time of the mix while bits are turned over, how often one is drawn, which may be of a page that was never
+/// written, and within which what was found is mended.
+const DECAY: Duration = Duration::from_millis(15);
+const DRAWS: u32 = 2_000;
+/// So many that caches do not hold all.
+const WAREHOUSES: u32 = 6;
+const MENDED_WITHIN: Duration = Duration::from_secs(5);
+/// What each memory node lends where they are lost, MiB.
 const MIB_OF_THE_LOST: u64 = 48;
 /// Tasks of a node that look for what was committed.
 const LOOK_UP_TASKS: usize = 4;
@@ -48,12 +57,12 @@ impl Stage {
         let Plan { cost, faults, schedule, .. } = plan.clone();
         let world = World::new(WorldConfig { seed: case.seed, cost, faults, schedule, log });
         let config = Config {
-            warehouses: 1,
+            warehouses: if duration == DECAY { WAREHOUSES } else { 1 },
             duration,
             compute_nodes: usize::from(case.compute_nodes()),
             memory_nodes: usize::from(case.memory_nodes()),
             // Where memory nodes are lost all slabs have to find room on the others.
-            memory_mib: (duration > DURATION).then_some(MIB_OF_THE_LOST),
+            memory_mib: (duration == LONGEST).then_some(MIB_OF_THE_LOST),
             coding: case.coding(),
             workers: 3,
             threads: 1,
@@ -77,7 +86,8 @@ impl Stage {
 
     /// Checks the consistency conditions, and that nothing was given up.
     fn check(&self, gave_up: u64) -> Result<(), SimError> {
-        let facts = check::collect(&self.cluster.nodes, 1, 1, &self.progress);
+        let warehouses = i32::try_from(self.config.warehouses).unwrap_or(i32::MAX);
+        let facts = check::collect(&self.cluster.nodes, warehouses, 1, &self.progress);
         let facts = self.world.run(RUN_BOUND, facts)??;
         let mut broken: Vec<String> =
             check::check(&facts, &self.config.scale).iter().map(ToString::to_string).collect();
@@ -89,6 +99,16 @@ impl Stage {
             ));
         }
         ensure(broken.is_empty(), || broken.join("\n"))
+    }
+
+    /// Looks for all that was committed.
+    fn look_up(&self, interval: Interval) -> Result<(), SimError> {
+        let (nodes, journal) = (&self.cluster.nodes, interval.journal);
+        let found = check::look_up(nodes, journal, LOOK_UP_TASKS, &self.progress);
+        let found = self.world.run(RUN_BOUND, found)??;
+        ensure(found.looked_for == found.found && found.looked_for > 0, || {
+            format!("of {} transactions {} are there: {found:?}", found.looked_for, found.found)
+        })
     }
 
     fn close(self) -> Result<World, SimError> {
@@ -141,12 +161,7 @@ pub(super) fn run_losing(
     std::mem::replace(&mut *directed.lock(), Ok(()))?;
     let (operations, given_up) = (interval.measurements.completed(), interval.measurements.lost());
     stage.check(given_up)?;
-    let found =
-        check::look_up(&stage.cluster.nodes, interval.journal, LOOK_UP_TASKS, &stage.progress);
-    let found = stage.world.run(RUN_BOUND, found)??;
-    ensure(found.looked_for == found.found && found.looked_for > 0, || {
-        format!("of {} transactions {} are there: {found:?}", found.looked_for, found.found)
-    })?;
+    stage.look_up(interval)?;
     Ok(done(&stage.close()?, operations, given_up))
 }
 
@@ -157,6 +172,51 @@ async fn direct(pool: &Pool, env: &Env, controls: &Controls, plan: &Plan) -> Res
     plan.arrange_later(controls, env.now());
     env.sleep(LOAD).await;
     made_good(pool, env, &plan.later, false).await
+}
+
+/// The mix while bits in memory are turned over: all that is read is what was written, and what was found wrong is
+/// written again.
+pub(super) fn run_decaying(
+    case: Case,
+    plan: &Plan,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
+    let stage = Stage::set(case, plan, DECAY, log)?;
+    plan.arrange(&stage.world.controls(), stage.world.now());
+    let flipped: Arc<Mutex<BTreeSet<(u64, usize)>>> = Arc::default();
+    let (pool, env) = (Arc::clone(stage.cluster.pool()), stage.world.env());
+    let (turned, own) = (Arc::clone(&flipped), env.clone());
+    let random = SplitMix::of_stream(case.seed, 8);
+    drop(env.spawn("decay", async move {
+        for _ in 0..DRAWS {
+            own.sleep(DECAY / DRAWS).await;
+            turned.lock().extend(decay(&pool, &random));
+        }
+    }));
+    let interval = stage.measure()??;
+    let (operations, given_up) = (interval.measurements.completed(), interval.measurements.lost());
+    stage.check(given_up)?;
+    stage.look_up(interval)?;
+    let counts = || {
+        let stats = stage.cluster.nodes.iter().map(|node| node.engine.stats());
+        stats.fold((0, 0), |sum, own| (sum.0 + own.corruptions, sum.1 + own.repairs))
+    };
+    let started = env.now();
+    while counts().0 != counts().1 {
+        let (found, repaired) = counts();
+        ensure(env.now() - started < MENDED_WITHIN, || {
+            format!("of {found} splits found wrong {repaired} are mended after {MENDED_WITHIN:?}")
+        })?;
+        stage.world.run(RUN_BOUND, env.sleep(Duration::from_millis(1)))?;
+    }
+    let changed = flipped.lock().len();
+    ensure(counts().0 > 0, || format!("of {changed} splits that changed none was found"))?;
+    let pool = Arc::clone(stage.cluster.pool());
+    let world = stage.close()?;
+    let wrong = look_at_splits(&pool)?.wrong.into_iter();
+    let others = wrong.filter(|own| !flipped.lock().contains(&(own.addr, own.split))).count();
+    ensure(others == 0, || format!("{others} splits are wrong that nobody has touched"))?;
+    Ok(done(&world, operations, given_up))
 }
 
 /// Ends a measurement when told to.

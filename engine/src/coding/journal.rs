@@ -10,13 +10,16 @@
 //! what the page was before. Where shares lie, and how they look, is in [`selkie_memnode::layout`].
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, Completion, Verb};
 use selkie_memnode::layout::{JOURNAL_IMAGES, SHARE_HEADER_BYTES, TAG_BYTES};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::access::versions_bytes;
 use super::placed::placed;
@@ -32,46 +35,108 @@ const CHECKSUM_AT: usize = 32;
 const ALL_BEFORE_AT: usize = 36;
 const _: () = assert!(ALL_BEFORE_AT + 4 == SHARE_HEADER_BYTES as usize);
 
-/// The places for images in a node's own journal.
+/// The places for images in a node's own journal. Who has waited longest is next: thousands do while a cache is emptied.
 pub(crate) struct Places {
-    free: Mutex<Vec<u64>>,
-    /// One for each place that is free. Who has waited longest is next: thousands do while a cache is emptied.
-    permits: Semaphore,
+    queue: Mutex<Queue>,
     /// Images so far.
     count: AtomicU64,
+}
+
+struct Queue {
+    /// None while somebody waits.
+    free: Vec<u64>,
+    waiting: VecDeque<Arc<Mutex<Turn>>>,
+}
+
+/// Of one that waits for a place.
+#[derive(Default)]
+struct Turn {
+    given: Option<u64>,
+    /// It does not wait any more.
+    is_over: bool,
+    waker: Option<Waker>,
 }
 
 /// A place in use.
 pub(crate) struct Place<'a> {
     all: &'a Places,
     number: u64,
-    /// Given back after the place.
-    _permit: SemaphorePermit<'a>,
+}
+
+/// One that waits for a place.
+struct Waiting<'a> {
+    all: &'a Places,
+    turn: Arc<Mutex<Turn>>,
 }
 
 impl Default for Places {
     fn default() -> Self {
-        Self {
-            free: Mutex::new((0..JOURNAL_IMAGES).collect()),
-            permits: Semaphore::new(JOURNAL_IMAGES as usize),
-            count: AtomicU64::new(0),
-        }
+        let queue = Queue { free: (0..JOURNAL_IMAGES).collect(), waiting: VecDeque::new() };
+        Self { queue: Mutex::new(queue), count: AtomicU64::new(0) }
     }
 }
 
 impl Places {
     /// Waits for a place. Each is in use for as long as a write-back takes, which ends.
-    async fn take(&self) -> Result<Place<'_>, EngineError> {
-        // Both only fail when there are no more places, which is never.
-        let permit = self.permits.acquire().await.map_err(|_| EngineError::Closed)?;
-        let number = self.free.lock().pop().ok_or(EngineError::Closed)?;
-        Ok(Place { all: self, number, _permit: permit })
+    async fn take(&self) -> Place<'_> {
+        let turn = Arc::default();
+        {
+            let mut queue = self.queue.lock();
+            if let Some(number) = queue.free.pop() {
+                return Place { all: self, number };
+            }
+            queue.waiting.push_back(Arc::clone(&turn));
+        }
+        Waiting { all: self, turn }.await
+    }
+
+    fn give_back(&self, number: u64) {
+        let mut queue = self.queue.lock();
+        while let Some(next) = queue.waiting.pop_front() {
+            let mut turn = next.lock();
+            if turn.is_over {
+                continue;
+            }
+            turn.given = Some(number);
+            let waker = turn.waker.take();
+            drop(turn);
+            drop(queue);
+            // Under no lock: whoever is woken may come here at once.
+            return waker.into_iter().for_each(Waker::wake);
+        }
+        queue.free.push(number);
+    }
+}
+
+impl<'a> Future for Waiting<'a> {
+    type Output = Place<'a>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Place<'a>> {
+        let mut turn = self.turn.lock();
+        let Some(number) = turn.given.take() else {
+            turn.waker = Some(context.waker().clone());
+            return Poll::Pending;
+        };
+        turn.is_over = true;
+        Poll::Ready(Place { all: self.all, number })
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut turn = self.turn.lock();
+        turn.is_over = true;
+        let given = turn.given.take();
+        drop(turn);
+        if let Some(number) = given {
+            self.all.give_back(number);
+        }
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
-        self.all.free.lock().push(self.number);
+        self.all.give_back(self.number);
     }
 }
 
@@ -217,7 +282,7 @@ impl Core {
     ) -> Result<Place<'_>, EngineError> {
         let Some(coded) = &self.coded else { return Err(EngineError::Closed) };
         let own = coded.journal_places();
-        let place = own.take().await?;
+        let place = own.take().await;
         // Relaxed: the order of two write-backs of a page is that of their line.
         let number = (self.own_incarnation(), own.count.fetch_add(1, Ordering::Relaxed));
         let of = |versions: &Versions| versions.get(coded.data()).copied().unwrap_or_default();
@@ -274,6 +339,8 @@ impl Core {
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     fn attempt(number: (u32, u64)) -> Attempt {
@@ -366,5 +433,31 @@ mod tests {
         let own = Image::over(&images, attempt((0, 0)).addr, &header, 4);
         let counts: Vec<usize> = own.iter().map(|image| image.splits().len()).collect();
         assert_eq!(counts, [6, 3]);
+    }
+
+    #[test]
+    fn places_are_given_in_turn() {
+        let all = Places::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut taken = Vec::new();
+        for _ in 0..JOURNAL_IMAGES {
+            let Poll::Ready(place) = pin!(all.take()).poll(&mut context) else { panic!("free") };
+            taken.push(place);
+        }
+        let (mut first, mut second) = (Box::pin(all.take()), Box::pin(all.take()));
+        let mut third = Box::pin(all.take());
+        for waiting in [&mut first, &mut second, &mut third] {
+            assert!(waiting.as_mut().poll(&mut context).is_pending());
+        }
+        let number = taken.pop().unwrap().number;
+        assert!(second.as_mut().poll(&mut context).is_pending(), "it is not its turn");
+        // Who goes away leaves its place, and its turn, to the next.
+        drop(first);
+        let Poll::Ready(place) = second.as_mut().poll(&mut context) else { panic!("its turn") };
+        assert_eq!(place.number, number);
+        drop(third);
+        drop(place);
+        drop(taken);
+        assert_eq!(all.queue.lock().free.len() as u64, JOURNAL_IMAGES, "none is lost");
     }
 }

@@ -19,7 +19,7 @@ use selkie_memnode::layout::TAG_BYTES;
 use selkie_memnode::{Coding, Mode};
 
 use super::deaths::{LEASE, interrupt_write_back, made_good};
-use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start, tpcc};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
@@ -43,8 +43,6 @@ const PAGES_STREAM: u64 = 11;
 const DEATH_STREAM: u64 = 12;
 /// Stream of the seed that draws what the load is.
 const LOAD_STREAM: u64 = 13;
-const MANY_PAGES: usize = 1200;
-const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 150;
 /// Bits turned over during the load, at most and at least.
 const MOST_FLIPS: u64 = 400;

@@ -19,7 +19,7 @@ use selkie_memnode::{Coding, Journal};
 
 use super::bank::{self, Bank};
 use super::deaths::{LEASE, bury, interrupt, interrupt_write_back, look, made_good};
-use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, start, tpcc};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
@@ -32,9 +32,6 @@ const SHAPE_STREAM: u64 = 10;
 const JOURNAL_STREAM: u64 = 11;
 const VICTIMS_STREAM: u64 = 12;
 const JOINS_STREAM: u64 = 13;
-/// Pages: some more than caches have frames, in one run of four.
-const MANY_PAGES: usize = 1200;
-const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 120;
 /// Virtual time of a load: long enough for slabs to be made again meanwhile, in part.
 pub(super) const LOAD: Duration = Duration::from_millis(75);

@@ -23,6 +23,9 @@ use crate::error::SimError;
 pub(super) const WORKERS: usize = 3;
 /// Pages everybody fights for.
 pub(super) const HOT_PAGES: usize = 4;
+/// Pages of a run: some more than caches have frames, and of several ranges, or few.
+pub(super) const MANY_PAGES: usize = 1200;
+pub(super) const FEW_PAGES: usize = 20 * HOT_PAGES;
 /// Pieces of a page that change by themselves.
 const PARTS: usize = 8;
 /// What a page is worth before the first increment, so that a page never fetched is told from one.

@@ -19,7 +19,7 @@ use selkie_fabric::sim::TraceSink;
 use selkie_memnode::{Coding, Pool, WatchConfig};
 
 use super::deaths::{LEASE, bury, check_rest, interrupt, interrupt_write_back, made_good};
-use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
@@ -34,9 +34,6 @@ const VICTIMS_STREAM: u64 = 12;
 const VARIANT_STREAM: u64 = 13;
 /// Stream of the seed that draws whether a memory node joins, and when.
 const JOINS_STREAM: u64 = 14;
-/// Pages: of several ranges, in every other run.
-const MANY_PAGES: usize = 1200;
-const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 100;
 /// Virtual time of a load: long enough for some slabs to move.
 const LOAD: Duration = Duration::from_millis(200);

@@ -9,7 +9,7 @@ use selkie_fabric::sim::TraceSink;
 use selkie_memnode::Coding;
 
 use super::deaths::{check_rest, interrupt_write_back};
-use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
 use super::{Case, Clients, Done, Gone, Tune, done, drawn, start};
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN, Trouble};
@@ -22,8 +22,6 @@ const SHAPE_STREAM: u64 = 10;
 const PAGES_STREAM: u64 = 11;
 /// Stream of the seed that draws whether a compute node dies, and when.
 const DEATH_STREAM: u64 = 12;
-const MANY_PAGES: usize = 1200;
-const FEW_PAGES: usize = 20 * HOT_PAGES;
 const STEPS: usize = 150;
 /// Times that a node is slow, at most.
 const MOST_TIMES: u64 = 4;

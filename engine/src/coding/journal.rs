@@ -19,7 +19,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, Completion, Verb};
-use selkie_memnode::layout::{JOURNAL_IMAGES, SHARE_HEADER_BYTES, TAG_BYTES};
+use selkie_memnode::layout::{JOURNAL_IMAGES, MAX_SPLITS, SHARE_HEADER_BYTES, TAG_BYTES};
 
 use super::access::versions_bytes;
 use super::placed::placed;
@@ -199,7 +199,8 @@ impl Share {
         field.fill(0);
         let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
         let (addr, versions, count, which) = (word(0)?, word(8)?, word(16)?, word(24)?);
-        if addr == 0 || super::checksum(&copy) != checksum {
+        let split = (which >> 32) as usize;
+        if addr == 0 || split >= MAX_SPLITS || super::checksum(&copy) != checksum {
             return None;
         }
         let all_before = bytes.get(ALL_BEFORE_AT..ALL_BEFORE_AT + 4)?.try_into().ok()?;
@@ -211,7 +212,7 @@ impl Share {
             number: (which as u32, count),
         };
         let payload = bytes.get(SHARE_HEADER_BYTES as usize..)?.to_vec();
-        Some(Self { attempt, split: (which >> 32) as usize, payload })
+        Some(Self { attempt, split, payload })
     }
 }
 
@@ -366,6 +367,8 @@ mod tests {
             bytes[at] ^= 1;
         }
         assert_eq!(Share::from_bytes(&bytes[..100]), None, "torn");
+        let none = Share::to_buf(attempt((2, 9)), MAX_SPLITS, &[0; 512]);
+        assert_eq!(Share::from_bytes(&none), None, "there is no such split");
     }
 
     /// Two write-backs of a page can have the same versions: their shares must not be mixed.

@@ -13,7 +13,7 @@ use common::{Cluster, engine_config, id};
 use selkie_engine::{Engine, EngineConfig};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
-use selkie_memnode::{ComputeIndex, FailureDomain, Pool, Stage};
+use selkie_memnode::{ComputeIndex, FailureDomain, Migration, Pool, Stage};
 
 const LENT: u64 = 8 << 20;
 
@@ -93,6 +93,37 @@ fn whoever_joins_may_die_while_slabs_come_to_it() {
             // Another comes instead.
             assert_eq!(grow(&cluster, LENT).await, node + 1);
             until(&env, &cluster, "spreads", || is_even(&cluster.pool)).await;
+            let outcomes = load.end().await;
+            for engine in &cluster.engines {
+                check_all(engine, &pages, &outcomes).await;
+            }
+        });
+    }
+}
+
+#[test]
+fn another_may_die_while_slabs_come_to_whoever_joins_and_all_that_are_left_are_needed() {
+    for stage in [Stage::Clearing, Stage::Copying, Stage::Switching, Stage::Switched] {
+        let (mem, cluster) = cluster(3, 3, "2+1");
+        let env = cluster.runtime.env();
+        cluster.run(async {
+            let (pages, counter) = prepare(&cluster, 2_000).await;
+            let load = Load::start(&cluster, &pages, counter);
+            let killer = Arc::clone(&mem);
+            let before = cluster.pool.state();
+            // Its headers can lie on it and on the next, which is to move.
+            let another = move |task: &Migration| {
+                before.ranges[task.range].slabs[(task.position + 2) % 3].node
+            };
+            let kill = another.clone();
+            let watch = AtStage::watch(&cluster.pool, stage, move |task| {
+                killer.kill(PeerId::memory(kill(task)));
+            });
+            grow(&cluster, LENT).await;
+            until(&env, &cluster, "moves", || watch.met.get().is_some()).await;
+            let dead = another(watch.met.get().unwrap());
+            let is_known = || !cluster.pool.state().lives(dead) && is_whole(&cluster.pool);
+            until(&env, &cluster, "is made good", is_known).await;
             let outcomes = load.end().await;
             for engine in &cluster.engines {
                 check_all(engine, &pages, &outcomes).await;

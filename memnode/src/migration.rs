@@ -134,8 +134,11 @@ impl PoolState {
 
     /// The next slab that is to move, and where it could.
     fn next_migration(&self, by: u16) -> Option<Migration> {
-        let is_to_go =
-            |_: &RangePlace, _, slab: &Slab| self.is_leaving(slab.node) || self.is_evicted(slab);
+        // What a range has lost comes first: that may need the place, and headers can leave only for slabs that live.
+        let is_whole = |place: &RangePlace| place.slabs.iter().all(|slab| self.lives(slab.node));
+        let is_to_go = |place: &RangePlace, _, slab: &Slab| {
+            (self.is_leaving(slab.node) || self.is_evicted(slab)) && is_whole(place)
+        };
         let to_balance = || {
             let (range, position, to) = self.next_to_balance()?;
             Some((range, position, self.free_slab(to)))
@@ -150,10 +153,16 @@ impl PoolState {
         self.lives(memory_node) && !self.stays(memory_node)
     }
 
-    /// A memory node died: what was on its way from it or to it stays where it is whole.
+    /// A memory node died: what was on its way from it or to it stays where it is whole. So does what has not got there
+    /// yet of a range that has lost another slab: that one may need the place, and the headers may have nowhere to go.
     pub(crate) fn give_up_migration(&mut self, memory_node: u16) {
         let Some(task) = &mut self.migration else { return };
-        if task.from.node != memory_node && task.to.node != memory_node {
+        let is_lost = |slab: &Slab| slab.node == memory_node;
+        let is_underway = matches!(task.stage, Stage::Clearing | Stage::Copying | Stage::Switching);
+        let place = self.ranges.get(task.range);
+        let lost_another =
+            is_underway && place.is_some_and(|place| place.slabs.iter().any(is_lost));
+        if !is_lost(&task.from) && !is_lost(&task.to) && !lost_another {
             return;
         }
         let was_switched = task.stage == Stage::Switched;
@@ -604,8 +613,39 @@ mod tests {
         assert_eq!(after(Stage::Switched, 3), 0, "what is written is there, too");
         assert_eq!(after(Stage::Switched, 0), 3);
         let (mut state, task) = moving(Stage::Copying);
-        state.give_up_migration(1);
+        state.give_up_migration(4);
         assert_eq!(state.migration, Some(task), "another node's death is not about it");
+    }
+
+    #[test]
+    fn a_range_that_lost_a_slab_gets_that_again_before_another_moves() {
+        for (stage, given_up) in [
+            (Stage::Clearing, true),
+            (Stage::Copying, true),
+            (Stage::Switching, true),
+            (Stage::Switched, false),
+            (Stage::Settling, false),
+        ] {
+            let (mut state, task) = moving(stage);
+            if let Some(member) = &mut state.memory_nodes[1] {
+                member.dead = true;
+            }
+            state.give_up_migration(1);
+            let now = state.migration.unwrap();
+            assert_eq!(
+                now,
+                Migration { stage: if given_up { Stage::Settling } else { stage }, ..task }
+            );
+            assert_eq!(state.ranges[0].slabs[0].node, if given_up { 0 } else { 3 });
+            if given_up {
+                assert_eq!(state.ranges[0].moving, None);
+                assert!(state.advance(&now) && state.migration.is_none());
+                assert_eq!(state.next_migration(1), None, "though its node is still to leave");
+                state.ranges[0].slabs[1] = state.free_slab(3);
+                let next = state.next_migration(1).unwrap();
+                assert_eq!((next.from.node, next.to.node), (0, 4));
+            }
+        }
     }
 
     fn free_slabs_of(state: &PoolState, node: u16) -> Option<u32> {

@@ -68,6 +68,10 @@ pub struct ComputeReport {
     pub evictions: u64,
     /// Evictions and downgrades that wrote dirty bytes back.
     pub write_backs: u64,
+    /// Splits of coded pages found not to be as they were written.
+    pub corruptions: u64,
+    /// Such splits that were written again.
+    pub repairs: u64,
     /// Frames of the cache.
     pub frames: u64,
     /// Frames in use.
@@ -193,6 +197,8 @@ impl Report {
             invalidations_received: engine.invalidations,
             evictions: engine.evictions,
             write_backs: engine.write_backs,
+            corruptions: engine.corruptions,
+            repairs: engine.repairs,
             frames: engine.frames,
             frames_used: engine.frames.saturating_sub(engine.frames_free),
             hottest: hot.collect(),

@@ -306,6 +306,12 @@ static FAMILIES: [Family; 22] = [
     counter("selkie_write_backs", "Write-backs of dirty pages", None, |r| {
         compute(r, |c| Some(c.write_backs))
     }),
+    counter("selkie_corruptions", "Splits found not to be as they were written", None, |r| {
+        compute(r, |c| Some(c.corruptions))
+    }),
+    counter("selkie_repairs", "Such splits that were written again", None, |r| {
+        compute(r, |c| Some(c.repairs))
+    }),
     gauge("selkie_cache_frames", "Frames of the cache", None, |r| compute(r, |c| Some(c.frames))),
     gauge("selkie_cache_frames_used", "Frames of the cache in use", None, |r| {
         compute(r, |c| Some(c.frames_used))

@@ -20,7 +20,8 @@ impl Report {
     /// hit_ratio              share of page accesses that found the page cached
     /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
     /// invalidations_per_txn, downgrades_per_txn
-    /// engine                 evictions, write_backs, upgrades, busy of all nodes
+    /// engine                 evictions, write_backs, upgrades, busy of all nodes; corruptions, splits of coded pages
+    ///                        found not to be as they were written, and repairs, those that were written again
     /// load                   seconds, rows
     /// database_bytes         after the load, and cache_to_database, what one node can cache of it
     /// final_database_bytes   after the run
@@ -72,6 +73,8 @@ impl Report {
                 "write_backs": self.engines(|stats| stats.write_backs),
                 "upgrades": self.engines(|stats| stats.upgrades),
                 "busy": self.engines(|stats| stats.busy),
+                "corruptions": self.engines(|stats| stats.corruptions),
+                "repairs": self.engines(|stats| stats.repairs),
             },
             "load": { "seconds": self.load.duration.as_secs_f64(), "rows": self.load.rows },
             "database_bytes": self.load.database_bytes,

@@ -278,7 +278,7 @@ const fn gauge(
 }
 
 /// All there are. Names get their unit, and counters `_total`, when they are written.
-static FAMILIES: [Family; 22] = [
+static FAMILIES: [Family; 24] = [
     counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
         compute(r, |c| c.operations)
     }),

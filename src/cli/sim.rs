@@ -28,12 +28,12 @@ pub(crate) struct Arguments {
     /// Run every seed from A up to, and without, B; stop at the first failure
     #[arg(long, value_name = "A..B")]
     seeds: Option<Seeds>,
-    /// What the clients do: counter, bank, tree, tpcc, ring, memnode-loss, corruption, straggler or slab-eviction [default: chosen
-    /// by each seed]
+    /// What the clients do: counter, bank, tree, tpcc, ring, memnode-loss, tpcc-loss, corruption, straggler or
+    /// slab-eviction [default: chosen by each seed]
     #[arg(long, value_name = "NAME")]
     scenario: Option<Scenario>,
-    /// How the pool keeps pages, as for `selkie pool create`; ring uses no pool, and the last three take no `plain`
-    /// [default: plain; of the last three, chosen by each seed]
+    /// How the pool keeps pages, as for `selkie pool create`; ring uses no pool, and the last five take no `plain`
+    /// [default: plain; of the last five, chosen by each seed]
     #[arg(long, value_name = "K+R")]
     coding: Option<Coding>,
     /// Threads of a sweep, 1 to 1024 [default: one for each core]

@@ -49,6 +49,7 @@ impl Case {
         match scenario {
             Scenario::Ring => return refused("it uses no pool, leave --coding out"),
             Scenario::MemnodeLoss
+            | Scenario::TpccLoss
             | Scenario::Corruption
             | Scenario::Straggler
             | Scenario::SlabEviction
@@ -79,6 +80,7 @@ impl Case {
     pub fn coding(self) -> Coding {
         self.coding.unwrap_or_else(|| match self.scenario {
             Scenario::MemnodeLoss => memnode_loss::usual_coding(self.seed),
+            Scenario::TpccLoss => memnode_loss::coding_in_turn(self.seed),
             Scenario::Corruption => corruption::usual_coding(self.seed),
             Scenario::Straggler => straggler::usual_coding(self.seed),
             Scenario::SlabEviction => slab_eviction::usual_coding(self.seed),
@@ -92,7 +94,7 @@ impl Case {
         match self.scenario {
             // The driver waits for its workers on all nodes, and those of a lost one never end.
             Scenario::Tpcc => plan.spare_compute_nodes(),
-            Scenario::MemnodeLoss => memnode_loss::lose_nodes(self, &mut plan),
+            Scenario::MemnodeLoss | Scenario::TpccLoss => memnode_loss::lose_nodes(self, &mut plan),
             Scenario::Corruption => plan.spare_all_nodes(),
             Scenario::Straggler => straggler::slow_down(self, &mut plan),
             Scenario::SlabEviction => slab_eviction::lose_nodes(self, &mut plan),
@@ -113,7 +115,7 @@ impl Case {
 
     pub(super) fn memory_nodes(self) -> u16 {
         let least = match self.scenario {
-            Scenario::MemnodeLoss => memnode_loss::memory_nodes(self),
+            Scenario::MemnodeLoss | Scenario::TpccLoss => memnode_loss::memory_nodes(self),
             Scenario::SlabEviction => slab_eviction::memory_nodes(self),
             _ => self.coding().splits() as u16,
         };

@@ -1,4 +1,4 @@
-//! Memory nodes of a coded pool that die: see [`super::Scenario::MemnodeLoss`].
+//! Memory nodes of a coded pool that die: see [`super::Scenario::MemnodeLoss`] and [`super::Scenario::TpccLoss`].
 //!
 //! ```text
 //! load, in which the first die  -> all slabs are made again  -> look at memory
@@ -20,7 +20,7 @@ use selkie_memnode::{Coding, Journal};
 use super::bank::{self, Bank};
 use super::deaths::{LEASE, bury, interrupt, interrupt_write_back, look, made_good};
 use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
-use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, start, tpcc};
+use super::{Case, Clients, Done, Gone, Scenario, Tally, Tune, done, drawn, start, tpcc};
 use crate::cluster::SimCluster;
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN, Trouble};
@@ -60,6 +60,9 @@ enum Variant {
 
 impl Variant {
     fn of(case: Case) -> Self {
+        if case.scenario == Scenario::TpccLoss {
+            return Self::Tpcc;
+        }
         let random = SplitMix::of_stream(case.seed, 7);
         match random.below(16) {
             0 => Self::Tpcc,
@@ -83,18 +86,51 @@ fn shape_of(seed: u64) -> (&'static str, u16) {
 
 /// The coding of a run that is not asked for another.
 pub(super) fn usual_coding(seed: u64) -> Coding {
+    with_journal(seed, shape_of(seed).0)
+}
+
+fn with_journal(seed: u64, shape: &str) -> Coding {
     let journals = ["", "", "", ",journal=always"];
     let journal = drawn(seed, JOURNAL_STREAM, &journals).copied().unwrap_or_default();
     let usual = Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES));
-    format!("{}{journal}", shape_of(seed).0).parse().unwrap_or(usual)
+    format!("{shape}{journal}").parse().unwrap_or(usual)
+}
+
+/// The coding of a run of TPC-C that is not asked for another.
+pub(super) fn coding_in_turn(seed: u64) -> Coding {
+    in_turn(seed, None).map_or_else(|| usual_coding(seed), |(coding, ..)| coding)
+}
+
+/// Who dies in the run of TPC-C of a seed, and the coding, if none is asked for: each choice of those that die first in
+/// turn, with each shape; then again, with others that die after them.
+fn in_turn(seed: u64, asked: Option<Coding>) -> Option<(Coding, Vec<u16>, Vec<u16>)> {
+    let all_shapes = || SHAPES.map(|(shape, _)| with_journal(seed, shape)).to_vec();
+    let codings = asked.map_or_else(all_shapes, |coding| vec![coding]);
+    let firsts = codings.iter().flat_map(|coding| {
+        let all = choices(&tpcc_nodes(*coding), coding.parity());
+        all.into_iter().map(|first| (*coding, first))
+    });
+    let firsts: Vec<_> = firsts.collect();
+    let (round, turn) = (seed as usize / firsts.len(), seed as usize % firsts.len());
+    let (coding, first) = firsts.into_iter().nth(turn)?;
+    let seconds = choices(&others(&tpcc_nodes(coding), &first), coding.parity());
+    let second = seconds.get(round % seconds.len())?.clone();
+    Some((coding, first, second))
+}
+
+fn others(all: &[u16], nodes: &[u16]) -> Vec<u16> {
+    all.iter().copied().filter(|node| !nodes.contains(node)).collect()
+}
+
+/// The memory nodes of a run of TPC-C: its tables grow to the end, so that there has to be room for ranges.
+fn tpcc_nodes(coding: Coding) -> Vec<u16> {
+    (0..(coding.splits() + 2 * coding.parity()) as u16).collect()
 }
 
 /// Memory nodes of a run: for a coding that is asked for so many that all slabs can be made again.
 pub(super) fn memory_nodes(case: Case) -> u16 {
     if Variant::of(case) == Variant::Tpcc {
-        // Its tables grow to the end: there has to be room for ranges.
-        let coding = case.coding();
-        return (coding.splits() + 2 * coding.parity()) as u16;
+        return tpcc_nodes(case.coding()).len() as u16;
     }
     match case.asked_coding() {
         None => shape_of(case.seed).1,
@@ -116,6 +152,10 @@ fn choices(nodes: &[u16], size: usize) -> Vec<Vec<u16>> {
 
 /// The memory nodes that die in the first load, and in the second.
 fn victims(case: Case) -> (Vec<u16>, Vec<u16>) {
+    if case.scenario == Scenario::TpccLoss {
+        let victims = in_turn(case.seed, case.asked_coding());
+        return victims.map(|(_, first, second)| (first, second)).unwrap_or_default();
+    }
     let (coding, nodes) = (case.coding(), memory_nodes(case));
     let all: Vec<u16> = (0..nodes).collect();
     // No more than leave enough nodes for all slabs.
@@ -126,8 +166,7 @@ fn victims(case: Case) -> (Vec<u16>, Vec<u16>) {
         choices.into_iter().nth(number).unwrap_or_default()
     };
     let first = choose(choices(&all, first));
-    let rest: Vec<u16> = all.into_iter().filter(|node| !first.contains(node)).collect();
-    let second = choose(choices(&rest, coding.parity()));
+    let second = choose(choices(&others(&all, &first), coding.parity()));
     (first, second)
 }
 
@@ -336,7 +375,6 @@ fn run_pages(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::Scenario;
 
     #[test]
     fn a_sweep_goes_through_all_choices_of_victims() {
@@ -353,5 +391,26 @@ mod tests {
         }
         // 5 * 4, (6 over 2) * (4 over 2), 7 * (6 over 2), (5 over 2) * (3 over 2).
         assert_eq!(seen.len(), 20 + 15 * 6 + 7 * 15 + 10 * 3);
+    }
+
+    #[test]
+    fn tpcc_goes_through_all_choices_of_victims_in_turn() {
+        let mut seen: BTreeSet<(usize, Vec<u16>, Vec<u16>)> = BTreeSet::new();
+        let mut firsts = BTreeSet::new();
+        // The choices of who dies first with each shape, of 5, 8, 10 and 7 memory nodes.
+        let turns = 5 + 28 + 45 + 21;
+        for seed in 0..28 * turns {
+            let case = Case::of(Scenario::TpccLoss, seed);
+            let (nodes, (first, second)) = (memory_nodes(case), victims(case));
+            assert!(first.iter().chain(&second).all(|node| *node < nodes));
+            assert!(first.iter().all(|node| !second.contains(node)), "{first:?}, {second:?}");
+            assert_eq!([&first, &second].map(Vec::len), [case.coding().parity(); 2]);
+            firsts.insert((case.coding().splits(), nodes, first.clone()));
+            assert!(firsts.len() as u64 == turns.min(seed + 1), "each in turn");
+            seen.insert((case.coding().splits(), first, second));
+        }
+        assert_eq!(seen.len(), 5 * 4 + 28 * 15 + 45 * 28 + 21 * 10);
+        let asked = Case::of(Scenario::TpccLoss, 3).coded("4+1".parse().unwrap()).unwrap();
+        assert_eq!((memory_nodes(asked), victims(asked).0), (7, vec![3]));
     }
 }

@@ -53,6 +53,9 @@ pub enum Scenario {
     /// they had is made again, as many others. Nobody notices, and nothing is lost, but what a compute node had
     /// changed that died as well.
     MemnodeLoss,
+    /// The same under TPC-C, where the seeds go through all choices of those that die: first of the first, with each of
+    /// the codings, then of the others.
+    TpccLoss,
     /// Bits of splits change by themselves. No page is read that is not what was written; where damage is to be
     /// corrected it is, all of it.
     Corruption,
@@ -65,13 +68,14 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them.
-    pub const ALL: [Scenario; 9] = [
+    pub const ALL: [Scenario; 10] = [
         Scenario::Counter,
         Scenario::Bank,
         Scenario::Tree,
         Scenario::Tpcc,
         Scenario::Ring,
         Scenario::MemnodeLoss,
+        Scenario::TpccLoss,
         Scenario::Corruption,
         Scenario::Straggler,
         Scenario::SlabEviction,
@@ -86,6 +90,7 @@ impl Scenario {
             Scenario::Tpcc => "tpcc",
             Scenario::Ring => "ring",
             Scenario::MemnodeLoss => "memnode-loss",
+            Scenario::TpccLoss => "tpcc-loss",
             Scenario::Corruption => "corruption",
             Scenario::Straggler => "straggler",
             Scenario::SlabEviction => "slab-eviction",
@@ -182,7 +187,7 @@ pub fn run_with(
         Scenario::Tree => tree::run(case, plan, tune, log),
         Scenario::Tpcc => tpcc::run(case, plan, log),
         Scenario::Ring => ring::run(case, plan, log),
-        Scenario::MemnodeLoss => memnode_loss::run(case, plan, tune, log),
+        Scenario::MemnodeLoss | Scenario::TpccLoss => memnode_loss::run(case, plan, tune, log),
         Scenario::Corruption => corruption::run(case, plan, tune, log),
         Scenario::Straggler => straggler::run(case, plan, tune, log),
         Scenario::SlabEviction => slab_eviction::run(case, plan, tune, log),

@@ -1,5 +1,5 @@
 //! How long reads and write-backs of pages that are not cached take, by coding and with stragglers (Hydra §7.2, figure
-//! 19), and what TPC-C makes of it.
+//! 19), what TPC-C makes of it, and how much memory the pages take.
 //!
 //! Workers of four compute nodes, each with pages of its own, so that nobody waits for another: read a page that is not
 //! cached, give it up, write to it, give it up, which takes it home.
@@ -17,6 +17,7 @@ use selkie::tpcc::{self, Progress, Scale, Silent};
 use super::cluster::{BOUND, Cluster, GCL_BYTES, MEMORY_NODES, NETWORK, Shape, Workers, micros};
 use super::experiment::{Claim, Expected, Point};
 use super::measure::{Failure, Measured, Outcome, Work};
+use super::memory;
 use super::table::{Plot, Row, Table};
 
 const COMPUTE_NODES: usize = 4;
@@ -239,6 +240,7 @@ pub(super) fn points() -> Vec<Point> {
         let work = Work::Mix(Mix { coding });
         points.push(Point { series: "TPC-C".to_owned(), x: x.to_owned(), work });
     }
+    points.extend(memory::points());
     points
 }
 
@@ -251,8 +253,9 @@ pub(super) fn setup(duration: Duration, seed: u64) -> String {
          of one memory node is {SLOWER} times slower; *late chains*: one operation in {LATE_ONE_IN} is up to {} µs \
          later, and what follows it to the same node with it. TPC-C: 8 workers a compute node, 8 warehouses of a \
          hundredth of the standard size, caches of 4 MiB. The processor's work for coding and checksums takes no virtual \
-         time.",
-        LATE_BY.as_micros()
+         time. {}",
+        LATE_BY.as_micros(),
+        memory::setup()
     )
 }
 
@@ -308,6 +311,12 @@ pub(super) fn claims() -> Vec<Claim> {
             throughput_over(m, CODED, COPIES)
         }),
         Claim::new("TPC-C, 8+2 over plain", Expected::Unsaid, |m| throughput_over(m, CODED, PLAIN)),
+        Claim::new("memory over pages of 4 KiB, 8+2", Expected::AtMost(1.35), |m| {
+            memory::a_byte(m, "4 KiB", CODED)
+        }),
+        Claim::new("memory over pages of 2 KiB, 8+2", Expected::Unsaid, |m| {
+            memory::a_byte(m, "2 KiB", CODED)
+        }),
     ]
 }
 
@@ -334,6 +343,7 @@ pub(super) fn tables(measured: &Measured) -> Vec<Table> {
             |l| l.page,
         ),
         mix(measured),
+        memory::table(measured),
     ]
 }
 

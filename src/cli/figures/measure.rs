@@ -11,6 +11,7 @@ use selkie::tpcc::micro::{self, Config, Report};
 use super::experiment::{Figure, Point, Settings};
 use super::failures::{self, Course};
 use super::latency::{Latencies, Latency, Mix, Mixed};
+use super::memory::{Filled, Memory};
 use super::sets::{Balance, Balanced, Loss, Lost};
 use super::table::Table;
 use crate::cli::progress::Stderr;
@@ -22,6 +23,7 @@ pub(super) enum Work {
     Balance(Balance),
     Latency(Latency),
     Mix(Mix),
+    Memory(Memory),
     Failure(failures::Loss),
 }
 
@@ -32,6 +34,7 @@ pub(super) enum Outcome {
     Balanced(Balanced),
     Latencies(Latencies),
     Mixed(Mixed),
+    Filled(Filled),
     Course(Course),
 }
 
@@ -50,6 +53,7 @@ impl Work {
             Self::Balance(balance) => Outcome::Balanced(balance.run(seed)),
             Self::Latency(latency) => Outcome::Latencies(latency.run(duration, seed)?),
             Self::Mix(mix) => Outcome::Mixed(mix.run(duration, seed)?),
+            Self::Memory(memory) => Outcome::Filled(memory.run(seed)?),
             Self::Failure(loss) => Outcome::Course(loss.run(duration, seed)?),
         })
     }

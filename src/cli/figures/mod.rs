@@ -9,6 +9,7 @@ mod experiment;
 mod failures;
 mod latency;
 mod measure;
+mod memory;
 mod micro;
 mod page;
 mod plot;

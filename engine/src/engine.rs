@@ -59,7 +59,8 @@ impl Engine {
     /// Joins the pool as compute node `node` and starts the background tasks.
     ///
     /// # Errors
-    /// `Config` for values out of range, `Pool` when the node is there already or beyond the
+    /// `Config` for values out of range, and a request timeout within which the loss of a memory node of a coded pool might not be
+    /// noticed, `Pool` when the node is there already or beyond the
     /// pool's `max_compute_nodes`, when a coded pool has no room for a range, or is to be used by the rpc baseline, `Fabric` when a memory node cannot be reached.
     pub async fn start(
         pool: &Arc<Pool>,
@@ -74,6 +75,17 @@ impl Engine {
             let why =
                 "directories of the rpc baseline keep pages whole: it needs a pool of coding plain";
             return Err(EngineError::Pool(format!("coding {coding} is not for rpc: {why}")));
+        }
+        // Until then what concerns a memory node that died stands still.
+        let missed = pool.all_missed_within().filter(|_| !coding.is_plain());
+        if let Some(missed) = missed.filter(|missed| *missed >= config.request_timeout) {
+            return Err(EngineError::Config {
+                key: "request_timeout",
+                value: config.request_timeout.as_secs(),
+                allowed: format!(
+                    "more than the {missed:?} within which a lost memory node of this pool is missed"
+                ),
+            });
         }
         let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
         let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;

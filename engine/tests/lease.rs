@@ -12,9 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use common::pages::coded;
 use common::way::Way;
 use common::{GCL, engine_config, id, pool_config};
-use selkie_engine::{Engine, EngineError, GAddr};
+use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::tcp::{Admission, TcpConfig, TcpFabric};
 use selkie_fabric::{BoxFuture, Fabric};
@@ -199,5 +200,41 @@ fn who_alone_is_cut_off_stops_before_others_write_what_it_caches() {
         writer.join().await.unwrap();
         assert!(value(two, addr).await.unwrap() > 1, "the other goes on");
         two.close().await.unwrap();
+    });
+}
+
+#[test]
+fn waits_are_not_over_before_a_memory_node_is_missed() {
+    let runtime = RealRuntime::new(2).unwrap();
+    let env = runtime.env();
+    runtime.block_on(async {
+        let beaten = parking_lot::Mutex::default();
+        let plane = Aged { plane: LocalPlane::default(), env: env.clone(), beaten };
+        let plane: Arc<dyn ControlPlane> = Arc::new(plane);
+        let identity = Identity { name: "test", id: 8, fabric: "tcp" };
+        let timing = Timing { lease: LEASE, heartbeat: LEASE / 10 };
+        create(&*plane, identity, &coded(2, "replicate=2"), timing).await.unwrap();
+        let fabric = || -> Arc<dyn Fabric> {
+            let config = TcpConfig { admission: Admission::Met, ..TcpConfig::new(8) };
+            TcpFabric::new(config, env.clone())
+        };
+        let mut memory = Vec::new();
+        for host in 1..3 {
+            let way = Arc::clone(&plane);
+            let lent = Lent::join(&fabric(), way, &env, host, 8 << 20).await.unwrap();
+            lent.follow(&env);
+            memory.push(lent);
+        }
+        let fabric = fabric();
+        let pool = Pool::open(Arc::clone(&fabric), Arc::clone(&plane), 3).await.unwrap();
+        let start = async |request_timeout| {
+            let config = EngineConfig { request_timeout, ..engine_config() };
+            Engine::start(&pool, &fabric, &env, id(0), config).await
+        };
+        let refused = start(2 * LEASE).await.map(drop).unwrap_err().to_string();
+        let says = "request_timeout = 4: must be more than the 4s within which a lost memory node of this pool \
+                    is missed";
+        assert_eq!(refused, says);
+        start(2 * LEASE + Duration::from_millis(1)).await.unwrap().close().await.unwrap();
     });
 }

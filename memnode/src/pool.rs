@@ -673,6 +673,13 @@ impl Pool {
         self.membership.missed_within(PeerId::memory(memory_node as u16))
     }
 
+    /// As [`Pool::missed_within`], of the memory node that is missed last.
+    #[must_use]
+    pub fn all_missed_within(&self) -> Option<Duration> {
+        let slots = self.membership.state().memory_nodes.len();
+        (0..slots).filter_map(|memory_node| self.missed_within(memory_node)).max()
+    }
+
     /// Ends the recovery from a death, in which these GCLs (global addresses) were lost, for the compute node `by`
     /// whose sweep it was; nothing happens if it is another's by now.
     ///

@@ -158,7 +158,9 @@ impl Cluster {
         let config = EngineConfig {
             cache_bytes: self.config.cache_bytes(),
             threads: u32::try_from(self.config.threads).unwrap_or(u32::MAX),
-            request_timeout: REQUEST_TIMEOUT,
+            // Not over while a memory node that died is not missed yet.
+            request_timeout: REQUEST_TIMEOUT
+                .max(2 * self.pool.all_missed_within().unwrap_or_default()),
             ..EngineConfig::default()
         };
         let engine = Engine::start(&self.pool, fabric, env, id, config).await?;

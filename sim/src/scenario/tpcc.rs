@@ -34,7 +34,7 @@ const DRAWS: u32 = 2_000;
 const WAREHOUSES: u32 = 6;
 const MENDED_WITHIN: Duration = Duration::from_secs(5);
 /// What each memory node lends where they are lost, MiB.
-const MIB_OF_THE_LOST: u64 = 48;
+const MIB_OF_THE_LOST: u64 = 128;
 /// Tasks of a node that look for what was committed.
 const LOOK_UP_TASKS: usize = 4;
 

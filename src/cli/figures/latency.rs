@@ -304,9 +304,14 @@ pub(super) fn claims() -> Vec<Claim> {
         Claim::new("p99 of reads with a slow node, 8+2 over plain", Expected::AtMost(1.0), |m| {
             over(m, Stragglers::SlowNode, (CODED, PLAIN), |l| l.read.p99)
         }),
-        Claim::new("p99 of reads with late chains, 8+2 over plain", Expected::AtMost(1.0), |m| {
-            over(m, Stragglers::LateChains, (CODED, PLAIN), |l| l.read.p99)
-        }),
+        Claim {
+            what: "p99 of reads with late chains, 8+2 over plain",
+            expected: Expected::Unsaid,
+            ours: |m| over(m, Stragglers::LateChains, (CODED, PLAIN), |l| l.read.p99),
+            why: "Any chain may be late here, whichever node it goes to, and holds up the next: a coded read has ten of \
+                  them where a plain one has one. Those that read splits make up for each other; the one that takes the \
+                  latch is late as often as that of a plain read.",
+        },
         Claim::new("TPC-C, 8+2 over 2 copies", Expected::AtLeast(0.95), |m| {
             throughput_over(m, CODED, COPIES)
         }),

@@ -27,6 +27,10 @@ pub(crate) const ATTEMPTS: usize = 1_000;
 const NOTICE_LEASES: u32 = 5;
 /// Leases after which a dead node is missed: after one it is silent for too long, and somebody has to see that.
 const MISSED_LEASES: u32 = 2;
+/// Heartbeats for which a node that has been silent for too long is watched before it is declared dead. Between two
+/// looks at most one counts: a machine that stands still silences all of its nodes, and who wakes first takes none of
+/// the others for dead.
+const WATCHED_BEATS: u32 = 2;
 // Who waits until a node is missed does not take note of what others are waited for to take note of.
 const _: () = assert!(MISSED_LEASES < NOTICE_LEASES);
 
@@ -88,6 +92,26 @@ struct Shown {
     alive_at: Option<Duration>,
     /// Since when this process looks at the plane regularly, and when it did last.
     looking: Option<(Duration, Duration)>,
+    /// Nodes of others, with their processes, that have been silent for too long, and for how long this process has
+    /// been watching them.
+    silent: BTreeMap<(PeerId, u64), Duration>,
+}
+
+impl Shown {
+    /// Watches those who are silent now, all that were so at the last look for so long more; who has been watched for
+    /// long enough.
+    fn watch(
+        &mut self,
+        silent: impl Iterator<Item = (PeerId, u64)>,
+        more: Duration,
+        enough: Duration,
+    ) -> Vec<(PeerId, u64)> {
+        let watched =
+            |who: &_| self.silent.get(who).map_or(Duration::ZERO, |before| *before + more);
+        self.silent = silent.map(|who| (who, watched(&who))).collect();
+        let due = self.silent.iter().filter(|(_, watched)| **watched >= enough);
+        due.map(|(who, _)| *who).collect()
+    }
 }
 
 impl Membership {
@@ -163,6 +187,8 @@ impl Membership {
         let was_away_for = env.now().saturating_sub(self.looked_at(env.now()));
         self.mark_look();
         if was_away_for > 2 * heartbeat && self.is_marked() {
+            // It has stood still, perhaps, and its last beat is old.
+            self.beat(None).await?;
             // Who has relied on this node's not looking gets time to hear that it does again.
             env.sleep(lease / 4).await;
         }
@@ -172,8 +198,12 @@ impl Membership {
         self.beat(Some(now)).await?;
         acted?;
         self.forget_the_gone(now, heartbeat);
+        let since_last_look = env.now().saturating_sub(self.looked_at(env.now()));
         if self.looking_for(env.now(), lease) > lease {
-            self.declare_silent_dead().await?;
+            self.declare_silent_dead(since_last_look.min(heartbeat)).await?;
+        } else {
+            // What was seen while it looked is too old by now.
+            self.shown.lock().silent.clear();
         }
         Ok(())
     }
@@ -458,21 +488,27 @@ impl Membership {
 
     /// A process whose nodes have not shown for the length of a lease that they live has lost them. Memory that
     /// processes share outlives a silence of the process that lends it.
-    async fn declare_silent_dead(&self) -> Result<(), PoolError> {
+    async fn declare_silent_dead(&self, watched_for: Duration) -> Result<(), PoolError> {
         let state = self.state();
         let hosts = watched(&state);
         if hosts.values().all(|host| *host == self.host) {
             return Ok(());
         }
         let beats = self.plane.beats().await?;
+        let mut silent = BTreeMap::new();
         for (node, host) in hosts.into_iter().filter(|(_, host)| *host != self.host) {
             let own = beats.iter().find(|(beat, _)| (beat.node, beat.host) == (node, host));
             // A plane may forget beats that are older than anybody waits.
             if own.is_none_or(|(_, age)| *age > state.timing.lease) {
-                let silent_for = own.map(|(_, age)| age);
-                tracing::warn!(%node, ?silent_for, "declare a silent node dead");
-                self.declare_dead(node, host).await?;
+                silent.insert((node, host), own.map(|(_, age)| *age));
             }
+        }
+        let enough = WATCHED_BEATS * state.timing.heartbeat;
+        let due = self.shown.lock().watch(silent.keys().copied(), watched_for, enough);
+        for (node, host) in due {
+            let silent_for = silent.get(&(node, host)).copied().flatten();
+            tracing::warn!(%node, ?silent_for, "declare a silent node dead");
+            self.declare_dead(node, host).await?;
         }
         Ok(())
     }
@@ -538,10 +574,12 @@ impl Membership {
         }
     }
 
-    /// How long after its death a node of another process is missed; `None` if its death is not told by its silence.
-    pub(crate) fn missed_within(&self, node: PeerId) -> Option<Duration> {
+    /// How long after its death a node of another process is missed, of those that `is_meant` says; `None` if the
+    /// death of none of them is told by its silence.
+    pub(crate) fn missed_within(&self, is_meant: impl Fn(PeerId) -> bool) -> Option<Duration> {
         let state = self.state();
-        let is_watched = watched(&state).get(&node).is_some_and(|host| *host != self.host);
+        let mut watched = watched(&state).into_iter();
+        let is_watched = watched.any(|(node, host)| host != self.host && is_meant(node));
         is_watched.then_some(state.timing.lease * MISSED_LEASES)
     }
 
@@ -624,4 +662,26 @@ pub(crate) async fn change_state<T>(
         }
     }
     Err(PoolError::Contended { attempts: ATTEMPTS })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_is_watched_and_between_two_looks_nobody_sees_more_than_a_beat() {
+        const BEAT: Duration = Duration::from_millis(200);
+        let (silent, other) = ((PeerId::memory(1), 7), (PeerId::compute(2), 8));
+        let mut shown = Shown::default();
+        let enough = WATCHED_BEATS * BEAT;
+        let look = |shown: &mut Shown, who: &[(PeerId, u64)], more| {
+            shown.watch(who.iter().copied(), more, enough)
+        };
+        assert!(look(&mut shown, &[silent], BEAT).is_empty(), "it has just been seen so");
+        assert!(look(&mut shown, &[silent, other], BEAT).is_empty());
+        assert!(look(&mut shown, &[other], BEAT / 2).is_empty(), "it lives after all");
+        assert!(look(&mut shown, &[silent, other], BEAT / 2).is_empty());
+        assert_eq!(look(&mut shown, &[silent, other], BEAT), [other]);
+        assert_eq!(look(&mut shown, &[silent, other], BEAT), [silent, other]);
+    }
 }

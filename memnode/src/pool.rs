@@ -670,14 +670,13 @@ impl Pool {
     /// nobody misses, as whoever looks for it finds out.
     #[must_use]
     pub fn missed_within(&self, memory_node: usize) -> Option<Duration> {
-        self.membership.missed_within(PeerId::memory(memory_node as u16))
+        self.membership.missed_within(|node| node == PeerId::memory(memory_node as u16))
     }
 
     /// As [`Pool::missed_within`], of the memory node that is missed last.
     #[must_use]
     pub fn all_missed_within(&self) -> Option<Duration> {
-        let slots = self.membership.state().memory_nodes.len();
-        (0..slots).filter_map(|memory_node| self.missed_within(memory_node)).max()
+        self.membership.missed_within(PeerId::is_memory)
     }
 
     /// Ends the recovery from a death, in which these GCLs (global addresses) were lost, for the compute node `by`

@@ -521,7 +521,8 @@ impl Engine {
         self.0.add_to_copies(Counter::Line(counter), delta).await
     }
 
-    /// Leaves the pool: refuses new accesses, writes everything back, gives unused lines back.
+    /// Leaves the pool: writes damaged splits again that were found, refuses new accesses, writes everything back,
+    /// gives unused lines back.
     /// Requests of other nodes are answered as long as a handle lives. A second call does nothing, or tries again
     /// what failed.
     ///
@@ -530,6 +531,16 @@ impl Engine {
     /// others are written back all the same. The node of a coded pool is still in the pool then.
     pub async fn close(&self) -> Result<(), EngineError> {
         let core = &self.0;
+        // Nobody else knows of the splits that it has found damaged. While headers are made anew nobody knows when that
+        // is over.
+        let can_repair = core.check_alive().is_ok()
+            && !core.config.reads_only
+            && core.pool.state().rebuilds.is_empty();
+        if let Some(_step) = core.repairs.begin().filter(|_| can_repair)
+            && let Err(error) = core.repair(core.config.request_timeout).await
+        {
+            tracing::warn!(node = %core.endpoint.id(), %error, "damaged splits are left as they are");
+        }
         if core.closed.swap(true, Ordering::Relaxed) && core.leaves.load(Ordering::Acquire) {
             return Ok(());
         }
@@ -549,7 +560,8 @@ impl Engine {
         if let Some(addr) = last.filter(|_| core.coded.is_some()) {
             // Who is not in the pool enters nothing in words that are made anew: what it has would be lost silently.
             let waited = core.env.now() - started;
-            tracing::warn!(%node, lines = remain, "cannot close: lines are not given up");
+            let phase = core.shard(addr).lock().get(&addr.to_u64()).map(|active| active.line.phase);
+            tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
             return Err(EngineError::Timeout { addr, waited });
         }
         core.repairs.retire(core).await?;
@@ -570,7 +582,10 @@ impl Engine {
         }
         let took = core.env.now() - started;
         match last {
-            None => tracing::info!(%node, ?took, "closed a compute node"),
+            None => {
+                let EngineStats { corruptions, repairs, .. } = self.stats();
+                tracing::info!(%node, ?took, corruptions, repairs, "closed a compute node");
+            }
             Some(_) => {
                 tracing::warn!(%node, ?took, lines = remain, "closed with lines not given up")
             }

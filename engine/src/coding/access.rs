@@ -114,15 +114,16 @@ impl Coded {
         self.corrupt.lock().clone()
     }
 
-    /// A split is as it should be.
-    pub(crate) fn forget_corrupt(&self, addr: GAddr, split: usize) {
+    /// A split is as it should be; whether that is news.
+    pub(crate) fn forget_corrupt(&self, addr: GAddr, split: usize) -> bool {
         let mut corrupt = self.corrupt.lock();
-        if let Some(own) = corrupt.get_mut(&addr) {
-            *own = own.without(SplitSet::EMPTY.with(split));
-            if own.is_empty() {
-                corrupt.remove(&addr);
-            }
+        let Some(own) = corrupt.get_mut(&addr) else { return false };
+        let was_corrupt = own.contains(split);
+        *own = own.without(SplitSet::EMPTY.with(split));
+        if own.is_empty() {
+            corrupt.remove(&addr);
         }
+        was_corrupt
     }
 
     /// Data splits of a page.

@@ -61,7 +61,7 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         }
         let Some(_step) = core.repairs.begin() else { continue };
         // What fails is begun anew.
-        if let Err(error) = core.repair().await {
+        if let Err(error) = core.repair(Duration::MAX).await {
             tracing::debug!(%error, "a repair failed");
         }
         if let Err(error) = core.part_with_the_erring().await {
@@ -203,12 +203,16 @@ impl Core {
         Ok(())
     }
 
-    /// Writes splits again that were found to be damaged. Those with which that fails are tried again.
-    async fn repair(self: &Arc<Self>) -> Result<(), EngineError> {
+    /// Writes splits again that were found to be damaged, as many as are begun within the time. Those with which that
+    /// fails are tried again.
+    pub(crate) async fn repair(self: &Arc<Self>, within: Duration) -> Result<(), EngineError> {
         let Some(coded) = &self.coded else { return Ok(()) };
-        let mut repaired = Ok(());
+        let (started, mut repaired) = (self.env.now(), Ok(()));
         for (addr, splits) in coded.corrupt() {
             for split in splits.iter() {
+                if self.env.now() - started > within {
+                    return repaired;
+                }
                 let place = self.placement.splits(addr).and_then(|all| all.get(split).copied());
                 let living = place.flatten().filter(|place| !self.pool.is_memory_dead(place.node));
                 let made = match living {
@@ -216,13 +220,21 @@ impl Core {
                     None => Ok(false),
                 };
                 match made {
-                    Err(error) if error.is_retryable() => repaired = Err(error),
-                    made => {
-                        if matches!(made, Ok(true)) {
+                    Ok(made) => {
+                        // Not by another of these steps.
+                        if coded.forget_corrupt(addr, split) && made {
                             Counters::add(&self.counters.repairs);
                         }
+                    }
+                    Err(
+                        error @ (EngineError::PageLost { .. }
+                        | EngineError::PageDamaged { .. }
+                        | EngineError::BadAddress { .. }),
+                    ) => {
+                        tracing::warn!(%addr, split, %error, "a damaged split cannot be written again");
                         coded.forget_corrupt(addr, split);
                     }
+                    Err(error) => repaired = Err(error),
                 }
             }
         }

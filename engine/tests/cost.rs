@@ -1,6 +1,7 @@
 //! What an access costs: round trips of misses, allocations of hits, bytes written back.
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
+#[path = "clusters/common/mod.rs"]
 mod common;
 
 use std::alloc::{GlobalAlloc, Layout, System};

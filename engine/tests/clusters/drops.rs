@@ -9,18 +9,17 @@
     reason = "test support: what goes wrong here shall panic"
 )]
 
-mod common;
-
 use std::future::Future;
 use std::pin::pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use common::{Cluster, engine_config, get, page, pool_config};
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::Env;
 use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan};
 use selkie_fabric::mem::MemFabric;
+
+use crate::common::{Cluster, engine_config, get, page, pool_config};
 
 fn delayed(engines: usize) -> Cluster {
     let span = Duration::from_micros(100);

@@ -6,17 +6,16 @@
     reason = "a test that meets something else has failed"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::Cluster;
-use common::load::{is_whole, until};
-use common::pages::{check, cluster, pages, write};
 use selkie_fabric::PeerId;
 use selkie_memnode::{FailureDomain, Reclaim, WatchConfig};
+
+use crate::common::Cluster;
+use crate::common::load::{is_whole, until};
+use crate::common::pages::{check, cluster, pages, write};
 
 const HEADROOM: u64 = 1 << 30;
 /// Several times as many as the smallest cache has frames.

@@ -1,15 +1,14 @@
 //! What can be seen of an engine while it works.
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Cluster, engine_config, page, pool_config};
 use selkie_engine::{Operations, Roster};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::meter::Meter;
+
+use crate::common::{Cluster, engine_config, page, pool_config};
 
 #[test]
 fn the_hottest_are_lines_that_are_missed_or_given_up_and_not_those_that_are_hit() {

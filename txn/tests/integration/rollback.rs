@@ -1,13 +1,12 @@
 //! What is rolled back was never there: exact rollback, against a model and byte for byte.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
 use proptest::prelude::*;
 use selkie_txn::{Database, KeyRange, RowError, Table, Txn, TxnError, key};
+
+use crate::common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
 
 fn account(id: i32, note: usize) -> Account {
     Account {

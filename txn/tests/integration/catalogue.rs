@@ -1,9 +1,8 @@
 //! The catalogue: other nodes find the database, and damage is refused.
 
-mod common;
-
-use common::{Account, Cluster, accounts, check, insert};
 use selkie_txn::{CatalogueError, ColumnType, Database, SchemaError, TableSchema, TxnError, key};
+
+use crate::common::{Account, Cluster, accounts, check, insert};
 
 /// Tables enough for a catalogue of several pages.
 fn tables() -> Vec<TableSchema> {

@@ -1,13 +1,12 @@
 //! Futures dropped at every await point: nothing stays latched, nothing is half done.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-mod common;
-
 use std::future::Future;
 use std::task::Poll;
 
-use common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
 use selkie_txn::{Database, KeyRange, RetryPolicy, Table, Txn, TxnError, key, retry};
+
+use crate::common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
 
 fn account(id: i32) -> Account {
     Account { tag: id, owner: format!("{}", id % 5), balance: 1, note: Some("n".repeat(30)) }
@@ -35,7 +34,7 @@ async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
 /// Every row and index entry can be changed by one transaction of this node: nobody else holds a leaf.
 /// A page may still be on its way to a node that gave up waiting for it; that passes.
 async fn latch_everything(db: &Database, table: Table) {
-    let rows = common::scan_all(db, table.into()).await;
+    let rows = crate::common::scan_all(db, table.into()).await;
     let ids: Vec<i32> =
         rows.iter().map(|row| i32::from_le_bytes(row[1..5].try_into().unwrap())).collect();
     let policy = RetryPolicy { attempts: 20, ..RetryPolicy::default() };
@@ -165,7 +164,7 @@ fn a_commit_dropped_at_any_await_has_committed() {
             }
             poll_times(txn.commit(), usize::try_from(polls).unwrap()).await;
             assert_eq!(
-                common::scan_all(db, table.into()).await.len(),
+                crate::common::scan_all(db, table.into()).await.len(),
                 usize::try_from(polls).unwrap() * 20
             );
         }
@@ -190,7 +189,7 @@ fn an_upgrade_dropped_half_way_dooms_its_transaction() {
         let mut doomed = 0;
         for polls in 1.. {
             // Both nodes cache the page, so that the upgrade has to ask the other one.
-            common::scan_all(&databases[1], table.into()).await;
+            crate::common::scan_all(&databases[1], table.into()).await;
             let mut txn = db.begin();
             assert!(txn.get(table, &key![1]).await.unwrap().is_some());
             let upgraded = poll_times(txn.get_for_update(table, &key![1]), polls).await;

@@ -5,14 +5,10 @@
     reason = "a test that meets something else has failed"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use common::way::Way;
-use common::{Cluster, engine_config, id, pool_config};
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
@@ -22,6 +18,9 @@ use selkie_fabric::{
 };
 use selkie_memnode::control::{ControlPlane, Identity, LocalPlane, Timing};
 use selkie_memnode::{ComputeIndex, Lent, Pool, create, layout};
+
+use crate::common::way::Way;
+use crate::common::{Cluster, engine_config, id, pool_config};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -5,16 +5,15 @@
     reason = "a test that meets something else has failed"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Cluster, engine_config, pool_config};
 use selkie_engine::{EngineError, GAddr};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_memnode::{Coding, ComputeIndex, PoolConfig};
+
+use crate::common::{Cluster, engine_config, pool_config};
 
 const DEAD: PeerId = PeerId::memory(1);
 /// Far below the bound of a wait, which is 20 s.

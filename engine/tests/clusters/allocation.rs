@@ -1,14 +1,13 @@
 //! Allocation: balance, reuse through epochs, exhaustion, no leak.
 
-mod common;
-
 use std::collections::HashSet;
 use std::time::Duration;
 
-use common::{Cluster, GCL, engine_config, page, pool_config};
 use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
 use selkie_memnode::layout::EXTENT_GCLS;
+
+use crate::common::{Cluster, GCL, engine_config, page, pool_config};
 
 #[test]
 fn every_line_is_handed_out_once_and_nodes_are_loaded_evenly() {

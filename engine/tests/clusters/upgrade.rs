@@ -2,17 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Cluster, engine_config, page, pool_config};
 use parking_lot::Mutex;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{
     Chain, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Reach, Verb,
 };
+
+use crate::common::{Cluster, engine_config, page, pool_config};
 
 type Hook = Box<dyn FnOnce() + Send>;
 

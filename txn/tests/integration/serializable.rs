@@ -1,17 +1,16 @@
 //! Isolation between transactions of several compute nodes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use common::{Account, BALANCE, Cluster, accounts, check, insert};
 use selkie_txn::{
     AbortCause, ColumnType, Database, Direction, Isolation, KeyRange, RetryPolicy, Table,
     TableSchema, Txn, TxnError, key, retry,
 };
+
+use crate::common::{Account, BALANCE, Cluster, accounts, check, insert};
 
 const ACCOUNTS: i32 = 100;
 const OPENING: i64 = 1000;

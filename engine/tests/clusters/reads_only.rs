@@ -5,17 +5,16 @@
     reason = "a test that meets something else has failed"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::{Cluster, GCL, engine_config, id, pool_config};
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Buf, Fabric, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{Pool, layout};
+
+use crate::common::{Cluster, GCL, engine_config, id, pool_config};
 
 fn reader() -> EngineConfig {
     EngineConfig { reads_only: true, ..engine_config() }

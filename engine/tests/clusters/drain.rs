@@ -6,18 +6,17 @@
     reason = "a test that meets something else has failed"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::load::{AtStage, Load, check_all, is_whole, prepare, until};
-use common::pages::{check, cluster, coded, pages, write};
-use common::{Cluster, engine_config, id};
 use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
 use selkie_memnode::{ComputeIndex, Pool, Stage};
+
+use crate::common::load::{AtStage, Load, check_all, is_whole, prepare, until};
+use crate::common::pages::{check, cluster, coded, pages, write};
+use crate::common::{Cluster, engine_config, id};
 
 fn has_left(pool: &Pool, node: u16) -> bool {
     pool.state().leaving_of(node).has_left

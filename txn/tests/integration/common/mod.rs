@@ -1,5 +1,4 @@
 //! A small cluster in one process, a table with every kind of index, and looking at all of it.
-#![allow(dead_code, reason = "each test binary uses a part")]
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use std::ops::ControlFlow;

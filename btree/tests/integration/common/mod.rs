@@ -1,5 +1,5 @@
 //! A pool, a runtime and some compute nodes for the tests of this folder.
-#![allow(dead_code, reason = "each test binary uses some of it")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 use std::ops::{Bound, ControlFlow};

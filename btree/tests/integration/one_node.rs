@@ -1,16 +1,15 @@
 //! One node against an ordered map, and the building blocks that transactions use.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::ops::{Bound, ControlFlow};
 
-use common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 use selkie_btree::{
     Direction, LeafView, NoRoom, Tree, TreeError, Whereabouts, leaf_insert, leaf_remove,
     leaf_replace, max_entry, max_key,
 };
 use selkie_engine::{Engine, GAddr};
+
+use crate::common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 
 /// Keys of all lengths from a space small enough to meet again.
 fn key(dice: &mut Dice, longest: usize) -> Vec<u8> {

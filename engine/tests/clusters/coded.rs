@@ -5,19 +5,18 @@
     reason = "a test that meets something else has failed"
 )]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::load::until;
-use common::pages::{check, cluster, coded, fill, pages, write};
-use common::{Cluster, GCL, engine_config, id};
 use selkie_engine::{Coherence, Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::PeerId;
 use selkie_fabric::mem::MemFabric;
 use selkie_memnode::{ComputeIndex, FailureDomain};
+
+use crate::common::load::until;
+use crate::common::pages::{check, cluster, coded, fill, pages, write};
+use crate::common::{Cluster, GCL, engine_config, id};
 
 /// So many memory nodes are lost one after the other, and each time all pages are read, and changed, by all.
 fn loses(memory_nodes: usize, coding: &str, victims: &[u16]) {
@@ -320,7 +319,7 @@ fn a_memory_node_that_errs_too_often_is_done_without() {
     let env = cluster.runtime.env();
     cluster.run(async {
         let pages = cold_pages(&cluster).await;
-        let others = common::pages::pages(&cluster.engines[0], 1_500).await;
+        let others = crate::common::pages::pages(&cluster.engines[0], 1_500).await;
         let erring = cluster.pool.state().ranges[0].slabs[1].node;
         let started = env.now();
         while cluster.pool.state().lives(erring) {
@@ -423,7 +422,8 @@ fn who_holds_a_page_hears_of_versions_that_are_new() {
         for _ in 0..2 {
             cluster.pool.grow(&cluster.fabric, &env, 8 << 20, FailureDomain::ALONE).await.unwrap();
         }
-        until(&env, &cluster, "is made good", || common::load::is_whole(&cluster.pool)).await;
+        until(&env, &cluster, "is made good", || crate::common::load::is_whole(&cluster.pool))
+            .await;
         for addr in &pages {
             engine.exclusive(*addr).await.unwrap().bytes_mut(GCL - 8..GCL).fill(5);
             engine.evict(*addr).await.unwrap();

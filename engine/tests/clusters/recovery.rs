@@ -5,20 +5,19 @@
     reason = "a test that meets something else has failed"
 )]
 
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::{Cluster, GCL, engine_config, pool_config};
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::{Env, yield_now};
 use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_memnode::ComputeIndex;
+
+use crate::common::{Cluster, GCL, engine_config, pool_config};
 
 const DEAD: usize = 2;
 /// Tasks that want a lost page, and how often each of them does.
@@ -162,7 +161,7 @@ fn a_new_node_knows_what_is_lost_and_the_name_in_its_words_is_not_used_again() {
         let env = cluster.runtime.env();
         let start = |node| {
             let (pool, fabric) = (&cluster.pool, &cluster.fabric);
-            Engine::start(pool, fabric, &env, common::id(node), engine_config())
+            Engine::start(pool, fabric, &env, crate::common::id(node), engine_config())
         };
         let late = start(3).await.unwrap();
         assert!(late.shared(pages[0]).await.is_ok());
@@ -213,7 +212,7 @@ fn a_name_that_no_word_contains_is_used_again() {
             let kept = (round % 4 == 1).then(|| before.clone());
             drop(before);
             latest = loop {
-                let (pool, fabric, id) = (&cluster.pool, &cluster.fabric, common::id(DEAD));
+                let (pool, fabric, id) = (&cluster.pool, &cluster.fabric, crate::common::id(DEAD));
                 match Engine::start(pool, fabric, &env, id, engine_config()).await {
                     // Its tasks have not all seen yet that they are to end.
                     Err(EngineError::Fabric(FabricError::AlreadyJoined { .. })) => {

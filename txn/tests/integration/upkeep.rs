@@ -1,11 +1,10 @@
 //! What transactions leave to trees: posted separators, reclaimed leaves, the backlog.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-mod common;
-
-use common::{Account, Cluster, accounts, check, insert};
 use selkie_btree::TreeStats;
 use selkie_txn::{Database, Source, Table, key};
+
+use crate::common::{Account, Cluster, accounts, check, insert};
 
 const ROWS: i32 = 200;
 

@@ -6,15 +6,10 @@
 )]
 #![cfg(target_os = "linux")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use common::pages::coded;
-use common::way::Way;
-use common::{GCL, engine_config, id, pool_config};
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::tcp::{Admission, TcpConfig, TcpFabric};
@@ -24,6 +19,10 @@ use selkie_memnode::control::{
     Versioned,
 };
 use selkie_memnode::{Lent, Pool, create};
+
+use crate::common::pages::coded;
+use crate::common::way::Way;
+use crate::common::{GCL, engine_config, id, pool_config};
 
 const LEASE: Duration = Duration::from_secs(2);
 

@@ -2,18 +2,17 @@
 //! meets an error.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
-mod common;
-
 use std::sync::Arc;
 use std::time::Duration;
 
-use common::load::{AtStage, Load, check_all, is_whole, prepare, until};
-use common::pages::{check, cluster, coded, pages, write};
-use common::{Cluster, engine_config, id};
 use selkie_engine::{Engine, EngineConfig};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
 use selkie_memnode::{ComputeIndex, FailureDomain, Migration, Pool, Stage};
+
+use crate::common::load::{AtStage, Load, check_all, is_whole, prepare, until};
+use crate::common::pages::{check, cluster, coded, pages, write};
+use crate::common::{Cluster, engine_config, id};
 
 const LENT: u64 = 8 << 20;
 

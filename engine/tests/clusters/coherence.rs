@@ -1,15 +1,14 @@
 //! Latches and pages across engines: exclusion, freshness, refusal, waiting, upgrade, hand-over.
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::{Cluster, GCL, engine_config, get, page, pool_config};
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::yield_now;
 use selkie_fabric::mem::MemFabric;
+
+use crate::common::{Cluster, GCL, engine_config, get, page, pool_config};
 
 #[test]
 fn a_write_is_seen_by_every_other_node_and_comes_back() {

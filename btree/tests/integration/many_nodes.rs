@@ -4,16 +4,15 @@
 //! moment, whatever the others do around them; together the tasks know the final tree.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
-mod common;
-
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 use selkie_btree::{Direction, Tree, TreeError};
 use selkie_engine::{Engine, EngineError};
 use selkie_fabric::env::yield_now;
+
+use crate::common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 
 /// Runs `task(engine, task number)` `per_node` times on every node, and passes a panic on.
 fn on_every_node<F>(cluster: &Cluster, per_node: usize, task: impl Fn(Engine, usize) -> F)

@@ -1,0 +1,19 @@
+//! Engines of several compute nodes on pools of all codings. One binary: each of its own would be linked with all
+//! of the engine again.
+
+mod allocation;
+mod coded;
+mod coherence;
+mod common;
+mod drain;
+mod drops;
+mod eviction;
+mod grow;
+mod late;
+mod lease;
+mod membership;
+mod memory_loss;
+mod observation;
+mod reads_only;
+mod recovery;
+mod upgrade;

@@ -1,0 +1,8 @@
+//! Transactions on small clusters in one process.
+
+mod cancel;
+mod catalogue;
+mod common;
+mod rollback;
+mod serializable;
+mod upkeep;

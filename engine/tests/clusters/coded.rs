@@ -281,6 +281,29 @@ fn flipped_bits_are_noticed_and_mended() {
 }
 
 #[test]
+fn what_a_node_has_found_damaged_is_written_again_before_it_leaves() {
+    let (_, cluster) = cluster(3, 5, "2+3,mode=correct");
+    cluster.run(async {
+        let pages = cold_pages(&cluster).await;
+        flip(&cluster, &pages, 5);
+        let [_, first, second] = &cluster.engines[..] else { panic!("three nodes") };
+        for addr in &pages {
+            assert_eq!(check(&first.shared(*addr).await.unwrap(), *addr), 1);
+        }
+        // At once, before it looks for what is to be done.
+        first.close().await.unwrap();
+        let found = first.stats().corruptions;
+        assert!(found >= 190, "{found}");
+        assert_eq!(first.stats().repairs, found);
+        let most = pages.len() as u64 - found;
+        for addr in &pages {
+            assert_eq!(check(&second.shared(*addr).await.unwrap(), *addr), 1);
+        }
+        assert!(second.stats().corruptions <= most, "{} of {most}", second.stats().corruptions);
+    });
+}
+
+#[test]
 fn where_damage_is_only_to_be_noticed_it_is_an_error() {
     let (_, cluster) = cluster(2, 3, "2+1,mode=detect");
     cluster.run(async {

@@ -8,11 +8,12 @@ use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::{ComputeIndex, Pool};
-use selkie_txn::Database;
+use selkie_txn::{Database, TableSchema, TxnError};
 
 use crate::config::Config;
 use crate::error::TpccError;
-use crate::schema::{Tables, schemas};
+use crate::schema::Tables;
+use crate::setup::Shape;
 use crate::shared::{Driver, Role};
 
 /// How long an access may wait for a page before it is an error: far above any stall of a machine
@@ -24,14 +25,26 @@ const BEATS_TO_KNOW: u32 = 4;
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
+/// The tables of a driver's database.
+pub trait TableSet: Copy + Send + Sync + 'static {
+    /// What to create them from.
+    fn schemas() -> Vec<TableSchema>;
+
+    /// Looks every table up by its name. No round trip.
+    ///
+    /// # Errors
+    /// [`TxnError::Schema`] if the database is not one created with [`TableSet::schemas`].
+    fn resolve(db: &Database) -> Result<Self, TxnError>;
+}
+
 /// A compute node.
-pub struct Node {
+pub struct Node<T = Tables> {
     /// Its engine.
     pub engine: Engine,
     /// The database, as opened there.
     pub db: Database,
     /// Its tables.
-    pub tables: Tables,
+    pub tables: T,
 }
 
 /// Who makes the tables of the database that a node opens.
@@ -46,26 +59,26 @@ enum TablesBy<'a> {
 }
 
 impl TablesBy<'_> {
-    async fn database(self, engine: &Engine) -> Result<Database, TpccError> {
+    async fn database<T: TableSet>(self, engine: &Engine) -> Result<Database, TpccError> {
         if let Self::Loader(driver) | Self::Reloader(driver) = self {
             driver.still_loads().await?;
         }
         Ok(match self {
             Self::Others => Database::open(engine).await?,
-            Self::Itself | Self::Loader(_) => Database::create(engine, schemas()).await?,
-            Self::Reloader(_) => Database::replace(engine, schemas()).await?,
+            Self::Itself | Self::Loader(_) => Database::create(engine, T::schemas()).await?,
+            Self::Reloader(_) => Database::replace(engine, T::schemas()).await?,
         })
     }
 }
 
 /// The pool and the compute nodes of this process.
-pub struct Cluster {
+pub struct Cluster<T = Tables> {
     /// The compute nodes; never empty.
-    pub nodes: Vec<Arc<Node>>,
+    pub nodes: Vec<Arc<Node<T>>>,
     env: Env,
     meter: Arc<Meter>,
     pool: Arc<Pool>,
-    config: Config,
+    shape: Shape,
 }
 
 impl Cluster {
@@ -90,17 +103,7 @@ impl Cluster {
         config: &Config,
     ) -> Result<Self, TpccError> {
         config.validate()?;
-        let meter = Meter::wrap(fabric);
-        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
-        let pool = Pool::start(&fabric, config.pool())?;
-        let mut cluster = Self::empty(meter, pool, env, config);
-        for index in 0..config.compute_nodes {
-            let tables = if index == 0 { TablesBy::Itself } else { TablesBy::Others };
-            let node = cluster.start_node(&fabric, &env_of(index), index, tables).await;
-            let node = node.map_err(|error| error.or_pool_full(config.needed_bytes()))?;
-            cluster.nodes.push(Arc::new(node));
-        }
-        Ok(cluster)
+        Self::start_shaped(fabric, env, env_of, config.shape()).await
     }
 
     /// Starts compute nodes of this process in a pool that others use too, each under an index that no node
@@ -117,7 +120,7 @@ impl Cluster {
     ) -> Result<Self, TpccError> {
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
-        let mut cluster = Self::empty(meter, pool, env, config);
+        let mut cluster = Self::empty(meter, pool, env, config.shape());
         for number in 0..config.compute_nodes {
             let index = cluster.pool.next_index().await?.as_usize();
             let tables = match role {
@@ -137,10 +140,31 @@ impl Cluster {
         }
         Ok(cluster)
     }
+}
 
-    fn empty(meter: Arc<Meter>, pool: Arc<Pool>, env: &Env, config: &Config) -> Self {
-        let (env, config) = (env.clone(), config.clone());
-        Self { nodes: Vec::new(), env, meter, pool, config }
+impl<T: TableSet> Cluster<T> {
+    /// As [`Cluster::start_on`], for any driver, whose configuration was found to be valid.
+    pub(crate) async fn start_shaped(
+        fabric: Arc<dyn Fabric>,
+        env: &Env,
+        env_of: impl Fn(usize) -> Env,
+        shape: Shape,
+    ) -> Result<Self, TpccError> {
+        let meter = Meter::wrap(fabric);
+        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
+        let pool = Pool::start(&fabric, shape.pool())?;
+        let (nodes, needed) = (shape.setup.compute_nodes, shape.needed_bytes());
+        let mut cluster = Self::empty(meter, pool, env, shape);
+        for index in 0..nodes {
+            let tables = if index == 0 { TablesBy::Itself } else { TablesBy::Others };
+            let node = cluster.start_node(&fabric, &env_of(index), index, tables).await;
+            cluster.nodes.push(Arc::new(node.map_err(|error| error.or_pool_full(needed))?));
+        }
+        Ok(cluster)
+    }
+
+    fn empty(meter: Arc<Meter>, pool: Arc<Pool>, env: &Env, shape: Shape) -> Self {
+        Self { nodes: Vec::new(), env: env.clone(), meter, pool, shape }
     }
 
     async fn start_node(
@@ -149,15 +173,15 @@ impl Cluster {
         env: &Env,
         index: usize,
         by: TablesBy<'_>,
-    ) -> Result<Node, TpccError> {
+    ) -> Result<Node<T>, TpccError> {
         let id = ComputeId::new(index).ok_or_else(|| TpccError::Config {
             key: "compute-nodes",
             value: (index + 1).to_string(),
             allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
         })?;
         let config = EngineConfig {
-            cache_bytes: self.config.cache_bytes(),
-            threads: u32::try_from(self.config.threads).unwrap_or(u32::MAX),
+            cache_bytes: self.shape.cache_bytes(),
+            threads: u32::try_from(self.shape.setup.threads).unwrap_or(u32::MAX),
             // Not over while a memory node that died is not missed yet.
             request_timeout: REQUEST_TIMEOUT
                 .max(2 * self.pool.all_missed_within().unwrap_or_default()),
@@ -168,8 +192,8 @@ impl Cluster {
             if matches!(by, TablesBy::Reloader(_)) {
                 self.check_room(&engine).await?;
             }
-            let db = by.database(&engine).await?;
-            Ok((Tables::resolve(&db)?, db))
+            let db = by.database::<T>(&engine).await?;
+            Ok((T::resolve(&db)?, db))
         };
         let opened = opened.await;
         match opened {
@@ -186,11 +210,16 @@ impl Cluster {
     async fn check_room(&self, engine: &Engine) -> Result<(), TpccError> {
         let descriptor = self.pool.descriptor();
         let capacity = self.pool.extents() * descriptor.geometry().extent_bytes();
-        let (used, needed) = (used_bytes(&self.pool, [engine]).await?, self.config.load_bytes());
+        let (used, needed) = (used_bytes(&self.pool, [engine]).await?, self.shape.load_bytes());
         if needed <= capacity.saturating_sub(used) {
             return Ok(());
         }
         Err(TpccError::PoolFull { used, capacity, needed: used.saturating_add(needed) })
+    }
+
+    /// What pool and caches take.
+    pub(crate) fn shape(&self) -> &Shape {
+        &self.shape
     }
 
     /// The pool.
@@ -202,7 +231,7 @@ impl Cluster {
     /// Enters the compute nodes in a roster, until what is returned is dropped.
     #[must_use]
     pub fn enter(&self, roster: &Roster) -> Vec<Entered> {
-        let enter = |node: &Arc<Node>| {
+        let enter = |node: &Arc<Node<T>>| {
             let db = node.db.clone();
             let commits: Operations = Arc::new(move || db.stats().commits);
             roster.enter(&node.engine, Some(Arc::clone(&self.meter)), Some(commits))
@@ -219,7 +248,7 @@ impl Cluster {
     /// What the compute nodes have asked of the fabric so far.
     #[must_use]
     pub fn traffic(&self) -> MeterSnapshot {
-        let of = |node: &Arc<Node>| {
+        let of = |node: &Arc<Node<T>>| {
             let index = u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX);
             self.meter.snapshot(PeerId::compute(index))
         };
@@ -238,7 +267,7 @@ impl Cluster {
     /// memory seems to be dead: who stood still did not hear from it either. The pool knows in a few heartbeats.
     pub(crate) async fn or_expelled(&self, error: TpccError) -> TpccError {
         let Some(peer) = error.dead_peer() else { return error };
-        let index = |node: &Arc<Node>| {
+        let index = |node: &Arc<Node<T>>| {
             ComputeIndex::new(u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX))
         };
         let own: Vec<_> = self.nodes.iter().map(index).collect();

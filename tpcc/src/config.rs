@@ -2,35 +2,16 @@
 
 use std::time::Duration;
 
-use selkie_engine::{EngineConfig, MAX_COMPUTE_NODES};
-use selkie_memnode::{Coding, PoolConfig, PoolError, layout};
+use selkie_memnode::{Coding, PoolConfig};
 use serde::Serialize;
 
 use crate::error::TpccError;
 use crate::scale::{GROWTH_BYTES_PER_SECOND, Scale};
-use crate::schema::misfit;
+use crate::schema::schemas;
+use crate::setup::{Setup, Shape, refused, within};
 
 /// Most warehouses: what 32-bit keys and any machine's memory leave room for.
 pub const MAX_WAREHOUSES: u32 = 100_000;
-/// Most worker tasks of a compute node.
-pub const MAX_WORKERS: usize = 1_024;
-/// Most threads.
-pub const MAX_THREADS: usize = 1_024;
-/// Most memory nodes.
-pub const MAX_MEMORY_NODES: usize = selkie_memnode::MAX_MEMORY_NODES;
-/// Longest run: a day.
-pub const MAX_DURATION: Duration = Duration::from_secs(86_400);
-/// Largest memory or cache, in MiB: a tebibyte.
-const MAX_MEMORY_MIB: u64 = 1 << 20;
-
-const MIB: u64 = 1 << 20;
-/// Range of the pool's address space: small, so that little of a node's memory is left over, unless there is so much
-/// memory that it takes larger ones.
-const RANGE_BYTES: u64 = 4 * MIB;
-/// Memory lent beyond the estimate of data and growth, in percent.
-const HEADROOM_PERCENT: u64 = 30;
-/// Memory of the pool that no estimate covers: extents leased ahead, catalogue, roots.
-const FIXED_BYTES: u64 = 64 * MIB;
 
 /// Which warehouses a compute node works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -78,22 +59,23 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Three memory nodes, two compute nodes, four warehouses of standard size, ten seconds.
+    /// That of [`Setup`], with four warehouses of standard size.
     fn default() -> Self {
+        let setup = Setup::default();
         Self {
             warehouses: 4,
-            duration: Duration::from_secs(10),
-            compute_nodes: 2,
-            memory_nodes: 3,
-            workers: 4,
-            threads: std::thread::available_parallelism().map_or(2, |threads| threads.get()),
-            cache_mib: None,
-            memory_mib: None,
-            gcl_bytes: 2048,
-            coding: Coding::PLAIN,
+            duration: setup.duration,
+            compute_nodes: setup.compute_nodes,
+            memory_nodes: setup.memory_nodes,
+            workers: setup.workers,
+            threads: setup.threads,
+            cache_mib: setup.cache_mib,
+            memory_mib: setup.memory_mib,
+            gcl_bytes: setup.gcl_bytes,
+            coding: setup.coding,
             affinity: Affinity::Shared,
             homes: None,
-            seed: 1,
+            seed: setup.seed,
             think: false,
             scale: Scale::STANDARD,
         }
@@ -107,27 +89,7 @@ impl Config {
     /// [`TpccError::Config`] with the key, the value and what is allowed, for the first bad field.
     pub fn validate(&self) -> Result<(), TpccError> {
         within("warehouses", u64::from(self.warehouses), 1, u64::from(MAX_WAREHOUSES))?;
-        if self.duration.is_zero() || self.duration > MAX_DURATION {
-            let allowed = format!("must be 1 to {} seconds", MAX_DURATION.as_secs());
-            return Err(refused("duration", self.duration.as_secs(), allowed));
-        }
-        within("compute-nodes", self.compute_nodes as u64, 1, MAX_COMPUTE_NODES as u64)?;
-        within("memory-nodes", self.memory_nodes as u64, 1, MAX_MEMORY_NODES as u64)?;
-        within("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
-        within("threads", self.threads as u64, 1, MAX_THREADS as u64)?;
-        self.validate_gcl()?;
-        if let Err(PoolError::Config { key, value, allowed }) =
-            self.coding.validate_for(self.gcl_bytes, self.memory_nodes)
-        {
-            return Err(refused(key, value, format!("must be {allowed}")));
-        }
-        if let Some(cache) = self.cache_mib {
-            let least = EngineConfig::min_cache_bytes(self.gcl_bytes).div_ceil(MIB);
-            within("cache-mb", cache, least, MAX_MEMORY_MIB)?;
-        }
-        if let Some(memory) = self.memory_mib {
-            within("memory-mb", memory, self.least_memory_mib(), MAX_MEMORY_MIB)?;
-        }
+        self.setup().validate("TPC-C", &schemas())?;
         let (first, last) = self.homes();
         if !(1..=last).contains(&first) || last > self.warehouses {
             let allowed = format!("must be a range within 1-{}", self.warehouses);
@@ -142,24 +104,32 @@ impl Config {
         Ok(())
     }
 
-    fn validate_gcl(&self) -> Result<(), TpccError> {
-        let range = layout::MIN_GCL_BYTES..=layout::MAX_GCL_BYTES;
-        if !self.gcl_bytes.is_power_of_two() || !range.contains(&self.gcl_bytes) {
-            let allowed = format!("must be a power of two in {} to {}", range.start(), range.end());
-            return Err(refused("gcl", self.gcl_bytes, allowed));
+    /// Nodes, workers and sizes.
+    #[must_use]
+    pub fn setup(&self) -> Setup {
+        Setup {
+            duration: self.duration,
+            compute_nodes: self.compute_nodes,
+            memory_nodes: self.memory_nodes,
+            workers: self.workers,
+            threads: self.threads,
+            cache_mib: self.cache_mib,
+            memory_mib: self.memory_mib,
+            gcl_bytes: self.gcl_bytes,
+            coding: self.coding,
+            seed: self.seed,
         }
-        let Some(misfit) = misfit(self.gcl_bytes) else { return Ok(()) };
-        let sizes = [512, 1024, 2048, 4096, 8192];
-        let least = sizes.into_iter().find(|&bytes| crate::schema::misfit(bytes).is_none());
-        let allowed = format!(
-            "must be at least {} for TPC-C: an entry of table {} takes up to {} bytes, a page of this \
-             size allows {}",
-            least.unwrap_or(layout::MAX_GCL_BYTES),
-            misfit.table,
-            misfit.bytes,
-            misfit.allowed,
-        );
-        Err(refused("gcl", self.gcl_bytes, allowed))
+    }
+
+    /// What pool and caches take.
+    #[must_use]
+    pub fn shape(&self) -> Shape {
+        let growth_bytes = if self.think {
+            0
+        } else {
+            self.duration.as_secs().saturating_mul(GROWTH_BYTES_PER_SECOND)
+        };
+        Shape { setup: self.setup(), database_bytes: self.database_bytes(), growth_bytes }
     }
 
     /// Bytes the loaded database takes, about.
@@ -171,43 +141,19 @@ impl Config {
     /// Bytes the pool is estimated to need for the load and the run.
     #[must_use]
     pub fn needed_bytes(&self) -> u64 {
-        let growth = if self.think {
-            0
-        } else {
-            self.duration.as_secs().saturating_mul(GROWTH_BYTES_PER_SECOND)
-        };
-        with_headroom(self.database_bytes().saturating_add(growth))
-    }
-
-    /// Bytes the pool is estimated to need for the load.
-    #[must_use]
-    pub fn load_bytes(&self) -> u64 {
-        with_headroom(self.database_bytes())
+        self.shape().needed_bytes()
     }
 
     /// Bytes of cache of each compute node.
     #[must_use]
     pub fn cache_bytes(&self) -> u64 {
-        let least = EngineConfig::min_cache_bytes(self.gcl_bytes);
-        self.cache_mib.map_or_else(|| (self.database_bytes() / 2).max(least), |mib| mib * MIB)
+        self.shape().cache_bytes()
     }
 
     /// The pool for this configuration.
     #[must_use]
     pub fn pool(&self) -> PoolConfig {
-        let splits = self.coding.splits() as u64;
-        let ranges = self.needed_bytes().div_ceil(RANGE_BYTES) * splits;
-        let ranges = ranges.div_ceil(self.memory_nodes as u64).max(1);
-        let derived = self.geometry().region_bytes(ranges).unwrap_or(u64::MAX);
-        let config = PoolConfig {
-            memory_nodes: self.memory_nodes,
-            bytes_per_node: self.memory_mib.map_or(derived, |mib| mib * MIB),
-            gcl_bytes: self.gcl_bytes,
-            range_bytes: RANGE_BYTES,
-            max_compute_nodes: self.compute_nodes,
-            coding: self.coding,
-        };
-        config.with_large_enough_ranges()
+        self.shape().pool()
     }
 
     /// First and last of the warehouses to which the terminals belong.
@@ -229,34 +175,12 @@ impl Config {
             .map(u32::cast_signed)
             .collect()
     }
-
-    fn geometry(&self) -> layout::SlabGeometry {
-        layout::SlabGeometry::coded(self.gcl_bytes, RANGE_BYTES, self.coding)
-    }
-
-    /// A memory node with less has no room for a single range.
-    fn least_memory_mib(&self) -> u64 {
-        self.geometry().region_bytes(1).unwrap_or(u64::MAX).div_ceil(MIB)
-    }
-}
-
-fn with_headroom(data: u64) -> u64 {
-    (data / 100).saturating_mul(100 + HEADROOM_PERCENT).saturating_add(FIXED_BYTES)
-}
-
-fn within(key: &'static str, value: u64, low: u64, high: u64) -> Result<(), TpccError> {
-    if (low..=high).contains(&value) {
-        return Ok(());
-    }
-    Err(refused(key, value, format!("must be {low} to {high}")))
-}
-
-fn refused(key: &'static str, value: impl ToString, allowed: String) -> TpccError {
-    TpccError::Config { key, value: value.to_string(), allowed }
 }
 
 #[cfg(test)]
 mod tests {
+    use selkie_engine::EngineConfig;
+
     use super::*;
 
     fn refused(change: impl FnOnce(&mut Config)) -> String {

@@ -1,18 +1,15 @@
-//! The five transaction types and the deck they are drawn from.
-//!
-//! Clause 5.2.4.2 allows a deck of cards: here a hundred, 45/43/4/4/4, shuffled for each worker and
-//! shuffled again when used up. So every worker keeps the mix exactly over each hundred transactions,
-//! not only on average.
+//! The five transaction types of TPC-C, and their shares 45/43/4/4/4 (clause 5.2.4.2).
 
 use serde::Serialize;
 
-use crate::random::Random;
+use crate::mix::Mix;
 
 /// A transaction type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Enters an order (clause 2.4).
+    #[default]
     NewOrder,
     /// Books a payment (clause 2.5).
     Payment,
@@ -90,38 +87,23 @@ impl Kind {
     }
 }
 
-/// A shuffled deck.
-#[derive(Clone, Debug)]
-pub struct Deck {
-    cards: Vec<Kind>,
-    next: usize,
-}
+impl Mix for Kind {
+    const ALL: &'static [Self] = &Self::ALL;
 
-impl Deck {
-    /// A full deck; it is shuffled when the first card is drawn.
-    #[must_use]
-    pub fn new() -> Self {
-        let cards =
-            Kind::ALL.into_iter().flat_map(|kind| std::iter::repeat_n(kind, kind.percent()));
-        let cards: Vec<_> = cards.collect();
-        Self { next: cards.len(), cards }
+    fn name(self) -> &'static str {
+        self.name()
     }
 
-    /// The next card.
-    pub fn draw(&mut self, random: &mut Random) -> Kind {
-        if self.next >= self.cards.len() {
-            random.shuffle(&mut self.cards);
-            self.next = 0;
-        }
-        let card = self.cards.get(self.next).copied().unwrap_or(Kind::NewOrder);
-        self.next += 1;
-        card
+    fn title(self) -> &'static str {
+        self.title()
     }
-}
 
-impl Default for Deck {
-    fn default() -> Self {
-        Self::new()
+    fn percent(self) -> usize {
+        self.percent()
+    }
+
+    fn index(self) -> usize {
+        self.index()
     }
 }
 
@@ -131,17 +113,7 @@ mod tests {
 
     #[test]
     fn every_hundred_keeps_the_mix_in_another_order() {
-        let mut random = Random::stream(1, 1);
-        let mut deck = Deck::new();
-        let mut hundred = || -> Vec<Kind> { (0..100).map(|_| deck.draw(&mut random)).collect() };
-        let (first, second) = (hundred(), hundred());
-        for cards in [&first, &second] {
-            for kind in Kind::ALL {
-                let drawn = cards.iter().filter(|&&card| card == kind).count();
-                assert_eq!(drawn, kind.percent(), "{kind:?}");
-            }
-        }
-        assert_ne!(first, second);
+        crate::mix::tests::every_hundred_keeps_the_mix_in_another_order::<Kind>();
     }
 
     #[test]

@@ -43,33 +43,38 @@ mod journal;
 mod kind;
 mod load;
 pub mod micro;
+mod mix;
+mod pieces;
 mod progress;
 mod random;
 mod report;
 mod run;
 mod scale;
 pub mod schema;
+mod setup;
 mod shared;
 mod tasks;
 pub mod transactions;
 pub mod units;
 
-pub use cluster::{Cluster, Node};
-pub use config::{
-    Affinity, Config, MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_WAREHOUSES, MAX_WORKERS,
-};
+pub use cluster::{Cluster, Node, TableSet};
+pub use config::{Affinity, Config, MAX_WAREHOUSES};
 pub use error::TpccError;
 pub use input::{
     CustomerBy, DeliveryInput, InputSource, LineInput, Lines, NewOrderInput, OrderStatusInput,
     PaymentInput, StockLevelInput, UNUSED_ITEM,
 };
 pub use journal::{JOURNAL_ENTRIES, Journal};
-pub use kind::{Deck, Kind};
+pub use kind::Kind;
 pub use load::{LoadReport, load};
+pub use mix::{Deck, Mix};
 pub use progress::{Progress, Silent};
 pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
-pub use report::{Interval, Report};
-pub use run::{KindStats, Latency, Measurements, Purpose, measure, run, run_on, run_shared};
+pub use report::Report;
+pub use run::{
+    Interval, KindStats, Latency, Measurements, Purpose, measure, run, run_on, run_shared,
+};
 pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
+pub use setup::{MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_WORKERS, Setup, Shape};
 pub use shared::{Driver, Loading, Role};
 pub use transactions::Session;

@@ -21,6 +21,7 @@
 use selkie_btree::{max_entry, max_key};
 use selkie_txn::{ColumnType, Database, Index, Table, TableSchema, TxnError};
 
+use crate::cluster::TableSet;
 use crate::columns::{
     customer as c, customer_data as cd, district as d, history as h, item as i, new_order as no,
     order_line as ol, orders as o, stock as s, warehouse as w,
@@ -226,6 +227,16 @@ pub struct Tables {
     pub orders_by_customer: Index,
 }
 
+impl TableSet for Tables {
+    fn schemas() -> Vec<TableSchema> {
+        schemas()
+    }
+
+    fn resolve(db: &Database) -> Result<Self, TxnError> {
+        Self::resolve(db)
+    }
+}
+
 impl Tables {
     /// Looks every table up by its name. No round trip.
     ///
@@ -263,12 +274,17 @@ pub struct Misfit {
 /// The table with the largest entry that does not fit pages of `gcl_bytes`, if there is one.
 #[must_use]
 pub fn misfit(gcl_bytes: usize) -> Option<Misfit> {
-    let misfits = schemas().into_iter().filter_map(|schema| {
-        let (entry, key) = largest_entry(&schema);
+    misfit_of(&schemas(), gcl_bytes)
+}
+
+/// The same among any tables.
+pub(crate) fn misfit_of(schemas: &[TableSchema], gcl_bytes: usize) -> Option<Misfit> {
+    let misfits = schemas.iter().filter_map(|schema| {
+        let (entry, key) = largest_entry(schema);
         let key_misfits = key > max_key(gcl_bytes);
         let allowed = if key_misfits { max_key(gcl_bytes) } else { max_entry(gcl_bytes) };
         let bytes = if key_misfits { key } else { entry };
-        (bytes > allowed).then_some(Misfit { table: schema.name, bytes, allowed })
+        (bytes > allowed).then(|| Misfit { table: schema.name.clone(), bytes, allowed })
     });
     misfits.max_by_key(|misfit| misfit.bytes)
 }

@@ -14,9 +14,10 @@ use crate::columns::{
     warehouse as w,
 };
 use crate::error::TpccError;
+use crate::pieces::{Pieces, in_pieces};
 use crate::progress::Progress;
 use crate::scale::DISTRICTS;
-use crate::tasks::{PATIENCE, join_all};
+use crate::tasks::PATIENCE;
 
 /// Reads every table the conditions speak about once, but for what is on pages that dead nodes took with them.
 /// The nodes share the warehouses.
@@ -30,25 +31,21 @@ pub async fn collect(
     progress: &Arc<dyn Progress>,
 ) -> Result<Facts, TpccError> {
     progress.begin("check", u64::try_from(warehouses).unwrap_or(0));
-    let next = Arc::new(Mutex::new(1..=warehouses));
     let all = Arc::new(Mutex::new(Facts::default()));
-    let mut tasks = Vec::new();
-    for node in nodes.iter().flat_map(|node| std::iter::repeat_n(node, tasks_per_node)) {
-        let (node, next, all) = (Arc::clone(node), Arc::clone(&next), Arc::clone(&all));
-        let progress = Arc::clone(progress);
-        tasks.push(async move {
-            loop {
-                let Some(warehouse) = next.lock().next() else { return Ok(()) };
+    let (sum, told) = (Arc::clone(&all), Arc::clone(progress));
+    let pieces = Pieces { numbers: 1..warehouses.saturating_add(1), size: 1, tasks_per_node };
+    let collected = in_pieces(nodes, "check", pieces, move |node, warehouses| {
+        let (sum, told) = (Arc::clone(&sum), Arc::clone(&told));
+        async move {
+            for warehouse in warehouses {
                 let facts = collect_warehouse(&node, warehouse).await?;
-                all.lock().merge(facts);
-                progress.advance(1);
+                sum.lock().merge(facts);
+                told.advance(1);
             }
-        });
-    }
-    let env = nodes.first().map(|node| node.engine.env().clone());
-    if let Some(env) = env {
-        join_all(&env, "check", tasks).await?;
-    }
+            Ok(())
+        }
+    });
+    collected.await?;
     progress.end();
     let facts = std::mem::take(&mut *all.lock());
     Ok(facts)

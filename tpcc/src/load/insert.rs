@@ -9,6 +9,7 @@ use super::jobs::Job;
 use super::rows::Plan;
 use crate::cluster::Node;
 use crate::error::TpccError;
+use crate::pieces::batches;
 use crate::progress::Progress;
 use crate::scale::DISTRICTS;
 use crate::tasks::PATIENCE;
@@ -170,23 +171,5 @@ impl Loader {
             }
         }
         Ok(txn.commit().await?)
-    }
-}
-
-/// `all` in pieces of at most `size`.
-fn batches(all: Range<i32>, size: i32) -> impl Iterator<Item = Range<i32>> {
-    let end = all.end;
-    let step = size.unsigned_abs().max(1) as usize;
-    all.step_by(step).map(move |start| start..start.saturating_add(size).min(end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::batches;
-
-    #[test]
-    fn batches_cover_everything_once() {
-        assert_eq!(batches(1..8, 3).collect::<Vec<_>>(), [1..4, 4..7, 7..8]);
-        assert_eq!(batches(1..1, 3).count(), 0);
     }
 }

@@ -49,7 +49,7 @@ pub async fn load(
     let plan = Arc::new(rows::Plan { seed: config.seed, scale: config.scale, constants });
     let mut tasks = Vec::new();
     for (index, node) in cluster.nodes.iter().enumerate() {
-        for _ in 0..tasks_per_node(config) {
+        for _ in 0..config.setup().tasks_per_node() {
             let loader = insert::Loader {
                 node: Arc::clone(node),
                 plan: Arc::clone(&plan),
@@ -75,12 +75,4 @@ pub async fn load(
         rows: config.scale.rows(config.warehouses),
         database_bytes: cluster.used_bytes().await?,
     })
-}
-
-/// Tasks for each thread: while one waits for a page or for its turn, others go on.
-const TASKS_PER_THREAD: usize = 4;
-
-/// Tasks of each compute node that load or check.
-pub(crate) fn tasks_per_node(config: &Config) -> usize {
-    (TASKS_PER_THREAD * config.threads).div_ceil(config.compute_nodes)
 }

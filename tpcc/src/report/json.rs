@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::Report;
+use super::figures::{object, rounded};
 use crate::config::Config;
 use crate::kind::Kind;
 use crate::run::KindStats;
@@ -40,54 +41,26 @@ impl Report {
     /// `selkie tpcc --json` adds `began_unix_ms`, when the measurement began, by the host's clock.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let interval = &self.interval;
-        let bytes = interval.traffic.bytes_read + interval.traffic.bytes_written;
-        let by_kind = |value: fn(Kind, &KindStats) -> Value| -> Map<String, Value> {
-            let kinds = interval.measurements.iter();
-            kinds.map(|(kind, stats)| (kind.name().to_owned(), value(kind, stats))).collect()
-        };
-        let aborts: Map<String, Value> =
-            self.aborts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect();
         let consistency = match (self.is_consistent(), self.lost_pages()) {
             (true, 0) => json!("ok"),
             (true, _) => json!("partial"),
             (false, _) => json!(self.broken()),
         };
         let cache = self.config.cache_bytes() as f64;
-        json!({
+        let mut all = self.interval.to_json();
+        all.extend(object(json!({
             "config": config(&self.config),
             "tpmc": rounded(self.tpmc()),
-            "tps": rounded(self.tps()),
-            "transactions": self.completed(),
-            "by_type": by_kind(counts),
-            "latency_us": by_kind(latency),
-            "aborts": aborts,
-            "hit_ratio": self.hit_ratio(),
-            "round_trips_per_txn": self.per_txn(interval.traffic.chains),
-            "atomics_per_txn": self.per_txn(interval.traffic.atomics),
-            "bytes_per_txn": self.per_txn(bytes),
-            "messages_per_txn": self.per_txn(self.engines(|stats| stats.messages)),
-            "invalidations_per_txn": self.per_txn(self.engines(|stats| stats.invalidations)),
-            "downgrades_per_txn": self.per_txn(self.engines(|stats| stats.downgrades)),
-            "engine": {
-                "evictions": self.engines(|stats| stats.evictions),
-                "write_backs": self.engines(|stats| stats.write_backs),
-                "upgrades": self.engines(|stats| stats.upgrades),
-                "busy": self.engines(|stats| stats.busy),
-                "corruptions": self.engines(|stats| stats.corruptions),
-                "repairs": self.engines(|stats| stats.repairs),
-            },
+            "by_type": self.interval.by_kind(counts),
             "load": { "seconds": self.load.duration.as_secs_f64(), "rows": self.load.rows },
             "database_bytes": self.load.database_bytes,
             "cache_to_database": cache / self.load.database_bytes.max(1) as f64,
-            "final_database_bytes": interval.database_bytes,
-            "seconds": interval.elapsed.as_secs_f64(),
-            "per_second": interval.measurements.seconds(),
             "check_seconds": self.checked.duration.as_secs_f64(),
             "consistency": consistency,
             "lost": self.lost_to_json(),
             "journal": self.journal_to_json(),
-        })
+        })));
+        Value::Object(all)
     }
 
     fn lost_to_json(&self) -> Value {
@@ -120,23 +93,17 @@ impl Report {
 }
 
 fn config(config: &Config) -> Value {
-    json!({
+    let mut all = config.shape().to_json();
+    all.extend(object(json!({
         "warehouses": config.warehouses,
         "duration_s": config.duration.as_secs(),
-        "compute_nodes": config.compute_nodes,
-        "memory_nodes": config.memory_nodes,
-        "workers": config.workers,
-        "threads": config.threads,
-        "cache_bytes": config.cache_bytes(),
-        "memory_bytes_per_node": config.pool().bytes_per_node,
-        "gcl": config.gcl_bytes,
         "affinity": config.affinity,
         "homes": config.homes.map(|(first, last)| [first, last]),
-        "seed": config.seed,
         "think": config.think,
         "standard_scale": config.scale.is_standard(),
         "scale": config.scale,
-    })
+    })));
+    Value::Object(all)
 }
 
 fn counts(kind: Kind, stats: &KindStats) -> Value {
@@ -146,7 +113,7 @@ fn counts(kind: Kind, stats: &KindStats) -> Value {
             "completed": completed,
             "retries": retries,
             "lost": lost,
-            "rolled_back": stats.rolled_back,
+            "rolled_back": stats.failed,
         }),
         Kind::Delivery => json!({
             "completed": completed,
@@ -156,21 +123,6 @@ fn counts(kind: Kind, stats: &KindStats) -> Value {
         }),
         _ => json!({ "completed": completed, "retries": retries, "lost": lost }),
     }
-}
-
-fn latency(_kind: Kind, stats: &KindStats) -> Value {
-    let latency = stats.latency();
-    json!({
-        "p50": rounded(latency.p50),
-        "p95": rounded(latency.p95),
-        "p99": rounded(latency.p99),
-        "max": rounded(latency.max),
-    })
-}
-
-/// To a tenth: more digits would not be true.
-fn rounded(value: f64) -> f64 {
-    (value * 10.0).round() / 10.0
 }
 
 #[cfg(test)]

@@ -12,40 +12,19 @@
 //! * `latency_us`: from the first attempt to the end of the last, Delivery from its first district to its
 //!   tenth.
 
+mod figures;
 mod json;
 mod table;
 
 use std::time::Duration;
 
-use selkie_engine::EngineStats;
-use selkie_fabric::meter::MeterSnapshot;
-use selkie_txn::{AbortCause, TxnStats};
+use selkie_txn::AbortCause;
 
 use crate::check::{Broken, Judgement, LookUp, UnreadRows};
 use crate::config::Config;
-use crate::journal::Journal;
 use crate::kind::Kind;
 use crate::load::LoadReport;
-use crate::run::Measurements;
-
-/// What was counted between the beginning and the end of the measurement.
-#[derive(Clone, Debug)]
-pub struct Interval {
-    /// How long it was.
-    pub elapsed: Duration,
-    /// What the workers measured.
-    pub measurements: Measurements,
-    /// What they committed.
-    pub journal: Journal,
-    /// What each compute node's engine did.
-    pub engine: Vec<EngineStats>,
-    /// What became of each compute node's transactions.
-    pub txn: Vec<TxnStats>,
-    /// What all compute nodes asked of the fabric.
-    pub traffic: MeterSnapshot,
-    /// Bytes of pages in use at its end.
-    pub database_bytes: u64,
-}
+use crate::run::Interval;
 
 /// What was found in the database after the run.
 #[derive(Clone, Debug)]
@@ -133,55 +112,43 @@ impl Report {
     #[must_use]
     pub fn tpmc(&self) -> f64 {
         let new_orders = self.interval.measurements.of(Kind::NewOrder);
-        60.0 * self.per_second(new_orders.map_or(0, |stats| stats.completed))
+        60.0 * self.interval.per_second(new_orders.map_or(0, |stats| stats.completed))
     }
 
     /// Transactions completed a second.
     #[must_use]
     pub fn tps(&self) -> f64 {
-        self.per_second(self.completed())
+        self.interval.per_second(self.completed())
     }
 
     /// Transactions completed.
     #[must_use]
     pub fn completed(&self) -> u64 {
-        self.interval.measurements.completed()
+        self.interval.completed()
     }
 
     /// Share of the accesses to pages that found them cached.
     #[must_use]
     pub fn hit_ratio(&self) -> f64 {
-        let sum =
-            |field: fn(&EngineStats) -> u64| self.interval.engine.iter().map(field).sum::<u64>();
-        let (hits, misses) = (sum(|stats| stats.hits), sum(|stats| stats.misses));
-        if hits + misses == 0 { 1.0 } else { hits as f64 / (hits + misses) as f64 }
+        self.interval.hit_ratio()
     }
 
     /// Attempts rolled back, by cause. Those asked for are the orders with an unused item.
     pub fn aborts(&self) -> impl Iterator<Item = (AbortCause, u64)> + '_ {
-        let of = |cause| self.interval.txn.iter().map(|stats| stats.aborts.of(cause)).sum();
-        AbortCause::ALL.into_iter().map(move |cause| (cause, of(cause)))
-    }
-
-    fn per_second(&self, count: u64) -> f64 {
-        let seconds = self.interval.elapsed.as_secs_f64();
-        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
-    }
-
-    fn per_txn(&self, count: u64) -> f64 {
-        let completed = self.completed();
-        if completed > 0 { count as f64 / completed as f64 } else { 0.0 }
-    }
-
-    fn engines(&self, field: fn(&EngineStats) -> u64) -> u64 {
-        self.interval.engine.iter().map(field).sum()
+        self.interval.aborts()
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use selkie_engine::EngineStats;
+    use selkie_fabric::meter::MeterSnapshot;
+    use selkie_txn::TxnStats;
+
     use super::*;
     use crate::check;
+    use crate::journal::Journal;
+    use crate::run::Measurements;
 
     /// A report of one transaction a type in two seconds, with one condition broken.
     pub(crate) fn sample() -> Report {
@@ -259,7 +226,7 @@ pub(crate) mod tests {
         assert!((report.tps() - 2.5).abs() < 1e-9);
         assert!((report.tpmc() - 30.0).abs() < 1e-9);
         assert!((report.hit_ratio() - 0.9).abs() < 1e-9);
-        assert!((report.per_txn(report.interval.traffic.chains) - 4.0).abs() < 1e-9);
+        assert!((report.interval.per_txn(report.interval.traffic.chains) - 4.0).abs() < 1e-9);
         assert!(!report.is_consistent() && !report.holds());
         let mut report = sample_after_a_death();
         assert!(report.is_consistent() && report.holds());

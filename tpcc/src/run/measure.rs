@@ -1,12 +1,14 @@
 //! What a worker measures, and the sum over all workers.
 
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-use crate::config::MAX_DURATION;
 use crate::error::TpccError;
 use crate::kind::Kind;
+use crate::mix::Mix;
+use crate::setup::MAX_DURATION;
 
 /// Longest latency told apart, in nanoseconds: ten minutes. Longer ones count as this.
 const MAX_LATENCY_NS: u64 = 600_000_000_000;
@@ -29,10 +31,11 @@ pub struct Latency {
 /// What happened to the transactions of one type.
 #[derive(Clone, Debug)]
 pub struct KindStats {
-    /// Completed, those rolled back because of an unused item included.
+    /// Completed, those that failed included.
     pub completed: u64,
-    /// Of these, rolled back because of an unused item.
-    pub rolled_back: u64,
+    /// Of these, those that failed as the benchmark has some of them fail: because of an unused item (TPC-C), of
+    /// insufficient funds (SmallBank), of a row that is not there or is there already (TATP).
+    pub failed: u64,
     /// Attempts beyond the first.
     pub retries: u64,
     /// Districts that had nothing to deliver.
@@ -50,7 +53,7 @@ impl KindStats {
         let latency = Histogram::new(DIGITS);
         let mut latency = latency.map_err(|error| TpccError::Histogram(error.to_string()))?;
         latency.auto(true);
-        Ok(Self { completed: 0, rolled_back: 0, retries: 0, skipped: 0, lost: 0, latency })
+        Ok(Self { completed: 0, failed: 0, retries: 0, skipped: 0, lost: 0, latency })
     }
 
     /// Notes one that completed.
@@ -74,7 +77,7 @@ impl KindStats {
 
     fn add(&mut self, other: &Self) -> Result<(), TpccError> {
         self.completed += other.completed;
-        self.rolled_back += other.rolled_back;
+        self.failed += other.failed;
         self.retries += other.retries;
         self.skipped += other.skipped;
         self.lost += other.lost;
@@ -85,42 +88,50 @@ impl KindStats {
 
 /// The measurements of a worker, or of all.
 #[derive(Clone, Debug)]
-pub struct Measurements {
-    kinds: Vec<KindStats>,
+pub struct Measurements<K = Kind> {
+    /// In the order of [`Mix::ALL`].
+    stats: Vec<KindStats>,
     /// Completed in each second since the beginning.
     seconds: Vec<u64>,
+    kinds: PhantomData<K>,
 }
 
-impl Measurements {
+impl<K: Mix> Measurements<K> {
     /// Nothing yet.
     ///
     /// # Errors
     /// [`TpccError::Histogram`]; never with the bounds chosen here.
     pub fn new() -> Result<Self, TpccError> {
-        let kinds = Kind::ALL.iter().map(|_| KindStats::new()).collect::<Result<_, _>>()?;
-        Ok(Self { kinds, seconds: Vec::new() })
+        let stats = K::ALL.iter().map(|_| KindStats::new()).collect::<Result<_, _>>()?;
+        Ok(Self { stats, seconds: Vec::new(), kinds: PhantomData })
     }
 
     /// What happened to one type; its histogram is behind the types' own.
-    pub fn of(&self, kind: Kind) -> Option<&KindStats> {
-        self.kinds.get(kind.index())
+    pub fn of(&self, kind: K) -> Option<&KindStats> {
+        self.stats.get(kind.index())
     }
 
     /// Every type with what happened to it.
-    pub fn iter(&self) -> impl Iterator<Item = (Kind, &KindStats)> {
-        Kind::ALL.into_iter().zip(&self.kinds)
+    pub fn iter(&self) -> impl Iterator<Item = (K, &KindStats)> {
+        K::ALL.iter().copied().zip(&self.stats)
     }
 
     /// Transactions of all types that completed.
     #[must_use]
     pub fn completed(&self) -> u64 {
-        self.kinds.iter().map(|stats| stats.completed).sum()
+        self.stats.iter().map(|stats| stats.completed).sum()
+    }
+
+    /// Transactions of all types that failed as the benchmark has some of them fail.
+    #[must_use]
+    pub fn failed(&self) -> u64 {
+        self.stats.iter().map(|stats| stats.failed).sum()
     }
 
     /// Transactions of all types that were given up because of pages that dead nodes took with them.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.kinds.iter().map(|stats| stats.lost).sum()
+        self.stats.iter().map(|stats| stats.lost).sum()
     }
 
     /// Transactions of all types that completed in each second of the run, up to the last that saw one.
@@ -140,17 +151,17 @@ impl Measurements {
         }
     }
 
-    pub(crate) fn kind_mut(&mut self, kind: Kind) -> Option<&mut KindStats> {
-        self.kinds.get_mut(kind.index())
+    pub(crate) fn kind_mut(&mut self, kind: K) -> Option<&mut KindStats> {
+        self.stats.get_mut(kind.index())
     }
 
-    pub(super) fn add(&mut self, other: &Self) -> Result<(), TpccError> {
+    pub(crate) fn add(&mut self, other: &Self) -> Result<(), TpccError> {
         let seconds = self.seconds.len().max(other.seconds.len());
         self.seconds.resize(seconds, 0);
         for (sum, one) in self.seconds.iter_mut().zip(&other.seconds) {
             *sum += one;
         }
-        self.kinds.iter_mut().zip(&other.kinds).try_for_each(|(sum, one)| sum.add(one))
+        self.stats.iter_mut().zip(&other.stats).try_for_each(|(sum, one)| sum.add(one))
     }
 }
 

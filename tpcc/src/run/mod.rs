@@ -1,35 +1,34 @@
 //! A whole run: start, load, measure, check, stop.
 
+mod interval;
 mod measure;
+mod terminal;
 mod worker;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use selkie_engine::EngineStats;
+use parking_lot::Mutex;
 use selkie_fabric::Fabric;
 use selkie_fabric::env::{Env, RealRuntime};
-use selkie_fabric::meter::MeterSnapshot;
 use selkie_memnode::Pool;
-use selkie_txn::TxnStats;
 
+pub use interval::Interval;
 pub use measure::{KindStats, Latency, Measurements};
 
 use crate::check;
 use crate::cluster::Cluster;
 use crate::config::Config;
 use crate::error::TpccError;
+use crate::journal::Journal;
 use crate::load::{self, LoadReport};
 use crate::progress::Progress;
-use crate::report::{Checked, Interval, Report};
+use crate::report::{Checked, Report};
 use crate::shared::{Driver, Loading, Role};
-use crate::tasks::{join_all, within};
+use crate::tasks::within;
 use crate::units;
-use worker::{Control, Worker};
-
-/// How often the progress of the measurement is told.
-const TICK: Duration = Duration::from_millis(500);
+use terminal::work;
+use worker::Worker;
 
 /// Loads a database into a pool of this process, runs the mix on it and checks it. Starts the threads
 /// it needs, and blocks until all is over.
@@ -166,16 +165,20 @@ async fn load_and_tell(
     }
     let mut load = load::load(cluster, config, progress).await?;
     load.database_bytes = load.database_bytes.saturating_sub(abandoned_bytes);
-    let cache = config.cache_bytes();
+    tell_load(&load, config.cache_bytes(), progress);
+    Ok(load)
+}
+
+/// Says what was loaded, and how much of it a compute node can cache.
+pub(crate) fn tell_load(load: &LoadReport, cache_bytes: u64, progress: &Arc<dyn Progress>) {
     progress.note(&format!(
         "loaded {} rows in {:.1} s: database {}, cache {} a compute node ({:.0} %)",
         units::count(load.rows),
         load.duration.as_secs_f64(),
         units::bytes(load.database_bytes),
-        units::bytes(cache),
-        100.0 * cache as f64 / load.database_bytes.max(1) as f64,
+        units::bytes(cache_bytes),
+        100.0 * cache_bytes as f64 / load.database_bytes.max(1) as f64,
     ));
-    Ok(load)
 }
 
 async fn check_and_report(
@@ -185,7 +188,7 @@ async fn check_and_report(
     interval: Interval,
     progress: &Arc<dyn Progress>,
 ) -> Result<Report, TpccError> {
-    let tasks = load::tasks_per_node(config);
+    let tasks = config.setup().tasks_per_node();
     let warehouses = config.warehouses.cast_signed();
     let started = cluster.env().now();
     let mut interval = interval;
@@ -211,87 +214,18 @@ pub async fn measure(
     config: &Config,
     progress: &Arc<dyn Progress>,
 ) -> Result<Interval, TpccError> {
-    let env = cluster.env();
-    let before = Counters::of(cluster);
-    let started = env.now();
-    let control = Arc::new(Control::new(config, started)?);
-    let state = cluster.pool().state();
-    let mut tasks = Vec::new();
-    for node in &cluster.nodes {
-        let index = u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX);
-        let incarnation = state.incarnations.get(&index).copied().unwrap_or(0);
-        for number in 0..config.workers {
-            let worker = Worker::new(config, Arc::clone(node), incarnation, number);
-            let control = Arc::clone(&control);
-            tasks.push(async move {
-                let result = worker.run(&control).await;
-                if result.is_err() {
-                    control.stop.store(true, Ordering::Relaxed);
-                }
-                result
-            });
+    let (config, journal) = (Arc::new(config.clone()), Arc::new(Mutex::new(Journal::default())));
+    let setup = config.setup();
+    let interval = interval::measure(cluster, &setup, progress, |seat, control| {
+        let (config, journal) = (Arc::clone(&config), Arc::clone(&journal));
+        async move {
+            let mut worker = Worker::new(&config, &seat);
+            work(&mut worker, seat.node.engine.env(), &control).await?;
+            journal.lock().add(worker.into_journal());
+            Ok(())
         }
-    }
-    progress.begin("run", u64::try_from(config.duration.as_millis()).unwrap_or(u64::MAX));
-    let clock = {
-        let (env, control, progress) = (env.clone(), Arc::clone(&control), Arc::clone(progress));
-        let duration = config.duration;
-        env.clone()
-            .spawn("clock", async move { tell_time(&env, duration, &control, &progress).await })
-    };
-    let result = join_all(&env, "worker", tasks).await;
-    control.stop.store(true, Ordering::Relaxed);
-    let stopped = clock.join().await;
-    progress.end();
-    result.map_err(|error| error.or_pool_full(config.needed_bytes()))?;
-    stopped?;
-    let elapsed = env.now() - started;
-    let measurements = control.take_measurements()?;
-    let after = Counters::of(cluster);
-    Ok(Interval {
-        elapsed,
-        measurements,
-        journal: control.take_journal(),
-        engine: sum(&after.engines, &before.engines),
-        txn: after.txns.iter().zip(&before.txns).map(|(after, before)| *after - *before).collect(),
-        traffic: after.traffic - before.traffic,
-        database_bytes: cluster.used_bytes().await?,
-    })
-}
-
-/// Stops the workers when the time is over, or it is told to.
-async fn tell_time(env: &Env, duration: Duration, control: &Control, progress: &Arc<dyn Progress>) {
-    let started = env.now();
-    let mut told = Duration::ZERO;
-    loop {
-        let elapsed = (env.now() - started).min(duration);
-        progress.advance(u64::try_from((elapsed - told).as_millis()).unwrap_or(0));
-        told = elapsed;
-        if elapsed >= duration || control.stop.load(Ordering::Relaxed) || progress.is_over() {
-            control.stop.store(true, Ordering::Relaxed);
-            return;
-        }
-        env.sleep(TICK.min(duration - elapsed)).await;
-    }
-}
-
-/// All counters at one moment.
-struct Counters {
-    engines: Vec<EngineStats>,
-    txns: Vec<TxnStats>,
-    traffic: MeterSnapshot,
-}
-
-impl Counters {
-    fn of(cluster: &Cluster) -> Self {
-        Self {
-            engines: cluster.nodes.iter().map(|node| node.engine.stats()).collect(),
-            txns: cluster.nodes.iter().map(|node| node.db.stats()).collect(),
-            traffic: cluster.traffic(),
-        }
-    }
-}
-
-fn sum(after: &[EngineStats], before: &[EngineStats]) -> Vec<EngineStats> {
-    after.iter().zip(before).map(|(after, before)| *after - *before).collect()
+    });
+    let interval = interval.await?;
+    let journal = std::mem::take(&mut *journal.lock());
+    Ok(interval.noting(journal))
 }

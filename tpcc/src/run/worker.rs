@@ -1,30 +1,27 @@
-//! A worker: draws a transaction, runs it until it completes, and does so again.
+//! TPC-C's worker: enters what it draws into the transactions, and notes what it committed.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use selkie_engine::MAX_COMPUTE_NODES;
-use selkie_fabric::env::{Env, yield_now};
 use selkie_txn::retry;
 
-use super::measure::Measurements;
-use crate::cluster::Node;
-use crate::config::{Config, MAX_WORKERS};
+use super::interval::Seat;
+use super::terminal::{Outcome, Terminal, WORKER_STREAMS};
+use crate::config::Config;
 use crate::error::TpccError;
 use crate::input::{DeliveryInput, InputSource, NewOrderInput, PaymentInput};
 use crate::journal::{Entry, Journal, Recorder};
-use crate::kind::{Deck, Kind};
+use crate::kind::Kind;
 use crate::random::{NuConstants, Random};
 use crate::scale::DISTRICTS;
+use crate::schema::Tables;
+use crate::setup::MAX_WORKERS;
 use crate::tasks::PATIENCE;
 use crate::transactions::{
     Session, StockLevelProgress, deliver_district, new_order, order_status, payment, stock_level,
 };
 
-/// First stream of the workers' generators; the load's have other numbers.
-const WORKER_STREAMS: u64 = 1 << 32;
 /// First stream of the generators by which workers choose what to keep in their journals.
 const JOURNAL_STREAMS: u64 = 1 << 33;
 
@@ -34,65 +31,19 @@ const WORKERS_OF_ALL_NODES: usize = MAX_COMPUTE_NODES * MAX_WORKERS;
 /// Think times are cut at ten times their mean (clause 5.2.5.4).
 const MAX_THINK: f64 = 10.0;
 
-/// Longest sleep before a thinking worker looks whether the run is over.
-const NAP: Duration = Duration::from_millis(200);
-
-/// What the workers of a run share.
-pub(super) struct Control {
-    /// Set when the time is over, or a worker has failed.
-    pub(super) stop: AtomicBool,
-    measurements: Mutex<Measurements>,
-    journal: Mutex<Journal>,
-    began: Duration,
-    think: bool,
-}
-
-impl Control {
-    /// Of a run that begins now, by the environment's clock.
-    pub(super) fn new(config: &Config, began: Duration) -> Result<Self, TpccError> {
-        let (measurements, journal) = (Mutex::new(Measurements::new()?), Mutex::default());
-        let stop = AtomicBool::new(false);
-        Ok(Self { stop, measurements, journal, began, think: config.think })
-    }
-
-    /// What all workers that are over have measured.
-    pub(super) fn take_measurements(&self) -> Result<Measurements, TpccError> {
-        Ok(std::mem::replace(&mut *self.measurements.lock(), Measurements::new()?))
-    }
-
-    /// What all workers that are over have committed.
-    pub(super) fn take_journal(&self) -> Journal {
-        std::mem::take(&mut *self.journal.lock())
-    }
-
-    fn stopped(&self) -> bool {
-        self.stop.load(Ordering::Relaxed)
-    }
-}
-
 /// One worker of one compute node.
-pub(super) struct Worker {
-    node: Arc<Node>,
+pub(super) struct Worker<'a> {
+    session: Session<'a>,
     writer: i32,
     source: InputSource,
     recorder: Recorder,
+    think: bool,
 }
 
-/// How a transaction ended.
-#[derive(Default)]
-struct Outcome {
-    rolled_back: bool,
-    skipped: u64,
-    /// A page that it needs is lost.
-    lost: bool,
-}
-
-impl Worker {
-    /// The worker of this number of a node that is the so-manieth of its index, from 1.
-    pub(super) fn new(config: &Config, node: Arc<Node>, incarnation: u32, number: usize) -> Self {
-        let index = node.engine.node().index();
-        // The same for no two workers of a pool, whatever numbers of workers its processes run.
-        let ordinal = (index * MAX_WORKERS + number) as u64;
+impl<'a> Worker<'a> {
+    pub(super) fn new(config: &Config, seat: &'a Seat<Tables>) -> Self {
+        let node = &seat.node;
+        let (index, ordinal) = (node.engine.node().index(), seat.ordinal());
         let random = Random::stream(config.seed, WORKER_STREAMS + ordinal);
         let constants = NuConstants::of_run(config.seed, &config.scale);
         let warehouses = config.warehouses.cast_signed();
@@ -100,68 +51,43 @@ impl Worker {
         let workers = config.workers * config.compute_nodes;
         let recorder =
             Recorder::new(workers, Random::stream(config.seed, JOURNAL_STREAMS + ordinal));
-        Self { node, writer: writer(ordinal, incarnation), source, recorder }
+        let writer = writer(ordinal, seat.incarnation);
+        let session = Session::new(&node.db, node.tables, writer);
+        Self { session, writer, source, recorder, think: config.think }
     }
 
-    /// Runs transactions until the control says stop.
-    pub(super) async fn run(mut self, control: &Control) -> Result<(), TpccError> {
-        let node = Arc::clone(&self.node);
-        let env = node.engine.env();
-        let session = Session::new(&node.db, node.tables, self.writer);
-        let mut measured = Measurements::new()?;
-        let mut deck = Deck::new();
-        while !control.stopped() {
-            let kind = deck.draw(&mut self.source.random);
-            if control.think {
-                pause(env, kind.keying_seconds(), control).await;
-                if control.stopped() {
-                    break;
-                }
-            }
-            let attempts = AtomicU64::new(0);
-            let started = env.now();
-            let outcome = match self.transact(&session, kind, started, &attempts).await {
-                // All that it had changed is as it was, and its latches are free.
-                Err(error) if error.lost_page().is_some() => {
-                    Outcome { lost: true, ..Outcome::default() }
-                }
-                outcome => outcome?,
-            };
-            let latency = env.now().saturating_sub(started);
-            if control.stopped() {
-                break;
-            }
-            if outcome.lost {
-                if let Some(stats) = measured.kind_mut(kind) {
-                    stats.lost += 1;
-                }
-                yield_now().await;
-                continue;
-            }
-            measured.count_at(env.now().saturating_sub(control.began));
-            if let Some(stats) = measured.kind_mut(kind) {
-                stats.complete(latency, attempts.into_inner());
-                stats.rolled_back += u64::from(outcome.rolled_back);
-                stats.skipped += outcome.skipped;
-            }
-            if control.think {
-                let factor = (-self.source.random.fraction().ln()).min(MAX_THINK);
-                pause(env, factor * kind.think_seconds(), control).await;
-            } else {
-                yield_now().await;
-            }
+    /// What it has committed.
+    pub(super) fn into_journal(self) -> Journal {
+        self.recorder.finish()
+    }
+}
+
+impl Terminal for Worker<'_> {
+    type Kind = Kind;
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.source.random
+    }
+
+    fn keying(&self, kind: Kind) -> Duration {
+        if self.think { Duration::from_secs_f64(kind.keying_seconds()) } else { Duration::ZERO }
+    }
+
+    fn thinking(&mut self, kind: Kind) -> Duration {
+        if !self.think {
+            return Duration::ZERO;
         }
-        control.journal.lock().add(self.recorder.finish());
-        control.measurements.lock().add(&measured)
+        let factor = (-self.source.random.fraction().ln()).min(MAX_THINK);
+        Duration::from_secs_f64(factor * kind.think_seconds())
     }
 
     async fn transact(
         &mut self,
-        session: &Session<'_>,
         kind: Kind,
         started: Duration,
         attempts: &AtomicU64,
     ) -> Result<Outcome, TpccError> {
+        let session = &self.session;
         let env = session.db.engine().env();
         let now = i64::try_from(started.as_micros()).unwrap_or(i64::MAX);
         let count = || attempts.fetch_add(1, Ordering::Relaxed);
@@ -175,7 +101,7 @@ impl Worker {
                     new_order(session, &input, now)
                 };
                 let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
-                outcome.rolled_back = output.order.is_none();
+                outcome.failed = output.order.is_none();
                 if let Some(order) = output.order {
                     let NewOrderInput { warehouse, district, ref lines, .. } = input;
                     let (lines, amount) = (lines.len() as i32, output.amount);
@@ -254,18 +180,6 @@ async fn deliver(
     }
     attempts.fetch_sub(further, Ordering::Relaxed);
     Ok((skipped, lost))
-}
-
-/// Sleeps, but not beyond the end of the run.
-async fn pause(env: &Env, seconds: f64, control: &Control) {
-    let end = env.now() + Duration::from_secs_f64(seconds);
-    loop {
-        let left = end.saturating_sub(env.now());
-        if left.is_zero() || control.stopped() {
-            return;
-        }
-        env.sleep(left.min(NAP)).await;
-    }
 }
 
 #[cfg(test)]

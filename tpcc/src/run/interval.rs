@@ -1,0 +1,213 @@
+//! The measurement: workers on all compute nodes, the clock that stops them, and the counters at both ends.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_engine::EngineStats;
+use selkie_fabric::env::Env;
+use selkie_fabric::meter::MeterSnapshot;
+use selkie_txn::{AbortCause, TxnStats};
+
+use super::measure::Measurements;
+use super::terminal::Control;
+use crate::cluster::{Cluster, Node, TableSet};
+use crate::error::TpccError;
+use crate::journal::Journal;
+use crate::kind::Kind;
+use crate::mix::Mix;
+use crate::progress::Progress;
+use crate::setup::{MAX_WORKERS, Setup};
+use crate::tasks::join_all;
+
+/// How often the progress of the measurement is told.
+const TICK: Duration = Duration::from_millis(500);
+
+/// What was counted between the beginning and the end of the measurement.
+#[derive(Clone, Debug)]
+pub struct Interval<K = Kind, J = Journal> {
+    /// How long it was.
+    pub elapsed: Duration,
+    /// What the workers measured.
+    pub measurements: Measurements<K>,
+    /// What they committed, as their driver notes it.
+    pub journal: J,
+    /// What each compute node's engine did.
+    pub engine: Vec<EngineStats>,
+    /// What became of each compute node's transactions.
+    pub txn: Vec<TxnStats>,
+    /// What all compute nodes asked of the fabric.
+    pub traffic: MeterSnapshot,
+    /// Bytes of pages in use at its end.
+    pub database_bytes: u64,
+}
+
+impl<K: Mix, J> Interval<K, J> {
+    /// Transactions completed.
+    #[must_use]
+    pub fn completed(&self) -> u64 {
+        self.measurements.completed()
+    }
+
+    /// So many in a second of it.
+    #[must_use]
+    pub fn per_second(&self, count: u64) -> f64 {
+        let seconds = self.elapsed.as_secs_f64();
+        if seconds > 0.0 { count as f64 / seconds } else { 0.0 }
+    }
+
+    /// So many for each transaction that completed.
+    #[must_use]
+    pub fn per_txn(&self, count: u64) -> f64 {
+        let completed = self.completed();
+        if completed > 0 { count as f64 / completed as f64 } else { 0.0 }
+    }
+
+    /// A counter of all engines.
+    #[must_use]
+    pub fn engines(&self, field: fn(&EngineStats) -> u64) -> u64 {
+        self.engine.iter().map(field).sum()
+    }
+
+    /// Share of the accesses to pages that found them cached.
+    #[must_use]
+    pub fn hit_ratio(&self) -> f64 {
+        let (hits, misses) = (self.engines(|stats| stats.hits), self.engines(|stats| stats.misses));
+        if hits + misses == 0 { 1.0 } else { hits as f64 / (hits + misses) as f64 }
+    }
+
+    /// Attempts rolled back, by cause. Those asked for are the transactions that failed as the benchmark has it.
+    pub fn aborts(&self) -> impl Iterator<Item = (AbortCause, u64)> + '_ {
+        let of = |cause| self.txn.iter().map(|stats| stats.aborts.of(cause)).sum();
+        AbortCause::ALL.into_iter().map(move |cause| (cause, of(cause)))
+    }
+
+    /// The same with what the workers committed.
+    pub(crate) fn noting<N>(self, journal: N) -> Interval<K, N> {
+        let Self { elapsed, measurements, engine, txn, traffic, database_bytes, .. } = self;
+        Interval { elapsed, measurements, journal, engine, txn, traffic, database_bytes }
+    }
+}
+
+/// A worker's place.
+pub(crate) struct Seat<T> {
+    /// Its node.
+    pub(crate) node: Arc<Node<T>>,
+    /// The so-manieth of its index that the node is, from 1.
+    pub(crate) incarnation: u32,
+    /// Its number on the node.
+    pub(crate) number: usize,
+}
+
+impl<T> Seat<T> {
+    /// The same for no two workers of a pool, whatever numbers of workers its processes run.
+    pub(crate) fn ordinal(&self) -> u64 {
+        (self.node.engine.node().index() * MAX_WORKERS + self.number) as u64
+    }
+}
+
+/// Runs `worker` at every seat for the time of the setup.
+///
+/// # Errors
+/// The first error of a worker, once all are over.
+pub(crate) async fn measure<T, K, F>(
+    cluster: &Cluster<T>,
+    setup: &Setup,
+    progress: &Arc<dyn Progress>,
+    worker: impl Fn(Seat<T>, Arc<Control<K>>) -> F,
+) -> Result<Interval<K, ()>, TpccError>
+where
+    T: TableSet,
+    K: Mix,
+    F: Future<Output = Result<(), TpccError>> + Send + 'static,
+{
+    let env = cluster.env();
+    let before = Counters::of(cluster);
+    let started = env.now();
+    let control = Arc::new(Control::new(started)?);
+    let state = cluster.pool().state();
+    let mut tasks = Vec::new();
+    for node in &cluster.nodes {
+        let index = u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX);
+        let incarnation = state.incarnations.get(&index).copied().unwrap_or(0);
+        for number in 0..setup.workers {
+            let seat = Seat { node: Arc::clone(node), incarnation, number };
+            let worker = worker(seat, Arc::clone(&control));
+            let control = Arc::clone(&control);
+            tasks.push(async move {
+                let result = worker.await;
+                if result.is_err() {
+                    control.stop();
+                }
+                result
+            });
+        }
+    }
+    progress.begin("run", u64::try_from(setup.duration.as_millis()).unwrap_or(u64::MAX));
+    let clock = {
+        let (env, control, progress) = (env.clone(), Arc::clone(&control), Arc::clone(progress));
+        let duration = setup.duration;
+        env.clone()
+            .spawn("clock", async move { tell_time(&env, duration, &control, &progress).await })
+    };
+    let result = join_all(&env, "worker", tasks).await;
+    control.stop();
+    let stopped = clock.join().await;
+    progress.end();
+    result.map_err(|error| error.or_pool_full(cluster.shape().needed_bytes()))?;
+    stopped?;
+    let elapsed = env.now() - started;
+    let measurements = control.take_measurements()?;
+    let after = Counters::of(cluster);
+    Ok(Interval {
+        elapsed,
+        measurements,
+        journal: (),
+        engine: sum(&after.engines, &before.engines),
+        txn: after.txns.iter().zip(&before.txns).map(|(after, before)| *after - *before).collect(),
+        traffic: after.traffic - before.traffic,
+        database_bytes: cluster.used_bytes().await?,
+    })
+}
+
+/// Stops the workers when the time is over, or it is told to.
+async fn tell_time<K: Mix>(
+    env: &Env,
+    duration: Duration,
+    control: &Control<K>,
+    progress: &Arc<dyn Progress>,
+) {
+    let started = env.now();
+    let mut told = Duration::ZERO;
+    loop {
+        let elapsed = (env.now() - started).min(duration);
+        progress.advance(u64::try_from((elapsed - told).as_millis()).unwrap_or(0));
+        told = elapsed;
+        if elapsed >= duration || control.stopped() || progress.is_over() {
+            control.stop();
+            return;
+        }
+        env.sleep(TICK.min(duration - elapsed)).await;
+    }
+}
+
+/// All counters at one moment.
+struct Counters {
+    engines: Vec<EngineStats>,
+    txns: Vec<TxnStats>,
+    traffic: MeterSnapshot,
+}
+
+impl Counters {
+    fn of<T: TableSet>(cluster: &Cluster<T>) -> Self {
+        Self {
+            engines: cluster.nodes.iter().map(|node| node.engine.stats()).collect(),
+            txns: cluster.nodes.iter().map(|node| node.db.stats()).collect(),
+            traffic: cluster.traffic(),
+        }
+    }
+}
+
+fn sum(after: &[EngineStats], before: &[EngineStats]) -> Vec<EngineStats> {
+    after.iter().zip(before).map(|(after, before)| *after - *before).collect()
+}

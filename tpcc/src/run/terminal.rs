@@ -1,0 +1,154 @@
+//! A worker's loop: draws a transaction type, runs it until it completes, and does so again.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_fabric::env::{Env, yield_now};
+
+use super::measure::Measurements;
+use crate::error::TpccError;
+use crate::mix::{Deck, Mix};
+use crate::random::Random;
+
+/// First stream of the generators of workers' inputs; the loads' have other numbers.
+pub(crate) const WORKER_STREAMS: u64 = 1 << 32;
+
+/// Longest sleep before a thinking worker looks whether the run is over.
+const NAP: Duration = Duration::from_millis(200);
+
+/// What the workers of a run share.
+pub(crate) struct Control<K> {
+    /// Set when the time is over, or a worker has failed.
+    stop: AtomicBool,
+    measurements: Mutex<Measurements<K>>,
+    began: Duration,
+}
+
+impl<K: Mix> Control<K> {
+    /// Of a run that begins now, by the environment's clock.
+    pub(super) fn new(began: Duration) -> Result<Self, TpccError> {
+        let measurements = Mutex::new(Measurements::new()?);
+        Ok(Self { stop: AtomicBool::new(false), measurements, began })
+    }
+
+    /// What all workers that are over have measured.
+    pub(super) fn take_measurements(&self) -> Result<Measurements<K>, TpccError> {
+        Ok(std::mem::replace(&mut *self.measurements.lock(), Measurements::new()?))
+    }
+
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+}
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Outcome {
+    /// As the benchmark has some of them fail.
+    pub(crate) failed: bool,
+    /// Districts that had nothing to deliver.
+    pub(crate) skipped: u64,
+    /// A page that it needs is lost.
+    pub(crate) lost: bool,
+}
+
+/// What a worker does with the types that it draws.
+pub(crate) trait Terminal: Send {
+    /// The types.
+    type Kind: Mix;
+
+    /// What it draws them with.
+    fn random(&mut self) -> &mut Random;
+
+    /// Runs a transaction to its end, which began then by the environment's clock, and counts the attempts.
+    ///
+    /// # Errors
+    /// What trying again does not mend. That a page is lost with a node that died is counted, any other ends the run.
+    fn transact(
+        &mut self,
+        kind: Self::Kind,
+        started: Duration,
+        attempts: &AtomicU64,
+    ) -> impl Future<Output = Result<Outcome, TpccError>> + Send;
+
+    /// How long it waits before a transaction.
+    fn keying(&self, _kind: Self::Kind) -> Duration {
+        Duration::ZERO
+    }
+
+    /// How long it waits after one.
+    fn thinking(&mut self, _kind: Self::Kind) -> Duration {
+        Duration::ZERO
+    }
+}
+
+/// Runs transactions until the control says stop. What commits after that is in no figure.
+pub(crate) async fn work<T: Terminal>(
+    terminal: &mut T,
+    env: &Env,
+    control: &Control<T::Kind>,
+) -> Result<(), TpccError> {
+    let mut measured = Measurements::new()?;
+    let mut deck = Deck::new();
+    while !control.stopped() {
+        let kind = deck.draw(terminal.random());
+        pause(env, terminal.keying(kind), control).await;
+        if control.stopped() {
+            break;
+        }
+        let attempts = AtomicU64::new(0);
+        let started = env.now();
+        let outcome = match terminal.transact(kind, started, &attempts).await {
+            // All that it had changed is as it was, and its latches are free.
+            Err(error) if error.lost_page().is_some() => {
+                Outcome { lost: true, ..Outcome::default() }
+            }
+            outcome => outcome?,
+        };
+        let latency = env.now().saturating_sub(started);
+        if control.stopped() {
+            break;
+        }
+        if outcome.lost {
+            if let Some(stats) = measured.kind_mut(kind) {
+                stats.lost += 1;
+            }
+            yield_now().await;
+            continue;
+        }
+        measured.count_at(env.now().saturating_sub(control.began));
+        if let Some(stats) = measured.kind_mut(kind) {
+            stats.complete(latency, attempts.into_inner());
+            stats.failed += u64::from(outcome.failed);
+            stats.skipped += outcome.skipped;
+        }
+        let thinking = terminal.thinking(kind);
+        if thinking.is_zero() {
+            yield_now().await;
+        } else {
+            pause(env, thinking, control).await;
+        }
+    }
+    control.measurements.lock().add(&measured)
+}
+
+/// Sleeps, but not beyond the end of the run.
+async fn pause<K: Mix>(env: &Env, duration: Duration, control: &Control<K>) {
+    if duration.is_zero() {
+        return;
+    }
+    let end = env.now() + duration;
+    loop {
+        let left = end.saturating_sub(env.now());
+        if left.is_zero() || control.stopped() {
+            return;
+        }
+        env.sleep(left.min(NAP)).await;
+    }
+}

@@ -1,0 +1,209 @@
+//! What the configurations of all drivers have in common: nodes, workers, sizes, and what follows from them.
+
+use std::time::Duration;
+
+use selkie_engine::{EngineConfig, MAX_COMPUTE_NODES};
+use selkie_memnode::{Coding, PoolConfig, PoolError, layout};
+use selkie_txn::TableSchema;
+
+use crate::error::TpccError;
+use crate::schema::misfit_of;
+
+/// Most worker tasks of a compute node.
+pub const MAX_WORKERS: usize = 1_024;
+/// Most threads.
+pub const MAX_THREADS: usize = 1_024;
+/// Most memory nodes.
+pub const MAX_MEMORY_NODES: usize = selkie_memnode::MAX_MEMORY_NODES;
+/// Longest run: a day.
+pub const MAX_DURATION: Duration = Duration::from_secs(86_400);
+/// Largest memory or cache, in MiB: a tebibyte.
+const MAX_MEMORY_MIB: u64 = 1 << 20;
+
+const MIB: u64 = 1 << 20;
+/// Range of the pool's address space: small, so that little of a node's memory is left over, unless there is so much
+/// memory that it takes larger ones.
+const RANGE_BYTES: u64 = 4 * MIB;
+/// Memory lent beyond the estimate of data and growth, in percent.
+const HEADROOM_PERCENT: u64 = 30;
+/// Memory of the pool that no estimate covers: extents leased ahead, catalogue, roots.
+const FIXED_BYTES: u64 = 64 * MIB;
+/// Tasks of each compute node that load or check, for each thread: while one waits for a page or for its turn, others
+/// go on.
+const TASKS_PER_THREAD: usize = 4;
+
+/// Nodes, workers and sizes of a run. [`Setup::validate`] says what is allowed for each field.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Setup {
+    /// How long to run after the load.
+    pub duration: Duration,
+    /// Compute nodes, each with its own cache.
+    pub compute_nodes: usize,
+    /// Memory nodes of the pool.
+    pub memory_nodes: usize,
+    /// Worker tasks of each compute node.
+    pub workers: usize,
+    /// Threads of the process, which run everything.
+    pub threads: usize,
+    /// Cache of each compute node, MiB; `None`: half of the loaded database.
+    pub cache_mib: Option<u64>,
+    /// Memory lent by each memory node, MiB; `None`: what data, growth and some headroom take.
+    pub memory_mib: Option<u64>,
+    /// Bytes of a global cache line.
+    pub gcl_bytes: usize,
+    /// How the pool keeps pages.
+    pub coding: Coding,
+    /// Seed of data and inputs.
+    pub seed: u64,
+}
+
+impl Default for Setup {
+    /// Three memory nodes, two compute nodes, ten seconds.
+    fn default() -> Self {
+        Self {
+            duration: Duration::from_secs(10),
+            compute_nodes: 2,
+            memory_nodes: 3,
+            workers: 4,
+            threads: std::thread::available_parallelism().map_or(2, |threads| threads.get()),
+            cache_mib: None,
+            memory_mib: None,
+            gcl_bytes: 2048,
+            coding: Coding::PLAIN,
+            seed: 1,
+        }
+    }
+}
+
+impl Setup {
+    /// Checks every field for a driver of that title with these tables. Keys are named as the command line names
+    /// them.
+    ///
+    /// # Errors
+    /// [`TpccError::Config`] with the key, the value and what is allowed, for the first bad field.
+    pub fn validate(&self, title: &str, schemas: &[TableSchema]) -> Result<(), TpccError> {
+        if self.duration.is_zero() || self.duration > MAX_DURATION {
+            let allowed = format!("must be 1 to {} seconds", MAX_DURATION.as_secs());
+            return Err(refused("duration", self.duration.as_secs(), allowed));
+        }
+        within("compute-nodes", self.compute_nodes as u64, 1, MAX_COMPUTE_NODES as u64)?;
+        within("memory-nodes", self.memory_nodes as u64, 1, MAX_MEMORY_NODES as u64)?;
+        within("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
+        within("threads", self.threads as u64, 1, MAX_THREADS as u64)?;
+        self.validate_gcl(title, schemas)?;
+        if let Err(PoolError::Config { key, value, allowed }) =
+            self.coding.validate_for(self.gcl_bytes, self.memory_nodes)
+        {
+            return Err(refused(key, value, format!("must be {allowed}")));
+        }
+        if let Some(cache) = self.cache_mib {
+            let least = EngineConfig::min_cache_bytes(self.gcl_bytes).div_ceil(MIB);
+            within("cache-mb", cache, least, MAX_MEMORY_MIB)?;
+        }
+        if let Some(memory) = self.memory_mib {
+            within("memory-mb", memory, self.least_memory_mib(), MAX_MEMORY_MIB)?;
+        }
+        Ok(())
+    }
+
+    fn validate_gcl(&self, title: &str, schemas: &[TableSchema]) -> Result<(), TpccError> {
+        let range = layout::MIN_GCL_BYTES..=layout::MAX_GCL_BYTES;
+        if !self.gcl_bytes.is_power_of_two() || !range.contains(&self.gcl_bytes) {
+            let allowed = format!("must be a power of two in {} to {}", range.start(), range.end());
+            return Err(refused("gcl", self.gcl_bytes, allowed));
+        }
+        let Some(misfit) = misfit_of(schemas, self.gcl_bytes) else { return Ok(()) };
+        let sizes = [512, 1024, 2048, 4096, 8192];
+        let least = sizes.into_iter().find(|&bytes| misfit_of(schemas, bytes).is_none());
+        let allowed = format!(
+            "must be at least {} for {title}: an entry of table {} takes up to {} bytes, a page of this \
+             size allows {}",
+            least.unwrap_or(layout::MAX_GCL_BYTES),
+            misfit.table,
+            misfit.bytes,
+            misfit.allowed,
+        );
+        Err(refused("gcl", self.gcl_bytes, allowed))
+    }
+
+    /// Tasks of each compute node that load or check.
+    pub(crate) fn tasks_per_node(&self) -> usize {
+        (TASKS_PER_THREAD * self.threads).div_ceil(self.compute_nodes.max(1))
+    }
+
+    fn geometry(&self) -> layout::SlabGeometry {
+        layout::SlabGeometry::coded(self.gcl_bytes, RANGE_BYTES, self.coding)
+    }
+
+    /// A memory node with less has no room for a single range.
+    fn least_memory_mib(&self) -> u64 {
+        self.geometry().region_bytes(1).unwrap_or(u64::MAX).div_ceil(MIB)
+    }
+}
+
+/// A setup with the data it is for: what pool and caches take.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// The setup.
+    pub setup: Setup,
+    /// Bytes the loaded database takes, about.
+    pub database_bytes: u64,
+    /// Bytes the run may add, about.
+    pub growth_bytes: u64,
+}
+
+impl Shape {
+    /// Bytes the pool is estimated to need for the load and the run.
+    #[must_use]
+    pub fn needed_bytes(&self) -> u64 {
+        with_headroom(self.database_bytes.saturating_add(self.growth_bytes))
+    }
+
+    /// Bytes the pool is estimated to need for the load.
+    #[must_use]
+    pub fn load_bytes(&self) -> u64 {
+        with_headroom(self.database_bytes)
+    }
+
+    /// Bytes of cache of each compute node.
+    #[must_use]
+    pub fn cache_bytes(&self) -> u64 {
+        let least = EngineConfig::min_cache_bytes(self.setup.gcl_bytes);
+        self.setup.cache_mib.map_or_else(|| (self.database_bytes / 2).max(least), |mib| mib * MIB)
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> PoolConfig {
+        let setup = &self.setup;
+        let splits = setup.coding.splits() as u64;
+        let ranges = self.needed_bytes().div_ceil(RANGE_BYTES) * splits;
+        let ranges = ranges.div_ceil(setup.memory_nodes as u64).max(1);
+        let derived = setup.geometry().region_bytes(ranges).unwrap_or(u64::MAX);
+        let config = PoolConfig {
+            memory_nodes: setup.memory_nodes,
+            bytes_per_node: setup.memory_mib.map_or(derived, |mib| mib * MIB),
+            gcl_bytes: setup.gcl_bytes,
+            range_bytes: RANGE_BYTES,
+            max_compute_nodes: setup.compute_nodes,
+            coding: setup.coding,
+        };
+        config.with_large_enough_ranges()
+    }
+}
+
+fn with_headroom(data: u64) -> u64 {
+    (data / 100).saturating_mul(100 + HEADROOM_PERCENT).saturating_add(FIXED_BYTES)
+}
+
+/// Refuses a value that is not in a range.
+pub(crate) fn within(key: &'static str, value: u64, low: u64, high: u64) -> Result<(), TpccError> {
+    if (low..=high).contains(&value) {
+        return Ok(());
+    }
+    Err(refused(key, value, format!("must be {low} to {high}")))
+}
+
+pub(crate) fn refused(key: &'static str, value: impl ToString, allowed: String) -> TpccError {
+    TpccError::Config { key, value: value.to_string(), allowed }
+}

@@ -33,6 +33,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod benchmark;
 pub mod check;
 mod cluster;
 pub mod columns;
@@ -53,6 +54,7 @@ mod scale;
 pub mod schema;
 mod setup;
 mod shared;
+pub mod smallbank;
 mod tasks;
 pub mod transactions;
 pub mod units;
@@ -72,7 +74,8 @@ pub use progress::{Progress, Silent};
 pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
 pub use report::Report;
 pub use run::{
-    Interval, KindStats, Latency, Measurements, Purpose, measure, run, run_on, run_shared,
+    Interval, KindStats, Latency, Measurements, Outcome, Purpose, Terminal, measure, run, run_on,
+    run_shared,
 };
 pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
 pub use setup::{MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_WORKERS, Setup, Shape};

@@ -26,6 +26,8 @@ use crate::kind::Kind;
 use crate::load::LoadReport;
 use crate::run::Interval;
 
+pub(crate) use figures::{object, plain, rounded};
+
 /// What was found in the database after the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Checked {

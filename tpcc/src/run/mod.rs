@@ -14,7 +14,10 @@ use selkie_fabric::env::{Env, RealRuntime};
 use selkie_memnode::Pool;
 
 pub use interval::Interval;
+pub(crate) use interval::measure as measure_workers;
 pub use measure::{KindStats, Latency, Measurements};
+pub use terminal::{Outcome, Terminal};
+pub(crate) use terminal::{WORKER_STREAMS, work};
 
 use crate::check;
 use crate::cluster::Cluster;
@@ -27,7 +30,6 @@ use crate::report::{Checked, Report};
 use crate::shared::{Driver, Loading, Role};
 use crate::tasks::within;
 use crate::units;
-use terminal::work;
 use worker::Worker;
 
 /// Loads a database into a pool of this process, runs the mix on it and checks it. Starts the threads

@@ -49,17 +49,17 @@ impl<K: Mix> Control<K> {
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Outcome {
+pub struct Outcome {
     /// As the benchmark has some of them fail.
-    pub(crate) failed: bool,
+    pub failed: bool,
     /// Districts that had nothing to deliver.
-    pub(crate) skipped: u64,
+    pub skipped: u64,
     /// A page that it needs is lost.
-    pub(crate) lost: bool,
+    pub lost: bool,
 }
 
 /// What a worker does with the types that it draws.
-pub(crate) trait Terminal: Send {
+pub trait Terminal: Send {
     /// The types.
     type Kind: Mix;
 

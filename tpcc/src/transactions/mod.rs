@@ -23,4 +23,5 @@ pub use order_status::{OrderStatusOutput, order_status};
 pub(crate) use payment::BAD_CREDIT;
 pub use payment::{PaymentOutput, payment};
 pub use session::Session;
+pub(crate) use session::missing;
 pub use stock_level::{StockLevelOutput, StockLevelProgress, stock_level};

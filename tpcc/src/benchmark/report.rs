@@ -1,0 +1,121 @@
+//! The result of a benchmark: as JSON, and as tables for people.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::Benchmark;
+use super::findings::Findings;
+use crate::load::LoadReport;
+use crate::report::{object, plain, rounded};
+use crate::run::Interval;
+use crate::units::count;
+
+/// The result of a run.
+#[derive(Clone, Debug)]
+pub struct Report<B: Benchmark> {
+    /// What was run.
+    pub config: B,
+    /// What was loaded.
+    pub load: LoadReport,
+    /// What was measured.
+    pub interval: Interval<B::Kind, ()>,
+    /// What the check found.
+    pub findings: Findings,
+    /// How long it took.
+    pub check: Duration,
+}
+
+impl<B: Benchmark> Report<B> {
+    /// Whether every rule holds, and no page was taken for lost: in a pool of one process no node dies.
+    #[must_use]
+    pub fn holds(&self) -> bool {
+        self.findings.hold() && self.interval.measurements.lost() == 0
+    }
+
+    /// Transactions that did not fail, a second.
+    #[must_use]
+    pub fn successful_per_second(&self) -> f64 {
+        let failed = self.interval.measurements.failed();
+        self.interval.per_second(self.interval.completed().saturating_sub(failed))
+    }
+
+    /// The report as a JSON object:
+    /// ```text
+    /// config                 what was run, with derived sizes in bytes
+    /// tps, successful_tps    transactions completed a second, and those of them that did not fail
+    /// transactions, failed   completed, of all types, and those of them that failed as the benchmark has it
+    /// by_type                for each type: completed, failed, retries, lost
+    /// latency_us             for each type: p50, p95, p99, max, in microseconds
+    /// aborts                 attempts rolled back, by cause
+    /// hit_ratio              share of page accesses that found the page cached
+    /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
+    /// invalidations_per_txn, downgrades_per_txn
+    /// engine                 counters of all nodes
+    /// load                   seconds, rows
+    /// database_bytes         after the load; final_database_bytes: after the run
+    /// seconds, check_seconds durations of the measurement and of the check
+    /// per_second             transactions completed in each second of the measurement
+    /// consistency            "ok", or the list of rules that do not hold
+    /// totals                 what the check counted
+    /// ```
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        let mut config = self.config.shape().to_json();
+        config.extend(object(self.config.settings_to_json()));
+        let consistency = if self.findings.hold() {
+            json!("ok")
+        } else {
+            json!(self.findings.violations().collect::<Vec<_>>())
+        };
+        let mut all = self.interval.to_json();
+        all.extend(object(json!({
+            "config": config,
+            "successful_tps": rounded(self.successful_per_second()),
+            "failed": self.interval.measurements.failed(),
+            "by_type": self.interval.by_kind(|_, stats| json!({
+                "completed": stats.completed,
+                "failed": stats.failed,
+                "retries": stats.retries,
+                "lost": stats.lost,
+            })),
+            "load": { "seconds": self.load.duration.as_secs_f64(), "rows": self.load.rows },
+            "database_bytes": self.load.database_bytes,
+            "check_seconds": self.check.as_secs_f64(),
+            "consistency": consistency,
+            "totals": self.findings.totals(),
+        })));
+        Value::Object(all)
+    }
+}
+
+impl<B: Benchmark> fmt::Display for Report<B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut settings = plain();
+        for (name, value) in self.config.settings() {
+            settings.add_row(vec![name.to_owned(), value]);
+        }
+        let after = self.interval.database_bytes;
+        let nodes = ", all on the same data";
+        self.config.shape().say(nodes, &self.load, after, &mut settings);
+        writeln!(f, "{settings}")?;
+        writeln!(f, "{}", self.interval.types_table())?;
+        let mut totals = self.interval.totals_table((B::RATE, self.successful_per_second()));
+        totals.add_row(vec!["check".to_owned(), format!("{:.1} s", self.check.as_secs_f64())]);
+        writeln!(f, "{totals}")?;
+        let counted = self.findings.totals().iter();
+        let counted: Vec<_> = counted
+            .map(|(name, total)| {
+                let sign = if *total < 0 { "-" } else { "" };
+                format!("{} {sign}{}", name.replace('_', " "), count(total.unsigned_abs()))
+            })
+            .collect();
+        writeln!(f, "checked: {}", counted.join(", "))?;
+        if self.findings.hold() {
+            return writeln!(f, "consistency: ok, every rule of {} holds", B::TITLE);
+        }
+        writeln!(f, "consistency: BROKEN")?;
+        self.findings.violations().try_for_each(|violation| writeln!(f, "  {violation}"))
+    }
+}

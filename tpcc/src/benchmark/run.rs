@@ -1,0 +1,232 @@
+//! A whole run of a benchmark in a pool of its own: start, load, measure, check, stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_fabric::env::{Env, RealRuntime};
+use selkie_fabric::sim::{CostModel, World, WorldConfig};
+use selkie_fabric::{Fabric, MemFabric, PeerId};
+use selkie_txn::retry;
+
+use super::findings::Findings;
+use super::report::Report;
+use super::{Benchmark, Place};
+use crate::cluster::Cluster;
+use crate::error::TpccError;
+use crate::load::LoadReport;
+use crate::pieces::{Pieces, batches, in_pieces};
+use crate::progress::Progress;
+use crate::random::Random;
+use crate::run::{Interval, WORKER_STREAMS, measure_workers, tell_load, work};
+use crate::tasks::PATIENCE;
+
+/// Keys that a task loads or checks before it asks for more: so many that tasks seldom meet on a page.
+const PIECE: i32 = 512;
+/// Keys that are loaded in one transaction.
+const BATCH: i32 = 16;
+/// Virtual time in which even the slowest run is over.
+const BOUND: Duration = Duration::from_secs(3 * 3600);
+
+/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or, with a network to
+/// simulate, in virtual time. Blocks until all is over; starts the threads it needs.
+///
+/// # Errors
+/// [`TpccError::Config`] before anything is started; [`TpccError::PoolFull`]; else what broke. Rules that do not hold
+/// are no error but part of the report.
+pub fn run<B: Benchmark>(
+    config: &B,
+    network: Option<&CostModel>,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report<B>, TpccError> {
+    config.validate()?;
+    let setup = config.shape().setup;
+    let Some(cost) = network else {
+        let runtime = RealRuntime::with_seed(setup.threads, setup.seed)?;
+        let env = runtime.env();
+        // The calling thread is none of the runtime's, so it only waits.
+        return runtime.block_on(async {
+            let stage = Stage::start(MemFabric::new(), &env, |_| env.clone(), config).await?;
+            stage.play(progress).await
+        });
+    };
+    let world = World::new(WorldConfig { cost: cost.clone(), ..WorldConfig::new(setup.seed) });
+    let (env, fabric) = (world.env(), world.fabric());
+    let env_of =
+        |node: usize| world.env_of(PeerId::compute(u16::try_from(node).unwrap_or(u16::MAX)));
+    let report = world.run(BOUND, async {
+        let stage = Stage::start(fabric, &env, env_of, config).await?;
+        stage.with_access_time(cost.access).play(progress).await
+    });
+    report.map_err(|error| TpccError::Stuck(error.to_string()))?
+}
+
+/// A benchmark and the pool that it has for itself. [`run`] does one step after the other; tests do something in
+/// between.
+pub struct Stage<B: Benchmark> {
+    config: Arc<B>,
+    cluster: Cluster<B::Tables>,
+    ledger: Arc<B::Ledger>,
+    access: Duration,
+}
+
+impl<B: Benchmark> Stage<B> {
+    /// Starts memory nodes, then compute nodes, each of these in an environment of its own, and creates the tables.
+    ///
+    /// # Errors
+    /// [`TpccError::Config`], and what pool, engines and database report.
+    pub async fn start(
+        fabric: Arc<dyn Fabric>,
+        env: &Env,
+        env_of: impl Fn(usize) -> Env,
+        config: &B,
+    ) -> Result<Self, TpccError> {
+        config.validate()?;
+        let (shape, ledger) = (config.shape(), Arc::new(config.ledger()));
+        let cluster = Cluster::start_shaped(fabric, env, env_of, shape).await?;
+        Ok(Self { config: Arc::new(config.clone()), cluster, ledger, access: Duration::ZERO })
+    }
+
+    /// The same where an access to a row takes a processor so long, in virtual time.
+    fn with_access_time(self, access: Duration) -> Self {
+        Self { access, ..self }
+    }
+
+    /// The pool's nodes.
+    #[must_use]
+    pub fn cluster(&self) -> &Cluster<B::Tables> {
+        &self.cluster
+    }
+
+    /// What the workers have committed so far.
+    #[must_use]
+    pub fn ledger(&self) -> &B::Ledger {
+        &self.ledger
+    }
+
+    /// Loads, measures, checks and stops.
+    async fn play(self, progress: &Arc<dyn Progress>) -> Result<Report<B>, TpccError> {
+        let _entered = progress.roster().map(|roster| self.cluster.enter(roster));
+        let report = async {
+            let load = self.load(progress).await?;
+            let interval = self.measure(progress).await?;
+            self.report(load, interval, progress).await
+        };
+        let report = report.await;
+        let closed = self.close().await;
+        // What broke first says more than what broke because of it.
+        let report = report?;
+        closed.map(|()| report)
+    }
+
+    fn pieces(&self) -> Pieces {
+        let tasks_per_node = self.cluster.shape().setup.tasks_per_node();
+        Pieces { numbers: 1..self.config.keys().saturating_add(1), size: PIECE, tasks_per_node }
+    }
+
+    /// Loads all keys.
+    ///
+    /// # Errors
+    /// [`TpccError::PoolFull`] if they do not fit; else what the database reports.
+    pub async fn load(&self, progress: &Arc<dyn Progress>) -> Result<LoadReport, TpccError> {
+        let env = self.cluster.env();
+        let started = env.now();
+        progress.begin("load", self.config.keys().unsigned_abs().into());
+        let (sum, told) = (Arc::new(Mutex::new(0)), Arc::clone(progress));
+        let (config, rows) = (Arc::clone(&self.config), Arc::clone(&sum));
+        let loaded = in_pieces(&self.cluster.nodes, "load", self.pieces(), move |node, keys| {
+            let (config, rows, told) = (Arc::clone(&config), Arc::clone(&rows), Arc::clone(&told));
+            async move {
+                for keys in batches(keys, BATCH) {
+                    let load = || config.load(&node, keys.clone());
+                    let loaded = retry(node.engine.env(), &PATIENCE, load).await;
+                    *rows.lock() += loaded.map_err(|error| TpccError::of_retry("load", error))?;
+                    told.advance(keys.len() as u64);
+                }
+                Ok(())
+            }
+        });
+        let loaded = loaded.await;
+        progress.end();
+        loaded.map_err(|error| error.or_pool_full(self.cluster.shape().needed_bytes()))?;
+        let (duration, rows) = (env.now() - started, *sum.lock());
+        let load = LoadReport { duration, rows, database_bytes: self.cluster.used_bytes().await? };
+        tell_load(&load, self.cluster.shape().cache_bytes(), progress);
+        Ok(load)
+    }
+
+    /// Runs the mix for the configured time.
+    ///
+    /// # Errors
+    /// The first error of a worker that trying again does not mend.
+    pub async fn measure(
+        &self,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<Interval<B::Kind, ()>, TpccError> {
+        let setup = &self.cluster.shape().setup;
+        let (seed, access) = (setup.seed, self.access);
+        measure_workers(&self.cluster, setup, progress, |seat, control| {
+            let (config, ledger) = (Arc::clone(&self.config), Arc::clone(&self.ledger));
+            async move {
+                let random = Random::stream(seed, WORKER_STREAMS + seat.ordinal());
+                let place = Place { node: &*seat.node, ledger: &*ledger, access };
+                let mut terminal = config.terminal(place, random)?;
+                work(&mut terminal, seat.node.engine.env(), &control).await
+            }
+        })
+        .await
+    }
+
+    /// Looks at the whole database. Nobody may write meanwhile.
+    ///
+    /// # Errors
+    /// What the database reports.
+    pub async fn check(&self, progress: &Arc<dyn Progress>) -> Result<Findings, TpccError> {
+        progress.begin("check", self.config.keys().unsigned_abs().into());
+        let (sum, told) = (Arc::new(Mutex::new(Findings::default())), Arc::clone(progress));
+        let (config, ledger) = (Arc::clone(&self.config), Arc::clone(&self.ledger));
+        let all = Arc::clone(&sum);
+        let checked = in_pieces(&self.cluster.nodes, "check", self.pieces(), move |node, keys| {
+            let (config, ledger) = (Arc::clone(&config), Arc::clone(&ledger));
+            let (all, told) = (Arc::clone(&all), Arc::clone(&told));
+            async move {
+                let check = || config.check(&node, &ledger, keys.clone());
+                let found = retry(node.engine.env(), &PATIENCE, check).await;
+                all.lock().merge(found.map_err(|error| TpccError::of_retry("check", error))?);
+                told.advance(keys.len() as u64);
+                Ok(())
+            }
+        });
+        let checked = checked.await;
+        progress.end();
+        checked?;
+        let mut findings = std::mem::take(&mut *sum.lock());
+        self.config.judge(&self.ledger, &mut findings);
+        Ok(findings)
+    }
+
+    /// Checks, and says what came out.
+    ///
+    /// # Errors
+    /// As [`Stage::check`].
+    pub async fn report(
+        &self,
+        load: LoadReport,
+        interval: Interval<B::Kind, ()>,
+        progress: &Arc<dyn Progress>,
+    ) -> Result<Report<B>, TpccError> {
+        let env = self.cluster.env();
+        let started = env.now();
+        let findings = self.check(progress).await?;
+        let check = env.now() - started;
+        Ok(Report { config: (*self.config).clone(), load, interval, findings, check })
+    }
+
+    /// Stops the compute nodes.
+    ///
+    /// # Errors
+    /// The first failure; all nodes are stopped all the same.
+    pub async fn close(self) -> Result<(), TpccError> {
+        self.cluster.close().await
+    }
+}

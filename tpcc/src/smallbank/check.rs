@@ -1,0 +1,174 @@
+//! What must hold after the run, and the ledger that says so.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use selkie_txn::{Table, TxnError, key};
+
+use super::config::Config;
+use super::rows::{Balances, name};
+use super::schema::{BALANCE, CUSTOMER, NAME, OWNER, Tables};
+use super::transactions::Done;
+use crate::benchmark::{Benchmark, Cells, Findings, range_of, scan};
+use crate::cluster::Node;
+use crate::error::TpccError;
+
+const NAMES: &str = "every customer is there under one name and no other is";
+const ROWS: &str = "every customer has one savings and one checking account and no other has";
+const BALANCES: &str =
+    "a balance is what was loaded and what committed transactions have added to it";
+const SUM: &str = "the sum of all balances is that of the loaded ones and of what came in";
+
+/// Sums of the check.
+const FOUND: &str = "cents_found";
+const LOADED: &str = "cents_loaded";
+const CAME_IN: &str = "cents_came_in";
+
+/// An account of a customer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Account {
+    Savings(i32),
+    Checking(i32),
+}
+
+/// What committed transactions did.
+#[derive(Debug)]
+pub struct Ledger {
+    /// To each balance: two cells a customer.
+    balances: Cells,
+    /// To the bank as a whole, in cents: by what was entered, not by what was found.
+    came_in: AtomicI64,
+}
+
+impl Ledger {
+    pub(super) fn new(accounts: u32) -> Self {
+        Self { balances: Cells::new(2 * accounts as usize), came_in: AtomicI64::new(0) }
+    }
+
+    pub(super) fn note(&self, done: &Done) {
+        for (account, difference) in &done.changes {
+            self.balances.note(cell(*account), *difference);
+        }
+        self.came_in.fetch_add(done.came_in, Ordering::Relaxed);
+    }
+
+    /// What committed transactions have added to all balances together, in cents.
+    #[must_use]
+    pub fn came_in(&self) -> i64 {
+        self.came_in.load(Ordering::Relaxed)
+    }
+}
+
+fn cell(account: Account) -> usize {
+    let place = |customer: i32| usize::try_from(customer - 1).unwrap_or(usize::MAX / 4);
+    match account {
+        Account::Savings(customer) => 2 * place(customer),
+        Account::Checking(customer) => 2 * place(customer) + 1,
+    }
+}
+
+/// Looks at the rows of these customers.
+pub(super) async fn check(
+    config: &Config,
+    node: &Node<Tables>,
+    ledger: &Ledger,
+    customers: Range<i32>,
+) -> Result<Findings, TpccError> {
+    let mut found = Findings::default();
+    check_names(config, node, &customers, &mut found).await?;
+    let tables = &node.tables;
+    let loaded = |customer| Balances::loaded(config.setup.seed, customer);
+    for (title, table, of_savings) in
+        [("savings", tables.savings, true), ("checking", tables.checking, false)]
+    {
+        let balances = read_balances(config, node, (title, table), &customers, &mut found).await?;
+        for (customer, balance) in customers.clone().zip(balances) {
+            let (loaded, account) = if of_savings {
+                (loaded(customer).savings, Account::Savings(customer))
+            } else {
+                (loaded(customer).checking, Account::Checking(customer))
+            };
+            found.add(LOADED, loaded);
+            let Some(balance) = balance else {
+                found.expect(false, ROWS, || format!("{title} of {customer} is missing"));
+                continue;
+            };
+            found.add(FOUND, balance);
+            let expected = loaded.wrapping_add(ledger.balances.sum(cell(account)));
+            found.expect(balance == expected, BALANCES, || {
+                format!("{title} of {customer}: {balance}, not {expected} cents")
+            });
+        }
+    }
+    Ok(found)
+}
+
+async fn check_names(
+    config: &Config,
+    node: &Node<Tables>,
+    customers: &Range<i32>,
+    found: &mut Findings,
+) -> Result<(), TpccError> {
+    let range = range_of(customers, config.keys(), |customer| key![name(customer).as_str()]);
+    let mut expected = customers.clone();
+    let mut rows = 0;
+    let read = scan(node, node.tables.account, &range, |row| {
+        let (text, customer) = (row.text(NAME)?, row.i32(CUSTOMER)?);
+        rows += 1;
+        // In the order of the names, which is that of the numbers.
+        while expected.start < customer.min(expected.end) {
+            let gone = expected.start;
+            found.expect(false, NAMES, || format!("customer {gone} is missing"));
+            expected.start += 1;
+        }
+        let fits = expected.start == customer && expected.start < expected.end;
+        expected.start += i32::from(fits);
+        found.expect(fits && text == name(customer).as_str(), NAMES, || {
+            format!("{text} is customer {customer}")
+        });
+        Ok(())
+    });
+    read.await?;
+    for gone in expected {
+        found.expect(false, NAMES, || format!("customer {gone} is missing"));
+    }
+    found.add("accounts", rows);
+    Ok(())
+}
+
+/// The balances of these customers, where there is one.
+async fn read_balances(
+    config: &Config,
+    node: &Node<Tables>,
+    (title, table): (&'static str, Table),
+    customers: &Range<i32>,
+    found: &mut Findings,
+) -> Result<Vec<Option<i64>>, TpccError> {
+    let mut balances = vec![None; customers.len()];
+    let range = range_of(customers, config.keys(), |customer| key![customer]);
+    let read = scan(node, table, &range, |row| -> Result<(), TxnError> {
+        let (customer, balance) = (row.i32(OWNER)?, row.i64(BALANCE)?);
+        found.add(title, 1);
+        let place = customer.checked_sub(customers.start).and_then(|at| usize::try_from(at).ok());
+        match place.and_then(|at| balances.get_mut(at)) {
+            Some(place) => *place = Some(balance),
+            None => {
+                found.expect(false, ROWS, || format!("{title} of {customer}, who is nobody"));
+                found.add(FOUND, balance);
+            }
+        }
+        Ok(())
+    });
+    read.await?;
+    Ok(balances)
+}
+
+/// Judges the sum.
+pub(super) fn judge(ledger: &Ledger, found: &mut Findings) {
+    found.add(CAME_IN, ledger.came_in());
+    let (loaded, balance) = (found.total(LOADED), found.total(FOUND));
+    let expected = loaded.wrapping_add(ledger.came_in());
+    found.expect(balance == expected, SUM, || {
+        format!("{balance} cents, not {loaded} + {} = {expected}", ledger.came_in())
+    });
+}

@@ -1,0 +1,147 @@
+//! What to run.
+
+use std::ops::Range;
+
+use serde_json::{Value, json};
+
+use super::check::{self, Ledger};
+use super::input::Inputs;
+use super::kind::Kind;
+use super::rows;
+use super::schema::Tables;
+use super::transactions::Teller;
+use crate::benchmark::{Benchmark, Findings, Place};
+use crate::cluster::{Node, TableSet};
+use crate::error::TpccError;
+use crate::random::Random;
+use crate::run::Terminal;
+use crate::setup::{Setup, Shape, refused, within};
+use crate::units::count;
+
+/// Most accounts.
+pub const MAX_ACCOUNTS: u32 = 100_000_000;
+
+/// Bytes of pages that a customer's three rows and the entry in the index take, about, measured after loads.
+const ACCOUNT_BYTES: u64 = 190;
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Customers, each with a savings and a checking account.
+    pub accounts: u32,
+    /// Those of them that most accesses go to.
+    pub hot_accounts: u32,
+    /// Share of the accesses that go to them, 0..=1.
+    pub hot_share: f64,
+    /// Nodes, workers and sizes.
+    pub setup: Setup,
+}
+
+impl Default for Config {
+    /// 100,000 accounts, of which 1,000 have 90 % of the accesses.
+    fn default() -> Self {
+        Self { accounts: 100_000, hot_accounts: 1_000, hot_share: 0.9, setup: Setup::default() }
+    }
+}
+
+impl Benchmark for Config {
+    type Kind = Kind;
+    type Tables = Tables;
+    type Ledger = Ledger;
+
+    const TITLE: &'static str = "SmallBank";
+    const RATE: &'static str = "covered by the accounts";
+
+    fn validate(&self) -> Result<(), TpccError> {
+        // Some transactions take two.
+        within("accounts", self.accounts.into(), 2, MAX_ACCOUNTS.into())?;
+        within("hot-accounts", self.hot_accounts.into(), 1, self.accounts.into())?;
+        if !(0.0..=1.0).contains(&self.hot_share) {
+            return Err(refused("hot-share", self.hot_share, "must be 0 to 1".to_owned()));
+        }
+        self.setup.validate(Self::TITLE, &Tables::schemas())
+    }
+
+    fn shape(&self) -> Shape {
+        let database_bytes = u64::from(self.accounts) * ACCOUNT_BYTES;
+        Shape { setup: self.setup.clone(), database_bytes, growth_bytes: 0 }
+    }
+
+    fn keys(&self) -> i32 {
+        self.accounts.cast_signed()
+    }
+
+    fn ledger(&self) -> Ledger {
+        Ledger::new(self.accounts)
+    }
+
+    async fn load(&self, node: &Node<Tables>, keys: Range<i32>) -> Result<u64, TpccError> {
+        rows::insert(node, self.setup.seed, keys).await
+    }
+
+    fn terminal<'a>(
+        &'a self,
+        place: Place<'a, Self>,
+        random: Random,
+    ) -> Result<impl Terminal<Kind = Kind> + 'a, TpccError> {
+        let inputs = Inputs::new(self, random);
+        Ok(Teller { place, inputs })
+    }
+
+    async fn check(
+        &self,
+        node: &Node<Tables>,
+        ledger: &Ledger,
+        keys: Range<i32>,
+    ) -> Result<Findings, TpccError> {
+        check::check(self, node, ledger, keys).await
+    }
+
+    fn judge(&self, ledger: &Ledger, findings: &mut Findings) {
+        check::judge(ledger, findings);
+    }
+
+    fn settings(&self) -> Vec<(&'static str, String)> {
+        let hot = format!(
+            "{} of them hot, with {:.0} % of the accesses",
+            count(self.hot_accounts.into()),
+            100.0 * self.hot_share
+        );
+        vec![("accounts", format!("{}, {hot}", count(self.accounts.into())))]
+    }
+
+    fn settings_to_json(&self) -> Value {
+        json!({
+            "accounts": self.accounts,
+            "hot_accounts": self.hot_accounts,
+            "hot_share": self.hot_share,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bad_values_are_named_with_what_is_allowed() {
+        Config::default().validate().unwrap();
+        Config::default().shape().pool().validate().unwrap();
+        let refused = |change: fn(&mut Config)| {
+            let mut config = Config::default();
+            change(&mut config);
+            config.validate().unwrap_err().to_string()
+        };
+        assert_eq!(refused(|c| c.accounts = 1), "accounts = 1: must be 2 to 100000000");
+        assert_eq!(refused(|c| c.hot_accounts = 0), "hot-accounts = 0: must be 1 to 100000");
+        assert_eq!(
+            refused(|c| c.hot_accounts = 100_001),
+            "hot-accounts = 100001: must be 1 to 100000"
+        );
+        assert_eq!(refused(|c| c.hot_share = 1.5), "hot-share = 1.5: must be 0 to 1");
+        assert!(refused(|c| c.hot_share = f64::NAN).starts_with("hot-share = NaN"));
+        assert_eq!(refused(|c| c.setup.workers = 0), "workers = 0: must be 1 to 1024");
+        let gcl = refused(|c| c.setup.gcl_bytes = 512);
+        assert!(gcl.contains("for SmallBank: an entry of table account"), "{gcl}");
+    }
+}

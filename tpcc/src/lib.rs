@@ -56,6 +56,7 @@ mod setup;
 mod shared;
 pub mod smallbank;
 mod tasks;
+pub mod tatp;
 pub mod transactions;
 pub mod units;
 

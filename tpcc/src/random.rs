@@ -143,6 +143,12 @@ impl Random {
         self.string(low, high, |bits| b'0' + bits % 10)
     }
 
+    /// A string of `count` capitals.
+    pub fn capitals<const N: usize>(&mut self, count: usize) -> Text<N> {
+        // 256 is no multiple of 26: some letters are drawn a tenth more often, which nothing sees.
+        self.string(count, count, |bits| b'A' + bits % 26)
+    }
+
     fn string<const N: usize>(
         &mut self,
         low: usize,

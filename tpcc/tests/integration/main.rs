@@ -6,6 +6,7 @@
     reason = "a test that meets something else has failed, and says where"
 )]
 
+mod benchmarks;
 mod conditions;
 mod deaths;
 mod loading;

@@ -1,0 +1,249 @@
+//! What must hold after the run.
+//!
+//! Each table is read front to back, and held against the rows that belong there, which seed and ledger say.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use selkie_txn::{RowBuilder, RowRef, Table, TxnError, key};
+
+use super::config::Config;
+use super::ledger::{Ledger, Value};
+use super::rows::{START_TIMES, Subscriber};
+use super::schema::{Tables, columns as c};
+use crate::benchmark::{Benchmark, Findings, range_of, scan};
+use crate::cluster::Node;
+use crate::error::TpccError;
+
+const ROWS: &str =
+    "subscriber, access_info and special_facility have the rows that were loaded and no others";
+const UNCHANGED: &str = "what no transaction changes is as it was loaded";
+const LOCATION: &str = "vlr_location is the value that was committed last";
+const BIT_1: &str = "bit_1 is the value that was committed last";
+const DATA_A: &str = "data_a is the value that was committed last";
+const PARENT: &str = "each call_forwarding has its special_facility";
+const VALUES: &str = "start_time is 0, 8 or 16, end_time 1 to 24, numberx has 15 digits";
+const FORWARDINGS: &str =
+    "call_forwarding has the rows that were loaded or inserted, and not deleted since";
+const COUNT: &str =
+    "call_forwarding has as many rows as were loaded and inserted, less those deleted";
+
+/// Sums of the check.
+const LOADED: &str = "call_forwarding_loaded";
+const FOUND: &str = "call_forwarding";
+
+/// What a subscriber's rows must be.
+struct Expected<'a> {
+    subscribers: BTreeMap<i32, Subscriber>,
+    ledger: &'a Ledger,
+}
+
+impl Expected<'_> {
+    fn bit_1(&self, of: &Subscriber) -> i64 {
+        i64::from(of.bit_1()).wrapping_add(self.ledger.sum(of.s_id, Value::Bit1))
+    }
+
+    fn location(&self, of: &Subscriber) -> i64 {
+        of.vlr_location.wrapping_add(self.ledger.sum(of.s_id, Value::Location))
+    }
+}
+
+/// Looks at the rows of these subscribers.
+pub(super) async fn check(
+    config: &Config,
+    node: &Node<Tables>,
+    ledger: &Ledger,
+    subscribers: Range<i32>,
+) -> Result<Findings, TpccError> {
+    let loaded = |s_id| (s_id, Subscriber::loaded(config.setup.seed, s_id));
+    let expected = Expected { subscribers: subscribers.clone().map(loaded).collect(), ledger };
+    let mut found = Findings::default();
+    let part = Part { config, node, subscribers };
+    part.check_subscribers(&expected, &mut found).await?;
+    part.check_accesses(&expected, &mut found).await?;
+    part.check_facilities(&expected, &mut found).await?;
+    part.check_forwardings(&expected, &mut found).await?;
+    Ok(found)
+}
+
+/// Judges the number of call_forwarding rows.
+pub(super) fn judge(ledger: &Ledger, found: &mut Findings) {
+    let (loaded, rows) = (found.total(LOADED), found.total(FOUND));
+    let (inserted, deleted) = (ledger.inserted(), ledger.deleted());
+    found.add("call_forwarding_inserted", inserted);
+    found.add("call_forwarding_deleted", deleted);
+    found.expect(rows == loaded + inserted - deleted, COUNT, || {
+        format!("{rows}, not {loaded} + {inserted} - {deleted}")
+    });
+}
+
+/// Part of the tables: the rows of some subscribers.
+struct Part<'a> {
+    config: &'a Config,
+    node: &'a Node<Tables>,
+    subscribers: Range<i32>,
+}
+
+impl Part<'_> {
+    async fn scan(
+        &self,
+        table: Table,
+        visit: impl FnMut(RowRef<'_>) -> Result<(), TxnError> + Send,
+    ) -> Result<(), TpccError> {
+        let range = range_of(&self.subscribers, self.config.keys(), |s_id| key![s_id]);
+        scan(self.node, table, &range, visit).await
+    }
+
+    async fn check_subscribers(
+        &self,
+        expected: &Expected<'_>,
+        found: &mut Findings,
+    ) -> Result<(), TpccError> {
+        let table = self.node.tables.subscriber;
+        let mut missing: BTreeSet<i32> = self.subscribers.clone().collect();
+        let mut row_of = self.node.db.row(table)?;
+        let read = self.scan(table, |row| {
+            let s_id = row.i32(c::S_ID)?;
+            found.add("subscriber", 1);
+            let Some(subscriber) = expected.subscribers.get(&s_id) else {
+                found.expect(false, ROWS, || format!("subscriber {s_id} is nobody"));
+                return Ok(());
+            };
+            missing.remove(&s_id);
+            let (bit_1, location) = (row.i32(c::BIT_1)?, row.i64(c::VLR_LOCATION)?);
+            let (last_bit, last) = (expected.bit_1(subscriber), expected.location(subscriber));
+            found.expect(i64::from(bit_1) == last_bit, BIT_1, || {
+                format!("subscriber {s_id}: {bit_1}, not {last_bit}")
+            });
+            found.expect(location == last, LOCATION, || {
+                format!("subscriber {s_id}: {location}, not {last}")
+            });
+            subscriber.fill(&mut row_of, bit_1, location);
+            expect_row(row, &row_of, found, || format!("subscriber {s_id}"))
+        });
+        read.await?;
+        for s_id in missing {
+            found.expect(false, ROWS, || format!("subscriber {s_id} is missing"));
+        }
+        Ok(())
+    }
+
+    async fn check_accesses(
+        &self,
+        expected: &Expected<'_>,
+        found: &mut Findings,
+    ) -> Result<(), TpccError> {
+        let table = self.node.tables.access_info;
+        let all = expected.subscribers.values();
+        let all =
+            all.flat_map(|of| of.accesses.iter().map(|access| ((of.s_id, access.ai_type), access)));
+        let mut missing: BTreeMap<_, _> = all.collect();
+        let mut row_of = self.node.db.row(table)?;
+        let read = self.scan(table, |row| {
+            let key = (row.i32(c::S_ID)?, row.i32(c::AI_TYPE)?);
+            found.add("access_info", 1);
+            let Some(access) = missing.remove(&key) else {
+                found.expect(false, ROWS, || format!("access_info {key:?} was not loaded"));
+                return Ok(());
+            };
+            access.fill(&mut row_of, key.0);
+            expect_row(row, &row_of, found, || format!("access_info {key:?}"))
+        });
+        read.await?;
+        for key in missing.keys() {
+            found.expect(false, ROWS, || format!("access_info {key:?} is missing"));
+        }
+        Ok(())
+    }
+
+    async fn check_facilities(
+        &self,
+        expected: &Expected<'_>,
+        found: &mut Findings,
+    ) -> Result<(), TpccError> {
+        let table = self.node.tables.special_facility;
+        let all = expected.subscribers.values();
+        let all = all.flat_map(|of| {
+            of.facilities.iter().map(|facility| ((of.s_id, facility.sf_type), facility))
+        });
+        let mut missing: BTreeMap<_, _> = all.collect();
+        let mut row_of = self.node.db.row(table)?;
+        let read = self.scan(table, |row| {
+            let (s_id, sf_type) = (row.i32(c::S_ID)?, row.i32(c::SF_TYPE)?);
+            let key = (s_id, sf_type);
+            found.add("special_facility", 1);
+            let Some(facility) = missing.remove(&key) else {
+                found.expect(false, ROWS, || format!("special_facility {key:?} was not loaded"));
+                return Ok(());
+            };
+            let data_a = row.i32(c::DATA_A)?;
+            let added = expected.ledger.sum(s_id, Value::DataA(sf_type));
+            let last = i64::from(facility.data_a).wrapping_add(added);
+            found.expect(i64::from(data_a) == last, DATA_A, || {
+                format!("special_facility {key:?}: {data_a}, not {last}")
+            });
+            facility.fill(&mut row_of, s_id, data_a);
+            expect_row(row, &row_of, found, || format!("special_facility {key:?}"))
+        });
+        read.await?;
+        for key in missing.keys() {
+            found.expect(false, ROWS, || format!("special_facility {key:?} is missing"));
+        }
+        Ok(())
+    }
+
+    async fn check_forwardings(
+        &self,
+        expected: &Expected<'_>,
+        found: &mut Findings,
+    ) -> Result<(), TpccError> {
+        let mut there = BTreeSet::new();
+        let read = self.scan(self.node.tables.call_forwarding, |row| {
+            let (s_id, sf_type) = (row.i32(c::S_ID)?, row.i32(c::SF_TYPE)?);
+            let (start_time, end_time) = (row.i32(c::START_TIME)?, row.i32(c::END_TIME)?);
+            let (key, numberx) = ((s_id, sf_type, start_time), row.text(c::NUMBERX)?);
+            found.add(FOUND, 1);
+            there.insert(key);
+            let facilities = expected.subscribers.get(&s_id).map(|of| &of.facilities);
+            let has = facilities.is_some_and(|all| all.iter().any(|of| of.sf_type == sf_type));
+            found.expect(has, PARENT, || format!("call_forwarding {key:?}"));
+            let digits = numberx.len() == 15 && numberx.bytes().all(|digit| digit.is_ascii_digit());
+            let hours = START_TIMES.contains(&start_time) && (1..=24).contains(&end_time);
+            found.expect(digits && hours, VALUES, || {
+                format!("call_forwarding {key:?} to {end_time}, {numberx}")
+            });
+            Ok(())
+        });
+        read.await?;
+        for (s_id, subscriber) in &expected.subscribers {
+            for facility in &subscriber.facilities {
+                let sf_type = facility.sf_type;
+                found.add(LOADED, i64::try_from(facility.forwardings.len()).unwrap_or(0));
+                for start_time in START_TIMES {
+                    let loaded =
+                        facility.forwardings.iter().any(|row| row.start_time == start_time);
+                    let value = Value::Forwarding(sf_type, start_time);
+                    let rows = i64::from(loaded) + expected.ledger.sum(*s_id, value);
+                    let key = (*s_id, sf_type, start_time);
+                    let is_there = there.contains(&key);
+                    found.expect(rows == i64::from(is_there), FORWARDINGS, || {
+                        format!("call_forwarding {key:?}: {}, not {rows}", i64::from(is_there))
+                    });
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A row is as it was loaded, or was changed as is known.
+fn expect_row(
+    row: RowRef<'_>,
+    expected: &RowBuilder<'_>,
+    found: &mut Findings,
+    name: impl FnOnce() -> String,
+) -> Result<(), TxnError> {
+    let same = expected.finish()?.as_bytes() == row.as_bytes();
+    found.expect(same, UNCHANGED, name);
+    Ok(())
+}

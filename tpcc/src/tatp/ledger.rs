@@ -1,0 +1,119 @@
+//! What committed transactions have changed, subscriber by subscriber.
+
+use std::sync::atomic::{AtomicI64, Ordering};
+
+use super::rows::{START_TIMES, TYPES};
+use crate::benchmark::Cells;
+
+/// Cells of a subscriber: location, bit, data of each facility, forwardings of each facility by hour.
+const LOCATION: usize = 0;
+const BIT_1: usize = 1;
+const DATA_A: usize = 2;
+const FORWARDINGS: usize = DATA_A + TYPES as usize;
+const CELLS: usize = FORWARDINGS + TYPES as usize * START_TIMES.len();
+
+/// A value of a subscriber that transactions change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Value {
+    /// `vlr_location`.
+    Location,
+    /// `bit_1`.
+    Bit1,
+    /// `data_a` of the facility of this type.
+    DataA(i32),
+    /// The number of call_forwarding rows of this facility that begin at this hour: none or one.
+    Forwarding(i32, i32),
+}
+
+/// What committed transactions did; 144 bytes a subscriber.
+#[derive(Debug)]
+pub struct Ledger {
+    cells: Cells,
+    inserted: AtomicI64,
+    deleted: AtomicI64,
+}
+
+impl Ledger {
+    pub(super) fn new(subscribers: i32) -> Self {
+        let cells = Cells::new(CELLS * usize::try_from(subscribers).unwrap_or(0));
+        Self { cells, inserted: AtomicI64::new(0), deleted: AtomicI64::new(0) }
+    }
+
+    /// Notes by how much a value changed.
+    pub(super) fn note(&self, s_id: i32, value: Value, difference: i64) {
+        if let Value::Forwarding(..) = value {
+            let count = if difference > 0 { &self.inserted } else { &self.deleted };
+            count.fetch_add(difference.abs(), Ordering::Relaxed);
+        }
+        if let Some(cell) = cell(s_id, value) {
+            self.cells.note(cell, difference);
+        }
+    }
+
+    /// By how much a value changed in all.
+    pub(super) fn sum(&self, s_id: i32, value: Value) -> i64 {
+        cell(s_id, value).map_or(0, |cell| self.cells.sum(cell))
+    }
+
+    /// Rows of call_forwarding that were inserted.
+    #[must_use]
+    pub fn inserted(&self) -> i64 {
+        self.inserted.load(Ordering::Relaxed)
+    }
+
+    /// Rows of call_forwarding that were deleted.
+    #[must_use]
+    pub fn deleted(&self) -> i64 {
+        self.deleted.load(Ordering::Relaxed)
+    }
+}
+
+/// Where a value's sum is, if there is such a value.
+fn cell(s_id: i32, value: Value) -> Option<usize> {
+    let of_type = |sf_type: i32| usize::try_from(sf_type.checked_sub(1)?).ok();
+    let place = match value {
+        Value::Location => LOCATION,
+        Value::Bit1 => BIT_1,
+        Value::DataA(sf_type) => DATA_A + of_type(sf_type)?,
+        Value::Forwarding(sf_type, start_time) => {
+            let hour = START_TIMES.iter().position(|start| *start == start_time)?;
+            FORWARDINGS + of_type(sf_type)? * START_TIMES.len() + hour
+        }
+    };
+    Some(CELLS * usize::try_from(s_id.checked_sub(1)?).ok()? + place)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn no_two_values_share_a_cell() {
+        let mut values = vec![Value::Location, Value::Bit1];
+        for sf_type in 1..=TYPES {
+            values.push(Value::DataA(sf_type));
+            values.extend(START_TIMES.map(|start_time| Value::Forwarding(sf_type, start_time)));
+        }
+        let cells = (1..=3).flat_map(|s_id| values.iter().map(move |value| cell(s_id, *value)));
+        let cells: BTreeSet<_> = cells.map(Option::unwrap).collect();
+        assert_eq!(cells, (0..3 * CELLS).collect());
+        assert_eq!(CELLS * size_of::<i64>(), 144);
+        assert_eq!(cell(0, Value::Location), None);
+        assert_eq!(cell(1, Value::Forwarding(1, 7)), None);
+    }
+
+    #[test]
+    fn inserts_and_deletes_are_counted() {
+        let ledger = Ledger::new(2);
+        ledger.note(2, Value::Forwarding(4, 16), 1);
+        ledger.note(2, Value::Forwarding(4, 16), -1);
+        ledger.note(2, Value::Forwarding(3, 0), 1);
+        ledger.note(1, Value::Location, -17);
+        assert_eq!((ledger.inserted(), ledger.deleted()), (2, 1));
+        assert_eq!(ledger.sum(2, Value::Forwarding(4, 16)), 0);
+        assert_eq!(ledger.sum(2, Value::Forwarding(3, 0)), 1);
+        assert_eq!((ledger.sum(1, Value::Location), ledger.sum(2, Value::Location)), (-17, 0));
+    }
+}

@@ -1,0 +1,49 @@
+//! TATP: the home location register of a mobile network.
+//!
+//! After the "TATP Benchmark Description", version 1.0 (Telecommunication Application Transaction Processing): four
+//! tables around the subscribers, seven transactions, 80 % of which only read, on subscribers of which some are asked for
+//! more often than others. Many transactions fail as the description says: a row is not there, or is there already. They
+//! are completed and counted as failed; the qualified throughput is that of the others.
+//!
+//! ```text
+//! config        subscribers, nodes
+//! kind, input   the seven types 35/10/35/2/14/2/2, and what is entered into them
+//! schema        four tables
+//! rows          what is loaded: cardinalities and distributions
+//! transactions  what is done with it
+//! ledger, check the rules after the run
+//! ```
+//!
+//! Where a choice was open: in each hundred transactions of a worker every type has exactly its share.
+//!
+//! After the run every table has the rows that were loaded, call_forwarding those and what was inserted and not deleted;
+//! each call_forwarding has its special_facility, and that its subscriber; and what no transaction changes is as it was
+//! loaded. What transactions overwrite, as a subscriber's location, is the value that was committed last: a worker notes
+//! by how much the new value differs from the one it found, and the sum of all these leads from the first to the last.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//! use selkie_tpcc::{Setup, Silent, benchmark, tatp};
+//!
+//! let setup = Setup { duration: Duration::from_millis(200), ..Setup::default() };
+//! let config = tatp::Config { subscribers: 500, setup };
+//! let progress: Arc<dyn selkie_tpcc::Progress> = Arc::new(Silent);
+//! let report = benchmark::run(&config, None, &progress)?;
+//! assert!(report.holds());
+//! # Ok::<(), selkie_tpcc::TpccError>(())
+//! ```
+
+mod check;
+mod config;
+mod input;
+mod kind;
+mod ledger;
+mod rows;
+mod schema;
+mod transactions;
+
+pub use config::{Config, MAX_SUBSCRIBERS};
+pub use kind::Kind;
+pub use ledger::Ledger;
+pub use schema::{Tables, columns};

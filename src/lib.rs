@@ -5,7 +5,7 @@
 //! the facade: it re-exports the layers, each with its own documentation.
 //!
 //! ```text
-//! tpcc       TPC-C driver                          selkie_tpcc
+//! tpcc       drivers: TPC-C, SmallBank, TATP        selkie_tpcc
 //! txn        tables, indexes, transactions         selkie_txn
 //! btree      B-link tree over pages                selkie_btree
 //! engine     page cache, coherence, allocation     selkie_engine

@@ -4,7 +4,11 @@
 use std::process::{Command, Output};
 
 fn selkie(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_selkie")).arg("tpcc").args(arguments).output().unwrap()
+    command("tpcc", arguments)
+}
+
+fn command(command: &str, arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_selkie")).arg(command).args(arguments).output().unwrap()
 }
 
 fn stderr(output: &Output) -> String {
@@ -107,5 +111,137 @@ fn people_get_tables_and_progress_goes_to_stderr() {
     }
     for stage in ["load: ", "run: ", "check: "] {
         assert!(progress.contains(stage) && !text.contains(stage), "{progress}");
+    }
+}
+
+/// Runs of a moment of the other benchmarks, with the names of their transactions.
+const BENCHMARKS: [(&str, [&str; 2], &[&str]); 2] = [
+    (
+        "smallbank",
+        ["--accounts", "1000"],
+        &[
+            "balance",
+            "deposit_checking",
+            "transact_savings",
+            "amalgamate",
+            "write_check",
+            "send_payment",
+        ],
+    ),
+    (
+        "tatp",
+        ["--subscribers", "500"],
+        &[
+            "get_subscriber_data",
+            "get_new_destination",
+            "get_access_data",
+            "update_subscriber_data",
+            "update_location",
+            "insert_call_forwarding",
+            "delete_call_forwarding",
+        ],
+    ),
+];
+
+/// Runs one of them for a moment.
+fn benchmark(number: usize, more: &[&str]) -> Output {
+    let (name, size, _) = BENCHMARKS[number];
+    let short = ["--duration", "0.3", "--threads", "2"];
+    command(name, &[&size[..], &short, more].concat())
+}
+
+#[test]
+fn other_benchmarks_refuse_bad_arguments_before_anything_starts() {
+    let common = [
+        (["--compute-nodes", "59"], "--compute-nodes 59: must be 1 to 58"),
+        (["--memory-nodes", "0"], "--memory-nodes 0: must be 1 to 1024"),
+        (["--workers", "0"], "--workers 0: must be 1 to 1024"),
+        (["--threads", "1025"], "--threads 1025: must be 1 to 1024"),
+        (["--gcl", "1000"], "--gcl 1000: must be a power of two in 512 to 8192"),
+        (["--gcl", "512"], "--gcl 512: must be at least 1024 for "),
+        (["--cache-mb", "1"], "--cache-mb 1: must be 2 to "),
+        (["--memory-mb", "1"], "--memory-mb 1: must be 4 to "),
+        (["--coding", "8+2"], "--coding 8+2: must be "),
+    ];
+    let of_one = [
+        ("smallbank", ["--accounts", "1"], "--accounts 1: must be 2 to 100000000"),
+        ("smallbank", ["--hot-accounts", "0"], "--hot-accounts 0: must be 1 to 100000"),
+        ("smallbank", ["--hot-accounts", "100001"], "--hot-accounts 100001: must be 1 to 100000"),
+        ("smallbank", ["--hot-share", "-0.1"], "--hot-share -0.1: must be 0 to 1"),
+        ("tatp", ["--subscribers", "0"], "--subscribers 0: must be 1 to 20000000"),
+    ];
+    let names = ["smallbank", "tatp"];
+    let common = names.into_iter().flat_map(|name| common.map(|(given, what)| (name, given, what)));
+    for (name, arguments, expected) in common.chain(of_one) {
+        let output = command(name, &arguments);
+        let text = stderr(&output);
+        assert_eq!(output.status.code(), Some(2), "{name} {arguments:?}: {text}");
+        assert!(text.contains(expected), "{name} {arguments:?}: {text}");
+        assert_eq!(text.lines().count(), 1, "{name} {arguments:?} started something: {text}");
+        assert!(output.stdout.is_empty());
+    }
+    for name in names {
+        for (arguments, expected) in [
+            (&["--duration", "0"][..], "'--duration <SECONDS>': must be 0.001 to 86400 seconds"),
+            (&["--duration", "-1"], "--duration"),
+            (&["--sim", "slow"], "there is no such preset; there are paper"),
+            (&["--sim", "paper", "--threads", "2"], "'--sim <PRESET>' cannot be used with"),
+            (&["--insecure"], "insecure: goes with --metrics only"),
+        ] {
+            let output = command(name, arguments);
+            let text = stderr(&output);
+            assert_eq!(output.status.code(), Some(2), "{name} {arguments:?}: {text}");
+            assert!(text.contains(expected), "{name} {arguments:?}: {text}");
+        }
+    }
+}
+
+#[test]
+fn other_benchmarks_print_one_json_object() {
+    for (number, (name, _, kinds)) in BENCHMARKS.into_iter().enumerate() {
+        let output = benchmark(number, &["--json", "--seed", "9"]);
+        assert!(output.status.success(), "{name}: {}", stderr(&output));
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.lines().count(), 1);
+        let json: serde_json::Value = serde_json::from_str(&text).unwrap();
+        assert_eq!(json["consistency"], "ok");
+        let config = &json["config"];
+        assert_eq!((&config["seed"], &config["compute_nodes"]), (&9.into(), &2.into()));
+        assert_eq!((&config["coding"], &config["network"]), (&"2+1".into(), &"embedded".into()));
+        assert!(json["tps"].as_f64().unwrap() >= json["successful_tps"].as_f64().unwrap());
+        assert!(json["successful_tps"].as_f64().unwrap() > 0.0);
+        for kind in kinds {
+            let completed = json["by_type"][kind]["completed"].as_u64();
+            assert!(completed.is_some_and(|completed| completed > 0), "{kind}: {text}");
+            for percentile in ["p50", "p95", "p99"] {
+                let value = json["latency_us"][kind][percentile].as_f64();
+                assert!(value.is_some_and(|value| value > 0.0), "{kind} {percentile}: {text}");
+            }
+        }
+        for key in ["hit_ratio", "round_trips_per_txn", "atomics_per_txn", "bytes_per_txn"] {
+            assert!(json[key].as_f64().unwrap() > 0.0, "{key}: {text}");
+        }
+        assert!(json["aborts"]["conflict"].is_number() && json["totals"].is_object());
+    }
+}
+
+#[test]
+fn other_benchmarks_tell_people_and_run_in_virtual_time() {
+    for (number, (name, size, _)) in BENCHMARKS.into_iter().enumerate() {
+        let output = benchmark(number, &[]);
+        let progress = stderr(&output);
+        assert!(output.status.success(), "{name}: {progress}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        for wanted in ["p99 us", "failed", "consistency: ok", "of the loaded database"] {
+            assert!(text.contains(wanted), "{wanted}: {text}");
+        }
+        for stage in ["load: ", "run: ", "check: "] {
+            assert!(progress.contains(stage) && !text.contains(stage), "{progress}");
+        }
+        let virtually = ["--sim", "paper", "--duration", "0.001", "--workers", "2", "--json"];
+        let run = || command(name, &[&size[..], &virtually].concat());
+        let (first, second) = (run(), run());
+        assert!(first.status.success(), "{name}: {}", stderr(&first));
+        assert_eq!(first.stdout, second.stdout, "{name}: virtual time depends on something else");
     }
 }

@@ -115,6 +115,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "A..B") => "\"0..3\"".to_owned(),
         (None, "CODING" | "K+R") => "\"2+1\"".to_owned(),
         (None, "TIME") => "\"6s\"".to_owned(),
+        (None, "SECONDS") => "0.5".to_owned(),
         (None, "FIRST-LAST") => "\"1-2\"".to_owned(),
         (None, "DIR") => "\"figures\"".to_owned(),
         (None, "ADDR") => "\"127.0.0.1:0\"".to_owned(),
@@ -152,7 +153,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
             let with = match (section.as_str(), name.as_str()) {
                 ("tpcc", "load-only" | "reload") => "pool = \"shm:a\"\n",
                 ("tpcc", "listen" | "advertise" | "insecure" | "tls") => "pool = \"tcp:a:1\"\n",
-                ("micro", "insecure") => "metrics = \"127.0.0.1:0\"\n",
+                ("micro" | "smallbank" | "tatp", "insecure") => "metrics = \"127.0.0.1:0\"\n",
                 ("sim", "coding") => "scenario = \"counter\"\n",
                 ("top", "json") => "once = true\nname = \"a\"\n",
                 _ => "",
@@ -178,7 +179,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "tpcc, pool, memnode, cert, top, micro, figures, sim, scenario";
+    let commands = "tpcc, smallbank, tatp, pool, memnode, cert, top, micro, figures, sim, scenario";
     let no_command = format!("there is no such command; there are {commands}\n");
     is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {no_command}"));
     is_refused("[config]\n", &format!("1: [config]: {no_command}"));
@@ -236,6 +237,11 @@ fn the_check_also_looks_at_values_that_commands_refuse() {
         "[tpcc]\nload-only = true",
         "2: [tpcc] load-only: needs a --pool that outlives the process",
     );
+    check_refuses(
+        "[smallbank]\naccounts = 10\nhot-accounts = 11",
+        "3: [smallbank] hot-accounts = 11: must be 1 to 10",
+    );
+    check_refuses("[tatp]\nworkers = 0", "2: [tatp] workers = 0: must be 1 to 1024");
     check_refuses("[micro]\nread-ratio = -0.5", "2: [micro] read-ratio = -0.5: must be 0 to 1");
     check_refuses(
         "[pool.create]\nname = \"a\"\ngcl = 1000",

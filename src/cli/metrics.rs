@@ -40,6 +40,14 @@ impl Options {
     }
 }
 
+/// Refuses `--insecure` where there is nothing to be reached.
+pub(super) fn check_insecure(options: &Options, insecure: bool) -> Result<(), super::Refusal> {
+    if insecure && !options.are_given() {
+        return Err(super::Refusal::new("insecure", "", "goes with --metrics only"));
+    }
+    Ok(())
+}
+
 /// HOST:PORT.
 #[derive(Clone, Debug, PartialEq)]
 struct Address(String);

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use selkie::engine::{Coherence, Roster};
 use selkie::fabric::sim::CostModel;
-use selkie::tpcc::TpccError;
 use selkie::tpcc::micro::{self, Config, Network, Part};
 
 use super::metrics;
@@ -109,7 +108,7 @@ fn part(name: &str) -> Result<Part, String> {
     })
 }
 
-fn preset(name: &str) -> Result<CostModel, String> {
+pub(super) fn preset(name: &str) -> Result<CostModel, String> {
     CostModel::preset(name).ok_or_else(|| {
         let known: Vec<_> = CostModel::PRESETS.iter().map(|preset| preset.name).collect();
         format!("there is no such preset; there are {}", known.join(", "))
@@ -119,14 +118,7 @@ fn preset(name: &str) -> Result<CostModel, String> {
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
     config(arguments).validate().map_err(super::refusal)?;
-    check_insecure(arguments)
-}
-
-fn check_insecure(arguments: &Arguments) -> Result<(), super::Refusal> {
-    if arguments.insecure && !arguments.metrics.are_given() {
-        return Err(super::Refusal::new("insecure", "", "goes with --metrics only"));
-    }
-    Ok(())
+    metrics::check_insecure(&arguments.metrics, arguments.insecure)
 }
 
 /// Runs the command.
@@ -134,9 +126,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let started = Instant::now();
     let (config, roster) = (config(arguments), Roster::default());
     if let Err(error) = config.validate() {
-        return fail(&error);
+        return super::fail_driver(&error);
     }
-    if let Err(refusal) = check_insecure(arguments) {
+    if let Err(refusal) = metrics::check_insecure(&arguments.metrics, arguments.insecure) {
         return super::refuse(&refusal);
     }
     let _serving =
@@ -146,7 +138,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         };
     let mut report = match micro::run(&config, &roster) {
         Ok(report) => report,
-        Err(error) => return fail(&error),
+        Err(error) => return super::fail_driver(&error),
     };
     report.real = Some(started.elapsed());
     let text = if arguments.json { format!("{}\n", report.to_json()) } else { report.to_string() };
@@ -155,16 +147,6 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         return ExitCode::FAILURE;
     }
     ExitCode::SUCCESS
-}
-
-fn fail(error: &TpccError) -> ExitCode {
-    match error {
-        TpccError::Config { key, value, allowed } => {
-            eprintln!("error: --{key} {value}: {allowed}");
-            ExitCode::from(super::USAGE)
-        }
-        error => super::fail(error),
-    }
 }
 
 fn config(arguments: &Arguments) -> Config {

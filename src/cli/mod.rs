@@ -1,5 +1,6 @@
 //! Commands: one module each, and the progress they share.
 
+mod benchmark;
 mod cert;
 mod config;
 mod figures;
@@ -12,6 +13,8 @@ mod pool;
 mod progress;
 mod scenario;
 mod sim;
+mod smallbank;
+mod tatp;
 mod top;
 mod tpcc;
 
@@ -47,6 +50,10 @@ struct Cli {
 enum Command {
     /// Runs TPC-C: loads, runs the standard mix, checks the result.
     Tpcc(Box<tpcc::Arguments>),
+    /// Runs SmallBank: loads, runs the mix, checks every balance.
+    Smallbank(Box<smallbank::Arguments>),
+    /// Runs TATP: loads, runs the mix, checks every row.
+    Tatp(Box<tatp::Arguments>),
     /// Makes, shows and removes pools that several processes share.
     Pool(pool::Arguments),
     /// Lends memory to a pool that several processes share.
@@ -91,6 +98,8 @@ impl Command {
     fn check(&self) -> Result<(), Refusal> {
         match self {
             Command::Tpcc(arguments) => tpcc::check(arguments),
+            Command::Smallbank(arguments) => smallbank::check(arguments),
+            Command::Tatp(arguments) => tatp::check(arguments),
             Command::Pool(arguments) => pool::check(arguments),
             Command::Top(arguments) => top::check(arguments),
             Command::Micro(arguments) => micro::check(arguments),
@@ -119,6 +128,8 @@ pub(crate) fn main() -> ExitCode {
     }
     match cli.command {
         Command::Tpcc(arguments) => tpcc::run(&arguments),
+        Command::Smallbank(arguments) => smallbank::run(&arguments),
+        Command::Tatp(arguments) => tatp::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
         Command::Memnode(arguments) => memnode::run(&arguments),
@@ -160,4 +171,15 @@ fn refuse(refusal: &Refusal) -> ExitCode {
 fn fail(error: &dyn std::fmt::Display) -> ExitCode {
     eprintln!("error: {error}");
     ExitCode::FAILURE
+}
+
+/// Says on stderr why a driver failed; that it refused an option is said as of wrong arguments.
+fn fail_driver(error: &TpccError) -> ExitCode {
+    match error {
+        TpccError::Config { key, value, allowed } => {
+            eprintln!("error: --{key} {value}: {allowed}");
+            ExitCode::from(USAGE)
+        }
+        error => fail(error),
+    }
 }

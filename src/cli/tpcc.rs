@@ -15,9 +15,9 @@ use selkie::pool::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::report;
 use selkie::tpcc::{Loading, Purpose};
 
+use super::metrics;
 use super::network::NetworkArguments;
 use super::progress::Stderr;
-use super::{USAGE, metrics};
 
 /// As the help says.
 const _: () = assert!(tpcc::JOURNAL_ENTRIES == 262_144);
@@ -154,7 +154,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let progress: Arc<dyn Progress> = Arc::new(progress);
     let config = match config(arguments) {
         Ok(config) => config,
-        Err(error) => return fail(&error),
+        Err(error) => return super::fail_driver(&error),
     };
     if let Err(refusal) = check_network(arguments) {
         return super::refuse(&refusal);
@@ -168,12 +168,12 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     match &arguments.pool {
         PoolUrl::Embedded => match tpcc::run(&config, &progress) {
             Ok(report) => finish(&report, arguments.json, began.get()),
-            Err(error) => fail(&error),
+            Err(error) => super::fail_driver(&error),
         },
         PoolUrl::Shared(place) => match run_shared(place, arguments, config, &progress, roster) {
             Ok(Some(report)) => finish(&report, arguments.json, began.get()),
             Ok(None) => ExitCode::SUCCESS,
-            Err(SharedError::Tpcc(error)) => fail(&error),
+            Err(SharedError::Tpcc(error)) => super::fail_driver(&error),
             Err(SharedError::Pool(error)) => super::fail(&error),
         },
     }
@@ -329,17 +329,4 @@ fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
         );
     }
     if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-}
-
-fn fail(error: &TpccError) -> ExitCode {
-    match error {
-        TpccError::Config { key, value, allowed } => {
-            eprintln!("error: --{key} {value}: {allowed}");
-            ExitCode::from(USAGE)
-        }
-        error => {
-            eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
 }

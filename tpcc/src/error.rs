@@ -1,4 +1,4 @@
-//! What can go wrong in a TPC-C run.
+//! What can go wrong in a driver's run.
 
 use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};

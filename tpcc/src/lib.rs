@@ -1,15 +1,19 @@
-//! TPC-C over a Selkie pool: schema, loader, transactions, consistency conditions, report.
+//! Drivers over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], and a micro-benchmark of the coherence protocols
+//! ([`micro`]). Each loads its data, runs its mix from all compute nodes, checks what came of it, and reports.
 //!
-//! By the specification's revision 5.11: nine tables at their cardinalities, all five transactions in
+//! TPC-C goes by the specification's revision 5.11: nine tables at their cardinalities, all five transactions in
 //! full, the mix 45/43/4/4/4, NURand, and the consistency conditions 1 to 12 after the run. Every
 //! module cites the clause it follows and says where a choice was open.
 //!
 //! ```text
+//! setup, cluster                    nodes, workers and sizes; a pool and its nodes here
+//! mix, random, progress             decks of transaction types, random values, who looks on
+//! run, report                       workers, the measurement, and what is said about it
 //! scale, schema, columns, random    what there is: cardinalities, tables, the specified random values
-//! cluster, load, shared             a pool and its nodes here, the initial database, drivers elsewhere
+//! load, shared                      the initial database, drivers elsewhere
 //! input, kind, transactions         what terminals enter, in which mix, and what is done with it
-//! run, journal, report              workers, the measurement, and what is said about it
-//! check                             the consistency conditions, and a look at what was committed
+//! check, journal                    the consistency conditions, and a look at what was committed
+//! benchmark, smallbank, tatp        the drivers in a pool of their own: what they share, and each
 //! micro                             the micro-benchmark of the coherence protocols
 //! ```
 //!

@@ -1,0 +1,154 @@
+//! What `selkie smallbank` and `selkie tatp` have in common: options of nodes and workers, the run, its report.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use selkie::fabric::sim::CostModel;
+use selkie::memnode::Coding;
+use selkie::tpcc::benchmark::{self, Benchmark};
+use selkie::tpcc::{MAX_DURATION, Progress, Setup};
+
+use super::progress::Stderr;
+use super::{Refusal, metrics};
+
+/// Time measured if nothing is said: of real and of virtual time.
+const REAL: Duration = Duration::from_secs(10);
+const VIRTUAL: Duration = Duration::from_millis(20);
+/// Shortest time that may be asked for.
+const SHORTEST: Duration = Duration::from_millis(1);
+
+/// Options of both commands.
+#[derive(Args)]
+pub(crate) struct BenchmarkOptions {
+    /// Seconds to run the mix for, 0.001 to 86400 [default: 10, with --sim 0.02 of virtual time]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    duration: Option<Duration>,
+    /// Compute nodes, each with its own cache, 1 to 58
+    #[arg(long, value_name = "N", default_value_t = Setup::default().compute_nodes)]
+    compute_nodes: usize,
+    /// Memory nodes of the pool, 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = Setup::default().memory_nodes)]
+    memory_nodes: usize,
+    /// Worker tasks of each compute node, 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = Setup::default().workers)]
+    workers: usize,
+    /// Threads of the process in real time, 1 to 1024; they run all nodes [default: one for each core]
+    #[arg(long, value_name = "N", conflicts_with = "sim")]
+    threads: Option<usize>,
+    /// Cache of each compute node in MiB [default: half of the loaded database]
+    #[arg(long, value_name = "N")]
+    cache_mb: Option<u64>,
+    /// Memory lent by each memory node in MiB [default: what data, growth and headroom take]
+    #[arg(long, value_name = "N")]
+    memory_mb: Option<u64>,
+    /// Bytes of a cache line, the unit of caching and of locking: a power of two, 1024 to 8192
+    #[arg(long, value_name = "BYTES", default_value_t = Setup::default().gcl_bytes)]
+    gcl: usize,
+    /// How the pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity splits, with `,delta=D`,
+    /// `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: 2+1, or plain with fewer than 3 memory
+    /// nodes]
+    #[arg(long, value_name = "CODING")]
+    coding: Option<Coding>,
+    /// Simulate the network, in virtual time: paper, modern, cxl or tcp
+    #[arg(long, value_name = "PRESET", value_parser = super::micro::preset, conflicts_with = "metrics")]
+    sim: Option<CostModel>,
+    /// Seed of the data and of the transactions' inputs
+    #[arg(long, value_name = "N", default_value_t = Setup::default().seed)]
+    seed: u64,
+    /// Print one JSON object on stdout instead of tables
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    metrics: metrics::Options,
+    /// Let --metrics be reached from other hosts, by anybody
+    #[arg(long)]
+    insecure: bool,
+}
+
+impl BenchmarkOptions {
+    /// Nodes, workers and sizes.
+    pub(super) fn setup(&self) -> Setup {
+        let threads = match self.sim {
+            // A worker has a processor of its own there.
+            Some(_) => self.workers,
+            None => self.threads.unwrap_or(Setup::default().threads),
+        };
+        let duration = if self.sim.is_some() { VIRTUAL } else { REAL };
+        Setup {
+            duration: self.duration.unwrap_or(duration),
+            compute_nodes: self.compute_nodes,
+            memory_nodes: self.memory_nodes,
+            workers: self.workers,
+            threads,
+            cache_mib: self.cache_mb,
+            memory_mib: self.memory_mb,
+            gcl_bytes: self.gcl,
+            coding: self.coding.unwrap_or(Coding::usual_for(self.memory_nodes)),
+            seed: self.seed,
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let allowed = || format!("must be 0.001 to {} seconds", MAX_DURATION.as_secs());
+    let seconds: f64 = text.parse().map_err(|_| allowed())?;
+    let duration = Duration::try_from_secs_f64(seconds).map_err(|_| allowed())?;
+    let possible = SHORTEST..=MAX_DURATION;
+    if possible.contains(&duration) { Ok(duration) } else { Err(allowed()) }
+}
+
+/// Looks for values out of range.
+pub(super) fn check(config: &impl Benchmark, options: &BenchmarkOptions) -> Result<(), Refusal> {
+    config.validate().map_err(super::refusal)?;
+    metrics::check_insecure(&options.metrics, options.insecure)
+}
+
+/// Runs a benchmark.
+pub(super) fn run<B: Benchmark>(config: &B, options: &BenchmarkOptions) -> ExitCode {
+    let progress = Stderr::new();
+    if let Err(error) = progress.mind_signals() {
+        return super::fail(&error);
+    }
+    if let Err(error) = config.validate() {
+        return super::fail_driver(&error);
+    }
+    if let Err(refusal) = metrics::check_insecure(&options.metrics, options.insecure) {
+        return super::refuse(&refusal);
+    }
+    let nodes = metrics::of_roster(progress.nodes());
+    let _serving = match metrics::serve(&options.metrics, options.insecure, nodes) {
+        Ok(serving) => serving,
+        Err(code) => return code,
+    };
+    let progress: Arc<dyn Progress> = Arc::new(progress);
+    let report = match benchmark::run(config, options.sim.as_ref(), &progress) {
+        Ok(report) => report,
+        Err(error) => return super::fail_driver(&error),
+    };
+    let text = if options.json {
+        let mut object = report.to_json();
+        if let Some(config) = object.get_mut("config").and_then(|config| config.as_object_mut()) {
+            let network = options.sim.as_ref().map_or("embedded", |cost| cost.name);
+            config.insert("network".to_owned(), network.into());
+        }
+        format!("{object}\n")
+    } else {
+        report.to_string()
+    };
+    let written = std::io::stdout().write_all(text.as_bytes());
+    for violation in report.findings.violations() {
+        eprintln!("error: {violation}");
+    }
+    let lost = report.interval.measurements.lost();
+    if lost > 0 {
+        eprintln!("error: {lost} transactions were given up, though no node died");
+    }
+    if let Err(error) = written {
+        eprintln!("error: stdout: {error}");
+        return ExitCode::FAILURE;
+    }
+    if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

@@ -183,7 +183,10 @@ fn other_benchmarks_refuse_bad_arguments_before_anything_starts() {
     for name in names {
         for (arguments, expected) in [
             (&["--duration", "0"][..], "'--duration <SECONDS>': must be 0.001 to 86400 seconds"),
-            (&["--duration", "-1"], "--duration"),
+            (
+                &["--duration", "-1"],
+                "'-1' for '--duration <SECONDS>': must be 0.001 to 86400 seconds",
+            ),
             (&["--sim", "slow"], "there is no such preset; there are paper"),
             (&["--sim", "paper", "--threads", "2"], "'--sim <PRESET>' cannot be used with"),
             (&["--insecure"], "insecure: goes with --metrics only"),

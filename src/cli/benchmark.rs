@@ -24,7 +24,7 @@ const SHORTEST: Duration = Duration::from_millis(1);
 #[derive(Args)]
 pub(crate) struct BenchmarkOptions {
     /// Seconds to run the mix for, 0.001 to 86400 [default: 10, with --sim 0.02 of virtual time]
-    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// Compute nodes, each with its own cache, 1 to 58
     #[arg(long, value_name = "N", default_value_t = Setup::default().compute_nodes)]

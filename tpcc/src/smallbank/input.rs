@@ -6,7 +6,7 @@ use crate::random::Random;
 
 /// Largest amount of a transaction, in cents.
 const MAX_AMOUNT: i64 = 10_000;
-/// Draws of an account before any is taken.
+/// Draws of another account before its neighbour is taken.
 const DRAWS: usize = 64;
 
 /// The input of a transaction. Customers by their numbers, amounts in cents.
@@ -39,7 +39,15 @@ pub(super) enum Input {
     },
 }
 
+/// Accounts that are drawn with the same probability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Class {
+    Hot,
+    Cold,
+}
+
 /// Draws inputs.
+#[derive(Debug)]
 pub(super) struct Inputs {
     pub(super) random: Random,
     accounts: i64,
@@ -74,19 +82,9 @@ impl Inputs {
 
     /// A hot one as often as the share says, else one that is not, each with the same probability among its like.
     fn customer(&mut self) -> i32 {
-        let hot = self.random.fraction() <= self.hot_share;
-        if hot || self.hot == self.accounts {
-            let at = self.random.amount(0, self.hot - 1);
-            return number(self.place(at));
-        }
-        let mut place = 0;
-        for _ in 0..DRAWS {
-            place = self.random.amount(0, self.accounts - 1);
-            if !self.is_hot(place) {
-                break;
-            }
-        }
-        number(place)
+        let class = self.class();
+        let at = self.random.amount(0, self.members(class) - 1);
+        number(self.place(class, at))
     }
 
     /// Another than that.
@@ -101,14 +99,31 @@ impl Inputs {
         number(i64::from(than) % self.accounts)
     }
 
-    /// Where the so-manieth hot account is among all, from 0.
-    fn place(&self, hot: i64) -> i64 {
-        hot * self.accounts / self.hot
+    /// Hot as often as the share says, and if there is nothing else.
+    fn class(&mut self) -> Class {
+        let hot = self.random.fraction() <= self.hot_share;
+        if hot || self.hot == self.accounts { Class::Hot } else { Class::Cold }
     }
 
-    fn is_hot(&self, place: i64) -> bool {
-        let next = (place * self.hot + self.accounts - 1) / self.accounts;
-        next < self.hot && self.place(next) == place
+    /// How many accounts there are of a class.
+    fn members(&self, class: Class) -> i64 {
+        match class {
+            Class::Hot => self.hot,
+            Class::Cold => self.accounts - self.hot,
+        }
+    }
+
+    /// Where the so-manieth account of a class is among all, both from 0. Hot ones are as far apart as they can be, cold
+    /// ones are in all places between: before a place `p` there are `ceil(p hot / accounts)` hot ones, so the rest is
+    /// `floor(p (accounts - hot) / accounts)`, which exceeds `at` behind the place that is wanted and behind no earlier.
+    fn place(&self, class: Class, at: i64) -> i64 {
+        match class {
+            Class::Hot => at * self.accounts / self.hot,
+            Class::Cold => {
+                let cold = self.accounts - self.hot;
+                ((at + 1) * self.accounts + cold - 1) / cold - 1
+            }
+        }
     }
 }
 
@@ -123,6 +138,7 @@ mod tests {
 
     use super::*;
     use crate::mix::Mix;
+    use crate::smallbank::MAX_ACCOUNTS;
 
     fn inputs(accounts: u32, hot_accounts: u32, hot_share: f64) -> Inputs {
         let config = Config { accounts, hot_accounts, hot_share, ..Config::default() };
@@ -136,9 +152,9 @@ mod tests {
         for _ in 0..100_000 {
             *counts.entry(inputs.customer()).or_insert(0u32) += 1;
         }
-        let hot: BTreeSet<i32> = (0..10).map(|at| number(inputs.place(at))).collect();
+        let hot: BTreeSet<i32> =
+            (0..10).map(|at| number(inputs.place(Class::Hot, at))).collect();
         assert_eq!(hot.len(), 10);
-        assert!((1..=1_003).all(|n| inputs.is_hot(i64::from(n) - 1) == hot.contains(&n)));
         // Each 9,000 and 10 times, with standard deviations of 91 and 3.
         for (customer, count) in &counts {
             let expected = if hot.contains(customer) { 8_500..9_500 } else { 1..30 };
@@ -146,6 +162,28 @@ mod tests {
         }
         assert!(counts.keys().all(|customer| (1..=1_003).contains(customer)));
         assert!(counts.len() > 990);
+    }
+
+    /// The places of a class, in their order.
+    fn places(inputs: &Inputs, class: Class) -> Vec<i64> {
+        (0..inputs.members(class)).map(|at| inputs.place(class, at)).collect()
+    }
+
+    #[test]
+    fn cold_accounts_are_all_that_are_not_hot() {
+        let sizes = (2..60).flat_map(|accounts| (1..=accounts).map(move |hot| (accounts, hot)));
+        for (accounts, hot) in sizes.chain([(100, 99), (1_000, 997), (99_991, 4_000)]) {
+            let inputs = inputs(accounts, hot, 0.5);
+            let hot: BTreeSet<_> = places(&inputs, Class::Hot).into_iter().collect();
+            assert_eq!(hot.len() as i64, inputs.hot, "{inputs:?}");
+            let others = (0..i64::from(accounts)).filter(|place| !hot.contains(place));
+            assert_eq!(places(&inputs, Class::Cold), others.collect::<Vec<_>>(), "{inputs:?}");
+        }
+        let mut one_cold = inputs(100, 99, 0.0);
+        let cold = number(one_cold.place(Class::Cold, 0));
+        assert!((0..1_000).all(|_| one_cold.customer() == cold), "a hot one was drawn for it");
+        let most = inputs(MAX_ACCOUNTS, 1, 0.5);
+        assert_eq!(most.place(Class::Cold, most.members(Class::Cold) - 1), most.accounts - 1);
     }
 
     #[test]

@@ -6,8 +6,6 @@ use crate::random::Random;
 
 /// Largest amount of a transaction, in cents.
 const MAX_AMOUNT: i64 = 10_000;
-/// Draws of another account before its neighbour is taken.
-const DRAWS: usize = 64;
 
 /// The input of a transaction. Customers by their numbers, amounts in cents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +42,7 @@ pub(super) enum Input {
 enum Class {
     Hot,
     Cold,
+    All,
 }
 
 /// Draws inputs.
@@ -63,40 +62,51 @@ impl Inputs {
 
     /// The input of a transaction of that type.
     pub(super) fn draw(&mut self, kind: Kind) -> Input {
-        let customer = self.customer();
-        let amount = self.random.amount(1, MAX_AMOUNT);
         match kind {
-            Kind::Balance => Input::Balance { customer },
-            Kind::DepositChecking => Input::DepositChecking { customer, amount },
+            Kind::Balance => Input::Balance { customer: self.customer() },
+            Kind::DepositChecking => {
+                Input::DepositChecking { customer: self.customer(), amount: self.amount() }
+            }
             Kind::TransactSavings => {
+                let (customer, amount) = (self.customer(), self.amount());
                 let amount = if self.random.percent(50) { amount } else { -amount };
                 Input::TransactSavings { customer, amount }
             }
-            Kind::Amalgamate => Input::Amalgamate { from: customer, to: self.other(customer) },
-            Kind::WriteCheck => Input::WriteCheck { customer, amount },
+            Kind::Amalgamate => {
+                let (from, to) = self.customers();
+                Input::Amalgamate { from, to }
+            }
+            Kind::WriteCheck => {
+                Input::WriteCheck { customer: self.customer(), amount: self.amount() }
+            }
             Kind::SendPayment => {
-                Input::SendPayment { from: customer, to: self.other(customer), amount }
+                let (from, to) = self.customers();
+                Input::SendPayment { from, to, amount: self.amount() }
             }
         }
     }
 
-    /// A hot one as often as the share says, else one that is not, each with the same probability among its like.
+    fn amount(&mut self) -> i64 {
+        self.random.amount(1, MAX_AMOUNT)
+    }
+
     fn customer(&mut self) -> i32 {
         let class = self.class();
         let at = self.random.amount(0, self.members(class) - 1);
         number(self.place(class, at))
     }
 
-    /// Another than that.
-    fn other(&mut self, than: i32) -> i32 {
-        for _ in 0..DRAWS {
-            let customer = self.customer();
-            if customer != than {
-                return customer;
-            }
+    /// Two of the same class, or any other for the second if the first is the only one of its class.
+    fn customers(&mut self) -> (i32, i32) {
+        let mut class = self.class();
+        let mut at = self.random.amount(0, self.members(class) - 1);
+        let first = self.place(class, at);
+        if self.members(class) == 1 {
+            (class, at) = (Class::All, first);
         }
-        // The only hot account: its neighbour then.
-        number(i64::from(than) % self.accounts)
+        let other = self.random.amount(0, self.members(class) - 2);
+        let second = self.place(class, other + i64::from(other >= at));
+        (number(first), number(second))
     }
 
     /// Hot as often as the share says, and if there is nothing else.
@@ -110,6 +120,7 @@ impl Inputs {
         match class {
             Class::Hot => self.hot,
             Class::Cold => self.accounts - self.hot,
+            Class::All => self.accounts,
         }
     }
 
@@ -123,6 +134,7 @@ impl Inputs {
                 let cold = self.accounts - self.hot;
                 ((at + 1) * self.accounts + cold - 1) / cold - 1
             }
+            Class::All => at,
         }
     }
 }
@@ -140,20 +152,19 @@ mod tests {
     use crate::mix::Mix;
     use crate::smallbank::MAX_ACCOUNTS;
 
-    fn inputs(accounts: u32, hot_accounts: u32, hot_share: f64) -> Inputs {
+    fn inputs_of(accounts: u32, hot_accounts: u32, hot_share: f64) -> Inputs {
         let config = Config { accounts, hot_accounts, hot_share, ..Config::default() };
         Inputs::new(&config, Random::stream(3, 4))
     }
 
     #[test]
     fn hot_accounts_have_their_share_and_the_others_the_rest() {
-        let mut inputs = inputs(1_003, 10, 0.9);
+        let mut inputs = inputs_of(1_003, 10, 0.9);
         let mut counts = BTreeMap::new();
         for _ in 0..100_000 {
             *counts.entry(inputs.customer()).or_insert(0u32) += 1;
         }
-        let hot: BTreeSet<i32> =
-            (0..10).map(|at| number(inputs.place(Class::Hot, at))).collect();
+        let hot: BTreeSet<i32> = (0..10).map(|at| number(inputs.place(Class::Hot, at))).collect();
         assert_eq!(hot.len(), 10);
         // Each 9,000 and 10 times, with standard deviations of 91 and 3.
         for (customer, count) in &counts {
@@ -173,32 +184,55 @@ mod tests {
     fn cold_accounts_are_all_that_are_not_hot() {
         let sizes = (2..60).flat_map(|accounts| (1..=accounts).map(move |hot| (accounts, hot)));
         for (accounts, hot) in sizes.chain([(100, 99), (1_000, 997), (99_991, 4_000)]) {
-            let inputs = inputs(accounts, hot, 0.5);
+            let inputs = inputs_of(accounts, hot, 0.5);
             let hot: BTreeSet<_> = places(&inputs, Class::Hot).into_iter().collect();
             assert_eq!(hot.len() as i64, inputs.hot, "{inputs:?}");
             let others = (0..i64::from(accounts)).filter(|place| !hot.contains(place));
             assert_eq!(places(&inputs, Class::Cold), others.collect::<Vec<_>>(), "{inputs:?}");
         }
-        let mut one_cold = inputs(100, 99, 0.0);
+        let mut one_cold = inputs_of(100, 99, 0.0);
         let cold = number(one_cold.place(Class::Cold, 0));
         assert!((0..1_000).all(|_| one_cold.customer() == cold), "a hot one was drawn for it");
-        let most = inputs(MAX_ACCOUNTS, 1, 0.5);
+        let most = inputs_of(MAX_ACCOUNTS, 1, 0.5);
         assert_eq!(most.place(Class::Cold, most.members(Class::Cold) - 1), most.accounts - 1);
     }
 
     #[test]
     fn extremes_of_the_hot_set_are_served() {
-        let mut all_hot = inputs(7, 7, 0.0);
+        let mut all_hot = inputs_of(7, 7, 0.0);
         let drawn: BTreeSet<_> = (0..500).map(|_| all_hot.customer()).collect();
         assert_eq!(drawn, (1..=7).collect());
-        let mut one_hot = inputs(2, 1, 1.0);
+        let mut one_hot = inputs_of(2, 1, 1.0);
         assert!((0..100).all(|_| one_hot.customer() == 1));
-        assert_eq!((one_hot.other(1), one_hot.other(2)), (2, 1));
+        assert!((0..100).all(|_| one_hot.customers() == (1, 2)), "it has no like");
+    }
+
+    #[test]
+    fn both_customers_of_a_transaction_are_hot_or_neither_is() {
+        let mut inputs = inputs_of(1_000, 10, 0.5);
+        let hot: BTreeSet<i32> = places(&inputs, Class::Hot).into_iter().map(number).collect();
+        let mut both = 0;
+        let mut seconds = BTreeMap::new();
+        for _ in 0..10_000 {
+            let (from, to) = inputs.customers();
+            assert!(from != to && (1..=1_000).contains(&to), "{from} and {to}");
+            assert_eq!(hot.contains(&from), hot.contains(&to), "{from} and {to}");
+            both += u32::from(hot.contains(&from));
+            *seconds.entry(to).or_insert(0u32) += u32::from(hot.contains(&to));
+        }
+        // Half of them, with a standard deviation of 50; each of the ten 500 times, with one of 22.
+        assert!((4_700..5_300).contains(&both), "{both} of 10,000");
+        assert!(hot.iter().all(|to| (390..610).contains(&seconds[to])), "{seconds:?}");
+        let mut nearly_all = inputs_of(100, 99, 0.0);
+        let cold = number(nearly_all.place(Class::Cold, 0));
+        let others: BTreeSet<_> = (0..5_000).map(|_| nearly_all.customers()).collect();
+        assert!(others.iter().all(|(from, to)| *from == cold && *to != cold));
+        assert_eq!(others.len(), 99, "the whole range is open to the other");
     }
 
     #[test]
     fn inputs_are_as_their_types_need_them() {
-        let mut inputs = inputs(50, 5, 0.9);
+        let mut inputs = inputs_of(50, 5, 0.9);
         let (mut paid_in, mut paid_out) = (0, 0);
         for _ in 0..2_000 {
             for kind in Kind::ALL {

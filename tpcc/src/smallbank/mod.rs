@@ -14,8 +14,9 @@
 //! ```
 //!
 //! Where a choice was open: amounts are whole cents, so that sums are exact. Hot accounts are spread evenly over all, as
-//! a page is the unit of locking here and neighbours would be one hot page. A withdrawal that the account does not cover
-//! is rolled back and counts as failed.
+//! a page is the unit of locking here and neighbours would be one hot page. Whether a transaction goes to hot accounts is
+//! decided once: both customers of an Amalgamate or a SendPayment are hot, or neither is. A withdrawal that the account
+//! does not cover is rolled back and counts as failed.
 //!
 //! After the run each balance is what was loaded and what committed transactions have added to it; the sum of all is the
 //! sum of those loaded and of what came in and went out; and no row is missing.

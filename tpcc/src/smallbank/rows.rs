@@ -9,8 +9,8 @@ use crate::cluster::Node;
 use crate::error::TpccError;
 use crate::random::{Random, Text};
 
-/// Least and largest balance loaded, in cents.
-const BALANCES: (i64, i64) = (10_000, 5_000_000);
+/// Least and largest balance loaded, in cents: 10,000 and 50,000 dollars.
+const BALANCES: (i64, i64) = (1_000_000, 5_000_000);
 
 /// Balances in cents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,9 @@ mod tests {
         assert_eq!(&*name(17), "customer0000000017");
         assert!(*name(9) < *name(10) && name(i32::MAX).len() == 18);
         let loaded: Vec<_> = (1..200).map(|customer| Balances::loaded(5, customer)).collect();
-        assert!(loaded.iter().all(|b| (10_000..=5_000_000).contains(&b.savings.min(b.checking))));
+        let dollars = loaded.iter().flat_map(|b| [b.savings / 100, b.checking / 100]);
+        assert!(dollars.clone().all(|balance| (10_000..=50_000).contains(&balance)));
+        assert!(dollars.clone().min() < Some(11_000) && dollars.max() > Some(49_000));
         assert_eq!(loaded[6], Balances::loaded(5, 7));
         assert_ne!(loaded[6], Balances::loaded(6, 7));
         assert!(loaded.windows(2).all(|pair| pair[0] != pair[1]));

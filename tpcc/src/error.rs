@@ -63,6 +63,14 @@ pub enum TpccError {
         /// Its key.
         key: String,
     },
+    /// A balance is too large for its column.
+    #[error("a balance of {balance} cents cannot hold {added} more")]
+    Overflow {
+        /// The balance.
+        balance: i64,
+        /// What was to be added.
+        added: i64,
+    },
     /// The pool could not be started.
     #[error(transparent)]
     Pool(#[from] PoolError),

@@ -79,37 +79,38 @@ pub(super) async fn execute(node: &Node<Tables>, input: &Input) -> Result<Option
     let covered = match *input {
         Input::Balance { customer } => {
             let customer = work.look_up(customer).await?;
-            let sum = work.savings(customer).await? + work.checking(customer).await?;
-            std::hint::black_box(sum);
+            let savings = work.savings(customer).await?;
+            std::hint::black_box(sum(savings, work.checking(customer).await?)?);
             true
         }
         Input::DepositChecking { customer, amount } => {
             let customer = work.look_up(customer).await?;
             work.done.came_in = amount;
-            work.add(Account::Checking(customer), amount, i64::MIN).await?
+            work.add(Account::Checking(customer), amount, None).await?
         }
         Input::TransactSavings { customer, amount } => {
             let customer = work.look_up(customer).await?;
             work.done.came_in = amount;
-            work.add(Account::Savings(customer), amount, 0).await?
+            work.add(Account::Savings(customer), amount, Some(0)).await?
         }
         Input::Amalgamate { from, to } => {
             let (from, to) = (work.look_up(from).await?, work.look_up(to).await?);
             let savings = work.empty(Account::Savings(from)).await?;
             let checking = work.empty(Account::Checking(from)).await?;
-            work.add(Account::Checking(to), savings + checking, i64::MIN).await?
+            work.add(Account::Checking(to), sum(savings, checking)?, None).await?
         }
         Input::WriteCheck { customer, amount } => {
             let customer = work.look_up(customer).await?;
-            let sum = work.savings(customer).await? + work.checking_for_update(customer).await?;
-            let paid = if sum < amount { amount + PENALTY } else { amount };
+            let savings = work.savings(customer).await?;
+            let balance = sum(savings, work.checking_for_update(customer).await?)?;
+            let paid = if balance < amount { sum(amount, PENALTY)? } else { amount };
             work.done.came_in = -paid;
-            work.add(Account::Checking(customer), -paid, i64::MIN).await?
+            work.add(Account::Checking(customer), -paid, None).await?
         }
         Input::SendPayment { from, to, amount } => {
             let (from, to) = (work.look_up(from).await?, work.look_up(to).await?);
-            work.add(Account::Checking(from), -amount, 0).await?
-                && work.add(Account::Checking(to), amount, i64::MIN).await?
+            work.add(Account::Checking(from), -amount, Some(0)).await?
+                && work.add(Account::Checking(to), amount, None).await?
         }
     };
     if !covered {
@@ -153,16 +154,22 @@ impl Work<'_> {
     }
 
     /// Adds to a balance, unless that would leave less than `least`; whether it did.
-    async fn add(&mut self, account: Account, amount: i64, least: i64) -> Result<bool, TpccError> {
+    async fn add(
+        &mut self,
+        account: Account,
+        amount: i64,
+        least: Option<i64>,
+    ) -> Result<bool, TpccError> {
         let added = self.change(account, |balance| {
-            balance.checked_add(amount).filter(|balance| *balance >= least)
+            let after = sum(balance, amount)?;
+            Ok(least.is_none_or(|least| after >= least).then_some(after))
         });
         Ok(added.await?.is_some())
     }
 
     /// Takes all out of an account; returns how much.
     async fn empty(&mut self, account: Account) -> Result<i64, TpccError> {
-        let before = self.change(account, |_| Some(0)).await?;
+        let before = self.change(account, |_| Ok(Some(0))).await?;
         Ok(before.unwrap_or_default())
     }
 
@@ -171,24 +178,31 @@ impl Work<'_> {
     async fn change(
         &mut self,
         account: Account,
-        change: impl FnOnce(i64) -> Option<i64> + Send,
+        change: impl FnOnce(i64) -> Result<Option<i64>, TpccError> + Send,
     ) -> Result<Option<i64>, TpccError> {
         let (table, name, customer) = place(&self.node.tables, account);
         let key = key![customer];
         let changed = self.txn.update(table, &key, |row| {
             let before = row.i64(BALANCE)?;
-            let Some(after) = change(before) else { return Ok(None) };
-            row.set_i64(BALANCE, after)?;
-            Ok(Some((before, after)))
+            let after = change(before);
+            if let Ok(Some(after)) = after {
+                row.set_i64(BALANCE, after)?;
+            }
+            Ok((before, after))
         });
-        let changed = changed.await.map_err(|error| match error {
+        let (before, after) = changed.await.map_err(|error| match error {
             TxnError::NotFound { .. } => missing(name, customer),
             other => other.into(),
         })?;
-        let Some((before, after)) = changed else { return Ok(None) };
+        let Some(after) = after? else { return Ok(None) };
         self.done.changes.push((account, after.wrapping_sub(before)));
         Ok(Some(before))
     }
+}
+
+/// A balance with so much more.
+fn sum(balance: i64, added: i64) -> Result<i64, TpccError> {
+    balance.checked_add(added).ok_or(TpccError::Overflow { balance, added })
 }
 
 fn place(tables: &Tables, account: Account) -> (Table, &'static str, i32) {

@@ -47,9 +47,16 @@ impl Ledger {
 
     pub(super) fn note(&self, done: &Done) {
         for (account, difference) in &done.changes {
-            self.balances.note(cell(*account), *difference);
+            if let Some(cell) = cell(*account) {
+                self.balances.note(cell, *difference);
+            }
         }
         self.came_in.fetch_add(done.came_in, Ordering::Relaxed);
+    }
+
+    /// What committed transactions have added to a balance.
+    fn sum(&self, account: Account) -> i64 {
+        cell(account).map_or(0, |cell| self.balances.sum(cell))
     }
 
     /// What committed transactions have added to all balances together, in cents.
@@ -59,12 +66,13 @@ impl Ledger {
     }
 }
 
-fn cell(account: Account) -> usize {
-    let place = |customer: i32| usize::try_from(customer - 1).unwrap_or(usize::MAX / 4);
-    match account {
-        Account::Savings(customer) => 2 * place(customer),
-        Account::Checking(customer) => 2 * place(customer) + 1,
-    }
+/// Where a balance's sum is, if there is such an account.
+fn cell(account: Account) -> Option<usize> {
+    let (customer, at) = match account {
+        Account::Savings(customer) => (customer, 0),
+        Account::Checking(customer) => (customer, 1),
+    };
+    Some(2 * usize::try_from(customer.checked_sub(1)?).ok()? + at)
 }
 
 /// Looks at the rows of these customers.
@@ -94,7 +102,7 @@ pub(super) async fn check(
                 continue;
             };
             found.add(FOUND, balance);
-            let expected = loaded.wrapping_add(ledger.balances.sum(cell(account)));
+            let expected = loaded.wrapping_add(ledger.sum(account));
             found.expect(balance == expected, BALANCES, || {
                 format!("{title} of {customer}: {balance}, not {expected} cents")
             });
@@ -171,4 +179,19 @@ pub(super) fn judge(ledger: &Ledger, found: &mut Findings) {
     found.expect(balance == expected, SUM, || {
         format!("{balance} cents, not {loaded} + {} = {expected}", ledger.came_in())
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_accounts_share_a_cell() {
+        let cells = (1..4).flat_map(|customer| {
+            [cell(Account::Savings(customer)), cell(Account::Checking(customer))]
+        });
+        assert_eq!(cells.collect::<Vec<_>>(), (0..6).map(Some).collect::<Vec<_>>());
+        assert_eq!(cell(Account::Savings(0)), None);
+        assert_eq!(cell(Account::Checking(i32::MIN)), None);
+    }
 }

@@ -38,8 +38,7 @@ impl TableSet for Tables {
         let account = TableSchema::new("account")
             .column("name", ColumnType::Text(NAME_BYTES))
             .column("customer_id", ColumnType::I32)
-            .primary_key([NAME])
-            .unique_index("by_customer", [CUSTOMER]);
+            .primary_key([NAME]);
         vec![account, balances("savings"), balances("checking")]
     }
 

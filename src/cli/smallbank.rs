@@ -12,8 +12,8 @@ use super::benchmark::{self, BenchmarkOptions};
 /// WriteCheck 15 % each, SendPayment 25 %. A withdrawal that the account does not cover is rolled back and counts as
 /// failed.
 ///
-/// After the run all balances are read: each is what was loaded and what committed transactions have added to it, their
-/// sum is that of the loaded ones and of what came in, and no row is missing.
+/// After the run all balances are read: each is what was loaded and what committed transactions have added to it, no
+/// savings account is overdrawn, their sum is that of the loaded ones and of what came in, and every row is there once.
 ///
 /// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a second one ends the
 /// process.

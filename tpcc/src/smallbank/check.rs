@@ -17,6 +17,7 @@ const NAMES: &str = "every customer is there under one name and no other is";
 const ROWS: &str = "every customer has one savings and one checking account and no other has";
 const BALANCES: &str =
     "a balance is what was loaded and what committed transactions have added to it";
+const COVERED: &str = "no savings account is overdrawn";
 const SUM: &str = "the sum of all balances is that of the loaded ones and of what came in";
 
 /// Sums of the check.
@@ -101,7 +102,9 @@ pub(super) async fn check(
                 found.expect(false, ROWS, || format!("{title} of {customer} is missing"));
                 continue;
             };
-            found.add(FOUND, balance);
+            found.expect(!of_savings || balance >= 0, COVERED, || {
+                format!("{title} of {customer}: {balance} cents")
+            });
             let expected = loaded.wrapping_add(ledger.sum(account));
             found.expect(balance == expected, BALANCES, || {
                 format!("{title} of {customer}: {balance}, not {expected} cents")
@@ -152,23 +155,37 @@ async fn read_balances(
     customers: &Range<i32>,
     found: &mut Findings,
 ) -> Result<Vec<Option<i64>>, TpccError> {
-    let mut balances = vec![None; customers.len()];
+    let mut read = Read { title, first: customers.start, balances: vec![None; customers.len()] };
     let range = range_of(customers, config.keys(), |customer| key![customer]);
-    let read = scan(node, table, &range, |row| -> Result<(), TxnError> {
-        let (customer, balance) = (row.i32(OWNER)?, row.i64(BALANCE)?);
-        found.add(title, 1);
-        let place = customer.checked_sub(customers.start).and_then(|at| usize::try_from(at).ok());
-        match place.and_then(|at| balances.get_mut(at)) {
-            Some(place) => *place = Some(balance),
-            None => {
-                found.expect(false, ROWS, || format!("{title} of {customer}, who is nobody"));
-                found.add(FOUND, balance);
-            }
-        }
+    let scanned = scan(node, table, &range, |row| -> Result<(), TxnError> {
+        read.note(row.i32(OWNER)?, row.i64(BALANCE)?, found);
         Ok(())
     });
-    read.await?;
-    Ok(balances)
+    scanned.await?;
+    Ok(read.balances)
+}
+
+/// What was read of a table's balances.
+struct Read {
+    title: &'static str,
+    /// Whose balance comes first.
+    first: i32,
+    balances: Vec<Option<i64>>,
+}
+
+impl Read {
+    fn note(&mut self, customer: i32, balance: i64, found: &mut Findings) {
+        let title = self.title;
+        found.add(title, 1);
+        found.add(FOUND, balance);
+        let at = customer.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
+        let Some(place) = at.and_then(|at| self.balances.get_mut(at)) else {
+            found.expect(false, ROWS, || format!("{title} of {customer}, who is nobody"));
+            return;
+        };
+        let before = place.replace(balance);
+        found.expect(before.is_none(), ROWS, || format!("{title} of {customer} is there twice"));
+    }
 }
 
 /// Judges the sum.
@@ -193,5 +210,23 @@ mod tests {
         assert_eq!(cells.collect::<Vec<_>>(), (0..6).map(Some).collect::<Vec<_>>());
         assert_eq!(cell(Account::Savings(0)), None);
         assert_eq!(cell(Account::Checking(i32::MIN)), None);
+    }
+
+    #[test]
+    fn a_row_is_read_once() {
+        let mut found = Findings::default();
+        let mut read = Read { title: "savings", first: 5, balances: vec![None; 3] };
+        for (customer, balance) in [(5, 10), (6, -20), (7, 30)] {
+            read.note(customer, balance, &mut found);
+        }
+        assert!(found.hold());
+        assert_eq!(read.balances, [Some(10), Some(-20), Some(30)]);
+        for customer in [6, 4, 8, i32::MIN] {
+            read.note(customer, 1, &mut found);
+        }
+        let broken: Vec<_> = found.violations().map(ToString::to_string).collect();
+        assert_eq!(broken.len(), 1, "{broken:?}");
+        assert!(broken[0].contains("4 offending, as savings of 6 is there twice; savings of 4, "));
+        assert_eq!((found.total("savings"), found.total(FOUND)), (7, 24));
     }
 }

@@ -18,8 +18,8 @@
 //! decided once: both customers of an Amalgamate or a SendPayment are hot, or neither is. A withdrawal that the account
 //! does not cover is rolled back and counts as failed.
 //!
-//! After the run each balance is what was loaded and what committed transactions have added to it; the sum of all is the
-//! sum of those loaded and of what came in and went out; and no row is missing.
+//! After the run each balance is what was loaded and what committed transactions have added to it; no savings account is
+//! overdrawn; the sum of all is the sum of those loaded and of what came in and went out; and every row is there once.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -167,6 +167,10 @@ fn smallbank_finds_what_nobody_has_noted() {
         add_to(&node.db, node.tables.checking, &key![1_999], -5).await;
     });
     is_found(&moved, vec!["a balance is"]);
+    let overdrawn = broken(&config, async |node| {
+        add_to(&node.db, node.tables.savings, &key![17], -10_000_000).await;
+    });
+    is_found(&overdrawn, vec!["a balance is", "no savings account is", "the sum of all"]);
     let gone = broken(&config, async |node| {
         let mut txn = node.db.begin();
         txn.delete(node.tables.checking, &key![2_000]).await.unwrap();

@@ -3,6 +3,7 @@
 //! Each table is read front to back, and held against the rows that belong there, which seed and ledger say.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::ops::Range;
 
 use selkie_txn::{RowBuilder, RowRef, Table, TxnError, key};
@@ -100,16 +101,12 @@ impl Part<'_> {
         found: &mut Findings,
     ) -> Result<(), TpccError> {
         let table = self.node.tables.subscriber;
-        let mut missing: BTreeSet<i32> = self.subscribers.clone().collect();
+        let all = expected.subscribers.iter().map(|(s_id, subscriber)| (*s_id, subscriber));
+        let mut missing = Missing::new("subscriber", all);
         let mut row_of = self.node.db.row(table)?;
         let read = self.scan(table, |row| {
             let s_id = row.i32(c::S_ID)?;
-            found.add("subscriber", 1);
-            let Some(subscriber) = expected.subscribers.get(&s_id) else {
-                found.expect(false, ROWS, || format!("subscriber {s_id} is nobody"));
-                return Ok(());
-            };
-            missing.remove(&s_id);
+            let Some(subscriber) = missing.take(s_id, found) else { return Ok(()) };
             let (bit_1, location) = (row.i32(c::BIT_1)?, row.i64(c::VLR_LOCATION)?);
             let (last_bit, last) = (expected.bit_1(subscriber), expected.location(subscriber));
             found.expect(i64::from(bit_1) == last_bit, BIT_1, || {
@@ -122,9 +119,7 @@ impl Part<'_> {
             expect_row(row, &row_of, found, || format!("subscriber {s_id}"))
         });
         read.await?;
-        for s_id in missing {
-            found.expect(false, ROWS, || format!("subscriber {s_id} is missing"));
-        }
+        missing.judge(found);
         Ok(())
     }
 
@@ -137,22 +132,16 @@ impl Part<'_> {
         let all = expected.subscribers.values();
         let all =
             all.flat_map(|of| of.accesses.iter().map(|access| ((of.s_id, access.ai_type), access)));
-        let mut missing: BTreeMap<_, _> = all.collect();
+        let mut missing = Missing::new("access_info", all);
         let mut row_of = self.node.db.row(table)?;
         let read = self.scan(table, |row| {
             let key = (row.i32(c::S_ID)?, row.i32(c::AI_TYPE)?);
-            found.add("access_info", 1);
-            let Some(access) = missing.remove(&key) else {
-                found.expect(false, ROWS, || format!("access_info {key:?} was not loaded"));
-                return Ok(());
-            };
+            let Some(access) = missing.take(key, found) else { return Ok(()) };
             access.fill(&mut row_of, key.0);
             expect_row(row, &row_of, found, || format!("access_info {key:?}"))
         });
         read.await?;
-        for key in missing.keys() {
-            found.expect(false, ROWS, || format!("access_info {key:?} is missing"));
-        }
+        missing.judge(found);
         Ok(())
     }
 
@@ -166,16 +155,12 @@ impl Part<'_> {
         let all = all.flat_map(|of| {
             of.facilities.iter().map(|facility| ((of.s_id, facility.sf_type), facility))
         });
-        let mut missing: BTreeMap<_, _> = all.collect();
+        let mut missing = Missing::new("special_facility", all);
         let mut row_of = self.node.db.row(table)?;
         let read = self.scan(table, |row| {
             let (s_id, sf_type) = (row.i32(c::S_ID)?, row.i32(c::SF_TYPE)?);
             let key = (s_id, sf_type);
-            found.add("special_facility", 1);
-            let Some(facility) = missing.remove(&key) else {
-                found.expect(false, ROWS, || format!("special_facility {key:?} was not loaded"));
-                return Ok(());
-            };
+            let Some(facility) = missing.take(key, found) else { return Ok(()) };
             let data_a = row.i32(c::DATA_A)?;
             let added = expected.ledger.sum(s_id, Value::DataA(sf_type));
             let last = i64::from(facility.data_a).wrapping_add(added);
@@ -186,9 +171,7 @@ impl Part<'_> {
             expect_row(row, &row_of, found, || format!("special_facility {key:?}"))
         });
         read.await?;
-        for key in missing.keys() {
-            found.expect(false, ROWS, || format!("special_facility {key:?} is missing"));
-        }
+        missing.judge(found);
         Ok(())
     }
 
@@ -203,7 +186,9 @@ impl Part<'_> {
             let (start_time, end_time) = (row.i32(c::START_TIME)?, row.i32(c::END_TIME)?);
             let (key, numberx) = ((s_id, sf_type, start_time), row.text(c::NUMBERX)?);
             found.add(FOUND, 1);
-            there.insert(key);
+            found.expect(there.insert(key), FORWARDINGS, || {
+                format!("call_forwarding {key:?} is there twice")
+            });
             let facilities = expected.subscribers.get(&s_id).map(|of| &of.facilities);
             let has = facilities.is_some_and(|all| all.iter().any(|of| of.sf_type == sf_type));
             found.expect(has, PARENT, || format!("call_forwarding {key:?}"));
@@ -236,6 +221,35 @@ impl Part<'_> {
     }
 }
 
+/// Rows of a table that were loaded and have not been met yet.
+struct Missing<K, V> {
+    table: &'static str,
+    rows: BTreeMap<K, V>,
+}
+
+impl<K: Copy + Ord + fmt::Debug, V> Missing<K, V> {
+    fn new(table: &'static str, rows: impl Iterator<Item = (K, V)>) -> Self {
+        Self { table, rows: rows.collect() }
+    }
+
+    /// What was loaded under the key of a row that is met.
+    fn take(&mut self, key: K, found: &mut Findings) -> Option<V> {
+        found.add(self.table, 1);
+        let row = self.rows.remove(&key);
+        found.expect(row.is_some(), ROWS, || {
+            format!("{} {key:?} was not loaded, or is there twice", self.table)
+        });
+        row
+    }
+
+    /// All have been met.
+    fn judge(&self, found: &mut Findings) {
+        for key in self.rows.keys() {
+            found.expect(false, ROWS, || format!("{} {key:?} is missing", self.table));
+        }
+    }
+}
+
 /// A row is as it was loaded, or was changed as is known.
 fn expect_row(
     row: RowRef<'_>,
@@ -246,4 +260,27 @@ fn expect_row(
     let same = expected.finish()?.as_bytes() == row.as_bytes();
     found.expect(same, UNCHANGED, name);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_is_met_once() {
+        let mut found = Findings::default();
+        let loaded = [((1, 1), 'a'), ((1, 4), 'b'), ((2, 3), 'c')];
+        let mut missing = Missing::new("access_info", loaded.into_iter());
+        assert_eq!(missing.take((1, 4), &mut found), Some('b'));
+        assert_eq!(missing.take((1, 1), &mut found), Some('a'));
+        assert!(found.hold());
+        assert_eq!(missing.take((1, 4), &mut found), None);
+        assert_eq!(missing.take((3, 1), &mut found), None);
+        missing.judge(&mut found);
+        let broken = found.violations().next().unwrap();
+        assert_eq!((broken.rule, broken.offences), (ROWS, 3));
+        assert_eq!(broken.examples[0], "access_info (1, 4) was not loaded, or is there twice");
+        assert_eq!(broken.examples[2], "access_info (2, 3) is missing");
+        assert_eq!(found.total("access_info"), 4);
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! Each table is read front to back, and held against the rows that belong there, which seed and ledger say.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
@@ -10,7 +10,7 @@ use selkie_txn::{RowBuilder, RowRef, Table, TxnError, key};
 
 use super::config::Config;
 use super::ledger::{Ledger, Value};
-use super::rows::{START_TIMES, Subscriber};
+use super::rows::{Facility, Forwarding, START_TIMES, Subscriber, destination};
 use super::schema::{Tables, columns as c};
 use crate::benchmark::{Benchmark, Findings, range_of, scan};
 use crate::cluster::Node;
@@ -26,6 +26,8 @@ const PARENT: &str = "each call_forwarding has its special_facility";
 const VALUES: &str = "start_time is 0, 8 or 16, end_time 1 to 24, numberx has 15 digits";
 const FORWARDINGS: &str =
     "call_forwarding has the rows that were loaded or inserted, and not deleted since";
+const DESTINATIONS: &str =
+    "end_time and numberx of a call_forwarding are those that were loaded or inserted last";
 const COUNT: &str =
     "call_forwarding has as many rows as were loaded and inserted, less those deleted";
 
@@ -42,6 +44,13 @@ struct Expected<'a> {
 impl Expected<'_> {
     fn bit_1(&self, of: &Subscriber) -> i64 {
         i64::from(of.bit_1()).wrapping_add(self.ledger.sum(of.s_id, Value::Bit1))
+    }
+
+    /// Zero if there is to be no row.
+    fn destination(&self, s_id: i32, of: &Facility, start_time: i32) -> i64 {
+        let loaded = of.forwardings.iter().find(|row| row.start_time == start_time);
+        let value = Value::Forwarding(of.sf_type, start_time);
+        loaded.map_or(0, Forwarding::destination).wrapping_add(self.ledger.sum(s_id, value))
     }
 
     fn location(&self, of: &Subscriber) -> i64 {
@@ -180,13 +189,14 @@ impl Part<'_> {
         expected: &Expected<'_>,
         found: &mut Findings,
     ) -> Result<(), TpccError> {
-        let mut there = BTreeSet::new();
+        let mut there = BTreeMap::new();
         let read = self.scan(self.node.tables.call_forwarding, |row| {
             let (s_id, sf_type) = (row.i32(c::S_ID)?, row.i32(c::SF_TYPE)?);
             let (start_time, end_time) = (row.i32(c::START_TIME)?, row.i32(c::END_TIME)?);
             let (key, numberx) = ((s_id, sf_type, start_time), row.text(c::NUMBERX)?);
             found.add(FOUND, 1);
-            found.expect(there.insert(key), FORWARDINGS, || {
+            let before = there.insert(key, destination(end_time, numberx));
+            found.expect(before.is_none(), FORWARDINGS, || {
                 format!("call_forwarding {key:?} is there twice")
             });
             let facilities = expected.subscribers.get(&s_id).map(|of| &of.facilities);
@@ -200,24 +210,37 @@ impl Part<'_> {
             Ok(())
         });
         read.await?;
-        for (s_id, subscriber) in &expected.subscribers {
+        for subscriber in expected.subscribers.values() {
             for facility in &subscriber.facilities {
-                let sf_type = facility.sf_type;
                 found.add(LOADED, i64::try_from(facility.forwardings.len()).unwrap_or(0));
                 for start_time in START_TIMES {
-                    let loaded =
-                        facility.forwardings.iter().any(|row| row.start_time == start_time);
-                    let value = Value::Forwarding(sf_type, start_time);
-                    let rows = i64::from(loaded) + expected.ledger.sum(*s_id, value);
-                    let key = (*s_id, sf_type, start_time);
-                    let is_there = there.contains(&key);
-                    found.expect(rows == i64::from(is_there), FORWARDINGS, || {
-                        format!("call_forwarding {key:?}: {}, not {rows}", i64::from(is_there))
-                    });
+                    let last = expected.destination(subscriber.s_id, facility, start_time);
+                    let key = (subscriber.s_id, facility.sf_type, start_time);
+                    expect_forwarding(key, there.get(&key).copied(), last, found);
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// A row of call_forwarding is there if its last destination is not zero, and has that.
+fn expect_forwarding(
+    key: (i32, i32, i32),
+    destination: Option<i64>,
+    last: i64,
+    found: &mut Findings,
+) {
+    found.expect(destination.is_some() == (last != 0), FORWARDINGS, || {
+        let is = if last == 0 { "is there" } else { "is missing" };
+        format!("call_forwarding {key:?} {is}")
+    });
+    if let Some(destination) = destination
+        && last != 0
+    {
+        found.expect(destination == last, DESTINATIONS, || {
+            format!("call_forwarding {key:?}: {destination}, not {last} = 32 numberx + end_time")
+        });
     }
 }
 

@@ -21,7 +21,8 @@ pub(super) enum Value {
     Bit1,
     /// `data_a` of the facility of this type.
     DataA(i32),
-    /// The number of call_forwarding rows of this facility that begin at this hour: none or one.
+    /// The [`destination`](super::rows::destination) of the call_forwarding row of this facility that begins at this
+    /// hour; zero where there is none, so a difference above zero is an insert and one below zero a delete.
     Forwarding(i32, i32),
 }
 
@@ -43,7 +44,7 @@ impl Ledger {
     pub(super) fn note(&self, s_id: i32, value: Value, difference: i64) {
         if let Value::Forwarding(..) = value {
             let count = if difference > 0 { &self.inserted } else { &self.deleted };
-            count.fetch_add(difference.abs(), Ordering::Relaxed);
+            count.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(cell) = cell(s_id, value) {
             self.cells.note(cell, difference);
@@ -107,13 +108,13 @@ mod tests {
     #[test]
     fn inserts_and_deletes_are_counted() {
         let ledger = Ledger::new(2);
-        ledger.note(2, Value::Forwarding(4, 16), 1);
-        ledger.note(2, Value::Forwarding(4, 16), -1);
-        ledger.note(2, Value::Forwarding(3, 0), 1);
+        ledger.note(2, Value::Forwarding(4, 16), 70);
+        ledger.note(2, Value::Forwarding(4, 16), -70);
+        ledger.note(2, Value::Forwarding(3, 0), 50);
         ledger.note(1, Value::Location, -17);
         assert_eq!((ledger.inserted(), ledger.deleted()), (2, 1));
         assert_eq!(ledger.sum(2, Value::Forwarding(4, 16)), 0);
-        assert_eq!(ledger.sum(2, Value::Forwarding(3, 0)), 1);
+        assert_eq!(ledger.sum(2, Value::Forwarding(3, 0)), 50);
         assert_eq!((ledger.sum(1, Value::Location), ledger.sum(2, Value::Location)), (-17, 0));
     }
 }

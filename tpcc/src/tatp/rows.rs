@@ -130,6 +130,17 @@ impl Forwarding {
         row.clear();
         row.i32(s_id).i32(sf_type).i32(self.start_time).i32(self.end_time).text(&self.numberx);
     }
+
+    /// As [`destination`].
+    pub(super) fn destination(&self) -> i64 {
+        destination(self.end_time, &self.numberx)
+    }
+}
+
+/// `end_time` and `numberx` of a row of call_forwarding as one number, positive and another for all others: `32 numberx
+/// + end_time`. Of values out of range it need not be.
+pub(super) fn destination(end_time: i32, numberx: &str) -> i64 {
+    32 * numberx.parse().unwrap_or(0) + i64::from(end_time)
 }
 
 /// A subscriber's number in the network: that in the table, with zeros in front.
@@ -263,5 +274,14 @@ mod tests {
             }
         }
         assert_eq!(&*number(4711), "000000000004711");
+    }
+
+    #[test]
+    fn other_destinations_are_other_positive_numbers() {
+        let numbers = ["000000000000000", "000000000000001", "999999999999998", "999999999999999"];
+        let all = numbers.iter().flat_map(|number| (1..=24).map(|end| destination(end, number)));
+        let all: Vec<_> = all.collect();
+        assert!(all.windows(2).all(|pair| pair[0] < pair[1]) && all[0] == 1, "{all:?}");
+        assert_eq!(destination(7, "no number"), 7);
     }
 }

@@ -14,7 +14,7 @@ use super::config::Config;
 use super::input::{Input, Inputs};
 use super::kind::Kind;
 use super::ledger::Value;
-use super::rows::{Forwarding, number};
+use super::rows::{Forwarding, destination, number};
 use super::schema::{Tables, columns as c};
 use crate::benchmark::Place;
 use crate::cluster::Node;
@@ -227,22 +227,23 @@ impl Work<'_> {
             Err(TxnError::Duplicate { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        self.done.push((s_id, Value::Forwarding(sf_type, forwarding.start_time), 1));
+        let value = Value::Forwarding(sf_type, forwarding.start_time);
+        self.done.push((s_id, value, forwarding.destination()));
         Ok(true)
     }
 
+    /// Deletes a row, and reads before what the ledger needs of it: on the leaf that deleting it latches too.
     async fn delete(
         &mut self,
         s_id: i32,
         sf_type: i32,
         start_time: i32,
     ) -> Result<bool, TpccError> {
-        let key = key![s_id, sf_type, start_time];
-        let deleted = self.txn.delete(self.node.tables.call_forwarding, &key).await;
-        if there(deleted)?.is_none() {
-            return Ok(false);
-        }
-        self.done.push((s_id, Value::Forwarding(sf_type, start_time), -1));
+        let (table, key) = (self.node.tables.call_forwarding, key![s_id, sf_type, start_time]);
+        let Some(row) = self.txn.get_for_update(table, &key).await? else { return Ok(false) };
+        let destination = destination(row.i32(c::END_TIME)?, row.text(c::NUMBERX)?);
+        self.txn.delete(table, &key).await?;
+        self.done.push((s_id, Value::Forwarding(sf_type, start_time), -destination));
         Ok(true)
     }
 }

@@ -264,6 +264,24 @@ fn tatp_finds_what_nobody_has_noted() {
         });
         is_found(&found, rules);
     }
+    for column in [c::END_TIME, c::NUMBERX] {
+        let found = broken(&config, async |node| {
+            let table = node.tables.call_forwarding;
+            let (key, mut txn) = (first_key(node, table, 3).await, node.db.begin());
+            let change = |row: &mut selkie_txn::RowMut<'_>| {
+                if column == c::END_TIME {
+                    row.set_i32(column, row.i32(column)? % 24 + 1)?;
+                } else {
+                    let digits = row.text(column)?.replace(|digit| digit != '9', "9");
+                    row.set_text(column, &digits)?;
+                }
+                Ok(())
+            };
+            txn.update(table, &key, change).await.unwrap();
+            txn.commit().await.unwrap();
+        });
+        is_found(&found, vec!["end_time and numberx"]);
+    }
     let found = broken(&config, async |node| {
         let mut txn = node.db.begin();
         let mut row = node.db.row(node.tables.call_forwarding).unwrap();

@@ -12,8 +12,9 @@ use super::benchmark::{self, BenchmarkOptions};
 /// UpdateSubscriberData 2 %, UpdateLocation 14 %, InsertCallForwarding 2 %, DeleteCallForwarding 2 %. As the benchmark
 /// has it, some fail, as a row is not there or is there already; the qualified throughput is that of the others.
 ///
-/// After the run all tables are read: their rows are those loaded, and of call_forwarding what was inserted and deleted
-/// since; each row that belongs to another has it; and all values are those loaded or committed last.
+/// After the run all tables are read, and the index of subscribers by number: their rows are those loaded, and of
+/// call_forwarding what was inserted and not deleted since; each row that belongs to another has it; and all values are
+/// those loaded or committed last.
 ///
 /// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a second one ends the
 /// process.

@@ -19,18 +19,20 @@ mod findings;
 mod ledger;
 mod report;
 mod run;
+mod sequence;
 
 use std::fmt;
 use std::future::Future;
 use std::ops::{ControlFlow, Range};
 use std::time::Duration;
 
-use selkie_txn::{Direction, Isolation, KeyBuf, KeyRange, RowRef, Table, TxnError};
+use selkie_txn::{Direction, Index, Isolation, KeyBuf, KeyRange, RowRef, Table, TxnError};
 
 pub use findings::{Findings, Violation};
 pub use ledger::Cells;
 pub use report::Report;
 pub use run::{Stage, run};
+pub(crate) use sequence::Sequence;
 
 use crate::cluster::{Node, TableSet};
 use crate::error::TpccError;
@@ -155,5 +157,21 @@ pub(crate) async fn scan<T: TableSet>(
         Ok(ControlFlow::Continue(()))
     };
     txn.scan(table, range, Direction::Forward, visit).await?;
+    Ok(txn.commit().await?)
+}
+
+/// Shows `visit` the primary keys that an index leads to, in the order of the index. As [`scan`].
+pub(crate) async fn scan_keys<T: TableSet>(
+    node: &Node<T>,
+    index: Index,
+    range: &KeyRange,
+    mut visit: impl FnMut(&[u8]) + Send,
+) -> Result<(), TpccError> {
+    let mut txn = node.db.begin_with(Isolation::ReadCommitted);
+    let visit = |key: &[u8]| {
+        visit(key);
+        Ok(ControlFlow::Continue(()))
+    };
+    txn.scan_keys(index, range, Direction::Forward, visit).await?;
     Ok(txn.commit().await?)
 }

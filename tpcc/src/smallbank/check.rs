@@ -9,7 +9,7 @@ use super::config::Config;
 use super::rows::{Balances, name};
 use super::schema::{BALANCE, CUSTOMER, NAME, OWNER, Tables};
 use super::transactions::Done;
-use crate::benchmark::{Benchmark, Cells, Findings, range_of, scan};
+use crate::benchmark::{Benchmark, Cells, Findings, Sequence, range_of, scan};
 use crate::cluster::Node;
 use crate::error::TpccError;
 
@@ -121,28 +121,20 @@ async fn check_names(
     found: &mut Findings,
 ) -> Result<(), TpccError> {
     let range = range_of(customers, config.keys(), |customer| key![name(customer).as_str()]);
-    let mut expected = customers.clone();
+    // In the order of the names, which is that of the numbers.
+    let mut expected = Sequence::new("customer", NAMES, customers.clone());
     let mut rows = 0;
     let read = scan(node, node.tables.account, &range, |row| {
         let (text, customer) = (row.text(NAME)?, row.i32(CUSTOMER)?);
         rows += 1;
-        // In the order of the names, which is that of the numbers.
-        while expected.start < customer.min(expected.end) {
-            let gone = expected.start;
-            found.expect(false, NAMES, || format!("customer {gone} is missing"));
-            expected.start += 1;
-        }
-        let fits = expected.start == customer && expected.start < expected.end;
-        expected.start += i32::from(fits);
+        let fits = expected.meet(|next| next.cmp(&customer), found);
         found.expect(fits && text == name(customer).as_str(), NAMES, || {
             format!("{text} is customer {customer}")
         });
         Ok(())
     });
     read.await?;
-    for gone in expected {
-        found.expect(false, NAMES, || format!("customer {gone} is missing"));
-    }
+    expected.finish(found);
     found.add("accounts", rows);
     Ok(())
 }

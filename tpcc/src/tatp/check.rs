@@ -1,6 +1,6 @@
 //! What must hold after the run.
 //!
-//! Each table is read front to back, and held against the rows that belong there, which seed and ledger say.
+//! Each table, and the index of subscribers, is read front to back, and held against the rows that belong there, which seed and ledger say.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,14 +10,16 @@ use selkie_txn::{RowBuilder, RowRef, Table, TxnError, key};
 
 use super::config::Config;
 use super::ledger::{Ledger, Value};
-use super::rows::{Facility, Forwarding, START_TIMES, Subscriber, destination};
+use super::rows::{Facility, Forwarding, START_TIMES, Subscriber, destination, number};
 use super::schema::{Tables, columns as c};
-use crate::benchmark::{Benchmark, Findings, range_of, scan};
+use crate::benchmark::{Benchmark, Findings, Sequence, range_of, scan, scan_keys};
 use crate::cluster::Node;
 use crate::error::TpccError;
 
 const ROWS: &str =
     "subscriber, access_info and special_facility have the rows that were loaded and no others";
+const NUMBERS: &str =
+    "by_number leads from the number of each subscriber to that subscriber and nowhere else";
 const UNCHANGED: &str = "what no transaction changes is as it was loaded";
 const LOCATION: &str = "vlr_location is the value that was committed last";
 const BIT_1: &str = "bit_1 is the value that was committed last";
@@ -70,6 +72,7 @@ pub(super) async fn check(
     let mut found = Findings::default();
     let part = Part { config, node, subscribers };
     part.check_subscribers(&expected, &mut found).await?;
+    part.check_numbers(&mut found).await?;
     part.check_accesses(&expected, &mut found).await?;
     part.check_facilities(&expected, &mut found).await?;
     part.check_forwardings(&expected, &mut found).await?;
@@ -129,6 +132,27 @@ impl Part<'_> {
         });
         read.await?;
         missing.judge(found);
+        Ok(())
+    }
+
+    /// Looks at the index alone: what it leads to has been looked at.
+    async fn check_numbers(&self, found: &mut Findings) -> Result<(), TpccError> {
+        let encode = |s_id| key![number(s_id).as_str()];
+        let range = range_of(&self.subscribers, self.config.keys(), encode);
+        // In the order of the numbers in the network, which is that of those in the table.
+        let mut expected = Sequence::new("number of subscriber", NUMBERS, self.subscribers.clone());
+        let mut entries = 0;
+        let read = scan_keys(self.node, self.node.tables.by_number, &range, |key| {
+            entries += 1;
+            let fits = expected.meet(|next| (*key![next]).cmp(key), found);
+            found.expect(fits, NUMBERS, || match expected.due() {
+                Some(next) => format!("an entry before that of subscriber {next} leads elsewhere"),
+                None => "an entry after that of the last subscriber".to_owned(),
+            });
+        });
+        read.await?;
+        expected.finish(found);
+        found.add("by_number", entries);
         Ok(())
     }
 

@@ -16,11 +16,12 @@
 //!
 //! Where a choice was open: in each hundred transactions of a worker every type has exactly its share.
 //!
-//! After the run every table has the rows that were loaded, each once, call_forwarding those and what was inserted and not
-//! deleted; each call_forwarding has its special_facility, and that its subscriber; and what no transaction changes is as
-//! it was loaded. What transactions overwrite, as a subscriber's location, is the value that was committed last: a worker
-//! notes by how much the new value differs from the one it found, and the sum of all these leads from the first to the
-//! last. To where a call_forwarding leads is such a value too, which is zero where there is no row.
+//! After the run every table has the rows that were loaded, each once, call_forwarding those and what was inserted and
+//! not deleted; the index leads from each number to its subscriber; each call_forwarding has its special_facility, and
+//! that its subscriber; and what no transaction changes is as it was loaded. What transactions overwrite, as a
+//! subscriber's location, is the value that was committed last: a worker notes by how much the new value differs from
+//! the one it found, and the sum of all these leads from the first to the last. To where a call_forwarding leads is
+//! such a value too, which is zero where there is no row.
 //!
 //! ```
 //! use std::sync::Arc;

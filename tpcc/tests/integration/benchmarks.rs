@@ -103,7 +103,7 @@ fn smallbank_holds_with_caches_far_below_the_data() {
 fn tatp_holds_on_two_nodes() {
     let report = run_consistently(&register(), None);
     let totals = report.findings.totals();
-    assert_eq!(totals["subscriber"], 1_000);
+    assert_eq!((totals["subscriber"], totals["by_number"]), (1_000, 1_000));
     for (table, share) in [("access_info", 2.5), ("special_facility", 2.5)] {
         let rows = totals[table] as f64 / 1_000.0;
         assert!((rows - share).abs() < 0.2, "{table}: {rows} a subscriber");
@@ -264,6 +264,12 @@ fn tatp_finds_what_nobody_has_noted() {
         });
         is_found(&found, rules);
     }
+    let found = broken(&config, async |node| {
+        let index = node.db.tree(node.tables.by_number).unwrap();
+        let entry = key!["000000000000513"];
+        assert!(index.delete(&node.engine, &entry).await.unwrap());
+    });
+    is_found(&found, vec!["by_number leads"]);
     for column in [c::END_TIME, c::NUMBERX] {
         let found = broken(&config, async |node| {
             let table = node.tables.call_forwarding;

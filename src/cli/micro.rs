@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use selkie::engine::{Coherence, Roster};
 use selkie::fabric::sim::CostModel;
-use selkie::tpcc::micro::{self, Config, Network, Part};
+use selkie::tpcc::Network;
+use selkie::tpcc::micro::{self, Config, Part};
 
 use super::metrics;
 
@@ -150,10 +151,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 fn config(arguments: &Arguments) -> Config {
-    let cores = std::thread::available_parallelism().map_or(2, |cores| cores.get());
     let (network, duration_ms, mail_tasks) = match &arguments.sim {
         Some(cost) => (Network::Simulated(cost.clone()), 20, Config::default().mail_tasks),
-        None => (Network::Real { threads: arguments.threads.unwrap_or(cores) }, 2000, 1),
+        None => (Network::in_process(arguments.threads), 2000, 1),
     };
     let duration_ms = arguments.duration_ms.unwrap_or(duration_ms);
     Config {

@@ -6,7 +6,7 @@
 //! module cites the clause it follows and says where a choice was open.
 //!
 //! ```text
-//! setup, cluster                    nodes, workers and sizes; a pool and its nodes here
+//! setup, network, cluster           nodes, workers and sizes; a pool and its nodes here
 //! mix, random, progress             decks of transaction types, random values, who looks on
 //! run, report                       workers, the measurement, and what is said about it
 //! scale, schema, columns, random    what there is: cardinalities, tables, the specified random values
@@ -49,6 +49,7 @@ mod kind;
 mod load;
 pub mod micro;
 mod mix;
+mod network;
 mod pieces;
 mod progress;
 mod random;
@@ -75,6 +76,7 @@ pub use journal::{JOURNAL_ENTRIES, Journal};
 pub use kind::Kind;
 pub use load::{LoadReport, load};
 pub use mix::{Deck, Mix};
+pub use network::Network;
 pub use progress::{Progress, Silent};
 pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
 pub use report::Report;

@@ -7,6 +7,7 @@ use selkie_fabric::sim::CostModel;
 use selkie_memnode::{Coding, PoolConfig, layout};
 
 use crate::error::TpccError;
+use crate::network::Network;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of a range of the pool.
@@ -15,18 +16,6 @@ const RANGE_BYTES: u64 = 1 << 20;
 const MAX_NODES: usize = 1024;
 const MAX_WORKERS: usize = 1024;
 const MAX_GCLS: u64 = 1 << 32;
-
-/// Where the pool's network is.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Network {
-    /// In this process, in real time, on so many threads.
-    Real {
-        /// Threads of the process.
-        threads: usize,
-    },
-    /// Simulated, in virtual time, on one thread.
-    Simulated(CostModel),
-}
 
 /// Parts of the protocol that can be switched off to see what they are worth (SELCC §7.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,6 +12,6 @@ mod report;
 mod run;
 mod workload;
 
-pub use config::{Config, Network, Part};
+pub use config::{Config, Part};
 pub use report::{Load, Report, Sample};
 pub use run::run;

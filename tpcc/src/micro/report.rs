@@ -10,7 +10,7 @@ use selkie_fabric::meter::MeterSnapshot;
 use selkie_fabric::sim::Busy;
 use serde_json::{Value, json};
 
-use super::config::{Config, Network};
+use super::config::Config;
 use crate::error::TpccError;
 use crate::units::count;
 
@@ -187,10 +187,6 @@ pub(super) fn name(coherence: Coherence) -> &'static str {
 }
 
 fn config(config: &Config) -> Value {
-    let (network, threads) = match &config.network {
-        Network::Real { threads } => ("embedded", Some(*threads)),
-        Network::Simulated(cost) => (cost.name, None),
-    };
     json!({
         "coherence": name(config.coherence),
         "compute_nodes": config.compute_nodes,
@@ -206,20 +202,13 @@ fn config(config: &Config) -> Value {
         "writer_nodes": config.writer_nodes,
         "mail_tasks": config.mail_tasks,
         "memnode_cores": config.memnode_cores,
-        "network": network,
-        "threads": threads,
+        "network": config.network.name(),
+        "threads": config.network.threads(),
         "duration_ms": config.duration.as_secs_f64() * 1e3,
         "warmup_ms": config.warmup.as_secs_f64() * 1e3,
         "seed": config.seed,
         "without": config.without.iter().map(|part| part.name()).collect::<Vec<_>>(),
     })
-}
-
-fn place(network: &Network) -> String {
-    match network {
-        Network::Real { threads } => format!("in this process, {threads} threads, real time"),
-        Network::Simulated(cost) => format!("simulated, preset {}, virtual time", cost.name),
-    }
 }
 
 impl fmt::Display for Report {
@@ -252,7 +241,7 @@ impl fmt::Display for Report {
                 config.zipf
             ),
         );
-        row("network", place(&config.network));
+        row("network", config.network.to_string());
         if !config.without.is_empty() {
             let parts: Vec<_> = config.without.iter().map(|part| part.name()).collect();
             row("switched off", parts.join(", "));

@@ -15,10 +15,11 @@ use selkie_fabric::sim::{Busy, Controls, CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::Pool;
 
-use super::config::{Config, Network};
+use super::config::Config;
 use super::report::{Histogram, Load, Report, Sample};
 use super::workload::{Choices, Pages};
 use crate::error::TpccError;
+use crate::network::Network;
 use crate::tasks::join_all;
 
 /// Samples of the throughput over time.
@@ -120,7 +121,7 @@ impl Stage {
                     node,
                     engine: engine.clone(),
                     env: env.clone(),
-                    access: self.access_time(),
+                    access: self.config.network.access_time(),
                     choices: Choices::new(&self.config, Arc::clone(&pages), node, number),
                     control: Arc::clone(&control),
                 };
@@ -198,13 +199,6 @@ impl Stage {
             roster.enter(engine, Some(Arc::clone(&self.meter)), Some(accesses))
         };
         engines.iter().enumerate().map(enter).collect()
-    }
-
-    fn access_time(&self) -> Duration {
-        match &self.config.network {
-            Network::Real { .. } => Duration::ZERO,
-            Network::Simulated(cost) => cost.access,
-        }
     }
 
     /// Allocates the pages, each node its share.

@@ -9,7 +9,7 @@ use clap::Args;
 use selkie::fabric::sim::CostModel;
 use selkie::memnode::Coding;
 use selkie::tpcc::benchmark::{self, Benchmark};
-use selkie::tpcc::{MAX_DURATION, Progress, Setup};
+use selkie::tpcc::{MAX_DURATION, Network, Progress, Setup};
 
 use super::progress::Stderr;
 use super::{Refusal, metrics};
@@ -71,18 +71,16 @@ pub(crate) struct BenchmarkOptions {
 impl BenchmarkOptions {
     /// Nodes, workers and sizes.
     pub(super) fn setup(&self) -> Setup {
-        let threads = match self.sim {
-            // A worker has a processor of its own there.
-            Some(_) => self.workers,
-            None => self.threads.unwrap_or(Setup::default().threads),
+        let (network, duration) = match &self.sim {
+            Some(cost) => (Network::Simulated(cost.clone()), VIRTUAL),
+            None => (Network::in_process(self.threads), REAL),
         };
-        let duration = if self.sim.is_some() { VIRTUAL } else { REAL };
         Setup {
             duration: self.duration.unwrap_or(duration),
             compute_nodes: self.compute_nodes,
             memory_nodes: self.memory_nodes,
             workers: self.workers,
-            threads,
+            network,
             cache_mib: self.cache_mb,
             memory_mib: self.memory_mb,
             gcl_bytes: self.gcl,
@@ -124,20 +122,11 @@ pub(super) fn run<B: Benchmark>(config: &B, options: &BenchmarkOptions) -> ExitC
         Err(code) => return code,
     };
     let progress: Arc<dyn Progress> = Arc::new(progress);
-    let report = match benchmark::run(config, options.sim.as_ref(), &progress) {
+    let report = match benchmark::run(config, &progress) {
         Ok(report) => report,
         Err(error) => return super::fail_driver(&error),
     };
-    let text = if options.json {
-        let mut object = report.to_json();
-        if let Some(config) = object.get_mut("config").and_then(|config| config.as_object_mut()) {
-            let network = options.sim.as_ref().map_or("embedded", |cost| cost.name);
-            config.insert("network".to_owned(), network.into());
-        }
-        format!("{object}\n")
-    } else {
-        report.to_string()
-    };
+    let text = if options.json { format!("{}\n", report.to_json()) } else { report.to_string() };
     let written = std::io::stdout().write_all(text.as_bytes());
     for violation in report.findings.violations() {
         eprintln!("error: {violation}");

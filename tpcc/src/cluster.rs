@@ -181,7 +181,7 @@ impl<T: TableSet> Cluster<T> {
         })?;
         let config = EngineConfig {
             cache_bytes: self.shape.cache_bytes(),
-            threads: u32::try_from(self.shape.setup.threads).unwrap_or(u32::MAX),
+            threads: u32::try_from(self.shape.setup.processors()).unwrap_or(u32::MAX),
             // Not over while a memory node that died is not missed yet.
             request_timeout: REQUEST_TIMEOUT
                 .max(2 * self.pool.all_missed_within().unwrap_or_default()),

@@ -6,6 +6,7 @@ use selkie_memnode::{Coding, PoolConfig};
 use serde::Serialize;
 
 use crate::error::TpccError;
+use crate::network::Network;
 use crate::scale::{GROWTH_BYTES_PER_SECOND, Scale};
 use crate::schema::schemas;
 use crate::setup::{Setup, Shape, refused, within};
@@ -68,7 +69,7 @@ impl Default for Config {
             compute_nodes: setup.compute_nodes,
             memory_nodes: setup.memory_nodes,
             workers: setup.workers,
-            threads: setup.threads,
+            threads: setup.processors(),
             cache_mib: setup.cache_mib,
             memory_mib: setup.memory_mib,
             gcl_bytes: setup.gcl_bytes,
@@ -112,7 +113,7 @@ impl Config {
             compute_nodes: self.compute_nodes,
             memory_nodes: self.memory_nodes,
             workers: self.workers,
-            threads: self.threads,
+            network: Network::Real { threads: self.threads },
             cache_mib: self.cache_mib,
             memory_mib: self.memory_mib,
             gcl_bytes: self.gcl_bytes,

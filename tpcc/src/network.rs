@@ -43,6 +43,14 @@ impl Network {
         }
     }
 
+    /// What seconds are called in reports.
+    pub(crate) fn seconds(&self) -> &'static str {
+        match self {
+            Self::Real { .. } => "s",
+            Self::Simulated(_) => "s of virtual time",
+        }
+    }
+
     /// Processor time of an access; real time passes by itself.
     pub(crate) fn access_time(&self) -> Duration {
         match self {

@@ -7,6 +7,7 @@ use selkie_memnode::{Coding, PoolConfig, PoolError, layout};
 use selkie_txn::TableSchema;
 
 use crate::error::TpccError;
+use crate::network::Network;
 use crate::schema::misfit_of;
 
 /// Most worker tasks of a compute node.
@@ -33,7 +34,7 @@ const FIXED_BYTES: u64 = 64 * MIB;
 const TASKS_PER_THREAD: usize = 4;
 
 /// Nodes, workers and sizes of a run. [`Setup::validate`] says what is allowed for each field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
     /// How long to run after the load.
     pub duration: Duration,
@@ -43,8 +44,8 @@ pub struct Setup {
     pub memory_nodes: usize,
     /// Worker tasks of each compute node.
     pub workers: usize,
-    /// Threads of the process, which run everything.
-    pub threads: usize,
+    /// Where the network is, and which time is measured.
+    pub network: Network,
     /// Cache of each compute node, MiB; `None`: half of the loaded database.
     pub cache_mib: Option<u64>,
     /// Memory lent by each memory node, MiB; `None`: what data, growth and some headroom take.
@@ -65,7 +66,7 @@ impl Default for Setup {
             compute_nodes: 2,
             memory_nodes: 3,
             workers: 4,
-            threads: std::thread::available_parallelism().map_or(2, |threads| threads.get()),
+            network: Network::default(),
             cache_mib: None,
             memory_mib: None,
             gcl_bytes: 2048,
@@ -89,7 +90,9 @@ impl Setup {
         within("compute-nodes", self.compute_nodes as u64, 1, MAX_COMPUTE_NODES as u64)?;
         within("memory-nodes", self.memory_nodes as u64, 1, MAX_MEMORY_NODES as u64)?;
         within("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
-        within("threads", self.threads as u64, 1, MAX_THREADS as u64)?;
+        if let Network::Real { threads } = self.network {
+            within("threads", threads as u64, 1, MAX_THREADS as u64)?;
+        }
         self.validate_gcl(title, schemas)?;
         if let Err(PoolError::Config { key, value, allowed }) =
             self.coding.validate_for(self.gcl_bytes, self.memory_nodes)
@@ -126,9 +129,14 @@ impl Setup {
         Err(refused("gcl", self.gcl_bytes, allowed))
     }
 
+    /// Threads, or in virtual time what there is in their place: every worker has a processor of its own.
+    pub(crate) fn processors(&self) -> usize {
+        self.network.threads().unwrap_or(self.workers)
+    }
+
     /// Tasks of each compute node that load or check.
     pub(crate) fn tasks_per_node(&self) -> usize {
-        (TASKS_PER_THREAD * self.threads).div_ceil(self.compute_nodes.max(1))
+        (TASKS_PER_THREAD * self.processors()).div_ceil(self.compute_nodes.max(1))
     }
 
     fn geometry(&self) -> layout::SlabGeometry {
@@ -142,7 +150,7 @@ impl Setup {
 }
 
 /// A setup with the data it is for: what pool and caches take.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Shape {
     /// The setup.
     pub setup: Setup,

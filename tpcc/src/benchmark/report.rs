@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use super::Benchmark;
 use super::findings::Findings;
 use crate::load::LoadReport;
-use crate::report::{object, plain, rounded};
+use crate::network::Network;
+use crate::report::{object, plain, precise, rounded};
 use crate::run::Interval;
 use crate::units::count;
 
@@ -34,6 +35,10 @@ impl<B: Benchmark> Report<B> {
         self.findings.hold() && self.interval.measurements.lost() == 0
     }
 
+    fn network(&self) -> Network {
+        self.config.shape().setup.network
+    }
+
     /// Transactions that did not fail, a second.
     #[must_use]
     pub fn successful_per_second(&self) -> f64 {
@@ -43,7 +48,8 @@ impl<B: Benchmark> Report<B> {
 
     /// The report as a JSON object:
     /// ```text
-    /// config                 what was run, with derived sizes in bytes
+    /// config                 what was run, with derived sizes in bytes; network: the simulated one's name, with all
+    ///                        times virtual and no threads, or "embedded"
     /// tps, successful_tps    transactions completed a second, and those of them that did not fail
     /// transactions, failed   completed, of all types, and those of them that failed as the benchmark has it
     /// by_type                for each type: completed, failed, retries, lost
@@ -64,6 +70,7 @@ impl<B: Benchmark> Report<B> {
     pub fn to_json(&self) -> Value {
         let mut config = self.config.shape().to_json();
         config.extend(object(self.config.settings_to_json()));
+        config.insert("network".to_owned(), json!(self.network().name()));
         let consistency = if self.findings.hold() {
             json!("ok")
         } else {
@@ -96,13 +103,17 @@ impl<B: Benchmark> fmt::Display for Report<B> {
         for (name, value) in self.config.settings() {
             settings.add_row(vec![name.to_owned(), value]);
         }
+        let network = self.network();
+        settings.add_row(vec!["network".to_owned(), network.to_string()]);
         let after = self.interval.database_bytes;
         let nodes = ", all on the same data";
         self.config.shape().say(nodes, &self.load, after, &mut settings);
         writeln!(f, "{settings}")?;
         writeln!(f, "{}", self.interval.types_table())?;
-        let mut totals = self.interval.totals_table((B::RATE, self.successful_per_second()));
-        totals.add_row(vec!["check".to_owned(), format!("{:.1} s", self.check.as_secs_f64())]);
+        let (rate, unit) = ((B::RATE, self.successful_per_second()), network.seconds());
+        let mut totals = self.interval.totals_table(rate, unit);
+        let check = format!("{} {unit}", precise(self.check.as_secs_f64()));
+        totals.add_row(vec!["check".to_owned(), check]);
         writeln!(f, "{totals}")?;
         let counted = self.findings.totals().iter();
         let counted: Vec<_> = counted

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::env::{Env, RealRuntime};
-use selkie_fabric::sim::{CostModel, World, WorldConfig};
+use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_txn::retry;
 
@@ -15,6 +15,7 @@ use super::{Benchmark, Place};
 use crate::cluster::Cluster;
 use crate::error::TpccError;
 use crate::load::LoadReport;
+use crate::network::Network;
 use crate::pieces::{Pieces, batches, in_pieces};
 use crate::progress::Progress;
 use crate::random::Random;
@@ -28,37 +29,34 @@ const BATCH: i32 = 16;
 /// Virtual time in which even the slowest run is over.
 const BOUND: Duration = Duration::from_secs(3 * 3600);
 
-/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or, with a network to
-/// simulate, in virtual time. Blocks until all is over; starts the threads it needs.
+/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or, where the network is
+/// simulated, in virtual time. Blocks until all is over; starts the threads it needs.
 ///
 /// # Errors
 /// [`TpccError::Config`] before anything is started; [`TpccError::PoolFull`]; else what broke. Rules that do not hold
 /// are no error but part of the report.
-pub fn run<B: Benchmark>(
-    config: &B,
-    network: Option<&CostModel>,
-    progress: &Arc<dyn Progress>,
-) -> Result<Report<B>, TpccError> {
+pub fn run<B: Benchmark>(config: &B, progress: &Arc<dyn Progress>) -> Result<Report<B>, TpccError> {
     config.validate()?;
     let setup = config.shape().setup;
-    let Some(cost) = network else {
-        let runtime = RealRuntime::with_seed(setup.threads, setup.seed)?;
-        let env = runtime.env();
-        // The calling thread is none of the runtime's, so it only waits.
-        return runtime.block_on(async {
-            let stage = Stage::start(MemFabric::new(), &env, |_| env.clone(), config).await?;
-            stage.play(progress).await
-        });
-    };
-    let world = World::new(WorldConfig { cost: cost.clone(), ..WorldConfig::new(setup.seed) });
-    let (env, fabric) = (world.env(), world.fabric());
-    let env_of =
-        |node: usize| world.env_of(PeerId::compute(u16::try_from(node).unwrap_or(u16::MAX)));
-    let report = world.run(BOUND, async {
-        let stage = Stage::start(fabric, &env, env_of, config).await?;
-        stage.with_access_time(cost.access).play(progress).await
-    });
-    report.map_err(|error| TpccError::Stuck(error.to_string()))?
+    match setup.network {
+        Network::Real { threads } => {
+            let runtime = RealRuntime::with_seed(threads, setup.seed)?;
+            let env = runtime.env();
+            // The calling thread is none of the runtime's, so it only waits.
+            runtime.block_on(async {
+                let stage = Stage::start(MemFabric::new(), &env, |_| env.clone(), config).await?;
+                stage.play(progress).await
+            })
+        }
+        Network::Simulated(cost) => {
+            let world = World::new(WorldConfig { cost, ..WorldConfig::new(setup.seed) });
+            let report = world.run(BOUND, async {
+                let stage = Stage::start_in(&world, config).await?;
+                stage.play(progress).await
+            });
+            report.map_err(|error| TpccError::Stuck(error.to_string()))?
+        }
+    }
 }
 
 /// A benchmark and the pool that it has for itself. [`run`] does one step after the other; tests do something in
@@ -67,7 +65,6 @@ pub struct Stage<B: Benchmark> {
     config: Arc<B>,
     cluster: Cluster<B::Tables>,
     ledger: Arc<B::Ledger>,
-    access: Duration,
 }
 
 impl<B: Benchmark> Stage<B> {
@@ -84,12 +81,14 @@ impl<B: Benchmark> Stage<B> {
         config.validate()?;
         let (shape, ledger) = (config.shape(), Arc::new(config.ledger()));
         let cluster = Cluster::start_shaped(fabric, env, env_of, shape).await?;
-        Ok(Self { config: Arc::new(config.clone()), cluster, ledger, access: Duration::ZERO })
+        Ok(Self { config: Arc::new(config.clone()), cluster, ledger })
     }
 
-    /// The same where an access to a row takes a processor so long, in virtual time.
-    fn with_access_time(self, access: Duration) -> Self {
-        Self { access, ..self }
+    /// The same in a simulated world, each compute node with its own time.
+    async fn start_in(world: &World, config: &B) -> Result<Self, TpccError> {
+        let node = |index: usize| PeerId::compute(u16::try_from(index).unwrap_or(u16::MAX));
+        let env_of = |index| world.env_of(node(index));
+        Self::start(world.fabric(), &world.env(), env_of, config).await
     }
 
     /// The pool's nodes.
@@ -151,7 +150,7 @@ impl<B: Benchmark> Stage<B> {
         loaded.map_err(|error| error.or_pool_full(self.cluster.shape().needed_bytes()))?;
         let (duration, rows) = (env.now() - started, *sum.lock());
         let load = LoadReport { duration, rows, database_bytes: self.cluster.used_bytes().await? };
-        tell_load(&load, self.cluster.shape().cache_bytes(), progress);
+        tell_load(&load, self.cluster.shape(), progress);
         Ok(load)
     }
 
@@ -164,7 +163,7 @@ impl<B: Benchmark> Stage<B> {
         progress: &Arc<dyn Progress>,
     ) -> Result<Interval<B::Kind, ()>, TpccError> {
         let setup = &self.cluster.shape().setup;
-        let (seed, access) = (setup.seed, self.access);
+        let (seed, access) = (setup.seed, setup.network.access_time());
         measure_workers(&self.cluster, setup, progress, |seat, control| {
             let (config, ledger) = (Arc::clone(&self.config), Arc::clone(&self.ledger));
             async move {

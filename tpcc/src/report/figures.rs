@@ -82,8 +82,8 @@ impl<K: Mix, J> Interval<K, J> {
         table
     }
 
-    /// What all of them came to; `rate` is the driver's own.
-    pub(crate) fn totals_table(&self, rate: (&str, f64)) -> Table {
+    /// What all of them came to; `rate` is the driver's own, and `unit` what its seconds are called.
+    pub(crate) fn totals_table(&self, rate: (&str, f64), unit: &str) -> Table {
         let traffic = &self.traffic;
         let mut table = plain();
         let mut line = |name: &str, value: String| {
@@ -93,7 +93,7 @@ impl<K: Mix, J> Interval<K, J> {
         let seconds = self.elapsed.as_secs_f64();
         line(
             "transactions a second",
-            format!("{} in {} s", count(tps.round() as u64), precise(seconds)),
+            format!("{} in {} {unit}", count(tps.round() as u64), precise(seconds)),
         );
         line(rate.0, count(rate.1.round() as u64));
         line("hit ratio", format!("{:.2} %", 100.0 * self.hit_ratio()));
@@ -126,7 +126,7 @@ impl Shape {
             "memory_nodes": setup.memory_nodes,
             "coding": setup.coding.to_string(),
             "workers": setup.workers,
-            "threads": setup.threads,
+            "threads": setup.network.threads(),
             "cache_bytes": self.cache_bytes(),
             "memory_bytes_per_node": self.pool().bytes_per_node,
             "gcl": setup.gcl_bytes,
@@ -141,15 +141,21 @@ impl Shape {
             table.add_row(vec![name.to_owned(), value]);
         };
         row("compute nodes", format!("{}{nodes}", setup.compute_nodes));
-        row("workers", format!("{} a node, on {} threads", setup.workers, setup.threads));
+        let processors = match setup.network.threads() {
+            Some(threads) => format!("on {threads} threads"),
+            None => "each on a processor of its own".to_owned(),
+        };
+        row("workers", format!("{} a node, {processors}", setup.workers));
         let lent = bytes(self.pool().bytes_per_node);
         row("memory nodes", format!("{}, {lent} each", setup.memory_nodes));
+        row("coding", setup.coding.to_string());
         let database = load.database_bytes;
         let sizes = format!(
-            "{} loaded ({} rows in {:.1} s), {} after the run",
+            "{} loaded ({} rows in {} {}), {} after the run",
             bytes(database),
             count(load.rows),
-            load.duration.as_secs_f64(),
+            precise(load.duration.as_secs_f64()),
+            setup.network.seconds(),
             bytes(after),
         );
         row("database", sizes);
@@ -185,7 +191,7 @@ pub(crate) fn rounded(value: f64) -> f64 {
 }
 
 /// Seconds to a tenth, or to a tenth of a millisecond if there is less than one.
-fn precise(seconds: f64) -> String {
+pub(crate) fn precise(seconds: f64) -> String {
     if seconds < 1.0 { format!("{seconds:.4}") } else { format!("{seconds:.1}") }
 }
 

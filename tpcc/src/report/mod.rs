@@ -26,7 +26,7 @@ use crate::kind::Kind;
 use crate::load::LoadReport;
 use crate::run::Interval;
 
-pub(crate) use figures::{object, plain, rounded};
+pub(crate) use figures::{object, plain, precise, rounded};
 
 /// What was found in the database after the run.
 #[derive(Clone, Debug)]

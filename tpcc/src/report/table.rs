@@ -106,7 +106,7 @@ impl Report {
 
     fn totals(&self) -> Table {
         let interval = &self.interval;
-        let mut table = interval.totals_table(("tpmC (NewOrder a minute)", self.tpmc()));
+        let mut table = interval.totals_table(("tpmC (NewOrder a minute)", self.tpmc()), "s");
         let mut line = |name: &str, value: String| {
             table.add_row(vec![name.to_owned(), value]);
         };

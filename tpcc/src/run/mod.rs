@@ -26,7 +26,8 @@ use crate::error::TpccError;
 use crate::journal::Journal;
 use crate::load::{self, LoadReport};
 use crate::progress::Progress;
-use crate::report::{Checked, Report};
+use crate::report::{self, Checked, Report};
+use crate::setup::Shape;
 use crate::shared::{Driver, Loading, Role};
 use crate::tasks::within;
 use crate::units;
@@ -167,16 +168,18 @@ async fn load_and_tell(
     }
     let mut load = load::load(cluster, config, progress).await?;
     load.database_bytes = load.database_bytes.saturating_sub(abandoned_bytes);
-    tell_load(&load, config.cache_bytes(), progress);
+    tell_load(&load, cluster.shape(), progress);
     Ok(load)
 }
 
 /// Says what was loaded, and how much of it a compute node can cache.
-pub(crate) fn tell_load(load: &LoadReport, cache_bytes: u64, progress: &Arc<dyn Progress>) {
+pub(crate) fn tell_load(load: &LoadReport, shape: &Shape, progress: &Arc<dyn Progress>) {
+    let cache_bytes = shape.cache_bytes();
     progress.note(&format!(
-        "loaded {} rows in {:.1} s: database {}, cache {} a compute node ({:.0} %)",
+        "loaded {} rows in {} {}: database {}, cache {} a compute node ({:.0} %)",
         units::count(load.rows),
-        load.duration.as_secs_f64(),
+        report::precise(load.duration.as_secs_f64()),
+        shape.setup.network.seconds(),
         units::bytes(load.database_bytes),
         units::bytes(cache_bytes),
         100.0 * cache_bytes as f64 / load.database_bytes.max(1) as f64,

@@ -28,7 +28,7 @@ const SUBSCRIBER_BYTES: u64 = 1_050;
 const GROWTH: u64 = 4;
 
 /// What to run.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Subscribers.
     pub subscribers: u32,

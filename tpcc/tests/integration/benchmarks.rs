@@ -6,13 +6,14 @@ use selkie_fabric::sim::CostModel;
 use selkie_fabric::{MemFabric, RealRuntime};
 use selkie_tpcc::benchmark::{self, Benchmark, Report, Stage};
 use selkie_tpcc::tatp::columns as c;
-use selkie_tpcc::{Mix, Node, Setup, smallbank, tatp};
+use selkie_tpcc::{Mix, Network, Node, Setup, smallbank, tatp};
 use selkie_txn::{Database, KeyRange, key};
 
 use crate::setup::silent;
 
 fn setup() -> Setup {
-    Setup { threads: 2, duration: Duration::from_secs(1), ..Setup::default() }
+    let network = Network::Real { threads: 2 };
+    Setup { network, duration: Duration::from_secs(1), ..Setup::default() }
 }
 
 fn bank() -> smallbank::Config {
@@ -24,8 +25,8 @@ fn register() -> tatp::Config {
 }
 
 /// Runs and expects every rule to hold, every type to have completed and both nodes to have worked on the same pages.
-fn run_consistently<B: Benchmark>(config: &B, network: Option<&CostModel>) -> Report<B> {
-    let report = benchmark::run(config, network, &silent()).unwrap();
+fn run_consistently<B: Benchmark>(config: &B) -> Report<B> {
+    let report = benchmark::run(config, &silent()).unwrap();
     assert!(report.holds(), "{report}");
     let (interval, json) = (&report.interval, report.to_json());
     for (kind, stats) in interval.measurements.iter() {
@@ -78,7 +79,7 @@ fn is_found(broken: &[String], mut expected: Vec<&str>) {
 
 #[test]
 fn smallbank_holds_on_two_nodes() {
-    let report = run_consistently(&bank(), None);
+    let report = run_consistently(&bank());
     let totals = report.findings.totals();
     for table in ["accounts", "savings", "checking"] {
         assert_eq!(totals[table], 2_000, "{table}");
@@ -94,14 +95,14 @@ fn smallbank_holds_on_two_nodes() {
 fn smallbank_holds_with_caches_far_below_the_data() {
     let setup = Setup { cache_mib: Some(2), ..setup() };
     let config = smallbank::Config { accounts: 60_000, hot_share: 0.2, setup, ..bank() };
-    let report = run_consistently(&config, None);
+    let report = run_consistently(&config);
     assert!(report.interval.engines(|stats| stats.evictions) > 0, "{report}");
     assert!(report.interval.hit_ratio() < 1.0);
 }
 
 #[test]
 fn tatp_holds_on_two_nodes() {
-    let report = run_consistently(&register(), None);
+    let report = run_consistently(&register());
     let totals = report.findings.totals();
     assert_eq!((totals["subscriber"], totals["by_number"]), (1_000, 1_000));
     for (table, share) in [("access_info", 2.5), ("special_facility", 2.5)] {
@@ -131,13 +132,22 @@ fn tatp_holds_on_two_nodes() {
 
 #[test]
 fn a_seed_decides_runs_in_virtual_time() {
-    let setup = Setup { duration: Duration::from_millis(2), ..setup() };
+    let network = Network::Simulated(CostModel::PAPER);
+    let setup = Setup { network, duration: Duration::from_millis(2), ..setup() };
     let bank = smallbank::Config { setup: setup.clone(), ..bank() };
-    let runs = [(); 2].map(|()| run_consistently(&bank, Some(&CostModel::PAPER)).to_json());
+    let runs = [(); 2].map(|()| run_consistently(&bank).to_json());
     assert_eq!(runs[0], runs[1]);
     let register = tatp::Config { setup, ..register() };
-    let runs = [(); 2].map(|()| run_consistently(&register, Some(&CostModel::PAPER)).to_json());
+    let reports = [(); 2].map(|()| run_consistently(&register));
+    let runs = reports.each_ref().map(Report::to_json);
     assert_eq!(runs[0], runs[1]);
+    let config = &runs[0]["config"];
+    assert_eq!((&config["network"], &config["threads"]), (&"paper".into(), &().into()));
+    let text = reports[0].to_string();
+    for said in ["simulated, preset paper, virtual time", " s of virtual time"] {
+        assert!(text.contains(said), "{said}: {text}");
+    }
+    assert!(!text.contains("thread") && text.contains("coding"), "{text}");
     assert!((runs[0]["seconds"].as_f64().unwrap() - 0.002).abs() < 0.001, "{}", runs[0]);
 }
 

@@ -97,12 +97,6 @@ impl<B: Benchmark> Stage<B> {
         &self.cluster
     }
 
-    /// What the workers have committed so far.
-    #[must_use]
-    pub fn ledger(&self) -> &B::Ledger {
-        &self.ledger
-    }
-
     /// Loads, measures, checks and stops.
     async fn play(self, progress: &Arc<dyn Progress>) -> Result<Report<B>, TpccError> {
         let _entered = progress.roster().map(|roster| self.cluster.enter(roster));

@@ -28,7 +28,7 @@ fn bad_arguments_are_refused_before_anything_starts() {
         (["--memory-nodes", "0"], "--memory-nodes 0: must be 1 to 1024"),
         (["--workers", "0"], "--workers 0: must be 1 to 1024"),
         (["--threads", "0"], "--threads 0: must be 1 to 1024"),
-        (["--duration", "0"], "--duration 0: must be 1 to 86400 seconds"),
+        (["--duration", "0"], "--duration 0: must be above 0 and at most 86400 seconds"),
         (["--gcl", "1000"], "--gcl 1000: must be a power of two in 512 to 8192"),
         (["--gcl", "256"], "--gcl 256: must be a power of two in 512 to 8192"),
         (["--gcl", "16384"], "--gcl 16384: must be a power of two in 512 to 8192"),
@@ -185,6 +185,10 @@ fn other_benchmarks_refuse_bad_arguments_before_anything_starts() {
             (
                 &["--duration", "-1"],
                 "'-1' for '--duration <SECONDS>': must be 0.001 to 86400 seconds",
+            ),
+            (
+                &["--sim", "paper", "--duration", "3600.5"],
+                "--duration 3600.5: must be above 0 and at most 3600 seconds of virtual time",
             ),
             (&["--sim", "slow"], "there is no such preset; there are paper"),
             (&["--sim", "paper", "--threads", "2"], "'--sim <PRESET>' cannot be used with"),

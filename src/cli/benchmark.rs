@@ -23,7 +23,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// Options of both commands.
 #[derive(Args)]
 pub(crate) struct BenchmarkOptions {
-    /// Seconds to run the mix for, 0.001 to 86400 [default: 10, with --sim 0.02 of virtual time]
+    /// Seconds to run the mix for, 0.001 to 86400, with --sim of virtual time and up to 3600 [default: 10, with --sim
+    /// 0.02]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// Compute nodes, each with its own cache, 1 to 58

@@ -183,6 +183,7 @@ mod tests {
     use selkie_engine::EngineConfig;
 
     use super::*;
+    use crate::setup::MAX_DURATION;
 
     fn refused(change: impl FnOnce(&mut Config)) -> String {
         let mut config = Config::default();
@@ -205,7 +206,9 @@ mod tests {
         assert!(refused(|c| c.workers = 0).starts_with("workers = 0"));
         assert!(refused(|c| c.threads = 0).starts_with("threads = 0"));
         let duration = refused(|c| c.duration = Duration::ZERO);
-        assert_eq!(duration, "duration = 0: must be 1 to 86400 seconds");
+        assert_eq!(duration, "duration = 0: must be above 0 and at most 86400 seconds");
+        let duration = refused(|c| c.duration = MAX_DURATION + Duration::from_millis(500));
+        assert_eq!(duration, "duration = 86400.5: must be above 0 and at most 86400 seconds");
         let gcl = "must be a power of two in 512 to 8192";
         assert_eq!(refused(|c| c.gcl_bytes = 1000), format!("gcl = 1000: {gcl}"));
         assert_eq!(refused(|c| c.gcl_bytes = 16384), format!("gcl = 16384: {gcl}"));

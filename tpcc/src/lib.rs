@@ -85,6 +85,8 @@ pub use run::{
     run_shared,
 };
 pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
-pub use setup::{MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_WORKERS, Setup, Shape};
+pub use setup::{
+    MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_VIRTUAL_DURATION, MAX_WORKERS, Setup, Shape,
+};
 pub use shared::{Driver, Loading, Role};
 pub use transactions::Session;

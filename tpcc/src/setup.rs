@@ -18,6 +18,8 @@ pub const MAX_THREADS: usize = 1_024;
 pub const MAX_MEMORY_NODES: usize = selkie_memnode::MAX_MEMORY_NODES;
 /// Longest run: a day.
 pub const MAX_DURATION: Duration = Duration::from_secs(86_400);
+/// Longest run in virtual time, which passes more slowly than real time: an hour.
+pub const MAX_VIRTUAL_DURATION: Duration = Duration::from_secs(3_600);
 /// Largest memory or cache, in MiB: a tebibyte.
 const MAX_MEMORY_MIB: u64 = 1 << 20;
 
@@ -83,10 +85,7 @@ impl Setup {
     /// # Errors
     /// [`TpccError::Config`] with the key, the value and what is allowed, for the first bad field.
     pub fn validate(&self, title: &str, schemas: &[TableSchema]) -> Result<(), TpccError> {
-        if self.duration.is_zero() || self.duration > MAX_DURATION {
-            let allowed = format!("must be 1 to {} seconds", MAX_DURATION.as_secs());
-            return Err(refused("duration", self.duration.as_secs(), allowed));
-        }
+        self.validate_duration()?;
         within("compute-nodes", self.compute_nodes as u64, 1, MAX_COMPUTE_NODES as u64)?;
         within("memory-nodes", self.memory_nodes as u64, 1, MAX_MEMORY_NODES as u64)?;
         within("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
@@ -105,6 +104,18 @@ impl Setup {
         }
         if let Some(memory) = self.memory_mib {
             within("memory-mb", memory, self.least_memory_mib(), MAX_MEMORY_MIB)?;
+        }
+        Ok(())
+    }
+
+    fn validate_duration(&self) -> Result<(), TpccError> {
+        let (longest, unit) = match self.network {
+            Network::Real { .. } => (MAX_DURATION, "seconds"),
+            Network::Simulated(_) => (MAX_VIRTUAL_DURATION, "seconds of virtual time"),
+        };
+        if self.duration.is_zero() || self.duration > longest {
+            let allowed = format!("must be above 0 and at most {} {unit}", longest.as_secs());
+            return Err(refused("duration", self.duration.as_secs_f64(), allowed));
         }
         Ok(())
     }

@@ -20,14 +20,16 @@ use crate::pieces::{Pieces, batches, in_pieces};
 use crate::progress::Progress;
 use crate::random::Random;
 use crate::run::{Interval, WORKER_STREAMS, measure_workers, tell_load, work};
+use crate::setup::MAX_VIRTUAL_DURATION;
 use crate::tasks::PATIENCE;
 
 /// Keys that a task loads or checks before it asks for more: so many that tasks seldom meet on a page.
 const PIECE: i32 = 512;
 /// Keys that are loaded in one transaction.
 const BATCH: i32 = 16;
-/// Virtual time in which even the slowest run is over.
+/// Virtual time in which even the slowest run is over, with load and check.
 const BOUND: Duration = Duration::from_secs(3 * 3600);
+const _: () = assert!(BOUND.as_secs() >= 3 * MAX_VIRTUAL_DURATION.as_secs());
 
 /// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or, where the network is
 /// simulated, in virtual time. Blocks until all is over; starts the threads it needs.

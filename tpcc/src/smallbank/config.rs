@@ -121,7 +121,12 @@ impl Benchmark for Config {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use selkie_fabric::sim::CostModel;
+
     use super::*;
+    use crate::network::Network;
 
     #[test]
     fn bad_values_are_named_with_what_is_allowed() {
@@ -141,6 +146,12 @@ mod tests {
         assert_eq!(refused(|c| c.hot_share = 1.5), "hot-share = 1.5: must be 0 to 1");
         assert!(refused(|c| c.hot_share = f64::NAN).starts_with("hot-share = NaN"));
         assert_eq!(refused(|c| c.setup.workers = 0), "workers = 0: must be 1 to 1024");
+        let duration = refused(|c| {
+            c.setup.network = Network::Simulated(CostModel::PAPER);
+            c.setup.duration = Duration::from_secs(3_601);
+        });
+        let allowed = "must be above 0 and at most 3600 seconds of virtual time";
+        assert_eq!(duration, format!("duration = 3601: {allowed}"));
         let gcl = refused(|c| c.setup.gcl_bytes = 512);
         assert!(gcl.contains("for SmallBank: an entry of table account"), "{gcl}");
     }

@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(duration, "duration = 0: must be above 0 and at most 86400 seconds");
         let duration = refused(|c| c.duration = MAX_DURATION + Duration::from_millis(500));
         assert_eq!(duration, "duration = 86400.5: must be above 0 and at most 86400 seconds");
-        let gcl = "must be a power of two in 512 to 8192";
+        let gcl = "must be a power of two in 2048 to 8192";
         assert_eq!(refused(|c| c.gcl_bytes = 1000), format!("gcl = 1000: {gcl}"));
         assert_eq!(refused(|c| c.gcl_bytes = 16384), format!("gcl = 16384: {gcl}"));
         assert!(refused(|c| c.cache_mib = Some(1)).starts_with("cache-mb = 1: must be 2 to"));

@@ -121,18 +121,18 @@ impl Setup {
     }
 
     fn validate_gcl(&self, title: &str, schemas: &[TableSchema]) -> Result<(), TpccError> {
-        let range = layout::MIN_GCL_BYTES..=layout::MAX_GCL_BYTES;
-        if !self.gcl_bytes.is_power_of_two() || !range.contains(&self.gcl_bytes) {
-            let allowed = format!("must be a power of two in {} to {}", range.start(), range.end());
+        let (first, last) = (layout::MIN_GCL_BYTES, layout::MAX_GCL_BYTES);
+        let sizes = std::iter::successors(Some(first), |bytes| Some(2 * bytes));
+        let mut sizes = sizes.take_while(|&bytes| bytes <= last);
+        let least = sizes.find(|&bytes| misfit_of(schemas, bytes).is_none()).unwrap_or(last);
+        if !self.gcl_bytes.is_power_of_two() || !(first..=last).contains(&self.gcl_bytes) {
+            let allowed = format!("must be a power of two in {least} to {last}");
             return Err(refused("gcl", self.gcl_bytes, allowed));
         }
         let Some(misfit) = misfit_of(schemas, self.gcl_bytes) else { return Ok(()) };
-        let sizes = [512, 1024, 2048, 4096, 8192];
-        let least = sizes.into_iter().find(|&bytes| misfit_of(schemas, bytes).is_none());
         let allowed = format!(
-            "must be at least {} for {title}: an entry of table {} takes up to {} bytes, a page of this \
+            "must be at least {least} for {title}: an entry of table {} takes up to {} bytes, a page of this \
              size allows {}",
-            least.unwrap_or(layout::MAX_GCL_BYTES),
             misfit.table,
             misfit.bytes,
             misfit.allowed,

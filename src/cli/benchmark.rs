@@ -8,7 +8,7 @@ use std::time::Duration;
 use clap::Args;
 use selkie::fabric::sim::CostModel;
 use selkie::memnode::Coding;
-use selkie::tpcc::benchmark::{self, Benchmark};
+use selkie::tpcc::benchmark::{self, Benchmark, Valid};
 use selkie::tpcc::{MAX_DURATION, Network, Progress, Setup};
 
 use super::progress::Stderr;
@@ -100,20 +100,21 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Looks for values out of range.
-pub(super) fn check(config: &impl Benchmark, options: &BenchmarkOptions) -> Result<(), Refusal> {
-    config.validate().map_err(super::refusal)?;
+pub(super) fn check(config: impl Benchmark, options: &BenchmarkOptions) -> Result<(), Refusal> {
+    Valid::new(config).map_err(super::refusal)?;
     metrics::check_insecure(&options.metrics, options.insecure)
 }
 
 /// Runs a benchmark.
-pub(super) fn run<B: Benchmark>(config: &B, options: &BenchmarkOptions) -> ExitCode {
+pub(super) fn run<B: Benchmark>(config: B, options: &BenchmarkOptions) -> ExitCode {
     let progress = Stderr::new();
     if let Err(error) = progress.mind_signals() {
         return super::fail(&error);
     }
-    if let Err(error) = config.validate() {
-        return super::fail_driver(&error);
-    }
+    let config = match Valid::new(config) {
+        Ok(config) => config,
+        Err(error) => return super::fail_driver(&error),
+    };
     if let Err(refusal) = metrics::check_insecure(&options.metrics, options.insecure) {
         return super::refuse(&refusal);
     }
@@ -123,7 +124,7 @@ pub(super) fn run<B: Benchmark>(config: &B, options: &BenchmarkOptions) -> ExitC
         Err(code) => return code,
     };
     let progress: Arc<dyn Progress> = Arc::new(progress);
-    let report = match benchmark::run(config, &progress) {
+    let report = match benchmark::run(&config, &progress) {
         Ok(report) => report,
         Err(error) => return super::fail_driver(&error),
     };

@@ -38,10 +38,10 @@ impl Arguments {
 
 /// Looks for values out of range.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    benchmark::check(&arguments.config(), &arguments.options)
+    benchmark::check(arguments.config(), &arguments.options)
 }
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    benchmark::run(&arguments.config(), &arguments.options)
+    benchmark::run(arguments.config(), &arguments.options)
 }

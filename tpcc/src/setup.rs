@@ -133,9 +133,7 @@ impl Setup {
         let allowed = format!(
             "must be at least {least} for {title}: an entry of table {} takes up to {} bytes, a page of this \
              size allows {}",
-            misfit.table,
-            misfit.bytes,
-            misfit.allowed,
+            misfit.table, misfit.bytes, misfit.allowed,
         );
         Err(refused("gcl", self.gcl_bytes, allowed))
     }

@@ -23,7 +23,7 @@ mod sequence;
 
 use std::fmt;
 use std::future::Future;
-use std::ops::{ControlFlow, Range};
+use std::ops::{ControlFlow, Deref, Range};
 use std::time::Duration;
 
 use selkie_txn::{Direction, Index, Isolation, KeyBuf, KeyRange, RowRef, Table, TxnError};
@@ -113,6 +113,28 @@ pub trait Benchmark: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Settings of its own, for programs: an object.
     fn settings_to_json(&self) -> serde_json::Value;
+}
+
+/// A benchmark whose configuration was found to be valid, in every field.
+#[derive(Clone, Debug)]
+pub struct Valid<B>(B);
+
+impl<B: Benchmark> Valid<B> {
+    /// Checks the configuration.
+    ///
+    /// # Errors
+    /// As [`Benchmark::validate`].
+    pub fn new(config: B) -> Result<Self, TpccError> {
+        config.validate()?;
+        Ok(Self(config))
+    }
+}
+
+impl<B> Deref for Valid<B> {
+    type Target = B;
+    fn deref(&self) -> &B {
+        &self.0
+    }
 }
 
 /// What a worker works with.

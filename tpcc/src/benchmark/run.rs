@@ -11,7 +11,7 @@ use selkie_txn::retry;
 
 use super::findings::Findings;
 use super::report::Report;
-use super::{Benchmark, Place};
+use super::{Benchmark, Place, Valid};
 use crate::cluster::Cluster;
 use crate::error::TpccError;
 use crate::load::LoadReport;
@@ -35,10 +35,11 @@ const _: () = assert!(BOUND.as_secs() >= 3 * MAX_VIRTUAL_DURATION.as_secs());
 /// simulated, in virtual time. Blocks until all is over; starts the threads it needs.
 ///
 /// # Errors
-/// [`TpccError::Config`] before anything is started; [`TpccError::PoolFull`]; else what broke. Rules that do not hold
-/// are no error but part of the report.
-pub fn run<B: Benchmark>(config: &B, progress: &Arc<dyn Progress>) -> Result<Report<B>, TpccError> {
-    config.validate()?;
+/// [`TpccError::PoolFull`]; else what broke. Rules that do not hold are no error but part of the report.
+pub fn run<B: Benchmark>(
+    config: &Valid<B>,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report<B>, TpccError> {
     let setup = config.shape().setup;
     match setup.network {
         Network::Real { threads } => {
@@ -73,21 +74,20 @@ impl<B: Benchmark> Stage<B> {
     /// Starts memory nodes, then compute nodes, each of these in an environment of its own, and creates the tables.
     ///
     /// # Errors
-    /// [`TpccError::Config`], and what pool, engines and database report.
+    /// What pool, engines and database report.
     pub async fn start(
         fabric: Arc<dyn Fabric>,
         env: &Env,
         env_of: impl Fn(usize) -> Env,
-        config: &B,
+        config: &Valid<B>,
     ) -> Result<Self, TpccError> {
-        config.validate()?;
         let (shape, ledger) = (config.shape(), Arc::new(config.ledger()));
         let cluster = Cluster::start_shaped(fabric, env, env_of, shape).await?;
-        Ok(Self { config: Arc::new(config.clone()), cluster, ledger })
+        Ok(Self { config: Arc::new(B::clone(config)), cluster, ledger })
     }
 
     /// The same in a simulated world, each compute node with its own time.
-    async fn start_in(world: &World, config: &B) -> Result<Self, TpccError> {
+    async fn start_in(world: &World, config: &Valid<B>) -> Result<Self, TpccError> {
         let node = |index: usize| PeerId::compute(u16::try_from(index).unwrap_or(u16::MAX));
         let env_of = |index| world.env_of(node(index));
         Self::start(world.fabric(), &world.env(), env_of, config).await

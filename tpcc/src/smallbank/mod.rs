@@ -29,7 +29,7 @@
 //! let setup = Setup { duration: Duration::from_millis(200), ..Setup::default() };
 //! let config = smallbank::Config { accounts: 1_000, hot_accounts: 10, setup, ..Default::default() };
 //! let progress: Arc<dyn selkie_tpcc::Progress> = Arc::new(Silent);
-//! let report = benchmark::run(&config, &progress)?;
+//! let report = benchmark::run(&benchmark::Valid::new(config)?, &progress)?;
 //! assert!(report.holds());
 //! # Ok::<(), selkie_tpcc::TpccError>(())
 //! ```

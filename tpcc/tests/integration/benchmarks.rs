@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use selkie_fabric::sim::CostModel;
 use selkie_fabric::{MemFabric, RealRuntime};
-use selkie_tpcc::benchmark::{self, Benchmark, Report, Stage};
+use selkie_tpcc::benchmark::{self, Benchmark, Report, Stage, Valid};
 use selkie_tpcc::tatp::columns as c;
 use selkie_tpcc::{Mix, Network, Node, Setup, smallbank, tatp};
 use selkie_txn::{Database, KeyRange, key};
@@ -26,7 +26,7 @@ fn register() -> tatp::Config {
 
 /// Runs and expects every rule to hold, every type to have completed and both nodes to have worked on the same pages.
 fn run_consistently<B: Benchmark>(config: &B) -> Report<B> {
-    let report = benchmark::run(config, &silent()).unwrap();
+    let report = benchmark::run(&Valid::new(config.clone()).unwrap(), &silent()).unwrap();
     assert!(report.holds(), "{report}");
     let (interval, json) = (&report.interval, report.to_json());
     for (kind, stats) in interval.measurements.iter() {
@@ -49,7 +49,8 @@ fn broken<B: Benchmark>(config: &B, plant: impl AsyncFnOnce(&Node<B::Tables>)) -
     let env = runtime.env();
     runtime.block_on(async {
         let fabric = MemFabric::new();
-        let stage = Stage::start(fabric, &env, |_| env.clone(), config).await.unwrap();
+        let config = Valid::new(config.clone()).unwrap();
+        let stage = Stage::start(fabric, &env, |_| env.clone(), &config).await.unwrap();
         let load = stage.load(&silent()).await.unwrap();
         let interval = stage.measure(&silent()).await.unwrap();
         assert!(interval.completed() > 0);

@@ -24,9 +24,10 @@ mod sequence;
 use std::fmt;
 use std::future::Future;
 use std::ops::{ControlFlow, Deref, Range};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use selkie_txn::{Direction, Index, Isolation, KeyBuf, KeyRange, RowRef, Table, TxnError};
+use selkie_txn::{Direction, Index, Isolation, KeyBuf, KeyRange, RowRef, Table, TxnError, retry};
 
 pub use findings::{Findings, Violation};
 pub use ledger::Cells;
@@ -38,8 +39,9 @@ use crate::cluster::{Node, TableSet};
 use crate::error::TpccError;
 use crate::mix::Mix;
 use crate::random::Random;
-use crate::run::Terminal;
+use crate::run::{Outcome, Terminal};
 use crate::setup::Shape;
+use crate::tasks::PATIENCE;
 
 /// First stream of the generators of what is loaded, one for each key.
 pub(crate) const LOAD_STREAMS: u64 = 1 << 34;
@@ -70,6 +72,9 @@ pub trait Benchmark: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// How many keys there are, numbered from 1.
     fn keys(&self) -> i32;
+
+    /// Rows that a transaction of that type reads or writes, about.
+    fn accesses(kind: Self::Kind) -> u32;
 
     /// The ledger of a database that was just loaded.
     fn ledger(&self) -> Self::Ledger;
@@ -148,9 +153,31 @@ pub struct Place<'a, B: Benchmark> {
 }
 
 impl<B: Benchmark> Place<'_, B> {
-    /// Lets the time pass that so many accesses take a processor, if time is virtual.
-    pub(crate) async fn spend(&self, accesses: u32) {
-        self.node.engine.env().spend(self.access * accesses).await;
+    /// Executes a transaction again and again until it meets no conflict, and notes what it did if it did not fail.
+    pub(crate) async fn transact<D, F>(
+        &self,
+        kind: B::Kind,
+        attempts: &AtomicU64,
+        execute: impl Fn() -> F,
+        note: impl FnOnce(D),
+    ) -> Result<Outcome, TpccError>
+    where
+        F: Future<Output = Result<Option<D>, TpccError>>,
+    {
+        let env = self.node.engine.env();
+        let attempt = || async {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            // Nothing, if time is real.
+            env.spend(self.access * B::accesses(kind)).await;
+            execute().await
+        };
+        let done = retry(env, &PATIENCE, attempt).await;
+        let done = done.map_err(|error| TpccError::of_retry(kind.title(), error))?;
+        let failed = done.is_none();
+        if let Some(done) = done {
+            note(done);
+        }
+        Ok(Outcome { failed, ..Outcome::default() })
     }
 }
 

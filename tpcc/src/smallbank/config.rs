@@ -71,6 +71,10 @@ impl Benchmark for Config {
         self.accounts.cast_signed()
     }
 
+    fn accesses(kind: Kind) -> u32 {
+        kind.accesses()
+    }
+
     fn ledger(&self) -> Ledger {
         Ledger::new(self.accounts)
     }

@@ -4,10 +4,10 @@
 //! whether the rest is done, and says what it has changed. A conflict comes back as a retryable error with everything
 //! rolled back.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use selkie_txn::{Table, Txn, TxnError, key, retry};
+use selkie_txn::{Table, Txn, TxnError, key};
 use smallvec::SmallVec;
 
 use super::check::Account;
@@ -19,10 +19,8 @@ use super::schema::{BALANCE, CUSTOMER, Tables};
 use crate::benchmark::Place;
 use crate::cluster::Node;
 use crate::error::TpccError;
-use crate::mix::Mix;
 use crate::random::Random;
 use crate::run::{Outcome, Terminal};
-use crate::tasks::PATIENCE;
 use crate::transactions::missing;
 
 /// What a check that is not covered costs beside its amount, in cents.
@@ -56,20 +54,9 @@ impl Terminal for Teller<'_> {
         _started: Duration,
         attempts: &AtomicU64,
     ) -> Result<Outcome, TpccError> {
-        let input = self.inputs.draw(kind);
-        let place = &self.place;
-        let attempt = || async {
-            attempts.fetch_add(1, Ordering::Relaxed);
-            place.spend(kind.accesses()).await;
-            execute(place.node, &input).await
-        };
-        let done = retry(place.node.engine.env(), &PATIENCE, attempt).await;
-        let done = done.map_err(|error| TpccError::of_retry(kind.title(), error))?;
-        let failed = done.is_none();
-        if let Some(done) = done {
-            place.ledger.note(&done);
-        }
-        Ok(Outcome { failed, ..Outcome::default() })
+        let (input, place) = (self.inputs.draw(kind), &self.place);
+        let execute = || execute(place.node, &input);
+        place.transact(kind, attempts, execute, |done| place.ledger.note(&done)).await
     }
 }
 

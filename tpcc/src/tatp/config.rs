@@ -65,6 +65,10 @@ impl Benchmark for Config {
         self.subscribers.cast_signed()
     }
 
+    fn accesses(kind: Kind) -> u32 {
+        kind.accesses()
+    }
+
     fn ledger(&self) -> Ledger {
         Ledger::new(self.keys())
     }

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use super::rows::{START_TIMES, TYPES};
+use super::transactions::Done;
 use crate::benchmark::Cells;
 
 /// Cells of a subscriber: location, bit, data of each facility, forwardings of each facility by hour.
@@ -40,8 +41,15 @@ impl Ledger {
         Self { cells, inserted: AtomicI64::new(0), deleted: AtomicI64::new(0) }
     }
 
+    /// Notes what a committed transaction did.
+    pub(super) fn note(&self, done: &Done) {
+        for (s_id, value, difference) in done {
+            self.change(*s_id, *value, *difference);
+        }
+    }
+
     /// Notes by how much a value changed.
-    pub(super) fn note(&self, s_id: i32, value: Value, difference: i64) {
+    fn change(&self, s_id: i32, value: Value, difference: i64) {
         if let Value::Forwarding(..) = value {
             let count = if difference > 0 { &self.inserted } else { &self.deleted };
             count.fetch_add(1, Ordering::Relaxed);
@@ -108,10 +116,10 @@ mod tests {
     #[test]
     fn inserts_and_deletes_are_counted() {
         let ledger = Ledger::new(2);
-        ledger.note(2, Value::Forwarding(4, 16), 70);
-        ledger.note(2, Value::Forwarding(4, 16), -70);
-        ledger.note(2, Value::Forwarding(3, 0), 50);
-        ledger.note(1, Value::Location, -17);
+        ledger.change(2, Value::Forwarding(4, 16), 70);
+        ledger.change(2, Value::Forwarding(4, 16), -70);
+        ledger.change(2, Value::Forwarding(3, 0), 50);
+        ledger.change(1, Value::Location, -17);
         assert_eq!((ledger.inserted(), ledger.deleted()), (2, 1));
         assert_eq!(ledger.sum(2, Value::Forwarding(4, 16)), 0);
         assert_eq!(ledger.sum(2, Value::Forwarding(3, 0)), 50);

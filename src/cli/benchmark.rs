@@ -1,6 +1,5 @@
 //! What `selkie smallbank` and `selkie tatp` have in common: options of nodes and workers, the run, its report.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -129,7 +128,7 @@ pub(super) fn run<B: Benchmark>(config: B, options: &BenchmarkOptions) -> ExitCo
         Err(error) => return super::fail_driver(&error),
     };
     let text = if options.json { format!("{}\n", report.to_json()) } else { report.to_string() };
-    let written = std::io::stdout().write_all(text.as_bytes());
+    let code = super::print(&text, report.holds());
     for violation in report.findings.violations() {
         eprintln!("error: {violation}");
     }
@@ -137,9 +136,5 @@ pub(super) fn run<B: Benchmark>(config: B, options: &BenchmarkOptions) -> ExitCo
     if lost > 0 {
         eprintln!("error: {lost} transactions were given up, though no node died");
     }
-    if let Err(error) = written {
-        eprintln!("error: stdout: {error}");
-        return ExitCode::FAILURE;
-    }
-    if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    code
 }

@@ -1,6 +1,5 @@
 //! `selkie micro`.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -143,11 +142,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     };
     report.real = Some(started.elapsed());
     let text = if arguments.json { format!("{}\n", report.to_json()) } else { report.to_string() };
-    if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
-        eprintln!("error: stdout: {error}");
-        return ExitCode::FAILURE;
-    }
-    ExitCode::SUCCESS
+    super::print(&text, true)
 }
 
 fn config(arguments: &Arguments) -> Config {

@@ -18,6 +18,7 @@ mod tatp;
 mod top;
 mod tpcc;
 
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -159,6 +160,14 @@ fn refusal(error: TpccError) -> Refusal {
         TpccError::Config { key, value, allowed } => Refusal::new(key, &value, &allowed),
         error => Refusal { key: String::new(), what: error.to_string() },
     }
+}
+
+/// Prints a report on stdout. The exit code says whether all that it tells of holds, if it can be printed.
+fn print(report: &str, holds: bool) -> ExitCode {
+    if let Err(error) = std::io::stdout().write_all(report.as_bytes()) {
+        return fail(&format!("stdout: {error}"));
+    }
+    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 /// Says on stderr what a command does not take.

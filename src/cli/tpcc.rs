@@ -1,6 +1,5 @@
 //! `selkie tpcc`.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -309,13 +308,9 @@ fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
     } else {
         report.to_string()
     };
-    let written = std::io::stdout().write_all(text.as_bytes());
+    let code = super::print(&text, report.holds());
     for broken in report.broken() {
         eprintln!("error: {broken}");
-    }
-    if let Err(error) = written {
-        eprintln!("error: stdout: {error}");
-        return ExitCode::FAILURE;
     }
     if report.journal().missing > 0 {
         let journal = report.journal();
@@ -328,5 +323,5 @@ fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
             "error: {pages} pages are taken for lost, and {given_up} transactions were given up, though no node died"
         );
     }
-    if report.holds() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    code
 }

@@ -1,13 +1,12 @@
 //! What `selkie scenario` is told to do.
 
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use super::super::{USAGE, fail};
+use super::super::{USAGE, fail, print};
 use super::error::ScenarioError;
 use super::file::{File, FileError, Span};
 use super::plan::Plan;
@@ -106,12 +105,4 @@ fn play(plan: &Plan, json: bool, keep: bool) -> ExitCode {
         kept(&mut output);
     }
     print(&text, verdict.holds())
-}
-
-/// Writes the result, which is the exit code if that can be done.
-fn print(text: &str, holds: bool) -> ExitCode {
-    if let Err(error) = std::io::stdout().write_all(text.as_bytes()) {
-        return fail(&format!("stdout: {error}"));
-    }
-    if holds { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -120,19 +120,6 @@ mod tests {
     }
 
     #[test]
-    fn a_subscriber_of_many_one_bits_is_asked_for_more_often() {
-        let mut inputs = Inputs::new(1 << 16, Random::stream(2, 3));
-        let (mut high, mut low) = (0, 0);
-        for _ in 0..100_000 {
-            // A is all ones here: each bit is set with a probability of three quarters.
-            let place = inputs.subscriber() - 1;
-            high += u32::from(place & 1 << 14 != 0);
-            low += u32::from(place & 1 << 14 == 0);
-        }
-        assert!((70_000..80_000).contains(&high) && low > 20_000, "{high} and {low}");
-    }
-
-    #[test]
     fn values_are_those_of_the_description() {
         let mut inputs = Inputs::new(10, Random::stream(2, 4));
         let types = 1..=TYPES;

@@ -22,7 +22,8 @@ use super::benchmark::{self, BenchmarkOptions};
 /// was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Customers, 2 to 100000000; each takes about 160 bytes
+    /// Customers, 2 to 100000000; each takes about 160 bytes of the pool, and 16 of this process for the
+    /// check
     #[arg(long, value_name = "N", default_value_t = Config::default().accounts)]
     accounts: u32,
     /// Customers that most accesses go to, 1 to all of them

@@ -6,7 +6,7 @@
 //! with what was loaded and what the ledger says.
 //!
 //! ```text
-//! load       keys in pieces, pieces in transactions of some dozens of rows; all nodes side by side
+//! load       keys in pieces, pieces in transactions of some keys; all nodes side by side
 //! workers    run::Terminal, at as many seats as the setup says; Ledger after each commit
 //! check      keys in pieces again: Findings, one rule after the other
 //! ```

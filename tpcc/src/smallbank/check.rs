@@ -32,7 +32,7 @@ pub(super) enum Account {
     Checking(i32),
 }
 
-/// What committed transactions did.
+/// What committed transactions did; 16 bytes a customer.
 #[derive(Debug)]
 pub struct Ledger {
     /// To each balance: two cells a customer.

@@ -32,6 +32,8 @@ use selkie_txn::{Direction, Index, Isolation, KeyBuf, KeyRange, RowRef, Table, T
 pub use findings::{Findings, Violation};
 pub use ledger::Cells;
 pub use report::Report;
+#[cfg(test)]
+pub(crate) use run::tests;
 pub use run::{Stage, run};
 pub(crate) use sequence::Sequence;
 

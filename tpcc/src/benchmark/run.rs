@@ -225,3 +225,41 @@ impl<B: Benchmark> Stage<B> {
         self.cluster.close().await
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use selkie_fabric::sim::CostModel;
+
+    use super::*;
+    use crate::cluster::Node;
+    use crate::progress::Silent;
+    use crate::setup::Setup;
+
+    /// One compute node, in virtual time.
+    pub(crate) fn one_node() -> Setup {
+        let network = Network::Simulated(CostModel::PAPER);
+        Setup { compute_nodes: 1, memory_nodes: 1, network, ..Setup::default() }
+    }
+
+    /// Loads a database in a world of its own and lets `test` work on it. All of it is checked then, against what `test`
+    /// returns.
+    pub(crate) fn on_loaded<B: Benchmark>(
+        config: B,
+        test: impl AsyncFnOnce(&[Arc<Node<B::Tables>>]) -> B::Ledger,
+    ) {
+        let config = Valid::new(config).unwrap();
+        let world = World::new(WorldConfig::new(config.shape().setup.seed));
+        let all = async {
+            let progress: Arc<dyn Progress> = Arc::new(Silent);
+            let mut stage = Stage::start_in(&world, &config).await.unwrap();
+            stage.load(&progress).await.unwrap();
+            stage.ledger = Arc::new(test(&stage.cluster.nodes).await);
+            let findings = stage.check(&progress).await.unwrap();
+            stage.close().await.unwrap();
+            findings
+        };
+        let findings = world.run(BOUND, all).unwrap();
+        let broken: Vec<_> = findings.violations().map(ToString::to_string).collect();
+        assert!(findings.hold(), "{broken:#?}");
+    }
+}

@@ -198,3 +198,163 @@ fn place(tables: &Tables, account: Account) -> (Table, &'static str, i32) {
         Account::Checking(customer) => (tables.checking, "checking", customer),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::check::Ledger;
+    use super::super::rows::Balances;
+    use super::Account::{Checking, Savings};
+    use super::*;
+    use crate::benchmark::Benchmark;
+    use crate::benchmark::tests::{on_loaded, one_node};
+
+    const CUSTOMERS: i32 = 20;
+
+    /// A bank, what its transactions have done, and what its customers were loaded with.
+    struct Bank<'a> {
+        node: &'a Node<Tables>,
+        ledger: Ledger,
+        seed: u64,
+    }
+
+    /// Lets `test` work on a bank, in which every rule must hold then.
+    fn with_bank(test: impl AsyncFnOnce(&Bank<'_>)) {
+        let accounts = CUSTOMERS.unsigned_abs();
+        let config = Config { accounts, hot_accounts: 1, setup: one_node(), ..Config::default() };
+        on_loaded(config.clone(), async |nodes| {
+            let (ledger, seed) = (config.ledger(), config.setup.seed);
+            let bank = Bank { node: &nodes[0], ledger, seed };
+            test(&bank).await;
+            bank.ledger
+        });
+    }
+
+    impl Bank<'_> {
+        fn loaded(&self, customer: i32) -> Balances {
+            Balances::loaded(self.seed, customer)
+        }
+
+        async fn balances(&self, customer: i32) -> Balances {
+            let mut txn = self.node.db.begin();
+            let mut balance = async |table| {
+                let row = txn.get(table, &key![customer]).await.unwrap().unwrap();
+                row.i64(BALANCE).unwrap()
+            };
+            let (savings, checking) =
+                (balance(self.node.tables.savings).await, balance(self.node.tables.checking).await);
+            Balances { savings, checking }
+        }
+
+        /// Executes a transaction that is to do this.
+        async fn does(&self, input: Input, changes: &[(Account, i64)], came_in: i64) {
+            let done = execute(self.node, &input).await.unwrap();
+            let done = done.unwrap_or_else(|| panic!("{input:?} failed"));
+            assert_eq!(done, Done { changes: changes.into(), came_in }, "{input:?}");
+            self.ledger.note(&done);
+        }
+
+        /// Executes a transaction that an account is not to cover.
+        async fn fails(&self, input: Input) {
+            assert_eq!(execute(self.node, &input).await.unwrap(), None, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn a_payment_is_covered_by_the_checking_account_alone() {
+        with_bank(async |bank| {
+            let (payer, payee) = (bank.loaded(3), bank.loaded(17));
+            let pay = |amount| Input::SendPayment { from: 3, to: 17, amount };
+            bank.fails(pay(payer.checking + 1)).await;
+            assert_eq!((bank.balances(3).await, bank.balances(17).await), (payer, payee));
+            let all = payer.checking;
+            bank.does(pay(all), &[(Checking(3), -all), (Checking(17), all)], 0).await;
+            assert_eq!(bank.balances(3).await, Balances { checking: 0, ..payer });
+            let paid = Balances { checking: payee.checking + all, ..payee };
+            assert_eq!(bank.balances(17).await, paid);
+            bank.fails(pay(1)).await;
+            assert_eq!(bank.balances(17).await, paid);
+        });
+    }
+
+    #[test]
+    fn savings_pay_out_what_they_have() {
+        with_bank(async |bank| {
+            let loaded = bank.loaded(5);
+            let transact = |amount| Input::TransactSavings { customer: 5, amount };
+            bank.fails(transact(-loaded.savings - 1)).await;
+            assert_eq!(bank.balances(5).await, loaded);
+            let all = -loaded.savings;
+            bank.does(transact(all), &[(Savings(5), all)], all).await;
+            assert_eq!(bank.balances(5).await, Balances { savings: 0, ..loaded });
+            bank.fails(transact(-1)).await;
+            bank.does(transact(7), &[(Savings(5), 7)], 7).await;
+            assert_eq!(bank.balances(5).await, Balances { savings: 7, ..loaded });
+            let deposit = Input::DepositChecking { customer: 5, amount: 9 };
+            bank.does(deposit, &[(Checking(5), 9)], 9).await;
+            assert_eq!(bank.balances(5).await.checking, loaded.checking + 9);
+        });
+    }
+
+    #[test]
+    fn a_check_costs_more_if_both_accounts_do_not_cover_it() {
+        with_bank(async |bank| {
+            let loaded = bank.loaded(1);
+            let both = loaded.savings + loaded.checking;
+            let write = |amount| Input::WriteCheck { customer: 1, amount };
+            bank.does(write(both), &[(Checking(1), -both)], -both).await;
+            let left = Balances { checking: -loaded.savings, ..loaded };
+            assert_eq!(bank.balances(1).await, left, "it is paid from the checking account");
+            bank.does(write(1), &[(Checking(1), -101)], -101).await;
+            let other = bank.loaded(2);
+            let more = other.savings + other.checking + 1;
+            let write = Input::WriteCheck { customer: 2, amount: more };
+            bank.does(write, &[(Checking(2), -more - 100)], -more - 100).await;
+            let left = Balances { checking: other.checking - more - 100, ..other };
+            assert_eq!(bank.balances(2).await, left);
+        });
+    }
+
+    #[test]
+    fn amalgamating_moves_all_of_one_customer_to_another() {
+        with_bank(async |bank| {
+            let (one, other) = (bank.loaded(4), bank.loaded(9));
+            let debt = one.checking + 50;
+            let write = Input::WriteCheck { customer: 4, amount: debt };
+            bank.does(write, &[(Checking(4), -debt)], -debt).await;
+            let moved = one.savings - 50;
+            let changes = [(Savings(4), -one.savings), (Checking(4), 50), (Checking(9), moved)];
+            bank.does(Input::Amalgamate { from: 4, to: 9 }, &changes, 0).await;
+            assert_eq!(bank.balances(4).await, Balances { savings: 0, checking: 0 });
+            let checking = other.checking + moved;
+            assert_eq!(bank.balances(9).await, Balances { checking, ..other });
+        });
+    }
+
+    #[test]
+    fn looking_at_a_balance_changes_nothing() {
+        with_bank(async |bank| {
+            for customer in [1, CUSTOMERS] {
+                bank.does(Input::Balance { customer }, &[], 0).await;
+                assert_eq!(bank.balances(customer).await, bank.loaded(customer));
+            }
+            let nobody = execute(bank.node, &Input::Balance { customer: CUSTOMERS + 1 }).await;
+            assert!(matches!(nobody, Err(TpccError::Missing { table: "account", .. })));
+        });
+    }
+
+    #[test]
+    fn a_balance_that_overflows_is_an_error_and_stays() {
+        with_bank(async |bank| {
+            let loaded = bank.loaded(8);
+            for input in [
+                Input::DepositChecking { customer: 8, amount: i64::MAX },
+                Input::TransactSavings { customer: 8, amount: i64::MAX },
+            ] {
+                let error = execute(bank.node, &input).await.unwrap_err();
+                assert!(matches!(error, TpccError::Overflow { added: i64::MAX, .. }), "{error}");
+                assert!(!error.is_retryable());
+                assert_eq!(bank.balances(8).await, loaded);
+            }
+        });
+    }
+}

@@ -95,6 +95,16 @@ impl Subscriber {
         bit_1
     }
 
+    /// Whether a call to that facility in these hours is forwarded, by what GetNewDestination is to select.
+    #[cfg(test)]
+    pub(super) fn forwards(&self, sf_type: i32, start_time: i32, end_time: i32) -> bool {
+        let facility = self.facilities.iter().find(|facility| facility.sf_type == sf_type);
+        facility.filter(|facility| facility.is_active).is_some_and(|facility| {
+            let mut rows = facility.forwardings.iter();
+            rows.any(|row| row.start_time <= start_time && end_time < row.end_time)
+        })
+    }
+
     /// Its row, with these values where transactions change it.
     pub(super) fn fill(&self, row: &mut RowBuilder<'_>, bit_1: i32, vlr_location: i64) {
         row.clear();
@@ -247,6 +257,22 @@ mod tests {
         assert!((16_600..17_400).contains(&active), "{active} of about 20,000, 85 % expected");
         let of_type = counted::<4>(all.iter().map(|f| f.sf_type as usize), 1);
         assert!(of_type.iter().all(|count| (4_700..5_300).contains(count)), "{of_type:?}");
+    }
+
+    #[test]
+    fn new_destinations_are_found_as_often_as_the_population_says() {
+        let (mut found, mut asked) = (0, 0);
+        for s_id in 1..=20_000 {
+            let loaded = Subscriber::loaded(5, s_id);
+            for (sf_type, start_time) in
+                (1..=TYPES).flat_map(|of| START_TIMES.map(|start_time| (of, start_time)))
+            {
+                let ends = (1..=24).filter(|end| loaded.forwards(sf_type, start_time, *end));
+                (found, asked) = (found + ends.count(), asked + 24);
+            }
+        }
+        let share = found as f64 / asked as f64;
+        assert!((share - 8_177.0 / 55_296.0).abs() < 0.005, "{share}");
     }
 
     #[test]

@@ -88,8 +88,9 @@ fn smallbank_holds_on_two_nodes() {
     assert_eq!(totals["cents_found"], totals["cents_loaded"] + totals["cents_came_in"]);
     let of = |kind| report.interval.measurements.of(kind).unwrap();
     assert_eq!(of(smallbank::Kind::DepositChecking).failed, 0);
-    // Each account is hot to some: two workers at least have met.
-    assert!(report.interval.aborts().any(|(_, aborts)| aborts > 0), "{report}");
+    // Most of them go to few accounts: two workers at least have met.
+    let mut aborts = report.interval.aborts();
+    assert!(aborts.any(|(cause, aborts)| cause.is_retryable() && aborts > 0), "{report}");
 }
 
 #[test]
@@ -115,15 +116,24 @@ fn tatp_holds_on_two_nodes() {
     let inserted = totals["call_forwarding_inserted"];
     assert!(inserted > 0 && totals["call_forwarding_deleted"] > 0, "{report}");
     for (kind, stats) in report.interval.measurements.iter() {
-        let failed = stats.failed as f64 / stats.completed as f64;
-        // What the cardinalities come to; inserts and deletes move towards a balance.
-        let (expected, within) = match kind {
+        let completed = stats.completed as f64;
+        let failed = stats.failed as f64 / completed;
+        // By the cardinalities. What GetNewDestination finds goes from what is loaded to what inserts and deletes make
+        // of it in the end; they themselves meet a row as often as none.
+        let (low, high) = match kind {
             tatp::Kind::GetSubscriberData | tatp::Kind::UpdateLocation => (0.0, 0.0),
-            tatp::Kind::GetNewDestination => (0.852, 0.06),
-            tatp::Kind::GetAccessData | tatp::Kind::UpdateSubscriberData => (0.375, 0.1),
-            _ => (0.687, 0.15),
+            tatp::Kind::GetNewDestination => (1.0 - 0.204_25, 1.0 - 8_177.0 / 55_296.0),
+            tatp::Kind::GetAccessData | tatp::Kind::UpdateSubscriberData => (0.375, 0.375),
+            _ => (0.6875, 0.6875),
         };
-        assert!((failed - expected).abs() <= within, "{kind:?}: {failed} failed\n{report}");
+        if high == 0.0 {
+            assert_eq!(stats.failed, 0, "{kind:?}\n{report}");
+            continue;
+        }
+        // Five standard deviations of so many draws, and what this population differs from all that there could be.
+        let slack = |share: f64| 5.0 * (share * (1.0 - share) / completed).sqrt() + 0.02;
+        let expected = low - slack(low)..high + slack(high);
+        assert!(expected.contains(&failed), "{kind:?}: {failed}, not {expected:?}\n{report}");
     }
     let requested = report.to_json()["aborts"]["requested"].as_u64().unwrap();
     let failed = report.interval.measurements.failed();

@@ -67,7 +67,60 @@ pub(crate) fn batches(all: Range<i32>, size: i32) -> impl Iterator<Item = Range<
 
 #[cfg(test)]
 mod tests {
-    use super::batches;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::benchmark::Benchmark;
+    use crate::benchmark::tests::{on_loaded, one_node};
+    use crate::smallbank::Config;
+    use crate::transactions::missing;
+
+    /// Lets three tasks work on the pieces of ten of 0 to 99, each for so many microseconds, and fail or not. Returns
+    /// which were done, in the order of their ends, and what came of all.
+    fn done(work: fn(i32) -> (u64, Result<(), TpccError>)) -> (Vec<i32>, Result<(), TpccError>) {
+        let config =
+            Config { accounts: 2, hot_accounts: 1, setup: one_node(), ..Config::default() };
+        let ledger = config.ledger();
+        let (ended, mut result) = (Arc::new(Mutex::new(Vec::new())), Ok(()));
+        on_loaded(config, async |nodes| {
+            let pieces = Pieces { numbers: 0..100, size: 10, tasks_per_node: 3 };
+            let (env, log) = (nodes[0].engine.env().clone(), Arc::clone(&ended));
+            let work = move |_, piece: Range<i32>| {
+                let (env, log) = (env.clone(), Arc::clone(&log));
+                async move {
+                    let (micros, result) = work(piece.start);
+                    env.sleep(Duration::from_micros(micros)).await;
+                    log.lock().push(piece.start);
+                    result
+                }
+            };
+            result = in_pieces(nodes, "pieces", pieces, work).await;
+            ledger
+        });
+        let ended = ended.lock().clone();
+        (ended, result)
+    }
+
+    #[test]
+    fn each_piece_is_done_once() {
+        let (mut ended, result) = done(|piece| (1 + (piece as u64 * 7) % 40, Ok(())));
+        ended.sort_unstable();
+        assert_eq!(ended, (0..10).map(|piece| 10 * piece).collect::<Vec<_>>());
+        result.unwrap();
+    }
+
+    #[test]
+    fn the_first_error_is_that_of_all_once_begun_pieces_are_over() {
+        let (ended, result) = done(|piece| match piece {
+            // Two tasks work on these when the third meets the first error.
+            10 => (30, Err(missing("later", piece))),
+            20 => (40, Ok(())),
+            30 => (1, Err(missing("first", piece))),
+            _ => (1, Ok(())),
+        });
+        assert_eq!(ended, [0, 30, 10, 20], "the others are left");
+        assert!(matches!(result, Err(TpccError::Missing { table: "first", .. })), "{result:?}");
+    }
 
     #[test]
     fn batches_cover_everything_once() {

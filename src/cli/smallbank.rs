@@ -26,10 +26,10 @@ pub(crate) struct Arguments {
     /// check
     #[arg(long, value_name = "N", default_value_t = Config::default().accounts)]
     accounts: u32,
-    /// Customers that most accesses go to, 1 to all of them
+    /// Customers that most transactions go to, 1 to all of them
     #[arg(long, value_name = "N", default_value_t = Config::default().hot_accounts)]
     hot_accounts: u32,
-    /// Share of the accesses that go to them, 0 to 1
+    /// Share of the transactions that go to them, 0 to 1
     #[arg(long, value_name = "F", default_value_t = Config::default().hot_share, allow_negative_numbers = true)]
     hot_share: f64,
     #[command(flatten)]

@@ -29,16 +29,16 @@ const ACCOUNT_BYTES: u64 = 160;
 pub struct Config {
     /// Customers, each with a savings and a checking account.
     pub accounts: u32,
-    /// Those of them that most accesses go to.
+    /// Those of them that most transactions go to.
     pub hot_accounts: u32,
-    /// Share of the accesses that go to them, 0..=1.
+    /// Share of the transactions that go to them, 0..=1.
     pub hot_share: f64,
     /// Nodes, workers and sizes.
     pub setup: Setup,
 }
 
 impl Default for Config {
-    /// 100,000 accounts, of which 4,000 have 90 % of the accesses.
+    /// 100,000 accounts, of which 4,000 have 90 % of the transactions.
     fn default() -> Self {
         Self { accounts: 100_000, hot_accounts: 4_000, hot_share: 0.9, setup: Setup::default() }
     }
@@ -107,7 +107,7 @@ impl Benchmark for Config {
 
     fn settings(&self) -> Vec<(&'static str, String)> {
         let hot = format!(
-            "{} of them hot, with {:.0} % of the accesses",
+            "{} of them hot, with {:.0} % of the transactions",
             count(self.hot_accounts.into()),
             100.0 * self.hot_share
         );

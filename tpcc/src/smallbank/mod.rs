@@ -2,7 +2,7 @@
 //!
 //! After Alomari, Cahill, Fekete and Röhm, "The Cost of Serializability on Platforms That Use Snapshot Isolation"
 //! (ICDE 2008), with SendPayment, which H-Store and its successors added. All transactions are short, most of them
-//! change something, and most accesses go to few accounts.
+//! change something, and most of them go to few accounts.
 //!
 //! ```text
 //! config        accounts, hot accounts, nodes

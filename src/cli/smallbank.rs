@@ -26,9 +26,9 @@ pub(crate) struct Arguments {
     /// check
     #[arg(long, value_name = "N", default_value_t = Config::default().accounts)]
     accounts: u32,
-    /// Customers that most transactions go to, 1 to all of them
-    #[arg(long, value_name = "N", default_value_t = Config::default().hot_accounts)]
-    hot_accounts: u32,
+    /// Customers that most transactions go to, 1 to all of them [default: 4 % of them]
+    #[arg(long, value_name = "N")]
+    hot_accounts: Option<u32>,
     /// Share of the transactions that go to them, 0 to 1
     #[arg(long, value_name = "F", default_value_t = Config::default().hot_share, allow_negative_numbers = true)]
     hot_share: f64,
@@ -40,7 +40,9 @@ impl Arguments {
     fn config(&self) -> Config {
         Config {
             accounts: self.accounts,
-            hot_accounts: self.hot_accounts,
+            hot_accounts: self
+                .hot_accounts
+                .unwrap_or_else(|| Config::usual_hot_accounts(self.accounts)),
             hot_share: self.hot_share,
             setup: self.options.setup(),
         }

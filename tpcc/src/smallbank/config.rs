@@ -21,6 +21,8 @@ use crate::units::count;
 /// Most accounts.
 pub const MAX_ACCOUNTS: u32 = 100_000_000;
 
+/// Accounts that are hot if nothing is said, in percent.
+const HOT_PERCENT: u32 = 4;
 /// Bytes of pages that a customer's three rows take, about, measured after loads.
 const ACCOUNT_BYTES: u64 = 160;
 
@@ -40,7 +42,17 @@ pub struct Config {
 impl Default for Config {
     /// 100,000 accounts, of which 4,000 have 90 % of the transactions.
     fn default() -> Self {
-        Self { accounts: 100_000, hot_accounts: 4_000, hot_share: 0.9, setup: Setup::default() }
+        let accounts = 100_000;
+        let hot_accounts = Self::usual_hot_accounts(accounts);
+        Self { accounts, hot_accounts, hot_share: 0.9, setup: Setup::default() }
+    }
+}
+
+impl Config {
+    /// How many of so many accounts are hot if nothing is said: 4 %, one at least.
+    #[must_use]
+    pub fn usual_hot_accounts(accounts: u32) -> u32 {
+        (accounts / 100 * HOT_PERCENT + accounts % 100 * HOT_PERCENT / 100).max(1)
     }
 }
 
@@ -131,6 +143,12 @@ mod tests {
 
     use super::*;
     use crate::network::Network;
+
+    #[test]
+    fn four_in_a_hundred_accounts_are_hot() {
+        let hot = [2, 26, 1_000, 100_000, MAX_ACCOUNTS].map(Config::usual_hot_accounts);
+        assert_eq!(hot, [1, 1, 40, 4_000, 4_000_000]);
+    }
 
     #[test]
     fn bad_values_are_named_with_what_is_allowed() {

@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Where a choice was open:
-//! * Of 100,000 accounts 4,000 are hot, and nine in ten transactions go to them, as in the evaluations of FaSST and DrTM.
+//! * There are 100,000 accounts, of which 4 % are hot, and nine in ten transactions go to them, as in the evaluations of
+//!   FaSST and DrTM.
 //! * Hot accounts are spread evenly over all, as a page is the unit of locking here and neighbours would be one hot page.
 //! * Whether a transaction goes to hot accounts is decided once: both customers of an Amalgamate or a SendPayment are hot,
 //!   or neither is.

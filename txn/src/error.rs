@@ -59,8 +59,8 @@ impl AbortCause {
 /// An operation of a transaction failed.
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
-/// [`Schema`](Self::Schema) and [`KeyMismatch`](Self::KeyMismatch) undo that one operation and leave the
-/// transaction usable. Every other error has rolled the transaction back when it is returned: its
+/// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch) and [`NoSavepoint`](Self::NoSavepoint) undo that one
+/// operation and leave the transaction usable. Every other error has rolled the transaction back when it is returned: its
 /// latches are free, and all that is left to do is to drop it and, if
 /// [`is_retryable`](Self::is_retryable), to begin again.
 #[derive(Debug, thiserror::Error)]
@@ -96,6 +96,11 @@ pub enum TxnError {
         /// The index, or "primary key".
         index: String,
     },
+    /// A savepoint that this transaction does not have, or not any more.
+    #[error(
+        "there is no such savepoint in this transaction: it was released, or an earlier one was gone back to"
+    )]
+    NoSavepoint,
     /// A column was misused, or a stored row is damaged.
     #[error(transparent)]
     Row(#[from] RowError),
@@ -165,6 +170,7 @@ impl TxnError {
             }
             Self::Duplicate { .. }
             | Self::NotFound { .. }
+            | Self::NoSavepoint
             | Self::KeyMismatch { .. }
             | Self::Row(_)
             | Self::ForeignRow { .. }

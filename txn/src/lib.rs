@@ -9,7 +9,7 @@
 //!
 //! | to learn about | read |
 //! |---|---|
-//! | locking, rollback, cancellation | [`Txn`] and `transaction.rs` |
+//! | locking, rollback, cancellation | [`Txn`] and `transaction.rs`, `savepoint.rs` |
 //! | why undo always has room, what an update logs | `write.rs`, `undo.rs` |
 //! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
 //! | rows and keys, byte by byte | `row.rs`, [`mod@key`] |
@@ -85,6 +85,7 @@ mod retry;
 mod rollback;
 mod row;
 mod row_write;
+mod savepoint;
 mod schema;
 mod stats;
 mod structure;
@@ -100,6 +101,7 @@ pub use key::{KeyBuf, KeyPart, KeyRange};
 pub use retry::{RetryError, RetryPolicy, Retryable, retry};
 pub use row::{RowError, RowRef, Value};
 pub use row_write::{RowBuilder, RowMut};
+pub use savepoint::Savepoint;
 pub use schema::{
     Column, ColumnType, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError, TableSchema,
 };

@@ -40,6 +40,7 @@ use crate::database::{Inner, Isolation};
 use crate::error::{AbortCause, TxnError};
 use crate::held::HeldLeaves;
 use crate::rollback::{note_empty_leaves, undo_to};
+use crate::savepoint::Savepoints;
 use crate::undo::UndoLog;
 use crate::upkeep::Upkeep;
 
@@ -54,6 +55,7 @@ pub struct Txn<'db> {
     state: State,
     /// An operation that changes something has begun and not ended.
     changing: bool,
+    pub(crate) savepoints: Savepoints,
     pub(crate) work: Work<'db>,
 }
 
@@ -108,7 +110,8 @@ impl<'db> Work<'db> {
 
 impl<'db> Txn<'db> {
     pub(crate) fn new(db: &'db Inner, isolation: Isolation, shard: usize, work: Work<'db>) -> Self {
-        Self { db, isolation, shard, state: State::Active, changing: false, work }
+        let savepoints = Savepoints::default();
+        Self { db, isolation, shard, state: State::Active, changing: false, savepoints, work }
     }
 
     /// Commits: releases every latch, which makes all changes visible to everyone at once. Then does

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use selkie_txn::{Database, KeyRange, RowError, Table, Txn, TxnError, key};
+use selkie_txn::{Database, KeyRange, RowError, Savepoint, Table, Txn, TxnError, key};
 
 use crate::common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
 
@@ -137,6 +137,64 @@ fn a_duplicate_leaves_nothing_behind_and_the_transaction_goes_on() {
     cluster.close();
 }
 
+#[test]
+fn a_transaction_goes_back_to_its_savepoints_and_on_from_there() {
+    let cluster = Cluster::start(2, 512);
+    let databases = cluster.create(vec![accounts()]);
+    let db = &databases[0];
+    let table = db.table("account").unwrap();
+    cluster.runtime.block_on(async {
+        fill(db, table, 0..60).await;
+        let before = dump(db).await;
+        let mut txn = db.begin();
+        let none = txn.savepoint().unwrap();
+        insert(db, &mut txn, table, 100, &account(100, 9)).await.unwrap();
+        let one = txn.savepoint().unwrap();
+        for id in 0..60 {
+            txn.delete(table, &key![id]).await.unwrap();
+            insert(db, &mut txn, table, 200 + id, &account(200 + id, 40)).await.unwrap();
+        }
+        let many = txn.savepoint().unwrap();
+        let latched = txn.latched_leaves();
+        txn.rollback_to(one).unwrap();
+        assert_eq!(txn.latched_leaves(), latched, "what was read is still relied on");
+        assert!(matches!(txn.rollback_to(many), Err(TxnError::NoSavepoint)));
+        let conflict = databases[1].begin().delete(table, &key![30]).await;
+        assert!(matches!(conflict, Err(TxnError::Conflict { .. })), "{conflict:?}");
+        // A savepoint stays when it was gone back to.
+        txn.delete(table, &key![7]).await.unwrap();
+        txn.rollback_to(one).unwrap();
+        txn.delete(table, &key![8]).await.unwrap();
+        txn.release(one).unwrap();
+        assert!(matches!(txn.rollback_to(one), Err(TxnError::NoSavepoint)));
+        let mut other = databases[1].begin();
+        assert!(matches!(other.rollback_to(none), Err(TxnError::NoSavepoint)), "another's");
+        other.rollback().await;
+        txn.commit().await.unwrap();
+        let expected: Vec<i32> = (0..60).filter(|id| *id != 8).chain([100]).collect();
+        let found = dump(&databases[1]).await;
+        assert_eq!(found[0].len(), expected.len());
+        let mut txn = databases[1].begin();
+        for id in expected {
+            assert!(txn.get(table, &key![id]).await.unwrap().is_some(), "{id}");
+        }
+        txn.commit().await.unwrap();
+        check(db).await;
+        // All the way back.
+        let mut txn = db.begin();
+        let begin = txn.savepoint().unwrap();
+        txn.delete(table, &key![100]).await.unwrap();
+        insert(db, &mut txn, table, 8, &account(8, 20)).await.unwrap();
+        let all = txn.savepoint().unwrap();
+        txn.rollback_to(all).unwrap();
+        txn.release(begin).unwrap();
+        assert!(matches!(txn.release(all), Err(TxnError::NoSavepoint)), "it came after");
+        txn.commit().await.unwrap();
+        assert_eq!(dump(db).await, before);
+    });
+    cluster.close();
+}
+
 #[derive(Clone, Debug)]
 enum Op {
     Insert(i32, Account),
@@ -145,6 +203,10 @@ enum Op {
     Delete(i32),
     Read(i32),
     Range(i32, i32),
+    Savepoint,
+    /// Of the savepoints made, in some order.
+    RollbackTo(usize),
+    Release(usize),
     Commit,
     Rollback,
 }
@@ -163,6 +225,9 @@ fn ops() -> impl Strategy<Value = Op> {
         5 => id().prop_map(Op::Delete),
         2 => id().prop_map(Op::Read),
         1 => (id(), id()).prop_map(|(a, b)| Op::Range(a, b)),
+        2 => Just(Op::Savepoint),
+        2 => (0..8usize).prop_map(Op::RollbackTo),
+        1 => (0..8usize).prop_map(Op::Release),
         1 => Just(Op::Commit),
         1 => Just(Op::Rollback),
     ]
@@ -236,7 +301,7 @@ async fn step(db: &Database, txn: &mut Txn<'_>, table: Table, model: &mut Model,
             let last = txn.last(table, &range).await.unwrap().map(|row| read(&row));
             assert_eq!(last.as_ref(), inside().next_back().map(|(_, account)| account));
         }
-        Op::Commit | Op::Rollback => {}
+        Op::Savepoint | Op::RollbackTo(_) | Op::Release(_) | Op::Commit | Op::Rollback => {}
     }
 }
 
@@ -275,8 +340,33 @@ proptest! {
             let (mut committed, mut model) = (Model::new(), Model::new());
             let mut before = dump(db).await;
             let mut txn = db.begin();
+            // Those that can be gone back to, with what there was; all that were ever made.
+            let (mut kept, mut made): (Vec<(Savepoint, Model)>, Vec<Savepoint>) = Default::default();
             for op in ops {
+                if matches!(op, Op::Commit | Op::Rollback) {
+                    kept.clear();
+                }
                 match op {
+                    Op::Savepoint => {
+                        let savepoint = txn.savepoint().unwrap();
+                        kept.push((savepoint, model.clone()));
+                        made.push(savepoint);
+                    }
+                    Op::RollbackTo(number) | Op::Release(number) if !made.is_empty() => {
+                        let chosen = made[made.len() - 1 - number % made.len()];
+                        let at = kept.iter().position(|(savepoint, _)| *savepoint == chosen);
+                        let goes_back = matches!(op, Op::RollbackTo(_));
+                        let done = if goes_back { txn.rollback_to(chosen) } else { txn.release(chosen) };
+                        let Some(at) = at else {
+                            assert!(matches!(done, Err(TxnError::NoSavepoint)), "{done:?}");
+                            continue;
+                        };
+                        done.unwrap();
+                        if goes_back {
+                            model = kept[at].1.clone();
+                        }
+                        kept.truncate(at + usize::from(goes_back));
+                    }
                     Op::Commit => {
                         txn.commit().await.unwrap();
                         committed = model.clone();

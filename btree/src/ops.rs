@@ -185,7 +185,7 @@ fn tidied(result: Result<(), TreeError>) -> Result<(), TreeError> {
 
 /// Refuses rows that no page takes.
 fn check_size(engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
-    let page = engine.gcl_bytes();
+    let page = engine.page_bytes();
     let (bytes, max) = (key.len() + value.len(), max_entry(page));
     if key.len() > max_key(page) {
         return Err(TreeError::KeyTooLong { bytes: key.len(), max: max_key(page) });

@@ -46,7 +46,7 @@ impl Tree {
     /// # Panics
     /// When the pool's GCLs are not of 512 to 8192 bytes, which a pool refuses at its start.
     pub async fn create(engine: &Engine, max_leaf_rows: u16) -> Result<Self, TreeError> {
-        let bytes = engine.gcl_bytes();
+        let bytes = engine.page_bytes();
         assert!((MIN_PAGE..=MAX_PAGE).contains(&bytes), "the pool's GCL size is out of range");
         let max_leaf_rows = max_leaf_rows.max(1);
         let mut leaf = engine.allocate().await?;

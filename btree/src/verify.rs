@@ -69,7 +69,7 @@ impl Tree {
                 stats.leaves = level.pages;
                 stats.entries = level.entries;
                 stats.fill =
-                    level.used_bytes as f64 / (level.pages * engine.gcl_bytes()).max(1) as f64;
+                    level.used_bytes as f64 / (level.pages * engine.page_bytes()).max(1) as f64;
                 return Ok(stats);
             }
             stats.inner_pages += level.pages;

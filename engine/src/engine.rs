@@ -32,7 +32,7 @@ use crate::recovery::run_recovery;
 use crate::service::{epoch_node, run_housekeeping};
 use crate::stats::{Counters, EngineStats};
 use crate::ways::Ways;
-use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, SharedGuard};
+use crate::{Coherence, EngineError, ExclusiveGuard, GAddr, PSN_BYTES, SharedGuard};
 
 /// Share of the frames kept free: the evictor starts below the first, stops at the second.
 const LOW_WATER: usize = 64;
@@ -258,9 +258,14 @@ impl Engine {
         }
     }
 
-    /// Size of a page in bytes.
+    /// Size of a global cache line in bytes: a page and its sequence number.
     pub fn gcl_bytes(&self) -> usize {
         self.0.gcl_bytes
+    }
+
+    /// Size of a page in bytes.
+    pub fn page_bytes(&self) -> usize {
+        self.0.gcl_bytes - PSN_BYTES
     }
 
     /// The well-known page that is zero when the pool starts and never allocated: for a catalogue.
@@ -352,6 +357,19 @@ impl Engine {
     /// The page, if it is cached and nobody is in the way: no waiting, no round trip.
     #[inline]
     pub fn shared_hit(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
+        let guard = self.shared_if_cached(addr)?;
+        self.0.counters.hit();
+        Some(guard)
+    }
+
+    /// The sequence number of a page, under the same conditions; `None` else. Counts as no access.
+    #[inline]
+    pub fn psn_if_cached(&self, addr: GAddr) -> Option<u64> {
+        self.shared_if_cached(addr).map(|page| page.psn())
+    }
+
+    #[inline]
+    fn shared_if_cached(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
         let core = &*self.0;
         let id = core.table.lookup(&core.frames, addr)?;
         let frame = core.frames.get(id);
@@ -360,11 +378,7 @@ impl Engine {
         }
         let guard = SharedGuard::new(core, id);
         // The frame may have been given to another line since the lookup.
-        if frame.addr() != addr {
-            return None;
-        }
-        core.counters.hit();
-        Some(guard)
+        (frame.addr() == addr).then_some(guard)
     }
 
     /// As [`Engine::shared_hit`], to write.
@@ -479,7 +493,8 @@ impl Engine {
                 guard => guard?,
             };
             if reused {
-                guard.bytes_mut(0..self.0.gcl_bytes).fill(0);
+                let bytes = guard.len();
+                guard.bytes_mut(0..bytes).fill(0);
             }
             grant.used();
             return Ok(guard);

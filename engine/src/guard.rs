@@ -1,4 +1,8 @@
 //! Guards: a latched page, readable or writable, let go on drop.
+//!
+//! A page is its global cache line but for the first [`PSN_BYTES`], in which its *page sequence number* stands: how often
+//! it was changed, counted up when a guard that asked for bytes to change is let go. It goes wherever the page goes, and
+//! never goes back, whatever the page is used for: who finds the number unchanged finds the page unchanged.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -10,6 +14,9 @@ use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Released;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
+
+/// Bytes of a global cache line before the page: its sequence number, little-endian.
+pub const PSN_BYTES: usize = 8;
 
 /// A page latched shared: nobody writes it anywhere while the guard lives.
 #[must_use]
@@ -30,6 +37,8 @@ pub struct ExclusiveGuard<'e> {
     core: &'e Core,
     frame: &'e Frame,
     page: NonNull<u8>,
+    /// Bytes were asked for to be changed.
+    changed: bool,
 }
 
 // SAFETY: the latch belongs to the guard, not to a thread, and governs the page's bytes.
@@ -48,6 +57,17 @@ impl<'e> SharedGuard<'e> {
     #[inline]
     pub fn addr(&self) -> GAddr {
         self.frame.addr()
+    }
+
+    /// The page's sequence number.
+    #[inline]
+    pub fn psn(&self) -> u64 {
+        psn(line(self.page, self.core, self))
+    }
+
+    /// The page with its sequence number, as it is coded.
+    pub(crate) fn line(&self) -> &[u8] {
+        line(self.page, self.core, self)
     }
 
     /// Whether this node has changed nothing of the page that is not home.
@@ -81,8 +101,7 @@ impl Deref for SharedGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the page has gcl_bytes bytes, and the shared latch is held until the guard drops.
-        unsafe { std::slice::from_raw_parts(self.page.as_ptr(), self.core.gcl_bytes) }
+        line(self.page, self.core, self).get(PSN_BYTES..).unwrap_or_default()
     }
 }
 
@@ -100,13 +119,20 @@ impl<'e> ExclusiveGuard<'e> {
     /// The caller has latched the frame exclusively.
     #[inline]
     pub(crate) fn new(core: &'e Core, frame: FrameId) -> Self {
-        ExclusiveGuard { core, frame: core.frames.get(frame), page: core.frames.page_ptr(frame) }
+        let page = core.frames.page_ptr(frame);
+        ExclusiveGuard { core, frame: core.frames.get(frame), page, changed: false }
     }
 
     /// The line's address.
     #[inline]
     pub fn addr(&self) -> GAddr {
         self.frame.addr()
+    }
+
+    /// The page's sequence number, from before what is changed through this guard.
+    #[inline]
+    pub fn psn(&self) -> u64 {
+        psn(line(self.page, self.core, self))
     }
 
     /// Bytes `range` of the page, to be changed; only bytes asked for in this way are written back.
@@ -116,18 +142,38 @@ impl<'e> ExclusiveGuard<'e> {
     #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
         let bytes = self.core.gcl_bytes;
-        // SAFETY: the exclusive latch is held until the guard drops; the borrow is `&mut self`'s.
-        let page = unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), bytes) };
-        assert!(range.start <= range.end && range.end <= page.len(), "range beyond the page");
+        let range = range.start.saturating_add(PSN_BYTES)..range.end.saturating_add(PSN_BYTES);
+        assert!(range.start <= range.end && range.end <= bytes, "range beyond the page");
         if !range.is_empty() {
+            self.changed = true;
             self.frame.add_dirty(Dirty::of(&range, bytes));
         }
         #[expect(clippy::indexing_slicing, reason = "checked above")]
-        &mut page[range]
+        &mut self.line_mut()[range]
+    }
+
+    fn line_mut(&mut self) -> &mut [u8] {
+        // SAFETY: the line has gcl_bytes bytes, and the exclusive latch is held until the guard drops; the borrow is
+        // `&mut self`'s.
+        unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), self.core.gcl_bytes) }
+    }
+
+    /// The page is another than before, if bytes of it were changed.
+    #[inline]
+    fn count_change(&mut self) {
+        if !std::mem::take(&mut self.changed) {
+            return;
+        }
+        let next = self.psn().wrapping_add(1);
+        self.frame.add_dirty(Dirty::of(&(0..PSN_BYTES), self.core.gcl_bytes));
+        if let Some(psn) = self.line_mut().first_chunk_mut() {
+            *psn = next.to_le_bytes();
+        }
     }
 
     /// Turns the guard into a shared one. Does not wait.
-    pub fn downgrade(self) -> SharedGuard<'e> {
+    pub fn downgrade(mut self) -> SharedGuard<'e> {
+        self.count_change();
         let guard = SharedGuard { core: self.core, frame: self.frame, page: self.page };
         std::mem::forget(self);
         if guard.frame.latch.downgrade() == Released::Notify {
@@ -142,19 +188,31 @@ impl Deref for ExclusiveGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        // SAFETY: the page has gcl_bytes bytes, and the latch is held until the guard drops.
-        unsafe { std::slice::from_raw_parts(self.page.as_ptr(), self.core.gcl_bytes) }
+        line(self.page, self.core, self).get(PSN_BYTES..).unwrap_or_default()
     }
 }
 
 impl Drop for ExclusiveGuard<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.count_change();
         let addr = self.frame.addr();
         if self.frame.latch.unlock_exclusive() == Released::Notify {
             self.core.notify(addr);
         }
     }
+}
+
+/// The whole line of a guard.
+#[inline]
+fn line<'g, G>(start: NonNull<u8>, core: &Core, _guard: &'g G) -> &'g [u8] {
+    // SAFETY: the line has gcl_bytes bytes; the guard, which the slice borrows, holds the latch until it drops.
+    unsafe { std::slice::from_raw_parts(start.as_ptr(), core.gcl_bytes) }
+}
+
+#[inline]
+fn psn(line: &[u8]) -> u64 {
+    line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn))
 }
 
 impl fmt::Debug for SharedGuard<'_> {

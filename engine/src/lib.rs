@@ -43,7 +43,7 @@ pub use config::{Coherence, EngineConfig, MAX_MAIL_TASKS};
 pub use engine::Engine;
 pub use epoch::EpochPin;
 pub use error::EngineError;
-pub use guard::{ExclusiveGuard, SharedGuard};
+pub use guard::{ExclusiveGuard, PSN_BYTES, SharedGuard};
 pub use hottest::HotLine;
 pub use roster::{Entered, NodeCounters, Operations, Roster};
 pub use stats::EngineStats;

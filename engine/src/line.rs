@@ -36,6 +36,9 @@ use crate::{Coherence, EngineError, GAddr};
 /// until they are there.
 const SEND_RING_PAGES: usize = 1024;
 
+/// What was not changed between two changes is written with them unless it is as much as a verb more costs.
+const LEAST_GAP_BYTES: usize = 256;
+
 /// A line that is not at rest, or that somebody waits for.
 pub(crate) struct Active {
     pub(crate) line: Line,
@@ -538,7 +541,7 @@ impl Core {
         home
     }
 
-    /// Appends `[write the dirty bytes]? [atomic]? [read the page]?`.
+    /// Appends `[write the dirty bytes]* [atomic]? [read the page]?`.
     fn build(&self, home: &Home, active: &mut Active, op: LatchOperation, chain: &mut Chain) {
         let operation = op;
         if let (Phase::Rejoin, Some(id)) = (active.line.phase, active.frame) {
@@ -548,10 +551,11 @@ impl Core {
         if let Some(id) = active.frame.filter(|_| operation.write_back) {
             let dirty = self.dirty_of(id);
             if !dirty.is_empty() {
-                let dirty = dirty.bounds(self.gcl_bytes);
                 Counters::add(&self.counters.write_backs);
-                let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
                 active.copied = active.line.phase == Phase::ReleaseModified && self.may_copy();
+            }
+            for dirty in dirty.stretches(self.gcl_bytes, LEAST_GAP_BYTES) {
+                let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
                 let from = if active.copied {
                     // SAFETY: the line is being evicted: the latch is sealed and nobody is in.
                     let page = unsafe { self.page(id) };

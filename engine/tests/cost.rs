@@ -9,6 +9,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use common::{Cluster, GCL, engine_config, page, pool_config};
+use selkie_engine::PSN_BYTES;
 use selkie_fabric::PeerId;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
@@ -112,14 +113,20 @@ fn write_back_writes_the_dirty_bytes_only() {
         let before = meter.snapshot(PeerId::compute(0));
         {
             let mut guard = engine.exclusive(addr).await.unwrap();
-            guard.bytes_mut(100..103).fill(1);
-            guard.bytes_mut(120..121).fill(2);
+            guard.bytes_mut(400..403).fill(1);
+            guard.bytes_mut(420..421).fill(2);
         }
         evict_everything(engine).await;
-        // Bytes 96..128: whole words around 100..121. The other pages were never written.
-        assert_eq!(spent(&meter, 0, before).bytes_written, 32);
+        // Whole words around 400..421, and the page's number, far from them. The other pages were never written.
+        assert_eq!(spent(&meter, 0, before).bytes_written, 24 + PSN_BYTES as u64);
         let guard = engine.shared(addr).await.unwrap();
-        assert_eq!((guard[99], guard[100], guard[102], guard[103], guard[120]), (0, 1, 1, 0, 2));
+        assert_eq!((guard[399], guard[400], guard[402], guard[403], guard[420]), (0, 1, 1, 0, 2));
+        drop(guard);
+        // What is near to it goes with it in one piece.
+        let before = meter.snapshot(PeerId::compute(0));
+        engine.exclusive(addr).await.unwrap().bytes_mut(100..101).fill(1);
+        evict_everything(engine).await;
+        assert_eq!(spent(&meter, 0, before).bytes_written, 112);
     });
     cluster.close_and_check();
 }

@@ -49,11 +49,18 @@
 //! all before   u32  crc32c of the versions of all splits before the write-back, as they lie in a header
 //! ```
 //!
+//! A GCL is a page with its sequence number, little-endian, before it:
+//!
+//! ```text
+//! 0    psn   u64   how often the page was changed
+//! 8    page
+//! ```
+//!
 //! Header of a GCL, one cache line, little-endian:
 //!
 //! ```text
 //! 0   latch          u64       SELCC latch word; only compute nodes read or change it
-//! 8   psn            u64       page sequence number
+//! 8   (zero)
 //! 16  split_version  [u32; 12] versions of the coded splits
 //! 64
 //! ```
@@ -88,7 +95,7 @@ pub const CONTROL_PAGE_BYTES: u64 = 4096;
 /// First word of a control page: "SELKIE\0\x01" read as a little-endian integer.
 pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"SELKIE\0\x01");
 /// Version of this layout, second word of a control page.
-pub const LAYOUT_VERSION: u64 = 2;
+pub const LAYOUT_VERSION: u64 = 3;
 /// Offset of the magic word in the control page.
 pub const MAGIC_AT: u64 = 0;
 /// Offset of the layout version in the control page.
@@ -130,8 +137,8 @@ pub const MAX_RANGE_BYTES: u64 = 1 << 40;
 pub struct Header {
     /// SELCC latch word. Packed and unpacked by the engine's coherence module, nowhere else.
     pub latch: u64,
-    /// Page sequence number.
-    pub psn: u64,
+    /// Zero.
+    pub reserved: u64,
     /// Versions of the coded splits.
     pub split_version: [u32; MAX_SPLITS],
 }
@@ -158,13 +165,11 @@ pub const VERSION_LOST: u32 = (1 << MAX_SPLITS) - 1;
 
 /// Offset of the latch word in a header.
 pub const LATCH_AT: u64 = offset_of!(Header, latch) as u64;
-/// Offset of the page sequence number in a header.
-pub const PSN_AT: u64 = offset_of!(Header, psn) as u64;
 /// Offset of the split versions in a header.
 pub const SPLIT_VERSION_AT: u64 = offset_of!(Header, split_version) as u64;
 
 const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
-const _: () = assert!(LATCH_AT == 0 && PSN_AT == 8 && SPLIT_VERSION_AT == 16);
+const _: () = assert!(LATCH_AT == 0 && SPLIT_VERSION_AT == 16);
 const _: () = assert!(ACTIVITY_AT + 8 <= LEAD_BYTES);
 const _: () = assert!(RANGE_BYTES_AT + 8 <= EXTENTS_LEASED_AT);
 const _: () = assert!(EXTENTS_LEASED_AT + 8 <= PLANE_LOOKS_AT);
@@ -180,7 +185,7 @@ impl Header {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; HEADER_BYTES as usize] {
         let mut bytes = [0; HEADER_BYTES as usize];
-        let words = [self.latch, self.psn]
+        let words = [self.latch, self.reserved]
             .into_iter()
             .flat_map(u64::to_le_bytes)
             .chain(self.split_version.into_iter().flat_map(u32::to_le_bytes));
@@ -194,10 +199,10 @@ impl Header {
     #[must_use]
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES as usize]) -> Self {
         let (latch, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
-        let (psn, rest) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        let (reserved, rest) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
         let mut header = Self {
             latch: u64::from_le_bytes(*latch),
-            psn: u64::from_le_bytes(*psn),
+            reserved: u64::from_le_bytes(*reserved),
             split_version: [0; MAX_SPLITS],
         };
         for (version, bytes) in header.split_version.iter_mut().zip(rest.as_chunks().0) {
@@ -640,7 +645,7 @@ mod tests {
     fn header_bytes_match_the_byte_map() {
         let header = Header {
             latch: 0x0102_0304_0506_0708,
-            psn: 0x1112_1314_1516_1718,
+            reserved: 0x1112_1314_1516_1718,
             split_version: std::array::from_fn(|i| 0xA000_0000 + i as u32),
         };
         let bytes = header.to_bytes();

@@ -63,9 +63,9 @@ fn a_slab_that_is_given_back_before_its_move_has_settled_is_found_within_100_see
 
 /// Shows as well that compute nodes do die in the middle of a write-back.
 #[test]
-fn a_write_back_that_nothing_stands_in_for_is_found_within_40_seeds() {
+fn a_write_back_that_nothing_stands_in_for_is_found_within_80_seeds() {
     for scenario in [Scenario::MemnodeLoss, Scenario::Straggler] {
-        let (seed, report) = finds(Planted::NoJournal, scenario, 40);
+        let (seed, report) = finds(Planted::NoJournal, scenario, 80);
         println!("seed {seed}: {report}");
     }
 }

@@ -127,7 +127,7 @@ async fn write(
     if total > MAX_BYTES {
         return Err(CatalogueError::TooLong { bytes: total }.into());
     }
-    let mut chunks: Vec<&[u8]> = document.chunks(engine.gcl_bytes() - HEADER_BYTES).collect();
+    let mut chunks: Vec<&[u8]> = document.chunks(engine.page_bytes() - HEADER_BYTES).collect();
     let first = if chunks.is_empty() { &[][..] } else { chunks.remove(0) };
     let mut next = GAddr::NULL;
     // From the last to the first, so that each page knows its successor.

@@ -1,9 +1,11 @@
 //! The page header: field offsets, decoding with its constant-time check, and size limits.
 #![expect(clippy::indexing_slicing, reason = "constant offsets into a fixed-size header array")]
 
-/// Smallest and largest page, which are the GCL sizes the pool accepts.
-pub(crate) const MIN_PAGE: usize = 512;
-pub(crate) const MAX_PAGE: usize = 8192;
+use selkie_engine::PSN_BYTES;
+
+/// Smallest and largest page, which are those of the GCL sizes the pool accepts.
+pub(crate) const MIN_PAGE: usize = 512 - PSN_BYTES;
+pub(crate) const MAX_PAGE: usize = 8192 - PSN_BYTES;
 
 /// Marks a page of this tree; a zeroed or foreign page does not carry it.
 const MAGIC: u16 = 0x4c42;
@@ -64,12 +66,12 @@ const fn check(page: usize) {
     assert!(max_entry(page) > max_key(page) + CHILD);
 }
 const _: () = {
-    let mut page = MIN_PAGE;
-    while page <= MAX_PAGE {
-        check(page);
-        page *= 2;
+    let mut gcl = MIN_PAGE + PSN_BYTES;
+    while gcl <= MAX_PAGE + PSN_BYTES {
+        check(gcl - PSN_BYTES);
+        gcl *= 2;
     }
-    assert!(max_entry(2048) >= 660, "a TPC-C customer row fits three times");
+    assert!(max_entry(2048 - PSN_BYTES) >= 658, "a TPC-C customer row fits three times");
     assert!(HEADER == 28 && SLOT == 8 && MAX_PAGE <= u16::MAX as usize);
 };
 

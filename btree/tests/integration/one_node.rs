@@ -7,7 +7,7 @@ use selkie_btree::{
     Direction, LeafView, NoRoom, Tree, TreeError, Whereabouts, leaf_insert, leaf_remove,
     leaf_replace, max_entry, max_key,
 };
-use selkie_engine::{Engine, GAddr};
+use selkie_engine::{Engine, GAddr, PSN_BYTES};
 
 use crate::common::{ALL, Cluster, Dice, FRAMES, Model, assert_same, rows};
 
@@ -29,7 +29,7 @@ fn key(dice: &mut Dice, longest: usize) -> Vec<u8> {
 }
 
 async fn compare_ranges(tree: Tree, engine: &Engine, model: &Model, dice: &mut Dice) {
-    let longest = max_key(engine.gcl_bytes());
+    let longest = max_key(engine.page_bytes());
     let bounds = |dice: &mut Dice| match dice.below(5) {
         0 => Bound::Unbounded,
         1 | 2 => Bound::Included(key(dice, longest)),
@@ -68,12 +68,12 @@ fn random_operations_match_an_ordered_map() {
             let tree = Tree::create(engine, max_rows).await.unwrap();
             let mut model = Model::new();
             let mut dice = Dice(gcl as u64);
-            let longest = max_key(gcl);
+            let longest = max_key(gcl - PSN_BYTES);
             for step in 0..steps {
                 // Phases of growth and of decay, so that leaves empty out.
                 let growing = (step / 2_000) % 2 == 0;
                 let key = key(&mut dice, longest);
-                let room = max_entry(gcl) - key.len();
+                let room = max_entry(gcl - PSN_BYTES) - key.len();
                 let value = vec![step as u8; [3, 3, 40, room][dice.below(4)].min(room)];
                 let has = model.contains_key(&key);
                 match dice.below(8) {
@@ -165,22 +165,22 @@ fn rows_that_fit_no_page_are_refused() {
     let engine = &cluster.engines[0];
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, u16::MAX).await.unwrap();
-        let long = vec![b'k'; max_key(512) + 1];
+        let long = vec![b'k'; max_key(512 - PSN_BYTES) + 1];
         assert!(matches!(
             tree.insert(engine, &long, b"").await,
-            Err(TreeError::KeyTooLong { bytes: 49, max: 48 })
+            Err(TreeError::KeyTooLong { bytes: 46, max: 45 })
         ));
-        let large = vec![0; max_entry(512)];
+        let large = vec![0; max_entry(512 - PSN_BYTES)];
         assert!(matches!(
             tree.upsert(engine, b"k", &large).await,
-            Err(TreeError::EntryTooLarge { bytes: 149, max: 148 })
+            Err(TreeError::EntryTooLarge { bytes: 147, max: 146 })
         ));
         // The longest keys with the largest values: every split shape, with the longest fences.
         let mut model = Model::new();
         let mut dice = Dice(5);
         for number in 0..200_u8 {
-            let mut key = vec![number.reverse_bits(); 48];
-            key[47] = 1;
+            let mut key = vec![number.reverse_bits(); 45];
+            key[44] = 1;
             let value = vec![number; [0, 50, 100][dice.below(3)]];
             tree.insert(engine, &key, &value).await.unwrap();
             model.insert(key, value);
@@ -473,7 +473,7 @@ fn damaged_pages_are_named() {
                     }
                 }
                 let mut guard = engine.exclusive(target).await.unwrap();
-                guard.bytes_mut(0..512).copy_from_slice(&sound);
+                guard.bytes_mut(0..512 - PSN_BYTES).copy_from_slice(&sound);
             }
             assert!(refused > 40, "{name}: {refused}");
         }

@@ -50,14 +50,28 @@ impl Dirty {
         self.0 & Self::of(range, page).0 != 0
     }
 
-    /// From the first byte that may differ to the last.
-    pub(crate) fn bounds(self, page: usize) -> Range<usize> {
-        if self.is_empty() {
-            return 0..0;
-        }
+    /// The stretches of a page of `page` bytes that may differ, in order, and with them what lies between if that is less
+    /// than `gap` bytes.
+    pub(crate) fn stretches(self, page: usize, gap: usize) -> impl Iterator<Item = Range<usize>> {
         let piece = page / PIECES as usize;
-        let end = PIECES - self.0.leading_zeros();
-        self.0.trailing_zeros() as usize * piece..end as usize * piece
+        let mut rest = self.0;
+        let mut next = move || {
+            let first = (rest != 0).then(|| rest.trailing_zeros())?;
+            let length = (rest >> first).trailing_ones();
+            // In two steps, as all at once may be too many.
+            rest &= (u64::MAX << first << (length - 1)) << 1;
+            Some(first as usize * piece..(first + length) as usize * piece)
+        };
+        let mut ahead = next();
+        std::iter::from_fn(move || {
+            let mut stretch = ahead.take()?;
+            ahead = next();
+            while let Some(close) = ahead.take_if(|later| later.start - stretch.end < gap) {
+                stretch.end = close.end;
+                ahead = next();
+            }
+            Some(stretch)
+        })
     }
 }
 
@@ -72,20 +86,28 @@ mod tests {
             for (start, end) in
                 [(0, 8), (8, 16), (0, page), (page - 8, page), (page / 2 - 8, page / 2 + 8)]
             {
-                let bounds = Dirty::of(&(start..end), page).bounds(page);
+                let mut all = Dirty::of(&(start..end), page).stretches(page, 0);
+                let (bounds, more) = (all.next().unwrap(), all.next());
+                assert_eq!(more, None);
                 assert!(bounds.start <= start && bounds.end >= end, "{page} {start}..{end}");
                 assert!(start - bounds.start < piece && bounds.end - end < piece);
             }
             assert_eq!(Dirty::of(&(0..page), page), Dirty::ALL);
             assert_eq!(Dirty::of(&(64..64), page), Dirty::NONE);
-            assert_eq!(Dirty::NONE.bounds(page), 0..0);
+            assert_eq!(Dirty::NONE.stretches(page, 0).next(), None);
         }
     }
 
     #[test]
     fn what_lies_between_two_changes_is_not_touched() {
         let both = Dirty::of(&(0..8), 4096).union(Dirty::of(&(4000..4008), 4096));
-        assert_eq!(both.bounds(4096), 0..4032);
+        assert_eq!(both.stretches(4096, 4000).collect::<Vec<_>>(), [0..4032]);
+        assert_eq!(both.stretches(4096, 256).collect::<Vec<_>>(), [0..64, 3968..4032]);
+        let stretches = |bits, gap| Dirty(bits).stretches(512, gap).collect::<Vec<_>>();
+        assert_eq!(stretches(u64::MAX, 8), [0..512]);
+        assert_eq!(stretches(1 | 1 << 63, 8), [0..8, 504..512]);
+        assert_eq!(stretches(0b110_1110, 8), [8..32, 40..56]);
+        assert_eq!(stretches(0b110_1110, 9), [8..56]);
         let splits = [0..512, 512..1024, 3072..3584, 3584..4096];
         assert_eq!(splits.map(|split| both.touches(&split, 4096)), [true, false, false, true]);
     }

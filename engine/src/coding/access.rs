@@ -498,8 +498,9 @@ impl Coded {
 }
 
 impl Coded {
-    /// All splits of a page.
+    /// All splits of a line.
     pub(crate) fn splits_of(&self, page: &[u8]) -> Result<Vec<Vec<u8>>, EngineError> {
+        debug_assert!(page.len() == self.coding.data() * self.geometry.payload_bytes(), "a line");
         let data: Vec<&[u8]> = page.chunks_exact(self.geometry.payload_bytes()).collect();
         let mut splits: Vec<Vec<u8>> = data.iter().map(|split| split.to_vec()).collect();
         let mut parity = vec![vec![0; self.geometry.payload_bytes()]; self.coding.parity()];

@@ -306,7 +306,7 @@ impl Core {
             *version = Version::after(&header, coded.data(), SplitSet::EMPTY);
         }
         let version = *version;
-        let splits = coded.splits_of(&guard)?;
+        let splits = coded.splits_of(guard.line())?;
         let payload = splits.get(split).map(Vec::as_slice).unwrap_or_default();
         let buf = Tag::append(version, payload);
         for place in places.places_of(split).filter(|place| place.node == memory) {

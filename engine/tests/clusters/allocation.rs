@@ -7,7 +7,7 @@ use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
 use selkie_memnode::layout::EXTENT_GCLS;
 
-use crate::common::{Cluster, GCL, engine_config, page, pool_config};
+use crate::common::{Cluster, GCL, PAGE, engine_config, page, pool_config};
 
 #[test]
 fn every_line_is_handed_out_once_and_nodes_are_loaded_evenly() {
@@ -41,7 +41,7 @@ fn churn_neither_leaks_nor_reuses_under_a_pin() {
             if live.len() < live_target {
                 let mut guard = engine.allocate().await.unwrap();
                 assert!(guard.iter().all(|b| *b == 0), "reused lines are zero");
-                guard.bytes_mut(0..GCL).fill(0xAA);
+                guard.bytes_mut(0..PAGE).fill(0xAA);
                 live.push(guard.addr());
             } else {
                 for _ in 0..live_target / 2 {

@@ -16,7 +16,7 @@ use selkie_memnode::{ComputeIndex, FailureDomain};
 
 use crate::common::load::until;
 use crate::common::pages::{check, cluster, coded, fill, pages, write};
-use crate::common::{Cluster, GCL, engine_config, id};
+use crate::common::{Cluster, GCL, PAGE, engine_config, id};
 
 /// So many memory nodes are lost one after the other, and each time all pages are read, and changed, by all.
 fn loses(memory_nodes: usize, coding: &str, victims: &[u16]) {
@@ -79,7 +79,7 @@ fn nothing_is_lost_while_all_write() {
                         }
                         let mut page = engine.exclusive(addr).await.unwrap();
                         let value = check(&page, addr);
-                        fill(page.bytes_mut(0..GCL), addr, value + 1);
+                        fill(page.bytes_mut(0..PAGE), addr, value + 1);
                         total.fetch_add(1, Ordering::Relaxed);
                     }
                 })
@@ -146,7 +146,7 @@ fn what_is_lost_is_made_again_while_others_write_and_as_much_may_be_lost_again()
                     let engine = &cluster.engines[(number + round as usize) % 3];
                     let mut page = engine.exclusive(*addr).await.unwrap();
                     assert_eq!(check(&page, *addr), round);
-                    fill(page.bytes_mut(0..GCL), *addr, round + 1);
+                    fill(page.bytes_mut(0..PAGE), *addr, round + 1);
                 }
                 round += 1;
                 if is_whole(&cluster) && cluster.pool.is_memory_dead(usize::from(victim)) {
@@ -412,14 +412,14 @@ fn splits_that_were_never_written_are_made_again_as_such() {
             // All of them go home, and come from there.
             for addr in &pages {
                 let page = cluster.engines[usize::from(victim) % 2].exclusive(*addr).await.unwrap();
-                assert_eq!((page[9], page[GCL - 1]), (7, 0), "{addr}");
+                assert_eq!((page[9], page[PAGE - 1]), (7, 0), "{addr}");
             }
             lose_and_make_again(&mem, &cluster, victim).await;
         }
         cluster.engines[0].close().await.unwrap();
         for addr in &pages {
             let page = cluster.engines[1].shared(*addr).await.unwrap();
-            assert_eq!((page[9], page[GCL - 1]), (7, 0), "{addr}");
+            assert_eq!((page[9], page[PAGE - 1]), (7, 0), "{addr}");
         }
         assert_eq!(cluster.engines[1].stats().corruptions, 0);
     });
@@ -448,9 +448,9 @@ fn who_holds_a_page_hears_of_versions_that_are_new() {
         until(&env, &cluster, "is made good", || crate::common::load::is_whole(&cluster.pool))
             .await;
         for addr in &pages {
-            engine.exclusive(*addr).await.unwrap().bytes_mut(GCL - 8..GCL).fill(5);
+            engine.exclusive(*addr).await.unwrap().bytes_mut(PAGE - 8..PAGE).fill(5);
             engine.evict(*addr).await.unwrap();
-            assert_eq!(engine.shared(*addr).await.unwrap()[GCL - 8..], [5; 8]);
+            assert_eq!(engine.shared(*addr).await.unwrap()[PAGE - 8..], [5; 8]);
         }
         assert_eq!(engine.stats().corruptions, 0);
     });

@@ -8,7 +8,7 @@ use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::yield_now;
 use selkie_fabric::mem::MemFabric;
 
-use crate::common::{Cluster, GCL, engine_config, get, page, pool_config};
+use crate::common::{Cluster, GCL, PAGE, engine_config, get, page, pool_config};
 
 #[test]
 fn a_write_is_seen_by_every_other_node_and_comes_back() {
@@ -21,12 +21,12 @@ fn a_write_is_seen_by_every_other_node_and_comes_back() {
                 let mut guard = writer.exclusive(addr).await.unwrap();
                 assert_eq!(get(&guard), round - 1);
                 guard.bytes_mut(0..8).copy_from_slice(&round.to_le_bytes());
-                guard.bytes_mut(GCL - 1..GCL).fill(round as u8);
+                guard.bytes_mut(PAGE - 1..PAGE).fill(round as u8);
             }
             for reader in &cluster.engines {
                 let guard = reader.shared(addr).await.unwrap();
                 assert_eq!(get(&guard), round);
-                assert_eq!(guard[GCL - 1], round as u8);
+                assert_eq!(guard[PAGE - 1], round as u8);
             }
         }
     });

@@ -4,12 +4,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
+use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr, PSN_BYTES};
 use selkie_fabric::sim::{CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, PeerId};
 use selkie_memnode::{Pool, PoolConfig};
 
 const GCL: usize = 512;
+const PAGE: usize = GCL - PSN_BYTES;
 const BOUND: Duration = Duration::from_secs(60);
 
 struct Slow {
@@ -46,7 +47,7 @@ fn slow(coding: &str, memory_nodes: usize, seed: u64) -> Slow {
             let mut pages = Vec::new();
             for number in 0..400_u64 {
                 let mut page = first.allocate().await.unwrap();
-                for (at, word) in page.bytes_mut(0..GCL).chunks_exact_mut(8).enumerate() {
+                for (at, word) in page.bytes_mut(0..PAGE).chunks_exact_mut(8).enumerate() {
                     word.copy_from_slice(&(number << 8 | at as u64).to_le_bytes());
                 }
                 pages.push(page.addr());

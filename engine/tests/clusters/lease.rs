@@ -22,7 +22,7 @@ use selkie_memnode::{Lent, Pool, create};
 
 use crate::common::pages::coded;
 use crate::common::way::Way;
-use crate::common::{GCL, engine_config, id, pool_config};
+use crate::common::{PAGE, engine_config, id, pool_config};
 
 const LEASE: Duration = Duration::from_secs(2);
 
@@ -118,7 +118,7 @@ async fn value(engine: &Engine, addr: GAddr) -> Result<u64, EngineError> {
 async fn write(engine: &Engine, addr: GAddr, value: u64) {
     let mut page = engine.exclusive(addr).await.unwrap();
     page.bytes_mut(0..8).copy_from_slice(&value.to_le_bytes());
-    page.bytes_mut(GCL - 8..GCL).copy_from_slice(&value.to_le_bytes());
+    page.bytes_mut(PAGE - 8..PAGE).copy_from_slice(&value.to_le_bytes());
 }
 
 #[test]

@@ -16,4 +16,5 @@ mod memory_loss;
 mod observation;
 mod reads_only;
 mod recovery;
+mod sequence;
 mod upgrade;

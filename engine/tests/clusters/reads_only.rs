@@ -14,14 +14,14 @@ use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Buf, Fabric, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{Pool, layout};
 
-use crate::common::{Cluster, GCL, engine_config, id, pool_config};
+use crate::common::{Cluster, GCL, PAGE, engine_config, id, pool_config};
 
 fn reader() -> EngineConfig {
     EngineConfig { reads_only: true, ..engine_config() }
 }
 
 async fn write(engine: &Engine, addr: GAddr, value: u8) {
-    engine.exclusive(addr).await.unwrap().bytes_mut(0..GCL).fill(value);
+    engine.exclusive(addr).await.unwrap().bytes_mut(0..PAGE).fill(value);
 }
 
 /// A reader sees what a writer writes, also while both want the page again and again, and changes nothing.

@@ -17,7 +17,7 @@ use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_memnode::ComputeIndex;
 
-use crate::common::{Cluster, GCL, engine_config, pool_config};
+use crate::common::{Cluster, GCL, PAGE, engine_config, pool_config};
 
 const DEAD: usize = 2;
 /// Tasks that want a lost page, and how often each of them does.
@@ -41,13 +41,13 @@ async fn pages(cluster: &Cluster, count: usize) -> Vec<GAddr> {
 async fn write(cluster: &Cluster, node: usize, addr: GAddr, value: u64) {
     let mut page = cluster.engines[node].exclusive(addr).await.unwrap();
     page.bytes_mut(0..8).copy_from_slice(&value.to_le_bytes());
-    page.bytes_mut(GCL - 8..GCL).copy_from_slice(&value.to_le_bytes());
+    page.bytes_mut(PAGE - 8..PAGE).copy_from_slice(&value.to_le_bytes());
 }
 
 /// The two copies of the value in a page, which agree.
 fn value(page: &[u8]) -> u64 {
     let word = |at: usize| u64::from_le_bytes(page[at..at + 8].try_into().unwrap());
-    assert_eq!(word(0), word(GCL - 8), "a torn page");
+    assert_eq!(word(0), word(PAGE - 8), "a torn page");
     word(0)
 }
 
@@ -193,7 +193,7 @@ fn a_name_that_no_word_contains_is_used_again() {
                 expected[page] += 1;
                 assert_eq!(value(&guard) + 1, expected[page], "cn{node}, round {round}");
                 guard.bytes_mut(0..8).copy_from_slice(&u64::to_le_bytes(expected[page]));
-                guard.bytes_mut(GCL - 8..GCL).copy_from_slice(&u64::to_le_bytes(expected[page]));
+                guard.bytes_mut(PAGE - 8..PAGE).copy_from_slice(&u64::to_le_bytes(expected[page]));
             }
             if round % 2 == 0 {
                 latest.close().await.unwrap();
@@ -263,7 +263,7 @@ fn survivors_go_on_while_a_node_dies_in_the_middle_of_everything() {
                                     Ok(mut page) => {
                                         let next = (value(&page) + 1).to_le_bytes();
                                         page.bytes_mut(0..8).copy_from_slice(&next);
-                                        page.bytes_mut(GCL - 8..GCL).copy_from_slice(&next);
+                                        page.bytes_mut(PAGE - 8..PAGE).copy_from_slice(&next);
                                         if node != DEAD {
                                             written[turn].fetch_add(1, Ordering::Relaxed);
                                         }

@@ -198,9 +198,10 @@ fn fill(bytes: &mut [u8], addr: GAddr, part: usize, count: u64) {
     }
 }
 
+/// The bytes of a part, whole words: parts differ by a word at most.
 fn part_of(page_bytes: usize, part: usize) -> std::ops::Range<usize> {
-    let bytes = page_bytes / PARTS;
-    part * bytes..(part + 1) * bytes
+    let start = |part: usize| part * (page_bytes / 8) / PARTS * 8;
+    start(part)..start(part + 1)
 }
 
 /// The first word of a part is its count, the others are mixed of it. A part is zero until it is incremented, as a page
@@ -216,9 +217,8 @@ fn word_of(addr: GAddr, part: usize, count: u64, word: u64) -> u64 {
 /// The counts of a page's parts, every word of which is as it should be.
 fn counts(page: &[u8], addr: GAddr) -> Result<[u64; PARTS], SimError> {
     let mut counts = [0; PARTS];
-    let (words, _) = page.as_chunks::<8>();
-    let parts = words.chunks_exact(words.len() / PARTS);
-    for ((part, words), own) in parts.enumerate().zip(&mut counts) {
+    for (part, own) in counts.iter_mut().enumerate() {
+        let (words, _) = page.get(part_of(page.len(), part)).unwrap_or_default().as_chunks::<8>();
         *own = words.first().copied().map_or(0, u64::from_le_bytes);
         for (word, bytes) in (0..).zip(words) {
             let (found, expected) = (u64::from_le_bytes(*bytes), word_of(addr, part, *own, word));
@@ -375,13 +375,9 @@ impl Worker {
             1 => (part.saturating_sub(1), part),
             _ => (part, part),
         };
-        let (start, end) = (part_of(page.len(), first).start, part_of(page.len(), last).end);
-        let words = page.bytes_mut(start..end);
-        let bytes = words.len() / (last - first + 1);
-        for ((place, part), count) in
-            words.chunks_exact_mut(bytes).zip(first..).zip(counts.into_iter().skip(first))
-        {
-            fill(place, addr, part, count);
+        let length = page.len();
+        for (part, count) in counts.into_iter().enumerate().take(last + 1).skip(first) {
+            fill(page.bytes_mut(part_of(length, part)), addr, part, count);
         }
         Ok(Action::FetchAdd { delta: 1, old })
     }

@@ -129,7 +129,8 @@ async fn allocate(engines: &[Engine], count: usize) -> Result<Vec<GAddr>, Engine
     for engine in engines.iter().cycle().take(count) {
         let mut page = engine.allocate().await?;
         let addr = page.addr();
-        page.bytes_mut(0..GCL_BYTES).fill(1);
+        let bytes = page.len();
+        page.bytes_mut(0..bytes).fill(1);
         drop(page);
         engine.evict(addr).await?;
         pages.push(addr);

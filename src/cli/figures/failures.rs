@@ -272,7 +272,7 @@ async fn work(
         let (started, phase) = (env.now(), control.phase());
         let result = if write {
             engine.exclusive(page).await.map(|mut guard| {
-                let at = 8 * random.below(GCL_BYTES as u64 / 8) as usize;
+                let at = 8 * random.below(guard.len() as u64 / 8) as usize;
                 guard.bytes_mut(at..at + 8).fill(random.next_u64() as u8);
             })
         } else {

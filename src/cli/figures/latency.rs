@@ -171,7 +171,7 @@ async fn work(
         env.spend(NETWORK.access).await;
         engine.evict(page).await?;
         let mut guard = engine.exclusive(page).await?;
-        let changed = if whole { 0..GCL_BYTES } else { 8..16 };
+        let changed = if whole { 0..guard.len() } else { 8..16 };
         guard.bytes_mut(changed).fill(random.next_u64() as u8);
         drop(guard);
         env.spend(NETWORK.access).await;

@@ -69,7 +69,7 @@ impl Memory {
         let pages = world.run(BOUND, fill(&engine))??;
         let regions = pool.memory_nodes();
         let lent = regions.iter().map(|node| node.region().len() as u64).sum();
-        Ok(Filled { lent, data: pages * self.gcl_bytes as u64 })
+        Ok(Filled { lent, data: pages * engine.page_bytes() as u64 })
     }
 }
 

@@ -12,7 +12,7 @@ use selkie_memnode::control::PoolState;
 use selkie_memnode::{ComputeIndex, Migration, Observer, Pool, Stage};
 
 use super::pages::{check, fill, pages};
-use super::{Cluster, GCL};
+use super::{Cluster, PAGE};
 
 /// Far beyond what anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -79,7 +79,7 @@ impl Load {
                         page => page?,
                     };
                     let value = check(&page, addr);
-                    fill(page.bytes_mut(0..GCL), addr, value + 1);
+                    fill(page.bytes_mut(0..PAGE), addr, value + 1);
                     changed[number] += 1;
                 }
                 Ok((changed, sums))

@@ -14,13 +14,14 @@ pub mod way;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
+use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr, PSN_BYTES};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{Coding, Pool, PoolConfig, layout};
 
 pub const GCL: usize = 512;
+pub const PAGE: usize = GCL - PSN_BYTES;
 /// The peer by which a test looks into memory nodes from outside.
 const OBSERVER: u16 = 57;
 

@@ -6,7 +6,7 @@ use selkie_engine::{Engine, GAddr};
 use selkie_fabric::mem::MemFabric;
 use selkie_memnode::PoolConfig;
 
-use super::{Cluster, GCL, engine_config, get, pool_config};
+use super::{Cluster, PAGE, engine_config, get, pool_config};
 
 pub fn coded(memory_nodes: usize, coding: &str) -> PoolConfig {
     PoolConfig { coding: coding.parse().unwrap(), ..pool_config(memory_nodes, 8 << 20) }
@@ -30,12 +30,12 @@ pub fn fill(page: &mut [u8], addr: GAddr, value: u64) {
 
 pub async fn write(engine: &Engine, addr: GAddr, value: u64) {
     let mut page = engine.exclusive(addr).await.unwrap();
-    fill(page.bytes_mut(0..GCL), addr, value);
+    fill(page.bytes_mut(0..PAGE), addr, value);
 }
 
 pub fn check(page: &[u8], addr: GAddr) -> u64 {
     let value = get(page);
-    let mut expected = vec![0; GCL];
+    let mut expected = vec![0; PAGE];
     fill(&mut expected, addr, value);
     assert_eq!(page, &expected[..], "{addr}");
     value

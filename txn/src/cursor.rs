@@ -4,6 +4,7 @@
 //! link of a latched leaf leads to exactly the leaf that begins where it ends, and backwards the leaf
 //! found must end where the latched one begins. While a leaf is latched its fences and links stay.
 
+use std::collections::VecDeque;
 use std::ops::{Bound, Range};
 
 use selkie_btree::{Direction, LeafView, Whereabouts};
@@ -13,6 +14,7 @@ use selkie_fabric::env::yield_now;
 use crate::error::TxnError;
 use crate::key::KeyRange;
 use crate::latch::{Found, LOCATE_ATTEMPTS, Leaf, Mode, RIGHT_HOPS, Taken, restless};
+use crate::overlay::Own;
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
 
@@ -27,6 +29,15 @@ enum Stand<'db> {
     Own(SharedGuard<'db>),
 }
 
+/// Where an entry is that a walk has come to.
+#[derive(Debug)]
+pub(crate) enum At {
+    /// In the leaf that [`Cursor::bytes`] shows.
+    Slot(usize),
+    /// Kept aside by the transaction itself, under this key.
+    Own(Box<[u8]>),
+}
+
 /// A walk over the entries of a key range.
 pub(crate) struct Cursor<'r, 'db> {
     index: &'r IndexInfo,
@@ -36,6 +47,8 @@ pub(crate) struct Cursor<'r, 'db> {
     stand: Option<Stand<'db>>,
     /// Entries of this leaf that are still to come.
     slots: Range<usize>,
+    /// In their place, where the transaction has changed some: those of the leaf and those kept aside, in their order.
+    merged: Option<VecDeque<At>>,
     /// No further leaf has entries in the range.
     last_leaf: bool,
     /// Leaves walked over.
@@ -50,18 +63,21 @@ impl<'r, 'db> Cursor<'r, 'db> {
         mode: Mode,
     ) -> Self {
         let last_leaf = range.is_empty();
-        Self { index, range, direction, mode, stand: None, slots: 0..0, last_leaf, leaves: 0 }
+        let (stand, slots, merged) = (None, 0..0, None);
+        Self { index, range, direction, mode, stand, slots, merged, last_leaf, leaves: 0 }
     }
 
-    /// The next entry's slot in the leaf that [`bytes`](Self::bytes) shows.
-    pub(crate) async fn next(&mut self, txn: &mut Txn<'db>) -> Result<Option<usize>, TxnError> {
+    /// Where the next entry is.
+    pub(crate) async fn next(&mut self, txn: &mut Txn<'db>) -> Result<Option<At>, TxnError> {
         loop {
-            let slot = match self.direction {
-                Direction::Forward => self.slots.next(),
-                Direction::Reverse => self.slots.next_back(),
+            let at = match (&mut self.merged, self.direction) {
+                (None, Direction::Forward) => self.slots.next().map(At::Slot),
+                (None, Direction::Reverse) => self.slots.next_back().map(At::Slot),
+                (Some(merged), Direction::Forward) => merged.pop_front(),
+                (Some(merged), Direction::Reverse) => merged.pop_back(),
             };
-            if slot.is_some() || self.last_leaf {
-                return Ok(slot);
+            if at.is_some() || self.last_leaf {
+                return Ok(at);
             }
             self.leaves += 1;
             if self.leaves.is_multiple_of(LEAVES_AT_ONCE) {
@@ -71,7 +87,67 @@ impl<'r, 'db> Cursor<'r, 'db> {
                 Direction::Forward => self.move_right(txn).await?,
                 Direction::Reverse => self.move_left(txn).await?,
             }
+            self.merged = self.merge(txn)?;
         }
+    }
+
+    /// The entries of this leaf's part of the range as the transaction sees them; `None` if it has changed none.
+    fn merge(&self, txn: &Txn<'db>) -> Result<Option<VecDeque<At>>, TxnError> {
+        let (overlay, tree) = (&txn.work.overlay, self.index.number);
+        if overlay.leaves_alone(tree) {
+            return Ok(None);
+        }
+        let leaf = LeafView::new(self.bytes(txn))?;
+        let low = leaf.low_fence().max(self.range.low());
+        let high = match (leaf.high_fence(), self.range.high()) {
+            (Some(fence), Some(high)) => Some(fence.min(high)),
+            (fence, high) => fence.or(high),
+        };
+        let mut own = overlay.range(tree, low, high).peekable();
+        let (mut merged, mut key) = (VecDeque::new(), Vec::new());
+        let is_there =
+            |(key, value): (&[u8], Own<'_>)| (value != Own::Removed).then(|| At::Own(key.into()));
+        for slot in self.slots.clone() {
+            leaf.key_into(slot, &mut key)?;
+            while let Some(before) = own.next_if(|(own, _)| *own < &*key) {
+                merged.extend(is_there(before));
+            }
+            match own.next_if(|(own, _)| *own == &*key) {
+                Some(same) => merged.extend(is_there(same)),
+                None => merged.push_back(At::Slot(slot)),
+            }
+        }
+        merged.extend(own.filter_map(is_there));
+        Ok(Some(merged))
+    }
+
+    /// The value of an entry.
+    pub(crate) fn value<'a>(&'a self, txn: &'a Txn<'db>, at: &At) -> Result<&'a [u8], TxnError> {
+        match at {
+            At::Slot(slot) => Ok(LeafView::new(self.bytes(txn))?.value(*slot)?),
+            At::Own(key) => match txn.work.overlay.get(self.index.number, key) {
+                Own::Is(value) => Ok(value),
+                // Nothing is changed during a walk.
+                Own::Removed | Own::Unchanged => Err(restless(self.index)),
+            },
+        }
+    }
+
+    /// Replaces the contents of `key` by the key of an entry.
+    pub(crate) fn key_into(
+        &self,
+        txn: &Txn<'db>,
+        at: &At,
+        key: &mut Vec<u8>,
+    ) -> Result<(), TxnError> {
+        match at {
+            At::Slot(slot) => LeafView::new(self.bytes(txn))?.key_into(*slot, key)?,
+            At::Own(own) => {
+                key.clear();
+                key.extend_from_slice(own);
+            }
+        }
+        Ok(())
     }
 
     /// The bytes of the leaf the cursor stands on.

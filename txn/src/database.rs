@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use selkie_btree::Tree;
@@ -10,6 +10,7 @@ use selkie_engine::Engine;
 
 use crate::catalogue::{self, Catalogue, Present};
 use crate::error::TxnError;
+use crate::protocol::Protocol;
 use crate::row_write::RowBuilder;
 use crate::schema::{SchemaError, TableSchema};
 use crate::stats::{SHARDS, StatsShards, TxnStats, shard_here};
@@ -67,17 +68,22 @@ impl From<Index> for Source {
 /// What transactions see of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// As if transactions ran one after the other: every latch is held to the end, also those of reads.
+    /// As if transactions ran one after the other. Under [`Protocol::TwoPhase`] every latch is held to the end, also
+    /// those of reads; under [`Protocol::Optimistic`] whoever has read what others have changed since does not commit.
     #[default]
     Serializable,
     /// Only committed data, but another read may find other data: the latches of reads are released
-    /// when the next operation begins, those of changes are held to the end.
+    /// when the next operation begins, those of changes are held to the end. Under [`Protocol::Optimistic`] reads are
+    /// not looked at again, but for those that changes are made by and those for update.
     ReadCommitted,
 }
 
 /// A database, opened on one compute node. A cheap handle: clones share everything.
 #[derive(Clone)]
-pub struct Database(Arc<Inner>);
+pub struct Database {
+    inner: Arc<Inner>,
+    protocol: Protocol,
+}
 
 pub(crate) struct Inner {
     pub(crate) engine: Engine,
@@ -89,6 +95,9 @@ pub(crate) struct Inner {
     backlog: Mutex<VecDeque<Upkeep>>,
     /// Length of the backlog, to look at without the lock.
     backlog_len: AtomicUsize,
+    /// The number of the next savepoint: none is taken for that of another transaction. Handles of other nodes begin
+    /// elsewhere.
+    savepoints: AtomicU64,
 }
 
 /// Memory of ended transactions, alone on its cache lines.
@@ -124,7 +133,7 @@ impl Database {
     ) -> Result<Self, TxnError> {
         for (at, schema) in schemas.iter().enumerate() {
             schema.validate()?;
-            check_sizes(schema, engine.gcl_bytes())?;
+            check_sizes(schema, engine.page_bytes())?;
             if schemas.iter().position(|other| other.name == schema.name) != Some(at) {
                 let (table, name) = (schema.name.clone(), schema.name.clone());
                 return Err(SchemaError::DuplicateName { table, name }.into());
@@ -157,7 +166,8 @@ impl Database {
             trees.extend(table.indexes.iter().map(|index| index.tree));
             tables.push(table);
         }
-        Ok(Self(Arc::new(Inner {
+        let first_savepoint = engine.env().random_u64();
+        let inner = Arc::new(Inner {
             engine: engine.clone(),
             tables,
             trees,
@@ -165,7 +175,9 @@ impl Database {
             scratch: Default::default(),
             backlog: Mutex::default(),
             backlog_len: AtomicUsize::new(0),
-        })))
+            savepoints: AtomicU64::new(first_savepoint),
+        });
+        Ok(Self { inner, protocol: Protocol::default() })
     }
 
     /// The table of that name.
@@ -173,7 +185,7 @@ impl Database {
     /// # Errors
     /// [`SchemaError::NoSuchTable`].
     pub fn table(&self, name: &str) -> Result<Table, TxnError> {
-        let found = self.0.tables.iter().position(|table| table.schema.name == name);
+        let found = self.inner.tables.iter().position(|table| table.schema.name == name);
         let missing = || SchemaError::NoSuchTable { name: name.to_owned() };
         Ok(Table(found.ok_or_else(missing)?))
     }
@@ -184,7 +196,7 @@ impl Database {
     /// [`SchemaError::NoSuchTable`], [`SchemaError::NoSuchIndex`].
     pub fn index(&self, table: &str, name: &str) -> Result<Index, TxnError> {
         let Table(number) = self.table(table)?;
-        let indexes = self.0.tables.get(number).map(|table| &table.indexes);
+        let indexes = self.inner.tables.get(number).map(|table| &table.indexes);
         let found = indexes.and_then(|all| all.iter().position(|index| index.name == name));
         let (table, name) = (table.to_owned(), name.to_owned());
         let index = found.ok_or(SchemaError::NoSuchIndex { table, name })?;
@@ -196,12 +208,12 @@ impl Database {
     /// # Errors
     /// [`SchemaError::NoSuchTable`] if the handle is of another database.
     pub fn schema(&self, table: Table) -> Result<&TableSchema, TxnError> {
-        Ok(&self.0.table(table)?.schema)
+        Ok(&self.inner.table(table)?.schema)
     }
 
     /// All tables.
     pub fn tables(&self) -> impl Iterator<Item = Table> + use<> {
-        (0..self.0.tables.len()).map(Table)
+        (0..self.inner.tables.len()).map(Table)
     }
 
     /// An empty row of a table, to be filled and inserted.
@@ -209,7 +221,7 @@ impl Database {
     /// # Errors
     /// As [`schema`](Self::schema).
     pub fn row(&self, table: Table) -> Result<RowBuilder<'_>, TxnError> {
-        Ok(RowBuilder::new(&self.0.table(table)?.layout))
+        Ok(RowBuilder::new(&self.inner.table(table)?.layout))
     }
 
     /// The tree behind a table or an index, to verify it or read its statistics.
@@ -217,19 +229,32 @@ impl Database {
     /// # Errors
     /// As [`schema`](Self::schema).
     pub fn tree(&self, source: impl Into<Source>) -> Result<Tree, TxnError> {
-        Ok(self.0.source(source.into())?.1.tree)
+        Ok(self.inner.source(source.into())?.1.tree)
+    }
+
+    /// The same database with its transactions kept apart by this protocol. Handles of different protocols may be used
+    /// side by side, here and on other nodes.
+    #[must_use]
+    pub fn with_protocol(self, protocol: Protocol) -> Self {
+        Self { protocol, ..self }
+    }
+
+    /// How transactions are kept apart.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
     }
 
     /// The engine underneath.
     #[must_use]
     pub fn engine(&self) -> &Engine {
-        &self.0.engine
+        &self.inner.engine
     }
 
     /// What became of the transactions of this handle and its clones.
     #[must_use]
     pub fn stats(&self) -> TxnStats {
-        self.0.stats.snapshot()
+        self.inner.stats.snapshot()
     }
 
     /// Begins a serializable transaction. No round trip, no waiting.
@@ -242,7 +267,7 @@ impl Database {
     #[must_use]
     pub fn begin_with(&self, isolation: Isolation) -> Txn<'_> {
         let shard = shard_here();
-        Txn::new(&self.0, isolation, shard, self.0.take_work(shard))
+        Txn::new(&self.inner, self.protocol, isolation, shard, self.inner.take_work(shard))
     }
 }
 
@@ -265,6 +290,19 @@ impl Inner {
                 Ok((info, info.indexes.get(index.index).ok_or_else(missing)?))
             }
         }
+    }
+
+    pub(crate) fn savepoint_number(&self) -> u64 {
+        // Relaxed: only that no number is given twice.
+        self.savepoints.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The index whose tree has this number.
+    pub(crate) fn index_of(&self, tree: usize) -> Result<&IndexInfo, TxnError> {
+        let all =
+            self.tables.iter().flat_map(|table| [&table.primary].into_iter().chain(&table.indexes));
+        let missing = || SchemaError::NoSuchTable { name: format!("tree {tree}") };
+        Ok(all.into_iter().nth(tree).ok_or_else(missing)?)
     }
 
     /// The tree of that number.

@@ -15,6 +15,8 @@ pub enum AbortCause {
     Conflict,
     /// A leaf already held shared was needed exclusively, and others hold it too.
     UpgradeConflict,
+    /// What was read is not as it was any more.
+    Stale,
     /// A page or an answer did not come in time.
     Timeout,
     /// The caller rolled back, or dropped the transaction.
@@ -27,9 +29,10 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Conflict,
         Self::UpgradeConflict,
+        Self::Stale,
         Self::Timeout,
         Self::Requested,
         Self::Interrupted,
@@ -42,6 +45,7 @@ impl AbortCause {
         match self {
             Self::Conflict => "conflict",
             Self::UpgradeConflict => "upgrade_conflict",
+            Self::Stale => "stale",
             Self::Timeout => "timeout",
             Self::Requested => "requested",
             Self::Interrupted => "interrupted",
@@ -52,7 +56,7 @@ impl AbortCause {
     /// Whether the same transaction may well succeed when run again.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
-        matches!(self, Self::Conflict | Self::UpgradeConflict | Self::Timeout)
+        matches!(self, Self::Conflict | Self::UpgradeConflict | Self::Stale | Self::Timeout)
     }
 }
 
@@ -73,6 +77,12 @@ pub enum TxnError {
         leaf: GAddr,
         /// It was held shared already.
         upgrade: bool,
+    },
+    /// Somebody else has changed a leaf since this transaction read it. Run the transaction again.
+    #[error("page {leaf:?} was changed since it was read")]
+    Stale {
+        /// The leaf.
+        leaf: GAddr,
     },
     /// A row with this key is there already.
     #[error("table {table}, {index}: duplicate key")]
@@ -159,6 +169,7 @@ impl TxnError {
         Some(match self {
             Self::Conflict { upgrade: false, .. } => AbortCause::Conflict,
             Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
+            Self::Stale { .. } => AbortCause::Stale,
             Self::RolledBack { cause } => *cause,
             Self::Engine(EngineError::Busy { .. })
             | Self::Tree(TreeError::Engine(EngineError::Busy { .. })) => AbortCause::Conflict,

@@ -145,7 +145,7 @@ impl<'db> HeldLeaves<'db> {
 
 /// Spreads addresses: one multiplication, because they are multiples of the page size.
 #[derive(Default)]
-struct AddrHasher(u64);
+pub(crate) struct AddrHasher(u64);
 
 impl Hasher for AddrHasher {
     fn finish(&self) -> u64 {

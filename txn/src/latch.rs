@@ -92,13 +92,15 @@ impl<'db> Txn<'db> {
         Ok(None)
     }
 
-    /// The leaf at `addr`: as it is held, or freshly latched. Waits for no latch.
+    /// The leaf at `addr`: as it is held, or freshly latched. Waits for no latch, or holds none.
     pub(crate) async fn take(&self, addr: GAddr, mode: Mode) -> Result<Taken<'db>, TxnError> {
         if let Some(held) = self.work.held.position(addr) {
             return Ok(Taken::Held(held));
         }
         let engine = &self.db.engine;
         let latch = match mode {
+            // Nothing is held that others could wait for, but the leaf that a walk comes from, which is only read.
+            _ if self.only_reads() => engine.shared(addr).await.map(Latch::Shared),
             Mode::Shared => engine.try_shared(addr).await.map(Latch::Shared),
             Mode::Exclusive => engine.try_exclusive(addr).await.map(Latch::Exclusive),
         };
@@ -117,6 +119,14 @@ impl<'db> Txn<'db> {
             Taken::Held(held) => {
                 self.ensure(held, mode).await?;
                 Ok(Leaf::Held(held))
+            }
+            Taken::Fresh(Latch::Shared(guard)) if self.only_reads() => {
+                // What is to be changed by what it was must not have been changed by others, whatever the isolation.
+                if self.is_serializable() || mode == Mode::Exclusive {
+                    self.note_read(addr, guard.psn()).await?;
+                }
+                self.work.transient = Some(guard);
+                Ok(Leaf::Transient)
             }
             Taken::Fresh(Latch::Shared(guard)) if !self.is_serializable() => {
                 self.work.transient = Some(guard);

@@ -3,14 +3,15 @@
 //! A [`Database`] is a set of tables that every compute node of a pool may open and change at the same
 //! time. A table is a B-link tree whose leaves hold the rows in the order of the primary key; each
 //! secondary index is a tree of its own. Schemas and roots stand in a catalogue that begins in the
-//! superblock. A [`Txn`] reads and changes rows of any table; it is two-phase locked without waiting, the
-//! locks being the latches of the leaf pages, which the pool's coherence protocol makes valid across
-//! nodes.
+//! superblock. A [`Txn`] reads and changes rows of any table, serializably, by the [`Protocol`] of the handle: two-phase
+//! locked without waiting, the locks being the latches of the leaf pages, which the pool's coherence protocol makes
+//! valid across nodes; or optimistic.
 //!
 //! | to learn about | read |
 //! |---|---|
 //! | locking, rollback, cancellation | [`Txn`] and `transaction.rs`, `savepoint.rs` |
 //! | why undo always has room, what an update logs | `write.rs`, `undo.rs` |
+//! | what is kept aside until commit, and validation | [`Protocol`], `overlay.rs`, `reads.rs`, `apply.rs` |
 //! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
 //! | rows and keys, byte by byte | `row.rs`, [`mod@key`] |
 //! | the catalogue | `catalogue.rs` |
@@ -73,14 +74,19 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod apply;
 mod catalogue;
 mod cursor;
 mod database;
+mod deferred;
 mod error;
 mod held;
 pub mod key;
 mod latch;
+mod overlay;
+mod protocol;
 mod read;
+mod reads;
 mod retry;
 mod rollback;
 mod row;
@@ -98,6 +104,7 @@ pub use catalogue::CatalogueError;
 pub use database::{Database, Index, Isolation, Source, Table};
 pub use error::{AbortCause, TxnError};
 pub use key::{KeyBuf, KeyPart, KeyRange};
+pub use protocol::{Protocol, UnknownProtocol};
 pub use retry::{RetryError, RetryPolicy, Retryable, retry};
 pub use row::{RowError, RowRef, Value};
 pub use row_write::{RowBuilder, RowMut};

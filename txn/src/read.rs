@@ -4,20 +4,27 @@ use std::ops::ControlFlow;
 
 use selkie_btree::{Direction, LeafView};
 
-use crate::cursor::Cursor;
+use crate::cursor::{At, Cursor};
 use crate::database::{Index, Source, Table};
 use crate::error::TxnError;
 use crate::key::KeyRange;
 use crate::latch::{Found, Leaf, Mode};
+use crate::overlay::Own;
 use crate::row::RowRef;
 use crate::structure::{IndexInfo, TableInfo};
 use crate::transaction::Txn;
 
 /// Where a row is: valid until the next operation of the transaction.
-type Place = (Leaf, usize);
+enum Place {
+    Leaf(Leaf, usize),
+    /// Kept aside by the transaction itself, under this key.
+    Own(Box<[u8]>),
+}
 
 impl<'db> Txn<'db> {
-    /// The row with this primary key. At most one descent and one leaf; nothing is copied or allocated.
+    /// The row with this primary key. At most one descent and one leaf; nothing is allocated, and under
+    /// [`Protocol::TwoPhase`](crate::Protocol::TwoPhase) nothing copied. Under
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) waits for a leaf that is about to be changed.
     ///
     /// # Errors
     /// [`TxnError::Conflict`] and the other errors that roll back (see [`TxnError`]);
@@ -26,8 +33,9 @@ impl<'db> Txn<'db> {
         self.get_in(table, key, Mode::Shared).await
     }
 
-    /// As [`get`](Self::get), with the leaf latched exclusively: for a row that will be changed. Saves
-    /// the conflict of two readers that both want to write.
+    /// As [`get`](Self::get), for a row that will be changed. Under [`Protocol::TwoPhase`](crate::Protocol::TwoPhase)
+    /// the leaf is latched exclusively, which saves the conflict of two readers that both want to write; under
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) it has to be the same at commit, whatever the isolation.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -41,7 +49,8 @@ impl<'db> Txn<'db> {
 
     /// Shows `visit` every row of a key range, in the order of the table's primary key or of the index,
     /// until it breaks or the range ends. Every leaf crossed stays latched (under
-    /// [`ReadCommitted`](crate::Isolation::ReadCommitted): one at a time). An index scan fetches each
+    /// [`ReadCommitted`](crate::Isolation::ReadCommitted) and
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic): one at a time). An index scan fetches each
     /// row through the primary key.
     ///
     /// # Errors
@@ -142,9 +151,25 @@ impl<'db> Txn<'db> {
         let info = self.db.table(table)?;
         self.open_read()?;
         info.check_key(&info.primary, key)?;
-        let found = self.find(&info.primary, key, mode).await;
-        let Found { leaf, slot } = self.close_read(found)?;
-        self.row_at(info, slot.ok().map(|slot| (leaf, slot)))
+        let found = self.place_of(info, key, mode).await;
+        let place = self.close_read(found)?;
+        self.row_at(info, place)
+    }
+
+    /// Where the row with this primary key is.
+    async fn place_of(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        mode: Mode,
+    ) -> Result<Option<Place>, TxnError> {
+        match self.work.overlay.get(info.primary.number, key) {
+            Own::Is(_) => return Ok(Some(Place::Own(key.into()))),
+            Own::Removed => return Ok(None),
+            Own::Unchanged => {}
+        }
+        let Found { leaf, slot } = self.find(&info.primary, key, mode).await?;
+        Ok(slot.ok().map(|slot| Place::Leaf(leaf, slot)))
     }
 
     async fn edge(
@@ -174,12 +199,15 @@ impl<'db> Txn<'db> {
         // An index entry leads to the row but is not what will be changed.
         let index_mode = if is_table { mode } else { Mode::Shared };
         let mut cursor = Cursor::new(index, range, direction, index_mode);
-        let Some(slot) = cursor.next(self).await? else { return Ok(None) };
+        let Some(at) = cursor.next(self).await? else { return Ok(None) };
         if is_table {
-            return Ok(cursor.into_leaf(self).map(|leaf| (leaf, slot)));
+            return Ok(match at {
+                At::Slot(slot) => cursor.into_leaf(self).map(|leaf| Place::Leaf(leaf, slot)),
+                At::Own(key) => Some(Place::Own(key)),
+            });
         }
         let mut entry = std::mem::take(&mut self.work.entry);
-        let place = self.follow(info, index, &cursor, slot, &mut entry, mode).await;
+        let place = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
         self.work.entry = entry;
         place.map(Some)
     }
@@ -196,12 +224,11 @@ impl<'db> Txn<'db> {
         info.check_prefix(index, range.low())?;
         let is_table = index.number == info.primary.number;
         let mut cursor = Cursor::new(index, range, direction, Mode::Shared);
-        while let Some(slot) = cursor.next(self).await? {
+        while let Some(at) = cursor.next(self).await? {
             let flow = if is_table {
-                let value = LeafView::new(cursor.bytes(self))?.value(slot)?;
-                visit(RowRef::new(&info.layout, value))?
+                visit(RowRef::new(&info.layout, cursor.value(self, &at)?))?
             } else {
-                let place = self.follow(info, index, &cursor, slot, entry, Mode::Shared).await?;
+                let place = self.follow(info, index, &cursor, &at, entry, Mode::Shared).await?;
                 match self.row_at(info, Some(place))? {
                     Some(row) => visit(row)?,
                     None => ControlFlow::Continue(()),
@@ -225,10 +252,9 @@ impl<'db> Txn<'db> {
         let (info, index) = self.db.source(index.into())?;
         info.check_prefix(index, range.low())?;
         let mut cursor = Cursor::new(index, range, direction, Mode::Shared);
-        while let Some(slot) = cursor.next(self).await? {
-            let leaf = LeafView::new(cursor.bytes(self))?;
-            leaf.key_into(slot, entry)?;
-            let primary = index.primary_key(entry, leaf.value(slot)?);
+        while let Some(at) = cursor.next(self).await? {
+            cursor.key_into(self, &at, entry)?;
+            let primary = index.primary_key(entry, cursor.value(self, &at)?);
             if visit(primary.ok_or_else(|| info.inconsistent(index))?)?.is_break() {
                 break;
             }
@@ -242,33 +268,48 @@ impl<'db> Txn<'db> {
         info: &TableInfo,
         index: &IndexInfo,
         cursor: &Cursor<'_, 'db>,
-        slot: usize,
+        at: &At,
         entry: &mut Vec<u8>,
         mode: Mode,
     ) -> Result<Place, TxnError> {
         self.work.transient = None;
-        let leaf = LeafView::new(cursor.bytes(self))?;
-        let at = if index.unique {
+        let start = if index.unique {
             entry.clear();
-            entry.extend_from_slice(leaf.value(slot)?);
+            entry.extend_from_slice(cursor.value(self, at)?);
             0
         } else {
-            leaf.key_into(slot, entry)?;
+            cursor.key_into(self, at, entry)?;
             let primary = index.primary_key(entry, &[]).map(<[u8]>::len);
             entry.len() - primary.ok_or_else(|| info.inconsistent(index))?
         };
-        let found = self.find(&info.primary, entry.get(at..).unwrap_or_default(), mode).await?;
-        let slot = found.slot.map_err(|_| info.inconsistent(index))?;
-        Ok((found.leaf, slot))
+        match self.place_of(info, entry.get(start..).unwrap_or_default(), mode).await? {
+            Some(place) => Ok(place),
+            None => Err(self.if_as_read(info.inconsistent(index)).await),
+        }
     }
 
     fn row_at<'a>(
-        &'a self,
+        &'a mut self,
         info: &'db TableInfo,
         place: Option<Place>,
     ) -> Result<Option<RowRef<'a>>, TxnError> {
-        let Some((leaf, slot)) = place else { return Ok(None) };
-        let value = LeafView::new(self.leaf_bytes(leaf))?.value(slot)?;
+        let shows_copies = self.protocol().defers();
+        let transient = self.work.transient.take_if(|_| shows_copies);
+        let value = match place {
+            None => return Ok(None),
+            // Shown as a copy: no latch outlives the operation.
+            Some(Place::Leaf(Leaf::Transient, slot)) if transient.is_some() => {
+                let leaf = LeafView::new(transient.as_deref().unwrap_or_default())?;
+                self.work.shown.clear();
+                self.work.shown.extend_from_slice(leaf.value(slot)?);
+                &self.work.shown
+            }
+            Some(Place::Leaf(leaf, slot)) => LeafView::new(self.leaf_bytes(leaf))?.value(slot)?,
+            Some(Place::Own(key)) => match self.work.overlay.get(info.primary.number, &key) {
+                Own::Is(value) => value,
+                Own::Removed | Own::Unchanged => return Ok(None),
+            },
+        };
         Ok(Some(RowRef::new(&info.layout, value)))
     }
 }

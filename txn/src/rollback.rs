@@ -29,7 +29,7 @@ pub(crate) fn undo_to(work: &mut Work<'_>, mark: usize) {
 
 /// Takes one change back, where its key is now; `None` if that is impossible.
 fn revert(held: &mut HeldLeaves<'_>, entry: &UndoEntry<'_>) -> Option<()> {
-    let (leaf, slot) = home(held, entry)?;
+    let (leaf, slot) = home(held, entry.leaf, entry.key)?;
     let guard = held.exclusive_mut(leaf)?;
     match (entry.change, slot) {
         (Change::Inserted, Ok(slot)) => leaf_remove(guard, slot).ok(),
@@ -44,12 +44,15 @@ fn revert(held: &mut HeldLeaves<'_>, entry: &UndoEntry<'_>) -> Option<()> {
     }
 }
 
-/// The held leaf that a change's key is in now, and its place there. Splits since then moved it only
-/// to the right, into leaves that the transaction holds because it made them.
-fn home(held: &HeldLeaves<'_>, entry: &UndoEntry<'_>) -> Option<(usize, Result<usize, usize>)> {
-    let mut leaf = entry.leaf;
+/// The held leaf that a key is in now which was in `leaf`, and its place there. Splits since then moved it only to the
+/// right, into leaves that the transaction holds because it made them.
+pub(crate) fn home(
+    held: &HeldLeaves<'_>,
+    mut leaf: usize,
+    key: &[u8],
+) -> Option<(usize, Result<usize, usize>)> {
     for _ in 0..=held.len() {
-        match LeafView::new(held.bytes(leaf)?).ok()?.where_is(entry.key).ok()? {
+        match LeafView::new(held.bytes(leaf)?).ok()?.where_is(key).ok()? {
             Whereabouts::Here(slot) => return Some((leaf, slot)),
             Whereabouts::Right(next) => leaf = held.position(next)?,
             Whereabouts::Elsewhere => return None,

@@ -1,31 +1,24 @@
 //! Places in a transaction that it can go back to without ending.
 //!
-//! A savepoint is how long the undo log was. Going back takes back what was logged since, in place: every leaf that
-//! was changed is held exclusively. What was latched since stays latched, as two-phase locking asks for: what was read
-//! since may have decided what the transaction does next.
-
-use std::sync::atomic::{AtomicU64, Ordering};
+//! A savepoint is how many changes there were. Going back takes back those that came since: in place, where every leaf
+//! that was changed is held exclusively, or where they are kept aside. What was latched or read since stays so: it may have
+//! decided what the transaction does next.
 
 use crate::error::TxnError;
-use crate::rollback::undo_to;
 use crate::transaction::Txn;
-
-/// Numbers for the savepoints of all transactions of this process, so that none is taken for another's.
-static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// A place in one transaction, made by [`Txn::savepoint`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Savepoint(u64);
 
-/// The savepoints of a transaction that can be gone back to, and how long the undo log was, oldest first.
+/// The savepoints of a transaction that can be gone back to, and how many changes there were, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Savepoints(Vec<(Savepoint, usize)>);
 
 impl Savepoints {
-    fn add(&mut self, undo: usize) -> Savepoint {
-        // Relaxed: only that no number is given twice.
-        let savepoint = Savepoint(NEXT.fetch_add(1, Ordering::Relaxed));
-        self.0.push((savepoint, undo));
+    fn add(&mut self, number: u64, mark: usize) -> Savepoint {
+        let savepoint = Savepoint(number);
+        self.0.push((savepoint, mark));
         savepoint
     }
 
@@ -42,8 +35,8 @@ impl Txn<'_> {
     /// [`TxnError::RolledBack`] if an earlier error rolled the transaction back, or an operation was dropped half-way.
     pub fn savepoint(&mut self) -> Result<Savepoint, TxnError> {
         self.open_read()?;
-        let undo = self.work.undo.len();
-        Ok(self.savepoints.add(undo))
+        let mark = self.mark();
+        Ok(self.savepoints.add(self.db.savepoint_number(), mark))
     }
 
     /// Takes back every change since the savepoint, which stays; those made after it are gone. Latches stay, also those
@@ -56,8 +49,8 @@ impl Txn<'_> {
         self.open_read()?;
         let at = self.savepoints.position(savepoint)?;
         self.savepoints.0.truncate(at + 1);
-        if let Some((_, undo)) = self.savepoints.0.get(at) {
-            undo_to(&mut self.work, *undo);
+        if let Some((_, mark)) = self.savepoints.0.get(at).copied() {
+            self.take_back(mark);
         }
         Ok(())
     }

@@ -1,5 +1,7 @@
 //! A transaction from its beginning to its end.
 //!
+//! What follows is of two-phase locking; how others differ is in [`mod@crate::protocol`].
+//!
 //! Two-phase locking without waiting: every leaf page an operation touches is latched, shared to read
 //! and exclusive to write, and stays latched until the end (growing phase); commit and rollback release
 //! all of them at once (shrinking phase). A leaf that somebody else holds in the way is a conflict: the
@@ -39,6 +41,9 @@ use selkie_fabric::env::yield_now;
 use crate::database::{Inner, Isolation};
 use crate::error::{AbortCause, TxnError};
 use crate::held::HeldLeaves;
+use crate::overlay::Overlay;
+use crate::protocol::Protocol;
+use crate::reads::Reads;
 use crate::rollback::{note_empty_leaves, undo_to};
 use crate::savepoint::Savepoints;
 use crate::undo::UndoLog;
@@ -50,9 +55,12 @@ const POSTPONED_AT_ONCE: usize = 4;
 /// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
 pub struct Txn<'db> {
     pub(crate) db: &'db Inner,
+    protocol: Protocol,
     isolation: Isolation,
     shard: usize,
     state: State,
+    /// Changes that were kept aside are being made.
+    applies: bool,
     /// An operation that changes something has begun and not ended.
     changing: bool,
     pub(crate) savepoints: Savepoints,
@@ -70,14 +78,20 @@ enum State {
 #[derive(Default)]
 pub(crate) struct Work<'db> {
     pub(crate) held: HeldLeaves<'db>,
-    /// The leaf last read under [`Isolation::ReadCommitted`], until the next operation.
+    /// The leaf last read whose latch is not kept ([`Isolation::ReadCommitted`], [`Protocol::Optimistic`]), until the
+    /// next operation.
     pub(crate) transient: Option<SharedGuard<'db>>,
     pub(crate) undo: UndoLog,
+    /// Changes that are kept aside, and leaves read and not held, of protocols that have such.
+    pub(crate) overlay: Overlay,
+    pub(crate) reads: Reads,
     pub(crate) upkeep: Vec<Upkeep>,
     /// Entries were removed, so a held leaf may be empty.
     pub(crate) removed: bool,
     /// The row an update works on.
     pub(crate) row: Vec<u8>,
+    /// The row that was read last, where no latch is kept for it.
+    pub(crate) shown: Vec<u8>,
     /// The fence that a scan goes on from.
     pub(crate) bound: Vec<u8>,
     /// The key of the index entry that a row is fetched for.
@@ -88,14 +102,19 @@ impl<'db> Work<'db> {
     /// The same memory with nothing in it.
     pub(crate) fn emptied<'other>(mut self) -> Work<'other> {
         self.undo.clear();
+        self.overlay.clear();
+        self.reads.clear();
         self.upkeep.clear();
         Work {
             held: self.held.emptied(),
             transient: None,
             undo: self.undo,
+            overlay: self.overlay,
+            reads: self.reads,
             upkeep: self.upkeep,
             removed: false,
             row: self.row,
+            shown: self.shown,
             bound: self.bound,
             entry: self.entry,
         }
@@ -105,25 +124,44 @@ impl<'db> Work<'db> {
         self.held.release();
         self.transient = None;
         self.undo.clear();
+        self.overlay.clear();
+        self.reads.clear();
     }
 }
 
 impl<'db> Txn<'db> {
-    pub(crate) fn new(db: &'db Inner, isolation: Isolation, shard: usize, work: Work<'db>) -> Self {
+    pub(crate) fn new(
+        db: &'db Inner,
+        protocol: Protocol,
+        isolation: Isolation,
+        shard: usize,
+        work: Work<'db>,
+    ) -> Self {
         let savepoints = Savepoints::default();
-        Self { db, isolation, shard, state: State::Active, changing: false, savepoints, work }
+        let state = State::Active;
+        let (applies, changing) = (false, false);
+        Self { db, protocol, isolation, shard, state, applies, changing, savepoints, work }
     }
 
-    /// Commits: releases every latch, which makes all changes visible to everyone at once. Then does
+    /// Commits: releases every latch, which makes all changes visible to everyone at once. Before that, under
+    /// [`Protocol::Optimistic`], latches what is to be changed and looks whether what was read is as it was. Then does
     /// upkeep of the trees, waiting for inner pages only; if the future is dropped there the transaction
-    /// is committed nevertheless.
+    /// is committed nevertheless, and rolled back if it is dropped before.
     ///
     /// # Errors
     /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
-    /// half-way. Nothing else: once the latches are released the transaction has committed, and upkeep
+    /// half-way. Under [`Protocol::Optimistic`] also [`TxnError::Stale`], [`TxnError::Conflict`] and the other errors
+    /// that roll back. Nothing else: once the latches are released the transaction has committed, and upkeep
     /// that fails is left for later.
     pub async fn commit(mut self) -> Result<(), TxnError> {
         self.check_active()?;
+        if self.protocol.defers()
+            && let Err(error) = self.apply().await
+        {
+            self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
+            self.tidy().await;
+            return Err(error);
+        }
         self.state = State::Committed;
         note_empty_leaves(&mut self.work, self.db);
         self.work.release();
@@ -149,6 +187,34 @@ impl<'db> Txn<'db> {
         self.isolation == Isolation::Serializable
     }
 
+    pub(crate) fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// Whether leaves are latched only to be read, whatever is to become of them.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.protocol.defers() && !self.applies
+    }
+
+    /// From now on leaves are latched as they are asked for.
+    pub(crate) fn latch_changes(&mut self) {
+        self.applies = true;
+    }
+
+    /// How many changes there were: a mark to go back to.
+    pub(crate) fn mark(&self) -> usize {
+        if self.protocol.defers() { self.work.overlay.len() } else { self.work.undo.len() }
+    }
+
+    /// Takes back the latest changes until `mark` are left.
+    pub(crate) fn take_back(&mut self, mark: usize) {
+        if self.protocol.defers() {
+            self.work.overlay.take_back(mark);
+        } else {
+            undo_to(&mut self.work, mark);
+        }
+    }
+
     /// Begins an operation that reads.
     pub(crate) fn open_read(&mut self) -> Result<(), TxnError> {
         self.check_active()?;
@@ -170,7 +236,7 @@ impl<'db> Txn<'db> {
     pub(crate) fn open_change(&mut self) -> Result<usize, TxnError> {
         self.open_read()?;
         self.changing = true;
-        Ok(self.work.undo.len())
+        Ok(self.mark())
     }
 
     /// Ends an operation that changed: a failure leaves nothing of it behind.
@@ -180,10 +246,11 @@ impl<'db> Txn<'db> {
         result: Result<T, TxnError>,
     ) -> Result<T, TxnError> {
         self.changing = false;
+        self.work.transient = None;
         if let Err(error) = &result {
             match error.abort_cause() {
                 Some(cause) => self.abort(cause),
-                None => undo_to(&mut self.work, mark),
+                None => self.take_back(mark),
             }
         }
         result

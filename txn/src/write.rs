@@ -1,4 +1,5 @@
-//! Changing: insert, update, delete, with the entries of every index.
+//! Changing: insert, update, delete, with the entries of every index. What is kept aside until commit is in
+//! [`crate::deferred`].
 //!
 //! *Order.* An operation first latches and checks, then changes, and logs each change in the same
 //! breath. If it fails after some changes (a duplicate in the third index), what it did is undone from
@@ -28,6 +29,15 @@ use crate::upkeep::Upkeep;
 
 /// Splits in a row that may be needed for one entry: each halves the leaf.
 const SPLITS: usize = 8;
+
+/// Where a row is that is to be changed.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the slot of a leaf that is held exclusively.
+    Held(usize, usize),
+    /// Wherever: what it becomes is kept aside.
+    Aside,
+}
 
 impl<'db> Txn<'db> {
     /// Inserts a row, made by [`Database::row`](crate::Database::row) for this table.
@@ -103,13 +113,18 @@ impl<'db> Txn<'db> {
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
         R: Send,
     {
-        let (leaf, slot) = self.find_row(info, key, row).await?;
+        let place = self.find_row(info, key, row).await?;
+        let is_aside = matches!(place, Place::Aside);
+        let aside = (is_aside && !info.indexes.is_empty()).then(|| row.clone());
         let mut row_mut = RowMut::new(&info.layout, row);
         let returned = change(&mut row_mut)?;
         let changes = row_mut.into_changes();
         for index in info.indexes.iter().filter(|index| index.mask & changes.columns != 0) {
             let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
-            let before = LeafView::new(self.held_bytes(leaf))?.value(slot)?;
+            let before = match place {
+                Place::Held(leaf, slot) => LeafView::new(self.held_bytes(leaf))?.value(slot)?,
+                Place::Aside => aside.as_deref().unwrap_or_default(),
+            };
             index.encode(RowRef::new(&info.layout, before), &mut old)?;
             index.encode(RowRef::new(&info.layout, row), &mut new)?;
             if old != new {
@@ -117,10 +132,17 @@ impl<'db> Txn<'db> {
                 self.add_entry(info, index, new, key).await?;
             }
         }
-        if changes.rebuilt {
-            self.replace(&info.primary, leaf, slot, key, row).await?;
-        } else if changes.columns != 0 {
-            self.patch(leaf, slot, key, row, &changes)?;
+        match place {
+            Place::Aside if changes.columns != 0 => {
+                self.work.overlay.set(info.primary.number, key, Some(row));
+            }
+            Place::Held(leaf, slot) if changes.rebuilt => {
+                self.replace(&info.primary, leaf, slot, key, row).await?;
+            }
+            Place::Held(leaf, slot) if changes.columns != 0 => {
+                self.patch(leaf, slot, key, row, &changes)?;
+            }
+            Place::Held(..) | Place::Aside => {}
         }
         Ok(returned)
     }
@@ -131,29 +153,39 @@ impl<'db> Txn<'db> {
         key: &[u8],
         row: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
-        let (leaf, slot) = self.find_row(info, key, row).await?;
+        let place = self.find_row(info, key, row).await?;
         for index in &info.indexes {
             let mut entry = KeyBuf::new();
             index.encode(RowRef::new(&info.layout, row), &mut entry)?;
             self.remove_entry(info, index, entry, key).await?;
         }
-        self.remove(&info.primary, leaf, slot, key).await
+        match place {
+            Place::Held(leaf, slot) => self.remove(&info.primary, leaf, slot, key).await,
+            Place::Aside => {
+                self.work.overlay.set(info.primary.number, key, None);
+                Ok(())
+            }
+        }
     }
 
-    /// Latches a row's leaf exclusively and copies the row.
+    /// Finds a row that is to be changed, and copies it.
     async fn find_row(
         &mut self,
         info: &TableInfo,
         key: &[u8],
         row: &mut Vec<u8>,
-    ) -> Result<(usize, usize), TxnError> {
+    ) -> Result<Place, TxnError> {
+        if self.protocol().defers() {
+            self.copy_row(info, key, row).await?;
+            return Ok(Place::Aside);
+        }
         let found = self.find(&info.primary, key, Mode::Exclusive).await?;
         let (Leaf::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
             return Err(info.not_found());
         };
         row.clear();
         row.extend_from_slice(LeafView::new(self.held_bytes(leaf))?.value(slot)?);
-        Ok((leaf, slot))
+        Ok(Place::Held(leaf, slot))
     }
 
     /// Adds an entry to a secondary index; `key` has the index columns.
@@ -181,6 +213,9 @@ impl<'db> Txn<'db> {
         if !index.unique {
             key.push_encoded(primary);
         }
+        if self.protocol().defers() {
+            return self.defer_remove(info, index, &key).await;
+        }
         let found = self.find(index, &key, Mode::Exclusive).await?;
         let (Leaf::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
             return Err(info.inconsistent(index));
@@ -196,10 +231,24 @@ impl<'db> Txn<'db> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), TxnError> {
+        if self.protocol().defers() {
+            return self.defer_add(info, index, key, value).await;
+        }
         let found = self.find(index, key, Mode::Exclusive).await?;
-        let (Leaf::Held(mut leaf), Err(_)) = (found.leaf, found.slot) else {
+        let (Leaf::Held(leaf), Err(_)) = (found.leaf, found.slot) else {
             return Err(info.duplicate(index));
         };
+        self.add_at(index, leaf, key, value).await
+    }
+
+    /// Adds an entry to the held leaf that it belongs to and is not in.
+    pub(crate) async fn add_at(
+        &mut self,
+        index: &IndexInfo,
+        mut leaf: usize,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
         for _ in 0..SPLITS {
             if self.try_add(index, leaf, key, value)? {
                 return Ok(());
@@ -234,7 +283,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Stores a row anew that changed its length.
-    async fn replace(
+    pub(crate) async fn replace(
         &mut self,
         index: &IndexInfo,
         leaf: usize,
@@ -301,7 +350,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Removes an entry and logs it.
-    async fn remove(
+    pub(crate) async fn remove(
         &mut self,
         index: &IndexInfo,
         leaf: usize,
@@ -310,7 +359,7 @@ impl<'db> Txn<'db> {
     ) -> Result<(), TxnError> {
         let (leaf, slot) = self.with_reserve(index, leaf, slot, key).await?;
         let work = &mut self.work;
-        let Some(guard) = work.held.exclusive_mut(leaf) else { return Ok(()) };
+        let guard = work.held.exclusive_mut(leaf).ok_or_else(|| restless(index))?;
         work.undo.push(Change::Removed, leaf, key, LeafView::new(guard)?.value(slot)?);
         leaf_remove(guard, slot)?;
         work.removed = true;

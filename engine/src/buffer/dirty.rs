@@ -101,13 +101,16 @@ mod tests {
     #[test]
     fn what_lies_between_two_changes_is_not_touched() {
         let both = Dirty::of(&(0..8), 4096).union(Dirty::of(&(4000..4008), 4096));
-        assert_eq!(both.stretches(4096, 4000).collect::<Vec<_>>(), [0..4032]);
-        assert_eq!(both.stretches(4096, 256).collect::<Vec<_>>(), [0..64, 3968..4032]);
-        let stretches = |bits, gap| Dirty(bits).stretches(512, gap).collect::<Vec<_>>();
-        assert_eq!(stretches(u64::MAX, 8), [0..512]);
-        assert_eq!(stretches(1 | 1 << 63, 8), [0..8, 504..512]);
-        assert_eq!(stretches(0b110_1110, 8), [8..32, 40..56]);
-        assert_eq!(stretches(0b110_1110, 9), [8..56]);
+        let stretches = |dirty: Dirty, page, gap| {
+            let bounds = dirty.stretches(page, gap).map(|stretch| (stretch.start, stretch.end));
+            bounds.collect::<Vec<_>>()
+        };
+        assert_eq!(stretches(both, 4096, 4000), [(0, 4032)]);
+        assert_eq!(stretches(both, 4096, 256), [(0, 64), (3968, 4032)]);
+        assert_eq!(stretches(Dirty::ALL, 512, 8), [(0, 512)]);
+        assert_eq!(stretches(Dirty(1 | 1 << 63), 512, 8), [(0, 8), (504, 512)]);
+        assert_eq!(stretches(Dirty(0b110_1110), 512, 8), [(8, 32), (40, 56)]);
+        assert_eq!(stretches(Dirty(0b110_1110), 512, 9), [(8, 56)]);
         let splits = [0..512, 512..1024, 3072..3584, 3584..4096];
         assert_eq!(splits.map(|split| both.touches(&split, 4096)), [true, false, false, true]);
     }

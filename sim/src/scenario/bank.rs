@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 use selkie_txn::{
-    ColumnType, Database, Direction, KeyRange, RetryError, RetryPolicy, Table, TableSchema,
-    TxnError, key, retry,
+    ColumnType, Database, Direction, KeyRange, Protocol, RetryError, RetryPolicy, Table,
+    TableSchema, TxnError, key, retry,
 };
 
 use super::{Case, Clients, Done, Tune, client_random, done, ensure, start};
@@ -95,9 +95,13 @@ impl Bank {
         seed: u64,
     ) -> Result<Teller, SimError> {
         let database = self.databases.get(node).ok_or(SimError::NoSuchNode(node))?;
+        // By the seed, all tellers by one protocol, or each by its own.
+        let mixed = if seed % 3 == 2 { client % Protocol::ALL.len() } else { 0 };
+        let protocol = Protocol::ALL.into_iter().cycle().nth(seed as usize % 3 + mixed);
+        let db = Database::clone(database).with_protocol(protocol.unwrap_or_default());
         Ok(Teller {
             client,
-            db: Arc::clone(database),
+            db: Arc::new(db),
             table: database.table("account")?,
             env: cluster.env_of(node),
             history: Arc::clone(&self.history),

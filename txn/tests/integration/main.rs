@@ -3,6 +3,7 @@
 mod cancel;
 mod catalogue;
 mod common;
+mod optimistic;
 mod rollback;
 mod serializable;
 mod upkeep;

@@ -4,7 +4,9 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use selkie_txn::{Database, KeyRange, RowError, Savepoint, Table, Txn, TxnError, key};
+use selkie_txn::{
+    Database, Direction, Index, KeyRange, Protocol, RowError, Savepoint, Table, Txn, TxnError, key,
+};
 
 use crate::common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
 
@@ -203,6 +205,8 @@ enum Op {
     Delete(i32),
     Read(i32),
     Range(i32, i32),
+    /// Of the table, or of owners, in either direction.
+    Scan(i32, i32, bool),
     Savepoint,
     /// Of the savepoints made, in some order.
     RollbackTo(usize),
@@ -225,6 +229,7 @@ fn ops() -> impl Strategy<Value = Op> {
         5 => id().prop_map(Op::Delete),
         2 => id().prop_map(Op::Read),
         1 => (id(), id()).prop_map(|(a, b)| Op::Range(a, b)),
+        2 => (id(), id(), any::<bool>()).prop_map(|(a, b, forward)| Op::Scan(a, b, forward)),
         2 => Just(Op::Savepoint),
         2 => (0..8usize).prop_map(Op::RollbackTo),
         1 => (0..8usize).prop_map(Op::Release),
@@ -301,8 +306,66 @@ async fn step(db: &Database, txn: &mut Txn<'_>, table: Table, model: &mut Model,
             let last = txn.last(table, &range).await.unwrap().map(|row| read(&row));
             assert_eq!(last.as_ref(), inside().next_back().map(|(_, account)| account));
         }
+        Op::Scan(low, high, forward) => {
+            let direction = if forward { Direction::Forward } else { Direction::Reverse };
+            scan(db, txn, table, model, (low, high), direction).await;
+        }
         Op::Savepoint | Op::RollbackTo(_) | Op::Release(_) | Op::Commit | Op::Rollback => {}
     }
+}
+
+/// Scans a range of the table and all of an index, in that direction.
+async fn scan(
+    db: &Database,
+    txn: &mut Txn<'_>,
+    table: Table,
+    model: &Model,
+    (low, high): (i32, i32),
+    direction: Direction,
+) {
+    let in_order = |mut ids: Vec<i32>| {
+        if direction == Direction::Reverse {
+            ids.reverse();
+        }
+        ids
+    };
+    let inside = model.keys().copied().filter(|id| (low..=high).contains(id));
+    let expected = in_order(inside.collect());
+    let range = KeyRange::between(&key![low], &key![high]);
+    assert_eq!(ids(txn, table.into(), &range, direction).await, expected);
+    // By owner and balance, then by the primary key.
+    let by_owner = db.index("account", "by_owner").unwrap();
+    let mut entries: Vec<(&str, i64, i32)> =
+        model.iter().map(|(id, own)| (&*own.owner, own.balance, *id)).collect();
+    entries.sort_unstable();
+    let expected = in_order(entries.into_iter().map(|(_, _, id)| id).collect());
+    assert_eq!(ids(txn, by_owner.into(), &KeyRange::all(), direction).await, expected);
+    assert_eq!(primary_keys(txn, by_owner, direction).await, expected);
+}
+
+async fn ids(
+    txn: &mut Txn<'_>,
+    source: selkie_txn::Source,
+    range: &KeyRange,
+    direction: Direction,
+) -> Vec<i32> {
+    let mut ids = Vec::new();
+    let visit = |row: selkie_txn::RowRef<'_>| {
+        ids.push(row.i32(0)?);
+        Ok(std::ops::ControlFlow::Continue(()))
+    };
+    txn.scan(source, range, direction, visit).await.unwrap();
+    ids
+}
+
+async fn primary_keys(txn: &mut Txn<'_>, index: Index, direction: Direction) -> Vec<i32> {
+    let mut ids = Vec::new();
+    let visit = |key: &[u8]| {
+        ids.push(i32::from_be_bytes(key.try_into().unwrap()) ^ i32::MIN);
+        Ok(std::ops::ControlFlow::Continue(()))
+    };
+    txn.scan_keys(index, &KeyRange::all(), direction, visit).await.unwrap();
+    ids
 }
 
 fn read(row: &selkie_txn::RowRef<'_>) -> Account {
@@ -331,10 +394,14 @@ async fn check_model(db: &Database, table: Table, model: &Model) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 24, max_shrink_iters: 400, ..ProptestConfig::default() })]
     #[test]
-    fn random_transactions_match_a_model(rows in 2..20u16, ops in proptest::collection::vec(ops(), 1..400)) {
+    fn random_transactions_match_a_model(
+        rows in 2..20u16,
+        protocol in proptest::sample::select(&Protocol::ALL[..]),
+        ops in proptest::collection::vec(ops(), 1..400),
+    ) {
         let cluster = Cluster::start(1, 512);
         let databases = cluster.create(vec![accounts().max_rows_per_page(rows)]);
-        let db = &databases[0];
+        let db = &databases[0].clone().with_protocol(protocol);
         let table = db.table("account").unwrap();
         cluster.runtime.block_on(async {
             let (mut committed, mut model) = (Model::new(), Model::new());

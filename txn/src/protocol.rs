@@ -1,0 +1,81 @@
+//! How transactions are kept apart: the choices, and what each means for an operation.
+//!
+//! | | reads | changes | conflicts are met |
+//! |---|---|---|---|
+//! | [`TwoPhase`](Protocol::TwoPhase) | latch a leaf to the end | in place, the leaf latched exclusively to the end | by the operation: somebody holds the leaf |
+//! | [`Optimistic`](Protocol::Optimistic) | latch a leaf for a moment, and remember its sequence number | are kept aside until commit | by commit, or a later read: the leaf is another by then |
+//!
+//! Both are serializable, phantoms included, as both go by leaves: what is not in a leaf is as much read as what is.
+//! An optimistic read waits while another has the leaf latched exclusively, a moment if that is optimistic, to its end if it
+//! is two-phase locked. It holds nothing meanwhile that anybody waits for; but a task with a two-phase locked transaction of its own
+//! on that leaf would wait for itself until the request times out.
+//!
+//! They may be mixed on one database. An optimistic transaction that commits holds every leaf it changes latched
+//! exclusively while it looks whether what it has read is as it was, and for that nobody may hold those leaves
+//! exclusively either: it is a two-phase locked transaction that has all of its latches at that moment.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How the transactions of a [`Database`](crate::Database) handle are kept apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Two-phase locking without waiting (2PL no-wait).
+    #[default]
+    TwoPhase,
+    /// Optimistic concurrency control with validation at the end, after Kung and Robinson (OCC).
+    Optimistic,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 2] = [Protocol::TwoPhase, Protocol::Optimistic];
+
+    /// What it is called on command lines and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::TwoPhase => "2pl",
+            Protocol::Optimistic => "occ",
+        }
+    }
+
+    /// Whether changes are kept aside until commit.
+    pub(crate) const fn defers(self) -> bool {
+        matches!(self, Protocol::Optimistic)
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No protocol has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no protocol {name:?}; there are {all}", name = .0, all = Protocol::ALL.map(Protocol::name).join(", "))]
+pub struct UnknownProtocol(pub String);
+
+impl FromStr for Protocol {
+    type Err = UnknownProtocol;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProtocol> {
+        let found = Protocol::ALL.into_iter().find(|protocol| protocol.name() == name);
+        found.ok_or_else(|| UnknownProtocol(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_go_by_their_names() {
+        for protocol in Protocol::ALL {
+            assert_eq!(protocol.name().parse(), Ok(protocol));
+        }
+        let unknown = "2PL".parse::<Protocol>().unwrap_err().to_string();
+        assert_eq!(unknown, "there is no protocol \"2PL\"; there are 2pl, occ");
+    }
+}

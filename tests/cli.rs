@@ -55,7 +55,10 @@ fn bad_arguments_are_refused_before_anything_starts() {
 
 #[test]
 fn what_clap_refuses_exits_with_2_too() {
-    for arguments in [["--warehouses", "many"], ["--affinity", "none"], ["--no-such", "1"]] {
+    let protocol = ["--protocol", "mvcc"];
+    for arguments in
+        [["--warehouses", "many"], ["--affinity", "none"], protocol, ["--no-such", "1"]]
+    {
         let output = selkie(&arguments);
         assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
         let (flag, value) = (arguments[0], arguments[1]);
@@ -98,6 +101,17 @@ fn json_is_one_object_and_nothing_else() {
     }
     assert!(json["invalidations_per_txn"].is_number());
     assert!(json["aborts"]["conflict"].is_number());
+    assert_eq!((&json["config"]["protocol"], &json["aborts"]["stale"]), (&"2pl".into(), &0.into()));
+}
+
+#[test]
+fn tpcc_runs_optimistically() {
+    let output = selkie(&[&TINY[..], &["--json", "--protocol", "occ"]].concat());
+    assert!(output.status.success(), "{}", stderr(&output));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&json["consistency"], &json["config"]["protocol"]), (&"ok".into(), &"occ".into()));
+    assert_eq!(json["journal"]["missing"], 0);
+    assert!(json["tps"].as_f64().unwrap() > 0.0);
 }
 
 #[test]

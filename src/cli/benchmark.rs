@@ -9,6 +9,7 @@ use selkie::fabric::sim::CostModel;
 use selkie::memnode::Coding;
 use selkie::tpcc::benchmark::{self, Benchmark, Valid};
 use selkie::tpcc::{MAX_DURATION, Network, Progress, Setup};
+use selkie::txn::Protocol;
 
 use super::progress::Stderr;
 use super::{Refusal, metrics};
@@ -52,6 +53,10 @@ pub(crate) struct BenchmarkOptions {
     /// nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
+    /// How transactions are kept apart: `2pl`, two-phase locking without waiting, or `occ`, optimistic with validation at
+    /// commit
+    #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
+    protocol: Protocol,
     /// Simulate the network, in virtual time: paper, modern, cxl or tcp
     #[arg(long, value_name = "PRESET", value_parser = super::micro::preset, conflicts_with = "metrics")]
     sim: Option<CostModel>,
@@ -84,6 +89,7 @@ impl BenchmarkOptions {
             cache_mib: self.cache_mb,
             memory_mib: self.memory_mb,
             gcl_bytes: self.gcl,
+            protocol: self.protocol,
             coding: self.coding.unwrap_or(Coding::usual_for(self.memory_nodes)),
             seed: self.seed,
         }

@@ -13,6 +13,7 @@ use selkie::memnode::{Coding, PoolDescriptor};
 use selkie::pool::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::report;
 use selkie::tpcc::{Loading, Purpose};
+use selkie::txn::Protocol;
 
 use super::metrics;
 use super::network::NetworkArguments;
@@ -83,6 +84,10 @@ pub(crate) struct Arguments {
     /// memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
+    /// How the transactions of this process are kept apart: `2pl`, two-phase locking without waiting, or `occ`, optimistic
+    /// with validation at commit. Drivers of a shared pool may differ
+    #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
+    protocol: Protocol,
     /// Which warehouses a compute node works on
     #[arg(long, value_enum, default_value = "shared")]
     affinity: AffinityArgument,
@@ -239,6 +244,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         memory_mib: arguments.memory_mb,
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
         coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),
+        protocol: arguments.protocol,
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,
             AffinityArgument::Warehouse => Affinity::Warehouse,

@@ -192,7 +192,8 @@ impl<T: TableSet> Cluster<T> {
             if matches!(by, TablesBy::Reloader(_)) {
                 self.check_room(&engine).await?;
             }
-            let db = by.database::<T>(&engine).await?;
+            let protocol = self.shape.setup.protocol;
+            let db = by.database::<T>(&engine).await?.with_protocol(protocol);
             Ok((T::resolve(&db)?, db))
         };
         let opened = opened.await;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use selkie_memnode::{Coding, PoolConfig};
+use selkie_txn::Protocol;
 use serde::Serialize;
 
 use crate::error::TpccError;
@@ -47,6 +48,8 @@ pub struct Config {
     pub gcl_bytes: usize,
     /// How the pool keeps pages.
     pub coding: Coding,
+    /// How transactions are kept apart.
+    pub protocol: Protocol,
     /// Which warehouses a compute node works on.
     pub affinity: Affinity,
     /// First and last of the warehouses to which the terminals belong, from 1; `None`: all.
@@ -74,6 +77,7 @@ impl Default for Config {
             memory_mib: setup.memory_mib,
             gcl_bytes: setup.gcl_bytes,
             coding: setup.coding,
+            protocol: setup.protocol,
             affinity: Affinity::Shared,
             homes: None,
             seed: setup.seed,
@@ -118,6 +122,7 @@ impl Config {
             memory_mib: self.memory_mib,
             gcl_bytes: self.gcl_bytes,
             coding: self.coding,
+            protocol: self.protocol,
             seed: self.seed,
         }
     }

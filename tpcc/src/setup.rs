@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use selkie_engine::{EngineConfig, MAX_COMPUTE_NODES};
 use selkie_memnode::{Coding, PoolConfig, PoolError, layout};
-use selkie_txn::TableSchema;
+use selkie_txn::{Protocol, TableSchema};
 
 use crate::error::TpccError;
 use crate::network::Network;
@@ -56,6 +56,8 @@ pub struct Setup {
     pub gcl_bytes: usize,
     /// How the pool keeps pages.
     pub coding: Coding,
+    /// How transactions are kept apart.
+    pub protocol: Protocol,
     /// Seed of data and inputs.
     pub seed: u64,
 }
@@ -73,6 +75,7 @@ impl Default for Setup {
             memory_mib: None,
             gcl_bytes: 2048,
             coding: Coding::PLAIN,
+            protocol: Protocol::default(),
             seed: 1,
         }
     }

@@ -1,6 +1,7 @@
 //! The part of a report that all drivers have: rates, latencies, aborts, what the pool was asked for.
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
+use selkie_txn::Protocol;
 use serde_json::{Map, Value, json};
 
 use crate::load::LoadReport;
@@ -125,6 +126,7 @@ impl Shape {
             "compute_nodes": setup.compute_nodes,
             "memory_nodes": setup.memory_nodes,
             "coding": setup.coding.to_string(),
+            "protocol": setup.protocol.name(),
             "workers": setup.workers,
             "threads": setup.network.threads(),
             "cache_bytes": self.cache_bytes(),
@@ -146,6 +148,11 @@ impl Shape {
             None => "each on a processor of its own".to_owned(),
         };
         row("workers", format!("{} a node, {processors}", setup.workers));
+        let protocol = match setup.protocol {
+            Protocol::TwoPhase => "2pl: two-phase locking without waiting",
+            Protocol::Optimistic => "occ: optimistic, with validation at commit",
+        };
+        row("transactions", protocol.to_owned());
         let lent = bytes(self.pool().bytes_per_node);
         row("memory nodes", format!("{}, {lent} each", setup.memory_nodes));
         row("coding", setup.coding.to_string());

@@ -503,8 +503,8 @@ impl Membership {
                 silent.insert((node, host), own.map(|(_, age)| *age));
             }
         }
-        let enough = WATCHED_BEATS * state.timing.heartbeat;
-        let due = self.shown.lock().watch(silent.keys().copied(), watched_for, enough);
+        let due =
+            self.shown.lock().watch(silent.keys().copied(), watched_for, watch_of(state.timing));
         for (node, host) in due {
             let silent_for = silent.get(&(node, host)).copied().flatten();
             tracing::warn!(%node, ?silent_for, "declare a silent node dead");
@@ -601,6 +601,12 @@ impl Membership {
     }
 }
 
+/// For how long a node that has been silent for too long is watched: where a lease is few heartbeats, less than so many,
+/// as it is missed after some leases all the same.
+fn watch_of(timing: Timing) -> Duration {
+    (WATCHED_BEATS * timing.heartbeat).min(timing.lease / 4)
+}
+
 /// The nodes whose silence means their death, and their processes.
 fn watched(state: &PoolState) -> BTreeMap<PeerId, u64> {
     let compute = state.compute_nodes.iter();
@@ -673,7 +679,9 @@ mod tests {
         const BEAT: Duration = Duration::from_millis(200);
         let (silent, other) = ((PeerId::memory(1), 7), (PeerId::compute(2), 8));
         let mut shown = Shown::default();
-        let enough = WATCHED_BEATS * BEAT;
+        let enough = watch_of(Timing { lease: 10 * BEAT, heartbeat: BEAT });
+        assert_eq!(enough, 2 * BEAT);
+        assert_eq!(watch_of(Timing { lease: 4 * BEAT, heartbeat: BEAT }), BEAT);
         let look = |shown: &mut Shown, who: &[(PeerId, u64)], more| {
             shown.watch(who.iter().copied(), more, enough)
         };

@@ -73,12 +73,12 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         let now = env.now();
         let timing = core.pool.state().timing;
         let lease = timing.lease;
-        let silent = core.pool.silent_for(now);
+        let silent = core.pool.signs_of_life(now).silent_for;
         if silent < lease / 4 {
             watch.lock().clear();
         } else if now.saturating_sub(probed) >= lease / 8 {
             probed = now;
-            core.probe(&watch, timing.heartbeat * 3 / 2);
+            core.probe(&watch, timing.away_after());
         }
         let plane_is_away = || watch.lock().iter().any(|looks| looks.stand_still(now, lease / 4));
         if !is_member || silent > lease * 3 / 4 && !plane_is_away() {

@@ -98,6 +98,7 @@ impl Lent {
                     let peer = started.descriptor().peer;
                     let beat = Beat { node: peer, host, seen: 0, report: String::new() };
                     plane.beat(beat).await?;
+                    let since = env.now();
                     let entered = match enter(&*plane, &started, host, &domain).await {
                         Ok(entered) => entered,
                         Err(error) => {
@@ -116,7 +117,7 @@ impl Lent {
                                 return Err(error);
                             }
                         };
-                        membership.mark_looks_in(Arc::clone(started.region()));
+                        membership.mark_looks_in(Arc::clone(started.region()), since);
                         return Ok(Arc::new(Self { node: started, membership }));
                     }
                 }

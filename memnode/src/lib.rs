@@ -62,7 +62,7 @@ pub use domain::FailureDomain;
 pub use error::PoolError;
 pub use free_memory::{FreeMemory, HostMemory};
 pub use lend::{Lent, LentEnd, Offer, create};
-pub use membership::Observer;
+pub use membership::{Observer, SignsOfLife};
 pub use migration::{Leaving, Migration, Moving, Stage, Stay, drain};
 pub use node::{MemoryNode, MemoryNodeDescriptor};
 pub use pool::{Pool, PoolDescriptor, PoolUsage};

@@ -5,6 +5,14 @@
 //! ```
 //! A beat says that the process has acted upon all changes up to a version of the state. So whoever waits for
 //! the others to see that a node died knows afterwards that none of them executes its verbs any more.
+//!
+//! A process with memory nodes counts its looks at the plane in their control pages, and says that it has acted upon what
+//! it found after it was away only when a while has passed since it counted again ([`Timing::acts_after`]). So a node
+//! that reads a count which stands still knows that nobody is told yet that this process has fenced it.
+//!
+//! Contents: `silence` (who is declared dead because nothing is heard of it).
+
+mod silence;
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,12 +33,9 @@ use crate::registry::ComputeIndex;
 pub(crate) const ATTEMPTS: usize = 1_000;
 /// Leases for which the other processes are waited for to take note of a change.
 const NOTICE_LEASES: u32 = 5;
-/// Leases after which a dead node is missed: after one it is silent for too long, and somebody has to see that.
-const MISSED_LEASES: u32 = 2;
-/// Heartbeats for which a node that has been silent for too long is watched before it is declared dead. Between two
-/// looks at most one counts: a machine that stands still silences all of its nodes, and who wakes first takes none of
-/// the others for dead.
-const WATCHED_BEATS: u32 = 2;
+/// Leases after which a dead node is missed: after one it is silent for too long, then it is watched, by who may find the
+/// state changed when it is to be declared dead; and a plane may tell ages in whole seconds, rounded down.
+const MISSED_LEASES: u32 = 3;
 // Who waits until a node is missed does not take note of what others are waited for to take note of.
 const _: () = assert!(MISSED_LEASES < NOTICE_LEASES);
 
@@ -84,34 +89,33 @@ struct Acted {
     fenced: BTreeMap<PeerId, (Reach, Version)>,
 }
 
+/// What a process has shown of its nodes, by its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignsOfLife {
+    /// For how long it has not been able to show that they live; no time where nobody follows the pool.
+    pub silent_for: Duration,
+    /// How often it has not been able to for longer than three quarters of a lease, and then was again. As long as that
+    /// stays the same, and it is not silent for longer now, nobody can have found it silent for a lease.
+    pub silences: u64,
+}
+
 /// The signs of life this process gave last.
 #[derive(Default)]
 struct Shown {
     beats: BTreeMap<PeerId, (Beat, Duration)>,
     /// When, by the environment's clock, all its nodes were last shown to live.
     alive_at: Option<Duration>,
+    /// When the node that came last was first shown to live.
+    first_at: Option<Duration>,
+    /// How often it took too long until they were shown to live again.
+    silences: u64,
+    /// When this process last counted a look at the plane.
+    marked_at: Duration,
     /// Since when this process looks at the plane regularly, and when it did last.
     looking: Option<(Duration, Duration)>,
     /// Nodes of others, with their processes, that have been silent for too long, and for how long this process has
     /// been watching them.
     silent: BTreeMap<(PeerId, u64), Duration>,
-}
-
-impl Shown {
-    /// Watches those who are silent now, all that were so at the last look for so long more; who has been watched for
-    /// long enough.
-    fn watch(
-        &mut self,
-        silent: impl Iterator<Item = (PeerId, u64)>,
-        more: Duration,
-        enough: Duration,
-    ) -> Vec<(PeerId, u64)> {
-        let watched =
-            |who: &_| self.silent.get(who).map_or(Duration::ZERO, |before| *before + more);
-        self.silent = silent.map(|who| (who, watched(&who))).collect();
-        let due = self.silent.iter().filter(|(_, watched)| **watched >= enough);
-        due.map(|(who, _)| *who).collect()
-    }
 }
 
 impl Membership {
@@ -182,20 +186,19 @@ impl Membership {
     async fn look(&self, env: &Env) -> Result<(), PoolError> {
         let now = env.now();
         self.begin_to_live(now);
-        let Timing { lease, heartbeat } = self.timing();
+        let timing @ Timing { lease, heartbeat } = self.timing();
         let seen = self.load().await?;
-        let was_away_for = env.now().saturating_sub(self.looked_at(env.now()));
-        self.mark_look();
-        if was_away_for > 2 * heartbeat && self.is_marked() {
+        let was_away = self.mark_look(env) > timing.away_after();
+        if was_away && self.is_marked() {
             // It has stood still, perhaps, and its last beat is old.
-            self.beat(None).await?;
-            // Who has relied on this node's not looking gets time to hear that it does again.
-            env.sleep(lease / 4).await;
+            self.beat(env, None).await?;
+            self.let_others_hear(env, timing).await;
         }
-        self.see(seen);
-        let acted = self.act();
+        self.see(seen.clone());
+        // Where looks are counted, by no state that is later than the look.
+        let acted = if self.is_marked() { self.act_upon(seen) } else { self.act() };
         // Also if it failed: the beat says how far this process has acted, and that it lives.
-        self.beat(Some(now)).await?;
+        self.beat(env, Some(now)).await?;
         acted?;
         self.forget_the_gone(now, heartbeat);
         let since_last_look = env.now().saturating_sub(self.looked_at(env.now()));
@@ -213,7 +216,7 @@ impl Membership {
         let has_nodes = !self.own_nodes(&self.state()).is_empty();
         let mut shown = self.shown.lock();
         match (has_nodes, shown.alive_at) {
-            (true, None) => shown.alive_at = Some(now),
+            (true, None) => shown.alive_at = shown.first_at.take().or(Some(now)),
             (false, Some(_)) => shown.alive_at = None,
             _ => {}
         }
@@ -234,20 +237,35 @@ impl Membership {
         now.saturating_sub(since)
     }
 
-    /// Counts looks at the plane in the control page of a memory node of this process.
-    pub(crate) fn mark_looks_in(&self, region: Arc<dyn LocalRegion>) {
+    /// Counts looks at the plane in the control page of a memory node of this process, which was not in the pool at that
+    /// moment yet.
+    pub(crate) fn mark_looks_in(&self, region: Arc<dyn LocalRegion>, since: Duration) {
         self.marks.lock().push(region);
+        self.shown.lock().marked_at = since;
     }
 
     fn is_marked(&self) -> bool {
         !self.marks.lock().is_empty()
     }
 
-    fn mark_look(&self) {
+    /// Counts a look; no less than the time since it was counted before.
+    fn mark_look(&self, env: &Env) -> Duration {
+        let before = std::mem::replace(&mut self.shown.lock().marked_at, env.now());
         for region in &*self.marks.lock() {
             let at = layout::PLANE_LOOKS_AT as usize;
             // Nobody else writes it.
             region.store(at, region.load(at).wrapping_add(1));
+        }
+        env.now().saturating_sub(before)
+    }
+
+    /// Who has relied on this process's not looking gets time to hear that it does again. It goes on counting.
+    async fn let_others_hear(&self, env: &Env, timing: Timing) {
+        let until = env.now() + timing.acts_after();
+        while env.now() < until {
+            let left = until.saturating_sub(env.now());
+            env.sleep(timing.heartbeat.min(left)).await;
+            self.mark_look(env);
         }
     }
 
@@ -279,10 +297,10 @@ impl Membership {
         self.gone.load(Ordering::Relaxed)
     }
 
-    /// For how long this process has not been able to show that its nodes live, by its own clock.
-    pub(crate) fn silent_for(&self, now: Duration) -> Duration {
-        let alive_at = self.shown.lock().alive_at;
-        alive_at.map_or(Duration::ZERO, |at| now.saturating_sub(at))
+    pub(crate) fn signs_of_life(&self, now: Duration) -> SignsOfLife {
+        let shown = self.shown.lock();
+        let silent_for = shown.alive_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        SignsOfLife { silent_for, silences: shown.silences }
     }
 
     fn see(&self, now: Versioned) {
@@ -292,11 +310,15 @@ impl Membership {
         }
     }
 
-    /// Tells the fabric what is new in the view: who is there, who is gone, who is dead.
     fn act(&self) -> Result<(), PoolError> {
+        let now = self.view.read().clone();
+        self.act_upon(now)
+    }
+
+    /// Tells the fabric what is new: who is there, who is gone, who is dead.
+    fn act_upon(&self, Versioned { version, state }: Versioned) -> Result<(), PoolError> {
         let mut acted = self.acted.lock();
-        let Versioned { version, state } = self.view.read().clone();
-        if acted.upto == version {
+        if acted.upto >= version {
             return Ok(());
         }
         let failed = |node, source| PoolError::Fabric { node, source };
@@ -445,7 +467,7 @@ impl Membership {
 
     /// Shows the others that this process's nodes live and what they have seen. Each node does so when it has
     /// something new to say, or the next beat is due; with `None` at once.
-    pub(crate) async fn beat(&self, now: Option<Duration>) -> Result<(), PoolError> {
+    pub(crate) async fn beat(&self, env: &Env, now: Option<Duration>) -> Result<(), PoolError> {
         let seen = self.acted.lock().upto;
         let state = self.state();
         let mut oldest = now;
@@ -466,16 +488,22 @@ impl Membership {
             }
         }
         if oldest.is_some() {
-            self.shown.lock().alive_at = oldest;
+            let mut shown = self.shown.lock();
+            // By now, and not by when the beats were begun: how late they came nobody knows.
+            let silent_for = shown.alive_at.map(|at| env.now().saturating_sub(at));
+            shown.silences += u64::from(silent_for > Some(state.timing.lease * 3 / 4));
+            shown.alive_at = oldest;
         }
         Ok(())
     }
 
     /// Shows that a node lives that is about to enter the pool, so that it is missed if it ends right after.
-    pub(crate) async fn first_beat(&self, node: PeerId) -> Result<(), PoolError> {
-        let seen = self.acted.lock().upto;
+    pub(crate) async fn first_beat(&self, env: &Env, node: PeerId) -> Result<(), PoolError> {
+        let (now, seen) = (env.now(), self.acted.lock().upto);
         let beat = Beat { node, host: self.host, seen, report: String::new() };
-        Ok(self.plane.beat(beat).await?)
+        self.plane.beat(beat).await?;
+        self.shown.lock().first_at = Some(now);
+        Ok(())
     }
 
     /// The processes that have shown lately that their nodes live, and this one.
@@ -486,44 +514,6 @@ impl Membership {
         Ok(lately.map(|(beat, _)| beat.host).chain([self.host]).collect())
     }
 
-    /// A process whose nodes have not shown for the length of a lease that they live has lost them. Memory that
-    /// processes share outlives a silence of the process that lends it.
-    async fn declare_silent_dead(&self, watched_for: Duration) -> Result<(), PoolError> {
-        let state = self.state();
-        let hosts = watched(&state);
-        if hosts.values().all(|host| *host == self.host) {
-            return Ok(());
-        }
-        let beats = self.plane.beats().await?;
-        let mut silent = BTreeMap::new();
-        for (node, host) in hosts.into_iter().filter(|(_, host)| *host != self.host) {
-            let own = beats.iter().find(|(beat, _)| (beat.node, beat.host) == (node, host));
-            // A plane may forget beats that are older than anybody waits.
-            if own.is_none_or(|(_, age)| *age > state.timing.lease) {
-                silent.insert((node, host), own.map(|(_, age)| *age));
-            }
-        }
-        let due =
-            self.shown.lock().watch(silent.keys().copied(), watched_for, watch_of(state.timing));
-        for (node, host) in due {
-            let silent_for = silent.get(&(node, host)).copied().flatten();
-            tracing::warn!(%node, ?silent_for, "declare a silent node dead");
-            self.declare_dead(node, host).await?;
-        }
-        Ok(())
-    }
-
-    /// Unless another process has the node's name meanwhile.
-    async fn declare_dead(&self, node: PeerId, host: u64) -> Result<(), PoolError> {
-        let declare = |state: &mut PoolState| {
-            if watched(state).get(&node) == Some(&host) {
-                declare_dead(state, node);
-            }
-            Ok(())
-        };
-        self.change(declare).await.map(drop)
-    }
-
     /// Changes the state by compare-and-swap, again if others were faster. The version that shows it.
     pub(crate) async fn change<T>(
         &self,
@@ -531,10 +521,17 @@ impl Membership {
     ) -> Result<(Version, T), PoolError> {
         let (now, value) = change_state(self.plane(), change).await?;
         let version = now.version;
-        self.see(now);
-        // If that fails it is tried again with the next look, before the others hear that it has been done.
-        let _ = self.act();
+        self.changed_to(now);
         Ok((version, value))
+    }
+
+    fn changed_to(&self, now: Versioned) {
+        self.see(now);
+        // Not where looks are counted: others may rely on it that this process does not know yet what others have changed.
+        if !self.is_marked() {
+            // If that fails it is tried again with the next look, before the others hear that it has been done.
+            let _ = self.act();
+        }
     }
 
     /// A node of another process that has not acted upon this version of the state yet, or a later one.
@@ -560,7 +557,7 @@ impl Membership {
             self.act()?;
             let here = self.acted.lock().upto >= version;
             if here {
-                self.beat(None).await?;
+                self.beat(env, None).await?;
             }
             let late = if here { self.late(version).await? } else { Some(self.some_node()) };
             let Some(node) = late else { return Ok(()) };
@@ -599,12 +596,6 @@ impl Membership {
         let own = self.own_nodes(&state).pop_first();
         own.or_else(|| watched(&state).into_keys().next()).unwrap_or(PeerId::memory(0))
     }
-}
-
-/// For how long a node that has been silent for too long is watched: where a lease is few heartbeats, less than so many,
-/// as it is missed after some leases all the same.
-fn watch_of(timing: Timing) -> Duration {
-    (WATCHED_BEATS * timing.heartbeat).min(timing.lease / 4)
 }
 
 /// The nodes whose silence means their death, and their processes.
@@ -668,28 +659,4 @@ pub(crate) async fn change_state<T>(
         }
     }
     Err(PoolError::Contended { attempts: ATTEMPTS })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn who_is_silent_is_watched_and_between_two_looks_nobody_sees_more_than_a_beat() {
-        const BEAT: Duration = Duration::from_millis(200);
-        let (silent, other) = ((PeerId::memory(1), 7), (PeerId::compute(2), 8));
-        let mut shown = Shown::default();
-        let enough = watch_of(Timing { lease: 10 * BEAT, heartbeat: BEAT });
-        assert_eq!(enough, 2 * BEAT);
-        assert_eq!(watch_of(Timing { lease: 4 * BEAT, heartbeat: BEAT }), BEAT);
-        let look = |shown: &mut Shown, who: &[(PeerId, u64)], more| {
-            shown.watch(who.iter().copied(), more, enough)
-        };
-        assert!(look(&mut shown, &[silent], BEAT).is_empty(), "it has just been seen so");
-        assert!(look(&mut shown, &[silent, other], BEAT).is_empty());
-        assert!(look(&mut shown, &[other], BEAT / 2).is_empty(), "it lives after all");
-        assert!(look(&mut shown, &[silent, other], BEAT / 2).is_empty());
-        assert_eq!(look(&mut shown, &[silent, other], BEAT), [other]);
-        assert_eq!(look(&mut shown, &[silent, other], BEAT), [silent, other]);
-    }
 }

@@ -19,7 +19,7 @@ use crate::control::{
 use crate::domain::FailureDomain;
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
-use crate::membership::{self, Membership, Observer};
+use crate::membership::{self, Membership, Observer, SignsOfLife};
 use crate::migration::Stay;
 use crate::node::{MemoryNode, MemoryNodeDescriptor};
 use crate::reclaim::Reclaim;
@@ -264,11 +264,10 @@ impl Pool {
         }));
     }
 
-    /// For how long this process has not been able to show that its nodes live, by its own clock; no time where
-    /// nobody follows the pool.
+    /// What this process has shown of its nodes.
     #[must_use]
-    pub fn silent_for(&self, now: Duration) -> Duration {
-        self.membership.silent_for(now)
+    pub fn signs_of_life(&self, now: Duration) -> SignsOfLife {
+        self.membership.signs_of_life(now)
     }
 
     /// What a node of this process says of itself with its beats from now on, for people who look on.
@@ -303,7 +302,7 @@ impl Pool {
         let Some(card) = endpoint.card() else { return Ok(()) };
         let node = ComputeIndex::new(endpoint.id().index());
         let card = Card { host: self.host(), card, reads_only };
-        self.membership.first_beat(endpoint.id()).await?;
+        self.membership.first_beat(env, endpoint.id()).await?;
         let enter = |state: &mut PoolState| {
             self.check_index(state, node)?;
             if has_card(state, node) {
@@ -355,6 +354,21 @@ impl Pool {
         if self.membership.change(withdraw).await.is_err() {
             self.membership.set_ended(PeerId::compute(node.get()), true);
         }
+    }
+
+    /// Makes sure that a node of this process is in the pool, by a change of the state: `false` if it is not. If it is,
+    /// nobody declares it dead any more for its silence before its last beat that was through when this was called. The
+    /// answer may be old when it comes: its lease counts from that beat.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`], [`PoolError::Contended`]: nobody knows.
+    pub async fn renew(&self, node: ComputeIndex, incarnation: u32) -> Result<bool, PoolError> {
+        let renew = |state: &mut PoolState| {
+            let member = state.compute_nodes.get_mut(&node.get());
+            let member = member.filter(|member| member.incarnation == incarnation);
+            Ok(member.map(|member| member.renewals += 1).is_some())
+        };
+        Ok(self.membership.change(renew).await?.1)
     }
 
     /// A node of this process serves nothing more, and has not left: the others are to recover from its death.
@@ -410,12 +424,17 @@ impl Pool {
             let before = state.incarnations.get(&node.get()).copied().unwrap_or(0);
             let incarnation = before.saturating_add(1);
             state.incarnations.insert(node.get(), incarnation);
-            let member = Member { host: self.host(), incarnation, mailboxes: mailboxes.clone() };
+            let member = Member {
+                host: self.host(),
+                incarnation,
+                mailboxes: mailboxes.clone(),
+                renewals: 0,
+            };
             state.compute_nodes.insert(node.get(), member);
             Ok(incarnation)
         };
         let since = env.now();
-        self.membership.first_beat(PeerId::compute(node.get())).await?;
+        self.membership.first_beat(env, PeerId::compute(node.get())).await?;
         self.membership.set_ended(PeerId::compute(node.get()), false);
         let entered = loop {
             let entered = self.membership.change(enter).await;

@@ -230,10 +230,10 @@ fn waits_are_not_over_before_a_memory_node_is_missed() {
             let config = EngineConfig { request_timeout, ..engine_config() };
             Engine::start(&pool, &fabric, &env, id(0), config).await
         };
-        let refused = start(2 * LEASE).await.map(drop).unwrap_err().to_string();
-        let says = "request_timeout = 4: must be more than the 4s within which a lost memory node of this pool \
+        let refused = start(3 * LEASE).await.map(drop).unwrap_err().to_string();
+        let says = "request_timeout = 6: must be more than the 6s within which a lost memory node of this pool \
                     is missed";
         assert_eq!(refused, says);
-        start(2 * LEASE + Duration::from_millis(1)).await.unwrap().close().await.unwrap();
+        start(3 * LEASE + Duration::from_millis(1)).await.unwrap().close().await.unwrap();
     });
 }

@@ -355,6 +355,19 @@ pub struct Timing {
 }
 
 impl Timing {
+    /// A memory node whose looks at the plane are further apart was away from it.
+    #[must_use]
+    pub fn away_after(self) -> Duration {
+        self.heartbeat * 3 / 2
+    }
+
+    /// For how long a memory node that was away counts its looks before it says that it has acted upon what it has
+    /// found. Whoever relies on its being away has to look oftener.
+    #[must_use]
+    pub fn acts_after(self) -> Duration {
+        self.lease / 4
+    }
+
     /// Checks that a node which lives is not taken for dead because one or two of its beats are late.
     ///
     /// # Errors
@@ -426,6 +439,9 @@ pub struct Member {
     pub incarnation: u32,
     /// Where it receives messages.
     pub mailboxes: Vec<Mailbox>,
+    /// How often it has made sure that it still is in the pool after it could not show that it lives.
+    #[serde(default)]
+    pub renewals: u64,
 }
 
 /// How far the recovery from the death of a compute node has got (DESIGN §8).

@@ -343,7 +343,7 @@ mod tests {
 
     /// A pool of two memory nodes, one of which has joined, and of compute nodes 0 to 3, of which 2 is lost and 3 dead.
     fn pool() -> PoolState {
-        let member = |host| Member { host, incarnation: 1, mailboxes: Vec::new() };
+        let member = |host| Member { host, incarnation: 1, mailboxes: Vec::new(), renewals: 0 };
         let mut state: PoolState = serde_json::from_value(json!({
             "format": 4, "name": "demo", "id": 9, "fabric": "shm", "gcl_bytes": 2048, "range_bytes": 4 << 20,
             "timing": { "lease": {"secs": 2, "nanos": 0}, "heartbeat": {"secs": 0, "nanos": 250_000_000} },

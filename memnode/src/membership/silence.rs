@@ -1,0 +1,126 @@
+//! Who is silent for too long, and is declared dead for it.
+//!
+//! ```text
+//! view --> beats --> silent for a lease? --> watched for long enough? --> compare-and-swap on that view
+//! ```
+//! The beats are read after the state, and the state is replaced only if it still is the one that they were judged
+//! with. So a node that changes the state after a beat of its own (`Pool::renew`) knows that nobody declares it dead for
+//! its silence before that beat: who has judged by older beats has an older state.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use selkie_fabric::PeerId;
+
+use super::{ATTEMPTS, Membership, Shown, declare_dead, watched};
+use crate::control::{PoolState, Timing, Versioned};
+use crate::error::PoolError;
+
+/// Heartbeats for which a node that has been silent for too long is watched before it is declared dead. Between two
+/// looks at most one counts: a machine that stands still silences all of its nodes, and who wakes first takes none of
+/// the others for dead.
+const WATCHED_BEATS: u32 = 2;
+
+/// A silent node with its process, and for how long it has shown nothing, where that is known.
+type Silent = (PeerId, u64, Option<Duration>);
+
+impl Membership {
+    /// A process whose nodes have not shown for the length of a lease that they live has lost them. Memory that
+    /// processes share outlives a silence of the process that lends it.
+    pub(super) async fn declare_silent_dead(&self, watched_for: Duration) -> Result<(), PoolError> {
+        let mut watched_for = watched_for;
+        for _ in 0..ATTEMPTS {
+            // Older than the beats.
+            let Versioned { version, state } = self.view.read().clone();
+            let due = self.silent_for_long(&state, watched_for).await?;
+            if due.is_empty() {
+                return Ok(());
+            }
+            let mut without = PoolState::clone(&state);
+            due.iter().for_each(|(node, ..)| declare_dead(&mut without, *node));
+            if let Some(version) = self.plane.replace(version, without.clone()).await? {
+                for (node, _, silent_for) in due {
+                    tracing::warn!(%node, ?silent_for, "declared a silent node dead");
+                }
+                self.changed_to(Versioned { version, state: without.into() });
+                return Ok(());
+            }
+            // The state is another by now, and so may the beats be.
+            self.see(self.load().await?);
+            watched_for = Duration::ZERO;
+        }
+        Err(PoolError::Contended { attempts: ATTEMPTS })
+    }
+
+    /// Who is silent, and has been watched for long enough, all that were so at the last look for so long more.
+    async fn silent_for_long(
+        &self,
+        state: &PoolState,
+        watched_for: Duration,
+    ) -> Result<Vec<Silent>, PoolError> {
+        let hosts = watched(state);
+        if hosts.values().all(|host| *host == self.host) {
+            return Ok(Vec::new());
+        }
+        let beats = self.plane.beats().await?;
+        let mut silent = BTreeMap::new();
+        for (node, host) in hosts.into_iter().filter(|(_, host)| *host != self.host) {
+            let own = beats.iter().find(|(beat, _)| (beat.node, beat.host) == (node, host));
+            // A plane may forget beats that are older than anybody waits.
+            if own.is_none_or(|(_, age)| *age > state.timing.lease) {
+                silent.insert((node, host), own.map(|(_, age)| *age));
+            }
+        }
+        let who = silent.keys().copied();
+        let due = self.shown.lock().watch(who, watched_for, watch_of(state.timing));
+        let silent_for = |who| silent.get(&who).copied().flatten();
+        Ok(due.into_iter().map(|(node, host)| (node, host, silent_for((node, host)))).collect())
+    }
+}
+
+/// For how long a node that has been silent for too long is watched: where a lease is few heartbeats, less than so many,
+/// as it is missed after some leases all the same.
+fn watch_of(timing: Timing) -> Duration {
+    (WATCHED_BEATS * timing.heartbeat).min(timing.lease / 4)
+}
+
+impl Shown {
+    /// Watches those who are silent now, all that were so at the last look for so long more; who has been watched for
+    /// long enough.
+    fn watch(
+        &mut self,
+        silent: impl Iterator<Item = (PeerId, u64)>,
+        more: Duration,
+        enough: Duration,
+    ) -> Vec<(PeerId, u64)> {
+        let watched =
+            |who: &_| self.silent.get(who).map_or(Duration::ZERO, |before| *before + more);
+        self.silent = silent.map(|who| (who, watched(&who))).collect();
+        let due = self.silent.iter().filter(|(_, watched)| **watched >= enough);
+        due.map(|(who, _)| *who).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_is_silent_is_watched_and_between_two_looks_nobody_sees_more_than_a_beat() {
+        const BEAT: Duration = Duration::from_millis(200);
+        let (silent, other) = ((PeerId::memory(1), 7), (PeerId::compute(2), 8));
+        let mut shown = Shown::default();
+        let enough = watch_of(Timing { lease: 10 * BEAT, heartbeat: BEAT });
+        assert_eq!(enough, 2 * BEAT);
+        assert_eq!(watch_of(Timing { lease: 4 * BEAT, heartbeat: BEAT }), BEAT);
+        let look = |shown: &mut Shown, who: &[(PeerId, u64)], more| {
+            shown.watch(who.iter().copied(), more, enough)
+        };
+        assert!(look(&mut shown, &[silent], BEAT).is_empty(), "it has just been seen so");
+        assert!(look(&mut shown, &[silent, other], BEAT).is_empty());
+        assert!(look(&mut shown, &[other], BEAT / 2).is_empty(), "it lives after all");
+        assert!(look(&mut shown, &[silent, other], BEAT / 2).is_empty());
+        assert_eq!(look(&mut shown, &[silent, other], BEAT), [other]);
+        assert_eq!(look(&mut shown, &[silent, other], BEAT), [silent, other]);
+    }
+}

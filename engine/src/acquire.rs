@@ -19,7 +19,7 @@ use crate::stats::Counters;
 use crate::waiters::{Signal, Ticket};
 use crate::{EngineError, GAddr};
 
-/// How long a caller that finds no frame pauses before it looks again.
+/// How long a caller that finds no frame, or a node that is suspended, pauses before it looks again.
 const FRAME_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a caller wants.
@@ -36,6 +36,8 @@ enum Outcome {
     Latched(FrameId),
     Busy,
     NoFrame,
+    /// The node does not know whether it is in the pool.
+    Suspended,
     /// Wait to be told.
     Queued(Ticket),
     /// In the queue, but to look again soon: what it has set going is over, and was in vain (the readers changed under
@@ -101,7 +103,7 @@ impl Core {
         }
         let mut place = Place { core: self, addr, ticket: None };
         let mut missed = false;
-        let mut paused = Duration::ZERO;
+        let (started, mut paused) = (self.env.now(), Duration::ZERO);
         loop {
             let ticket = match self.attempt(addr, access, nowait, place.ticket, &mut missed)? {
                 Outcome::Latched(id) => {
@@ -121,6 +123,15 @@ impl Core {
                         self.env.sleep(FRAME_PAUSE).await;
                         paused += FRAME_PAUSE;
                     }
+                    continue;
+                }
+                Outcome::Suspended => {
+                    let waited = self.env.now() - started;
+                    if waited >= self.config.request_timeout {
+                        return Err(EngineError::Timeout { addr, waited });
+                    }
+                    self.env.sleep(FRAME_PAUSE).await;
+                    self.check_alive()?;
                     continue;
                 }
                 Outcome::Again(ticket) => {
@@ -155,6 +166,9 @@ impl Core {
         // Under the lock, which whoever seals the lines of a failed node takes afterwards.
         if let Some(error) = self.failed.get() {
             return Err(error.clone());
+        }
+        if self.is_suspended() {
+            return Ok(Outcome::Suspended);
         }
         let mut active = self.open(&mut map, addr);
         let outcome = self.try_latch(addr, &mut active, access, nowait, ticket, missed);

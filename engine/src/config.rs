@@ -60,7 +60,7 @@ pub struct EngineConfig {
     pub coherence: Coherence,
     /// Page data cached at this node, bytes; at least [`EngineConfig::min_cache_bytes`].
     pub cache_bytes: u64,
-    /// Bound of every wait for a latch, an answer or a frame.
+    /// Bound of every wait for a latch, an answer or a frame, and for a node that is suspended to go on.
     pub request_timeout: Duration,
     /// Local accesses (reads per thread plus writes) a page may still serve after another node
     /// has asked for it (γ of SELCC §5.3); at least 1.

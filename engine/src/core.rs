@@ -57,6 +57,11 @@ pub(crate) type LineMap = HashMap<u64, Active, BuildHasherDefault<LineHasher>>;
 #[derive(Default)]
 pub(crate) struct Shard(Mutex<LineMap>);
 
+/// Looked at by every hit: on a cache line of its own, which is hardly ever written.
+#[repr(align(64))]
+#[derive(Default)]
+pub(crate) struct Suspended(AtomicBool);
+
 /// One engine.
 pub(crate) struct Core {
     /// Itself, for tasks that outlive a call.
@@ -107,6 +112,8 @@ pub(crate) struct Core {
     pub(crate) high_water: usize,
     /// Why the engine serves nothing more.
     pub(crate) failed: OnceLock<EngineError>,
+    /// Nothing cached is served until it is known again that the node is in the pool ([`crate::lease`]).
+    pub(crate) suspended: Suspended,
     /// How many nodes have had this node's index, itself included; nothing before it is in the pool.
     pub(crate) incarnation: OnceLock<u32>,
     pub(crate) closed: AtomicBool,
@@ -267,6 +274,19 @@ impl Core {
     /// An error if the engine has failed.
     pub(crate) fn check_failed(&self) -> Result<(), EngineError> {
         self.failed.get().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// Whether hits have to wait.
+    #[inline]
+    pub(crate) fn is_suspended(&self) -> bool {
+        // Relaxed: whoever misses it by a moment is as one that came that moment before. Steps of a line look under its
+        // shard's lock, which whoever suspends takes afterwards.
+        self.suspended.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_suspended(&self, suspended: bool) {
+        // Relaxed: as above.
+        self.suspended.0.store(suspended, Ordering::Relaxed);
     }
 
     /// An error if the engine serves nothing more.

@@ -20,7 +20,7 @@ use crate::coding::{Coded, Halted, Repairs, run_regeneration};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
-use crate::core::{Core, Shard};
+use crate::core::{Core, Shard, Suspended};
 use crate::epoch::{EpochPin, Epochs};
 use crate::evict::run_evictor;
 use crate::guess::Guesses;
@@ -165,6 +165,7 @@ impl Engine {
             low_water: frames / LOW_WATER,
             high_water: frames / HIGH_WATER,
             failed: OnceLock::new(),
+            suspended: Suspended::default(),
             incarnation: OnceLock::new(),
             closed: AtomicBool::new(false),
             leaves: AtomicBool::new(false),
@@ -354,7 +355,8 @@ impl Engine {
         self.0.epochs.pin()
     }
 
-    /// The page, if it is cached and nobody is in the way: no waiting, no round trip.
+    /// The page, if it is cached and nobody is in the way: no waiting, no round trip. `None` also while the node is
+    /// suspended.
     #[inline]
     pub fn shared_hit(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
         let guard = self.shared_if_cached(addr)?;
@@ -371,6 +373,9 @@ impl Engine {
     #[inline]
     fn shared_if_cached(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
         let core = &*self.0;
+        if core.is_suspended() {
+            return None;
+        }
         let id = core.table.lookup(&core.frames, addr)?;
         let frame = core.frames.get(id);
         if !frame.latch.try_shared_fast() {
@@ -385,6 +390,9 @@ impl Engine {
     #[inline]
     pub fn exclusive_hit(&self, addr: GAddr) -> Option<ExclusiveGuard<'_>> {
         let core = &*self.0;
+        if core.is_suspended() {
+            return None;
+        }
         let id = core.table.lookup(&core.frames, addr)?;
         let frame = core.frames.get(id);
         if !frame.latch.try_exclusive_fast() {
@@ -398,10 +406,11 @@ impl Engine {
         Some(guard)
     }
 
-    /// Latches the page shared; waits for latches here and elsewhere.
+    /// Latches the page shared; waits for latches here and elsewhere, and while the node is suspended: it cannot show the
+    /// others that it lives, and does not know whether it is still in the pool. `Expelled` if it is not.
     ///
     /// # Errors
-    /// `Timeout`, `CacheFull`, `BadAddress`, `Fabric`, `Protocol`, `Closed`.
+    /// `Timeout`, `CacheFull`, `BadAddress`, `Fabric`, `Protocol`, `Closed`, `Expelled`.
     pub async fn shared(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
         match self.shared_hit(addr) {
             Some(guard) => Ok(guard),
@@ -409,7 +418,7 @@ impl Engine {
         }
     }
 
-    /// Latches the page exclusively; waits for latches here and elsewhere.
+    /// Latches the page exclusively; waits as [`Engine::shared`].
     ///
     /// # Errors
     /// As [`Engine::shared`].
@@ -420,7 +429,9 @@ impl Engine {
         }
     }
 
-    /// Latches the page shared without waiting for latches.
+    /// Latches the page shared without waiting for latches. Waits all the same while the node is suspended, at most for
+    /// the request timeout, and keeps what the caller has latched before: `Busy` says that somebody else uses the page, and
+    /// whoever tries again would do so in vain until the node goes on.
     ///
     /// # Errors
     /// `Busy` if the page is latched exclusively, here or elsewhere; else as [`Engine::shared`].
@@ -431,7 +442,7 @@ impl Engine {
         }
     }
 
-    /// Latches the page exclusively without waiting for latches.
+    /// Latches the page exclusively without waiting for latches. Waits as [`Engine::try_shared`].
     ///
     /// # Errors
     /// `Busy` if the page is latched, here or elsewhere; else as [`Engine::shared`].

@@ -58,7 +58,7 @@ pub enum EngineError {
     /// The node was started to read only.
     #[error("this node reads only, and changes nothing in the pool")]
     ReadsOnly,
-    /// This node was declared dead by the others: it did not show in time that it lives.
+    /// This node was declared dead by the others, or must have been: it did not show in time that it lives.
     #[error("this node was declared dead by the others, and serves nothing more")]
     Expelled,
     /// A latch or an answer did not come within the configured bound.

@@ -76,7 +76,7 @@ impl<'e> SharedGuard<'e> {
     }
 
     /// Turns the guard into an exclusive one, at most one round trip when no other node reads the
-    /// page. Never waits for a latch.
+    /// page. Never waits for a latch; but as [`crate::Engine::try_shared`] while the node is suspended.
     ///
     /// # Errors
     /// `Busy` when anybody else, here or at another compute node, has the page latched, or is

@@ -263,7 +263,7 @@ impl Core {
     fn gives_up(&self, active: &Active) -> bool {
         !self.caches()
             && matches!(active.line.phase, Phase::Shared | Phase::Modified)
-            && (active.accesses > 0 || active.waiters.is_empty())
+            && (active.accesses > 0 || active.waiters.is_empty() || self.is_suspended())
     }
 
     /// Whether the deferred requests of an idle line have their turn: local waiters that the
@@ -281,10 +281,15 @@ impl Core {
             Counters::add(&self.counters.gamma_hand_overs);
             return true;
         }
-        match active.waiters.next_is_writer() {
+        match self.next_is_writer(active) {
             None => !self.is_held(active),
             Some(writer) => !(if writer { line.writable() } else { line.readable() }),
         }
+    }
+
+    /// What the waiter wants who is next, whether to write; nobody is while the node is suspended.
+    fn next_is_writer(&self, active: &Active) -> Option<bool> {
+        if self.is_suspended() { None } else { active.waiters.next_is_writer() }
     }
 
     /// Whether local accesses have to make way for a deferred request.
@@ -307,7 +312,7 @@ impl Core {
         if active.seen != LocalUse::Idle || self.gamma_used_up(active) || !self.caches() {
             return active.seen;
         }
-        match active.waiters.next_is_writer() {
+        match self.next_is_writer(active) {
             None if self.is_held(active) && active.line.writable() => LocalUse::WriterNext,
             None if self.is_held(active) => LocalUse::ReaderNext,
             None => LocalUse::Idle,
@@ -324,7 +329,7 @@ impl Core {
             Event::Evict | Event::Leave => true,
             _ => false,
         };
-        let nobody = active.seen == LocalUse::Idle && active.waiters.next_is_writer().is_none();
+        let nobody = active.seen == LocalUse::Idle && self.next_is_writer(active).is_none();
         if is_at_once && nobody { LocalUse::Idle } else { local }
     }
 

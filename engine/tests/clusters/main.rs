@@ -17,4 +17,5 @@ mod observation;
 mod reads_only;
 mod recovery;
 mod sequence;
+mod suspended;
 mod upgrade;

@@ -9,6 +9,7 @@
 
 pub mod load;
 pub mod pages;
+pub mod processes;
 pub mod way;
 
 use std::sync::Arc;

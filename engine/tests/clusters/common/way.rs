@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use selkie_fabric::BoxFuture;
+use selkie_fabric::{BoxFuture, Doorbell};
 use selkie_memnode::control::{
     Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned,
 };
@@ -14,6 +14,8 @@ pub struct Way {
     plane: Arc<dyn ControlPlane>,
     is_cut: AtomicBool,
     is_late: AtomicBool,
+    is_held: AtomicBool,
+    released: Doorbell,
 }
 
 impl Way {
@@ -22,6 +24,8 @@ impl Way {
             plane: Arc::clone(plane),
             is_cut: AtomicBool::new(false),
             is_late: AtomicBool::new(false),
+            is_held: AtomicBool::new(false),
+            released: Doorbell::new(),
         })
     }
 
@@ -32,6 +36,12 @@ impl Way {
     /// Answers to changes come 150 ms late.
     pub fn delay(&self, is_late: bool) {
         self.is_late.store(is_late, Ordering::SeqCst);
+    }
+
+    /// Answers to changes do not come, until they do all.
+    pub fn hold(&self, is_held: bool) {
+        self.is_held.store(is_held, Ordering::SeqCst);
+        self.released.ring();
     }
 
     fn pass(&self) -> Result<&dyn ControlPlane, ControlError> {
@@ -62,6 +72,10 @@ impl ControlPlane for Way {
             let done = self.pass()?.replace_as(change, expected, state).await;
             if self.is_late.load(Ordering::SeqCst) {
                 std::thread::sleep(Duration::from_millis(150));
+            }
+            let mut seen = 0;
+            while self.is_held.load(Ordering::SeqCst) {
+                seen = self.released.wait_past(seen).await;
             }
             done
         })

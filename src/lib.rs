@@ -33,6 +33,7 @@
 //!         range_bytes: 1 << 20,
 //!         max_compute_nodes: 2,
 //!         coding: Coding::PLAIN,
+//!         log_bytes: 0,
 //!     })?;
 //!     let start = |index| {
 //!         let id = ComputeId::new(index).ok_or("no such node");

@@ -62,6 +62,7 @@
 //!     range_bytes: 4 << 20,
 //!     max_compute_nodes: 2,
 //!     coding: Coding::PLAIN,
+//!     log_bytes: 0,
 //! })?;
 //! runtime.block_on(async {
 //!     let config = EngineConfig { cache_bytes: 4 << 20, ..EngineConfig::default() };

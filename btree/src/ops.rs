@@ -7,7 +7,7 @@
 //! On cached pages no operation waits for anything: a task that does nothing else must let others
 //! run from time to time (`engine.env().yield_now()`), the engine's own tasks among them.
 
-use selkie_engine::{Engine, ExclusiveGuard};
+use selkie_engine::{Engine, ExclusiveGuard, change_together};
 
 use crate::error::TreeError;
 use crate::latch::{Exclusive, Shared};
@@ -166,9 +166,11 @@ impl Tree {
 /// Keeps the one of two neighbours that `key` belongs to and releases the other.
 fn side_of<'e>(
     key: &[u8],
-    left: ExclusiveGuard<'e>,
-    right: ExclusiveGuard<'e>,
+    mut left: ExclusiveGuard<'e>,
+    mut right: ExclusiveGuard<'e>,
 ) -> Result<ExclusiveGuard<'e>, TreeError> {
+    // Nobody finds the one without the other.
+    change_together([&mut left, &mut right]);
     let view = PageView::parse(&left).map_err(TreeError::damaged(left.addr()))?;
     Ok(if view.place(Target::At(key)) == Placement::Here { left } else { right })
 }

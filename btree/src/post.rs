@@ -32,7 +32,7 @@
 //! What is not done: an inner split whose post fails or is cancelled stays unposted (its right
 //! link serves); [`TreeStats::unposted`](crate::TreeStats) counts such pages.
 
-use selkie_engine::{Engine, ExclusiveGuard, GAddr};
+use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
 use crate::latch::{Exclusive, Shared, latch, pause};
@@ -143,9 +143,12 @@ impl Tree {
             return Err(TreeError::damaged(left_addr)(damage));
         }
         let side = if pending.separator < cut.separator { &mut left } else { &mut right };
-        if !insert_separator(side, pending)? {
+        let inserted = insert_separator(side, pending);
+        // Whoever finds one half finds the other.
+        change_together([&mut left, &mut right]);
+        if !inserted? {
             let what = "no room for a separator in a page just split";
-            return Err(TreeError::Corrupt { addr: side.addr(), what });
+            return Err(TreeError::Corrupt { addr: left_addr, what });
         }
         let level = pending.level + 1;
         Ok(PendingPost { level, separator: cut.separator, child, seen: None })
@@ -198,6 +201,7 @@ impl Tree {
             return Err(damaged(damage));
         }
         root.bytes_mut(0..source.len()).copy_from_slice(&bytes);
+        change_together([&mut root, &mut left, &mut right]);
         let half = if separator < cut.separator.as_slice() { left_addr } else { right_addr };
         Ok((half, header.extra))
     }

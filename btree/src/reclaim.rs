@@ -13,7 +13,7 @@
 //! every inner page; a leaf whose separator is not posted yet; a leaf that its left sibling cannot
 //! absorb because the sibling's prefix would get shorter and its rows too long for the page.
 
-use selkie_engine::{Engine, ExclusiveGuard, GAddr};
+use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
 use crate::latch::try_exclusive;
@@ -96,6 +96,7 @@ impl Tree {
             .and_then(|()| page::bump_removals(parent.bytes_mut(0..bytes)))
             .map_err(TreeError::damaged(parent_addr))?;
         page::mark_dead(leaf.bytes_mut(0..bytes)).map_err(TreeError::damaged(leaf.addr()))?;
+        change_together([&mut parent, &mut left, &mut leaf]);
         Ok(Some(leaf))
     }
 }

@@ -121,6 +121,7 @@ fn main() {
         range_bytes: 16 << 20,
         max_compute_nodes: ROUNDS + 1,
         coding: Coding::PLAIN,
+        log_bytes: 0,
     };
     let pool = Pool::start(&fabric, config).expect("a pool");
     let env = runtime.env();

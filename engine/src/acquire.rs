@@ -97,6 +97,15 @@ impl Core {
         self.check_alive()?;
         if access != Access::Shared {
             self.check_writes()?;
+            if let Some(log) = self.log.as_ref().filter(|log| log.is_full()) {
+                if nowait {
+                    // Pages that the caller may hold cannot go home, for which the log would have room again.
+                    log.check()?;
+                    Counters::add(&self.counters.busy);
+                    return Err(EngineError::Busy { addr });
+                }
+                log.until_room(&self.env, self.config.request_timeout).await?;
+            }
         }
         if self.placement.home(addr).is_none() {
             return Err(EngineError::BadAddress { addr });

@@ -70,6 +70,12 @@ impl Allocator {
         }
     }
 
+    /// Takes lines over that nobody uses and nobody has used.
+    pub(crate) fn adopt(&self, lines: impl Iterator<Item = GAddr>) {
+        let line = |addr: GAddr| Extent { next: addr.to_u64(), end: addr.to_u64() + 1 };
+        self.0.lock().extents.extend(lines.map(line));
+    }
+
     pub(crate) fn has_limbo(&self) -> bool {
         !self.0.lock().limbo.is_empty()
     }
@@ -237,6 +243,19 @@ impl Core {
         let units = self.placement.units().max(state.leased.len());
         state.leased.resize(units, 0);
         Ok(units > known)
+    }
+
+    /// Has the pool have ranges up to that of an address.
+    ///
+    /// # Errors
+    /// `PoolFull` if it can have no more.
+    pub(crate) async fn grow_to(&self, addr: GAddr) -> Result<(), EngineError> {
+        while self.placement.home(addr).is_none() {
+            if self.coded.is_none() || !self.grow().await? {
+                return Err(self.pool_full());
+            }
+        }
+        Ok(())
     }
 
     /// Leases an extent of the unit with the fewest leased, as far as this node knows.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::EngineError;
 use crate::coherence::machine::Rules;
+use crate::log::LogTo;
 
 /// Fewest frames a cache can have: the deepest operation (a parent split) holds a handful of pages,
 /// a transaction some hundreds, and eviction needs a choice.
@@ -99,6 +100,8 @@ pub struct EngineConfig {
     /// The same, beyond which the node's slabs are made again on others (SlabRegenerationLimit); at least
     /// [`EngineConfig::error_correction_limit`].
     pub slab_regeneration_limit: u32,
+    /// Where changes are recorded, so that they outlive the node; `None`: nowhere.
+    pub log: Option<LogTo>,
     /// The bug to bring back.
     #[cfg(feature = "planted")]
     pub planted: Planted,
@@ -125,6 +128,7 @@ impl Default for EngineConfig {
             tick: Duration::from_millis(5),
             error_correction_limit: 4,
             slab_regeneration_limit: 64,
+            log: None,
             #[cfg(feature = "planted")]
             planted: Planted::Nothing,
         }
@@ -143,6 +147,7 @@ impl EngineConfig {
             max_priority: if self.ageing { Rules::DESIGNED.max_priority } else { 0 },
             ask_holders: matches!(self.coherence, Coherence::Selcc),
             sticky_bits: self.sticky_bits && matches!(self.coherence, Coherence::Selcc),
+            home_first: self.log.is_some(),
             #[cfg(feature = "planted")]
             confirm: !matches!(self.planted, Planted::NoConfirm),
             #[cfg(feature = "planted")]
@@ -173,6 +178,10 @@ impl EngineConfig {
         }
         if self.request_timeout.is_zero() {
             return refuse("request_timeout", 0, "above zero".into());
+        }
+        if self.log.is_some() && self.coherence == Coherence::Rpc {
+            let allowed = "none: the rpc baseline keeps no log".to_owned();
+            return refuse("log", 1, allowed);
         }
         if self.tick.is_zero() {
             return refuse("tick", 0, "above zero".into());

@@ -1,6 +1,6 @@
 //! What all parts of one engine share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -23,6 +23,7 @@ use crate::guess::Guesses;
 use crate::hottest::Hottest;
 use crate::left::LeftLines;
 use crate::line::Active;
+use crate::log::{Log, LogOwner};
 use crate::placement::PlacementMap;
 use crate::service::run_mail;
 use crate::stats::Counters;
@@ -99,12 +100,18 @@ pub(crate) struct Core {
     /// Lines without a copy whose word still has this node's bit.
     pub(crate) left: LeftLines,
     pub(crate) allocator: Allocator,
+    /// Where changes are recorded, if they are to outlive the node.
+    pub(crate) log: Option<Arc<Log>>,
     pub(crate) epochs: Epochs,
     pub(crate) counters: Counters,
     /// Fed by misses and invalidations.
     pub(crate) hottest: Hottest,
     /// Dirty pages copied out of their frames and not home yet.
     pub(crate) copies_under_way: AtomicUsize,
+    /// Lines taken over from a dead node that granted them: what that has changed is in its log, and here.
+    pub(crate) claimed: Mutex<Vec<GAddr>>,
+    /// Logs of dead nodes that this one has tried to redo.
+    pub(crate) redone: Mutex<BTreeSet<LogOwner>>,
     /// Rung when free frames run low.
     pub(crate) evict_bell: Arc<Doorbell>,
     /// Free frames below which the evictor starts, and above which it stops.

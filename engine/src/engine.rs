@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
 use selkie_fabric::{
@@ -27,6 +28,7 @@ use crate::guess::Guesses;
 use crate::hottest::{HotLine, Hottest};
 use crate::lease::run_lease;
 use crate::left::LeftLines;
+use crate::log::{Log, Lsn, run_checkpoints, run_log};
 use crate::placement::{Counter, PlacementMap};
 use crate::recovery::run_recovery;
 use crate::service::{epoch_node, run_housekeeping};
@@ -103,13 +105,25 @@ impl Engine {
         };
         let tick = core.config.tick;
         drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
+        if let Some(log) = &core.log {
+            drop(env.spawn("log", run_log(Arc::downgrade(&core), Arc::clone(log), env.clone())));
+            drop(env.spawn("checkpoints", run_checkpoints(Arc::downgrade(&core))));
+        }
         drop(env.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
         drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
         drop(env.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
         drop(env.spawn("activity", run_activity(Arc::downgrade(&core))));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
+        let engine = Engine(core);
+        // It may have to wait for a recovery, of which this node may be the only one to do its part.
+        if let Err(error) = engine.0.open_log().await {
+            // It has changed nothing.
+            let _ = engine.close().await;
+            return Err(error);
+        }
+        let core = &engine.0;
         tracing::info!(node = %core.endpoint.id(), frames = core.frames.count(), "started a compute node");
-        Ok(Engine(core))
+        Ok(engine)
     }
 
     /// From when the others let the node in to when it is in the pool.
@@ -132,6 +146,7 @@ impl Engine {
         let epoch = Self::global_epoch(pool, env, first, &ways).await?;
         // The ranges of a coded pool come as they are needed.
         let units = if coded.is_none() { descriptor.memory_nodes.len() } else { 0 };
+        let keeps_log = config.log.is_some() && !config.reads_only;
         let core = Arc::new_cyclic(|this| Core {
             this: this.clone(),
             me: node,
@@ -157,10 +172,13 @@ impl Engine {
             guesses: Guesses::default(),
             left: LeftLines::new(descriptor),
             allocator: Allocator::new(units),
+            log: keeps_log.then(|| Arc::new(Log::new())),
             epochs: Epochs::new(epoch),
             counters: Counters::new(),
             hottest: Hottest::default(),
             copies_under_way: AtomicUsize::new(0),
+            claimed: Mutex::default(),
+            redone: Mutex::default(),
             evict_bell: Arc::new(Doorbell::new()),
             low_water: frames / LOW_WATER,
             high_water: frames / HIGH_WATER,
@@ -349,6 +367,19 @@ impl Engine {
         Ok(extents * core.pool.descriptor().geometry().extent_bytes())
     }
 
+    /// Waits until this node's log is durable up to a place. Without a log nothing is ever durable, and nobody waits.
+    ///
+    /// # Errors
+    /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may become durable later all the same.
+    pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
+        let Some(log) = &self.0.log else { return Ok(()) };
+        self.0.until_durable(log, lsn).await
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.0
+    }
+
     /// Holds back the reuse of every line freed from now on, until the pin is dropped.
     #[inline]
     pub fn pin(&self) -> EpochPin<'_> {
@@ -390,7 +421,7 @@ impl Engine {
     #[inline]
     pub fn exclusive_hit(&self, addr: GAddr) -> Option<ExclusiveGuard<'_>> {
         let core = &*self.0;
-        if core.is_suspended() {
+        if core.is_suspended() || core.log.as_ref().is_some_and(|log| log.is_full()) {
             return None;
         }
         let id = core.table.lookup(&core.frames, addr)?;

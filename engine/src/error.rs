@@ -8,6 +8,7 @@ use selkie_memnode::PoolError;
 
 use crate::GAddr;
 use crate::coherence::machine::Violation;
+use crate::log::LogError;
 
 /// Error of an engine operation.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -108,6 +109,15 @@ pub enum EngineError {
         /// What is wrong with it.
         what: &'static str,
     },
+    /// The log cannot be written; it is tried again.
+    #[error("log: {0}")]
+    Log(LogError),
+    /// What was recorded in the log did not become durable within the configured bound; it may later.
+    #[error("log: not durable after {waited:?}")]
+    LogTimeout {
+        /// How long the caller had waited.
+        waited: Duration,
+    },
     /// The engine was closed.
     #[error("the engine is closed")]
     Closed,
@@ -132,6 +142,8 @@ impl EngineError {
         match self {
             EngineError::Busy { .. }
             | EngineError::Timeout { .. }
+            | EngineError::Log(_)
+            | EngineError::LogTimeout { .. }
             | EngineError::CacheFull { .. } => true,
             EngineError::Fabric(e) => e.is_retryable(),
             _ => false,

@@ -66,6 +66,10 @@ impl Core {
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         let settled = active.line.phase.at_rest() && active.waiters.is_empty();
+        if let Some(log) = &self.log {
+            // What is not durable does not leave.
+            log.want();
+        }
         if settled {
             self.run(addr, &mut active, event, Some(batches));
         }

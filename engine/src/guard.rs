@@ -8,11 +8,14 @@ use std::fmt;
 use std::ops::{Deref, Range};
 use std::ptr::NonNull;
 
+use smallvec::SmallVec;
+
 use crate::acquire::Access;
 use crate::buffer::dirty::Dirty;
 use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Released;
 use crate::core::Core;
+use crate::log::{Change, Lsn};
 use crate::{EngineError, GAddr};
 
 /// Bytes of a global cache line before the page: its sequence number, little-endian.
@@ -37,8 +40,8 @@ pub struct ExclusiveGuard<'e> {
     core: &'e Core,
     frame: &'e Frame,
     page: NonNull<u8>,
-    /// Bytes were asked for to be changed.
-    changed: bool,
+    /// Of which bytes were asked for to be changed.
+    changed: Dirty,
 }
 
 // SAFETY: the latch belongs to the guard, not to a thread, and governs the page's bytes.
@@ -68,6 +71,12 @@ impl<'e> SharedGuard<'e> {
     /// The page with its sequence number, as it is coded.
     pub(crate) fn line(&self) -> &[u8] {
         line(self.page, self.core, self)
+    }
+
+    /// Up to where the node's log has to be durable before anybody may rely on what the page is, if there is a log.
+    #[inline]
+    pub fn lsn(&self) -> Lsn {
+        self.frame.lsn()
     }
 
     /// Whether this node has changed nothing of the page that is not home.
@@ -120,7 +129,7 @@ impl<'e> ExclusiveGuard<'e> {
     #[inline]
     pub(crate) fn new(core: &'e Core, frame: FrameId) -> Self {
         let page = core.frames.page_ptr(frame);
-        ExclusiveGuard { core, frame: core.frames.get(frame), page, changed: false }
+        ExclusiveGuard { core, frame: core.frames.get(frame), page, changed: Dirty::NONE }
     }
 
     /// The line's address.
@@ -135,6 +144,13 @@ impl<'e> ExclusiveGuard<'e> {
         psn(line(self.page, self.core, self))
     }
 
+    /// As [`SharedGuard::lsn`], of what the page was before it is changed through this guard, or since changes were made
+    /// [together](change_together).
+    #[inline]
+    pub fn lsn(&self) -> Lsn {
+        self.frame.lsn()
+    }
+
     /// Bytes `range` of the page, to be changed; only bytes asked for in this way are written back.
     ///
     /// # Panics
@@ -145,8 +161,9 @@ impl<'e> ExclusiveGuard<'e> {
         let range = range.start.saturating_add(PSN_BYTES)..range.end.saturating_add(PSN_BYTES);
         assert!(range.start <= range.end && range.end <= bytes, "range beyond the page");
         if !range.is_empty() {
-            self.changed = true;
-            self.frame.add_dirty(Dirty::of(&range, bytes));
+            let pieces = Dirty::of(&range, bytes);
+            self.changed = self.changed.union(pieces);
+            self.frame.add_dirty(pieces);
         }
         #[expect(clippy::indexing_slicing, reason = "checked above")]
         &mut self.line_mut()[range]
@@ -161,13 +178,36 @@ impl<'e> ExclusiveGuard<'e> {
     /// The page is another than before, if bytes of it were changed.
     #[inline]
     fn count_change(&mut self) {
-        if !std::mem::take(&mut self.changed) {
-            return;
+        if !self.changed.is_empty() {
+            change_together([self]);
         }
-        let next = self.psn().wrapping_add(1);
+    }
+
+    /// Counts the page's sequence number up, if bytes of it were changed; what it was before, and which pieces.
+    fn number(&mut self) -> Option<(u64, Dirty)> {
+        let (before, pieces) = (self.psn(), std::mem::take(&mut self.changed));
+        if pieces.is_empty() {
+            return None;
+        }
         self.frame.add_dirty(Dirty::of(&(0..PSN_BYTES), self.core.gcl_bytes));
         if let Some(psn) = self.line_mut().first_chunk_mut() {
-            *psn = next.to_le_bytes();
+            *psn = before.wrapping_add(1).to_le_bytes();
+        }
+        Some((before, pieces))
+    }
+
+    /// Makes the whole line what it was, its number included.
+    pub(crate) fn restore(&mut self, was: &[u8]) {
+        self.frame.add_dirty(Dirty::ALL);
+        self.line_mut().copy_from_slice(was);
+        // To the log it is the change that made the page what it is.
+        if let (Some(log), Some(psn)) = (&self.core.log, self.psn().checked_sub(1)) {
+            if self.frame.unhomed() == 0 {
+                self.frame.set_unhomed(log.end());
+            }
+            let addr = self.addr();
+            let lsn = log.append(&[Change { addr, psn, pieces: Dirty::ALL, line: was }]);
+            self.frame.set_lsn(lsn);
         }
     }
 
@@ -201,6 +241,40 @@ impl Drop for ExclusiveGuard<'_> {
             self.core.notify(addr);
         }
     }
+}
+
+/// The changes made through these guards take place together: whatever happens, others find all of them or none. They
+/// stay latched, and what is changed through them afterwards is another change. Guards that are let go without this are
+/// changes each of its own. Up to where the node's log has to be durable before anybody may rely on them, if there is a log and
+/// something was changed. Does not wait, no round trip.
+pub fn change_together<'g, 'e: 'g>(
+    guards: impl IntoIterator<Item = &'g mut ExclusiveGuard<'e>>,
+) -> Option<Lsn> {
+    let number = |guard: &'g mut ExclusiveGuard<'e>| {
+        let (psn, pieces) = guard.number()?;
+        Some((&*guard, psn, pieces))
+    };
+    let changed: SmallVec<[_; 4]> = guards.into_iter().filter_map(number).collect();
+    let log = changed.first()?.0.core.log.as_ref()?;
+    // Before the record is added: whoever looks for the oldest finds it, or the log ended before it.
+    let oldest = log.end();
+    for (guard, _, _) in changed.iter().filter(|(guard, _, _)| guard.frame.unhomed() == 0) {
+        guard.frame.set_unhomed(oldest);
+    }
+    let changes: SmallVec<[_; 4]> = changed
+        .iter()
+        .map(|(guard, psn, pieces)| Change {
+            addr: guard.addr(),
+            psn: *psn,
+            pieces: *pieces,
+            line: line(guard.page, guard.core, *guard),
+        })
+        .collect();
+    let lsn = log.append(&changes);
+    for (guard, _, _) in changed {
+        guard.frame.set_lsn(lsn);
+    }
+    Some(lsn)
 }
 
 /// The whole line of a guard.

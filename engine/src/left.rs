@@ -140,6 +140,7 @@ mod tests {
             range_bytes: 256 << 10,
             max_compute_nodes: 1,
             coding: Coding::PLAIN,
+            log_bytes: 0,
             memory_nodes: vec![node],
         });
         let line = |number: u64| GAddr::from_u64(number * 512);

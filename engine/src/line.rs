@@ -20,12 +20,13 @@ use crate::buffer::frames::{Frame, FrameId};
 use crate::buffer::latch::Permissions;
 use crate::coding::{self, VERSIONS_BYTES};
 use crate::coherence::machine::{
-    Action, Atomic, Deferred, Event, LatchOperation, Line, LocalUse, Message, Phase, RequestKind,
-    Rules, WordAccess,
+    Action, Atomic, Deferred, Event, Inquiry, LatchOperation, Line, LocalUse, Message, Phase,
+    RequestKind, Rules, WordAccess,
 };
 use crate::coherence::word::{ComputeId, LatchWord, NodeSet};
 use crate::core::{Core, LineMap};
 use crate::left::Left;
+use crate::log::Lsn;
 use crate::message::{self, Envelope};
 use crate::placement::Home;
 use crate::stats::Counters;
@@ -64,6 +65,8 @@ pub(crate) struct Active {
     looked: bool,
     /// A copy of the page is on its way home.
     pub(crate) copied: bool,
+    /// Where the log has the oldest change that is on its way home; 0 if none is.
+    pub(crate) homing: Lsn,
     /// A task will let go of the line when its time here is over.
     timed: bool,
     /// What the line was lost for in this step, for a caller who is not among the waiters yet.
@@ -124,6 +127,7 @@ impl Core {
                 halted: false,
                 looked: false,
                 copied: false,
+                homing: 0,
                 timed: false,
                 lost: None,
                 damaged: None,
@@ -167,6 +171,8 @@ impl Core {
             }
             let Some(frame) = active.frame else { break };
             self.keep_time(addr, &mut active, frame);
+            // First: what is durable by then is seen to be below.
+            self.keep_for_log(addr, &active);
             // A node that has failed may be dead for the others: its copies are old.
             let serves = whole && self.failed.get().is_none();
             let permissions = Permissions {
@@ -262,6 +268,7 @@ impl Core {
     /// Whether an idle page is to be given up at once: it has served somebody, or nobody wants it.
     fn gives_up(&self, active: &Active) -> bool {
         !self.caches()
+            && !self.waits_for_log(active)
             && matches!(active.line.phase, Phase::Shared | Phase::Modified)
             && (active.accesses > 0 || active.waiters.is_empty() || self.is_suspended())
     }
@@ -274,7 +281,7 @@ impl Core {
         let settled = line.phase.at_rest() && line.grantor.is_none()
             // A directory may take the copy from a node that has asked it for more.
             || self.config.coherence == Coherence::Rpc;
-        if line.deferred.is_empty() || !settled {
+        if line.deferred.is_empty() || !settled || self.waits_for_log(active) {
             return false;
         }
         if self.gamma_used_up(active) {
@@ -309,6 +316,10 @@ impl Core {
     /// Who uses the local copy or is next to: a waiter that was told to go on would find the line
     /// gone again if other nodes went first.
     fn local_use(&self, active: &Active) -> LocalUse {
+        if self.waits_for_log(active) {
+            // As if it were still being changed.
+            return LocalUse::Writer;
+        }
         if active.seen != LocalUse::Idle || self.gamma_used_up(active) || !self.caches() {
             return active.seen;
         }
@@ -329,8 +340,26 @@ impl Core {
             Event::Evict | Event::Leave => true,
             _ => false,
         };
-        let nobody = active.seen == LocalUse::Idle && self.next_is_writer(active).is_none();
+        let nobody = active.seen == LocalUse::Idle
+            && self.next_is_writer(active).is_none()
+            && !self.waits_for_log(active);
         if is_at_once && nobody { LocalUse::Idle } else { local }
+    }
+
+    /// Whether the line was changed and the log is not durable up to there.
+    fn waits_for_log(&self, active: &Active) -> bool {
+        let (Some(log), Some(frame)) = (&self.log, active.frame) else { return false };
+        self.frames.get(frame).lsn() > log.durable()
+    }
+
+    /// Sees to it that a line that would leave if it were not for the log is looked at when it may.
+    fn keep_for_log(&self, addr: GAddr, active: &Active) {
+        if active.line.deferred.is_empty() && self.caches() || !self.waits_for_log(active) {
+            return;
+        }
+        if let (Some(log), Some(frame)) = (&self.log, active.frame) {
+            log.hold_back(addr, self.frames.get(frame).lsn());
+        }
     }
 
     /// Whether the line has its right so lately that others have to wait ([`crate::EngineConfig::hold`]).
@@ -385,6 +414,8 @@ impl Core {
         self.table.remove(&self.frames, addr, id);
         frame.set_addr(GAddr::NULL);
         frame.set_dirty(Dirty::NONE);
+        frame.set_lsn(0);
+        frame.set_unhomed(0);
         // A reader that found the entry a moment ago fails on the sealed latch.
         let _ =
             frame.latch.publish(Permissions { readable: false, writable: false, pending: false });
@@ -557,7 +588,8 @@ impl Core {
             let dirty = self.dirty_of(id);
             if !dirty.is_empty() {
                 Counters::add(&self.counters.write_backs);
-                active.copied = active.line.phase == Phase::ReleaseModified && self.may_copy();
+                active.homing = self.frames.get(id).unhomed();
+                active.copied = is_given_away(active.line.phase) && self.may_copy();
             }
             for dirty in dirty.stretches(self.gcl_bytes, LEAST_GAP_BYTES) {
                 let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
@@ -603,6 +635,7 @@ impl Core {
 
     /// The operation that took a copy along is over.
     pub(crate) fn write_done(&self, active: &mut Active) {
+        active.homing = 0;
         if std::mem::take(&mut active.copied) {
             self.copies_under_way.fetch_sub(1, Ordering::Relaxed);
         }
@@ -614,8 +647,9 @@ impl Core {
             return;
         }
         let free = match active.line.phase {
-            Phase::HandOver { .. } | Phase::ReleaseShared => true,
-            Phase::ReleaseModified => {
+            Phase::HandOver { .. } if !self.rules.home_first => true,
+            Phase::ReleaseShared => true,
+            phase if is_given_away(phase) => {
                 active.copied
                     || active.frame.is_some_and(|id| self.frames.get(id).dirty().is_empty())
             }
@@ -683,16 +717,29 @@ impl Core {
     /// The event of an operation whose atomic found `old`.
     pub(crate) fn completed_with(&self, active: &Active, old: LatchWord) -> Event {
         // Whatever was written back is home now; whatever was read is what home has.
-        // What home has of a line taken over may be torn.
-        if let (Phase::Claim { .. }, Some(id)) = (active.line.phase, active.frame) {
-            self.frames.get(id).set_dirty(Dirty::ALL);
-        }
-        if let (Phase::Downgrade { .. } | Phase::ReleaseModified | Phase::Rejoin, Some(id)) =
-            (active.line.phase, active.frame)
-        {
-            self.frames.get(id).set_dirty(Dirty::NONE);
+        let Some(id) = active.frame else { return Event::Completed { old } };
+        match active.line.phase {
+            // What home has of a line that a dead node granted may be torn.
+            Phase::Claim { .. } if !self.rules.home_first => {
+                self.frames.get(id).set_dirty(Dirty::ALL);
+            }
+            Phase::Claim { .. } | Phase::Inquire { of: Inquiry::Modified, .. }
+                if self.rules.home_first =>
+            {
+                self.frames.get(id).set_dirty(Dirty::ALL);
+                self.claimed.lock().push(self.frames.get(id).addr());
+            }
+            phase if is_given_away(phase) => self.is_home(id),
+            Phase::Downgrade { .. } | Phase::Rejoin => self.is_home(id),
+            _ => {}
         }
         Event::Completed { old }
+    }
+
+    /// All that was changed of a page is home.
+    fn is_home(&self, id: FrameId) {
+        self.frames.get(id).set_dirty(Dirty::NONE);
+        self.frames.get(id).set_unhomed(0);
     }
 
     /// Sends a message about a line; grants take the page along.
@@ -701,7 +748,7 @@ impl Core {
         let mut page: &[u8] = &[];
         self.count_sent(addr, active, message);
         if let Some(id) = active.frame.filter(|_| message::carries_page(message)) {
-            if message == Message::GrantModified {
+            if message == Message::GrantModified && !self.rules.home_first {
                 dirty = self.frames.get(id).dirty();
             }
             // SAFETY: the latch is sealed and no writer is in (the machine grants only then), so
@@ -713,7 +760,11 @@ impl Core {
         own.copy_from_slice(&message::encode(addr, message, dirty));
         let more = match (&self.coded, active.frame) {
             (Some(coded), Some(id)) if message == Message::GrantModified => {
-                more.copy_from_slice(&coding::versions_bytes(&coded.versions_of(id)));
+                let goes_home = self.rules.home_first && !self.dirty_of(id).is_empty();
+                // Those that it gets on its way home are in the header then.
+                let versions =
+                    if goes_home { coding::unknown_versions() } else { coded.versions_of(id) };
+                more.copy_from_slice(&coding::versions_bytes(&versions));
                 VERSIONS_BYTES
             }
             _ => 0,
@@ -834,6 +885,11 @@ impl Core {
     pub(crate) fn latch_sealed(frame: &Frame, exclusive: bool) -> bool {
         if exclusive { frame.latch.try_exclusive_sealed() } else { frame.latch.try_shared_sealed() }
     }
+}
+
+/// Whether the page is written back, if it is, because the node gives it away.
+pub(crate) fn is_given_away(phase: Phase) -> bool {
+    matches!(phase, Phase::ReleaseModified | Phase::HandOver { .. })
 }
 
 /// Whether a message could not be delivered because its addressee is not there any more.

@@ -18,7 +18,8 @@ use selkie_fabric::{Buf, Chain, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::control::PoolState;
 use selkie_memnode::{ComputeIndex, Observer, layout};
 
-use crate::coding::Image;
+use crate::buffer::dirty::Dirty;
+use crate::coding::{Image, Mended};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
@@ -52,6 +53,9 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         let all_lost = core.pool.lost();
         if is_quiet {
             core.go_on(!all_lost.is_empty());
+        }
+        if let Err(error) = core.recover_again().await {
+            tracing::debug!(%error, "recovery: a step failed");
         }
         for (node, lost) in all_lost {
             let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
@@ -183,12 +187,37 @@ impl Core {
                 return Ok(());
             }
         }
+        if !self.bring_claimed_home().await? {
+            return Ok(());
+        }
         let node = ComputeIndex::new(dead.index() as u16);
         self.pool.acknowledge(node, self.index()).await?;
         let (took, waited_for) = (self.env.now() - started, under_way.len());
         let me = self.endpoint.id();
         tracing::info!(node = %me, dead = %peer(node), ?took, waited_for, "recovery: acknowledged");
         Ok(())
+    }
+
+    /// Writes home what was taken over from dead nodes that had granted it: of what they have changed nothing is to be
+    /// in this node's care when their logs are not needed any more. `false` if that has to wait.
+    async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
+        loop {
+            let Some(addr) = self.claimed.lock().last().copied() else { return Ok(true) };
+            let frame = self.table.lookup(&self.frames, addr);
+            let is_here = frame.is_some_and(|id| self.frames.get(id).dirty() == Dirty::ALL);
+            if !is_here && !self.is_under_way(addr) {
+                self.claimed.lock().retain(|own| *own != addr);
+                continue;
+            }
+            if self.halted.has_suspects() || !self.rebuilds_are_over() {
+                return Ok(false);
+            }
+            if let Some(error) = self.failed.get() {
+                return Err(error.clone());
+            }
+            self.write_home(addr);
+            self.env.sleep(LOOK_EVERY).await;
+        }
     }
 
     /// Whether no header is being made anew, and no line of this node stands still for one: such lines hear of no death.
@@ -249,24 +278,31 @@ impl Core {
         }
         let started = self.env.now();
         let lost = match self.sweep(dead).await {
-            Ok(lost) => lost,
+            Ok((lost, images)) => {
+                self.redo(dead, lost.clone(), &images).await.map(|still| (lost, still))
+            }
+            Err(error) => Err(error),
+        };
+        let (lost, still) = match lost {
+            Ok(both) => both,
             Err(error) => {
                 // Others may reach what this node does not.
                 self.pool.leave_sweep(node, self.index()).await?;
                 return Err(error);
             }
         };
-        self.pool.finish_recovery(node, self.index(), &lost).await?;
+        self.pool.finish_recovery(node, self.index(), &lost, &still).await?;
         let (took, me) = (self.env.now() - started, self.endpoint.id());
         tracing::info!(node = %me, dead = %peer(node), ?took, "recovery: swept the latch words, over");
-        if !lost.is_empty() {
-            tracing::warn!(dead = %peer(node), pages = lost.len(), "pages are lost with the dead node");
+        if !still.is_empty() {
+            tracing::warn!(dead = %peer(node), pages = still.len(), "pages are lost with the dead node");
         }
         Ok(())
     }
 
-    /// Takes the dead node out of all latch words, and out of the epochs; the lines that are lost.
-    async fn sweep(&self, dead: ComputeId) -> Result<Vec<u64>, EngineError> {
+    /// Takes the dead node out of all latch words, and out of the epochs; the lines that are lost, and what is in the
+    /// journals of the dead.
+    async fn sweep(&self, dead: ComputeId) -> Result<(Vec<u64>, Vec<Image>), EngineError> {
         let mut lost = Vec::new();
         let mut images = Vec::new();
         if self.coded.is_some() {
@@ -284,7 +320,7 @@ impl Core {
         // Without its memory node there are no epochs to hold back.
         let epochs = epoch_node(&self.pool).unwrap_or_default();
         self.unless_memory_is_dead(epochs, self.publish_epoch_of(dead, 0).await).await?;
-        Ok(lost)
+        Ok((lost, images))
     }
 
     /// Whether a memory node cannot be reached tells nothing of it while others may reach it.
@@ -378,7 +414,7 @@ impl Core {
                         // What is lost is what the node had not written back; what it was about to write
                         // back, or what there was before, is made whole for whoever redoes the rest.
                         if let Some(addr) = addr
-                            && !self.mend(addr, images).await?
+                            && matches!(self.mend(addr, images).await?, Mended::Lost)
                         {
                             tracing::warn!(%addr, "too little is left of a page");
                         }
@@ -420,6 +456,27 @@ impl Core {
             }
             word = LatchWord::from_bits(old);
         }
+    }
+
+    /// Takes the dead node out of a word that names it as the holder: nobody else does.
+    pub(crate) async fn free_word(
+        &self,
+        memory: usize,
+        at: RemoteAddr,
+        dead: ComputeId,
+    ) -> Result<(), EngineError> {
+        let mut word = LatchWord::held_by(dead);
+        while word.holder() == Ok(Some(dead)) {
+            let free = word.add(LatchDelta::remove_holder(dead));
+            let swap = Verb::compare_and_swap(at, word.bits(), free.bits());
+            let done = self.queue_pair(memory).post(Chain::from(swap)).await;
+            let old = done.map_err(|error| error.error)?.old(0).unwrap_or_default();
+            if old == word.bits() {
+                break;
+            }
+            word = LatchWord::from_bits(old);
+        }
+        Ok(())
     }
 
     /// Whether a node that is in the pool reads the line: those that died say nothing by their bits.

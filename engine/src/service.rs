@@ -86,7 +86,7 @@ pub(crate) async fn all_of<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F
 }
 
 /// Waits for the first of two futures.
-async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
+pub(crate) async fn either(a: impl Future<Output = ()>, b: impl Future<Output = ()>) {
     let mut a = std::pin::pin!(a);
     let mut b = std::pin::pin!(b);
     std::future::poll_fn(|cx| {
@@ -107,6 +107,9 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         core.expire_waits();
+        if let Some(log) = &core.log {
+            log.want();
+        }
         if core.closed.load(std::sync::atomic::Ordering::Relaxed) {
             continue;
         }

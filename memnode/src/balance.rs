@@ -142,6 +142,7 @@ mod tests {
             range_bytes: 1 << 18,
             max_compute_nodes: 4,
             coding: coding.parse().unwrap(),
+            log_bytes: 0,
         };
         let identity = Identity { name: "test", id: 1, fabric: "mem" };
         let mut state = PoolState::new(identity, Timing::default(), &config);

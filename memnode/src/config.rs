@@ -4,7 +4,8 @@ use crate::coding::Coding;
 use crate::control::MAX_RANGES;
 use crate::error::PoolError;
 use crate::layout::{
-    MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES, MIN_GCL_BYTES, SlabGeometry, min_range_bytes,
+    LOG_BYTES, MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES, MIN_GCL_BYTES, SlabGeometry,
+    min_range_bytes,
 };
 
 /// Most memory nodes in a pool.
@@ -25,6 +26,9 @@ pub struct PoolConfig {
     pub max_compute_nodes: usize,
     /// How pages are kept: K has to divide them into whole words, and K + R memory nodes are needed.
     pub coding: Coding,
+    /// Bytes that each memory node keeps for the log of each compute node that may register: 0, or a multiple of 4096 in
+    /// [`LOG_BYTES`](crate::layout::LOG_BYTES).
+    pub log_bytes: u64,
 }
 
 /// What a valid configuration comes to.
@@ -49,7 +53,7 @@ impl PoolConfig {
     #[must_use]
     pub fn with_large_enough_ranges(self) -> Self {
         let ranges = |config: &Self| {
-            let geometry = SlabGeometry::coded(config.gcl_bytes, config.range_bytes, config.coding);
+            let geometry = config.geometry();
             let slabs = geometry.ranges_that_fit(config.bytes_per_node);
             slabs.saturating_mul(config.memory_nodes as u64) / config.coding.splits() as u64
         };
@@ -89,7 +93,18 @@ impl PoolConfig {
             return Err(refused("range_bytes", self.range_bytes, allowed));
         }
         self.coding.validate_for(self.gcl_bytes, self.memory_nodes)?;
-        self.fit(SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding))
+        let log_bytes = self.log_bytes;
+        if log_bytes != 0 && (!LOG_BYTES.contains(&log_bytes) || !log_bytes.is_multiple_of(4096)) {
+            let (least, most) = (LOG_BYTES.start(), LOG_BYTES.end());
+            let allowed = format!("0, or a multiple of 4096 in {least} to {most}");
+            return Err(refused("log_bytes", log_bytes, allowed));
+        }
+        self.fit(self.geometry())
+    }
+
+    fn geometry(&self) -> SlabGeometry {
+        SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
+            .with_logs(self.log_bytes, self.max_compute_nodes)
     }
 
     fn fit(&self, geometry: SlabGeometry) -> Result<PoolPlan, PoolError> {
@@ -127,6 +142,7 @@ mod tests {
         range_bytes: 1 << 20,
         max_compute_nodes: 58,
         coding: Coding::PLAIN,
+        log_bytes: 0,
     };
 
     #[track_caller]

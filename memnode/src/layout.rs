@@ -49,6 +49,9 @@
 //! all before   u32  crc32c of the versions of all splits before the write-back, as they lie in a header
 //! ```
 //!
+//! Behind the journals lie the *logs*, one for each compute node that may register, if the pool has any: see the engine's
+//! `log::memory`. Those of r + 1 memory nodes are used.
+//!
 //! A GCL is a page with its sequence number, little-endian, before it:
 //!
 //! ```text
@@ -147,6 +150,8 @@ pub struct Header {
 pub const JOURNAL_IMAGES: u64 = 16;
 /// Bytes before the split in the share of an image.
 pub const SHARE_HEADER_BYTES: u64 = 40;
+/// Least and most bytes of a log at a memory node.
+pub const LOG_BYTES: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 40;
 /// Bytes of a split's tag, behind its payload: one word, so that it is never torn.
 pub const TAG_BYTES: u64 = 8;
 /// Bytes before the header table in a slab of a coded range.
@@ -244,6 +249,10 @@ pub struct SlabGeometry {
     lead_bytes: u64,
     /// Bytes of the journals of all compute nodes.
     journal_bytes: u64,
+    /// Bytes of the log of a compute node.
+    log_bytes: u64,
+    /// Compute nodes that have one.
+    logs: u64,
     /// Bytes from the data of a GCL to that of the next.
     stride: u64,
 }
@@ -273,8 +282,16 @@ impl SlabGeometry {
             tables: 1,
             lead_bytes: 0,
             journal_bytes: 0,
+            log_bytes: 0,
+            logs: 0,
             stride: gcl_bytes,
         }
+    }
+
+    /// As it is, with room for the logs of so many compute nodes.
+    #[must_use]
+    pub const fn with_logs(self, log_bytes: u64, compute_nodes: usize) -> Self {
+        Self { log_bytes, logs: compute_nodes as u64, ..self }
     }
 
     /// As [`SlabGeometry::new`], for pages that are kept as `coding` says, which was validated for them.
@@ -368,7 +385,7 @@ impl SlabGeometry {
     #[must_use]
     pub const fn region_bytes(&self, ranges: u64) -> Option<u64> {
         match self.slab_bytes().checked_mul(ranges) {
-            Some(slabs) => slabs.checked_add(CONTROL_PAGE_BYTES + self.journal_bytes),
+            Some(slabs) => slabs.checked_add(self.slabs_at()),
             None => None,
         }
     }
@@ -376,13 +393,31 @@ impl SlabGeometry {
     /// Whole ranges that fit in a region of `bytes`, control page included; possibly none.
     #[must_use]
     pub const fn ranges_that_fit(&self, bytes: u64) -> u64 {
-        bytes.saturating_sub(CONTROL_PAGE_BYTES + self.journal_bytes) / self.slab_bytes()
+        bytes.saturating_sub(self.slabs_at()) / self.slab_bytes()
     }
 
     /// Offset, in the region, of the slab of range `range` (counted within the memory node).
     #[must_use]
     pub const fn slab_offset(&self, range: u32) -> u64 {
-        CONTROL_PAGE_BYTES + self.journal_bytes + range as u64 * self.slab_bytes()
+        self.slabs_at() + range as u64 * self.slab_bytes()
+    }
+
+    /// Offset, in the region, of the first slab.
+    const fn slabs_at(&self) -> u64 {
+        CONTROL_PAGE_BYTES + self.journal_bytes + self.logs * self.log_bytes
+    }
+
+    /// Bytes of the log of a compute node at a memory node; 0 if there are none.
+    #[must_use]
+    pub const fn log_bytes(&self) -> u64 {
+        self.log_bytes
+    }
+
+    /// Offset, in the region, of the log of compute node `node`.
+    #[must_use]
+    pub const fn log_offset(&self, node: usize) -> u64 {
+        debug_assert!((node as u64) < self.logs, "compute node index beyond the logs");
+        CONTROL_PAGE_BYTES + self.journal_bytes + node as u64 * self.log_bytes
     }
 
     /// Bytes of the share that a memory node has of an image in a journal.
@@ -532,6 +567,23 @@ mod tests {
                 }
             }
             assert_eq!(geometry.region_bytes(3), Some(next));
+        }
+    }
+
+    #[test]
+    fn logs_lie_before_the_slabs_each_in_a_place_of_its_own() {
+        let coding: Coding = "2+1".parse().unwrap();
+        for without in
+            [SlabGeometry::new(2048, 1 << 20), SlabGeometry::coded(2048, 1 << 20, coding)]
+        {
+            let with = without.with_logs(1 << 20, 3);
+            assert_eq!(with.log_offset(0), without.slab_offset(0));
+            assert_eq!(with.log_offset(2) + (1 << 20), with.slab_offset(0));
+            assert_eq!(
+                with.region_bytes(5),
+                without.region_bytes(5).map(|bytes| bytes + (3 << 20))
+            );
+            assert_eq!(with.ranges_that_fit(with.region_bytes(5).unwrap()), 5);
         }
     }
 

@@ -254,6 +254,7 @@ impl PoolState {
             range_bytes: self.range_bytes,
             max_compute_nodes: self.max_compute_nodes,
             coding: self.coding,
+            log_bytes: self.log_bytes,
         };
         config.plan()
     }

@@ -20,6 +20,7 @@
 //!         range_bytes: 1 << 20,
 //!         max_compute_nodes: 2,
 //!         coding: Coding::PLAIN,
+//!         log_bytes: 0,
 //!     },
 //! )?;
 //! let descriptor = pool.descriptor();

@@ -30,11 +30,13 @@ use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Domain, Endpoint, Fabric, PeerId};
 use std::collections::BTreeSet;
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// A pool within one process.
-const EMBEDDED: Identity<'static> = Identity { name: "embedded", id: 0, fabric: "" };
+/// Name of a pool within one process.
+const EMBEDDED: &str = "embedded";
 
 /// Everything a compute node has to know to use the pool's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +49,8 @@ pub struct PoolDescriptor {
     pub max_compute_nodes: usize,
     /// How pages are kept.
     pub coding: Coding,
+    /// Bytes that each memory node keeps for the log of each compute node; 0: none.
+    pub log_bytes: u64,
     /// The memory nodes that the pool had when this process opened it, by index. A coded pool may get more, which its
     /// state names.
     pub memory_nodes: Vec<MemoryNodeDescriptor>,
@@ -57,6 +61,7 @@ impl PoolDescriptor {
     #[must_use]
     pub fn geometry(&self) -> SlabGeometry {
         SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
+            .with_logs(self.log_bytes, self.max_compute_nodes)
     }
 }
 
@@ -108,7 +113,10 @@ impl Pool {
         let nodes = (0..config.memory_nodes)
             .map(|node| start_node(fabric, node, &plan).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
-        let mut state = PoolState::new(EMBEDDED, Timing::default(), &config);
+        // Its logs outlive it.
+        let id = RandomState::new().build_hasher().finish();
+        let identity = Identity { name: EMBEDDED, id, fabric: "" };
+        let mut state = PoolState::new(identity, Timing::default(), &config);
         let member = |node: &Arc<MemoryNode>| {
             let (descriptor, domain) = (node.descriptor().clone(), FailureDomain::ALONE);
             let (stay, reclaim) = (Stay::Stays, Reclaim::default());
@@ -154,6 +162,7 @@ impl Pool {
             range_bytes: state.range_bytes,
             max_compute_nodes: state.max_compute_nodes,
             coding: state.coding,
+            log_bytes: state.log_bytes,
             memory_nodes,
         };
         let membership = Membership::new(host, fabric, plane, now)?;
@@ -698,8 +707,8 @@ impl Pool {
         self.membership.missed_within(PeerId::is_memory)
     }
 
-    /// Ends the recovery from a death, in which these GCLs (global addresses) were lost, for the compute node `by`
-    /// whose sweep it was; nothing happens if it is another's by now.
+    /// Ends the recovery from a death, which had these GCLs (global addresses) as the only one, of which some were not
+    /// made again, for the compute node `by` whose sweep it was; nothing happens if it is another's by now.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -707,6 +716,7 @@ impl Pool {
         &self,
         node: ComputeIndex,
         by: ComputeIndex,
+        had: &[u64],
         lost_pages: &[u64],
     ) -> Result<(), PoolError> {
         self.membership
@@ -716,10 +726,33 @@ impl Pool {
                 let member = state.compute_nodes.get(&by.get());
                 if is_sweeper && member.is_some_and(|member| member.host == self.host()) {
                     let recovered = state.lost.remove(&node.get());
+                    for page in had {
+                        state.lost_pages.remove(page);
+                    }
                     state.lose_pages(node.get(), lost_pages);
-                    if recovered.is_some_and(|lost| lost.has_lost_pages) {
+                    // All that it had was made again, or what was said to be lost before is not all here.
+                    let is_whole = !had.is_empty() && lost_pages.is_empty();
+                    if recovered.is_some_and(|lost| lost.has_lost_pages) && !is_whole {
                         state.dead.insert(node.get());
                     }
+                }
+                Ok(())
+            })
+            .await
+            .map(drop)
+    }
+
+    /// Begins the recovery from a node anew with which GCLs were lost, as they can be made again now. All who are in the
+    /// pool take note of its death once more: so none of them is about to enter itself in a word.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn recover_again(&self, node: ComputeIndex) -> Result<(), PoolError> {
+        self.membership
+            .change(|state| {
+                if state.dead.remove(&node.get()) {
+                    let lost = Lost { fenced: true, has_lost_pages: true, ..Lost::default() };
+                    state.lost.insert(node.get(), lost);
                 }
                 Ok(())
             })
@@ -925,6 +958,7 @@ mod tests {
         range_bytes: 1 << 19,
         max_compute_nodes: 4,
         coding: Coding::PLAIN,
+        log_bytes: 0,
     };
 
     fn pool() -> (Arc<dyn Fabric>, Arc<Pool>) {

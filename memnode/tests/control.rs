@@ -29,6 +29,7 @@ const CONFIG: PoolConfig = PoolConfig {
     range_bytes: 1 << 19,
     max_compute_nodes: 4,
     coding: Coding::PLAIN,
+    log_bytes: 0,
 };
 
 async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {
@@ -298,7 +299,7 @@ fn files_that_are_damaged_or_of_another_format_are_refused() {
     // What a crash in the middle of a write leaves beside it does no harm.
     std::fs::write(directory.path().join("state.new-1"), &good[..9]).unwrap();
     assert!(block_on(plane.load()).is_ok());
-    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":5", "\"format\":99")] {
+    for bad in [&good[..good.len() / 2], "", "{}", &good.replace("\"format\":6", "\"format\":99")] {
         std::fs::write(&path, bad).unwrap();
         let error = block_on(plane.load()).unwrap_err();
         assert!(matches!(error, ControlError::Damaged { .. }), "{error}");
@@ -402,7 +403,7 @@ fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
         let full = there.next_index().await;
         assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
         let recover = async |lost: &[u64]| {
-            here.finish_recovery(index(1), index(0), lost).await.unwrap();
+            here.finish_recovery(index(1), index(0), lost, lost).await.unwrap();
             assert!(!here.lost().is_empty(), "it is nobody's sweep yet");
             assert!(here.fence(index(1)).await.unwrap());
             for by in [0, 2, 3] {
@@ -412,9 +413,9 @@ fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
             assert!(!here.claim_sweep(index(1), index(2)).await.unwrap());
             here.leave_sweep(index(1), index(0)).await.unwrap();
             assert!(here.claim_sweep(index(1), index(2)).await.unwrap());
-            here.finish_recovery(index(1), index(0), lost).await.unwrap();
+            here.finish_recovery(index(1), index(0), lost, lost).await.unwrap();
             assert!(!here.lost().is_empty(), "it is another's sweep");
-            here.finish_recovery(index(1), index(2), lost).await.unwrap();
+            here.finish_recovery(index(1), index(2), lost, lost).await.unwrap();
             assert!(here.lost().is_empty());
         };
         recover(&[]).await;

@@ -28,6 +28,7 @@ const CONFIG: PoolConfig = PoolConfig {
     range_bytes: 1 << 19,
     max_compute_nodes: 4,
     coding: Coding::PLAIN,
+    log_bytes: 0,
 };
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {

@@ -38,6 +38,7 @@ fn make(plane: &dyn ControlPlane, id: u64) -> Result<(), PoolError> {
         range_bytes: 1 << 19,
         max_compute_nodes: 4,
         coding: Coding::PLAIN,
+        log_bytes: 0,
     };
     let identity = Identity { name: "test", id, fabric: "mem" };
     block_on(selkie_memnode::create(plane, identity, &config, Timing::default()))

@@ -176,6 +176,7 @@ impl Processes {
             range_bytes: 1 << 18,
             max_compute_nodes: 4,
             coding: "replicate=2".parse().unwrap(),
+            log_bytes: 0,
         };
         let identity = Identity { name: "test", id: 3, fabric: "mem" };
         create(&plane.plane, identity, &config, TIMING).await.unwrap();

@@ -21,6 +21,7 @@ fn config(coding: &str) -> PoolConfig {
         range_bytes: 1 << 18,
         max_compute_nodes: 2,
         coding: coding.parse().unwrap(),
+        log_bytes: 0,
     }
 }
 

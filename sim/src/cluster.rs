@@ -107,6 +107,7 @@ impl SimCluster {
                 range_bytes: RANGE_BYTES,
                 max_compute_nodes: shape.compute_nodes + MAX_READERS,
                 coding: shape.coding,
+                log_bytes: 0,
             },
         )?;
         if shape.engine.coherence == Coherence::Rpc {

@@ -142,6 +142,7 @@ fn main() {
         range_bytes: 8 << 20,
         max_compute_nodes: 1,
         coding: Coding::PLAIN,
+        log_bytes: 0,
     };
     let pool = Pool::start(&fabric, config).unwrap();
     let env = runtime.env();

@@ -140,6 +140,13 @@ pub enum TxnError {
         /// Why.
         cause: AbortCause,
     },
+    /// The transaction has committed, others may have seen it, and it is not known whether it will last: the log of its node
+    /// could not be written in time. It is not to be run again.
+    #[error("committed, but it is not known whether that lasts: {source}")]
+    Undetermined {
+        /// Why.
+        source: EngineError,
+    },
     /// A leaf kept moving, or a split gave no room, for so many attempts in a row.
     #[error("no leaf for the key in tree {root:?} after {attempts} attempts")]
     Restless {
@@ -182,6 +189,7 @@ impl TxnError {
             Self::Duplicate { .. }
             | Self::NotFound { .. }
             | Self::NoSavepoint
+            | Self::Undetermined { .. }
             | Self::KeyMismatch { .. }
             | Self::Row(_)
             | Self::ForeignRow { .. }

@@ -7,7 +7,8 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use selkie_engine::{ExclusiveGuard, GAddr, SharedGuard};
+use selkie_engine::log::Lsn;
+use selkie_engine::{ExclusiveGuard, GAddr, SharedGuard, change_together};
 
 /// Up to so many leaves are searched one by one; beyond, an index is kept.
 const SCANNED: usize = 16;
@@ -122,6 +123,25 @@ impl<'db> HeldLeaves<'db> {
             Some(Latch::Exclusive(guard)) => Some((leaf.tree, guard)),
             _ => None,
         })
+    }
+
+    /// Makes all that was changed one change; up to where the node's log has to be durable before anybody may rely on it,
+    /// or on what was read.
+    pub(crate) fn seal(&mut self) -> Lsn {
+        let latches = || self.leaves.iter().filter_map(|leaf| leaf.latch.as_ref());
+        let read = latches().filter_map(|latch| match latch {
+            Latch::Shared(guard) => Some(guard.lsn()),
+            Latch::Exclusive(_) => None,
+        });
+        let read = read.max().unwrap_or(0);
+        let exclusive = self.leaves.iter_mut().filter_map(|leaf| match &mut leaf.latch {
+            Some(Latch::Exclusive(guard)) => Some(guard),
+            _ => None,
+        });
+        let changed = change_together(exclusive).unwrap_or(0);
+        // What was latched to be changed and is as it was has been read.
+        let latched = self.exclusive().map(|(_, guard)| guard.lsn()).max().unwrap_or(0);
+        read.max(changed).max(latched)
     }
 
     /// Releases every latch.

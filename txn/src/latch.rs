@@ -123,7 +123,7 @@ impl<'db> Txn<'db> {
             Taken::Fresh(Latch::Shared(guard)) if self.only_reads() => {
                 // What is to be changed by what it was must not have been changed by others, whatever the isolation.
                 if self.is_serializable() || mode == Mode::Exclusive {
-                    self.note_read(addr, guard.psn()).await?;
+                    self.note_read(addr, guard.psn(), guard.lsn()).await?;
                 }
                 self.work.transient = Some(guard);
                 Ok(Leaf::Transient)

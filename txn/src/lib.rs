@@ -32,7 +32,7 @@
 //! # let env = runtime.env();
 //! # let fabric: Arc<dyn Fabric> = MemFabric::new();
 //! # let pool = Pool::start(&fabric, PoolConfig { memory_nodes: 2, bytes_per_node: 16 << 20,
-//! #     gcl_bytes: 2048, range_bytes: 4 << 20, max_compute_nodes: 2, coding: Coding::PLAIN }).unwrap();
+//! #     gcl_bytes: 2048, range_bytes: 4 << 20, max_compute_nodes: 2, coding: Coding::PLAIN, log_bytes: 0 }).unwrap();
 //! # runtime.block_on(async {
 //! # let (id_0, id_1) = (ComputeId::new(0).unwrap(), ComputeId::new(1).unwrap());
 //! let node_0 = Engine::start(&pool, &fabric, &env, id_0, EngineConfig::default()).await?;

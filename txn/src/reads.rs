@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use selkie_engine::GAddr;
+use selkie_engine::log::Lsn;
 
 use crate::error::TxnError;
 use crate::held::{AddrHasher, Latch};
@@ -17,11 +18,17 @@ const LOOKED_AT: usize = 64;
 pub(crate) struct Reads {
     leaves: Vec<(GAddr, u64)>,
     by_addr: HashMap<u64, u64, BuildHasherDefault<AddrHasher>>,
+    /// Up to where the node's log has to be durable before anybody may rely on what was read.
+    lsn: Lsn,
     /// Where the next look begins.
     next: usize,
 }
 
 impl Reads {
+    pub(crate) fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
     fn get(&self, addr: GAddr) -> Option<u64> {
         self.by_addr.get(&addr.to_u64()).copied()
     }
@@ -41,7 +48,7 @@ impl Reads {
     pub(crate) fn clear(&mut self) {
         self.leaves.clear();
         self.by_addr.clear();
-        self.next = 0;
+        (self.next, self.lsn) = (0, 0);
     }
 }
 
@@ -51,7 +58,13 @@ impl Txn<'_> {
     ///
     /// # Errors
     /// `Stale`; `Conflict` if another has one of them latched, who may have changed it since, whatever it was before.
-    pub(crate) async fn note_read(&mut self, addr: GAddr, psn: u64) -> Result<(), TxnError> {
+    pub(crate) async fn note_read(
+        &mut self,
+        addr: GAddr,
+        psn: u64,
+        lsn: Lsn,
+    ) -> Result<(), TxnError> {
+        self.work.reads.lsn = self.work.reads.lsn.max(lsn);
         match self.work.reads.get(addr) {
             Some(before) if before == psn => return Ok(()),
             Some(_) => return Err(TxnError::Stale { leaf: addr }),

@@ -36,6 +36,7 @@
 //! transaction of this database.
 
 use selkie_engine::SharedGuard;
+use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
 use crate::database::{Inner, Isolation};
@@ -120,12 +121,15 @@ impl<'db> Work<'db> {
         }
     }
 
-    fn release(&mut self) {
+    /// Lets go of everything; up to where the log has to be durable before anybody may be told.
+    fn release(&mut self) -> Lsn {
+        let lsn = self.held.seal().max(self.reads.lsn());
         self.held.release();
         self.transient = None;
         self.undo.clear();
         self.overlay.clear();
         self.reads.clear();
+        lsn
     }
 }
 
@@ -151,8 +155,8 @@ impl<'db> Txn<'db> {
     /// # Errors
     /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
     /// half-way. Under [`Protocol::Optimistic`] also [`TxnError::Stale`], [`TxnError::Conflict`] and the other errors
-    /// that roll back. Nothing else: once the latches are released the transaction has committed, and upkeep
-    /// that fails is left for later.
+    /// that roll back. [`TxnError::Undetermined`] if the node's log cannot be written: it has committed, but may be gone if
+    /// the node ends now. Nothing else: upkeep that fails is left for later.
     pub async fn commit(mut self) -> Result<(), TxnError> {
         self.check_active()?;
         if self.protocol.defers()
@@ -164,10 +168,11 @@ impl<'db> Txn<'db> {
         }
         self.state = State::Committed;
         note_empty_leaves(&mut self.work, self.db);
-        self.work.release();
+        let lsn = self.work.release();
         self.db.stats.committed(self.shard);
+        let durable = self.db.engine.until_durable(lsn).await;
         self.tidy().await;
-        Ok(())
+        durable.map_err(|source| TxnError::Undetermined { source })
     }
 
     /// Takes every change back, releases every latch, then does upkeep as [`commit`](Self::commit) does.
@@ -294,7 +299,7 @@ impl<'db> Txn<'db> {
         self.state = State::RolledBack(cause);
         undo_to(&mut self.work, 0);
         note_empty_leaves(&mut self.work, self.db);
-        self.work.release();
+        let _ = self.work.release();
         self.db.stats.aborted(self.shard, cause);
     }
 

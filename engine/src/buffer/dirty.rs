@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Pieces of a page that are told apart.
-const PIECES: u32 = u64::BITS;
+pub(crate) const PIECES: u32 = u64::BITS;
 
 /// The pieces of a page, 64 of the same length, that differ from what is home: bit i stands for piece i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]

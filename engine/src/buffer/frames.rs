@@ -40,6 +40,11 @@ pub(crate) struct Frame {
     right_since: AtomicU64,
     /// Readers whose bits in the latch word are the holder's to clear; under the shard's lock.
     carried: AtomicU64,
+    /// Up to where the node's log has to be durable before the line leaves. Written by the exclusive holder, or under
+    /// the shard's lock with the latch idle.
+    lsn: AtomicU64,
+    /// Where the log has the oldest change that is not home, or before that; 0 if all is. As `lsn`.
+    unhomed: AtomicU64,
 }
 
 const _: () = assert!(size_of::<Frame>() == 64);
@@ -73,6 +78,30 @@ impl Frame {
 
     pub(crate) fn set_carried(&self, readers: NodeSet) {
         self.carried.store(LatchWord::of_readers(readers).bits(), Ordering::Relaxed);
+    }
+
+    /// Up to where the log has to be durable before the line leaves.
+    #[inline]
+    pub(crate) fn lsn(&self) -> u64 {
+        // Relaxed: read with the latch, or after the seal that saw it free.
+        self.lsn.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_lsn(&self, lsn: u64) {
+        self.lsn.store(lsn, Ordering::Relaxed);
+    }
+
+    /// Where the log has the oldest change that is not home, or before that; 0 if all is.
+    #[inline]
+    pub(crate) fn unhomed(&self) -> u64 {
+        // Relaxed: who looks for the oldest of all has locked the log's tail after the changes that he is to see.
+        self.unhomed.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn set_unhomed(&self, lsn: u64) {
+        self.unhomed.store(lsn, Ordering::Relaxed);
     }
 
     /// What differs from home.

@@ -38,7 +38,7 @@ use crate::buffer::frames::FrameId;
 use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::word::LatchWord;
 use crate::core::Core;
-use crate::line::{Active, push_word};
+use crate::line::{Active, is_given_away, push_word};
 use crate::placement::{Home, SplitAt, SplitsAt, Written};
 use crate::stats::Counters;
 use crate::{EngineConfig, EngineError, GAddr};
@@ -341,7 +341,8 @@ impl Core {
         let dirty = self.dirty_of(id);
         if job.operation.write_back && !dirty.is_empty() {
             Counters::add(&self.counters.write_backs);
-            active.copied = active.line.phase == Phase::ReleaseModified && self.may_copy();
+            active.homing = frame.unhomed();
+            active.copied = is_given_away(active.line.phase) && self.may_copy();
             // SAFETY: an operation is outstanding from here on, so nobody writes the frame, and the shard's
             // lock is held: it stays as it is while it is encoded.
             let page = unsafe { self.page(id) };
@@ -592,6 +593,20 @@ impl Job {
     }
 }
 
+impl Core {
+    /// Writes a whole line of a coded pool home, which nobody reads or writes meanwhile.
+    pub(crate) async fn put_coded(&self, addr: GAddr, line: &[u8]) -> Result<(), EngineError> {
+        let Some(coded) = &self.coded else { return Err(EngineError::Closed) };
+        let _using = self.placement.using();
+        let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
+        let places = self.placement.written(addr).ok_or(EngineError::BadAddress { addr })?;
+        let operation = LatchOperation { write_back: true, word: WordAccess::Skip, read: false };
+        let mut job = Job::new(addr, home, places, operation);
+        job.write = Some(coded.encode(line, coded.dirty_set(Dirty::ALL), None)?);
+        job.run(self).await.done.map(drop)
+    }
+}
+
 /// Takes a page to its splits, and into the journal before that if need be; the versions of the splits then, and the
 /// image's place, which stands in for the splits until the header says so.
 async fn write_home<'c>(
@@ -663,6 +678,11 @@ pub(crate) fn versions_bytes(versions: &Versions) -> [u8; VERSIONS_BYTES] {
         *to = version.to_bits().to_le_bytes();
     }
     bytes
+}
+
+/// Versions of which it has to be asked what they are.
+pub(crate) fn unknown_versions() -> Versions {
+    [Version::LOST; MAX_SPLITS]
 }
 
 fn versions_buf(versions: &Versions) -> Buf {

@@ -14,6 +14,17 @@ use super::torn::{Found, Page, page_of};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
+/// What has become of a page.
+#[must_use]
+pub(crate) enum Mended {
+    /// It is whole: its line.
+    Page(Vec<u8>),
+    /// Its splits are no page: more is lost than may be.
+    Lost,
+    /// It is not coded, or its home is not known.
+    Nothing,
+}
+
 /// A split as it was found.
 struct Seen {
     payload: Buf,
@@ -22,11 +33,10 @@ struct Seen {
 
 impl Core {
     /// Makes the splits of a page whole that a dead node held: those of before its last write-back, or of after it.
-    /// `images` are those in its journal. Nobody else reads or writes the page meanwhile. `false` if they are no
-    /// page: more is lost than may be.
-    pub(crate) async fn mend(&self, addr: GAddr, images: &[Image]) -> Result<bool, EngineError> {
+    /// `images` are those in its journal. Nobody else reads or writes the page meanwhile.
+    pub(crate) async fn mend(&self, addr: GAddr, images: &[Image]) -> Result<Mended, EngineError> {
         let (Some(coded), Some(home)) = (&self.coded, self.placement.home(addr)) else {
-            return Ok(true);
+            return Ok(Mended::Nothing);
         };
         let _using = self.placement.using();
         let coding = self.pool.descriptor().coding;
@@ -57,9 +67,10 @@ impl Core {
                 with_version(&header, coding.data(), version),
                 coded.splits_from(&payloads(&seen, of, image))?,
             ),
-            Page::Lost => return Ok(false),
+            Page::Lost => return Ok(Mended::Lost),
         };
-        let Some(places) = self.placement.written(addr) else { return Ok(true) };
+        let line = splits.iter().take(coding.data()).flatten().copied().collect();
+        let Some(places) = self.placement.written(addr) else { return Ok(Mended::Page(line)) };
         for (split, payload) in splits.iter().enumerate() {
             let known = versions.get(split).copied().unwrap_or_default();
             let is_there = found.get(split) == Some(&Found::Whole(known));
@@ -88,7 +99,7 @@ impl Core {
             let written = self.queue_pair(home.node).post(write).await;
             written.map_err(|error| error.error)?;
         }
-        Ok(true)
+        Ok(Mended::Page(line))
     }
 
     /// All splits of a page; `None` for those whose memory is lost.

@@ -507,6 +507,10 @@ impl Core {
                 if self.placement.line_in_range(addr) >= leased {
                     break;
                 }
+                // Nobody can have that.
+                if addr.is_null() {
+                    continue;
+                }
                 let at = table.at.offset + header * HEADER_BYTES + LATCH_AT;
                 let at = RemoteAddr::new(table.at.region, at);
                 if self.name_holder(table.node, at, holder, is_swept).await? {

@@ -18,6 +18,7 @@ use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT};
 
 use super::access::{read_versions, versions_bytes};
 use super::counter::Begun;
+use super::mend::Mended;
 use super::placed::placed;
 use super::tag::{SplitSet, Tag, Version};
 use crate::acquire::Access;
@@ -252,7 +253,7 @@ impl Core {
             // Nobody has the latch, nor will.
             Err(EngineError::PageLost { .. }) => {
                 let _begun = self.begin_beside_rebuilds().await?;
-                if !self.mend(addr, &[]).await? {
+                if matches!(self.mend(addr, &[]).await?, Mended::Lost) {
                     tracing::warn!(%addr, "too little is left of a page");
                 }
                 Ok(())

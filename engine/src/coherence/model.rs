@@ -19,6 +19,8 @@
 //! | D D D | 15,407,258 |
 //! | B B, one of which may die at any moment | 38,474 |
 //! | W W W, one of which, or two at once, may die at any moment, behind an ignored test | 27,696,884 |
+//! | B B with logs, one of which may die at any moment | 38,584 |
+//! | the same, the page coded, a split of which may be lost at any moment | 216,684 |
 //! | B B, whose home may be lost at any moment | 68,599 |
 //! | W W W, whose home may be lost at any moment | 12,493,722 |
 //! | B B, the page coded, a split of which may be lost at any moment | 74,915 |
@@ -140,6 +142,43 @@ fn three_nodes_survive_the_loss_of_the_home() {
     let mut protocol = Protocol::new(Latching::Lazy, [Waiting, Waiting, Waiting]);
     protocol.homeless = true;
     assert_eq!(search(protocol, None), 12_493_722);
+}
+
+/// Lines that are handed over go home: a dead node's log, and those of others that died with it, say what home lacks.
+fn logged<const N: usize>(mut protocol: Protocol<N>) -> Protocol<N> {
+    protocol.rules.home_first = true;
+    protocol.logs = true;
+    protocol.mortal = true;
+    protocol
+}
+
+#[test]
+fn two_nodes_with_logs_survive_the_death_of_one() {
+    let protocol = logged(Protocol::new(Latching::Lazy, [Both, Both]));
+    assert_eq!(search(protocol, None), 38_584);
+}
+
+#[test]
+fn three_nodes_with_logs_survive_the_death_of_one_or_two_as_far_as_searched() {
+    assert!(search(logged(three_mortal_nodes()), Some(2_000_000)) > 200_000);
+}
+
+#[test]
+fn two_nodes_with_logs_keep_a_coded_page_that_loses_a_split_and_a_writer() {
+    assert_eq!(search(logged(coded([Both, Both])), None), 216_684);
+}
+
+/// Without one of the parts that logs rely on, something is neither home nor in a log.
+#[test]
+fn logs_without_any_of_what_they_rely_on_are_rejected() {
+    let (mut grants, mut claims) = (logged(three_mortal_nodes()), logged(three_mortal_nodes()));
+    grants.rules.home_first = false;
+    claims.hoards = true;
+    for protocol in [grants, claims] {
+        let (property, trace) = first_failure(protocol);
+        println!("{property} fails:\n{}", trace.join("\n"));
+        assert_eq!(property, "can be redone");
+    }
 }
 
 fn coded<const N: usize>(callers: [protocol::Callers; N]) -> Protocol<N> {

@@ -30,6 +30,7 @@ fn slow(coding: &str, memory_nodes: usize, seed: u64) -> Slow {
         range_bytes: 256 << 10,
         max_compute_nodes: 2,
         coding: coding.parse().unwrap(),
+        log_bytes: 0,
     };
     let pool = Pool::start(&fabric, pool).unwrap();
     let config =

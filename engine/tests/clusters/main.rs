@@ -11,6 +11,7 @@ mod eviction;
 mod grow;
 mod late;
 mod lease;
+mod log;
 mod membership;
 mod memory_loss;
 mod observation;

@@ -187,6 +187,7 @@ mod tests {
             range_bytes: 1 << 18,
             max_compute_nodes: 4,
             coding: "2+1".parse().unwrap(),
+            log_bytes: 0,
         };
         let identity = Identity { name: "test", id: 1, fabric: "mem" };
         let mut state = PoolState::new(identity, Timing::default(), &config);

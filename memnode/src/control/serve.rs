@@ -249,6 +249,7 @@ mod tests {
             range_bytes: 1 << 19,
             max_compute_nodes: 4,
             coding: Coding::PLAIN,
+            log_bytes: 0,
         };
         let identity = super::super::Identity { name: "test", id: 7, fabric: "mem" };
         let state = PoolState::new(identity, Timing::default(), &config);

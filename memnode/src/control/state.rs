@@ -21,7 +21,7 @@ use crate::reclaim::Reclaim;
 use crate::regeneration::Regeneration;
 
 /// Of what is written by this software; others are refused.
-pub(crate) const FORMAT: u32 = 5;
+pub(crate) const FORMAT: u32 = 6;
 
 /// Lost pages that are remembered by address; more are only lost.
 pub const MAX_LOST_PAGES: usize = 20_000;
@@ -47,6 +47,8 @@ pub struct PoolState {
     pub max_compute_nodes: usize,
     /// How pages are kept.
     pub coding: Coding,
+    /// Bytes that each memory node keeps for the log of each compute node; 0: none.
+    pub log_bytes: u64,
     /// The ranges of a coded pool, by address. Without redundancy ranges follow from the memory nodes, and this is
     /// empty.
     pub ranges: Vec<RangePlace>,
@@ -100,6 +102,7 @@ impl PoolState {
             range_bytes: config.range_bytes,
             max_compute_nodes: config.max_compute_nodes,
             coding: config.coding,
+            log_bytes: config.log_bytes,
             ranges: Vec::new(),
             rebuilds: Vec::new(),
             rebuilds_begun: 0,
@@ -144,6 +147,7 @@ impl PoolState {
     #[must_use]
     pub fn geometry(&self) -> SlabGeometry {
         SlabGeometry::coded(self.gcl_bytes, self.range_bytes, self.coding)
+            .with_logs(self.log_bytes, self.max_compute_nodes)
     }
 
     /// A memory node that has joined, dead or not.

@@ -58,6 +58,7 @@ impl Cluster {
             range_bytes: shape.range_bytes,
             max_compute_nodes: shape.compute_nodes,
             coding,
+            log_bytes: 0,
         };
         let pool = Pool::start(&fabric, config)?;
         let mut engines = Vec::new();

@@ -60,6 +60,7 @@ impl Memory {
             range_bytes: RANGE_BYTES,
             max_compute_nodes: COMPUTE_NODES,
             coding,
+            log_bytes: 0,
         };
         let pool = Pool::start(&fabric, config)?;
         let id = ComputeId::new(0).ok_or("no compute node")?;

@@ -63,6 +63,7 @@ pub(crate) fn shape(file: &File) -> PoolConfig {
         range_bytes: RANGE_BYTES,
         max_compute_nodes: MAX_COMPUTE_NODES,
         coding: file.pool.coding,
+        log_bytes: 0,
     };
     // What is wrong with them is said of the sizes that were asked for.
     if shape.validate().is_err() { shape } else { shape.with_large_enough_ranges() }

@@ -347,7 +347,7 @@ mod tests {
         let mut state: PoolState = serde_json::from_value(json!({
             "format": 4, "name": "demo", "id": 9, "fabric": "shm", "gcl_bytes": 2048, "range_bytes": 4 << 20,
             "timing": { "lease": {"secs": 2, "nanos": 0}, "heartbeat": {"secs": 0, "nanos": 250_000_000} },
-            "max_compute_nodes": 58, "memory_nodes": [null, null], "compute_nodes": {}, "cards": {},
+            "log_bytes": 0, "max_compute_nodes": 58, "memory_nodes": [null, null], "compute_nodes": {}, "cards": {},
             "next_index": 0, "incarnations": {}, "directories": {}, "donated": [], "lost": {}, "dead": [3], "lost_pages": [4096],
             "labels": {}, "coding": "plain", "ranges": [], "rebuilds": [], "rebuilds_begun": 0, "regeneration": null,
             "migration": null,

@@ -218,6 +218,7 @@ impl Config {
             range_bytes: RANGE_BYTES,
             max_compute_nodes: self.compute_nodes,
             coding: Coding::PLAIN,
+            log_bytes: 0,
         }
     }
 

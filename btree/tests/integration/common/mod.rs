@@ -44,6 +44,7 @@ impl Cluster {
             range_bytes: 8 << 20,
             max_compute_nodes: nodes,
             coding: Coding::PLAIN,
+            log_bytes: 0,
         };
         let pool = Pool::start(&fabric, config).unwrap();
         let engines = (0..nodes)

@@ -76,7 +76,8 @@ impl Step<'_> {
             }
             RequestKind::Write => {
                 self.send(to, Message::GrantModified);
-                self.post_add(Phase::HandOver { to }, false, LatchDelta::hand_over(me, to));
+                let delta = LatchDelta::hand_over(me, to);
+                self.post_add(Phase::HandOver { to }, self.rules.home_first, delta);
             }
             RequestKind::Read => self.share(to),
         }

@@ -239,7 +239,7 @@ pub enum Phase {
         /// To whom.
         to: NodeSet,
     },
-    /// Granted the line; `FAA` outstanding.
+    /// Granted the line; `[write back]? [FAA]` outstanding ([`Rules::home_first`]).
     HandOver {
         /// To whom.
         to: ComputeId,
@@ -369,6 +369,9 @@ pub struct Rules {
     pub ask_holders: bool,
     /// Leave this node's bit in the word when a shared copy is evicted.
     pub sticky_bits: bool,
+    /// A line that is handed over goes home with that, so that home lacks nothing of its confirmed holder's page but
+    /// what that one has changed: its log says the rest.
+    pub home_first: bool,
     /// Nodes that were lost and are perhaps in latch words still: they are not asked.
     pub dead: NodeSet,
     /// A sweep is to judge by readers' bits whether there is a copy of a line that a dead node holds: no bit is
@@ -392,6 +395,7 @@ impl Rules {
         follow_hints: true,
         ask_holders: true,
         sticky_bits: true,
+        home_first: false,
         dead: NodeSet::EMPTY,
         recovering: false,
         #[cfg(any(test, feature = "planted"))]

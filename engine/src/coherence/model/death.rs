@@ -176,15 +176,17 @@ impl<const N: usize> Protocol<N> {
             };
             out.push(Step { node, what: What::Heard(heard), after });
         };
+        let owes = state.claimed && state.line.phase == Phase::Modified && !self.hoards;
+        let told = if owes { Heard::Due } else { Heard::Told };
         let touched = world.dead().iter().any(|dead| Self::is_touched(&state.line, dead));
         match state.heard {
             Heard::Nothing if received_all || self.skips(Skipped::Mail) => plain(Heard::Noted),
             Heard::Noted if !state.line.is_plain() => self.lose(world, node, out),
             Heard::Noted if touched => plain(Heard::Passed),
-            Heard::Noted => plain(Heard::Told),
+            Heard::Noted => plain(told),
             Heard::Passed => {
                 if !touched && Self::is_unlisted(&state.line) {
-                    plain(Heard::Told);
+                    plain(told);
                 }
                 self.lose(world, node, out);
             }
@@ -331,9 +333,11 @@ impl<const N: usize> World<N> {
     }
 
     /// F4: a line that had an operation outstanding is seen without one.
-    pub(super) fn see_through(&mut self, node: usize) {
+    pub(super) fn see_through(&mut self, node: usize, hoards: bool) {
         let node = &mut self.nodes[node];
-        if node.heard == Heard::Due && !node.line.phase.operation_outstanding() {
+        // What it has taken over from a dead node it brings home first.
+        let is_claimed = node.claimed && node.line.phase == Phase::Modified && !hoards;
+        if node.heard == Heard::Due && !node.line.phase.operation_outstanding() && !is_claimed {
             node.heard = Heard::Told;
         }
     }
@@ -347,6 +351,13 @@ impl<const N: usize> World<N> {
         self.nodes[of].life = Life::Swept { lost };
         let left = self.nodes.iter().any(|node| node.life == Life::Dead);
         self.stage = if left { Stage::Fenced } else { Stage::Swept };
+        let dead = self.dead();
+        // The logs of all the dead are read for a line that is lost, and not needed any more when all is over.
+        let is_lost = self.nodes.iter().any(|node| node.life == Life::Swept { lost: true });
+        let owed = |node| if is_lost { !dead.contains(node) } else { !left && dead.contains(node) };
+        if self.unhomed.iter().any(owed) {
+            self.fault = Some(Fault::Unhomed);
+        }
     }
 }
 

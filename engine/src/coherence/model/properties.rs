@@ -24,6 +24,9 @@ pub(super) fn safety<const N: usize>() -> Vec<Property<Protocol<N>>> {
             world.fault != Some(Fault::Judgement)
         }),
         Property::always(TORN, |_, world: &World<N>| world.fault != Some(Fault::Torn)),
+        Property::always("can be redone", |_, world: &World<N>| {
+            world.fault != Some(Fault::Unhomed)
+        }),
         Property::always("loses no copy", |_, world: &World<N>| lost_only_without_copies(world)),
     ]
 }

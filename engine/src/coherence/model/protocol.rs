@@ -16,7 +16,9 @@ use super::death::Skipped;
 use super::home::Omitted;
 use super::properties;
 use super::world::{Chain, Fault, Heard, Packet, Site, Verb, World, id, phase_tag, place};
-use crate::coherence::machine::{Action, Actions, Event, Line, LocalUse, Message, Phase, Rules};
+use crate::coherence::machine::{
+    Action, Actions, Event, Inquiry, Line, LocalUse, Message, Phase, Rules,
+};
 
 /// How local latches are modelled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,6 +67,10 @@ pub(super) struct Protocol<const N: usize> {
     pub(super) coded: bool,
     /// What its making good leaves out.
     pub(super) careless: Option<Careless>,
+    /// Each node has a log of what it has changed.
+    pub(super) logs: bool,
+    /// Who takes a line over from a dead node keeps what that one has changed.
+    pub(super) hoards: bool,
     /// Take states for the same that differ by a renaming of nodes with the same callers.
     pub(super) symmetric: bool,
     /// The phases met in the search, by tag, to show that it was not in vain.
@@ -157,6 +163,8 @@ impl<const N: usize> Protocol<N> {
             skipped: None,
             homeless: false,
             omitted: None,
+            logs: false,
+            hoards: false,
             coded: false,
             careless: None,
             symmetric: true,
@@ -262,7 +270,7 @@ impl<const N: usize> Protocol<N> {
             }
             self.met.fetch_or(1 << phase_tag(outcome.0.phase), Ordering::Relaxed);
             outcomes.push((local, outcome));
-            after.see_through(node);
+            after.see_through(node, self.hoards);
             after.forget(node);
             then(local, after);
         }
@@ -362,7 +370,12 @@ impl<const N: usize> Protocol<N> {
         }
         let writer = *latch == LocalUse::Writer || !explicit && *latch == LocalUse::Idle;
         if writer && line.writable() {
-            plain(What::Write, &|after| after.write(node));
+            plain(What::Write, &|after| {
+                after.write(node);
+                if self.logs {
+                    after.unhomed = after.unhomed.with(id(node));
+                }
+            });
         }
         if *latch != LocalUse::Idle {
             plain(What::Unlatch, &|after| {
@@ -388,6 +401,10 @@ impl<const N: usize> Protocol<N> {
                 return;
             }
             before.nodes[node].chain = None;
+            let phase = before.nodes[node].line.phase;
+            let claims =
+                matches!(phase, Phase::Claim { .. } | Phase::Inquire { of: Inquiry::Modified, .. });
+            before.nodes[node].claimed |= claims && self.logs;
             self.completes(&mut before, node);
             if chain.reads() {
                 before.nodes[node].fresh = chain.data;
@@ -414,6 +431,11 @@ impl<const N: usize> Protocol<N> {
                 }
             }
             chain.advance();
+            if matches!(verb, Verb::WriteBack | Verb::Versions) {
+                let chain = *chain;
+                before.is_home(&chain);
+                before.nodes[node].claimed = false;
+            }
         }
         if writes {
             before.write_stage(node, verb, fresh);

@@ -273,6 +273,8 @@ pub(super) struct Node {
     pub(super) heard: Heard,
     /// The dead nodes of which the line will be told.
     pub(super) untold: NodeSet,
+    /// It has taken the line over from a dead node, and not written it home since; only where there are logs.
+    pub(super) claimed: bool,
 }
 
 /// Whether a node lives, and what has become of what it left in the word.
@@ -330,6 +332,8 @@ pub(super) enum Fault {
     WakeLost,
     /// The sweep let the survivors have what home has, and that is stale.
     Judgement,
+    /// What a dead node had changed, or a living one, is neither at home nor in a log that is read.
+    Unhomed,
     /// Splits that are not of one page were taken for a page, or written beside those of another write-back.
     Torn,
 }
@@ -349,6 +353,8 @@ pub(super) struct World<const N: usize> {
     pub(super) word: LatchWord,
     /// Nobody has written since home's page was.
     pub(super) home_fresh: bool,
+    /// Nodes whose changes are not all home; only where lines that are handed over go home.
+    pub(super) unhomed: NodeSet,
     pub(super) fault: Option<Fault>,
     pub(super) stage: Stage,
     pub(super) home_lost: bool,
@@ -371,10 +377,12 @@ impl<const N: usize> World<N> {
             life: Life::Runs,
             heard: Heard::Nothing,
             untold: NodeSet::EMPTY,
+            claimed: false,
         };
         World {
             word: LatchWord::FREE,
             home_fresh: true,
+            unhomed: NodeSet::EMPTY,
             fault: None,
             stage: Stage::Alive,
             home_lost: false,
@@ -417,6 +425,15 @@ impl<const N: usize> World<N> {
         }
     }
 
+    /// What a chain writes is home.
+    pub(super) fn is_home(&mut self, chain: &Chain) {
+        self.unhomed = match chain.change {
+            // Who has got it may have changed it since.
+            Change::HandOver(to) if self.unhomed.contains(to) => NodeSet::EMPTY.with(to),
+            _ => NodeSet::EMPTY,
+        };
+    }
+
     /// Nothing is under way: only the application can move.
     pub(super) fn quiet(&self) -> bool {
         self.nodes.iter().all(|n| n.chain.is_none() && !n.free_due)
@@ -452,6 +469,10 @@ impl<const N: usize> World<N> {
         to.put(
             u64::from(self.home_fresh) | fault << 1 | stage << 8 | u64::from(self.home_lost) << 62,
         );
+        let unhomed = to.set(self.unhomed);
+        if unhomed != 0 {
+            to.put(unhomed | 1 << 63);
+        }
         let writer = self.store.writer.map_or(0, |writer| to.node_id(id(writer)));
         to.put(self.store.code() | writer << 32);
         for node in order {
@@ -571,6 +592,9 @@ impl<const N: usize> Renamed<N> {
         };
         if !node.untold.is_empty() {
             self.put(self.set(node.untold));
+        }
+        if node.claimed {
+            self.put(1 << 62);
         }
         self.put(
             phase_tag(line.phase)

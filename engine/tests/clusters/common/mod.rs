@@ -42,6 +42,7 @@ pub fn pool_config(memory_nodes: usize, bytes_per_node: u64) -> PoolConfig {
         range_bytes: 256 << 10,
         max_compute_nodes: 8,
         coding: coding(memory_nodes),
+        log_bytes: 0,
     }
 }
 

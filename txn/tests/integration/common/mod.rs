@@ -30,6 +30,7 @@ impl Cluster {
             range_bytes: 4 << 20,
             max_compute_nodes: nodes,
             coding: Coding::PLAIN,
+            log_bytes: 0,
         };
         let pool = Pool::start(&fabric, config).unwrap();
         let cache_bytes = EngineConfig::min_cache_bytes(gcl_bytes);

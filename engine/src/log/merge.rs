@@ -1,0 +1,431 @@
+//! What the records of several logs make of pages.
+//!
+//! A page is changed at one node after another, so its records lie in several logs, in each of them in their order, and
+//! its sequence number says how they go together. A record is applied whole, when all its pages are what they were before
+//! it: so what is made at any time is something that was there together. As no page leaves a node before its record is
+//! durable, some log always has a record that can be applied next, until all are read; when none has, a log lacks records.
+//! Whoever accepts that loses what builds upon these as well, and no more: the record that cannot be applied is left out, and
+//! so are those that find a page without its change. A record with whole pages needs none before it.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use super::record::{Lsn, NoRecord, Record, Redo};
+use super::scan::{LogEnd, scan};
+use super::store::{LogOwner, LogStore, Piece, ReadError};
+use crate::GAddr;
+
+/// Logs that do not go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Discord {
+    /// A change is in no log that later ones build upon.
+    #[error("page {addr}: the change after number {has} is in no log, but that after {next} is")]
+    Gap {
+        /// The page.
+        addr: GAddr,
+        /// Its number after the last change that was found.
+        has: u64,
+        /// The number that the next change begins with.
+        next: u64,
+    },
+    /// Two logs tell different changes of the same page.
+    #[error("page {addr}: two logs have a change after number {psn}")]
+    Fork {
+        /// The page.
+        addr: GAddr,
+        /// Its number before either of them.
+        psn: u64,
+    },
+}
+
+struct Page {
+    line: Box<[u8]>,
+    /// The number that it began with.
+    base: u64,
+    psn: u64,
+}
+
+/// Pages that are made by records.
+pub struct Pages {
+    line_bytes: usize,
+    pages: HashMap<GAddr, Page>,
+}
+
+impl Pages {
+    /// No pages; those that records name begin as zeros.
+    #[must_use]
+    pub fn new(line_bytes: usize) -> Self {
+        Self { line_bytes, pages: HashMap::new() }
+    }
+
+    /// A page as it was at some time. Changes from before are passed over.
+    pub fn insert(&mut self, addr: GAddr, line: Box<[u8]>) {
+        let psn = line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn));
+        self.pages.insert(addr, Page { line, base: psn, psn });
+    }
+
+    /// Applies a record if its pages are what they were before it; `Err` with what is missing if not.
+    ///
+    /// # Errors
+    /// [`Discord::Gap`]: it may be applied later. [`Discord::Fork`]: never.
+    pub fn apply(&mut self, record: &Record<'_>) -> Result<(), Discord> {
+        for redo in record.pages() {
+            let (addr, next) = (redo.addr(), redo.psn());
+            let (base, has) = self.pages.get(&addr).map_or((0, 0), |page| (page.base, page.psn));
+            if next > has && !redo.is_whole() {
+                return Err(Discord::Gap { addr, has, next });
+            }
+            if next < has && next >= base {
+                return Err(Discord::Fork { addr, psn: next });
+            }
+        }
+        for redo in record.pages() {
+            self.redo(&redo);
+        }
+        Ok(())
+    }
+
+    fn redo(&mut self, redo: &Redo<'_>) {
+        let zero = || vec![0; self.line_bytes].into_boxed_slice();
+        let page = self.pages.entry(redo.addr());
+        let page = page.or_insert_with(|| Page { line: zero(), base: 0, psn: 0 });
+        if redo.psn() > page.psn {
+            // All of it is here, whatever it was before.
+            page.base = redo.psn() + 1;
+        }
+        if redo.psn() >= page.psn {
+            redo.apply(&mut page.line);
+            page.psn = redo.psn() + 1;
+        }
+    }
+
+    /// A page as far as its changes are known.
+    #[must_use]
+    pub fn line(&self, addr: GAddr) -> Option<&[u8]> {
+        self.pages.get(&addr).map(|page| &*page.line)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// The pages, by address.
+    #[must_use]
+    pub fn into_lines(self) -> BTreeMap<GAddr, Box<[u8]>> {
+        self.pages.into_iter().map(|(addr, page)| (addr, page.line)).collect()
+    }
+}
+
+/// What was found in a log.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// Whose it is.
+    pub owner: LogOwner,
+    /// Records that were applied.
+    pub applied: u64,
+    /// Records that were left out, as they build upon what is missing.
+    pub left_out: u64,
+    /// Where its last whole record ends.
+    pub end: Lsn,
+    /// What follows there; [`NoRecord::End`] but for a log whose owner died as it wrote.
+    pub then: NoRecord,
+    /// Why it cannot be relied on from its end on, if it cannot.
+    pub damage: Option<ReadError>,
+}
+
+/// Why logs do not make pages.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum MergeError {
+    /// A log cannot be read.
+    #[error(transparent)]
+    Read(#[from] ReadError),
+    /// The logs do not go together.
+    #[error("log of compute node {}-{} at {lsn}: {discord}", owner.node, owner.incarnation)]
+    Discord {
+        /// The log in which that shows.
+        owner: LogOwner,
+        /// The record.
+        lsn: Lsn,
+        /// What does not go together.
+        discord: Discord,
+    },
+}
+
+/// Makes pages of the records of logs, which are read piece by piece. With `accept_loss`, what a log lacks or nobody has is
+/// left out, with all that builds upon it.
+///
+/// # Errors
+/// [`MergeError`]; with `accept_loss` only that a log cannot be read at all, or that two tell different changes.
+pub async fn merge(
+    store: &dyn LogStore,
+    owners: &[LogOwner],
+    pages: &mut Pages,
+    accept_loss: bool,
+) -> Result<Vec<Read>, MergeError> {
+    let mut logs = Vec::new();
+    for owner in owners {
+        logs.push(Reader::open(store, *owner, accept_loss).await?);
+    }
+    // Changes that are in some log, once one is missed.
+    let mut known: Option<HashSet<(GAddr, u64)>> = None;
+    loop {
+        let mut moved = false;
+        for log in &mut logs {
+            moved |= log.apply_all(store, pages, accept_loss).await?;
+        }
+        if moved {
+            continue;
+        }
+        let waiting =
+            logs.iter().enumerate().find_map(|(log, reader)| Some((log, reader.waits(pages)?)));
+        let Some((log, (owner, lsn, discord))) = waiting else { break };
+        if !accept_loss {
+            return Err(MergeError::Discord { owner, lsn, discord });
+        }
+        if known.is_none() {
+            known = Some(changes_in(&logs, store).await?);
+        }
+        // One of those that wait does so for what nobody has.
+        let is_known = |addr, psn| known.as_ref().is_some_and(|known| known.contains(&(addr, psn)));
+        let misses = |reader: &Reader| match reader.waits(pages) {
+            Some((_, _, Discord::Gap { addr, has, .. })) => !is_known(addr, has),
+            Some(_) => true,
+            None => false,
+        };
+        let hopeless = logs.iter().position(misses).unwrap_or(log);
+        if let (Some(reader), Some(known)) = (logs.get_mut(hopeless), known.as_mut()) {
+            reader.leave_out(known);
+            reader.fill(store, true).await?;
+        }
+    }
+    Ok(logs.into_iter().map(|log| log.read).collect())
+}
+
+/// All changes that are still to be read.
+async fn changes_in(
+    logs: &[Reader],
+    store: &dyn LogStore,
+) -> Result<HashSet<(GAddr, u64)>, MergeError> {
+    let mut known = HashSet::new();
+    for log in logs {
+        let mut ahead = log.ahead();
+        while let Some(record) = ahead.record() {
+            known.extend(record.pages().map(|redo| (redo.addr(), redo.psn())));
+            ahead.at = record.end();
+            ahead.fill(store, true).await?;
+        }
+    }
+    Ok(known)
+}
+
+/// A log that is being read.
+#[derive(Clone)]
+struct Reader {
+    read: Read,
+    /// Pieces that were not read yet, the next one last.
+    starts: Vec<Lsn>,
+    /// The piece that is being read, where it begins, and up to where it has records.
+    bytes: Vec<u8>,
+    start: Lsn,
+    whole: Lsn,
+    /// The next record.
+    at: Lsn,
+}
+
+impl Reader {
+    async fn open(
+        store: &dyn LogStore,
+        owner: LogOwner,
+        accept_loss: bool,
+    ) -> Result<Self, MergeError> {
+        let mut starts = store.pieces(owner).await?;
+        starts.reverse();
+        let first = starts.last().copied().unwrap_or_default();
+        let then = NoRecord::End;
+        let read = Read { owner, applied: 0, left_out: 0, end: first, then, damage: None };
+        let mut log =
+            Self { read, starts, bytes: Vec::new(), start: first, whole: first, at: first };
+        log.fill(store, accept_loss).await?;
+        Ok(log)
+    }
+
+    /// The same log, to look what comes.
+    fn ahead(&self) -> Self {
+        self.clone()
+    }
+
+    /// Reads the next piece, if this one is at its end.
+    async fn fill(&mut self, store: &dyn LogStore, accept_loss: bool) -> Result<(), MergeError> {
+        while self.at == self.whole && self.read.damage.is_none() {
+            let Some(start) = self.starts.pop() else { return Ok(()) };
+            let owner = self.read.owner;
+            let fetched = match store.piece(owner, start).await {
+                Ok(piece) => self.take(start, piece),
+                Err(error) => Err(error),
+            };
+            match fetched {
+                Ok(()) => {}
+                Err(error) if accept_loss => self.read.damage = Some(error),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with a piece.
+    fn take(&mut self, start: Lsn, piece: Piece) -> Result<(), ReadError> {
+        let Piece { place, offset, mut bytes } = piece;
+        let next = self.starts.last().copied();
+        if let Some(next) = next {
+            // What lies beyond was tried and given up.
+            bytes.truncate((next - start) as usize);
+        }
+        let mut whole = start;
+        let format = self.read.owner.format();
+        let scanned = scan(&bytes, start, format, |record| whole = record.end());
+        (self.bytes, self.start, self.at, self.whole) = (bytes, start, start, whole);
+        self.read.end = whole;
+        let LogEnd { then, .. } =
+            super::store::followed_by(scanned, next, (&place, offset, start))?;
+        self.read.then = then;
+        Ok(())
+    }
+
+    fn record(&self) -> Option<Record<'_>> {
+        let rest = self.bytes.get((self.at - self.start) as usize..)?;
+        let is_there = self.at < self.whole;
+        is_there.then(|| Record::decode(rest, self.at, self.read.owner.format()).ok()).flatten()
+    }
+
+    /// Applies records until one has to wait; whether there was one.
+    async fn apply_all(
+        &mut self,
+        store: &dyn LogStore,
+        pages: &mut Pages,
+        accept_loss: bool,
+    ) -> Result<bool, MergeError> {
+        let mut moved = false;
+        while let Some(record) = self.record() {
+            let (lsn, end) = (record.lsn(), record.end());
+            match pages.apply(&record) {
+                Ok(()) => {}
+                Err(Discord::Gap { .. }) => break,
+                Err(discord) => {
+                    return Err(MergeError::Discord { owner: self.read.owner, lsn, discord });
+                }
+            }
+            self.read.applied += 1;
+            (self.at, moved) = (end, true);
+            self.fill(store, accept_loss).await?;
+        }
+        Ok(moved)
+    }
+
+    /// What the next record waits for.
+    fn waits(&self, pages: &Pages) -> Option<(LogOwner, Lsn, Discord)> {
+        let record = self.record()?;
+        let missing = record.pages().find_map(|redo| {
+            let (addr, next) = (redo.addr(), redo.psn());
+            let has = pages.pages.get(&addr).map_or(0, |page| page.psn);
+            (next > has && !redo.is_whole()).then_some(Discord::Gap { addr, has, next })
+        })?;
+        Some((self.read.owner, record.lsn(), missing))
+    }
+
+    /// Passes over a record: what it changes nobody has any more.
+    fn leave_out(&mut self, known: &mut HashSet<(GAddr, u64)>) {
+        let Some(record) = self.record() else { return };
+        for redo in record.pages() {
+            known.remove(&(redo.addr(), redo.psn()));
+        }
+        let end = record.end();
+        self.at = end;
+        self.read.left_out += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::buffer::dirty::Dirty;
+    use crate::log::record::{Change, Format, encode};
+
+    const LINE: usize = 512;
+    const FORMAT: Format = Format { line_bytes: LINE, salt: 0 };
+    const ADDR: GAddr = GAddr::from_u64(4 * LINE as u64);
+    const OTHER: GAddr = GAddr::from_u64(5 * LINE as u64);
+
+    /// Changes of one page in their order, each as a record; the page after all.
+    fn history(changes: u64) -> (Vec<Vec<u8>>, Vec<u8>) {
+        let mut line = vec![0; LINE];
+        let all = (0..changes).map(|psn| {
+            line[..8].copy_from_slice(&(psn + 1).to_le_bytes());
+            let from = 8 + 8 * (psn as usize * 5 % 50);
+            line[from..from + 24].fill(psn as u8 + 1);
+            let pieces = Dirty::of(&(from..from + 24), LINE);
+            let mut bytes = Vec::new();
+            encode(&mut bytes, 0, (0, 0), &[Change { addr: ADDR, psn, pieces, line: &line }]);
+            bytes
+        });
+        (all.collect(), line)
+    }
+
+    fn apply(pages: &mut Pages, record: &[u8]) -> Result<(), Discord> {
+        pages.apply(&Record::decode(record, 0, FORMAT).unwrap())
+    }
+
+    #[test]
+    fn a_page_of_some_time_passes_over_what_it_has() {
+        let (records, line) = history(30);
+        let (_, half) = history(12);
+        let mut pages = Pages::new(LINE);
+        pages.insert(ADDR, half.into());
+        records.iter().for_each(|record| apply(&mut pages, record).unwrap());
+        assert_eq!(pages.line(ADDR), Some(&*line));
+    }
+
+    #[test]
+    fn a_whole_page_needs_nothing_before_it() {
+        let (records, line) = history(30);
+        let (_, half) = history(12);
+        let mut whole = Vec::new();
+        let change = Change { addr: ADDR, psn: 11, pieces: Dirty::ALL, line: &half };
+        encode(&mut whole, 0, (0, 0), &[change]);
+        for before in 0..12 {
+            let mut pages = Pages::new(LINE);
+            records.iter().take(before).for_each(|record| apply(&mut pages, record).unwrap());
+            apply(&mut pages, &whole).unwrap();
+            // Whatever of the others is read only now.
+            for record in records.iter().skip(if before == 11 { 12 } else { before }) {
+                apply(&mut pages, record).unwrap();
+            }
+            assert_eq!(pages.line(ADDR), Some(&*line), "after {before}");
+        }
+    }
+
+    #[test]
+    fn what_was_changed_together_is_made_together_or_not_at_all() {
+        let (records, _) = history(3);
+        let mut pages = Pages::new(LINE);
+        apply(&mut pages, &records[0]).unwrap();
+        let lines = [vec![3; LINE], vec![4; LINE]];
+        let pieces = Dirty::of(&(16..24), LINE);
+        let change = |addr, psn, line| Change { addr, psn, pieces, line };
+        let mut both = Vec::new();
+        encode(&mut both, 0, (0, 0), &[change(OTHER, 0, &lines[0]), change(ADDR, 2, &lines[1])]);
+        assert_eq!(apply(&mut pages, &both), Err(Discord::Gap { addr: ADDR, has: 1, next: 2 }));
+        assert_eq!(pages.line(OTHER), None);
+        apply(&mut pages, &records[1]).unwrap();
+        apply(&mut pages, &both).unwrap();
+        assert_eq!(pages.line(OTHER).map(|line| line[16]), Some(3));
+        assert_eq!(apply(&mut pages, &records[2]), Err(Discord::Fork { addr: ADDR, psn: 2 }));
+        assert_eq!((pages.len(), pages.is_empty()), (2, false));
+    }
+}

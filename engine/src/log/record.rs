@@ -1,0 +1,389 @@
+//! Records of the log: which pieces of which pages became what, all of it or nothing.
+//!
+//! ```text
+//!  0  u32  CRC-32C of all that follows in the record, xor the log's salt
+//!  4  u32  length of the record, bytes, a multiple of 8
+//!  8  u64  where it begins in the log of its node (LSN)
+//! 16  u64  up to where that log was durable when the record was made
+//! 24  u64  pages
+//! 32  for each page:
+//!       u64  address
+//!       u64  its sequence number before
+//!       u64  its pieces that follow, one bit each
+//!       the bytes of these pieces
+//! ```
+//! Little-endian throughout. A record is redone by putting its pieces where they belong and counting each page's sequence
+//! number up: in the order of these numbers the records of all nodes make a page what it was.
+//!
+//! What lies beyond the last whole record is torn, and was never durable, or it is damaged: it is damage if a whole record
+//! follows that was made when more was durable than is whole.
+
+use crate::GAddr;
+use crate::buffer::dirty::{Dirty, PIECES};
+use crate::coding::checksum;
+use crate::guard::PSN_BYTES;
+
+/// Bytes before the first page.
+pub(super) const HEADER_BYTES: usize = 32;
+/// Bytes of a page before its pieces.
+const PAGE_BYTES: usize = 24;
+/// Bytes of a record that its checksum does not cover.
+const CHECKSUM_BYTES: usize = 4;
+/// The least alignment of pieces and records.
+const WORD: usize = 8;
+
+/// A place in the log of one node: bytes since its beginning.
+pub type Lsn = u64;
+
+/// What the records of a log have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    /// Bytes of a line.
+    pub line_bytes: usize,
+    /// Sets the records of this log apart from those of others that were in its place.
+    pub salt: u32,
+}
+
+/// What one page became by a change.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) addr: GAddr,
+    /// Its sequence number before.
+    pub(crate) psn: u64,
+    /// The pieces that were changed.
+    pub(crate) pieces: Dirty,
+    /// The whole line, as it is now.
+    pub(crate) line: &'a [u8],
+}
+
+/// Appends a record of these changes, which begins at `lsn` of its log while that is durable up to `durable`, to `to`.
+pub(crate) fn encode(
+    to: &mut Vec<u8>,
+    salt: u32,
+    (lsn, durable): (Lsn, Lsn),
+    changes: &[Change<'_>],
+) {
+    let start = to.len();
+    to.extend_from_slice(&[0; 8]);
+    to.extend_from_slice(&lsn.to_le_bytes());
+    to.extend_from_slice(&durable.to_le_bytes());
+    to.extend_from_slice(&(changes.len() as u64).to_le_bytes());
+    for Change { addr, psn, pieces, line } in changes {
+        to.extend_from_slice(&addr.to_u64().to_le_bytes());
+        to.extend_from_slice(&psn.to_le_bytes());
+        to.extend_from_slice(&pieces.bits().to_le_bytes());
+        for run in pieces.stretches(line.len(), 0) {
+            to.extend_from_slice(line.get(run).unwrap_or_default());
+        }
+    }
+    let length = to.len() - start;
+    debug_assert!(length.is_multiple_of(WORD), "pieces are whole words");
+    let Some(record) = to.get_mut(start..) else { return };
+    put(record, 4, &(length as u32).to_le_bytes());
+    let sum = checksum(record.get(CHECKSUM_BYTES..).unwrap_or_default()) ^ salt;
+    put(record, 0, &sum.to_le_bytes());
+}
+
+fn put(record: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = record.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
+    }
+}
+
+/// Why bytes are no record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoRecord {
+    /// There are none left.
+    #[error("the log ends")]
+    End,
+    /// There are fewer than a record takes.
+    #[error("a record is cut off")]
+    CutOff,
+    /// Its length cannot be one.
+    #[error("a record of {0} bytes cannot be")]
+    Length(u32),
+    /// It says that it begins elsewhere.
+    #[error("a record of another place, {0}")]
+    Misplaced(Lsn),
+    /// Its checksum is another.
+    #[error("a record's checksum is wrong")]
+    Checksum,
+    /// Its checksum is right, and what it says cannot be.
+    #[error("a record that cannot be: {0}")]
+    Malformed(&'static str),
+}
+
+/// A record that is whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Record<'a> {
+    lsn: Lsn,
+    durable: Lsn,
+    bytes: &'a [u8],
+    line_bytes: usize,
+}
+
+/// What a record says of one page.
+#[derive(Clone, Copy, Debug)]
+pub struct Redo<'a> {
+    addr: GAddr,
+    psn: u64,
+    pieces: Dirty,
+    bytes: &'a [u8],
+    line_bytes: usize,
+}
+
+impl<'a> Record<'a> {
+    /// The record that begins at `lsn` of a log, whose bytes from there on are these.
+    ///
+    /// # Errors
+    /// [`NoRecord`]: why they are none.
+    pub fn decode(bytes: &'a [u8], lsn: Lsn, format: Format) -> Result<Self, NoRecord> {
+        if bytes.is_empty() {
+            return Err(NoRecord::End);
+        }
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(NoRecord::CutOff)?;
+        let (length, own) = (word32(header, 4), word64(header, 8));
+        if (length as usize) < HEADER_BYTES || !(length as usize).is_multiple_of(WORD) {
+            return Err(NoRecord::Length(length));
+        }
+        if own != lsn {
+            return Err(NoRecord::Misplaced(own));
+        }
+        let bytes = bytes.get(..length as usize).ok_or(NoRecord::CutOff)?;
+        let sum = checksum(bytes.get(CHECKSUM_BYTES..).unwrap_or_default()) ^ format.salt;
+        if sum != word32(header, 0) {
+            return Err(NoRecord::Checksum);
+        }
+        let line_bytes = format.line_bytes;
+        let record = Record { lsn, durable: word64(header, 16), bytes, line_bytes };
+        record.check(word64(header, 24))?;
+        Ok(record)
+    }
+
+    fn check(&self, pages: u64) -> Result<(), NoRecord> {
+        if self.durable > self.lsn {
+            return Err(NoRecord::Malformed("more is durable than was written"));
+        }
+        let (mut count, mut rest) = (0_u64, self.bytes.get(HEADER_BYTES..).unwrap_or_default());
+        while !rest.is_empty() {
+            let (redo, after) = Redo::split(rest, self.line_bytes)
+                .ok_or(NoRecord::Malformed("a page is cut off"))?;
+            if redo.pieces.is_empty() {
+                return Err(NoRecord::Malformed("a page of which nothing was changed"));
+            }
+            if redo.psn == u64::MAX {
+                return Err(NoRecord::Malformed("a sequence number that has no next"));
+            }
+            (count, rest) = (count + 1, after);
+        }
+        if count != pages {
+            return Err(NoRecord::Malformed("another number of pages"));
+        }
+        Ok(())
+    }
+
+    /// Where it begins.
+    pub fn lsn(&self) -> Lsn {
+        self.lsn
+    }
+
+    /// Where the next one begins.
+    pub fn end(&self) -> Lsn {
+        self.lsn + self.bytes.len() as u64
+    }
+
+    /// Up to where the log was durable when it was made.
+    pub fn durable(&self) -> Lsn {
+        self.durable
+    }
+
+    /// What it says of each page.
+    pub fn pages(&self) -> impl Iterator<Item = Redo<'a>> + use<'a> {
+        let line_bytes = self.line_bytes;
+        let mut rest = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        std::iter::from_fn(move || {
+            let (redo, after) = Redo::split(rest, line_bytes)?;
+            rest = after;
+            Some(redo)
+        })
+    }
+}
+
+impl<'a> Redo<'a> {
+    fn split(bytes: &'a [u8], line_bytes: usize) -> Option<(Self, &'a [u8])> {
+        let (header, rest) = bytes.split_first_chunk::<PAGE_BYTES>()?;
+        let pieces = Dirty::from_bits(word64(header, 16));
+        let length = pieces.bits().count_ones() as usize * (line_bytes / PIECES as usize);
+        let (bytes, after) = rest.split_at_checked(length)?;
+        let addr = GAddr::from_u64(word64(header, 0));
+        Some((Self { addr, psn: word64(header, 8), pieces, bytes, line_bytes }, after))
+    }
+
+    /// The page's address.
+    pub fn addr(&self) -> GAddr {
+        self.addr
+    }
+
+    /// Its sequence number before; afterwards it is one more.
+    pub fn psn(&self) -> u64 {
+        self.psn
+    }
+
+    /// Whether the whole line follows, whatever it was before.
+    pub fn is_whole(&self) -> bool {
+        self.pieces == Dirty::ALL
+    }
+
+    /// Its pieces, one bit each, and their bytes.
+    pub(super) fn parts(&self) -> (u64, &'a [u8]) {
+        (self.pieces.bits(), self.bytes)
+    }
+
+    /// The change with these pieces.
+    pub(super) fn of(
+        addr: GAddr,
+        psn: u64,
+        pieces: u64,
+        bytes: &'a [u8],
+        line_bytes: usize,
+    ) -> Self {
+        Self { addr, psn, pieces: Dirty::from_bits(pieces), bytes, line_bytes }
+    }
+
+    /// Makes the line what it was after the change, if it is what it was before, or of any age since that the log covers.
+    ///
+    /// # Panics
+    /// If the line is of another size than the log's.
+    pub fn apply(&self, line: &mut [u8]) {
+        assert!(line.len() == self.line_bytes, "a line of another size");
+        let mut rest = self.bytes;
+        for run in self.pieces.stretches(self.line_bytes, 0) {
+            let Some((bytes, after)) = rest.split_at_checked(run.len()) else { return };
+            if let Some(place) = line.get_mut(run) {
+                place.copy_from_slice(bytes);
+            }
+            rest = after;
+        }
+        put(line, 0, &(self.psn + 1).to_le_bytes());
+    }
+}
+
+const _: () = assert!(PSN_BYTES == size_of::<u64>());
+
+fn word32(bytes: &[u8], at: usize) -> u32 {
+    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    word.map_or(0, |word| u32::from_le_bytes(*word))
+}
+
+fn word64(bytes: &[u8], at: usize) -> u64 {
+    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
+    word.map_or(0, |word| u64::from_le_bytes(*word))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LINE: usize = 512;
+    const FORMAT: Format = Format { line_bytes: LINE, salt: 5 };
+
+    fn line(seed: u8, psn: u64) -> Vec<u8> {
+        let mut line: Vec<u8> = (0..LINE).map(|at| seed.wrapping_add((at / 7) as u8)).collect();
+        put(&mut line, 0, &psn.to_le_bytes());
+        line
+    }
+
+    fn one(lsn: Lsn, changes: &[Change<'_>]) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        encode(&mut bytes, 5, (lsn, lsn / 2), changes);
+        bytes
+    }
+
+    #[test]
+    fn a_record_makes_each_page_what_it_became() {
+        let (old, mut new) = (line(1, 6), line(1, 7));
+        new[8..16].fill(9);
+        new[100..300].fill(8);
+        let pieces = Dirty::of(&(8..16), LINE).union(Dirty::of(&(100..300), LINE));
+        let fresh = line(5, 1);
+        let (a, b) = (GAddr::from_u64(LINE as u64), GAddr::from_u64(7 * LINE as u64));
+        let changes = [
+            Change { addr: a, psn: 6, pieces, line: &new },
+            Change { addr: b, psn: 0, pieces: Dirty::ALL, line: &fresh },
+        ];
+        let bytes = one(640, &changes);
+        let record = Record::decode(&bytes, 640, FORMAT).unwrap();
+        assert_eq!((record.lsn(), record.durable()), (640, 320));
+        assert_eq!(record.end(), 640 + bytes.len() as u64);
+        let pages: Vec<_> = record.pages().collect();
+        assert_eq!(pages.iter().map(Redo::addr).collect::<Vec<_>>(), [a, b]);
+        assert_eq!(pages.iter().map(Redo::psn).collect::<Vec<_>>(), [6, 0]);
+        assert_eq!(pages.iter().map(Redo::is_whole).collect::<Vec<_>>(), [false, true]);
+        let mut redone = old.clone();
+        pages[0].apply(&mut redone);
+        assert_eq!(redone, new);
+        // Of what was half written home, too.
+        let mut torn = old;
+        torn[128..].copy_from_slice(&new[128..]);
+        pages[0].apply(&mut torn);
+        assert_eq!(torn, new);
+        let mut zero = vec![0; LINE];
+        pages[1].apply(&mut zero);
+        assert_eq!(zero, fresh);
+    }
+
+    #[test]
+    fn what_is_no_record_is_said_to_be_none() {
+        let (addr, line) = (GAddr::from_u64(LINE as u64), line(1, 4));
+        let change = Change { addr, psn: 3, pieces: Dirty::of(&(0..8), LINE), line: &line };
+        let bytes = one(64, &[change]);
+        let of = |bytes: &[u8], lsn| Record::decode(bytes, lsn, FORMAT).map(drop).unwrap_err();
+        assert_eq!(of(&[], 64), NoRecord::End);
+        assert_eq!(of(&bytes[..HEADER_BYTES - 1], 64), NoRecord::CutOff);
+        assert_eq!(of(&bytes[..bytes.len() - 1], 64), NoRecord::CutOff);
+        assert_eq!(of(&bytes, 72), NoRecord::Misplaced(64));
+        assert_eq!(of(&[0; 64], 64), NoRecord::Length(0));
+        for at in 0..bytes.len() {
+            for bit in 0..8 {
+                let mut flipped = bytes.clone();
+                flipped[at] ^= 1 << bit;
+                assert!(Record::decode(&flipped, 64, FORMAT).is_err(), "bit {bit} of byte {at}");
+            }
+        }
+        // Of lines of another size.
+        let large = Format { line_bytes: 2 * LINE, ..FORMAT };
+        assert!(matches!(Record::decode(&bytes, 64, large), Err(NoRecord::Malformed(_))));
+        let other = Format { salt: 6, ..FORMAT };
+        assert_eq!(Record::decode(&bytes, 64, other).map(drop), Err(NoRecord::Checksum));
+        let nothing = Change { pieces: Dirty::NONE, ..change };
+        let malformed = |bytes: &[u8]| matches!(of(bytes, 64), NoRecord::Malformed(_));
+        assert!(malformed(&one(64, &[nothing])));
+        assert!(malformed(&one(64, &[Change { psn: u64::MAX, ..change }])));
+        let mut later = Vec::new();
+        encode(&mut later, 5, (64, 72), &[change]);
+        assert!(malformed(&later));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_a_record_or_none(bytes in prop::collection::vec(any::<u8>(), 0..400), lsn: u64) {
+            let _ = Record::decode(&bytes, lsn, FORMAT);
+        }
+
+        #[test]
+        fn any_pieces_come_back(bits in 1..=u64::MAX, psn in 0..u64::MAX) {
+            let (old, new) = (line(3, psn), line(77, psn + 1));
+            let pieces = Dirty::from_bits(bits);
+            let bytes = one(8, &[Change { addr: GAddr::from_u64(LINE as u64), psn, pieces, line: &new }]);
+            let record = Record::decode(&bytes, 8, FORMAT).unwrap();
+            let mut redone = old.clone();
+            record.pages().for_each(|redo| redo.apply(&mut redone));
+            for (at, (redone, (old, new))) in redone.iter().zip(old.iter().zip(&new)).enumerate() {
+                let is_new = at < 8 || bits >> (at / (LINE / 64)) & 1 != 0;
+                prop_assert_eq!(redone, if is_new { new } else { old });
+            }
+        }
+    }
+}

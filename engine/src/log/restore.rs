@@ -1,0 +1,56 @@
+//! Putting pages into a new pool at the addresses that they had in the old one.
+
+use std::collections::BTreeMap;
+
+use selkie_memnode::layout::EXTENT_GCLS;
+
+use crate::engine::Engine;
+use crate::placement::Counter;
+use crate::{EngineError, GAddr};
+
+impl Engine {
+    /// Puts lines, as [`Pages::into_lines`](super::Pages::into_lines) gives them, into a pool in which nobody has allocated a page
+    /// yet. What lies between them is free afterwards. Some round trips a page, one page after the other. If the node has a
+    /// log, the pages are in that.
+    ///
+    /// # Errors
+    /// `PoolFull` if the pool has not so many addresses, `Config` if lines have another size or the pool is in use; else as
+    /// [`Engine::exclusive`]. The pool is of no use then.
+    pub async fn restore(&self, lines: &BTreeMap<GAddr, Box<[u8]>>) -> Result<(), EngineError> {
+        let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
+        let core = self.core();
+        if let Some(line) = lines.values().find(|line| line.len() != core.gcl_bytes) {
+            let allowed = format!("the {} bytes of a line of the pool", core.gcl_bytes);
+            return Err(EngineError::Config { key: "line", value: line.len() as u64, allowed });
+        }
+        core.grow_to(*last).await?;
+        let line_bytes = core.gcl_bytes as u64;
+        for unit in 0..core.placement.units() {
+            let extents = (0..core.placement.extents_of(unit)).map_while(|extent| {
+                let first = core.placement.extent(unit, extent)?;
+                Some((extent, first, first.to_u64() + EXTENT_GCLS * line_bytes))
+            });
+            let used = |(_, first, end): &(u64, GAddr, u64)| {
+                lines.range(*first..GAddr::from_u64(*end)).next().is_some()
+            };
+            let all: Vec<_> = extents.collect();
+            let Some(beyond) = all.iter().rposition(used).map(|last| last + 1) else { continue };
+            let leased = core.add_to_copies(Counter::Leased(unit), beyond as u64).await?;
+            if leased > 0 {
+                let allowed =
+                    "none: pages are put back into a pool that nobody has used".to_owned();
+                return Err(EngineError::Config { key: "extents in use", value: leased, allowed });
+            }
+            for (_, first, end) in all.iter().take(beyond) {
+                let free = (first.to_u64()..*end).step_by(core.gcl_bytes).map(GAddr::from_u64);
+                // The first two lines of a pool are the null address and the superblock.
+                let free = free.filter(|addr| addr.to_u64() >= 2 * line_bytes);
+                core.allocator.adopt(free.filter(|addr| !lines.contains_key(addr)));
+            }
+        }
+        for (addr, line) in lines {
+            self.exclusive(*addr).await?.restore(line);
+        }
+        Ok(())
+    }
+}

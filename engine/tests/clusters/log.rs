@@ -1,0 +1,515 @@
+//! Engines with logs: what leaves a node is durable before, and the logs make the pages again.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "test support: what goes wrong here shall panic"
+)]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_engine::log::{
+    FIRST_LSN, LogError, LogFiles, LogOwner, LogStore, LogTo, Lsn, Pages, Piece, ReadError, Sink,
+    Written, merge,
+};
+use selkie_engine::{Engine, EngineConfig, EngineError, GAddr, change_together};
+use selkie_fabric::mem::MemFabric;
+use selkie_fabric::{BoxFuture, Fabric, PeerId};
+use selkie_memnode::{ComputeIndex, Pool, PoolConfig};
+
+use crate::common::pages::coded;
+use crate::common::{GCL, engine_config, id, page};
+
+/// A log in memory, which makes nothing durable while it is shut, and fails while it is broken.
+struct Valve {
+    bytes: Mutex<Vec<u8>>,
+    /// From where it would be kept.
+    start: AtomicU64,
+    capacity: AtomicU64,
+    shut: AtomicBool,
+    broken: AtomicBool,
+    appends: AtomicU64,
+}
+
+impl Default for Valve {
+    fn default() -> Self {
+        Self {
+            bytes: Mutex::default(),
+            start: AtomicU64::new(FIRST_LSN),
+            capacity: AtomicU64::new(u64::MAX),
+            shut: AtomicBool::new(false),
+            broken: AtomicBool::new(false),
+            appends: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Valve {
+    fn end(&self) -> Lsn {
+        FIRST_LSN + self.bytes.lock().len() as u64
+    }
+}
+
+/// It is that of the test.
+struct Tap(Arc<Valve>);
+
+impl Sink for Tap {
+    fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written> {
+        Box::pin(async move {
+            let valve = &self.0;
+            while valve.shut.load(Ordering::SeqCst) {
+                selkie_fabric::env::yield_now().await;
+            }
+            if valve.broken.load(Ordering::SeqCst) {
+                let source = Arc::new(std::io::ErrorKind::StorageFull.into());
+                let error = LogError { what: "write", place: "valve".into(), source };
+                return Written { bytes, result: Err(error) };
+            }
+            let mut all = valve.bytes.lock();
+            assert_eq!(at, FIRST_LSN + all.len() as u64, "one after the other");
+            all.extend_from_slice(&bytes);
+            valve.appends.fetch_add(1, Ordering::SeqCst);
+            Written { bytes, result: Ok(()) }
+        })
+    }
+
+    fn truncate(&self, lsn: Lsn) -> BoxFuture<'_, Result<Lsn, LogError>> {
+        Box::pin(async move {
+            self.0.start.store(lsn, Ordering::SeqCst);
+            Ok(lsn)
+        })
+    }
+
+    fn capacity(&self) -> u64 {
+        self.0.capacity.load(Ordering::SeqCst)
+    }
+}
+
+/// A valve for each node.
+struct Valves(Vec<Arc<Valve>>);
+
+impl std::fmt::Debug for Valves {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} valves", self.0.len())
+    }
+}
+
+impl LogStore for Valves {
+    fn create(&self, owner: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
+        let valve = Arc::clone(&self.0[usize::from(owner.node)]);
+        Box::pin(async { Ok(Arc::new(Tap(valve)) as Arc<dyn Sink>) })
+    }
+
+    fn pieces(&self, _: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+        Box::pin(async { Ok(vec![FIRST_LSN]) })
+    }
+
+    fn piece(&self, owner: LogOwner, _: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
+        let bytes = self.0[usize::from(owner.node)].bytes.lock().clone();
+        Box::pin(async { Ok(Piece { place: "valve".into(), offset: 0, bytes }) })
+    }
+
+    fn remove(&self, _: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async { Ok(()) })
+    }
+
+    fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>> {
+        Box::pin(async { Ok(Vec::new()) })
+    }
+}
+
+/// Engines, each with a log, on a pool of that coding.
+struct Logged {
+    runtime: selkie_fabric::RealRuntime,
+    engines: Vec<Engine>,
+    fabric: Arc<MemFabric>,
+    pool: Arc<Pool>,
+}
+
+fn logged(nodes: usize, log: LogTo, coding: &str) -> Logged {
+    let runtime = selkie_fabric::RealRuntime::new(2).unwrap();
+    let mem = MemFabric::new();
+    let fabric: Arc<dyn Fabric> = Arc::clone(&mem) as Arc<dyn Fabric>;
+    // Room for some dozens of pages.
+    let config = PoolConfig { log_bytes: 128 << 10, ..coded(4, coding) };
+    let pool = Pool::start(&fabric, config).unwrap();
+    let env = runtime.env();
+    let engines = (0..nodes).map(|node| {
+        let config = EngineConfig { log: Some(log.clone()), ..engine_config() };
+        runtime.block_on(Engine::start(&pool, &fabric, &env, id(node), config)).unwrap()
+    });
+    let engines = engines.collect();
+    Logged { runtime, engines, fabric: mem, pool }
+}
+
+fn valves(count: usize, coding: &str) -> (Vec<Arc<Valve>>, Logged) {
+    let valves: Vec<Arc<Valve>> = (0..count).map(|_| Arc::default()).collect();
+    let store = Valves(valves.clone());
+    (valves, logged(count, LogTo::Store(Arc::new(store)), coding))
+}
+
+async fn write(engine: &Engine, addr: GAddr, value: u64) {
+    let mut page = engine.exclusive(addr).await.unwrap();
+    page.bytes_mut(16..24).copy_from_slice(&value.to_le_bytes());
+}
+
+async fn read(engine: &Engine, addr: GAddr) -> u64 {
+    let page = engine.shared(addr).await.unwrap();
+    u64::from_le_bytes(page[16..24].try_into().unwrap())
+}
+
+#[test]
+fn nothing_leaves_a_node_before_it_is_durable() {
+    for coding in ["plain", "2+1"] {
+        let (valves, cluster) = valves(2, coding);
+        let env = cluster.runtime.env();
+        let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+        cluster.runtime.block_on(async {
+            let addr = page(one).await;
+            for (round, exclusive) in [(1, false), (2, true), (3, false)] {
+                valves[0].shut.store(true, Ordering::SeqCst);
+                write(one, addr, round).await;
+                let lsn = one.shared(addr).await.unwrap().lsn();
+                assert!(lsn > valves[0].end(), "it waits");
+                assert_eq!(read(one, addr).await, round, "who is here sees it");
+                // Neither home nor to another.
+                let there = {
+                    let two = two.clone();
+                    let got = Arc::new(AtomicU64::new(0));
+                    let seen = Arc::clone(&got);
+                    let task = env.spawn("asks", async move {
+                        let value = if exclusive {
+                            let page = two.exclusive(addr).await.unwrap();
+                            u64::from_le_bytes(page[16..24].try_into().unwrap())
+                        } else {
+                            read(&two, addr).await
+                        };
+                        seen.store(value, Ordering::SeqCst);
+                    });
+                    (task, got)
+                };
+                env.sleep(Duration::from_millis(50)).await;
+                assert_eq!(there.1.load(Ordering::SeqCst), 0, "{coding}: it was granted");
+                valves[0].shut.store(false, Ordering::SeqCst);
+                there.0.join().await.unwrap();
+                assert_eq!(there.1.load(Ordering::SeqCst), round);
+                assert!(valves[0].end() >= lsn);
+                one.until_durable(lsn).await.unwrap();
+            }
+            for engine in &cluster.engines {
+                engine.close().await.unwrap();
+            }
+        });
+    }
+}
+
+#[test]
+fn many_changes_become_durable_at_once() {
+    let (valves, cluster) = valves(1, "plain");
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let addr = page(engine).await;
+        valves[0].shut.store(true, Ordering::SeqCst);
+        for value in 0..200 {
+            write(engine, addr, value).await;
+        }
+        let before = valves[0].appends.load(Ordering::SeqCst);
+        valves[0].shut.store(false, Ordering::SeqCst);
+        let lsn = engine.shared(addr).await.unwrap().lsn();
+        engine.until_durable(lsn).await.unwrap();
+        assert!(valves[0].appends.load(Ordering::SeqCst) - before <= 3);
+        engine.close().await.unwrap();
+    });
+}
+
+#[test]
+fn while_the_log_cannot_be_written_nothing_is_changed_and_then_it_goes_on() {
+    let (valves, cluster) = valves(2, "plain");
+    let env = cluster.runtime.env();
+    let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let addr = page(one).await;
+        write(one, addr, 1).await;
+        assert_eq!(read(two, addr).await, 1);
+        valves[0].broken.store(true, Ordering::SeqCst);
+        write(one, addr, 2).await;
+        let lsn = one.shared(addr).await.unwrap().lsn();
+        let error = one.until_durable(lsn).await.unwrap_err();
+        assert!(matches!(error, EngineError::Log(_)) && error.is_retryable(), "{error}");
+        assert_eq!(error.to_string(), "log: cannot write valve: no storage space");
+        let refused = one.exclusive(addr).await.map(drop).unwrap_err();
+        assert!(matches!(refused, EngineError::Log(_)), "{refused}");
+        assert_eq!(read(one, addr).await, 2, "reading goes on");
+        // The other has a log of its own.
+        let other = page(two).await;
+        write(two, other, 7).await;
+        valves[0].broken.store(false, Ordering::SeqCst);
+        let started = env.now();
+        while one.exclusive(addr).await.is_err() {
+            assert!(env.now() - started < Duration::from_secs(10));
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        one.until_durable(lsn).await.unwrap();
+        assert_eq!(read(two, addr).await, 2);
+        for engine in &cluster.engines {
+            engine.close().await.unwrap();
+        }
+    });
+}
+
+/// Several nodes change pages of each other, some of them together; whatever was durable at some moment makes pages
+/// that were there together.
+#[test]
+fn the_logs_make_the_pages_again() {
+    let (valves, cluster) = valves(3, "2+1");
+    let env = cluster.runtime.env();
+    let (addrs, now, all) = cluster.runtime.block_on(async {
+        let mut addrs = Vec::new();
+        for number in 0..12 {
+            addrs.push(page(&cluster.engines[number % 3]).await);
+        }
+        // Two pages always have the same value.
+        let addrs = Arc::new(addrs);
+        let tasks: Vec<_> = cluster
+            .engines
+            .iter()
+            .cloned()
+            .enumerate()
+            .map(|(node, engine)| {
+                let addrs = Arc::clone(&addrs);
+                env.spawn("changes", async move {
+                    for round in 0..300 {
+                        let pair = (round * 7 + node) % 6 * 2;
+                        let mut left = engine.exclusive(addrs[pair]).await.unwrap();
+                        let mut right = engine.exclusive(addrs[pair + 1]).await.unwrap();
+                        let value = u64::from_le_bytes(left[16..24].try_into().unwrap()) + 1;
+                        for page in [&mut left, &mut right] {
+                            page.bytes_mut(16..24).copy_from_slice(&value.to_le_bytes());
+                            let at = 24 + 8 * (value as usize % 50);
+                            page.bytes_mut(at..at + 8).copy_from_slice(&value.to_le_bytes());
+                        }
+                        change_together([&mut left, &mut right]);
+                    }
+                })
+            })
+            .collect();
+        for task in tasks {
+            task.join().await.unwrap();
+        }
+        let mut now = Vec::new();
+        for addr in &*addrs {
+            let page = cluster.engines[0].shared(*addr).await.unwrap();
+            now.push((page.psn(), page.to_vec()));
+        }
+        for engine in &cluster.engines {
+            engine.close().await.unwrap();
+        }
+        let owners = owners(&cluster.pool, 3);
+        let mut pages = Pages::new(GCL);
+        let read = merge(&Valves(valves.clone()), &owners, &mut pages, false).await.unwrap();
+        assert!(
+            read.iter().all(|log| log.damage.is_none() && log.left_out == 0 && log.applied > 0)
+        );
+        let all = pages.into_lines();
+        let mut sum = 0;
+        for (number, (addr, (psn, page))) in addrs.iter().zip(&now).enumerate() {
+            let line = &all[addr];
+            assert_eq!(&line[..8], psn.to_le_bytes());
+            assert_eq!(&line[8..], page);
+            sum += if number % 2 == 0 { value(line) } else { 0 };
+        }
+        assert_eq!(sum, 900);
+        cut_short(&valves, &owners, &addrs).await;
+        (addrs, now, all)
+    });
+    drop(cluster.fabric);
+    for coding in ["plain", "2+1", "replicate=2"] {
+        let (_, again) = self::valves(1, coding);
+        again.runtime.block_on(restored(&again.engines[0], &addrs, &now, &all));
+    }
+}
+
+/// Cut off anywhere, a log loses changes of both pages of a pair or of none, and others what builds upon them.
+async fn cut_short(valves: &[Arc<Valve>], owners: &[LogOwner], addrs: &[GAddr]) {
+    let mut refused = 0;
+    for cut in 1..20 {
+        let torn: Vec<Arc<Valve>> = valves
+            .iter()
+            .enumerate()
+            .map(|(node, valve)| {
+                let bytes = valve.bytes.lock();
+                // Of one log less is left than of the others.
+                let length = bytes.len() * (cut - usize::from(node == cut % 3)) / 20;
+                Arc::new(Valve { bytes: Mutex::new(bytes[..length].to_vec()), ..Valve::default() })
+            })
+            .collect();
+        let torn = Valves(torn);
+        refused += usize::from(merge(&torn, owners, &mut Pages::new(GCL), false).await.is_err());
+        let mut pages = Pages::new(GCL);
+        let read = merge(&torn, owners, &mut pages, true).await.unwrap();
+        assert!(read.iter().map(|log| log.applied).sum::<u64>() > 0 || cut == 1);
+        for pair in addrs.chunks(2) {
+            let values: Vec<_> = pair.iter().map(|addr| pages.line(*addr).map(value)).collect();
+            assert_eq!(values[0].unwrap_or(0), values[1].unwrap_or(0), "cut at {cut}/20");
+        }
+    }
+    assert!(refused > 10, "{refused} of 19 logs that lack records were refused");
+}
+
+/// The pages are what they were, and whatever is allocated is none of them.
+async fn restored(
+    engine: &Engine,
+    addrs: &[GAddr],
+    was: &[(u64, Vec<u8>)],
+    lines: &BTreeMap<GAddr, Box<[u8]>>,
+) {
+    engine.restore(lines).await.unwrap();
+    for _ in 0..300 {
+        let page = engine.allocate().await.unwrap();
+        assert!(!lines.contains_key(&page.addr()) && page.iter().all(|byte| *byte == 0));
+    }
+    for (addr, (psn, page)) in addrs.iter().zip(was) {
+        let found = engine.shared(*addr).await.unwrap();
+        assert_eq!((found.psn(), &*found), (*psn, &**page));
+    }
+    let again = engine.restore(lines).await.unwrap_err().to_string();
+    assert!(again.contains("extents in use"), "{again}");
+}
+
+fn value(line: &[u8]) -> u64 {
+    u64::from_le_bytes(line[24..32].try_into().unwrap())
+}
+
+/// The logs of the first nodes of a pool.
+fn owners(pool: &Pool, nodes: u16) -> Vec<LogOwner> {
+    let (pool, line_bytes) = (pool.state().id, GCL as u32);
+    (0..nodes).map(|node| LogOwner { pool, node, incarnation: 1, line_bytes }).collect()
+}
+
+#[test]
+fn a_node_that_dies_leaves_what_was_durable_in_its_files() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = LogFiles::new(place.path(), 1 << 16, 1 << 30).unwrap();
+    let cluster = logged(2, LogTo::Store(Arc::new(logs.clone())), "plain");
+    let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+    let addr = cluster.runtime.block_on(async {
+        let addr = page(one).await;
+        for value in 1..=400 {
+            write(if value % 2 == 0 { one } else { two }, addr, value).await;
+        }
+        let lsn = one.shared(addr).await.unwrap().lsn();
+        one.until_durable(lsn).await.unwrap();
+        addr
+    });
+    cluster.fabric.kill(PeerId::compute(0));
+    cluster.runtime.block_on(async {
+        let mut pages = Pages::new(GCL);
+        let owners = logs.owners().await.unwrap();
+        assert_eq!(owners.iter().map(|owner| owner.node).collect::<Vec<_>>(), [0, 1]);
+        merge(&logs, &owners, &mut pages, false).await.unwrap();
+        assert_eq!(value(pages.line(addr).unwrap()), 400);
+    });
+}
+
+/// Waits until what died is recovered from.
+async fn recovered(engine: &Engine, pool: &Pool) {
+    let env = engine.env();
+    let started = env.now();
+    while !pool.lost().is_empty() || pool.members().len() > 1 {
+        assert!(env.now() - started < Duration::from_secs(30), "{:?}", pool.lost());
+        env.sleep(Duration::from_millis(1)).await;
+    }
+}
+
+#[test]
+fn what_a_dead_node_has_changed_alone_is_made_again_from_its_log() {
+    for coding in ["plain", "2+1"] {
+        let (valves, cluster) = valves(2, coding);
+        redone(&cluster, Some(&valves[1]), None);
+        for memory_dies in [None, Some(1)].into_iter().take(if coding == "plain" { 1 } else { 2 }) {
+            redone(&logged(2, LogTo::Memory, coding), None, memory_dies);
+        }
+    }
+}
+
+/// Node 1 dies; what it has changed is there, but for what comes when its valve is shut. A memory node that has its log may
+/// die before.
+fn redone(cluster: &Logged, valve: Option<&Valve>, memory_dies: Option<u16>) {
+    let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let mut addrs = Vec::new();
+        for _ in 0..40 {
+            addrs.push(page(one).await);
+        }
+        if let Some(memory) = memory_dies {
+            cluster.fabric.kill(PeerId::memory(memory));
+            cluster.pool.declare_memory_dead(memory).await.unwrap();
+        }
+        // From hand to hand, and last at the one that dies.
+        for value in 1..=30 {
+            for (number, addr) in addrs.iter().enumerate() {
+                write(if (number + value) % 3 == 0 { two } else { one }, *addr, value as u64).await;
+            }
+        }
+        let last = page(two).await;
+        write(two, last, 77).await;
+        for (number, addr) in addrs.iter().enumerate() {
+            write(two, *addr, 100 + number as u64).await;
+        }
+        let lsn = two.shared(addrs[39]).await.unwrap().lsn();
+        two.until_durable(lsn).await.unwrap();
+        // Of what is not durable nobody may have heard.
+        if let Some(valve) = valve {
+            valve.shut.store(true, Ordering::SeqCst);
+            write(two, last, 78).await;
+        }
+        cluster.fabric.kill(PeerId::compute(1));
+        cluster.pool.declare_dead(ComputeIndex::new(1)).await.unwrap();
+        recovered(one, &cluster.pool).await;
+        for (number, addr) in addrs.iter().enumerate() {
+            assert_eq!(read(one, *addr).await, 100 + number as u64, "page {number}");
+            write(one, *addr, 7).await;
+        }
+        assert_eq!(read(one, last).await, 77);
+        assert!(cluster.pool.lost_pages().is_empty() && cluster.pool.dead().is_empty());
+        one.close().await.unwrap();
+    });
+}
+
+/// The words that said what the dead node had are gone as well: its log says it all the same.
+#[test]
+fn what_a_dead_node_has_changed_is_made_again_also_if_nobody_knows_what_it_had() {
+    let (_, cluster) = valves(3, "2+1");
+    let [one, two, three] = &cluster.engines[..] else { panic!("three nodes") };
+    let env = cluster.runtime.env();
+    cluster.runtime.block_on(async {
+        let mut addrs = Vec::new();
+        for _ in 0..60 {
+            addrs.push(page(one).await);
+        }
+        for (number, addr) in addrs.iter().enumerate() {
+            write(if number % 2 == 0 { two } else { three }, *addr, number as u64 + 1).await;
+        }
+        let lsn = three.shared(addrs[59]).await.unwrap().lsn();
+        three.until_durable(lsn).await.unwrap();
+        cluster.fabric.kill(PeerId::memory(0));
+        cluster.fabric.kill(PeerId::compute(2));
+        cluster.pool.declare_memory_dead(0).await.unwrap();
+        cluster.pool.declare_dead(ComputeIndex::new(2)).await.unwrap();
+        let started = env.now();
+        while !cluster.pool.lost().is_empty() || !cluster.pool.rebuilds().is_empty() {
+            assert!(env.now() - started < Duration::from_secs(30), "{:?}", cluster.pool.state());
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        for (number, addr) in addrs.iter().enumerate() {
+            assert_eq!(read(one, *addr).await, number as u64 + 1, "page {number}");
+        }
+        assert_eq!((cluster.pool.lost_pages(), cluster.pool.dead()), (vec![], vec![]));
+        for engine in [one, two] {
+            engine.close().await.unwrap();
+        }
+    });
+}

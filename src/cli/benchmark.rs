@@ -8,9 +8,10 @@ use clap::Args;
 use selkie::fabric::sim::CostModel;
 use selkie::memnode::Coding;
 use selkie::tpcc::benchmark::{self, Benchmark, Valid};
-use selkie::tpcc::{MAX_DURATION, Network, Progress, Setup};
+use selkie::tpcc::{MAX_DURATION, Network, Progress, Setup, TpccError};
 use selkie::txn::Protocol;
 
+use super::durability::DurabilityArguments;
 use super::progress::Stderr;
 use super::{Refusal, metrics};
 
@@ -57,6 +58,8 @@ pub(crate) struct BenchmarkOptions {
     /// commit
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
+    #[command(flatten)]
+    durability: DurabilityArguments,
     /// Simulate the network, in virtual time: paper, modern, cxl or tcp
     #[arg(long, value_name = "PRESET", value_parser = super::micro::preset, conflicts_with = "metrics")]
     sim: Option<CostModel>,
@@ -75,12 +78,12 @@ pub(crate) struct BenchmarkOptions {
 
 impl BenchmarkOptions {
     /// Nodes, workers and sizes.
-    pub(super) fn setup(&self) -> Setup {
+    pub(super) fn setup(&self) -> Result<Setup, TpccError> {
         let (network, duration) = match &self.sim {
             Some(cost) => (Network::Simulated(cost.clone()), VIRTUAL),
             None => (Network::in_process(self.threads), REAL),
         };
-        Setup {
+        Ok(Setup {
             duration: self.duration.unwrap_or(duration),
             compute_nodes: self.compute_nodes,
             memory_nodes: self.memory_nodes,
@@ -91,8 +94,9 @@ impl BenchmarkOptions {
             gcl_bytes: self.gcl,
             protocol: self.protocol,
             coding: self.coding.unwrap_or(Coding::usual_for(self.memory_nodes)),
+            durability: self.durability.durability()?,
             seed: self.seed,
-        }
+        })
     }
 }
 
@@ -105,18 +109,24 @@ fn seconds(text: &str) -> Result<Duration, String> {
 }
 
 /// Looks for values out of range.
-pub(super) fn check(config: impl Benchmark, options: &BenchmarkOptions) -> Result<(), Refusal> {
-    Valid::new(config).map_err(super::refusal)?;
+pub(super) fn check(
+    config: Result<impl Benchmark, TpccError>,
+    options: &BenchmarkOptions,
+) -> Result<(), Refusal> {
+    config.and_then(Valid::new).map_err(super::refusal)?;
     metrics::check_insecure(&options.metrics, options.insecure)
 }
 
 /// Runs a benchmark.
-pub(super) fn run<B: Benchmark>(config: B, options: &BenchmarkOptions) -> ExitCode {
+pub(super) fn run<B: Benchmark>(
+    config: Result<B, TpccError>,
+    options: &BenchmarkOptions,
+) -> ExitCode {
     let progress = Stderr::new();
     if let Err(error) = progress.mind_signals() {
         return super::fail(&error);
     }
-    let config = match Valid::new(config) {
+    let config = match config.and_then(Valid::new) {
         Ok(config) => config,
         Err(error) => return super::fail_driver(&error),
     };

@@ -3,6 +3,7 @@
 mod benchmark;
 mod cert;
 mod config;
+mod durability;
 mod figures;
 mod log;
 mod memnode;

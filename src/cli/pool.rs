@@ -53,6 +53,10 @@ enum Command {
         /// memory nodes]
         #[arg(long, value_name = "CODING")]
         coding: Option<Coding>,
+        /// Memory that each memory node keeps for the log of each compute node, as 64M, if there are to be any, for
+        /// `--durability memory`. Of what a memory node lends it takes as much, times --max-compute-nodes
+        #[arg(long, value_name = "SIZE", value_parser = super::memnode::size)]
+        log_size: Option<u64>,
         /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4 heartbeats
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
         lease: Duration,
@@ -114,6 +118,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
         gcl,
         range,
         coding,
+        log_size,
         lease,
         heartbeat,
         ..
@@ -122,12 +127,14 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
         return Ok(());
     };
     let timing = Timing { lease: *lease, heartbeat: *heartbeat };
-    let config = config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding);
+    let config =
+        config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding, log_size.unwrap_or(0));
     config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
         PoolError::Config { key, value, allowed } => {
             let key = match key {
                 "gcl_bytes" => "gcl",
                 "range_bytes" => "range",
+                "log_bytes" => "log-size",
                 key => key,
             };
             super::Refusal::new(&key.replace('_', "-"), &value, &allowed)
@@ -141,11 +148,22 @@ fn config(
     max_compute_nodes: usize,
     (gcl_bytes, range_bytes): (usize, u64),
     coding: Option<Coding>,
+    log_bytes: u64,
 ) -> PoolConfig {
     let coding = coding.unwrap_or(Coding::usual_for(memory_nodes));
     // How much memory there will be is not known yet: enough for a range.
-    let bytes_per_node = u64::from(u32::MAX).max(range_bytes.saturating_mul(4));
-    PoolConfig { memory_nodes, bytes_per_node, gcl_bytes, range_bytes, max_compute_nodes, coding }
+    let logs = log_bytes.saturating_mul(max_compute_nodes as u64);
+    let bytes_per_node =
+        u64::from(u32::MAX).max(range_bytes.saturating_mul(4)).saturating_add(logs);
+    PoolConfig {
+        memory_nodes,
+        bytes_per_node,
+        gcl_bytes,
+        range_bytes,
+        max_compute_nodes,
+        coding,
+        log_bytes,
+    }
 }
 
 /// Runs the command.
@@ -164,10 +182,17 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
             gcl,
             range,
             coding,
+            log_size,
             lease,
             heartbeat,
         } => {
-            let config = config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding);
+            let config = config(
+                *memory_nodes,
+                *max_compute_nodes,
+                (*gcl, *range),
+                *coding,
+                log_size.unwrap_or(0),
+            );
             let timing = Timing { lease: *lease, heartbeat: *heartbeat };
             runtime.block_on(create(&env, name, *fabric, &config, timing))
         }

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use selkie::tpcc::TpccError;
 use selkie::tpcc::smallbank::Config;
 
 use super::benchmark::{self, BenchmarkOptions};
@@ -37,15 +38,15 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn config(&self) -> Config {
-        Config {
+    fn config(&self) -> Result<Config, TpccError> {
+        Ok(Config {
             accounts: self.accounts,
             hot_accounts: self
                 .hot_accounts
                 .unwrap_or_else(|| Config::usual_hot_accounts(self.accounts)),
             hot_share: self.hot_share,
-            setup: self.options.setup(),
-        }
+            setup: self.options.setup()?,
+        })
     }
 }
 

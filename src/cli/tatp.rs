@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::Args;
+use selkie::tpcc::TpccError;
 use selkie::tpcc::tatp::Config;
 
 use super::benchmark::{self, BenchmarkOptions};
@@ -31,8 +32,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn config(&self) -> Config {
-        Config { subscribers: self.subscribers, setup: self.options.setup() }
+    fn config(&self) -> Result<Config, TpccError> {
+        Ok(Config { subscribers: self.subscribers, setup: self.options.setup()? })
     }
 }
 

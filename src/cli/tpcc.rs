@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
-use selkie::tpcc::{self, Affinity, Config, Progress, Report, Scale, TpccError};
+use selkie::tpcc::{self, Affinity, Config, Durability, Progress, Report, Scale, TpccError};
 
 use selkie::engine::Roster;
 use selkie::fabric::RealRuntime;
@@ -15,6 +15,7 @@ use selkie::report;
 use selkie::tpcc::{Loading, Purpose};
 use selkie::txn::Protocol;
 
+use super::durability::DurabilityArguments;
 use super::metrics;
 use super::network::NetworkArguments;
 use super::progress::Stderr;
@@ -26,10 +27,10 @@ const _: () = assert!(tpcc::JOURNAL_ENTRIES == 262_144);
 /// the first driver loads it and the others wait; each runs the mix on its own compute nodes and checks when
 /// none runs any more. Without --think the workers never pause.
 ///
-/// When a compute node of another process dies, pages that it alone held are lost, as there is no log yet to redo
-/// them from. A transaction that needs one is rolled back and counted as lost, and the driver goes on. After the run
-/// the consistency conditions are judged on what can be read. And each NewOrder and Payment that this driver
-/// committed, or of more than 262144 a random sample of so many, is looked for: it is found as it was committed, or it
+/// When a compute node of another process dies, pages that it alone had are made again from its log, or are lost if it has
+/// none (--durability). A transaction that needs one that is lost is rolled back and counted as lost, and the driver
+/// goes on. After the run the consistency conditions are judged on what can be read. And each NewOrder and Payment that this
+/// driver committed, or of more than 262144 a random sample of so many, is looked for: it is found as it was committed, or it
 /// is on a lost page, or it is missing.
 ///
 /// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a second one ends the
@@ -88,6 +89,8 @@ pub(crate) struct Arguments {
     /// with validation at commit. Drivers of a shared pool may differ
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
+    #[command(flatten)]
+    durability: DurabilityArguments,
     /// Which warehouses a compute node works on
     #[arg(long, value_enum, default_value = "shared")]
     affinity: AffinityArgument,
@@ -245,6 +248,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
         coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),
         protocol: arguments.protocol,
+        durability: arguments.durability.durability()?,
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,
             AffinityArgument::Warehouse => Affinity::Warehouse,
@@ -265,7 +269,12 @@ fn of_pool(config: Config, pool: &PoolDescriptor) -> Config {
     let lent = pool.geometry().region_bytes(slabs / nodes.max(1) as u64).unwrap_or(u64::MAX);
     let (gcl_bytes, coding, memory_mib) =
         (pool.gcl_bytes, pool.coding, Some(lent.div_ceil(1 << 20)));
-    Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, ..config }
+    let durability = match config.durability {
+        // A pool without room for logs says so when a node begins one.
+        Durability::Memory { .. } => Durability::Memory { log_mib: (pool.log_bytes >> 20).max(1) },
+        other => other,
+    };
+    Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, durability, ..config }
 }
 
 /// Refuses what has no meaning with the pool asked for.
@@ -293,6 +302,9 @@ fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
     }
     if let Some(memory) = arguments.memory_mb {
         return refused("memory-mb", memory.to_string(), own);
+    }
+    if arguments.durability.is_in_memory() && arguments.durability.says_length() {
+        return refused("log-mb", String::new(), own);
     }
     if matches!(arguments.affinity, AffinityArgument::Warehouse) {
         let allowed =

@@ -185,6 +185,7 @@ impl<T: TableSet> Cluster<T> {
             // Not over while a memory node that died is not missed yet.
             request_timeout: REQUEST_TIMEOUT
                 .max(2 * self.pool.all_missed_within().unwrap_or_default()),
+            log: self.shape.setup.durability.log()?,
             ..EngineConfig::default()
         };
         let engine = Engine::start(&self.pool, fabric, env, id, config).await?;

@@ -6,6 +6,7 @@ use selkie_memnode::{Coding, PoolConfig};
 use selkie_txn::Protocol;
 use serde::Serialize;
 
+use crate::durability::Durability;
 use crate::error::TpccError;
 use crate::network::Network;
 use crate::scale::{GROWTH_BYTES_PER_SECOND, Scale};
@@ -50,6 +51,8 @@ pub struct Config {
     pub coding: Coding,
     /// How transactions are kept apart.
     pub protocol: Protocol,
+    /// When a commit lasts.
+    pub durability: Durability,
     /// Which warehouses a compute node works on.
     pub affinity: Affinity,
     /// First and last of the warehouses to which the terminals belong, from 1; `None`: all.
@@ -78,6 +81,7 @@ impl Default for Config {
             gcl_bytes: setup.gcl_bytes,
             coding: setup.coding,
             protocol: setup.protocol,
+            durability: setup.durability,
             affinity: Affinity::Shared,
             homes: None,
             seed: setup.seed,
@@ -123,6 +127,7 @@ impl Config {
             gcl_bytes: self.gcl_bytes,
             coding: self.coding,
             protocol: self.protocol,
+            durability: self.durability.clone(),
             seed: self.seed,
         }
     }

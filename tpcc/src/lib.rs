@@ -42,6 +42,7 @@ pub mod check;
 mod cluster;
 pub mod columns;
 mod config;
+mod durability;
 mod error;
 mod input;
 mod journal;
@@ -67,6 +68,7 @@ pub mod units;
 
 pub use cluster::{Cluster, Node, TableSet};
 pub use config::{Affinity, Config, MAX_WAREHOUSES};
+pub use durability::Durability;
 pub use error::TpccError;
 pub use input::{
     CustomerBy, DeliveryInput, InputSource, LineInput, Lines, NewOrderInput, OrderStatusInput,

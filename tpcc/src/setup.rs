@@ -6,6 +6,7 @@ use selkie_engine::{EngineConfig, MAX_COMPUTE_NODES};
 use selkie_memnode::{Coding, PoolConfig, PoolError, layout};
 use selkie_txn::{Protocol, TableSchema};
 
+use crate::durability::Durability;
 use crate::error::TpccError;
 use crate::network::Network;
 use crate::schema::misfit_of;
@@ -58,6 +59,8 @@ pub struct Setup {
     pub coding: Coding,
     /// How transactions are kept apart.
     pub protocol: Protocol,
+    /// When a commit lasts.
+    pub durability: Durability,
     /// Seed of data and inputs.
     pub seed: u64,
 }
@@ -76,6 +79,7 @@ impl Default for Setup {
             gcl_bytes: 2048,
             coding: Coding::PLAIN,
             protocol: Protocol::default(),
+            durability: Durability::default(),
             seed: 1,
         }
     }
@@ -101,6 +105,7 @@ impl Setup {
         {
             return Err(refused(key, value, format!("must be {allowed}")));
         }
+        self.durability.validate(&self.network)?;
         if let Some(cache) = self.cache_mib {
             let least = EngineConfig::min_cache_bytes(self.gcl_bytes).div_ceil(MIB);
             within("cache-mb", cache, least, MAX_MEMORY_MIB)?;
@@ -153,6 +158,7 @@ impl Setup {
 
     fn geometry(&self) -> layout::SlabGeometry {
         layout::SlabGeometry::coded(self.gcl_bytes, RANGE_BYTES, self.coding)
+            .with_logs(self.durability.log_bytes(), self.compute_nodes)
     }
 
     /// A memory node with less has no room for a single range.
@@ -207,6 +213,7 @@ impl Shape {
             range_bytes: RANGE_BYTES,
             max_compute_nodes: setup.compute_nodes,
             coding: setup.coding,
+            log_bytes: setup.durability.log_bytes(),
         };
         config.with_large_enough_ranges()
     }

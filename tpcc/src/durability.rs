@@ -1,0 +1,86 @@
+//! What is to outlive a compute node, and what it takes.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use selkie_engine::log::{LogFiles, LogTo};
+use selkie_memnode::layout::LOG_BYTES;
+
+use crate::error::TpccError;
+use crate::network::Network;
+use crate::setup::{refused, within};
+
+const MIB: u64 = 1 << 20;
+/// Bytes of records in a file of a log, unless the log is so short that it takes smaller ones.
+const FILE_BYTES: u64 = 64 * MIB;
+/// Files of a log, at least.
+const FILES: u64 = 4;
+
+/// When a commit lasts, and where the log is kept that makes it so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// As long as the compute nodes that have its pages: there is no log.
+    #[default]
+    None,
+    /// As long as the pool's memory: the log of each compute node is in memory of r + 1 memory nodes.
+    Memory {
+        /// How long a log may become, MiB.
+        log_mib: u64,
+    },
+    /// The log of each compute node is in files below a directory.
+    Disk {
+        /// The directory, which all compute nodes reach.
+        directory: PathBuf,
+        /// How long a log may become, MiB.
+        log_mib: u64,
+    },
+}
+
+impl Durability {
+    /// Length of a log in memory, MiB, unless another is asked for.
+    pub const MEMORY_LOG_MIB: u64 = 64;
+    /// Length of a log in files, MiB, unless another is asked for.
+    pub const DISK_LOG_MIB: u64 = 4096;
+
+    pub(crate) fn validate(&self, network: &Network) -> Result<(), TpccError> {
+        let most = LOG_BYTES.end() / MIB;
+        match self {
+            Self::None => Ok(()),
+            Self::Memory { log_mib } => within("log-mb", *log_mib, 1, most),
+            Self::Disk { log_mib, .. } => {
+                if matches!(network, Network::Simulated(_)) {
+                    let allowed =
+                        "must be none or memory in virtual time, in which files take none";
+                    return Err(refused("durability", "disk", allowed.to_owned()));
+                }
+                within("log-mb", *log_mib, 1, most)
+            }
+        }
+    }
+
+    /// Bytes for the log of each compute node at each memory node of a pool that is made for this.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        match self {
+            Self::Memory { log_mib } => log_mib * MIB,
+            Self::None | Self::Disk { .. } => 0,
+        }
+    }
+
+    /// Where engines keep their logs.
+    ///
+    /// # Errors
+    /// [`TpccError::Engine`] if nothing can be written in the directory.
+    pub fn log(&self) -> Result<Option<LogTo>, TpccError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Memory { .. } => Ok(Some(LogTo::Memory)),
+            Self::Disk { directory, log_mib } => {
+                let capacity = log_mib * MIB;
+                let files = LogFiles::new(directory, FILE_BYTES.min(capacity / FILES), capacity);
+                let files = files.map_err(selkie_engine::EngineError::Log)?;
+                Ok(Some(LogTo::Store(Arc::new(files))))
+            }
+        }
+    }
+}

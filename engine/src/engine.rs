@@ -17,7 +17,7 @@ use crate::activity::run_activity;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
-use crate::coding::{Coded, Halted, Repairs, run_regeneration};
+use crate::coding::{Coded, CounterChange, Halted, Repairs, run_regeneration};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
 use crate::config::EngineConfig;
@@ -576,6 +576,28 @@ impl Engine {
     pub async fn fetch_add(&self, counter: GAddr, delta: u64) -> Result<u64, EngineError> {
         self.0.check_writes()?;
         self.0.add_to_copies(Counter::Line(counter), delta).await
+    }
+
+    /// Moves the pool's logical clock on by so many steps, and returns what it was. A pool has one clock, zero at first,
+    /// for whoever puts things in order across nodes: what was returned later, anywhere, is greater, and nobody else has
+    /// been given the steps in between. It outlives memory nodes as counters do, but not the pool, also where pages are
+    /// [restored](Engine::restore). One round trip; in a coded pool one more for each parity split.
+    ///
+    /// # Errors
+    /// `ReadsOnly`, `Timeout`, `Fabric`.
+    pub async fn advance_clock(&self, steps: u64) -> Result<u64, EngineError> {
+        self.0.check_writes()?;
+        self.0.add_to_copies(Counter::Clock, steps).await
+    }
+
+    /// Moves the pool's logical clock on to `least`, unless it is there already. As many round trips as
+    /// [`advance_clock`](Engine::advance_clock), and more if others move it meanwhile.
+    ///
+    /// # Errors
+    /// As [`advance_clock`](Engine::advance_clock).
+    pub async fn raise_clock(&self, least: u64) -> Result<(), EngineError> {
+        self.0.check_writes()?;
+        self.0.change_copies(Counter::Clock, CounterChange::Raise(least)).await.map(drop)
     }
 
     /// Leaves the pool: writes damaged splits again that were found, refuses new accesses, writes everything back,

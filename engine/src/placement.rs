@@ -15,7 +15,9 @@ use crossbeam_epoch::{self as epoch, Atomic, Owned};
 use parking_lot::Mutex;
 use selkie_fabric::{RegionKey, RemoteAddr};
 use selkie_memnode::control::{PoolState, RangePlace, Slab};
-use selkie_memnode::layout::{EXTENT_GCLS, EXTENTS_LEASED_AT, LATCH_AT, MAX_SPLITS, SlabGeometry};
+use selkie_memnode::layout::{
+    CLOCK_AT, EXTENT_GCLS, EXTENTS_LEASED_AT, LATCH_AT, MAX_SPLITS, SlabGeometry,
+};
 use selkie_memnode::{Coding, MAX_MEMORY_NODES, MemoryNodeDescriptor, Move, PoolDescriptor};
 
 use crate::GAddr;
@@ -96,6 +98,18 @@ pub(crate) enum Counter {
     Line(GAddr),
     /// The leased extents of a unit.
     Leased(usize),
+    /// The pool's logical clock.
+    Clock,
+}
+
+impl Counter {
+    /// The line that it has to itself; null if none.
+    pub(crate) fn addr(self) -> GAddr {
+        match self {
+            Self::Line(addr) => addr,
+            Self::Leased(_) | Self::Clock => GAddr::NULL,
+        }
+    }
 }
 
 /// Where the ranges of a coded pool lie.
@@ -404,6 +418,7 @@ impl PlacementMap {
                     Counter::Leased(unit) => {
                         self.at(unit as u16, EXTENTS_LEASED_AT).map(|at| (unit, at))
                     }
+                    Counter::Clock => self.at(0, CLOCK_AT).map(|at| (0, at)),
                 };
                 place.map(|place| Copies { places: vec![place], wait: false })
             }
@@ -411,6 +426,7 @@ impl PlacementMap {
                 let (range, gcl) = match counter {
                     Counter::Line(addr) => self.split_addr(addr)?,
                     Counter::Leased(unit) => (unit, 0),
+                    Counter::Clock => (0, 0),
                 };
                 self.with_map(|map, coding| self.coded_copies(map, coding, counter, (range, gcl)))
             }
@@ -431,12 +447,13 @@ impl PlacementMap {
             let offset = match counter {
                 Counter::Line(_) => self.geometry.data_offset(slab, gcl),
                 Counter::Leased(_) => self.geometry.leased_offset(slab),
+                Counter::Clock => self.geometry.clock_offset(slab),
             };
             Some((usize::from(node), self.at(node, offset)?))
         };
         let position = |copy: usize| match counter {
             Counter::Line(_) => self.geometry.split_position(gcl, copy),
-            Counter::Leased(_) => copy,
+            Counter::Leased(_) | Counter::Clock => copy,
         };
         let mut positions: Vec<usize> = (0..=coding.parity()).map(position).collect();
         let unmade = map.unmade.filter(|unmade| unmade.range == range);

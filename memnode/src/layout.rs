@@ -27,6 +27,7 @@
 //!
 //! lead     0  leased    u64  extents of the range that are leased, a bump counter; at positions 0 to r
 //!          8  activity  u64  accesses to pages of the range that compute nodes tell of, if the memory node is watching
+//!         16  clock     u64  of the pool; in range 0, at positions 0 to r
 //! split    gcl_bytes / k bytes of the page or of parity, then
 //!          tag  u64  version u32, crc32c u32 of the bytes
 //! ```
@@ -78,7 +79,8 @@
 //! 32   (zero)
 //! 64   extents_leased  u64      bump counter, taken by fetch-and-add; may run past the capacity; zero in a coded
 //!                               pool, whose ranges have counters of their own
-//! 72   (zero)
+//! 72   clock           u64      of the pool, at memory node 0; zero in a coded pool, where range 0 has it
+//! 80   (zero)
 //! 96   plane_looks     u64      looks at the control plane, counted by the node's own process
 //! 104  (zero)
 //! 128  global_epoch    u64      at the memory node that has the epochs
@@ -98,7 +100,7 @@ pub const CONTROL_PAGE_BYTES: u64 = 4096;
 /// First word of a control page: "SELKIE\0\x01" read as a little-endian integer.
 pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"SELKIE\0\x01");
 /// Version of this layout, second word of a control page.
-pub const LAYOUT_VERSION: u64 = 3;
+pub const LAYOUT_VERSION: u64 = 4;
 /// Offset of the magic word in the control page.
 pub const MAGIC_AT: u64 = 0;
 /// Offset of the layout version in the control page.
@@ -111,6 +113,9 @@ pub const RANGE_BYTES_AT: u64 = 24;
 /// returns [`SlabGeometry::extents_per_node`] or more leased nothing. Not used in a coded pool: see
 /// [`SlabGeometry::leased_offset`].
 pub const EXTENTS_LEASED_AT: u64 = 64;
+/// Offset of the pool's logical clock at memory node 0; zero at start. Not used in a coded pool: see
+/// [`SlabGeometry::clock_offset`].
+pub const CLOCK_AT: u64 = 72;
 /// Offset of the count of this node's looks at the control plane, in a pool of many processes; zero at start. It
 /// stands still while the plane is away from the node.
 pub const PLANE_LOOKS_AT: u64 = 96;
@@ -158,6 +163,8 @@ pub const TAG_BYTES: u64 = 8;
 const LEAD_BYTES: u64 = 64;
 /// Offset of the count of accesses in a slab of a coded range.
 const ACTIVITY_AT: u64 = 8;
+/// Offset of the pool's clock in a slab of the first coded range.
+const CLOCK_IN_LEAD_AT: u64 = 16;
 /// Slabs, and what lies in them, begin at multiples of this.
 const ALIGNMENT: u64 = 4096;
 
@@ -175,9 +182,9 @@ pub const SPLIT_VERSION_AT: u64 = offset_of!(Header, split_version) as u64;
 
 const _: () = assert!(size_of::<Header>() as u64 == HEADER_BYTES);
 const _: () = assert!(LATCH_AT == 0 && SPLIT_VERSION_AT == 16);
-const _: () = assert!(ACTIVITY_AT + 8 <= LEAD_BYTES);
+const _: () = assert!(ACTIVITY_AT + 8 <= CLOCK_IN_LEAD_AT && CLOCK_IN_LEAD_AT + 8 <= LEAD_BYTES);
 const _: () = assert!(RANGE_BYTES_AT + 8 <= EXTENTS_LEASED_AT);
-const _: () = assert!(EXTENTS_LEASED_AT + 8 <= PLANE_LOOKS_AT);
+const _: () = assert!(EXTENTS_LEASED_AT + 8 <= CLOCK_AT && CLOCK_AT + 8 <= PLANE_LOOKS_AT);
 const _: () = assert!(PLANE_LOOKS_AT + 8 <= GLOBAL_EPOCH_AT);
 const _: () = assert!(GLOBAL_EPOCH_AT + 8 == NODE_EPOCHS_AT);
 const _: () = assert!(NODE_EPOCHS_AT + 8 * MAX_COMPUTE_NODES as u64 <= CONTROL_PAGE_BYTES);
@@ -445,6 +452,12 @@ impl SlabGeometry {
     #[must_use]
     pub const fn activity_offset(&self, range: u32) -> u64 {
         self.slab_offset(range) + ACTIVITY_AT
+    }
+
+    /// Offset, in the region, of the pool's logical clock in the slab of a coded range, which is the first.
+    #[must_use]
+    pub const fn clock_offset(&self, range: u32) -> u64 {
+        self.slab_offset(range) + CLOCK_IN_LEAD_AT
     }
 
     /// The position to which the header of GCL `gcl` of a coded range belongs.

@@ -41,6 +41,14 @@ impl Drop for Begun<'_> {
     }
 }
 
+/// What becomes of a counter.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Add(u64),
+    /// It is this afterwards, unless it is more.
+    Raise(u64),
+}
+
 impl Core {
     /// Begins something that must not meet a rebuild; waits for one to end.
     pub(crate) async fn begin_beside_rebuilds(&self) -> Result<Begun<'_>, EngineError> {
@@ -100,9 +108,18 @@ impl Core {
         counter: Counter,
         delta: u64,
     ) -> Result<u64, EngineError> {
+        self.change_copies(counter, Change::Add(delta)).await
+    }
+
+    /// Changes a counter; what it was before an add. A round trip, and one more for each further copy; of a raise, some.
+    pub(crate) async fn change_copies(
+        &self,
+        counter: Counter,
+        change: Change,
+    ) -> Result<u64, EngineError> {
         let started = self.env.now();
         loop {
-            let error = match self.try_to_add(counter, delta).await {
+            let error = match self.try_to_change(counter, change).await {
                 Err(EngineError::Fabric(error @ FabricError::PeerDead { peer }))
                     if self.coded.is_some() && peer.is_memory() =>
                 {
@@ -114,8 +131,8 @@ impl Core {
                 Err(error) => return Err(error),
             };
             if self.env.now() - started > self.config.request_timeout {
-                let addr = if let Counter::Line(addr) = counter { addr } else { GAddr::NULL };
                 let waited = self.env.now() - started;
+                let addr = counter.addr();
                 return Err(error.map_or(EngineError::Timeout { addr, waited }, EngineError::from));
             }
             self.check_failed()?;
@@ -124,7 +141,11 @@ impl Core {
     }
 
     /// `None` while it is not known which copy is the first.
-    async fn try_to_add(&self, counter: Counter, delta: u64) -> Result<Option<u64>, EngineError> {
+    async fn try_to_change(
+        &self,
+        counter: Counter,
+        change: Change,
+    ) -> Result<Option<u64>, EngineError> {
         let _begun = self.halted.adds.begin();
         // After it has begun: a rebuild that is not seen here waits for it.
         let state = self.pool.state();
@@ -133,8 +154,7 @@ impl Core {
         }
         let _using = self.placement.using();
         let Some(copies) = self.placement.copies(counter) else {
-            let addr = if let Counter::Line(addr) = counter { addr } else { GAddr::NULL };
-            return Err(EngineError::BadAddress { addr });
+            return Err(EngineError::BadAddress { addr: counter.addr() });
         };
         if copies.wait {
             return Ok(None);
@@ -149,11 +169,20 @@ impl Core {
             let (lost, parity) = (copies.len(), copies.len().saturating_sub(1));
             return Err(EngineError::TooManyLost { lost, parity });
         };
-        let chain = Chain::from([Verb::fetch_and_add(*at, delta)]);
-        let done = self.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
-        let old = done.old(0).unwrap_or_default();
+        let (old, now) = match change {
+            Change::Add(delta) => {
+                let chain = Chain::from([Verb::fetch_and_add(*at, delta)]);
+                let done = self.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
+                let old = done.old(0).unwrap_or_default();
+                (old, old.saturating_add(delta))
+            }
+            Change::Raise(least) => {
+                self.raise(*node, *at, least).await?;
+                (least, least)
+            }
+        };
         for (node, at) in living {
-            match self.raise(*node, *at, old.saturating_add(delta)).await {
+            match self.raise(*node, *at, now).await {
                 // It is raised no more, nor asked.
                 Err(EngineError::Fabric(error)) => self.gone(error).await?,
                 raised => raised?,
@@ -162,7 +191,7 @@ impl Core {
         Ok(Some(old))
     }
 
-    /// Sets a counter to `least`, unless it is more.
+    /// Sets a copy of a counter to `least`, unless it is more.
     pub(crate) async fn raise(
         &self,
         node: usize,

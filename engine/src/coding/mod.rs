@@ -26,6 +26,7 @@ mod torn;
 
 pub(crate) use access::{Coded, VERSIONS_BYTES, unknown_versions, versions_bytes, versions_from};
 pub use checksum::checksum;
+pub(crate) use counter::Change as CounterChange;
 pub(crate) use journal::Image;
 pub(crate) use mend::Mended;
 pub(crate) use rebuild::Halted;

@@ -145,6 +145,9 @@ impl Core {
         memory: usize,
     ) -> Result<usize, EngineError> {
         self.raise_copy(Counter::Leased(range), memory).await?;
+        if range == 0 {
+            self.raise_copy(Counter::Clock, memory).await?;
+        }
         // What is leased from now on is written there from the beginning. The first extent has lines of its own.
         let leased = self.leased_lines(range).await?.max(EXTENT_GCLS);
         let is_leased = |addr: &GAddr| self.placement.line_in_range(*addr) < leased;

@@ -128,6 +128,24 @@ fn counters_count_across_nodes() {
     cluster.close_and_check();
 }
 
+#[test]
+fn the_clock_goes_on_across_nodes_and_is_raised_but_not_set_back() {
+    let cluster = Cluster::new(2);
+    cluster.run(async {
+        let [one, two] = [&cluster.engines[0], &cluster.engines[1]];
+        assert_eq!(one.advance_clock(1).await.unwrap(), 0);
+        assert_eq!(two.advance_clock(3).await.unwrap(), 1);
+        one.raise_clock(3).await.unwrap();
+        assert_eq!(one.advance_clock(1).await.unwrap(), 4, "it was there already");
+        one.raise_clock(1000).await.unwrap();
+        two.raise_clock(10).await.unwrap();
+        assert_eq!(two.advance_clock(1).await.unwrap(), 1000);
+        // Memory is leased as before.
+        assert_eq!(one.leased_bytes().await.unwrap(), 0);
+    });
+    cluster.close_and_check();
+}
+
 /// Found in a load that filled its pool: others waited for the latches of one that waited for its own pin, for as long as
 /// a request may take.
 #[test]

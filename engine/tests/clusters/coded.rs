@@ -169,6 +169,41 @@ fn what_is_lost_is_made_again_while_others_write_and_as_much_may_be_lost_again()
     });
 }
 
+/// One memory node after the other that has a copy of the clock, also those that it was made again at.
+#[test]
+fn the_clock_outlives_all_memory_nodes_that_had_it() {
+    let (mem, cluster) = cluster(2, 6, "2+1");
+    let env = cluster.runtime.env();
+    cluster.run(async {
+        let mut expected = 0;
+        for position in [0, 1, 0] {
+            for turn in 0..20 {
+                assert_eq!(
+                    cluster.engines[turn % 2].advance_clock(2).await.unwrap(),
+                    expected,
+                    "beside position {position}"
+                );
+                expected += 2;
+            }
+            expected += 500;
+            cluster.engines[1].raise_clock(expected).await.unwrap();
+            let victim = cluster.pool.state().ranges[0].slabs[position].node;
+            mem.kill(PeerId::memory(victim));
+            let started = env.now();
+            while !(cluster.pool.is_memory_dead(usize::from(victim)) && is_whole(&cluster)) {
+                // It is noticed by those who need it.
+                let page = cluster.engines[0].allocate().await.unwrap();
+                cluster.engines[0].free(page);
+                assert_eq!(cluster.engines[0].advance_clock(1).await.unwrap(), expected);
+                expected += 1;
+                assert!(env.now() - started < Duration::from_secs(30));
+                env.sleep(Duration::from_millis(1)).await;
+            }
+        }
+        assert_eq!(cluster.engines[1].advance_clock(1).await.unwrap(), expected);
+    });
+}
+
 /// What the counter is when this victim is dead.
 fn round_value(victim: u16) -> u64 {
     match victim {

@@ -9,7 +9,7 @@ use std::ops::{Bound, Range};
 use selkie_engine::{ExclusiveGuard, GAddr};
 
 use crate::error::{NoRoom, TreeError};
-use crate::page::{self, PageView, Placement, Target};
+use crate::page::{self, PageView, Placement, Stamps, Target};
 
 /// Where a key is, seen from one latched leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,6 +129,11 @@ impl<'a> LeafView<'a> {
         Some(self.page.high()).filter(|high| !high.is_empty())
     }
 
+    /// The latest transactions that have used the leaf, if they are ordered by timestamps.
+    pub fn stamps(&self) -> Stamps {
+        self.page.header().stamps
+    }
+
     /// Whether the leaf was unlinked from the tree.
     pub fn is_dead(&self) -> bool {
         self.page.is_dead()
@@ -191,6 +196,16 @@ pub fn leaf_replace(
 /// [`TreeError::Corrupt`] when the leaf has no such slot or is damaged; the row then stays.
 pub fn leaf_remove(leaf: &mut ExclusiveGuard<'_>, slot: usize) -> Result<(), TreeError> {
     remove(leaf, slot).map_err(TreeError::damaged(leaf.addr()))
+}
+
+/// Gives a leaf other stamps. A change as any other; only their bytes become dirty.
+///
+/// # Panics
+/// When the page is no leaf: the caller did not look.
+pub fn leaf_stamp(leaf: &mut ExclusiveGuard<'_>, stamps: Stamps) {
+    assert!(LeafView::new(leaf).is_ok(), "stamps for what is no leaf");
+    let (range, bytes) = page::stamp(stamps);
+    leaf.bytes_mut(range).copy_from_slice(&bytes);
 }
 
 /// Removes an entry of any page; only header and slots become dirty.

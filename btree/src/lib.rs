@@ -6,7 +6,7 @@
 //! [`Tree::delete`], [`Tree::scan`]) latch for their own duration. *Building blocks* are for
 //! transactions, which keep leaf latches to commit: locate a leaf ([`Tree::locate`],
 //! [`Tree::locate_before`]), latch it through the engine, look at it ([`LeafView`]), change it
-//! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), split it while it is latched
+//! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it is latched
 //! ([`Tree::split_leaf`]), and do the upkeep once no latch is held ([`Tree::post`],
 //! [`Tree::reclaim`]).
 //!
@@ -108,8 +108,8 @@ mod tree;
 mod verify;
 
 pub use error::{NoRoom, TreeError};
-pub use leaf::{LeafView, Whereabouts, leaf_insert, leaf_remove, leaf_replace};
-pub use page::{max_entry, max_key};
+pub use leaf::{LeafView, Whereabouts, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
+pub use page::{Stamp, Stamps, max_entry, max_key};
 pub use scan::Direction;
 pub use split::PendingPost;
 pub use tree::Tree;

@@ -189,7 +189,7 @@ impl Tree {
         )
         .and_then(|()| {
             let level = header.level.checked_add(1).ok_or(Damage("too many levels"))?;
-            let spec = Spec { level, extra: 0, low: vec![], high: vec![], right: 0 };
+            let spec = Spec { level, ..Spec::default() };
             let children = [left_addr.to_u64().to_le_bytes(), right_addr.to_u64().to_le_bytes()];
             let keys = [&[][..], &cut.separator];
             let entries = keys.into_iter().zip(children.iter().map(|child| &child[..]));

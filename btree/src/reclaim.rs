@@ -87,7 +87,7 @@ impl Tree {
             if !neighbours || !empty || view.is_dead() || before.is_dead() {
                 return Ok(None);
             }
-            page::absorb(left.bytes_mut(0..bytes), view.high(), view.header().right)
+            page::absorb(left.bytes_mut(0..bytes), &view)
         };
         if absorbed.is_err() {
             return Ok(None);

@@ -57,7 +57,7 @@ impl Tree {
                 return Err(error.into());
             }
         };
-        let all = |level, extra| Spec { level, extra, low: vec![], high: vec![], right: 0 };
+        let all = |level, extra| Spec { level, extra, ..Spec::default() };
         let rows = if max_leaf_rows == u16::MAX { u32::MAX } else { u32::from(max_leaf_rows) };
         let addr = leaf.addr();
         page::format(leaf.bytes_mut(0..bytes), &all(0, rows), [])

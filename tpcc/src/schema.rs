@@ -10,7 +10,7 @@
 //! * CUSTOMER is partitioned vertically, which clause 1.4 allows: `C_DATA`, three quarters of the row and
 //!   needed for customers with bad credit only, is a table `customer_data` of its own under the same
 //!   key. In one piece the largest row (719 bytes with its key) would exceed what a tree guarantees
-//!   to fit a 2 KiB page (658 bytes).
+//!   to fit a 2 KiB page (652 bytes).
 //! * HISTORY has no primary key by the specification. Here it has `(H_W_ID, H_WRITER, H_SEQUENCE)`:
 //!   every worker of a run (and the loader) numbers its own rows, so rows are appended, and
 //!   workers, wherever they run, never meet on a page to add one.

@@ -1,8 +1,13 @@
 //! Changing a page in place: insert, remove, replace, flags and counters.
 
-use super::layout::{CELL_HEADER, DEAD, Damage, HEAD, HEADER, Header, SLOT, Slot, entry_bytes};
+use std::ops::Range;
+
+use super::layout::{
+    CELL_HEADER, DEAD, Damage, HEAD, HEADER, Header, SLOT, STAMPS_AT, Slot, entry_bytes,
+};
 use super::order::head_of;
 use super::rebuild::{Spec, rebuild};
+use super::stamps::Stamps;
 use super::view::PageView;
 
 /// Why an entry did not go in.
@@ -150,4 +155,9 @@ pub(crate) fn bump_removals(page: &mut [u8]) -> Result<(), Damage> {
     let header = Header::load(page)?;
     Header { extra: header.extra.wrapping_add(1), ..header }.store(page);
     Ok(())
+}
+
+/// Where the stamps of a page are, and what they become.
+pub(crate) fn stamp(stamps: Stamps) -> (Range<usize>, [u8; HEADER - STAMPS_AT]) {
+    (STAMPS_AT..HEADER, stamps.encode())
 }

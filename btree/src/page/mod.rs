@@ -8,12 +8,12 @@
 //! # Byte map (little-endian)
 //!
 //! ```text
-//! 0        2       3       4       6      8         10           12        14         16       24      28
-//! | magic  | level | flags | count | heap | garbage | prefix len | low len | high len | right  | extra | slots ..
+//! 0       2       3       4       6      8         10           12        14         16      24      28     36      44
+//! | magic | level | flags | count | heap | garbage | prefix len | low len | high len | right | extra | read | write | slots ..
 //!
 //! slot, 8 bytes    | head u32 | cell offset u16 | suffix length u16 |
 //! cell             | value length u16 | suffix from its 5th byte on | value |
-//! page             [ header 28 | slots -> | free | <- cells (heap) | low fence | high fence ]
+//! page             [ header 44 | slots -> | free | <- cells (heap) | low fence | high fence ]
 //! ```
 //!
 //! * `level`: 0 for a leaf. `flags`: bit 0 is *dead*: unlinked, kept for readers on their way.
@@ -27,6 +27,7 @@
 //! * `right`: address of the right neighbour, 0 exactly when the high fence is infinite.
 //! * `extra`: in a leaf, the most rows it may hold; in an inner page, how many separators reclaim
 //!   has removed from it (see [`crate::post`]).
+//! * `read`, `write`: in a leaf, two timestamps of the transaction layer (see [`Stamps`]); in an inner page 0.
 //!
 //! # Damage
 //!
@@ -37,14 +38,18 @@ mod edit;
 mod layout;
 mod order;
 mod rebuild;
+mod stamps;
 mod view;
 
 #[cfg(test)]
 mod tests;
 
 pub use layout::{max_entry, max_key};
+pub use stamps::{Stamp, Stamps};
 
-pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, slots_end};
+pub(crate) use edit::{
+    NoRoomOr, bump_removals, insert, mark_dead, remove, replace, slots_end, stamp,
+};
 pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};
 pub(crate) use rebuild::{Spec, absorb, choose_cut, format, split, split_into};
 pub(crate) use view::{PageView, Placement, Target};

@@ -9,16 +9,18 @@ use std::ops::Range;
 use super::edit::{put, put_cell};
 use super::layout::{Damage, HEADER, Header, SLOT, Slot, entry_bytes};
 use super::order::head_of;
+use super::stamps::Stamps;
 use super::view::PageView;
 
 /// What a page is, apart from its entries.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Spec {
     pub(crate) level: u8,
     pub(crate) extra: u32,
     pub(crate) low: Vec<u8>,
     pub(crate) high: Vec<u8>,
     pub(crate) right: u64,
+    pub(crate) stamps: Stamps,
 }
 
 impl Spec {
@@ -31,6 +33,7 @@ impl Spec {
             low: view.low().to_vec(),
             high: view.high().to_vec(),
             right: header.right,
+            stamps: header.stamps,
         }
     }
 }
@@ -63,6 +66,7 @@ impl<'p> Builder<'p> {
             high_len: u16::try_from(spec.high.len()).map_err(too_long)?,
             right: spec.right,
             extra: spec.extra,
+            stamps: spec.stamps,
         };
         Ok(Self { page, header })
     }
@@ -284,7 +288,9 @@ pub(crate) fn split(
 
 /// Extends a page over the range of its empty right neighbour. The page's prefix may shrink, so it
 /// is re-encoded; [`Damage`] also when that does not fit. On an error the page is unchanged.
-pub(crate) fn absorb(page: &mut [u8], high: &[u8], right: u64) -> Result<(), Damage> {
-    let spec = Spec { high: high.to_vec(), right, ..Spec::of(&PageView::parse(page)?) };
-    rebuild(page, &spec, None)
+pub(crate) fn absorb(page: &mut [u8], neighbour: &PageView<'_>) -> Result<(), Damage> {
+    let whole = Spec::of(&PageView::parse(page)?);
+    let Header { right, stamps, .. } = *neighbour.header();
+    let (high, stamps) = (neighbour.high().to_vec(), whole.stamps.latest(stamps));
+    rebuild(page, &Spec { high, right, stamps, ..whole }, None)
 }

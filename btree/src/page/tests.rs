@@ -15,7 +15,8 @@ type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 fn leaf(bytes: usize, low: &[u8], high: &[u8]) -> Vec<u8> {
     let mut page = vec![0; bytes];
     let right = if high.is_empty() { 0 } else { 0x4000 };
-    let spec = Spec { level: 0, extra: u32::MAX, low: low.to_vec(), high: high.to_vec(), right };
+    let (low, high) = (low.to_vec(), high.to_vec());
+    let spec = Spec { extra: u32::MAX, low, high, right, ..Spec::default() };
     format(&mut page, &spec, []).unwrap();
     page
 }
@@ -290,10 +291,59 @@ fn split_once(rng: &mut SmallRng, bytes: usize, low: &[u8], high: &[u8]) {
         remove_at(&mut page, small.len() - 1);
         small.pop_last();
     }
-    absorb(&mut page, high, view(&whole).header().right).unwrap();
+    absorb(&mut page, &view(&right)).unwrap();
     assert_eq!(view(&page).high(), high);
     assert_eq!(view(&page).prefix(), prefix);
     assert_same(&page, &small);
+}
+
+fn stamps(read: u64, write: u64) -> Stamps {
+    Stamps { read: Stamp::new(read), write: Stamp::new(write) }
+}
+
+fn set_stamps(page: &mut [u8], stamps: Stamps) {
+    let (range, bytes) = stamp(stamps);
+    page[range].copy_from_slice(&bytes);
+}
+
+#[test]
+fn stamps_hold_for_the_range_of_keys_wherever_it_goes() {
+    for bytes in SIZES {
+        let mut page = leaf(bytes, b"a", b"z");
+        assert_eq!(view(&page).header().stamps, Stamps::default());
+        for slot in 0..3_u8 {
+            insert(&mut page, usize::from(slot), &[b'b' + slot], b"value").unwrap();
+        }
+        set_stamps(&mut page, stamps(7, u64::MAX));
+        view(&page).check().unwrap();
+        // Edits leave them alone, also those that write the page anew.
+        insert(&mut page, 3, b"e", b"value").unwrap();
+        replace(&mut page, 0, b"a longer value").unwrap();
+        remove_at(&mut page, 1);
+        assert_eq!(view(&page).header().stamps, stamps(7, u64::MAX));
+        assert_eq!(view(&page).len(), 3);
+        let cut = choose_cut(&view(&page), b"c").unwrap();
+        let mut right = vec![0xaa; bytes];
+        split(&mut page, &mut right, &cut, 0x7000).unwrap();
+        for half in [&page, &right] {
+            assert_eq!(view(half).header().stamps, stamps(7, u64::MAX), "of either half");
+        }
+        while view(&right).len() > 0 {
+            remove_at(&mut right, 0);
+        }
+        for (left, right_has, both) in
+            [((3, 9), (8, 2), (8, 9)), ((8, 2), (3, 9), (8, 9)), ((1, 1), (1, 1), (1, 1))]
+        {
+            let mut merged = page.clone();
+            set_stamps(&mut merged, stamps(left.0, left.1));
+            set_stamps(&mut right, stamps(right_has.0, right_has.1));
+            absorb(&mut merged, &view(&right)).unwrap();
+            assert_eq!(view(&merged).header().stamps, stamps(both.0, both.1), "the later ones");
+            assert_eq!(view(&merged).high(), b"z");
+        }
+        mark_dead(&mut right).unwrap();
+        assert_eq!(view(&right).header().stamps, stamps(1, 1));
+    }
 }
 
 #[test]
@@ -351,7 +401,7 @@ fn inner_pages_route_by_key_and_split_with_room_for_a_separator() {
     for bytes in SIZES {
         let mut page = vec![0; bytes];
         let low = [5; 2];
-        let spec = Spec { level: 1, extra: 77, low: low.to_vec(), high: Vec::new(), right: 0 };
+        let spec = Spec { level: 1, extra: 77, low: low.to_vec(), ..Spec::default() };
         format(&mut page, &spec, [(&low[..], &1_u64.to_le_bytes()[..])]).unwrap();
         let mut model = BTreeMap::from([(low.to_vec(), 1_u64)]);
         let new = loop {
@@ -430,7 +480,8 @@ fn exercise(page: &[u8], rng: &mut SmallRng) {
         let _ = split(&mut copy, &mut right, &cut, 64);
     }
     let mut copy = page.to_vec();
-    let _ = absorb(&mut copy, b"zzzzzz", 64);
+    let _ = absorb(&mut copy, &PageView::parse(&leaf(page.len(), b"pre-2", b"zzzzzz")).unwrap());
+    let _ = absorb(&mut leaf(page.len(), b"", b"pre-1"), &view);
 }
 
 #[test]

@@ -52,6 +52,12 @@ pub enum Planted {
     EarlyGiveBack,
     /// A page is written back without an image in the journal that would outlive the writer.
     NoJournal,
+    /// A transaction that is ordered by its timestamp commits, whoever has been at the leaves that it changes.
+    UncheckedOrder,
+    /// A leaf that a later transaction has read is stamped as read by an earlier one.
+    ReadStampsGoBack,
+    /// A transaction that is ordered by its timestamp lets go of leaves between looking at them and changing them.
+    EarlyRelease,
 }
 
 /// Configuration of [`crate::Engine::start`].

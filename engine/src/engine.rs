@@ -380,6 +380,12 @@ impl Engine {
         &self.0
     }
 
+    /// The bug that this node was configured with, for layers above that have some of their own.
+    #[cfg(feature = "planted")]
+    pub fn planted(&self) -> crate::Planted {
+        self.0.config.planted
+    }
+
     /// Holds back the reuse of every line freed from now on, until the pin is dropped.
     #[inline]
     pub fn pin(&self) -> EpochPin<'_> {

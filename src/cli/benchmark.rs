@@ -54,8 +54,8 @@ pub(crate) struct BenchmarkOptions {
     /// nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
-    /// How transactions are kept apart: `2pl`, two-phase locking without waiting, or `occ`, optimistic with validation at
-    /// commit
+    /// How transactions are kept apart: `2pl`, two-phase locking without waiting, `to`, in the order of timestamps, or
+    /// `occ`, optimistic with validation at commit
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]

@@ -85,8 +85,9 @@ pub(crate) struct Arguments {
     /// memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
-    /// How the transactions of this process are kept apart: `2pl`, two-phase locking without waiting, or `occ`, optimistic
-    /// with validation at commit. Drivers of a shared pool may differ
+    /// How the transactions of this process are kept apart: `2pl`, two-phase locking without waiting, `to`, in the order of
+    /// timestamps, or `occ`, optimistic with validation at commit. On a database that was loaded with `to` all drivers have
+    /// it, and none on another; else they may differ
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]

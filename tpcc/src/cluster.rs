@@ -8,7 +8,7 @@ use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::{ComputeIndex, Pool};
-use selkie_txn::{Database, TableSchema, TxnError};
+use selkie_txn::{Database, DatabaseSchema, Protocol, TableSchema, TxnError};
 
 use crate::config::Config;
 use crate::error::TpccError;
@@ -59,14 +59,20 @@ enum TablesBy<'a> {
 }
 
 impl TablesBy<'_> {
-    async fn database<T: TableSet>(self, engine: &Engine) -> Result<Database, TpccError> {
+    /// The database, by that protocol.
+    async fn database<T: TableSet>(
+        self,
+        engine: &Engine,
+        protocol: Protocol,
+    ) -> Result<Database, TpccError> {
         if let Self::Loader(driver) | Self::Reloader(driver) = self {
             driver.still_loads().await?;
         }
+        let schema = || DatabaseSchema::from(T::schemas()).protocol(protocol);
         Ok(match self {
-            Self::Others => Database::open(engine).await?,
-            Self::Itself | Self::Loader(_) => Database::create(engine, T::schemas()).await?,
-            Self::Reloader(_) => Database::replace(engine, T::schemas()).await?,
+            Self::Others => Database::open(engine).await?.with_protocol(protocol)?,
+            Self::Itself | Self::Loader(_) => Database::create(engine, schema()).await?,
+            Self::Reloader(_) => Database::replace(engine, schema()).await?,
         })
     }
 }
@@ -194,7 +200,7 @@ impl<T: TableSet> Cluster<T> {
                 self.check_room(&engine).await?;
             }
             let protocol = self.shape.setup.protocol;
-            let db = by.database::<T>(&engine).await?.with_protocol(protocol);
+            let db = by.database::<T>(&engine, protocol).await?;
             Ok((T::resolve(&db)?, db))
         };
         let opened = opened.await;

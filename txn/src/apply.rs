@@ -2,23 +2,27 @@
 //!
 //! ```text
 //! latch every leaf that is to change, exclusively, waiting for none
-//!  -> look whether every leaf that was read is as it was: the transaction takes place here
+//!  -> look whether every leaf that was read is as it was, or nobody later was at those that change: the transaction takes
+//!     place here
 //!  -> change the leaves, as two-phase locking does, with a log to take it back (a split may find the pool full)
 //! ```
-//! Between the first and the last nothing that the transaction has read or changes can be changed by others: what was
-//! read and is not held was as it was at a moment at which all that changes was held.
+//! What follows is of optimistic transactions; of those that are ordered by timestamps see `stamps.rs`. Between the first
+//! and the last nothing that the transaction has read or changes can be changed by others: what was read and is not held
+//! was as it was at a moment at which all that changes was held.
 
 use selkie_btree::LeafView;
 
 use crate::error::TxnError;
 use crate::latch::{Leaf, Mode, restless};
 use crate::overlay::Overlay;
+#[cfg(feature = "planted")]
+use crate::protocol::Protocol;
 use crate::rollback::home;
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
 use crate::undo::Change;
 
-impl Txn<'_> {
+impl<'db> Txn<'db> {
     /// Makes the changes that were kept aside. After an error some may be made, which the undo log takes back.
     pub(crate) async fn apply(&mut self) -> Result<(), TxnError> {
         let overlay = std::mem::take(&mut self.work.overlay);
@@ -32,6 +36,29 @@ impl Txn<'_> {
     async fn apply_all(&mut self, overlay: &Overlay) -> Result<(), TxnError> {
         self.work.transient = None;
         self.latch_changes();
+        let leaves = self.latch_all(overlay).await?;
+        self.validate().await?;
+        self.check_order()?;
+        #[cfg(feature = "planted")]
+        let leaves = match self.db.engine.planted() {
+            selkie_engine::Planted::EarlyRelease if self.protocol() == Protocol::Timestamp => {
+                self.work.held.release();
+                self.db.engine.env().pause(std::time::Duration::from_micros(2)).await;
+                self.latch_all(overlay).await?
+            }
+            _ => leaves,
+        };
+        for ((_, key, value), (index, leaf)) in overlay.all().zip(leaves) {
+            self.apply_one(index, leaf, key, value).await?;
+        }
+        self.stamp_changes()
+    }
+
+    /// Latches the leaves of all changes; each change with its leaf's position among those held.
+    async fn latch_all(
+        &mut self,
+        overlay: &Overlay,
+    ) -> Result<Vec<(&'db IndexInfo, usize)>, TxnError> {
         let mut leaves = Vec::new();
         for (tree, key, _) in overlay.all() {
             let index = self.db.index_of(tree)?;
@@ -40,11 +67,7 @@ impl Txn<'_> {
                 Leaf::Transient => return Err(restless(index)),
             }
         }
-        self.validate().await?;
-        for ((_, key, value), (index, leaf)) in overlay.all().zip(leaves) {
-            self.apply_one(index, leaf, key, value).await?;
-        }
-        Ok(())
+        Ok(leaves)
     }
 
     /// Makes one change, in the leaf that was latched for it or, if that was split since, to the right of it.

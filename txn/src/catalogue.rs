@@ -19,10 +19,11 @@ use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 use serde::{Deserialize, Serialize};
 
 use crate::error::TxnError;
-use crate::schema::TableSchema;
+use crate::protocol::Protocol;
+use crate::schema::{DatabaseSchema, TableSchema};
 
 const MAGIC: u64 = u64::from_le_bytes(*b"selkiect");
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 const HEADER_BYTES: usize = 40;
 /// Where the checksum stands: it covers what is before.
 const CHECKSUM_AT: usize = 32;
@@ -33,6 +34,15 @@ const MAX_BYTES: u64 = 16 << 20;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Catalogue {
     pub(crate) tables: Vec<StoredTable>,
+    /// All transactions go by the stamps of leaves, and leave theirs; else none does.
+    pub(crate) has_timestamps: bool,
+}
+
+impl Catalogue {
+    /// The protocol of a handle for which none is chosen.
+    pub(crate) fn protocol(&self) -> Protocol {
+        if self.has_timestamps { Protocol::Timestamp } else { Protocol::default() }
+    }
 }
 
 /// One table: its schema and the roots of its trees.
@@ -75,9 +85,21 @@ pub enum CatalogueError {
         /// Its length.
         bytes: u64,
     },
+    /// The database was made for transactions that are kept apart in another way.
+    #[error("the database is for protocol {allowed}: {wanted} cannot be used on it", allowed = allowed_beside(*.wanted))]
+    Protocol {
+        /// The protocol that it is not for.
+        wanted: Protocol,
+    },
     /// The document does not read as a catalogue.
     #[error("the catalogue cannot be read or written: {0}")]
     Document(#[from] serde_json::Error),
+}
+
+/// Those that a database is for which is not for this one.
+fn allowed_beside(wanted: Protocol) -> String {
+    let others = Protocol::ALL.into_iter().filter(|other| !other.goes_with(wanted));
+    others.map(Protocol::name).collect::<Vec<_>>().join(" or ")
 }
 
 /// What to do about a database that is there already.
@@ -95,13 +117,14 @@ pub(crate) enum Present {
 /// are not given back: the pool is to be thrown away.
 pub(crate) async fn create(
     engine: &Engine,
-    schemas: Vec<TableSchema>,
+    schema: DatabaseSchema,
     present: Present,
 ) -> Result<Catalogue, TxnError> {
     let superblock = engine.exclusive(engine.superblock()).await?;
     if present == Present::Refuse && read_u64(&superblock, 0) != Some(0) {
         return Err(CatalogueError::Exists.into());
     }
+    let DatabaseSchema { tables: schemas, protocol } = schema;
     let mut tables = Vec::with_capacity(schemas.len());
     for schema in schemas {
         let limit = schema.max_rows_per_page.unwrap_or(u16::MAX);
@@ -112,7 +135,8 @@ pub(crate) async fn create(
         }
         tables.push(StoredTable { schema, primary, indexes });
     }
-    let catalogue = Catalogue { tables };
+    let has_timestamps = protocol == Protocol::Timestamp;
+    let catalogue = Catalogue { tables, has_timestamps };
     write(engine, superblock, &catalogue).await?;
     Ok(catalogue)
 }

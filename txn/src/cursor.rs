@@ -3,18 +3,23 @@
 //! A leaf's range is its fences', so crossing from one leaf to the next leaves no gap: forwards the right
 //! link of a latched leaf leads to exactly the leaf that begins where it ends, and backwards the leaf
 //! found must end where the latched one begins. While a leaf is latched its fences and links stay.
+//!
+//! A walk that goes by timestamps latches no leaf when it looks for the next: it looks for the one that has the key at which
+//! the last one ended, and goes on from that key, as the leaf may begin before it by then.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, Range};
 
 use selkie_btree::{Direction, LeafView, Whereabouts};
-use selkie_engine::{GAddr, SharedGuard};
+use selkie_engine::GAddr;
 use selkie_fabric::env::yield_now;
 
 use crate::error::TxnError;
+use crate::held::Shown;
 use crate::key::KeyRange;
 use crate::latch::{Found, LOCATE_ATTEMPTS, Leaf, Mode, RIGHT_HOPS, Taken, restless};
 use crate::overlay::Own;
+use crate::protocol::Protocol;
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
 
@@ -25,8 +30,8 @@ const LEAVES_AT_ONCE: u32 = 64;
 enum Stand<'db> {
     /// Held to the end of the transaction.
     Held(usize),
-    /// Held until the cursor moves on.
-    Own(SharedGuard<'db>),
+    /// Shown until the cursor moves on.
+    Own(Shown<'db>),
 }
 
 /// Where an entry is that a walk has come to.
@@ -45,6 +50,8 @@ pub(crate) struct Cursor<'r, 'db> {
     direction: Direction,
     mode: Mode,
     stand: Option<Stand<'db>>,
+    /// What is still to come is beyond this key, if the walk has left a leaf.
+    passed: Option<Vec<u8>>,
     /// Entries of this leaf that are still to come.
     slots: Range<usize>,
     /// In their place, where the transaction has changed some: those of the leaf and those kept aside, in their order.
@@ -63,8 +70,8 @@ impl<'r, 'db> Cursor<'r, 'db> {
         mode: Mode,
     ) -> Self {
         let last_leaf = range.is_empty();
-        let (stand, slots, merged) = (None, 0..0, None);
-        Self { index, range, direction, mode, stand, slots, merged, last_leaf, leaves: 0 }
+        let (stand, passed, slots, merged) = (None, None, 0..0, None);
+        Self { index, range, direction, mode, stand, passed, slots, merged, last_leaf, leaves: 0 }
     }
 
     /// Where the next entry is.
@@ -98,11 +105,12 @@ impl<'r, 'db> Cursor<'r, 'db> {
             return Ok(None);
         }
         let leaf = LeafView::new(self.bytes(txn))?;
-        let low = leaf.low_fence().max(self.range.low());
-        let high = match (leaf.high_fence(), self.range.high()) {
-            (Some(fence), Some(high)) => Some(fence.min(high)),
-            (fence, high) => fence.or(high),
+        let (first, end) = match self.direction {
+            Direction::Forward => (self.passed.as_deref(), None),
+            Direction::Reverse => (None, self.passed.as_deref()),
         };
+        let low = leaf.low_fence().max(self.range.low()).max(first.unwrap_or_default());
+        let high = [leaf.high_fence(), self.range.high(), end].into_iter().flatten().min();
         let mut own = overlay.range(tree, low, high).peekable();
         let (mut merged, mut key) = (VecDeque::new(), Vec::new());
         let is_there =
@@ -178,8 +186,13 @@ impl<'r, 'db> Cursor<'r, 'db> {
     }
 
     async fn move_right(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
+        if self.stand.is_some() && txn.protocol() == Protocol::Timestamp {
+            self.passed = LeafView::new(self.bytes(txn))?.high_fence().map(<[u8]>::to_vec);
+            self.stand = None;
+        }
         let first = if self.stand.is_none() {
-            let Found { leaf, slot } = txn.find(self.index, self.range.low(), self.mode).await?;
+            let from = self.passed.as_deref().unwrap_or(self.range.low());
+            let Found { leaf, slot } = txn.find(self.index, from, self.mode).await?;
             self.step_on(txn, leaf);
             match slot {
                 Ok(slot) | Err(slot) => slot,
@@ -203,30 +216,22 @@ impl<'r, 'db> Cursor<'r, 'db> {
     }
 
     async fn move_left(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
-        let mut bound = std::mem::take(&mut txn.work.bound);
-        bound.clear();
-        let bounded = if self.stand.is_some() {
-            let leaf = LeafView::new(self.bytes(txn))?;
-            bound.extend_from_slice(leaf.low_fence());
-            true
-        } else if let Some(high) = self.range.high() {
-            bound.extend_from_slice(high);
-            true
-        } else {
-            false
-        };
-        let result = self.land_below(txn, bounded.then_some(&bound)).await;
-        txn.work.bound = bound;
-        result
+        if self.stand.is_some() {
+            self.passed = Some(LeafView::new(self.bytes(txn))?.low_fence().to_vec());
+        }
+        let passed = self.passed.take();
+        let below = passed.as_deref().or(self.range.high());
+        let landed = self.land_below(txn, below.map_or(Bound::Unbounded, Bound::Excluded)).await;
+        self.passed = passed;
+        landed
     }
 
-    /// Steps onto the leaf that holds the greatest keys below `bound`.
+    /// Steps onto the leaf that holds the greatest keys below a bound.
     async fn land_below(
         &mut self,
         txn: &mut Txn<'db>,
-        bound: Option<&Vec<u8>>,
+        below: Bound<&[u8]>,
     ) -> Result<(), TxnError> {
-        let below = bound.map_or(Bound::Unbounded, |bound| Bound::Excluded(bound.as_slice()));
         let engine = &txn.db.engine;
         for _ in 0..LOCATE_ATTEMPTS {
             let _pin = engine.pin();

@@ -8,11 +8,12 @@ use parking_lot::Mutex;
 use selkie_btree::Tree;
 use selkie_engine::Engine;
 
-use crate::catalogue::{self, Catalogue, Present};
+use crate::catalogue::{self, Catalogue, CatalogueError, Present};
+use crate::clock::Clock;
 use crate::error::TxnError;
 use crate::protocol::Protocol;
 use crate::row_write::RowBuilder;
-use crate::schema::{SchemaError, TableSchema};
+use crate::schema::{DatabaseSchema, SchemaError, TableSchema};
 use crate::stats::{SHARDS, StatsShards, TxnStats, shard_here};
 use crate::structure::{IndexInfo, TableInfo, check_sizes};
 use crate::transaction::{Txn, Work};
@@ -69,12 +70,14 @@ impl From<Index> for Source {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
     /// As if transactions ran one after the other. Under [`Protocol::TwoPhase`] every latch is held to the end, also
-    /// those of reads; under [`Protocol::Optimistic`] whoever has read what others have changed since does not commit.
+    /// those of reads; under [`Protocol::Optimistic`] whoever has read what others have changed since does not commit;
+    /// under [`Protocol::Timestamp`] whoever has read something is in the way of earlier ones that would change it.
     #[default]
     Serializable,
     /// Only committed data, but another read may find other data: the latches of reads are released
     /// when the next operation begins, those of changes are held to the end. Under [`Protocol::Optimistic`] reads are
-    /// not looked at again, but for those that changes are made by and those for update.
+    /// not looked at again, and under [`Protocol::Timestamp`] they leave no timestamp, but for those that changes are made
+    /// by and those for update.
     ReadCommitted,
 }
 
@@ -82,6 +85,7 @@ pub enum Isolation {
 #[derive(Clone)]
 pub struct Database {
     inner: Arc<Inner>,
+    /// One that goes with that of the catalogue.
     protocol: Protocol,
 }
 
@@ -90,6 +94,8 @@ pub(crate) struct Inner {
     tables: Vec<TableInfo>,
     /// Every tree by its number.
     trees: Vec<Tree>,
+    /// Gives the timestamps of transactions that are ordered by them.
+    pub(crate) clock: Clock,
     pub(crate) stats: StatsShards,
     scratch: [ScratchShard; SHARDS],
     backlog: Mutex<VecDeque<Upkeep>>,
@@ -106,14 +112,18 @@ pub(crate) struct Inner {
 struct ScratchShard(Mutex<Vec<Work<'static>>>);
 
 impl Database {
-    /// Creates a database with these tables in the engine's pool, for all nodes.
+    /// Creates a database with these tables in the engine's pool, for all nodes. What its transactions may be kept apart by
+    /// is decided here, by the protocol of the schema, which is that of the handle.
     ///
     /// # Errors
     /// [`TxnError::Schema`] if a table cannot work (nothing is changed then),
     /// [`CatalogueError::Exists`](crate::CatalogueError::Exists) if there is a database already, and what
     /// the engine reports.
-    pub async fn create(engine: &Engine, schemas: Vec<TableSchema>) -> Result<Self, TxnError> {
-        Self::write(engine, schemas, Present::Refuse).await
+    pub async fn create(
+        engine: &Engine,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Self, TxnError> {
+        Self::write(engine, schema.into(), Present::Refuse).await
     }
 
     /// Creates a database in place of the one that is there, if there is one. Whoever opens it from then on finds
@@ -122,15 +132,19 @@ impl Database {
     ///
     /// # Errors
     /// As [`create`](Self::create), but for [`CatalogueError::Exists`](crate::CatalogueError::Exists).
-    pub async fn replace(engine: &Engine, schemas: Vec<TableSchema>) -> Result<Self, TxnError> {
-        Self::write(engine, schemas, Present::Abandon).await
+    pub async fn replace(
+        engine: &Engine,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Self, TxnError> {
+        Self::write(engine, schema.into(), Present::Abandon).await
     }
 
     async fn write(
         engine: &Engine,
-        schemas: Vec<TableSchema>,
+        schema: DatabaseSchema,
         present: Present,
     ) -> Result<Self, TxnError> {
+        let (schemas, protocol) = (&schema.tables, schema.protocol);
         for (at, schema) in schemas.iter().enumerate() {
             schema.validate()?;
             check_sizes(schema, engine.page_bytes())?;
@@ -143,21 +157,27 @@ impl Database {
         if trees == 0 || trees > usize::from(u16::MAX) {
             return Err(SchemaError::TooManyTrees { trees }.into());
         }
-        let catalogue = catalogue::create(engine, schemas, present).await?;
-        Self::resolve(engine, catalogue)
+        let catalogue = catalogue::create(engine, schema, present).await?;
+        Self::resolve(engine, catalogue, protocol)
     }
 
-    /// Opens the database that another node (or this one) created in the engine's pool.
+    /// Opens the database that another node (or this one) created in the engine's pool. Its transactions are two-phase
+    /// locked, or ordered by timestamps if it was created for that.
     ///
     /// # Errors
     /// [`CatalogueError`](crate::CatalogueError) if there is none or its catalogue is damaged, and what
     /// the engine reports.
     pub async fn open(engine: &Engine) -> Result<Self, TxnError> {
         let catalogue = catalogue::read(engine).await?;
-        Self::resolve(engine, catalogue)
+        let protocol = catalogue.protocol();
+        Self::resolve(engine, catalogue, protocol)
     }
 
-    fn resolve(engine: &Engine, catalogue: Catalogue) -> Result<Self, TxnError> {
+    fn resolve(
+        engine: &Engine,
+        catalogue: Catalogue,
+        protocol: Protocol,
+    ) -> Result<Self, TxnError> {
         let mut tables = Vec::with_capacity(catalogue.tables.len());
         let mut trees = Vec::new();
         for stored in catalogue.tables {
@@ -171,13 +191,14 @@ impl Database {
             engine: engine.clone(),
             tables,
             trees,
+            clock: Clock::new(),
             stats: StatsShards::default(),
             scratch: Default::default(),
             backlog: Mutex::default(),
             backlog_len: AtomicUsize::new(0),
             savepoints: AtomicU64::new(first_savepoint),
         });
-        Ok(Self { inner, protocol: Protocol::default() })
+        Ok(Self { inner, protocol })
     }
 
     /// The table of that name.
@@ -233,10 +254,15 @@ impl Database {
     }
 
     /// The same database with its transactions kept apart by this protocol. Handles of different protocols may be used
-    /// side by side, here and on other nodes.
-    #[must_use]
-    pub fn with_protocol(self, protocol: Protocol) -> Self {
-        Self { protocol, ..self }
+    /// side by side, here and on other nodes, where the database was made for both.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Protocol`] if it was not made for this one.
+    pub fn with_protocol(self, protocol: Protocol) -> Result<Self, TxnError> {
+        if !protocol.goes_with(self.protocol) {
+            return Err(CatalogueError::Protocol { wanted: protocol }.into());
+        }
+        Ok(Self { protocol, ..self })
     }
 
     /// How transactions are kept apart.
@@ -257,7 +283,8 @@ impl Database {
         self.inner.stats.snapshot()
     }
 
-    /// Begins a serializable transaction. No round trip, no waiting.
+    /// Begins a serializable transaction. No round trip, no waiting. Under [`Protocol::Timestamp`] it is its first access
+    /// that decides on its place in the order.
     #[must_use]
     pub fn begin(&self) -> Txn<'_> {
         self.begin_with(Isolation::Serializable)

@@ -17,6 +17,8 @@ pub enum AbortCause {
     UpgradeConflict,
     /// What was read is not as it was any more.
     Stale,
+    /// A later transaction was at a leaf before this one.
+    TooLate,
     /// A page or an answer did not come in time.
     Timeout,
     /// The caller rolled back, or dropped the transaction.
@@ -29,10 +31,11 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Conflict,
         Self::UpgradeConflict,
         Self::Stale,
+        Self::TooLate,
         Self::Timeout,
         Self::Requested,
         Self::Interrupted,
@@ -46,6 +49,7 @@ impl AbortCause {
             Self::Conflict => "conflict",
             Self::UpgradeConflict => "upgrade_conflict",
             Self::Stale => "stale",
+            Self::TooLate => "too_late",
             Self::Timeout => "timeout",
             Self::Requested => "requested",
             Self::Interrupted => "interrupted",
@@ -56,7 +60,14 @@ impl AbortCause {
     /// Whether the same transaction may well succeed when run again.
     #[must_use]
     pub const fn is_retryable(self) -> bool {
-        matches!(self, Self::Conflict | Self::UpgradeConflict | Self::Stale | Self::Timeout)
+        match self {
+            Self::Conflict
+            | Self::UpgradeConflict
+            | Self::Stale
+            | Self::TooLate
+            | Self::Timeout => true,
+            Self::Requested | Self::Interrupted | Self::Failure => false,
+        }
     }
 }
 
@@ -83,6 +94,19 @@ pub enum TxnError {
     Stale {
         /// The leaf.
         leaf: GAddr,
+    },
+    /// A transaction with a later timestamp has changed a leaf that this one reads, or was at one that it changes. Run the
+    /// transaction again: it is given a later one.
+    #[error("too late: a later transaction was at page {leaf:?}")]
+    TooLate {
+        /// The leaf.
+        leaf: GAddr,
+    },
+    /// All timestamps of the pool are used up.
+    #[error("there are no timestamps left in this pool: the last is {last}")]
+    OutOfTimestamps {
+        /// The last one there is.
+        last: u64,
     },
     /// A row with this key is there already.
     #[error("table {table}, {index}: duplicate key")]
@@ -177,15 +201,18 @@ impl TxnError {
             Self::Conflict { upgrade: false, .. } => AbortCause::Conflict,
             Self::Conflict { upgrade: true, .. } => AbortCause::UpgradeConflict,
             Self::Stale { .. } => AbortCause::Stale,
+            Self::TooLate { .. } => AbortCause::TooLate,
             Self::RolledBack { cause } => *cause,
             Self::Engine(EngineError::Busy { .. })
             | Self::Tree(TreeError::Engine(EngineError::Busy { .. })) => AbortCause::Conflict,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Restless { .. } => AbortCause::Timeout,
-            Self::Engine(_) | Self::Tree(_) | Self::Catalogue(_) | Self::Inconsistent { .. } => {
-                AbortCause::Failure
-            }
+            Self::Engine(_)
+            | Self::Tree(_)
+            | Self::Catalogue(_)
+            | Self::Inconsistent { .. }
+            | Self::OutOfTimestamps { .. } => AbortCause::Failure,
             Self::Duplicate { .. }
             | Self::NotFound { .. }
             | Self::NoSavepoint

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Deref;
 
 use selkie_engine::log::Lsn;
 use selkie_engine::{ExclusiveGuard, GAddr, SharedGuard, change_together};
@@ -29,6 +30,38 @@ impl Latch<'_> {
         match self {
             Self::Shared(guard) => guard,
             Self::Exclusive(guard) => guard,
+        }
+    }
+
+    pub(crate) fn addr(&self) -> GAddr {
+        match self {
+            Self::Shared(guard) => guard.addr(),
+            Self::Exclusive(guard) => guard.addr(),
+        }
+    }
+}
+
+/// A leaf that was read and is not held to the end.
+pub(crate) enum Shown<'db> {
+    /// Until another is looked at.
+    Latched(SharedGuard<'db>),
+    /// As it was, by those who hold no leaf while they wait for one.
+    Copied(Box<[u8]>),
+}
+
+impl Shown<'_> {
+    pub(crate) fn copy_of(leaf: &[u8]) -> Self {
+        Self::Copied(leaf.into())
+    }
+}
+
+impl Deref for Shown<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Latched(guard) => guard,
+            Self::Copied(leaf) => leaf,
         }
     }
 }
@@ -125,6 +158,16 @@ impl<'db> HeldLeaves<'db> {
         })
     }
 
+    /// As above, to be changed.
+    pub(crate) fn exclusive_mut_all(
+        &mut self,
+    ) -> impl Iterator<Item = &mut ExclusiveGuard<'db>> + '_ {
+        self.leaves.iter_mut().filter_map(|leaf| match &mut leaf.latch {
+            Some(Latch::Exclusive(guard)) => Some(guard),
+            _ => None,
+        })
+    }
+
     /// Makes all that was changed one change; up to where the node's log has to be durable before anybody may rely on it,
     /// or on what was read.
     pub(crate) fn seal(&mut self) -> Lsn {
@@ -134,11 +177,7 @@ impl<'db> HeldLeaves<'db> {
             Latch::Exclusive(_) => None,
         });
         let read = read.max().unwrap_or(0);
-        let exclusive = self.leaves.iter_mut().filter_map(|leaf| match &mut leaf.latch {
-            Some(Latch::Exclusive(guard)) => Some(guard),
-            _ => None,
-        });
-        let changed = change_together(exclusive).unwrap_or(0);
+        let changed = change_together(self.exclusive_mut_all()).unwrap_or(0);
         // What was latched to be changed and is as it was has been read.
         let latched = self.exclusive().map(|(_, guard)| guard.lsn()).max().unwrap_or(0);
         read.max(changed).max(latched)

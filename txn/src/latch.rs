@@ -1,10 +1,11 @@
 //! Finding and latching the leaf for a key.
 
-use selkie_btree::{LeafView, Whereabouts};
+use selkie_btree::{LeafView, Stamp, Whereabouts};
 use selkie_engine::{EngineError, GAddr, SharedGuard};
 
 use crate::error::TxnError;
-use crate::held::Latch;
+use crate::held::{Latch, Shown};
+use crate::protocol::Protocol;
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
 
@@ -45,6 +46,8 @@ type HeldPlace = (usize, Result<usize, usize>);
 pub(crate) enum Taken<'db> {
     Held(usize),
     Fresh(Latch<'db>),
+    /// To be read at a place in the order of all transactions.
+    Ordered(Latch<'db>, Stamp),
 }
 
 impl<'db> Txn<'db> {
@@ -93,13 +96,18 @@ impl<'db> Txn<'db> {
     }
 
     /// The leaf at `addr`: as it is held, or freshly latched. Waits for no latch, or holds none.
-    pub(crate) async fn take(&self, addr: GAddr, mode: Mode) -> Result<Taken<'db>, TxnError> {
+    pub(crate) async fn take(&mut self, addr: GAddr, mode: Mode) -> Result<Taken<'db>, TxnError> {
         if let Some(held) = self.work.held.position(addr) {
             return Ok(Taken::Held(held));
         }
+        if self.orders(mode) {
+            let at = self.place().await?;
+            return Ok(Taken::Ordered(self.latch_at(addr, at).await?, at));
+        }
         let engine = &self.db.engine;
         let latch = match mode {
-            // Nothing is held that others could wait for, but the leaf that a walk comes from, which is only read.
+            // Nothing is held that others could wait for, but the leaf that an optimistic walk comes from, which is only
+            // shared, and for which nobody waits who holds another.
             _ if self.only_reads() => engine.shared(addr).await.map(Latch::Shared),
             Mode::Shared => engine.try_shared(addr).await.map(Latch::Shared),
             Mode::Exclusive => engine.try_exclusive(addr).await.map(Latch::Exclusive),
@@ -125,11 +133,18 @@ impl<'db> Txn<'db> {
                 if self.is_serializable() || mode == Mode::Exclusive {
                     self.note_read(addr, guard.psn(), guard.lsn()).await?;
                 }
-                self.work.transient = Some(guard);
+                self.work.transient = Some(match self.protocol() {
+                    Protocol::Timestamp => Shown::copy_of(&guard),
+                    Protocol::TwoPhase | Protocol::Optimistic => Shown::Latched(guard),
+                });
                 Ok(Leaf::Transient)
             }
             Taken::Fresh(Latch::Shared(guard)) if !self.is_serializable() => {
-                self.work.transient = Some(guard);
+                self.work.transient = Some(Shown::Latched(guard));
+                Ok(Leaf::Transient)
+            }
+            Taken::Ordered(latch, at) => {
+                self.work.transient = Some(self.read_ordered(latch, at)?);
                 Ok(Leaf::Transient)
             }
             Taken::Fresh(latch) => Ok(Leaf::Held(self.work.held.add(index.number, addr, latch))),
@@ -169,7 +184,7 @@ impl<'db> Txn<'db> {
     pub(crate) fn taken_bytes<'a>(&'a self, taken: &'a Taken<'db>) -> &'a [u8] {
         match taken {
             Taken::Held(held) => self.held_bytes(*held),
-            Taken::Fresh(latch) => latch.bytes(),
+            Taken::Fresh(latch) | Taken::Ordered(latch, _) => latch.bytes(),
         }
     }
 

@@ -5,13 +5,14 @@
 //! secondary index is a tree of its own. Schemas and roots stand in a catalogue that begins in the
 //! superblock. A [`Txn`] reads and changes rows of any table, serializably, by the [`Protocol`] of the handle: two-phase
 //! locked without waiting, the locks being the latches of the leaf pages, which the pool's coherence protocol makes
-//! valid across nodes; or optimistic.
+//! valid across nodes; optimistic; or in the order of timestamps.
 //!
 //! | to learn about | read |
 //! |---|---|
 //! | locking, rollback, cancellation | [`Txn`] and `transaction.rs`, `savepoint.rs` |
 //! | why undo always has room, what an update logs | `write.rs`, `undo.rs` |
 //! | what is kept aside until commit, and validation | [`Protocol`], `overlay.rs`, `reads.rs`, `apply.rs` |
+//! | the order of timestamps, and where they come from | `stamps.rs`, `clock.rs` |
 //! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
 //! | rows and keys, byte by byte | `row.rs`, [`mod@key`] |
 //! | the catalogue | `catalogue.rs` |
@@ -76,6 +77,7 @@
 
 mod apply;
 mod catalogue;
+mod clock;
 mod cursor;
 mod database;
 mod deferred;
@@ -93,6 +95,7 @@ mod row;
 mod row_write;
 mod savepoint;
 mod schema;
+mod stamps;
 mod stats;
 mod structure;
 mod transaction;
@@ -110,7 +113,8 @@ pub use row::{RowError, RowRef, Value};
 pub use row_write::{RowBuilder, RowMut};
 pub use savepoint::Savepoint;
 pub use schema::{
-    Column, ColumnType, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError, TableSchema,
+    Column, ColumnType, DatabaseSchema, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError,
+    TableSchema,
 };
 pub use selkie_btree::Direction;
 pub use stats::{AbortCounts, TxnStats};

@@ -3,16 +3,19 @@
 //! | | reads | changes | conflicts are met |
 //! |---|---|---|---|
 //! | [`TwoPhase`](Protocol::TwoPhase) | latch a leaf to the end | in place, the leaf latched exclusively to the end | by the operation: somebody holds the leaf |
+//! | [`Timestamp`](Protocol::Timestamp) | latch a leaf for a moment, and leave their timestamp there | are kept aside until commit | by whoever comes to a leaf at which a later transaction has been |
 //! | [`Optimistic`](Protocol::Optimistic) | latch a leaf for a moment, and remember its sequence number | are kept aside until commit | by commit, or a later read: the leaf is another by then |
 //!
-//! Both are serializable, phantoms included, as both go by leaves: what is not in a leaf is as much read as what is.
+//! All are serializable, phantoms included, as all go by leaves: what is not in a leaf is as much read as what is.
 //! An optimistic read waits while another has the leaf latched exclusively, a moment if that is optimistic, to its end if it
 //! is two-phase locked. It holds nothing meanwhile that anybody waits for; but a task with a two-phase locked transaction of its own
 //! on that leaf would wait for itself until the request times out.
 //!
-//! They may be mixed on one database. An optimistic transaction that commits holds every leaf it changes latched
+//! Two-phase locked and optimistic transactions may be mixed on one database. An optimistic transaction that commits holds every leaf it changes latched
 //! exclusively while it looks whether what it has read is as it was, and for that nobody may hold those leaves
-//! exclusively either: it is a two-phase locked transaction that has all of its latches at that moment.
+//! exclusively either: it is a two-phase locked transaction that has all of its latches at that moment. Those that go by
+//! timestamps (`stamps.rs`) rely on all others leaving theirs: a database is made for them, or for the others, and says so
+//! ([`DatabaseSchema`](crate::DatabaseSchema)).
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,26 +26,35 @@ pub enum Protocol {
     /// Two-phase locking without waiting (2PL no-wait).
     #[default]
     TwoPhase,
+    /// Timestamp ordering, after Bernstein and Goodman (basic TO), of a database that is made for it.
+    Timestamp,
     /// Optimistic concurrency control with validation at the end, after Kung and Robinson (OCC).
     Optimistic,
 }
 
 impl Protocol {
     /// All of them.
-    pub const ALL: [Protocol; 2] = [Protocol::TwoPhase, Protocol::Optimistic];
+    pub const ALL: [Protocol; 3] = [Protocol::TwoPhase, Protocol::Timestamp, Protocol::Optimistic];
 
     /// What it is called on command lines and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Protocol::TwoPhase => "2pl",
+            Protocol::Timestamp => "to",
             Protocol::Optimistic => "occ",
         }
     }
 
     /// Whether changes are kept aside until commit.
     pub(crate) const fn defers(self) -> bool {
-        matches!(self, Protocol::Optimistic)
+        matches!(self, Protocol::Timestamp | Protocol::Optimistic)
+    }
+
+    /// Whether transactions may be kept apart in either way on one database.
+    #[must_use]
+    pub const fn goes_with(self, other: Protocol) -> bool {
+        matches!(self, Protocol::Timestamp) == matches!(other, Protocol::Timestamp)
     }
 }
 
@@ -76,6 +88,6 @@ mod tests {
             assert_eq!(protocol.name().parse(), Ok(protocol));
         }
         let unknown = "2PL".parse::<Protocol>().unwrap_err().to_string();
-        assert_eq!(unknown, "there is no protocol \"2PL\"; there are 2pl, occ");
+        assert_eq!(unknown, "there is no protocol \"2PL\"; there are 2pl, to, occ");
     }
 }

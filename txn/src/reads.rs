@@ -29,6 +29,11 @@ impl Reads {
         self.lsn
     }
 
+    /// What was read is to be relied on when the log is durable up to here.
+    pub(crate) fn rely_on(&mut self, lsn: Lsn) {
+        self.lsn = self.lsn.max(lsn);
+    }
+
     fn get(&self, addr: GAddr) -> Option<u64> {
         self.by_addr.get(&addr.to_u64()).copied()
     }
@@ -64,7 +69,7 @@ impl Txn<'_> {
         psn: u64,
         lsn: Lsn,
     ) -> Result<(), TxnError> {
-        self.work.reads.lsn = self.work.reads.lsn.max(lsn);
+        self.work.reads.rely_on(lsn);
         match self.work.reads.get(addr) {
             Some(before) if before == psn => return Ok(()),
             Some(_) => return Err(TxnError::Stale { leaf: addr }),
@@ -80,10 +85,10 @@ impl Txn<'_> {
         self.look_again(self.work.reads.leaves.len()).await
     }
 
-    /// An error that tells what the data is: true only if what was read was there together.
+    /// An error that tells what the data is: true only if what was read was there together. Nothing is noted where that is
+    /// so anyway.
     pub(crate) async fn if_as_read(&mut self, error: TxnError) -> TxnError {
-        let as_read = if self.protocol().defers() { self.validate().await } else { Ok(()) };
-        as_read.err().unwrap_or(error)
+        self.validate().await.err().unwrap_or(error)
     }
 
     /// Looks at so many of the leaves that were read.

@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::protocol::Protocol;
+
 /// Most columns a table may have; sets of columns are 64-bit masks.
 pub const MAX_COLUMNS: usize = 64;
 
@@ -107,6 +109,33 @@ pub struct TableSchema {
     /// Most rows on one page of the primary index (a page is the unit of locking), `None`: as many as
     /// fit. For small tables in which every row is hot.
     pub max_rows_per_page: Option<u16>,
+}
+
+/// What a database is made of. Made from its tables, it is for two-phase locking and optimistic transactions.
+///
+/// ```
+/// # use selkie_txn::{ColumnType, DatabaseSchema, Protocol, TableSchema};
+/// # let tables = vec![TableSchema::new("t").column("id", ColumnType::I32).primary_key([0])];
+/// let ordered = DatabaseSchema::from(tables).protocol(Protocol::Timestamp);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseSchema {
+    pub(crate) tables: Vec<TableSchema>,
+    pub(crate) protocol: Protocol,
+}
+
+impl From<Vec<TableSchema>> for DatabaseSchema {
+    fn from(tables: Vec<TableSchema>) -> Self {
+        Self { tables, protocol: Protocol::default() }
+    }
+}
+
+impl DatabaseSchema {
+    /// Makes the database for this protocol, and those that [go with it](Protocol::goes_with).
+    #[must_use]
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        Self { protocol, ..self }
+    }
 }
 
 impl TableSchema {

@@ -35,13 +35,13 @@
 //! latches; so both happen after the latches are released. What cannot be done then is kept for a later
 //! transaction of this database.
 
-use selkie_engine::SharedGuard;
+use selkie_btree::Stamp;
 use selkie_engine::log::Lsn;
 use selkie_fabric::env::yield_now;
 
 use crate::database::{Inner, Isolation};
 use crate::error::{AbortCause, TxnError};
-use crate::held::HeldLeaves;
+use crate::held::{HeldLeaves, Shown};
 use crate::overlay::Overlay;
 use crate::protocol::Protocol;
 use crate::reads::Reads;
@@ -60,6 +60,8 @@ pub struct Txn<'db> {
     isolation: Isolation,
     shard: usize,
     state: State,
+    /// Its place in the order of all, by [`Protocol::Timestamp`], from its first access on.
+    pub(crate) stamp: Option<Stamp>,
     /// Changes that were kept aside are being made.
     applies: bool,
     /// An operation that changes something has begun and not ended.
@@ -79,9 +81,9 @@ enum State {
 #[derive(Default)]
 pub(crate) struct Work<'db> {
     pub(crate) held: HeldLeaves<'db>,
-    /// The leaf last read whose latch is not kept ([`Isolation::ReadCommitted`], [`Protocol::Optimistic`]), until the
-    /// next operation.
-    pub(crate) transient: Option<SharedGuard<'db>>,
+    /// The leaf last read whose latch is not kept ([`Isolation::ReadCommitted`], all but [`Protocol::TwoPhase`]), until
+    /// the next operation.
+    pub(crate) transient: Option<Shown<'db>>,
     pub(crate) undo: UndoLog,
     /// Changes that are kept aside, and leaves read and not held, of protocols that have such.
     pub(crate) overlay: Overlay,
@@ -93,8 +95,6 @@ pub(crate) struct Work<'db> {
     pub(crate) row: Vec<u8>,
     /// The row that was read last, where no latch is kept for it.
     pub(crate) shown: Vec<u8>,
-    /// The fence that a scan goes on from.
-    pub(crate) bound: Vec<u8>,
     /// The key of the index entry that a row is fetched for.
     pub(crate) entry: Vec<u8>,
 }
@@ -116,7 +116,6 @@ impl<'db> Work<'db> {
             removed: false,
             row: self.row,
             shown: self.shown,
-            bound: self.bound,
             entry: self.entry,
         }
     }
@@ -143,19 +142,19 @@ impl<'db> Txn<'db> {
     ) -> Self {
         let savepoints = Savepoints::default();
         let state = State::Active;
-        let (applies, changing) = (false, false);
-        Self { db, protocol, isolation, shard, state, applies, changing, savepoints, work }
+        let (stamp, applies, changing) = (None, false, false);
+        Self { db, protocol, isolation, shard, state, stamp, applies, changing, savepoints, work }
     }
 
-    /// Commits: releases every latch, which makes all changes visible to everyone at once. Before that, under
-    /// [`Protocol::Optimistic`], latches what is to be changed and looks whether what was read is as it was. Then does
-    /// upkeep of the trees, waiting for inner pages only; if the future is dropped there the transaction
+    /// Commits: releases every latch, which makes all changes visible to everyone at once. Before that, where changes
+    /// are kept aside, latches what is to be changed, and looks whether what was read is as it was
+    /// ([`Protocol::Optimistic`]), or nobody later was there ([`Protocol::Timestamp`]). Then does upkeep of the trees, waiting for inner pages only; if the future is dropped there the transaction
     /// is committed nevertheless, and rolled back if it is dropped before.
     ///
     /// # Errors
     /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
-    /// half-way. Under [`Protocol::Optimistic`] also [`TxnError::Stale`], [`TxnError::Conflict`] and the other errors
-    /// that roll back. [`TxnError::Undetermined`] if the node's log cannot be written: it has committed, but may be gone if
+    /// half-way. Under [`Protocol::Optimistic`] and [`Protocol::Timestamp`] also [`TxnError::Stale`] or
+    /// [`TxnError::TooLate`], [`TxnError::Conflict`] and the other errors that roll back. [`TxnError::Undetermined`] if the node's log cannot be written: it has committed, but may be gone if
     /// the node ends now. Nothing else: upkeep that fails is left for later.
     pub async fn commit(mut self) -> Result<(), TxnError> {
         self.check_active()?;
@@ -185,7 +184,8 @@ impl<'db> Txn<'db> {
     /// How many leaves are latched.
     #[must_use]
     pub fn latched_leaves(&self) -> usize {
-        self.work.held.len() + usize::from(self.work.transient.is_some())
+        let is_latched = matches!(self.work.transient, Some(Shown::Latched(_)));
+        self.work.held.len() + usize::from(is_latched)
     }
 
     pub(crate) fn is_serializable(&self) -> bool {

@@ -11,8 +11,8 @@ use parking_lot::Mutex;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 use selkie_txn::{
-    ColumnType, Database, Direction, KeyRange, Protocol, RetryError, RetryPolicy, Table,
-    TableSchema, TxnError, key, retry,
+    ColumnType, Database, DatabaseSchema, Direction, KeyRange, Protocol, RetryError, RetryPolicy,
+    Table, TableSchema, TxnError, key, retry,
 };
 
 use super::{Case, Clients, Done, Tune, client_random, done, ensure, start};
@@ -45,7 +45,7 @@ pub(super) fn run(
 ) -> Result<Done, SimError> {
     let cluster = start(case, plan, tune, log, shaped)?;
     let lost = case.lost_beyond(plan);
-    let bank = Bank::open(&cluster)?;
+    let bank = Bank::open(&cluster, case.seed)?;
     plan.arrange(&cluster.world.controls(), cluster.world.now());
     let mut clients = Clients::new(&cluster);
     bank.spawn(&mut clients, case.seed, 0)?;
@@ -74,9 +74,9 @@ pub(super) struct Bank {
 
 impl Bank {
     /// Creates the accounts on the first node and opens the database on all.
-    pub(super) fn open(cluster: &SimCluster) -> Result<Self, SimError> {
+    pub(super) fn open(cluster: &SimCluster, seed: u64) -> Result<Self, SimError> {
         let history: History = Arc::default();
-        let databases = cluster.run(open(cluster, &history))??;
+        let databases = cluster.run(open(cluster, &history, seed))??;
         Ok(Self { databases, history })
     }
 
@@ -95,10 +95,7 @@ impl Bank {
         seed: u64,
     ) -> Result<Teller, SimError> {
         let database = self.databases.get(node).ok_or(SimError::NoSuchNode(node))?;
-        // By the seed, all tellers by one protocol, or each by its own.
-        let mixed = if seed % 3 == 2 { client % Protocol::ALL.len() } else { 0 };
-        let protocol = Protocol::ALL.into_iter().cycle().nth(seed as usize % 3 + mixed);
-        let db = Database::clone(database).with_protocol(protocol.unwrap_or_default());
+        let db = Database::clone(database).with_protocol(protocol_of(seed, client))?;
         Ok(Teller {
             client,
             db: Arc::new(db),
@@ -164,8 +161,23 @@ impl Bank {
     }
 }
 
+/// By the seed, all tellers by one protocol, or each by its own.
+fn protocol_of(seed: u64, client: usize) -> Protocol {
+    match seed % 4 {
+        0 => Protocol::TwoPhase,
+        1 => Protocol::Optimistic,
+        2 => Protocol::Timestamp,
+        _ if client.is_multiple_of(2) => Protocol::TwoPhase,
+        _ => Protocol::Optimistic,
+    }
+}
+
 /// Creates the accounts on the first node and opens the database on all.
-async fn open(cluster: &SimCluster, history: &History) -> Result<Vec<Arc<Database>>, SimError> {
+async fn open(
+    cluster: &SimCluster,
+    history: &History,
+    seed: u64,
+) -> Result<Vec<Arc<Database>>, SimError> {
     let account = TableSchema::new("account")
         .column("id", ColumnType::I64)
         .column("version", ColumnType::I64)
@@ -174,7 +186,8 @@ async fn open(cluster: &SimCluster, history: &History) -> Result<Vec<Arc<Databas
         .column("note", ColumnType::Text(150))
         .primary_key([0])
         .index("by_version", [VERSION]);
-    let first = Database::create(cluster.engine(0)?, vec![account]).await?;
+    let schema = DatabaseSchema::from(vec![account]).protocol(protocol_of(seed, 0));
+    let first = Database::create(cluster.engine(0)?, schema).await?;
     let table = first.table("account")?;
     let mut txn = first.begin();
     let mut ops = Vec::new();

@@ -250,7 +250,7 @@ fn run_bank(
     log: Option<TraceSink>,
 ) -> Result<Done, SimError> {
     let mut cluster = start(case, plan, tune, log, bank::shaped)?;
-    let mut branches = Bank::open(&cluster)?;
+    let mut branches = Bank::open(&cluster, case.seed)?;
     let env = cluster.world.env();
     let gone = Gone::default();
     let mut tally = Tally::default();

@@ -150,6 +150,7 @@ impl Shape {
         row("workers", format!("{} a node, {processors}", setup.workers));
         let protocol = match setup.protocol {
             Protocol::TwoPhase => "2pl: two-phase locking without waiting",
+            Protocol::Timestamp => "to: in the order of timestamps",
             Protocol::Optimistic => "occ: optimistic, with validation at commit",
         };
         row("transactions", protocol.to_owned());

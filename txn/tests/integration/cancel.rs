@@ -4,7 +4,9 @@
 use std::future::Future;
 use std::task::Poll;
 
-use selkie_txn::{Database, KeyRange, RetryPolicy, Table, Txn, TxnError, key, retry};
+use selkie_txn::{
+    Database, DatabaseSchema, KeyRange, Protocol, RetryPolicy, Table, Txn, TxnError, key, retry,
+};
 
 use crate::common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
 
@@ -71,8 +73,14 @@ async fn everything(db: &Database, txn: &mut Txn<'_>, table: Table) -> Result<()
 
 #[test]
 fn a_transaction_dropped_at_any_await_leaves_nothing() {
+    [Protocol::TwoPhase, Protocol::Timestamp].into_iter().for_each(leaves_nothing_when_dropped);
+}
+
+fn leaves_nothing_when_dropped(protocol: Protocol) {
     let cluster = Cluster::start(2, 512);
-    let databases = cluster.create(vec![accounts()]);
+    let schema = DatabaseSchema::from(vec![accounts()]).protocol(protocol);
+    let with = |db: Database| db.with_protocol(protocol).unwrap();
+    let databases: Vec<Database> = cluster.create(schema).into_iter().map(with).collect();
     let table = databases[0].table("account").unwrap();
     cluster.runtime.block_on(async {
         let mut txn = databases[0].begin();
@@ -92,7 +100,7 @@ fn a_transaction_dropped_at_any_await_leaves_nothing() {
                 polls,
             );
             let done = done.await;
-            assert_eq!(dump(&databases[1]).await, before, "after {polls} polls");
+            assert_eq!(dump(&databases[1]).await, before, "{protocol}: after {polls} polls");
             latch_everything(&databases[1], table).await;
             if let Some(done) = done {
                 done.unwrap();

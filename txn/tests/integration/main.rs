@@ -3,7 +3,9 @@
 mod cancel;
 mod catalogue;
 mod common;
+mod logged;
 mod optimistic;
 mod rollback;
 mod serializable;
+mod timestamp;
 mod upkeep;

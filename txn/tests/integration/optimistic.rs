@@ -23,7 +23,7 @@ fn cluster() -> (Cluster, Vec<Database>, Table) {
     let cluster = Cluster::start(2, 512);
     let databases = cluster.create(vec![accounts().max_rows_per_page(3)]);
     let databases: Vec<_> =
-        databases.into_iter().map(|db| db.with_protocol(Protocol::Optimistic)).collect();
+        databases.into_iter().map(|db| db.with_protocol(Protocol::Optimistic).unwrap()).collect();
     let table = databases[0].table("account").unwrap();
     cluster.runtime.block_on(async {
         let mut txn = databases[0].begin();
@@ -152,7 +152,7 @@ fn nobody_goes_by_pages_that_were_never_there_together() {
 #[test]
 fn nobody_goes_by_what_was_changed_behind_a_latch_or_three_leaves_ago() {
     let (cluster, databases, table) = cluster();
-    let locking = databases[0].clone().with_protocol(Protocol::TwoPhase);
+    let locking = databases[0].clone().with_protocol(Protocol::TwoPhase).unwrap();
     cluster.runtime.block_on(async {
         let transfer = async |by: i64| {
             let mut transfer = databases[1].begin();
@@ -303,7 +303,7 @@ fn read_committed_reads_what_is_there_and_loses_no_update() {
 fn a_two_phase_locked_transaction_is_in_the_way() {
     let (cluster, databases, table) = cluster();
     let locking: Vec<Database> =
-        databases.iter().map(|db| db.clone().with_protocol(Protocol::TwoPhase)).collect();
+        databases.iter().map(|db| db.clone().with_protocol(Protocol::TwoPhase).unwrap()).collect();
     cluster.runtime.block_on(async {
         for lock in &locking {
             // It has read what is to be changed: nothing may come between that and its end.

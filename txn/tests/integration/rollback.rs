@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use selkie_txn::{
-    Database, Direction, Index, KeyRange, Protocol, RowError, Savepoint, Table, Txn, TxnError, key,
+    Database, DatabaseSchema, Direction, Index, KeyRange, Protocol, RowError, Savepoint, Table,
+    Txn, TxnError, key,
 };
 
 use crate::common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
@@ -400,8 +401,9 @@ proptest! {
         ops in proptest::collection::vec(ops(), 1..400),
     ) {
         let cluster = Cluster::start(1, 512);
-        let databases = cluster.create(vec![accounts().max_rows_per_page(rows)]);
-        let db = &databases[0].clone().with_protocol(protocol);
+        let schema = DatabaseSchema::from(vec![accounts().max_rows_per_page(rows)]);
+        let databases = cluster.create(schema.protocol(protocol));
+        let db = &databases[0];
         let table = db.table("account").unwrap();
         cluster.runtime.block_on(async {
             let (mut committed, mut model) = (Model::new(), Model::new());

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use selkie_fabric::env::Env;
 use selkie_txn::{
-    AbortCause, ColumnType, Database, Direction, Isolation, KeyRange, Protocol, RetryPolicy, Table,
-    TableSchema, Txn, TxnError, key, retry,
+    AbortCause, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
+    RetryPolicy, Table, TableSchema, Txn, TxnError, key, retry,
 };
 
 use crate::common::{Account, BALANCE, Cluster, accounts, check, insert};
@@ -76,8 +76,9 @@ async fn move_account(db: &Database, table: Table, id: i32) -> Result<(), TxnErr
 
 #[test]
 fn money_is_neither_made_nor_lost_across_nodes() {
-    use Protocol::{Optimistic, TwoPhase};
-    for protocols in [[TwoPhase; 3], [Optimistic; 3], [Optimistic, TwoPhase, Optimistic]] {
+    use Protocol::{Optimistic, Timestamp, TwoPhase};
+    let mixed = [Optimistic, TwoPhase, Optimistic];
+    for protocols in [[TwoPhase; 3], [Timestamp; 3], [Optimistic; 3], mixed] {
         money_is_kept(protocols);
     }
 }
@@ -102,8 +103,9 @@ async fn write_money(db: Database, env: Env, table: Table) {
 
 fn money_is_kept(protocols: [Protocol; 3]) {
     let cluster = Cluster::start(3, 512);
-    let databases = cluster.create(vec![accounts().max_rows_per_page(3)]);
-    let with = |(db, protocol): (Database, Protocol)| db.with_protocol(protocol);
+    let schema = DatabaseSchema::from(vec![accounts().max_rows_per_page(3)]);
+    let databases = cluster.create(schema.protocol(protocols[0]));
+    let with = |(db, protocol): (Database, Protocol)| db.with_protocol(protocol).unwrap();
     let databases: Vec<Database> = databases.into_iter().zip(protocols).map(with).collect();
     let table = databases[0].table("account").unwrap();
     cluster.runtime.block_on(open_accounts(&databases[0], table));

@@ -5,12 +5,14 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use selkie_btree::LeafView;
+use selkie_engine::log::LogTo;
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, RealRuntime};
 use selkie_memnode::{Coding, Pool, PoolConfig};
 use selkie_txn::{
-    ColumnType, Database, Direction, Isolation, KeyRange, Source, Table, TableSchema, Txn, TxnError,
+    ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Source, Table,
+    TableSchema, Txn, TxnError,
 };
 
 /// Compute nodes on one pool of two memory nodes, with the smallest cache allowed.
@@ -21,6 +23,12 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start(nodes: usize, gcl_bytes: usize) -> Self {
+        Self::start_with_logs(&vec![None; nodes], gcl_bytes)
+    }
+
+    /// As above, where nodes may have logs.
+    pub(crate) fn start_with_logs(logs: &[Option<LogTo>], gcl_bytes: usize) -> Self {
+        let nodes = logs.len();
         let runtime = RealRuntime::new(2).unwrap();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
         let config = PoolConfig {
@@ -36,8 +44,9 @@ impl Cluster {
         let cache_bytes = EngineConfig::min_cache_bytes(gcl_bytes);
         let engines = runtime.block_on(async {
             let mut engines = Vec::new();
-            for node in 0..nodes {
-                let config = EngineConfig { cache_bytes, ..EngineConfig::default() };
+            for (node, log) in logs.iter().enumerate() {
+                let log = log.clone();
+                let config = EngineConfig { cache_bytes, log, ..EngineConfig::default() };
                 let id = ComputeId::new(node).unwrap();
                 let env = runtime.env();
                 engines.push(Engine::start(&pool, &fabric, &env, id, config).await.unwrap());
@@ -48,9 +57,9 @@ impl Cluster {
     }
 
     /// One handle of the same database on every node.
-    pub(crate) fn create(&self, tables: Vec<TableSchema>) -> Vec<Database> {
+    pub(crate) fn create(&self, schema: impl Into<DatabaseSchema>) -> Vec<Database> {
         self.runtime.block_on(async {
-            let mut databases = vec![Database::create(&self.engines[0], tables).await.unwrap()];
+            let mut databases = vec![Database::create(&self.engines[0], schema).await.unwrap()];
             for engine in &self.engines[1..] {
                 databases.push(Database::open(engine).await.unwrap());
             }

@@ -1,0 +1,207 @@
+//! Transactions in the order of timestamps on nodes with logs: when they may rely on their stamps, and what becomes of these.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use selkie_engine::log::{
+    LogError, LogFiles, LogOwner, LogStore, LogTo, Lsn, Pages, Piece, ReadError, Sink, Written,
+    merge,
+};
+use selkie_fabric::BoxFuture;
+use selkie_fabric::env::Env;
+use selkie_txn::{
+    Database, DatabaseSchema, Isolation, Protocol, RetryPolicy, Table, TxnError, key, retry,
+};
+
+use tempfile::TempDir;
+
+use crate::common::{Account, BALANCE, Cluster, accounts, check, dump, insert};
+
+const GCL: usize = 512;
+
+/// Logs in files, which make nothing durable while they are shut.
+#[derive(Debug)]
+struct Valve {
+    files: LogFiles,
+    is_shut: Arc<AtomicBool>,
+}
+
+struct Tap {
+    file: Arc<dyn Sink>,
+    is_shut: Arc<AtomicBool>,
+}
+
+impl Sink for Tap {
+    fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written> {
+        Box::pin(async move {
+            while self.is_shut.load(Ordering::SeqCst) {
+                selkie_fabric::env::yield_now().await;
+            }
+            self.file.append(at, bytes).await
+        })
+    }
+
+    fn truncate(&self, lsn: Lsn) -> BoxFuture<'_, Result<Lsn, LogError>> {
+        self.file.truncate(lsn)
+    }
+
+    fn capacity(&self) -> u64 {
+        self.file.capacity()
+    }
+}
+
+impl LogStore for Valve {
+    fn create(&self, owner: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
+        Box::pin(async move {
+            let (file, is_shut) = (self.files.create(owner).await?, Arc::clone(&self.is_shut));
+            Ok(Arc::new(Tap { file, is_shut }) as Arc<dyn Sink>)
+        })
+    }
+
+    fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+        self.files.pieces(owner)
+    }
+
+    fn piece(&self, owner: LogOwner, start: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
+        self.files.piece(owner, start)
+    }
+
+    fn remove(&self, owner: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
+        self.files.remove(owner)
+    }
+
+    fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>> {
+        self.files.owners()
+    }
+}
+
+/// A database on nodes with logs.
+struct Logged {
+    valve: Arc<Valve>,
+    cluster: Cluster,
+    databases: Vec<Database>,
+    table: Table,
+    _place: TempDir,
+}
+
+fn logged(nodes: usize) -> Logged {
+    let place = tempfile::tempdir().unwrap();
+    let files = LogFiles::new(place.path(), 1 << 20, 1 << 30).unwrap();
+    let valve = Arc::new(Valve { files, is_shut: Arc::default() });
+    let store: Arc<dyn LogStore> = Arc::clone(&valve) as Arc<dyn LogStore>;
+    let logs = vec![Some(LogTo::Store(store)); nodes];
+    let cluster = Cluster::start_with_logs(&logs, GCL);
+    let schema = DatabaseSchema::from(vec![accounts()]).protocol(Protocol::Timestamp);
+    let databases = cluster.create(schema);
+    let table = databases[0].table("account").unwrap();
+    cluster.runtime.block_on(async {
+        let mut txn = databases[0].begin();
+        for id in 0..40 {
+            let account = Account { tag: id, owner: "o".into(), balance: 10, note: None };
+            insert(&databases[0], &mut txn, table, id, &account).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+    });
+    Logged { valve, cluster, databases, table, _place: place }
+}
+
+async fn pay(db: &Database, table: Table, from: i32, to: i32) -> Result<(), TxnError> {
+    let mut txn = db.begin();
+    for (id, by) in [(from, -1), (to, 1)] {
+        txn.update(table, &key![id], |row| Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?))
+            .await?;
+    }
+    txn.commit().await
+}
+
+/// Whether a future comes to its end, in time enough for that.
+async fn ends<F: Future + Unpin>(future: &mut F, env: &Env) -> bool {
+    let mut late = env.sleep(Duration::from_millis(30));
+    std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
+        Poll::Ready(_) => Poll::Ready(true),
+        Poll::Pending => late.as_mut().poll(cx).map(|()| false),
+    })
+    .await
+}
+
+#[test]
+fn who_only_reads_commits_when_what_was_read_is_known_for_good() {
+    let Logged { valve, cluster, databases, table, _place } = logged(1);
+    let (db, env) = (&databases[0], cluster.runtime.env());
+    cluster.runtime.block_on(async {
+        for isolation in [Isolation::Serializable, Isolation::ReadCommitted] {
+            valve.is_shut.store(true, Ordering::SeqCst);
+            let mut txn = db.begin_with(isolation);
+            assert!(txn.get(table, &key![7]).await.unwrap().is_some());
+            let mut commit = Box::pin(txn.commit());
+            let stamps = isolation == Isolation::Serializable;
+            assert_eq!(ends(&mut commit, &env).await, !stamps, "{isolation:?}");
+            valve.is_shut.store(false, Ordering::SeqCst);
+            if stamps {
+                commit.await.unwrap();
+            }
+        }
+        // A stamp that another has left is relied on, too.
+        valve.is_shut.store(true, Ordering::SeqCst);
+        let (mut early, mut late) = (db.begin(), db.begin());
+        assert!(early.get(table, &key![39]).await.unwrap().is_some());
+        valve.is_shut.store(false, Ordering::SeqCst);
+        db.engine().until_durable(0).await.unwrap();
+        env.sleep(Duration::from_millis(30)).await;
+        valve.is_shut.store(true, Ordering::SeqCst);
+        assert!(late.get(table, &key![7]).await.unwrap().is_some());
+        assert!(early.get(table, &key![7]).await.unwrap().is_some());
+        drop(late);
+        let mut commit = Box::pin(early.commit());
+        assert!(!ends(&mut commit, &env).await);
+        valve.is_shut.store(false, Ordering::SeqCst);
+        commit.await.unwrap();
+    });
+    cluster.close();
+}
+
+/// The stamps come back with the pages; the clock of the new pool begins anew, and is found to be behind.
+#[test]
+fn a_database_that_is_put_back_from_logs_goes_on() {
+    let Logged { valve, cluster, databases, table, _place } = logged(2);
+    let before = cluster.runtime.block_on(async {
+        for round in 0..200 {
+            let db = &databases[round % 2];
+            let ids = [round * 7 % 40, round * 11 % 40].map(|id| i32::try_from(id).unwrap());
+            retry(db.engine().env(), &RetryPolicy::default(), || pay(db, table, ids[0], ids[1]))
+                .await
+                .unwrap();
+        }
+        dump(&databases[0]).await
+    });
+    cluster.close();
+    let cluster = Cluster::start(2, GCL);
+    let mut pages = Pages::new(GCL);
+    cluster.runtime.block_on(async {
+        let owners = valve.owners().await.unwrap();
+        merge(&*valve, &owners, &mut pages, false).await.unwrap();
+    });
+    let lines = pages.into_lines();
+
+    cluster.runtime.block_on(async {
+        cluster.engines[0].restore(&lines).await.unwrap();
+        for engine in &cluster.engines {
+            let db = Database::open(engine).await.unwrap();
+            assert_eq!(db.protocol(), Protocol::Timestamp);
+            assert_eq!(dump(&db).await, before);
+            for round in 0..40 {
+                retry(engine.env(), &RetryPolicy::default(), || pay(&db, table, round, 39 - round))
+                    .await
+                    .unwrap();
+            }
+            assert_eq!(dump(&db).await, before, "each has got what it has given");
+            assert!(db.stats().aborts.total() <= 5, "{:?}", db.stats());
+            check(&db).await;
+        }
+        assert!(cluster.engines[0].advance_clock(1).await.unwrap() > 200);
+    });
+    cluster.close();
+}

@@ -61,6 +61,24 @@ fn a_slab_that_is_given_back_before_its_move_has_settled_is_found_within_100_see
     println!("seed {seed}: {report}");
 }
 
+#[test]
+fn a_commit_that_does_not_ask_who_was_there_later_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::UncheckedOrder, Scenario::Bank, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn read_stamps_that_go_back_are_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::ReadStampsGoBack, Scenario::Bank, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn leaves_that_are_let_go_before_they_are_changed_are_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::EarlyRelease, Scenario::Bank, 100);
+    println!("seed {seed}: {report}");
+}
+
 /// Shows as well that compute nodes do die in the middle of a write-back.
 #[test]
 fn a_write_back_that_nothing_stands_in_for_is_found_within_80_seeds() {

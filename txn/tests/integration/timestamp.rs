@@ -5,7 +5,7 @@ use std::future::Future;
 use std::ops::ControlFlow;
 use std::task::{Context, Poll, Waker};
 
-use selkie_btree::{LeafView, Stamp, Stamps, leaf_remove, leaf_stamp};
+use selkie_btree::{LeafView, Stamp, Stamps, TreeError, leaf_remove, leaf_stamp};
 use selkie_engine::GAddr;
 use selkie_txn::{
     AbortCause, CatalogueError, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
@@ -500,10 +500,28 @@ fn nobody_is_given_a_stamp_when_there_are_none_left() {
         }
         // What takes no place in the order still works.
         check(&databases[0]).await;
-        // A stamp beyond the last is damage, and not taken for the clock's.
-        let (addr, stamps) = leaf_of(&databases[0], table, 30).await;
-        let wrong = Stamps { write: Stamp::new(last + 1), ..stamps };
-        leaf_stamp(&mut databases[0].engine().exclusive(addr).await.unwrap(), wrong);
+    });
+    cluster.close();
+}
+
+/// It is not taken for the clock's, which would then be moved to its end.
+#[test]
+fn a_stamp_beyond_the_last_is_damage() {
+    let (cluster, databases, table) = cluster();
+    let db = &databases[0];
+    cluster.runtime.block_on(async {
+        let (addr, stamps) = leaf_of(db, table, 30).await;
+        let wrong = Stamps { write: Stamp::new((1 << 62) + 1), ..stamps };
+        leaf_stamp(&mut db.engine().exclusive(addr).await.unwrap(), wrong);
+        let mut txn = db.begin();
+        let error = balance(&mut txn, table, 30).await.unwrap_err();
+        assert!(
+            matches!(&error, TxnError::Tree(TreeError::Corrupt { addr: a, .. }) if *a == addr),
+            "{error}"
+        );
+        assert!(!error.is_retryable());
+        drop(txn);
+        pay(db, table, 1, 1).await;
     });
     cluster.close();
 }

@@ -25,6 +25,9 @@ pub enum PoolError {
         /// What is allowed.
         allowed: String,
     },
+    /// Compute nodes have been in the pool.
+    #[error("compute nodes have used the pool: pages are put into one that nobody has used")]
+    Used,
     /// A memory node could not join the fabric or register its region.
     #[error("memory node {node}: {source}")]
     MemoryNode {

@@ -417,6 +417,11 @@ impl Membership {
             })
     }
 
+    /// The state as it is now, which is not acted upon.
+    pub(crate) async fn latest(&self) -> Result<Arc<PoolState>, PoolError> {
+        Ok(self.load().await?.state)
+    }
+
     /// Whether no verb of a dead node executes any more, at any node.
     pub(crate) async fn is_fenced(&self, node: PeerId) -> Result<bool, PoolError> {
         // The name may be another node's by now.
@@ -631,12 +636,14 @@ pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
         }
         return;
     }
+    state.forget_moment(node.index());
     let was_in = state.compute_nodes.remove(&node.index()).is_some();
     if was_in || card.is_some() {
         let only_read = card.is_some_and(|card| card.reads_only);
         let lost = state.lost.entry(node.index()).or_default();
         lost.held_nothing = !was_in || only_read;
         if !lost.held_nothing {
+            state.fall(node.index());
             state.doubt(node.index());
         }
     }

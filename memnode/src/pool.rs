@@ -14,7 +14,7 @@ use crate::coding::Coding;
 use crate::config::{PoolConfig, PoolPlan};
 use crate::control::{
     Card, ControlPlane, Identity, LocalPlane, Lost, MAX_RANGES, Mailbox, Member, MemoryMember,
-    PoolState, RangePlace, Timing, Versioned,
+    Moment, PoolState, RangePlace, Timing, Versioned,
 };
 use crate::domain::FailureDomain;
 use crate::error::PoolError;
@@ -29,8 +29,8 @@ use parking_lot::{Mutex, RwLock};
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Domain, Endpoint, Fabric, PeerId};
-use std::collections::BTreeSet;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -109,12 +109,23 @@ impl Pool {
     /// [`PoolError::Config`] for a bad field, [`PoolError::TooManyRanges`], [`PoolError::MemoryNode`] if the fabric
     /// refuses a node.
     pub fn start(fabric: &Arc<dyn Fabric>, config: PoolConfig) -> Result<Arc<Self>, PoolError> {
+        // Its logs outlive it.
+        Self::start_as(fabric, config, RandomState::new().build_hasher().finish())
+    }
+
+    /// As [`Pool::start`], with a name that tells the pool's logs from those of others.
+    ///
+    /// # Errors
+    /// As [`Pool::start`].
+    pub fn start_as(
+        fabric: &Arc<dyn Fabric>,
+        config: PoolConfig,
+        id: u64,
+    ) -> Result<Arc<Self>, PoolError> {
         let plan = config.plan()?;
         let nodes = (0..config.memory_nodes)
             .map(|node| start_node(fabric, node, &plan).map(Arc::new))
             .collect::<Result<Vec<_>, _>>()?;
-        // Its logs outlive it.
-        let id = RandomState::new().build_hasher().finish();
         let identity = Identity { name: EMBEDDED, id, fabric: "" };
         let mut state = PoolState::new(identity, Timing::default(), &config);
         let member = |node: &Arc<MemoryNode>| {
@@ -296,6 +307,14 @@ impl Pool {
         self.membership.state()
     }
 
+    /// The pool's state, as it is when this is called or later. Asks the control plane.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`].
+    pub async fn latest_state(&self) -> Result<Arc<PoolState>, PoolError> {
+        self.membership.latest().await
+    }
+
     /// Lets a compute node of this process in at all others, before it connects to any, where the fabric asks
     /// for that; one that reads only at memory nodes within [`Pool::reading`]. Returns once they know of it.
     /// [`Pool::register_compute`] is to follow.
@@ -405,7 +424,8 @@ impl Pool {
             return Err(PoolError::DuplicateCompute { node });
         }
         let is_doubtful = state.is_doubtful(node.get());
-        if state.lost.contains_key(&node.get()) || state.dead.contains(&node.get()) || is_doubtful {
+        let is_dead = state.lost.contains_key(&node.get()) || state.dead.contains(&node.get());
+        if is_dead || is_doubtful || state.has_fallen(node.get()) {
             return Err(PoolError::DeadCompute { node });
         }
         Ok(())
@@ -552,6 +572,7 @@ impl Pool {
             state.cards.remove(&PeerId::compute(node.get()).to_raw());
             let gone = state.compute_nodes.remove(&node.get());
             state.forget_in_rebuilds(node.get());
+            state.forget_moment(node.get());
             gone.map(drop).ok_or(PoolError::NotRegistered { node })
         };
         let (version, ()) = self.membership.change(leave).await?;
@@ -559,6 +580,47 @@ impl Pool {
             Err(PoolError::Unresponsive { .. }) => Ok(()),
             noticed => noticed,
         }
+    }
+
+    /// Announces a moment that all compute nodes are to mark in their logs; its number, and the state that announces it, of
+    /// whose nodes each does. `None` while another node wants one; one that `by` wants already is over. What is changed after a
+    /// mark stays on its node until the moment is over ([`Pool::end_moment`], or `by` has left or died), or for
+    /// [`Timing::moment_bound`].
+    ///
+    /// # Errors
+    /// [`PoolError::NotRegistered`], [`PoolError::Control`].
+    pub async fn begin_moment(
+        &self,
+        by: ComputeIndex,
+    ) -> Result<Option<(u64, Arc<PoolState>)>, PoolError> {
+        let begin = |state: &mut PoolState| {
+            if !state.compute_nodes.contains_key(&by.get()) {
+                return Err(PoolError::NotRegistered { node: by });
+            }
+            if state.moment.is_some_and(|moment| moment.by != by.get()) {
+                return Ok(None);
+            }
+            state.moments += 1;
+            let number = state.moments;
+            state.moment = Some(Moment { number, by: by.get() });
+            Ok(Some((number, Arc::new(state.clone()))))
+        };
+        Ok(self.membership.change(begin).await?.1)
+    }
+
+    /// Ends a moment; whether it was not over. Nobody is waited for.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`]; it may be over then or not.
+    pub async fn end_moment(&self, number: u64) -> Result<bool, PoolError> {
+        let end = |state: &mut PoolState| {
+            let is_it = state.moment.is_some_and(|moment| moment.number == number);
+            if is_it {
+                state.moment = None;
+            }
+            Ok(is_it)
+        };
+        Ok(self.membership.change(end).await?.1)
     }
 
     /// Declares a compute node dead: it is in the pool no more, and the others begin to recover from its
@@ -735,6 +797,7 @@ impl Pool {
                     if recovered.is_some_and(|lost| lost.has_lost_pages) && !is_whole {
                         state.dead.insert(node.get());
                     }
+                    state.forget_fallen();
                 }
                 Ok(())
             })
@@ -878,6 +941,23 @@ impl Pool {
             Ok(true)
         };
         Ok(self.membership.change(set).await?.1)
+    }
+
+    /// Counts the incarnations of compute nodes on from those of another pool, whose pages this one gets before it has had a
+    /// compute node: what names things by them goes on with new names.
+    ///
+    /// # Errors
+    /// [`PoolError::Used`] if it has had some; [`PoolError::Control`].
+    pub async fn count_on(&self, incarnations: &BTreeMap<u16, u32>) -> Result<(), PoolError> {
+        let count = |state: &mut PoolState| {
+            // The same ones are of a try that did not come to more.
+            if !state.incarnations.is_empty() && state.incarnations != *incarnations {
+                return Err(PoolError::Used);
+            }
+            state.incarnations.clone_from(incarnations);
+            Ok(())
+        };
+        self.membership.change(count).await.map(drop)
     }
 
     /// What is found under a name, as this process knows.

@@ -330,6 +330,7 @@ impl Pool {
             for (node, line) in lines {
                 state.lose_pages(*node, &[*line]);
             }
+            state.forget_fallen();
             Ok(())
         };
         self.membership().change(clear).await.map(drop)

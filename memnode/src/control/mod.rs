@@ -36,8 +36,8 @@ pub use selkie_fabric::Stream;
 pub use serve::Relay;
 pub(crate) use state::SPARE_NODES;
 pub use state::{
-    Card, Identity, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember, PoolState, RangePlace,
-    Slab, Timing,
+    Card, Identity, Lost, MAX_LOST_PAGES, Mailbox, Member, MemoryMember, Moment, PoolState,
+    RangePlace, Slab, Timing,
 };
 pub use target::Connect;
 

@@ -81,14 +81,29 @@ pub struct PoolState {
     /// Compute nodes that died, were recovered from, and are still named in the latch words of pages that were
     /// lost with them; their indexes are not used again.
     pub dead: BTreeSet<u16>,
+    /// Compute nodes that died while the recovery from one of them was under way, each with its incarnation, as long as
+    /// pages of one of them may be made again: what one had granted another is in its log only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub fallen: Vec<BTreeMap<u16, u32>>,
     /// Global addresses of GCLs that were lost with the node that held them, lowest first, at most
     /// [`MAX_LOST_PAGES`].
     pub lost_pages: BTreeSet<u64>,
+    /// The moment that logs mark now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub moment: Option<Moment>,
+    /// How many moments there have been.
+    #[serde(default)]
+    pub moments: u64,
     /// What users of the pool leave for each other, by name.
     pub labels: BTreeMap<String, String>,
 }
 
 impl PoolState {
+    /// Who wanted a moment has left, or died.
+    pub(crate) fn forget_moment(&mut self, node: u16) {
+        self.moment = self.moment.filter(|moment| moment.by != node);
+    }
+
     /// A pool of this shape, without memory and without nodes. How much memory each node lends is its own
     /// affair; the configuration says only how many there are to be.
     pub(crate) fn new(identity: Identity<'_>, timing: Timing, config: &PoolConfig) -> Self {
@@ -117,7 +132,10 @@ impl PoolState {
             donated: BTreeSet::new(),
             lost: BTreeMap::new(),
             dead: BTreeSet::new(),
+            fallen: Vec::new(),
             lost_pages: BTreeSet::new(),
+            moment: None,
+            moments: 0,
             labels: BTreeMap::new(),
         }
     }
@@ -136,6 +154,51 @@ impl PoolState {
         }
         let room = MAX_LOST_PAGES.saturating_sub(self.lost_pages.len());
         self.lost_pages.extend(pages.iter().take(room));
+    }
+}
+
+impl PoolState {
+    /// A compute node has died, with those whose recovery is under way.
+    pub(crate) fn fall(&mut self, node: u16) {
+        let incarnation = self.incarnations.get(&node).copied().unwrap_or_default();
+        let is_alone = !self.lost.keys().any(|other| *other != node);
+        if is_alone || self.fallen.is_empty() {
+            self.fallen.push(BTreeMap::new());
+        }
+        if let Some(last) = self.fallen.last_mut() {
+            last.insert(node, incarnation);
+        }
+    }
+
+    /// Those with whom a compute node has died, itself included, each with its incarnation.
+    #[must_use]
+    pub fn fallen_with(&self, node: u16) -> BTreeMap<u16, u32> {
+        let own = self.fallen.iter().filter(|group| group.contains_key(&node));
+        own.flatten().map(|(node, incarnation)| (*node, *incarnation)).collect()
+    }
+
+    /// Whether a node that died may have in its log what others that died with it had from it.
+    pub(crate) fn has_fallen(&self, node: u16) -> bool {
+        self.fallen.iter().any(|group| group.contains_key(&node))
+    }
+
+    /// Whether somebody may have to redo what a compute node of that incarnation has changed.
+    #[must_use]
+    pub fn may_be_redone(&self, node: u16, incarnation: u32) -> bool {
+        let is_last = self.incarnations.get(&node) == Some(&incarnation);
+        let is_dead = self.lost.contains_key(&node) || self.dead.contains(&node);
+        let fell = self.fallen.iter().any(|group| group.get(&node) == Some(&incarnation));
+        is_last && is_dead || fell
+    }
+
+    /// A recovery is over, or what is to be known of a rebuild's lines is known.
+    pub(crate) fn forget_fallen(&mut self) {
+        if self.lost.is_empty() {
+            let mut fallen = std::mem::take(&mut self.fallen);
+            let may_be_needed = |node: &u16| self.dead.contains(node) || self.is_doubtful(*node);
+            fallen.retain(|group| group.keys().any(may_be_needed));
+            self.fallen = fallen;
+        }
     }
 }
 
@@ -372,6 +435,12 @@ impl Timing {
         self.lease / 4
     }
 
+    /// For how long at most what was changed after a moment stays where it is ([`crate::Pool::begin_moment`]).
+    #[must_use]
+    pub fn moment_bound(self) -> Duration {
+        self.lease / 4
+    }
+
     /// Checks that a node which lives is not taken for dead because one or two of its beats are late.
     ///
     /// # Errors
@@ -446,6 +515,15 @@ pub struct Member {
     /// How often it has made sure that it still is in the pool after it could not show that it lives.
     #[serde(default)]
     pub renewals: u64,
+}
+
+/// A moment that all compute nodes mark in their logs: see [`crate::Pool::begin_moment`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moment {
+    /// From 1 on.
+    pub number: u64,
+    /// The compute node that wants it.
+    pub by: u16,
 }
 
 /// How far the recovery from the death of a compute node has got (DESIGN §8).

@@ -1,0 +1,497 @@
+//! Logs in an object store: each append is an object of its own, named after the place where it begins, as objects cannot be
+//! added to.
+//!
+//! ```text
+//! PREFIX/<pool>/<node>-<incarnation>/<LSN>.slog      a header, as of a file of a log, and the records of an append
+//! PREFIX/<pool>/<node>-<incarnation>/kept-<LSN>      a header: the log is kept from there on; the last such counts
+//! PREFIX/<pool>/<node>-<incarnation>/archived-<LSN>  the same of what it was cut off, once that is not all
+//! PREFIX/<pool>/<node>-<incarnation>/removed-<LSN>   a header: the log was removed
+//! PREFIX/<pool>/<node>-<incarnation>/ended           a header: where the log of one who was taken for dead ends
+//! PREFIX/<pool>/labels.json                          the pool's labels
+//! ```
+//! No name is used for two things: a request that failed may have been carried out, or be so later, and it does not matter
+//! when. What is tried again are the very same bytes. So an append is one request, and needs to know nothing of what is there.
+//!
+//! Objects that were cut off stay for whoever makes another pool of all logs, until the archive is made short. They are deleted
+//! after `archived` has said so, many at a time, in whatever order the store likes: what is left of them is not read. An
+//! object that is missing is seen, but for the last ones: the first one begins where `kept` or `archived` says, and each other
+//! where the one before ends. What has no `kept` is no log, nor is what has `removed`, which stays for what comes late.
+//!
+//! Contents: `url` (which store), `network` (where its client runs, and that each request has a bound), `sink` (a log that is
+//! being written).
+//!
+//! A node that was taken for dead may still be writing. Who reads its log to make its pages again says first where it
+//! ended, which is said once: the store has to know conditional requests (`If-None-Match` of S3).
+
+mod network;
+mod sink;
+#[cfg(test)]
+mod tests;
+mod url;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use object_store::ObjectStore;
+use object_store::path::Path;
+use selkie_fabric::BoxFuture;
+
+use super::files::{ENDED, HEADER_BYTES, Header, LABELS, SUFFIX};
+use super::record::Lsn;
+use super::store::{FIRST_LSN, Labels, LogError, LogOwner, LogStore, Piece, ReadError, Sink};
+use network::Network;
+use sink::ObjectSink;
+
+/// From where a log is kept.
+const KEPT: &str = "kept-";
+/// From where what a log was cut off is kept.
+const ARCHIVED: &str = "archived-";
+/// That a log was removed.
+const REMOVED: &str = "removed-";
+/// How often it is looked for the mark of a log that is being cut.
+const LOOKS: u32 = 5;
+/// Objects that are deleted with a request, as many as S3 takes.
+const DELETED_TOGETHER: usize = 1000;
+
+/// A place for logs in an object store.
+#[derive(Clone, Debug)]
+pub struct LogObjects {
+    network: Arc<Network>,
+    prefix: Path,
+    capacity: u64,
+    /// Pieces of a log are also those that it was cut off.
+    reads_archives: bool,
+}
+
+impl LogObjects {
+    /// Whether this is a URL rather than a directory: it has `://` in it.
+    #[must_use]
+    pub fn is_url(place: &str) -> bool {
+        place.contains("://")
+    }
+
+    /// Whether [`LogObjects::at`] would take this.
+    ///
+    /// # Errors
+    /// [`LogError`] with what is wrong with it.
+    pub fn check(url: &str) -> Result<(), LogError> {
+        url::store_at(url).map(drop)
+    }
+
+    /// Logs in a directory, or at a URL, as `file:///var/logs`, or with the feature `cloud` `s3://BUCKET/PREFIX`, `gs://`, `az://`
+    /// or `http://`, whose settings are those of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); each may keep `capacity`
+    /// bytes. Starts a thread, asks the store nothing.
+    ///
+    /// # Errors
+    /// [`LogError`] with what is wrong with the URL, or with the settings.
+    pub fn at(url: &str, capacity: u64) -> Result<Self, LogError> {
+        let url::Named { store, prefix, name } = url::store_at(url)?;
+        let network = Arc::new(Network::start(store, &name)?);
+        Ok(Self { network, prefix, capacity, reads_archives: false })
+    }
+
+    /// Logs that are at a URL already, to be read, with what they were cut off. As [`LogObjects::at`].
+    ///
+    /// # Errors
+    /// [`LogError`] with what is wrong with the URL, or with the settings.
+    pub fn existing(url: &str) -> Result<Self, LogError> {
+        Ok(Self { reads_archives: true, ..Self::at(url, 0)? })
+    }
+
+    /// Logs below a prefix of a store, which is called `name`.
+    ///
+    /// # Errors
+    /// [`LogError`] if no thread can be started.
+    pub fn on(store: Arc<dyn ObjectStore>, name: &str, capacity: u64) -> Result<Self, LogError> {
+        let network = Arc::new(Network::start(store, name)?);
+        Ok(Self { network, prefix: Path::ROOT, capacity, reads_archives: false })
+    }
+
+    /// What people call it.
+    #[must_use]
+    pub fn name(&self) -> String {
+        self.network.name_of(&self.prefix)
+    }
+
+    /// Writes an object and deletes it: whoever cannot do that learns it now rather than with the first commit. Two round
+    /// trips, for which the thread blocks.
+    ///
+    /// # Errors
+    /// [`LogError`] with what the store says.
+    pub fn probe(&self) -> Result<(), LogError> {
+        let object = self.prefix.clone().join(format!("attempt-{}", std::process::id()));
+        let network = Arc::clone(&self.network);
+        let attempt = async move {
+            network.put(&object, b"attempt".to_vec()).await?;
+            network.delete(vec![object]).await
+        };
+        let gone = || LogError::new("ask", self.name(), std::io::ErrorKind::BrokenPipe.into());
+        self.network.wait_for(attempt).unwrap_or_else(|| Err(gone()))
+    }
+
+    /// Whether nothing is there.
+    ///
+    /// # Errors
+    /// [`LogError`] if that cannot be found out.
+    pub async fn is_empty(&self) -> Result<bool, LogError> {
+        let found = self.network.list(&self.prefix).await?;
+        Ok(found.objects.is_empty() && found.common_prefixes.is_empty())
+    }
+
+    /// Writes an object beside the logs.
+    ///
+    /// # Errors
+    /// [`LogError`] if that fails.
+    pub(crate) async fn put_beside(&self, name: &str, bytes: Vec<u8>) -> Result<(), LogError> {
+        self.network.put(&self.prefix.clone().join(name), bytes).await
+    }
+
+    /// Reads an object beside the logs; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`LogError`] if that fails.
+    pub(crate) async fn get_beside(&self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+        self.network.get(&self.prefix.clone().join(name)).await
+    }
+
+    /// What people call an object beside the logs.
+    pub(crate) fn name_beside(&self, name: &str) -> PathBuf {
+        self.network.name_of(&self.prefix.clone().join(name)).into()
+    }
+
+    /// What people call the objects of a log.
+    pub(crate) fn place_of(&self, owner: LogOwner) -> PathBuf {
+        self.place(&self.of_log(owner))
+    }
+
+    fn of_pool(&self, pool: u64) -> Path {
+        self.prefix.clone().join(format!("{pool:016x}"))
+    }
+
+    fn of_log(&self, owner: LogOwner) -> Path {
+        self.of_pool(owner.pool).join(format!("{}-{}", owner.node, owner.incarnation))
+    }
+
+    fn place(&self, object: &Path) -> PathBuf {
+        self.network.name_of(object).into()
+    }
+
+    fn refused(&self, object: &Path, what: impl Into<String>) -> ReadError {
+        ReadError::Place { place: self.place(object), what: what.into() }
+    }
+
+    fn failed(&self, error: ReadError) -> LogError {
+        match error {
+            ReadError::Log(error) => error,
+            error => LogError::new("cut", self.name(), std::io::Error::other(error)),
+        }
+    }
+
+    /// What there is of a log. One request for each thousand objects.
+    async fn listed(&self, owner: LogOwner) -> Result<Listed, ReadError> {
+        self.listed_at(&self.of_log(owner)).await
+    }
+
+    async fn listed_at(&self, log: &Path) -> Result<Listed, ReadError> {
+        let mut listed = self.listed_once(log).await?;
+        for _ in 0..LOOKS {
+            // A store may pass over a mark that goes while it lists, and not see yet the one that came before.
+            if !listed.kept.is_empty() || listed.objects.is_empty() || listed.is_removed {
+                break;
+            }
+            listed = self.listed_once(log).await?;
+        }
+        Ok(listed)
+    }
+
+    async fn listed_once(&self, log: &Path) -> Result<Listed, ReadError> {
+        let mut listed = Listed::default();
+        for (object, size) in self.network.objects_of(log).await? {
+            let name = object.filename().unwrap_or_default();
+            let (to, place) = if let Some(place) = name.strip_prefix(KEPT) {
+                (&mut listed.kept, place)
+            } else if let Some(place) = name.strip_prefix(ARCHIVED) {
+                (&mut listed.archived, place)
+            } else if let Some(place) =
+                name.strip_suffix(SUFFIX).and_then(|stem| stem.strip_suffix('.'))
+            {
+                (&mut listed.objects, place)
+            } else {
+                listed.is_removed |= name.starts_with(REMOVED);
+                continue;
+            };
+            let wrong = || self.refused(&object, "its name is no place in a log");
+            to.push((place.parse().map_err(|_| wrong())?, size));
+        }
+        for all in [&mut listed.objects, &mut listed.kept, &mut listed.archived] {
+            all.sort_unstable();
+        }
+        Ok(listed)
+    }
+
+    async fn ended_at(&self, owner: LogOwner) -> Result<Option<Lsn>, ReadError> {
+        let object = self.of_log(owner).join(ENDED);
+        let Some(bytes) = self.network.get(&object).await? else { return Ok(None) };
+        Header::of(owner, &bytes).map(Some).map_err(|what| self.refused(&object, what))
+    }
+
+    async fn end_log_at(&self, owner: LogOwner, end: Lsn) -> Result<Lsn, ReadError> {
+        if let Some(end) = self.ended_at(owner).await? {
+            return Ok(end);
+        }
+        let object = self.of_log(owner).join(ENDED);
+        let header = Header { owner, start: end }.encode().to_vec();
+        self.network.put_once(&object, header).await?;
+        // Whoever was first counts.
+        self.ended_at(owner).await?.ok_or_else(|| self.refused(&object, "it is missing"))
+    }
+
+    async fn set_mark(&self, owner: LogOwner, name: &str, start: Lsn) -> Result<(), LogError> {
+        let header = Header { owner, start }.encode();
+        self.network.put(&mark_of(self.of_log(owner), name, start), header.to_vec()).await
+    }
+
+    /// Begins with where the log is kept from, whatever is there: it is missing if others follow.
+    async fn pieces_of(&self, owner: LogOwner) -> Result<Vec<Lsn>, ReadError> {
+        let listed = self.listed(owner).await?;
+        let Some(from) = listed.from(self.reads_archives) else { return Ok(Vec::new()) };
+        let behind = listed.objects.iter().map(|(start, _)| *start).filter(|start| *start > from);
+        Ok(std::iter::once(from).chain(behind).collect())
+    }
+
+    async fn forget_before(&self, owner: LogOwner, lsn: Lsn) -> Result<(), ReadError> {
+        let listed = self.listed(owner).await?;
+        let Some(kept) = listed.from(false) else { return Ok(()) };
+        let starts = listed.objects.iter().map(|(start, _)| *start);
+        let from = starts.clone().find(|start| *start >= lsn).unwrap_or(kept).min(kept);
+        self.set_mark(owner, ARCHIVED, from).await?;
+        let log = self.of_log(owner);
+        let objects = starts.filter(|start| *start < from);
+        let objects = objects.map(|start| object_of(log.clone(), start));
+        let marks = listed.archived.iter().filter(|(mark, _)| *mark < from);
+        let marks = marks.map(|(mark, _)| mark_of(log.clone(), ARCHIVED, *mark));
+        Ok(self.delete(objects.chain(marks).collect()).await?)
+    }
+
+    async fn remove_all(&self, owner: LogOwner) -> Result<(), ReadError> {
+        let (listed, log) = (self.listed(owner).await?, self.of_log(owner));
+        if listed.from(false).is_none() && listed.objects.is_empty() {
+            return Ok(());
+        }
+        // First: whatever is left of it at any time is none, nor is what comes later.
+        let removed = mark_of(log.clone(), REMOVED, FIRST_LSN);
+        self.set_mark(owner, REMOVED, FIRST_LSN).await?;
+        let left = self.network.objects_of(&log).await?.into_iter().map(|(object, _)| object);
+        Ok(self.delete(left.filter(|object| *object != removed).collect()).await?)
+    }
+
+    async fn delete(&self, objects: Vec<Path>) -> Result<(), LogError> {
+        for some in objects.chunks(DELETED_TOGETHER) {
+            self.network.delete(some.to_vec()).await?;
+        }
+        Ok(())
+    }
+
+    /// The records of an object; `None` if there is none.
+    async fn records_at(&self, owner: LogOwner, start: Lsn) -> Result<Option<Piece>, ReadError> {
+        let object = object_of(self.of_log(owner), start);
+        let Some(mut bytes) = self.network.get(&object).await? else { return Ok(None) };
+        let own = Header::of(owner, &bytes).map_err(|what| self.refused(&object, what))?;
+        if own != start {
+            return Err(self.refused(&object, format!("it says that it begins at {own}")));
+        }
+        bytes.drain(..HEADER_BYTES as usize);
+        Ok(Some(Piece { place: self.place(&object), offset: HEADER_BYTES, bytes }))
+    }
+
+    /// The owner of the log with this prefix, if that is one.
+    async fn owner_at(&self, log: &Path, pool: u64) -> Result<Option<LogOwner>, ReadError> {
+        let name = log.filename().and_then(|name| name.split_once('-'));
+        let Some((node, incarnation)) = name
+            .and_then(|(node, incarnation)| Some((node.parse().ok()?, incarnation.parse().ok()?)))
+        else {
+            return Ok(None);
+        };
+        // Whoever cuts it meanwhile puts another mark first.
+        for _ in 0..LOOKS {
+            let Some(mark) = self.listed_at(log).await?.from(false) else { return Ok(None) };
+            let mark = mark_of(log.clone(), KEPT, mark);
+            let Some(bytes) = self.network.get(&mark).await? else { continue };
+            let own = Header::decode(&bytes).map_err(|what| self.refused(&mark, what))?.owner;
+            if (own.pool, own.node, own.incarnation) != (pool, node, incarnation) {
+                return Err(self.refused(&mark, "it is of another log"));
+            }
+            return Ok(Some(own));
+        }
+        Ok(None)
+    }
+
+    async fn stretch_at(
+        &self,
+        owner: LogOwner,
+        from: Lsn,
+        length: u64,
+    ) -> Result<Piece, ReadError> {
+        // Whoever follows a log object by object asks for the next one.
+        if let Some(piece) = self.records_at(owner, from).await? {
+            return Ok(piece);
+        }
+        let listed = self.listed(owner).await?;
+        let (place, kept) = (self.place_of(owner), listed.from(true));
+        let cut = || ReadError::Cut { place: place.clone(), from, kept };
+        let found = listed.objects.iter().rev().find(|(start, _)| *start <= from);
+        let (start, size) = match (kept, found) {
+            (Some(kept), Some(found)) if kept <= from => *found,
+            (Some(kept), None) if kept == from => (from, HEADER_BYTES),
+            _ => return Err(cut()),
+        };
+        let offset = from - start;
+        if offset >= size.saturating_sub(HEADER_BYTES) {
+            return Ok(Piece { place, offset: HEADER_BYTES + offset, bytes: Vec::new() });
+        }
+        let Piece { place, offset: first, mut bytes } =
+            self.records_at(owner, start).await?.ok_or_else(cut)?;
+        bytes.drain(..bytes.len().min(offset as usize));
+        bytes.truncate(length as usize);
+        Ok(Piece { place, offset: first + offset, bytes })
+    }
+}
+
+/// What there is of a log, each by its place, in order, and with its size.
+#[derive(Default)]
+struct Listed {
+    objects: Vec<(Lsn, u64)>,
+    kept: Vec<(Lsn, u64)>,
+    archived: Vec<(Lsn, u64)>,
+    is_removed: bool,
+}
+
+impl Listed {
+    /// From where it is kept, with what it was cut off or without; `None` if there is no log.
+    fn from(&self, archives: bool) -> Option<Lsn> {
+        let (kept, _) = self.kept.last().filter(|_| !self.is_removed)?;
+        let (archived, _) = self.archived.last().unwrap_or(&(FIRST_LSN, 0));
+        Some(if archives { *archived.min(kept) } else { *kept })
+    }
+}
+
+/// In the order of their names objects are in the order of the log.
+fn object_of(log: Path, start: Lsn) -> Path {
+    log.join(format!("{start:020}.{SUFFIX}"))
+}
+
+fn mark_of(log: Path, name: &str, place: Lsn) -> Path {
+    log.join(format!("{name}{place:020}"))
+}
+
+impl LogStore for LogObjects {
+    fn create(&self, owner: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
+        Box::pin(async move {
+            let log = self.of_log(owner);
+            // Also if it was removed: nobody has the same name again.
+            if let Some((first, _)) = self.network.objects_of(&log).await?.first() {
+                let error =
+                    std::io::Error::new(std::io::ErrorKind::AlreadyExists, "a log is there");
+                return Err(LogError::new("begin a log at", self.place(first), error));
+            }
+            // Without that it would be none: what its node has is lost then, though it has changed nothing yet.
+            self.set_mark(owner, KEPT, FIRST_LSN).await?;
+            let sink = ObjectSink::new(Arc::clone(&self.network), log, owner, self.capacity);
+            Ok(Arc::new(sink) as Arc<dyn Sink>)
+        })
+    }
+
+    fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+        Box::pin(self.pieces_of(owner))
+    }
+
+    fn piece(&self, owner: LogOwner, start: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
+        Box::pin(async move {
+            if let Some(piece) = self.records_at(owner, start).await? {
+                return Ok(piece);
+            }
+            let listed = self.listed(owner).await?;
+            let is_mark = [false, true].map(|all| listed.from(all)).contains(&Some(start));
+            let place = self.place(&object_of(self.of_log(owner), start));
+            if is_mark && listed.objects.last().is_none_or(|(last, _)| *last < start) {
+                // Nothing was appended since all of it was cut off.
+                return Ok(Piece { place, offset: HEADER_BYTES, bytes: Vec::new() });
+            }
+            Err(ReadError::Place { place, what: "it is missing".to_owned() })
+        })
+    }
+
+    fn stretch(
+        &self,
+        owner: LogOwner,
+        from: Lsn,
+        length: u64,
+    ) -> BoxFuture<'_, Result<Piece, ReadError>> {
+        Box::pin(self.stretch_at(owner, from, length))
+    }
+
+    fn end_at(&self, owner: LogOwner, end: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {
+        Box::pin(self.end_log_at(owner, end))
+    }
+
+    fn ended(&self, owner: LogOwner) -> BoxFuture<'_, Result<Option<Lsn>, ReadError>> {
+        Box::pin(self.ended_at(owner))
+    }
+
+    fn remove(&self, owner: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move { self.remove_all(owner).await.map_err(|error| self.failed(error)) })
+    }
+
+    fn archived(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<(Lsn, u64)>, ReadError>> {
+        Box::pin(async move {
+            let mut listed = self.listed(owner).await?;
+            let (archived, kept) = (listed.from(true), listed.from(false));
+            listed.objects.retain(|(start, _)| {
+                archived.is_some_and(|archived| archived <= *start) && Some(*start) < kept
+            });
+            Ok(listed.objects)
+        })
+    }
+
+    fn forget(&self, owner: LogOwner, lsn: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(
+            async move { self.forget_before(owner, lsn).await.map_err(|error| self.failed(error)) },
+        )
+    }
+
+    fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>> {
+        Box::pin(async move {
+            let mut owners = Vec::new();
+            for place in self.network.list(&self.prefix).await?.common_prefixes {
+                let name = place.filename().filter(|name| name.len() == 16);
+                let pool = name.and_then(|name| u64::from_str_radix(name, 16).ok());
+                // Others may keep other things there.
+                let Some(pool) = pool else { continue };
+                for log in self.network.list(&place).await?.common_prefixes {
+                    owners.extend(self.owner_at(&log, pool).await?);
+                }
+            }
+            owners.sort();
+            Ok(owners)
+        })
+    }
+
+    fn keep_labels(&self, pool: u64, labels: Labels) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            let object = self.of_pool(pool).join(LABELS);
+            let failed = |error: serde_json::Error| {
+                LogError::new("write", self.place(&object), error.into())
+            };
+            let text = serde_json::to_vec_pretty(&labels).map_err(failed)?;
+            self.network.put(&object, text).await
+        })
+    }
+
+    fn labels(&self, pool: u64) -> BoxFuture<'_, Result<Labels, ReadError>> {
+        Box::pin(async move {
+            let object = self.of_pool(pool).join(LABELS);
+            let Some(bytes) = self.network.get(&object).await? else { return Ok(Labels::new()) };
+            serde_json::from_slice(&bytes).map_err(|error| self.refused(&object, error.to_string()))
+        })
+    }
+}

@@ -1,0 +1,107 @@
+//! A log in an object store while it is written.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use object_store::path::Path;
+use parking_lot::Mutex;
+use selkie_fabric::BoxFuture;
+
+use super::super::files::{HEADER_BYTES, Header};
+use super::super::record::Lsn;
+use super::super::store::{FIRST_LSN, LogError, LogOwner, Sink, Written};
+use super::network::Network;
+use super::{KEPT, mark_of, object_of};
+
+/// Cutting a log off takes a request: it is done for this part of its capacity at a time.
+const AT_ONCE: u64 = 32;
+
+/// Writes the log of a node.
+pub(super) struct ObjectSink {
+    network: Arc<Network>,
+    /// Where its objects are.
+    log: Path,
+    owner: LogOwner,
+    capacity: u64,
+    objects: Mutex<Objects>,
+}
+
+/// What there is of the log.
+#[derive(Default)]
+struct Objects {
+    /// From where it is kept, and was before.
+    start: Lsn,
+    before: Option<Lsn>,
+    /// Where the objects begin that are kept, in order.
+    kept: VecDeque<Lsn>,
+    end: Lsn,
+}
+
+impl ObjectSink {
+    pub(super) fn new(network: Arc<Network>, log: Path, owner: LogOwner, capacity: u64) -> Self {
+        let objects =
+            Mutex::new(Objects { start: FIRST_LSN, end: FIRST_LSN, ..Objects::default() });
+        Self { network, log, owner, capacity, objects }
+    }
+
+    async fn put(&self, start: Lsn, records: &[u8]) -> Result<(), LogError> {
+        let mut bytes = Vec::with_capacity(HEADER_BYTES as usize + records.len());
+        bytes.extend_from_slice(&Header { owner: self.owner, start }.encode());
+        bytes.extend_from_slice(records);
+        self.network.put(&object_of(self.log.clone(), start), bytes).await?;
+        let mut objects = self.objects.lock();
+        objects.end = start + records.len() as u64;
+        objects.kept.push_back(start);
+        Ok(())
+    }
+
+    /// Says that the log is kept from `from` on.
+    async fn cut(&self, from: Lsn) -> Result<(), LogError> {
+        let mark = |place| mark_of(self.log.clone(), KEPT, place);
+        let kept = Header { owner: self.owner, start: from }.encode();
+        self.network.put(&mark(from), kept.to_vec()).await?;
+        // Two are there at any time: who lists them may miss one that comes, and one that goes.
+        let old = {
+            let mut objects = self.objects.lock();
+            let cut = objects.kept.partition_point(|start| *start < from);
+            objects.kept.drain(..cut);
+            let start = std::mem::replace(&mut objects.start, from);
+            objects.before.replace(start)
+        };
+        if let Some(old) = old {
+            // One that stays does no harm: the last one counts.
+            let _ = self.network.delete(vec![mark(old)]).await;
+        }
+        Ok(())
+    }
+}
+
+impl Sink for ObjectSink {
+    fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written> {
+        Box::pin(async move {
+            let result = self.put(at, &bytes).await;
+            Written { bytes, result }
+        })
+    }
+
+    fn truncate(&self, lsn: Lsn) -> BoxFuture<'_, Result<Lsn, LogError>> {
+        Box::pin(async move {
+            let (first, from) = {
+                let objects = self.objects.lock();
+                let whole = objects.kept.iter().rev().find(|start| **start <= lsn);
+                // All of it: what is appended next begins there.
+                let from = if lsn == objects.end { Some(&lsn) } else { whole };
+                (objects.start, from.copied().unwrap_or(objects.start).max(objects.start))
+            };
+            if from - first < self.capacity / AT_ONCE {
+                return Ok(first);
+            }
+            self.cut(from).await?;
+            Ok(from)
+        })
+    }
+
+    fn capacity(&self) -> u64 {
+        self.capacity
+    }
+}

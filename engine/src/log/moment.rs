@@ -1,0 +1,95 @@
+//! Moments that all logs of a pool mark, so that the logs up to their marks are one state of it.
+//!
+//! ```text
+//! pool's state: moment 7 ----> each node marks it in its log ----> all marks are durable ----> moment 7 is over
+//!                              |                                                               |
+//!                              +--- what it changes from here on does not leave the node ------+
+//! ```
+//! A change that is recorded behind a mark is seen by no other node before all have marked: so whatever builds upon it, or was
+//! made by who had read it, is behind a mark as well, in whichever log. What comes before the marks is closed: changes of a
+//! set of transactions in their order, all that they have read and overwritten included.
+//!
+//! Nodes go on meanwhile, and commits last as ever: it takes what the control plane takes to tell all of two changes of the
+//! state, and only pages that were changed in that time wait to go to others.
+//!
+//! Whoever marks waits for no more than a part of a lease, by its own clock ([`Timing::moment_bound`]). So nobody can hold up
+//! others for long, and who wants the moment knows that nobody has gone on before all had marked, if all did so soon after it was
+//! announced, and it was the announced one until then.
+//!
+//! A node that comes in meanwhile marks before it changes anything, and is not waited for. One that marks and then dies may have
+//! its pages made again, and given to others, before all have marked: the moment is of no use then.
+//!
+//! [`Timing::moment_bound`]: selkie_memnode::control::Timing::moment_bound
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use selkie_memnode::control::{Moment, PoolState};
+
+use super::{Log, Lsn};
+use crate::GAddr;
+use crate::core::Core;
+
+/// The last moment that was marked.
+#[derive(Debug, Default)]
+pub(super) struct Marked {
+    number: u64,
+    /// Since when what is changed stays; `None` when that is over.
+    since: Option<Duration>,
+}
+
+impl Log {
+    /// Marks a moment at the end of the log, unless it or a later one was; what is recorded from now on stays.
+    fn mark(&self, number: u64, now: Duration) {
+        let Some(salt) = self.salt.get().copied() else { return };
+        let mut marked = self.marked.lock();
+        if number <= marked.number {
+            return;
+        }
+        *marked = Marked { number, since: Some(now) };
+        {
+            let mut tail = self.tail.lock();
+            let (before, start) = (tail.bytes.len(), tail.end);
+            self.stays_from(start);
+            super::record::encode_mark(&mut tail.bytes, salt, (start, self.durable()), number);
+            tail.end += (tail.bytes.len() - before) as u64;
+        }
+        drop(marked);
+        self.wanted.ring();
+    }
+
+    /// Lets go what stayed; the lines that waited for that.
+    fn let_go(&self, is_over: impl Fn(&Marked) -> bool) -> Vec<GAddr> {
+        let mut marked = self.marked.lock();
+        if marked.since.is_none() || !is_over(&marked) {
+            return Vec::new();
+        }
+        marked.since = None;
+        self.stays_from(Lsn::MAX);
+        drop(marked);
+        self.take_lines(self.durable())
+    }
+}
+
+impl Core {
+    /// Marks the moment that the pool's state names, if it does. Who wants it changes nothing, and who has left is not asked.
+    pub(crate) fn mark_moment(&self, state: &PoolState) {
+        let (Some(log), Some(Moment { number, by })) = (&self.log, state.moment) else { return };
+        let has_ended = self.leaves.load(Ordering::Acquire) || self.failed.get().is_some();
+        if by != self.index().get() && !has_ended {
+            log.mark(number, self.env.now());
+        }
+    }
+
+    /// Lets go what stayed if the moment is over, or takes longer than it may.
+    pub(crate) fn end_moment(&self) {
+        let Some(log) = &self.log else { return };
+        let is_over = |marked: &Marked| {
+            // When it is known what was marked: the state that named that was known before.
+            let (now, state) = (self.env.now(), self.pool.state());
+            state.moment.is_none_or(|moment| moment.number != marked.number)
+                || marked.since.is_some_and(|since| now > since + state.timing.moment_bound())
+        };
+        log.let_go(is_over).into_iter().for_each(|addr| self.notify(addr));
+    }
+}

@@ -100,9 +100,7 @@ impl Core {
             if let Some(log) = self.log.as_ref().filter(|log| log.is_full()) {
                 if nowait {
                     // Pages that the caller may hold cannot go home, for which the log would have room again.
-                    log.check()?;
-                    Counters::add(&self.counters.busy);
-                    return Err(EngineError::Busy { addr });
+                    return Err(EngineError::LogFull);
                 }
                 log.until_room(&self.env, self.config.request_timeout).await?;
             }

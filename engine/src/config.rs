@@ -58,6 +58,20 @@ pub enum Planted {
     ReadStampsGoBack,
     /// A transaction that is ordered by its timestamp lets go of leaves between looking at them and changing them.
     EarlyRelease,
+    /// A page is granted before the log is durable that covers it.
+    UnloggedGrant,
+    /// A commit is acknowledged before it is durable.
+    EarlyCommit,
+    /// The last change that a dead node has made to a page is not made again.
+    ShortRedo,
+    /// A log is cut off where it is durable, whatever is home.
+    EarlyTruncate,
+    /// A two-phase locked transaction lets go of a leaf that it has only read when its next operation begins.
+    EarlyUnlock,
+    /// An optimistic transaction commits without a look at whether what it has read is as it was.
+    UncheckedReads,
+    /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or stamped.
+    UnguardedGaps,
 }
 
 /// Configuration of [`crate::Engine::start`].

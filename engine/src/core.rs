@@ -1,6 +1,6 @@
 //! What all parts of one engine share.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,6 +14,7 @@ use selkie_memnode::{ComputeIndex, Pool};
 use crate::alloc::Allocator;
 use crate::buffer::frames::{FrameId, Frames};
 use crate::buffer::table::AddressTable;
+use crate::claimed::Claimed;
 use crate::coding::{Coded, Halted, Repairs};
 use crate::coherence::machine::Rules;
 use crate::coherence::word::ComputeId;
@@ -108,10 +109,10 @@ pub(crate) struct Core {
     pub(crate) hottest: Hottest,
     /// Dirty pages copied out of their frames and not home yet.
     pub(crate) copies_under_way: AtomicUsize,
-    /// Lines taken over from a dead node that granted them: what that has changed is in its log, and here.
-    pub(crate) claimed: Mutex<Vec<GAddr>>,
-    /// Logs of dead nodes that this one has tried to redo.
-    pub(crate) redone: Mutex<BTreeSet<LogOwner>>,
+    /// Lines taken over from a dead node that granted them.
+    pub(crate) claimed: Claimed,
+    /// Logs of dead nodes that this one has tried to redo, and how often.
+    pub(crate) redone: Mutex<BTreeMap<LogOwner, u32>>,
     /// Rung when free frames run low.
     pub(crate) evict_bell: Arc<Doorbell>,
     /// Free frames below which the evictor starts, and above which it stops.

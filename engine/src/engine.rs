@@ -17,6 +17,7 @@ use crate::activity::run_activity;
 use crate::alloc::Allocator;
 use crate::buffer::frames::{Frame, Frames};
 use crate::buffer::table::AddressTable;
+use crate::claimed::Claimed;
 use crate::coding::{Coded, CounterChange, Halted, Repairs, run_regeneration};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, MAX_COMPUTE_NODES, NodeSet};
@@ -28,7 +29,7 @@ use crate::guess::Guesses;
 use crate::hottest::{HotLine, Hottest};
 use crate::lease::run_lease;
 use crate::left::LeftLines;
-use crate::log::{Log, Lsn, run_checkpoints, run_log};
+use crate::log::{Log, LogTo, Lsn, run_archive, run_checkpoints, run_log};
 use crate::placement::{Counter, PlacementMap};
 use crate::recovery::run_recovery;
 use crate::service::{epoch_node, run_housekeeping};
@@ -108,6 +109,9 @@ impl Engine {
         if let Some(log) = &core.log {
             drop(env.spawn("log", run_log(Arc::downgrade(&core), Arc::clone(log), env.clone())));
             drop(env.spawn("checkpoints", run_checkpoints(Arc::downgrade(&core))));
+            if matches!(core.config.log, Some(LogTo::Store(_))) {
+                drop(env.spawn("archive", run_archive(Arc::downgrade(&core))));
+            }
         }
         drop(env.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
         drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
@@ -177,7 +181,7 @@ impl Engine {
             counters: Counters::new(),
             hottest: Hottest::default(),
             copies_under_way: AtomicUsize::new(0),
-            claimed: Mutex::default(),
+            claimed: Claimed::default(),
             redone: Mutex::default(),
             evict_bell: Arc::new(Doorbell::new()),
             low_water: frames / LOW_WATER,
@@ -297,6 +301,11 @@ impl Engine {
         &self.0.env
     }
 
+    /// The node's end of the fabric, for messages beside the engine's own.
+    pub fn endpoint(&self) -> &Arc<dyn Endpoint> {
+        &self.0.endpoint
+    }
+
     /// Which compute node this is.
     pub fn node(&self) -> ComputeId {
         self.0.me
@@ -373,7 +382,24 @@ impl Engine {
     /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may become durable later all the same.
     pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
         let Some(log) = &self.0.log else { return Ok(()) };
+        #[cfg(feature = "planted")]
+        if self.0.config.planted == crate::Planted::EarlyCommit {
+            self.0.write_log(log);
+            return Ok(());
+        }
         self.0.until_durable(log, lsn).await
+    }
+
+    /// Waits until this node's log has room for changes. Whoever waits should have no page latched, as those that are cannot
+    /// go home, for which there would be room.
+    ///
+    /// # Errors
+    /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full.
+    pub async fn until_room(&self) -> Result<(), EngineError> {
+        match &self.0.log {
+            Some(log) => log.until_room(&self.0.env, self.0.config.request_timeout).await,
+            None => Ok(()),
+        }
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -632,6 +658,7 @@ impl Engine {
         let started = core.env.now();
         let node = core.endpoint.id();
         tracing::info!(%node, "closing a compute node");
+        core.keep_labels().await;
         let (mut remain, mut last) = self.flush_round();
         let mut moved = started;
         while remain > 0 && core.env.now() - moved <= core.config.request_timeout {

@@ -112,6 +112,9 @@ pub enum EngineError {
     /// The log cannot be written; it is tried again.
     #[error("log: {0}")]
     Log(LogError),
+    /// The log has no room for changes by somebody who would not wait.
+    #[error("log: full")]
+    LogFull,
     /// What was recorded in the log did not become durable within the configured bound; it may later.
     #[error("log: not durable after {waited:?}")]
     LogTimeout {
@@ -143,6 +146,7 @@ impl EngineError {
             EngineError::Busy { .. }
             | EngineError::Timeout { .. }
             | EngineError::Log(_)
+            | EngineError::LogFull
             | EngineError::LogTimeout { .. }
             | EngineError::CacheFull { .. } => true,
             EngineError::Fabric(e) => e.is_retryable(),

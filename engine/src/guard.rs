@@ -196,21 +196,6 @@ impl<'e> ExclusiveGuard<'e> {
         Some((before, pieces))
     }
 
-    /// Makes the whole line what it was, its number included.
-    pub(crate) fn restore(&mut self, was: &[u8]) {
-        self.frame.add_dirty(Dirty::ALL);
-        self.line_mut().copy_from_slice(was);
-        // To the log it is the change that made the page what it is.
-        if let (Some(log), Some(psn)) = (&self.core.log, self.psn().checked_sub(1)) {
-            if self.frame.unhomed() == 0 {
-                self.frame.set_unhomed(log.end());
-            }
-            let addr = self.addr();
-            let lsn = log.append(&[Change { addr, psn, pieces: Dirty::ALL, line: was }]);
-            self.frame.set_lsn(lsn);
-        }
-    }
-
     /// Turns the guard into a shared one. Does not wait.
     pub fn downgrade(mut self) -> SharedGuard<'e> {
         self.count_change();

@@ -151,7 +151,7 @@ impl Core {
     /// Puts a line back: publishes what its state allows, keeps what is not at rest, frees the
     /// frame of a line without copy.
     pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: Active) {
-        let mut was_in_use = false;
+        let (mut was_in_use, mut is_refused) = (false, false);
         loop {
             was_in_use |= active.seen != LocalUse::Idle;
             if active.damaged.is_some() {
@@ -183,13 +183,18 @@ impl Core {
                 pending: !active.waiters.is_empty()
                     || !active.line.deferred.is_empty()
                     || gone
-                    || !self.caches(),
+                    || !self.caches()
+                    || self.is_claimed(addr),
             };
             let now = self.frames.get(frame).latch.publish(permissions);
-            if now == LocalUse::Idle && self.gives_up(&active) && !self.halts(addr, &active) {
+            let gives_up = self.gives_up(&active) || self.goes_home(addr, &active);
+            if now == LocalUse::Idle && gives_up && !is_refused && !self.halts(addr, &active) {
                 active.seen = self.frames.get(frame).latch.seal();
                 active.accesses = 0;
+                let before = active.line.phase;
                 self.run(addr, &mut active, Event::Evict, None);
+                // What the machine does not do now it would not do the next time either.
+                is_refused = active.line.phase == before;
                 continue;
             }
             if plain && !gone {
@@ -273,6 +278,23 @@ impl Core {
             && (active.accesses > 0 || active.waiters.is_empty() || self.is_suspended())
     }
 
+    /// Whether the line was taken over from a dead node, and a recovery waits for it to be home.
+    fn is_claimed(&self, addr: GAddr) -> bool {
+        self.log.is_some() && self.claimed.contains(addr)
+    }
+
+    /// Whether an idle page is to be given up as a recovery waits for that, before somebody latches it again who may
+    /// himself wait for the recovery.
+    fn goes_home(&self, addr: GAddr, active: &Active) -> bool {
+        active.line.phase == Phase::Modified
+            && active.line.grantor.is_none()
+            // Who asked for it gets it by way of its home.
+            && active.line.deferred.is_empty()
+            && active.waiters.next_is_writer().is_none()
+            && !self.waits_for_log(active)
+            && self.is_claimed(addr)
+    }
+
     /// Whether the deferred requests of an idle line have their turn: local waiters that the
     /// present state can serve go first, until γ accesses have been served since another node
     /// asked (SELCC §5.3).
@@ -346,10 +368,14 @@ impl Core {
         if is_at_once && nobody { LocalUse::Idle } else { local }
     }
 
-    /// Whether the line was changed and the log is not durable up to there.
+    /// Whether the line was changed and what was recorded of that may not leave yet.
     fn waits_for_log(&self, active: &Active) -> bool {
+        #[cfg(feature = "planted")]
+        if self.config.planted == crate::Planted::UnloggedGrant {
+            return false;
+        }
         let (Some(log), Some(frame)) = (&self.log, active.frame) else { return false };
-        self.frames.get(frame).lsn() > log.durable()
+        !log.may_leave(self.frames.get(frame).lsn())
     }
 
     /// Sees to it that a line that would leave if it were not for the log is looked at when it may.
@@ -466,6 +492,11 @@ impl Core {
             }
             if active.damaged.is_some() && self.refuse_damaged(addr, active, event) {
                 return;
+            }
+            let is_over = matches!(event, Event::Completed { .. });
+            if self.rules.home_first && is_over && is_given_away(active.line.phase) {
+                // What it has taken over is home.
+                self.claimed.remove(addr);
             }
             let local = self.refresh_use(active);
             let local = self.without_hold(active, event, local);
@@ -727,7 +758,7 @@ impl Core {
                 if self.rules.home_first =>
             {
                 self.frames.get(id).set_dirty(Dirty::ALL);
-                self.claimed.lock().push(self.frames.get(id).addr());
+                self.claimed.add(self.frames.get(id).addr());
             }
             phase if is_given_away(phase) => self.is_home(id),
             Phase::Downgrade { .. } | Phase::Rejoin => self.is_home(id),

@@ -7,8 +7,9 @@
 //! The pool's state says how far the recovery has got; every step may be repeated, so that whoever dies in one
 //! leaves it to the others. The sweep reads the header tables of all memory nodes. A word that names the dead
 //! node while a survivor reads the line is a grant that did not get into the word, or an intent: the node is
-//! taken out. A word that names it and has no other reader means a page that it alone had: that is lost, and
-//! stays so, until somebody can redo it; who wants it is told [`crate::EngineError::PageLost`].
+//! taken out. A word that names it and has no other reader means a page that it alone had: that is made again from the logs of
+//! those who died (`log/redo.rs`), if they had any and whoever sweeps reaches them. Else it is lost, and stays so, until somebody
+//! comes who does; who wants it is told [`crate::EngineError::PageLost`].
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -24,11 +25,13 @@ use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
 use crate::left::Left;
-use crate::service::epoch_node;
+use crate::service::{all_of, epoch_node};
 use crate::{Coherence, EngineError, GAddr};
 
 /// How often a recovery that waits for something looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+/// Pages that are mended at the same time.
+const MENDED_AT_ONCE: usize = 64;
 /// Headers that the sweep reads at once.
 const SWEEP_HEADERS: u64 = 1024;
 
@@ -76,8 +79,19 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     }
 }
 
+/// What a sweep has seen of lines.
+#[derive(Default)]
+struct Swept {
+    /// The dead node alone had them.
+    lost: Vec<u64>,
+    /// They were said to be lost, and are free: somebody has made them again.
+    found: Vec<u64>,
+}
+
 impl Observer for Core {
     fn changed(&self, state: &PoolState) -> bool {
+        // First: who takes part in a recovery has marked.
+        self.mark_moment(state);
         // Of one that is fenced nothing executes, whatever it was about to do.
         let is_fenced = self.is_fenced_in(state);
         if !is_fenced && !self.ways.follow(state) {
@@ -202,11 +216,11 @@ impl Core {
     /// in this node's care when their logs are not needed any more. `false` if that has to wait.
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
-            let Some(addr) = self.claimed.lock().last().copied() else { return Ok(true) };
+            let Some(addr) = self.claimed.last() else { return Ok(true) };
             let frame = self.table.lookup(&self.frames, addr);
             let is_here = frame.is_some_and(|id| self.frames.get(id).dirty() == Dirty::ALL);
             if !is_here && !self.is_under_way(addr) {
-                self.claimed.lock().retain(|own| *own != addr);
+                self.claimed.remove(addr);
                 continue;
             }
             if self.halted.has_suspects() || !self.rebuilds_are_over() {
@@ -278,9 +292,7 @@ impl Core {
         }
         let started = self.env.now();
         let lost = match self.sweep(dead).await {
-            Ok((lost, images)) => {
-                self.redo(dead, lost.clone(), &images).await.map(|still| (lost, still))
-            }
+            Ok((swept, images)) => self.make_again(dead, swept, &images).await,
             Err(error) => Err(error),
         };
         let (lost, still) = match lost {
@@ -300,10 +312,32 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the dead node out of all latch words, and out of the epochs; the lines that are lost, and what is in the
-    /// journals of the dead.
-    async fn sweep(&self, dead: ComputeId) -> Result<(Vec<u64>, Vec<Image>), EngineError> {
-        let mut lost = Vec::new();
+    /// Makes lost pages again, as far as that can be; they, with those that are found, and those that stay lost.
+    async fn make_again(
+        &self,
+        dead: ComputeId,
+        Swept { lost, mut found }: Swept,
+        images: &[Image],
+    ) -> Result<(Vec<u64>, Vec<u64>), EngineError> {
+        let still = self.redo(dead, lost.clone(), images).await?;
+        // What is lost is what the node had not written back; what it was about to write back, or what there was before,
+        // is made whole while its journal is there.
+        for some in still.chunks(MENDED_AT_ONCE) {
+            let mended = some.iter().map(|addr| self.mend(GAddr::from_u64(*addr), images));
+            for (addr, mended) in some.iter().zip(all_of(mended).await) {
+                if matches!(mended?, Mended::Lost) {
+                    tracing::warn!(addr = %GAddr::from_u64(*addr), "too little is left of a page");
+                }
+            }
+        }
+        found.extend(lost);
+        Ok((found, still))
+    }
+
+    /// Takes the dead node out of all latch words, and out of the epochs; what became of lines, and what is in the journals of
+    /// the dead.
+    async fn sweep(&self, dead: ComputeId) -> Result<(Swept, Vec<Image>), EngineError> {
+        let mut lines = Swept::default();
         let mut images = Vec::new();
         if self.coded.is_some() {
             // Who died after it may have been about to write what that one had granted.
@@ -313,14 +347,14 @@ impl Core {
             }
         }
         for memory in 0..self.memory_nodes() {
-            let swept = self.sweep_memory(memory, dead, &images, &mut lost).await;
+            let swept = self.sweep_memory(memory, dead, &mut lines).await;
             // What is on a dead memory node is lost with that, or made anew.
             self.unless_memory_is_dead(memory, swept).await?;
         }
         // Without its memory node there are no epochs to hold back.
         let epochs = epoch_node(&self.pool).unwrap_or_default();
         self.unless_memory_is_dead(epochs, self.publish_epoch_of(dead, 0).await).await?;
-        Ok((lost, images))
+        Ok((lines, images))
     }
 
     /// Whether a memory node cannot be reached tells nothing of it while others may reach it.
@@ -382,8 +416,7 @@ impl Core {
         &self,
         memory: usize,
         dead: ComputeId,
-        images: &[Image],
-        lost: &mut Vec<u64>,
+        lines: &mut Swept,
     ) -> Result<(), EngineError> {
         for table in self.placement.header_tables(memory) {
             for first in (0..table.headers).step_by(SWEEP_HEADERS as usize) {
@@ -406,18 +439,19 @@ impl Core {
                 for (number, word) in (0..count).zip(words.iter().step_by(header_words)) {
                     let word = LatchWord::from_bits(u64::from_le(*word));
                     let addr = self.placement.addr_of(&table, first + number);
+                    let said = addr.is_some_and(|addr| state.lost_pages.contains(&addr.to_u64()));
+                    let is_in = |node: &ComputeId| {
+                        let node = u16::try_from(node.index()).unwrap_or(u16::MAX);
+                        state.compute_nodes.contains_key(&node)
+                    };
+                    if said && word.holder().is_ok_and(|holder| holder.as_ref().is_none_or(is_in)) {
+                        // By one that died while it swept.
+                        lines.found.extend(addr.map(GAddr::to_u64));
+                    }
                     // What is lost already stays so, whoever has tried to get it meanwhile.
-                    let known = addr.is_some_and(|addr| state.lost_pages.contains(&addr.to_u64()))
-                        && word.holder() == Ok(Some(dead));
+                    let known = said && word.holder() == Ok(Some(dead));
                     if known || self.sweep_word(memory, at(first + number), word, dead).await? {
-                        lost.extend(addr.map(GAddr::to_u64));
-                        // What is lost is what the node had not written back; what it was about to write
-                        // back, or what there was before, is made whole for whoever redoes the rest.
-                        if let Some(addr) = addr
-                            && matches!(self.mend(addr, images).await?, Mended::Lost)
-                        {
-                            tracing::warn!(%addr, "too little is left of a page");
-                        }
+                        lines.lost.extend(addr.map(GAddr::to_u64));
                     }
                 }
             }

@@ -99,7 +99,7 @@ pub(crate) async fn either(a: impl Future<Output = ()>, b: impl Future<Output = 
     .await;
 }
 
-/// Ends overdue waits and moves reclamation on, every tick.
+/// Ends overdue waits and moments that are over, and moves reclamation on, every tick.
 pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
     let Some(env) = core.upgrade().map(|c| c.env.clone()) else { return };
     let mut published = None;
@@ -107,6 +107,7 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         core.expire_waits();
+        core.end_moment();
         if let Some(log) = &core.log {
             log.want();
         }

@@ -28,6 +28,7 @@ use selkie_memnode::{ComputeIndex, Move, Rebuild};
 use super::counter::Adds;
 use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
+use crate::buffer::dirty::Dirty;
 use crate::coherence::machine::{Deferred, Event, Message, Phase};
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
@@ -436,6 +437,12 @@ impl Core {
             let mut active = self.open(&mut map, addr);
             active.line = active.line.without_home(lost);
             active.halted = false;
+            if let (true, Phase::Modified, Some(frame)) =
+                (self.rules.home_first, active.line.phase, active.frame)
+            {
+                // Who has granted it may not have got all of it to its splits.
+                self.frames.get(frame).set_dirty(Dirty::ALL);
+            }
             active.forget_deaths();
             let delta = match active.line.phase {
                 Phase::Modified => Some(LatchDelta::add_holder(self.me)),
@@ -503,7 +510,9 @@ impl Core {
                 continue;
             }
             for header in 0..table.headers {
-                let Some(addr) = self.placement.addr_of(&table, header) else { continue };
+                let addr = self.placement.addr_of(&table, header);
+                // Nobody has had the null address, which has a header as well.
+                let Some(addr) = addr.filter(|addr| !addr.is_null()) else { continue };
                 if self.placement.line_in_range(addr) >= leased {
                     break;
                 }

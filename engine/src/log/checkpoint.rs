@@ -7,13 +7,15 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use super::Lsn;
+use super::{Log, Lsn};
 use crate::GAddr;
 use crate::coherence::machine::Event;
 use crate::core::Core;
 
 /// How often it is looked whether the log has grown.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// How often it is looked whether it is where it should be.
+const TEND_EVERY: Duration = Duration::from_millis(100);
 /// The part of what a log can keep from which on pages are written home.
 const GROWN: u64 = 4;
 /// The part of what a log can keep that it shall be rid of then, at least.
@@ -37,6 +39,15 @@ impl Core {
         leaving.min(end)
     }
 
+    /// From where the log has to be kept.
+    fn needed_from(&self, log: &Log) -> Lsn {
+        #[cfg(feature = "planted")]
+        if self.config.planted == crate::Planted::EarlyTruncate {
+            return log.durable();
+        }
+        self.oldest_unhomed().min(log.durable())
+    }
+
     /// Begins to write pages home whose oldest change is before `lsn`; those that could be.
     fn write_home_before(&self, lsn: Lsn) -> usize {
         let is_old = |addr: &GAddr, unhomed: u64| !addr.is_null() && unhomed != 0 && unhomed < lsn;
@@ -58,17 +69,25 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
     // So many of the parts that it shall be rid of were not enough, as a sink may keep whole files.
     let mut in_vain = 0;
+    let mut tended = env.now();
     loop {
         env.sleep(LOOK_EVERY).await;
         let Some(core) = core.upgrade() else { return };
         let Some(log) = &core.log else { return };
+        let now = env.now();
+        if now.saturating_sub(tended) >= TEND_EVERY {
+            tended = now;
+            if let Err(error) = log.tend().await {
+                tracing::warn!(%error, "the log is not kept where it should be");
+            }
+        }
         let (kept, capacity) = log.kept();
         if core.failed.get().is_some() || kept <= capacity / GROWN {
             continue;
         }
         let start = log.end() - kept;
         core.write_home_before(start + (1 + in_vain) * (capacity / RID_OF));
-        match log.truncate(core.oldest_unhomed().min(log.durable())).await {
+        match log.truncate(core.needed_from(log)).await {
             Ok(now) if now > start => in_vain = 0,
             Ok(_) => in_vain = (in_vain + 1).min(RID_OF),
             Err(error) => tracing::warn!(%error, "the log cannot be cut short"),

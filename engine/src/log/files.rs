@@ -2,13 +2,18 @@
 //! the place where it begins.
 //!
 //! ```text
-//! ROOT/<pool>/<node>-<incarnation>/<LSN>.slog
+//! ROOT/<pool>/<node>-<incarnation>/<LSN>.slog           what may have to be redone
+//! ROOT/<pool>/<node>-<incarnation>/archive/<LSN>.slog   what is home, for whoever makes another pool of all logs
+//! ROOT/<pool>/<node>-<incarnation>/ended                a header: where the log of one who was taken for dead ends
+//! ROOT/<pool>/labels.json                               the pool's labels, for the same
 //! ```
 //! A thread writes a log, as no file can be written without waiting. A file gets all of its length when it is made, so that
 //! making bytes in it durable takes no more than these bytes (`fdatasync`). Records do not go across files.
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::hash::BuildHasher;
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
@@ -19,17 +24,27 @@ use rustix::fs::FallocateFlags;
 use selkie_fabric::{BoxFuture, Doorbell};
 
 use super::record::Lsn;
-use super::store::{FIRST_LSN, LogError, LogOwner, LogStore, Piece, ReadError, Sink, Written};
+use super::store::{
+    FIRST_LSN, Labels, LogError, LogOwner, LogStore, Piece, ReadError, Sink, Written,
+};
 use crate::coding::checksum;
 
 const MAGIC: [u8; 8] = *b"SELKIElg";
 /// Version of the files, and of the records in them.
 const VERSION: u32 = 1;
 /// Bytes of a file before its records: a sector, so that records begin with one.
-const HEADER_BYTES: u64 = 512;
+pub(super) const HEADER_BYTES: u64 = 512;
 /// Bytes of the header that its checksum covers, which stands after them.
 const COVERED: usize = 48;
-const SUFFIX: &str = "slog";
+/// Of files that a log was cut off, in the directory of the log.
+const ARCHIVE: &str = "archive";
+pub(super) const SUFFIX: &str = "slog";
+/// Says where a log ends.
+pub(super) const ENDED: &str = "ended";
+/// Of a file that is being made.
+const UNNAMED: &str = "new";
+/// Beside the logs of a pool.
+pub(super) const LABELS: &str = "labels.json";
 /// Least and most bytes of a file.
 const FILE_BYTES: std::ops::RangeInclusive<u64> = 1 << 16..=1 << 32;
 /// Least files that a log may take.
@@ -37,13 +52,13 @@ const LEAST_FILES: u64 = 4;
 
 /// The header of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Header {
-    owner: LogOwner,
-    start: Lsn,
+pub(super) struct Header {
+    pub(super) owner: LogOwner,
+    pub(super) start: Lsn,
 }
 
 impl Header {
-    fn encode(self) -> [u8; HEADER_BYTES as usize] {
+    pub(super) fn encode(self) -> [u8; HEADER_BYTES as usize] {
         let Self { owner: LogOwner { pool, node, incarnation, line_bytes }, start } = self;
         let mut bytes = Vec::with_capacity(HEADER_BYTES as usize);
         bytes.extend_from_slice(&MAGIC);
@@ -58,8 +73,17 @@ impl Header {
         bytes.try_into().unwrap_or([0; HEADER_BYTES as usize])
     }
 
+    /// The place that a header of this log names, or what is wrong with it.
+    pub(super) fn of(owner: LogOwner, bytes: &[u8]) -> Result<Lsn, String> {
+        let header = Self::decode(bytes)?;
+        if header.owner != owner {
+            return Err(format!("it is of another log: {:?}, not {owner:?}", header.owner));
+        }
+        Ok(header.start)
+    }
+
     /// The header, or what is wrong with it.
-    fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; HEADER_BYTES as usize] =
             bytes.first_chunk().ok_or("it is shorter than its header")?;
         let word = |at: usize| {
@@ -91,6 +115,8 @@ pub struct LogFiles {
     root: PathBuf,
     file_bytes: u64,
     capacity: u64,
+    /// Pieces of a log are also those that it was cut off.
+    reads_archives: bool,
 }
 
 impl LogFiles {
@@ -115,20 +141,26 @@ impl LogFiles {
         }
         fs::create_dir_all(root).map_err(|error| failed("make", error))?;
         // Known now rather than with the first commit.
-        let attempt = root.join(format!(".attempt-{}", std::process::id()));
+        let thread = thread::current().id();
+        let attempt = root.join(format!(".attempt-{}-{thread:?}", std::process::id()));
         File::create(&attempt).map_err(|error| failed("write in", error))?;
         fs::remove_file(&attempt).map_err(|error| failed("write in", error))?;
-        Ok(Self { root: root.into(), file_bytes, capacity })
+        Ok(Self { root: root.into(), file_bytes, capacity, reads_archives: false })
     }
 
-    /// Logs that are there already, to be read.
+    /// Logs that are there already, to be read, with what they were cut off.
     #[must_use]
     pub fn existing(root: &Path) -> Self {
-        Self { root: root.into(), file_bytes: *FILE_BYTES.start(), capacity: 0 }
+        let file_bytes = *FILE_BYTES.start();
+        Self { root: root.into(), file_bytes, capacity: 0, reads_archives: true }
+    }
+
+    fn pool_directory(&self, pool: u64) -> PathBuf {
+        self.root.join(format!("{pool:016x}"))
     }
 
     fn directory(&self, owner: LogOwner) -> PathBuf {
-        let pool = self.root.join(format!("{:016x}", owner.pool));
+        let pool = self.pool_directory(owner.pool);
         pool.join(format!("{}-{}", owner.node, owner.incarnation))
     }
 
@@ -147,6 +179,8 @@ impl LogFiles {
         let (jobs, queue) = mpsc::channel();
         let file_bytes = self.file_bytes;
         let mut writer = Writer { directory: directory.clone(), owner, file_bytes, open: None };
+        // A log without a file would be none: what its node has is lost then, though it has changed nothing yet.
+        writer.open = Some(writer.next_file(FIRST_LSN, 0)?);
         let run = move || {
             while let Ok(job) = queue.recv() {
                 writer.run(job);
@@ -160,26 +194,78 @@ impl LogFiles {
 
     fn pieces_now(&self, owner: LogOwner) -> Result<Vec<Lsn>, ReadError> {
         let directory = self.directory(owner);
-        if !directory.exists() {
-            return Ok(Vec::new());
+        let mut files = if directory.exists() { files_in(&directory)? } else { Vec::new() };
+        if self.reads_archives {
+            // Last: one that is archived meanwhile is in both, rather than in none.
+            files.extend(archived_in(&directory)?);
         }
-        Ok(files_in(&directory)?.into_iter().map(|(start, _)| start).collect())
+        files.sort();
+        files.dedup_by_key(|(start, _)| *start);
+        Ok(files.into_iter().map(|(start, _)| start).collect())
+    }
+
+    fn archived_now(&self, owner: LogOwner) -> Result<Vec<(Lsn, u64)>, LogError> {
+        let files = archived_in(&self.directory(owner))?.into_iter();
+        // Another may have forgotten one meanwhile.
+        let sized = files.filter_map(|(start, path)| match fs::metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => Some(Err(LogError::new("look at", path, error))),
+            Ok(found) => Some(Ok((start, found.len()))),
+        });
+        sized.collect()
+    }
+
+    fn forget_now(&self, owner: LogOwner, lsn: Lsn) -> Result<(), LogError> {
+        let files = archived_in(&self.directory(owner))?.into_iter();
+        for (_, path) in files.filter(|(start, _)| *start < lsn) {
+            remove_if_there(&path)?;
+        }
+        Ok(())
     }
 
     fn piece_now(&self, owner: LogOwner, start: Lsn) -> Result<Piece, ReadError> {
-        let place = path_of(&self.directory(owner), start);
-        let refused = |what: String| ReadError::Place { place: place.clone(), what };
-        let bytes = fs::read(&place).map_err(|error| LogError::new("read", &place, error))?;
-        let own = Header::decode(&bytes).map_err(|what| refused(what.to_owned()))?;
-        if own.start != start {
-            return Err(refused(format!("it says that it begins at {}", own.start)));
+        let mut place = path_of(&self.directory(owner), start);
+        let mut read = fs::read(&place);
+        if read.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+            place = path_of(&self.directory(owner).join(ARCHIVE), start);
+            read = fs::read(&place);
         }
-        if own.owner != owner {
-            return Err(refused(format!("it is of another log: {:?}, not {owner:?}", own.owner)));
+        let refused = |what: String| ReadError::Place { place: place.clone(), what };
+        let bytes = read.map_err(|error| LogError::new("read", &place, error))?;
+        let own = Header::of(owner, &bytes).map_err(refused)?;
+        if own != start {
+            return Err(refused(format!("it says that it begins at {own}")));
         }
         let mut bytes = bytes;
         bytes.drain(..HEADER_BYTES as usize);
         Ok(Piece { place, offset: HEADER_BYTES, bytes })
+    }
+
+    fn stretch_now(&self, owner: LogOwner, from: Lsn, length: u64) -> Result<Piece, ReadError> {
+        let starts = Self { reads_archives: true, ..self.clone() }.pieces_now(owner)?;
+        let place = self.directory(owner);
+        let Some(start) = starts.iter().rev().find(|start| **start <= from).copied() else {
+            return Err(ReadError::Cut { place, from, kept: starts.first().copied() });
+        };
+        let next = starts.iter().find(|next| **next > start);
+        // Of a file that another follows its records.
+        let length = next.map_or(length, |next| length.min(next.saturating_sub(from)));
+        let offset = HEADER_BYTES + from - start;
+        let read = |path: &Path| {
+            let file = File::open(path)?;
+            let there = file.metadata()?.len().saturating_sub(offset).min(length);
+            let mut bytes = vec![0; there as usize];
+            file.read_exact_at(&mut bytes, offset).map(|()| bytes)
+        };
+        // The second is where the first goes.
+        for path in [path_of(&place, start), path_of(&place.join(ARCHIVE), start)] {
+            match read(&path) {
+                Ok(bytes) => return Ok(Piece { place: path, offset, bytes }),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err(LogError::new("read", path, error).into()),
+            }
+        }
+        Err(ReadError::Cut { place, from, kept: next.copied() })
     }
 
     fn owners_now(&self) -> Result<Vec<LogOwner>, ReadError> {
@@ -205,14 +291,94 @@ impl LogFiles {
         Ok(owners)
     }
 
+    fn ended_now(&self, owner: LogOwner) -> Result<Option<Lsn>, ReadError> {
+        let place = self.directory(owner).join(ENDED);
+        let bytes = match fs::read(&place) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(LogError::new("read", place, error).into()),
+        };
+        match Header::of(owner, &bytes) {
+            Ok(end) => Ok(Some(end)),
+            Err(what) => Err(ReadError::Place { place, what }),
+        }
+    }
+
+    fn end_now(&self, owner: LogOwner, end: Lsn) -> Result<Lsn, ReadError> {
+        if let Some(end) = self.ended_now(owner)? {
+            return Ok(end);
+        }
+        let directory = self.directory(owner);
+        if !directory.exists() {
+            // Nobody reads it again.
+            return Ok(end);
+        }
+        let (place, unnamed) = (directory.join(ENDED), unnamed_in(&directory, ENDED));
+        let files = files_in(&directory)?;
+        let say = || {
+            // What comes before may have been read when it was written, and not durable yet.
+            for (_, path) in files {
+                File::open(path)?.sync_data()?;
+            }
+            let mut file = OpenOptions::new().write(true).create_new(true).open(&unnamed)?;
+            file.write_all(&Header { owner, start: end }.encode())?;
+            file.sync_all()?;
+            // Whoever is first counts: a name is given once.
+            match fs::hard_link(&unnamed, &place) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+                _ => File::open(&directory)?.sync_all(),
+            }
+        };
+        let said = say();
+        let _ = fs::remove_file(&unnamed);
+        said.map_err(|error| LogError::new("write", &place, error))?;
+        let gone = || LogError::new("read", &place, io::ErrorKind::NotFound.into());
+        Ok(self.ended_now(owner)?.ok_or_else(gone)?)
+    }
+
     fn remove_now(&self, owner: LogOwner) -> Result<(), LogError> {
         let directory = self.directory(owner);
+        let mut files = archived_in(&directory)?;
+        if directory.exists() {
+            files.extend(files_in(&directory)?);
+        }
+        // From the front: whatever is left of it at any time is a log.
+        files.sort();
+        for (_, path) in files {
+            remove_if_there(&path)?;
+        }
         match fs::remove_dir_all(&directory) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(LogError::new("remove", directory, error))
             }
             _ => Ok(()),
         }
+    }
+
+    fn keep_labels_now(&self, pool: u64, labels: &Labels) -> Result<(), LogError> {
+        let directory = self.pool_directory(pool);
+        let place = directory.join(LABELS);
+        let unnamed = unnamed_in(&directory, LABELS);
+        let keep = || {
+            fs::create_dir_all(&directory)?;
+            let mut file = File::create(&unnamed)?;
+            serde_json::to_writer_pretty(&mut file, labels)?;
+            file.sync_all()?;
+            fs::rename(&unnamed, &place)?;
+            File::open(&directory)?.sync_all()
+        };
+        keep().map_err(|error: io::Error| LogError::new("write", &place, error))
+    }
+
+    fn labels_now(&self, pool: u64) -> Result<Labels, ReadError> {
+        let place = self.pool_directory(pool).join(LABELS);
+        let bytes = match fs::read(&place) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Labels::new()),
+            Err(error) => return Err(LogError::new("read", place, error).into()),
+        };
+        serde_json::from_slice(&bytes)
+            .map_err(|error| ReadError::Place { place, what: error.to_string() })
     }
 
     /// Has a thread of its own do what waits for files.
@@ -259,6 +425,23 @@ impl LogStore for LogFiles {
         self.apart(move |logs| logs.piece_now(owner, start))
     }
 
+    fn stretch(
+        &self,
+        owner: LogOwner,
+        from: Lsn,
+        length: u64,
+    ) -> BoxFuture<'_, Result<Piece, ReadError>> {
+        self.apart(move |logs| logs.stretch_now(owner, from, length))
+    }
+
+    fn end_at(&self, owner: LogOwner, end: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {
+        self.apart(move |logs| logs.end_now(owner, end))
+    }
+
+    fn ended(&self, owner: LogOwner) -> BoxFuture<'_, Result<Option<Lsn>, ReadError>> {
+        self.apart(move |logs| logs.ended_now(owner))
+    }
+
     fn remove(&self, owner: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             match self.apart(move |logs| Ok(logs.remove_now(owner)?)).await {
@@ -271,6 +454,32 @@ impl LogStore for LogFiles {
     fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>> {
         self.apart(Self::owners_now)
     }
+
+    fn archived(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<(Lsn, u64)>, ReadError>> {
+        self.apart(move |logs| Ok(logs.archived_now(owner)?))
+    }
+
+    fn forget(&self, owner: LogOwner, lsn: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            match self.apart(move |logs| Ok(logs.forget_now(owner, lsn)?)).await {
+                Err(ReadError::Log(error)) => Err(error),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn keep_labels(&self, pool: u64, labels: Labels) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            match self.apart(move |logs| Ok(logs.keep_labels_now(pool, &labels)?)).await {
+                Err(ReadError::Log(error)) => Err(error),
+                _ => Ok(()),
+            }
+        })
+    }
+
+    fn labels(&self, pool: u64) -> BoxFuture<'_, Result<Labels, ReadError>> {
+        self.apart(move |logs| logs.labels_now(pool))
+    }
 }
 
 /// A file that is being written.
@@ -279,6 +488,8 @@ struct Open {
     path: PathBuf,
     start: Lsn,
     bytes: u64,
+    /// Where the records in it end.
+    end: Lsn,
 }
 
 /// What the thread is asked to do.
@@ -389,7 +600,9 @@ impl Writer {
         let path = &open.path;
         let failed = |what| move |error| LogError::new(what, path, error);
         open.file.write_all_at(bytes, HEADER_BYTES + at - open.start).map_err(failed("write"))?;
-        open.file.sync_data().map_err(failed("make durable"))
+        open.file.sync_data().map_err(failed("make durable"))?;
+        open.end = at + bytes.len() as u64;
+        Ok(())
     }
 
     /// A file that begins at this place, for so many bytes at least. One that an earlier try has left is made anew.
@@ -397,34 +610,75 @@ impl Writer {
         let path = path_of(&self.directory, start);
         let bytes = self.file_bytes.max(least);
         let header = Header { owner: self.owner, start };
+        // Under its own name only when it is one: who dies here leaves nothing that would be read.
+        let unnamed = path.with_extension(UNNAMED);
         let make = || {
-            let file = OpenOptions::new().write(true).create(true).truncate(true).open(&path)?;
+            let file = OpenOptions::new().write(true).create(true).truncate(true).open(&unnamed)?;
             rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, HEADER_BYTES + bytes)?;
             file.write_all_at(&header.encode(), 0)?;
             file.sync_all()?;
-            // Its name, too.
+            fs::rename(&unnamed, &path)?;
             File::open(&self.directory)?.sync_all()?;
             Ok(file)
         };
         let file = make().map_err(|error: io::Error| {
-            let _ = fs::remove_file(&path);
+            let _ = fs::remove_file(&unnamed);
             LogError::new("make", &path, error)
         })?;
-        Ok(Open { file, path, start, bytes })
+        Ok(Open { file, path, start, bytes, end: start })
     }
 
-    fn truncate(&self, below: Lsn) -> Result<Lsn, LogError> {
+    /// Puts a file with so many bytes of records to those that are kept for another pool.
+    fn archive(&self, path: &Path, length: u64) -> Result<(), LogError> {
+        let archive = self.directory.join(ARCHIVE);
+        let name = path.file_name().unwrap_or_default();
+        let put = || {
+            fs::create_dir_all(&archive)?;
+            // What it was made for and does not need.
+            OpenOptions::new().write(true).open(path)?.set_len(HEADER_BYTES + length)?;
+            fs::rename(path, archive.join(name))
+        };
+        put().map_err(|error| LogError::new("archive", path, error))
+    }
+
+    fn truncate(&mut self, below: Lsn) -> Result<Lsn, LogError> {
+        let is_all = |open: &Open| open.end == below && open.start < below;
+        if self.open.as_ref().is_some_and(is_all) {
+            // All that is kept may be in one file, which nothing more would be added to.
+            self.open = Some(self.next_file(below, 0)?);
+        }
         let files = files_in(&self.directory)?;
         let mut first = files.first().map_or(FIRST_LSN, |(start, _)| *start);
-        for ((_, path), (next, _)) in files.iter().zip(files.iter().skip(1)) {
+        for ((start, path), (next, _)) in files.iter().zip(files.iter().skip(1)) {
             if *next > below {
                 break;
             }
-            fs::remove_file(path).map_err(|error| LogError::new("remove", path, error))?;
+            self.archive(path, next - start)?;
             first = *next;
         }
         Ok(first)
     }
+}
+
+fn remove_if_there(path: &Path) -> Result<(), LogError> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(LogError::new("remove", path, error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The archived files of a log, in order, each with the place where it begins.
+fn archived_in(directory: &Path) -> Result<Vec<(Lsn, PathBuf)>, LogError> {
+    let archive = directory.join(ARCHIVE);
+    if archive.exists() { files_in(&archive) } else { Ok(Vec::new()) }
+}
+
+/// The name of a file that is being made, and nobody else's: others may make the same one now, also of other hosts.
+fn unnamed_in(directory: &Path, name: &str) -> PathBuf {
+    let unique = RandomState::new().hash_one(std::process::id());
+    directory.join(format!("{name}-{unique:016x}.{UNNAMED}"))
 }
 
 fn path_of(directory: &Path, start: Lsn) -> PathBuf {
@@ -564,6 +818,121 @@ mod tests {
             logs.remove(OWNER).await.unwrap();
             logs.remove(OWNER).await.unwrap();
             assert_eq!(logs.owners().await.unwrap(), [other]);
+        });
+    }
+
+    #[test]
+    fn a_log_ends_where_it_was_first_said_to() {
+        let place = tempfile::tempdir().unwrap();
+        let logs = logs(place.path());
+        RealRuntime::new(1).unwrap().block_on(async {
+            let mut log = begin(&logs).await;
+            write(&mut log, 0..20).await;
+            assert_eq!(logs.ended(OWNER).await.unwrap(), None);
+            let end = log.end;
+            assert_eq!(logs.end_at(OWNER, end).await.unwrap(), end);
+            // Enough for more files.
+            write(&mut log, 20..500).await;
+            assert_eq!(logs.end_at(OWNER, log.end).await.unwrap(), end, "it was said");
+            assert_eq!(logs.ended(OWNER).await.unwrap(), Some(end));
+            let read = numbers(&logs).await;
+            assert_eq!((read.0.len(), read.1.unwrap().unwrap().lsn), (20, end));
+            // A record that others have read is not there any more.
+            let first = path_of(&logs.directory(OWNER), FIRST_LSN);
+            let file = OpenOptions::new().write(true).open(&first).unwrap();
+            file.write_all_at(&[0xEE; 8], HEADER_BYTES + end - FIRST_LSN - 16).unwrap();
+            let (read, short) = numbers(&logs).await;
+            assert!(matches!(short, Err(ReadError::Damaged { .. })), "{short:?}");
+            assert_eq!(read.len(), 19);
+            fs::write(logs.directory(OWNER).join(ENDED), [7; 600]).unwrap();
+            let (_, wrong) = numbers(&logs).await;
+            assert!(wrong.unwrap_err().to_string().contains("no file of a log"));
+            logs.remove(OWNER).await.unwrap();
+            assert_eq!(logs.end_at(OWNER, 4711).await.unwrap(), 4711, "nobody reads it");
+            assert!(!logs.directory(OWNER).exists());
+        });
+    }
+
+    #[test]
+    fn a_log_that_is_written_is_followed_file_by_file() {
+        let place = tempfile::tempdir().unwrap();
+        let logs = logs(place.path());
+        RealRuntime::new(1).unwrap().block_on(async {
+            let mut log = begin(&logs).await;
+            let (mut at, mut numbers) = (FIRST_LSN, Vec::new());
+            for part in 0..10 {
+                write(&mut log, part * 50..part * 50 + 50).await;
+                while at < log.end {
+                    let Piece { bytes, .. } = logs.stretch(OWNER, at, 5000).await.unwrap();
+                    assert!(bytes.len() <= 5000);
+                    let visit = |record: Record<'_>| {
+                        numbers.extend(record.pages().map(|redo| redo.psn()));
+                    };
+                    let end = crate::log::scan(&bytes, at, OWNER.format(), visit).unwrap().lsn;
+                    assert!(end > at, "it goes on");
+                    at = end;
+                }
+            }
+            assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+            let kept = log.sink.truncate(log.end).await.unwrap();
+            let behind = logs.stretch(OWNER, FIRST_LSN, 5000).await.unwrap();
+            assert_eq!(behind.bytes.len(), 5000, "it is there for those who are behind");
+            logs.forget(OWNER, kept).await.unwrap();
+            let error = logs.stretch(OWNER, FIRST_LSN, 5000).await.unwrap_err();
+            assert!(
+                matches!(error, ReadError::Cut { kept: Some(at), .. } if at == kept),
+                "{error}"
+            );
+        });
+    }
+
+    /// One that dies at once has left what it was given, and that was nothing.
+    #[test]
+    fn a_log_that_was_only_begun_is_there() {
+        let place = tempfile::tempdir().unwrap();
+        let logs = logs(place.path());
+        RealRuntime::new(1).unwrap().block_on(async {
+            drop(begin(&logs).await);
+            let (read, ended) = numbers(&logs).await;
+            assert_eq!((read.len(), ended.unwrap().unwrap().lsn), (0, FIRST_LSN));
+            assert_eq!(logs.owners().await.unwrap(), [OWNER]);
+        });
+    }
+
+    #[test]
+    fn a_file_that_was_only_begun_is_none() {
+        let place = tempfile::tempdir().unwrap();
+        let logs = logs(place.path());
+        RealRuntime::new(1).unwrap().block_on(async {
+            let mut log = begin(&logs).await;
+            write(&mut log, 0..500).await;
+            let files = files_in(&logs.directory(OWNER)).unwrap();
+            let next = path_of(&logs.directory(OWNER), log.end);
+            fs::write(next.with_extension(UNNAMED), "half a hea").unwrap();
+            let (read, ended) = numbers(&logs).await;
+            assert_eq!(read, (0..500).collect::<Vec<_>>());
+            assert_eq!(ended.unwrap().unwrap().lsn, log.end);
+            assert_eq!(files_in(&logs.directory(OWNER)).unwrap(), files);
+        });
+    }
+
+    #[test]
+    fn a_log_of_which_nothing_is_needed_keeps_no_records() {
+        let place = tempfile::tempdir().unwrap();
+        let logs = logs(place.path());
+        RealRuntime::new(1).unwrap().block_on(async {
+            let mut log = begin(&logs).await;
+            // More in one file than the log should keep.
+            let large: Vec<u8> = (0..900).flat_map(|number| record(0, 0, number)).collect();
+            let end = log.end + large.len() as u64;
+            log.sink.append(log.end, large).await.result.unwrap();
+            assert_eq!(log.sink.truncate(end).await.unwrap(), end);
+            assert_eq!(log.sink.truncate(end).await.unwrap(), end);
+            log.end = end;
+            write(&mut log, 900..950).await;
+            let (read, ended) = numbers(&logs).await;
+            assert_eq!(read, (900..950).collect::<Vec<_>>());
+            assert_eq!(ended.unwrap().unwrap().lsn, log.end);
         });
     }
 

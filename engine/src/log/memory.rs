@@ -7,8 +7,9 @@
 //! 16   u32  the compute node
 //! 20   u32  its incarnation
 //! 24   u32  bytes of a line
-//! 28   u32  CRC-32C of what comes before and of the start
+//! 28   u32  CRC-32C of what comes before and after
 //! 32   u64  start: from where the log is kept (LSN)
+//! 40   u64  from where it was begun anew, as all copies had been lost, until what comes before is home; 0: it was not
 //! 64   the same once more: they are written in turn, so that one of them is whole
 //! 4096 ring: what lies at an LSN lies that many bytes on, going round
 //! ```
@@ -17,8 +18,8 @@
 //! the headers said so first.
 //!
 //! A memory node that died is replaced by another, which gets what is kept from one that is left; until it has, there is a
-//! copy less. If none is left the pages are lost as well, but for those of a pool without redundancy that lie elsewhere:
-//! the log begins anew then, and what was in it only is made again from no log.
+//! copy less. If none is left the log begins anew, and says so: until all that was changed before is home, nothing is made
+//! again from it.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,10 +28,14 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use selkie_fabric::{BoxFuture, Buf, Chain, Verb};
+use selkie_memnode::control::PoolState;
 
-use super::record::Lsn;
-use super::scan::scan;
-use super::store::{FIRST_LSN, LogError, LogOwner, LogStore, Piece, ReadError, Sink, Written};
+use super::MAX_WAITING_BYTES;
+use super::record::{Lsn, NoRecord, Record};
+use super::scan::{LogDamage, LogEnd, scan};
+use super::store::{
+    FIRST_LSN, LogError, LogOwner, LogStore, Part, Piece, ReadError, Sink, Written,
+};
 use crate::EngineError;
 use crate::coding::checksum;
 use crate::coding::placed::placed;
@@ -38,13 +43,24 @@ use crate::core::Core;
 use crate::service::all_of;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SELKIEm\x01");
+/// Request timeouts for which a node waits for recoveries to be over before it begins its log.
+const RECOVERIES: u32 = 6;
 /// Bytes before the ring.
 const HEAD_BYTES: u64 = 4096;
 /// Bytes of a head, and from one to the other.
-const SAID_BYTES: usize = 40;
+const SAID_BYTES: usize = 48;
 const HEAD_STRIDE: usize = 64;
 /// Bytes that are read from a ring, or copied to another, at a time.
 const AT_ONCE: u64 = 1 << 20;
+/// The same where records are looked at as they come: what was read is still in the processor's cache then.
+const SCANNED_AT_ONCE: u64 = 64 << 10;
+/// A log that is shorter is read in one go.
+const LEAST_CUT: u64 = 64 << 10;
+/// So far a record is looked for where one should be.
+const LOOKED_FOR: u64 = 256 << 10;
+/// Whether a log goes on behind something that is no record shows within so many bytes: what is made when this was durable comes
+/// behind what was written with it, and what waited meanwhile, and who has pages already may go beyond that bound.
+const WITNESSED: u64 = 3 * MAX_WAITING_BYTES as u64;
 
 /// The logs of a pool, as one of its nodes sees them.
 #[derive(Debug)]
@@ -68,12 +84,21 @@ fn place_of(owner: LogOwner, memory: usize) -> PathBuf {
     format!("the log of compute node {} at memory node {memory}", owner.node).into()
 }
 
-fn head(owner: LogOwner, start: Lsn) -> [u8; SAID_BYTES] {
+/// From where a log is kept, and from where it was begun anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Kept {
+    start: Lsn,
+    anew: Lsn,
+}
+
+fn head(owner: LogOwner, kept: Kept) -> [u8; SAID_BYTES] {
     let LogOwner { pool, node, incarnation, line_bytes } = owner;
     let mut bytes = [0; SAID_BYTES];
     let words =
         [MAGIC, pool, u64::from(node) | u64::from(incarnation) << 32, u64::from(line_bytes)];
-    for (to, word) in bytes.chunks_exact_mut(8).zip(words.into_iter().chain([start])) {
+    for (to, word) in
+        bytes.chunks_exact_mut(8).zip(words.into_iter().chain([kept.start, kept.anew]))
+    {
         to.copy_from_slice(&word.to_le_bytes());
     }
     // With its own place taken as zero.
@@ -85,9 +110,11 @@ fn head(owner: LogOwner, start: Lsn) -> [u8; SAID_BYTES] {
 }
 
 /// From where a log is kept, if this is the head of its ring.
-fn start_of(owner: LogOwner, bytes: &[u8]) -> Option<Lsn> {
-    let start = Lsn::from_le_bytes(*bytes.get(32..SAID_BYTES)?.first_chunk()?);
-    (bytes.get(..SAID_BYTES)? == head(owner, start)).then_some(start)
+fn kept_of(owner: LogOwner, bytes: &[u8]) -> Option<Kept> {
+    let said = bytes.get(..SAID_BYTES)?;
+    let word = |at: usize| Some(Lsn::from_le_bytes(*said.get(at..)?.first_chunk()?));
+    let kept = Kept { start: word(32)?, anew: word(40)? };
+    (said == head(owner, kept)).then_some(kept)
 }
 
 impl Core {
@@ -101,14 +128,21 @@ impl Core {
         (0..self.memory_nodes()).filter(|node| !self.pool.is_memory_dead(*node)).collect()
     }
 
-    async fn read_head(&self, owner: LogOwner, memory: usize) -> Result<Option<Lsn>, EngineError> {
+    /// Those that are to stay.
+    fn staying_memory(&self) -> Vec<usize> {
+        let state = self.pool.state();
+        let stays = |node: &usize| u16::try_from(*node).is_ok_and(|node| state.stays(node));
+        self.living_memory().into_iter().filter(stays).collect()
+    }
+
+    async fn read_head(&self, owner: LogOwner, memory: usize) -> Result<Option<Kept>, EngineError> {
         let offset = self.pool.descriptor().geometry().log_offset(usize::from(owner.node));
         let read = Verb::read(self.memory_at(memory, offset)?, Buf::zeroed(2 * HEAD_STRIDE));
         match self.queue_pair(memory).post(Chain::from(read)).await {
             Ok(chain) => {
                 let heads = chain.buf(0).map(|heads| heads.chunks(HEAD_STRIDE));
-                let starts = heads.into_iter().flatten().filter_map(|head| start_of(owner, head));
-                Ok(starts.max())
+                let kept = heads.into_iter().flatten().filter_map(|head| kept_of(owner, head));
+                Ok(kept.max())
             }
             Err(error) => self.gone(error.error).await.map(|()| None),
         }
@@ -118,11 +152,11 @@ impl Core {
         &self,
         owner: LogOwner,
         memory: usize,
-        (start, number): (Lsn, u64),
+        (kept, number): (Kept, u64),
     ) -> Result<(), EngineError> {
         let offset = self.pool.descriptor().geometry().log_offset(usize::from(owner.node));
         let at = self.memory_at(memory, offset + number % 2 * HEAD_STRIDE as u64)?;
-        let write = placed(at, Buf::copy_of(&head(owner, start)));
+        let write = placed(at, Buf::copy_of(&head(owner, kept)));
         self.queue_pair(memory).post(write).await.map(drop).map_err(|error| error.error.into())
     }
 
@@ -155,18 +189,155 @@ impl Core {
         at: Lsn,
         length: u64,
     ) -> Result<Vec<u8>, EngineError> {
+        let mut bytes = Vec::with_capacity(length as usize);
+        self.read_on(owner, memory, (at, at + length), &mut bytes).await?;
+        Ok(bytes)
+    }
+
+    /// Appends the bytes of the ring between two places to others.
+    async fn read_on(
+        &self,
+        owner: LogOwner,
+        memory: usize,
+        (mut at, end): (Lsn, Lsn),
+        bytes: &mut Vec<u8>,
+    ) -> Result<(), EngineError> {
         let own =
             self.pool.descriptor().geometry().log_offset(usize::from(owner.node)) + HEAD_BYTES;
-        let (ring, mut bytes) = (self.ring_bytes(), Vec::with_capacity(length as usize));
-        while (bytes.len() as u64) < length {
-            let from = (at + bytes.len() as u64) % ring;
-            let some = AT_ONCE.min(ring - from).min(length - bytes.len() as u64);
+        let ring = self.ring_bytes();
+        while at < end {
+            let from = at % ring;
+            let some = AT_ONCE.min(ring - from).min(end - at);
             let read = Verb::read(self.memory_at(memory, own + from)?, Buf::zeroed(some as usize));
             let posted = self.queue_pair(memory).post(Chain::from(read)).await;
             let done = posted.map_err(|error| error.error)?;
             bytes.extend_from_slice(done.buf(0).map(|buf| &**buf).unwrap_or_default());
+            at += some;
         }
-        Ok(bytes)
+        Ok(())
+    }
+}
+
+impl Core {
+    /// Shows `visit` all records from `start` on, perhaps only up to where another begins, and reads no more than they take and what tells that no more follow: a copy
+    /// to its end, and on with another that has more. Copies differ in what was written last, and one that is damaged, or
+    /// whose memory node dies, is as good as others up to there.
+    async fn read_copies(
+        &self,
+        owner: LogOwner,
+        copies: &[(usize, Kept)],
+        (start, to): (Lsn, Option<Lsn>),
+        visit: &mut (dyn FnMut(Record<'_>) + Send),
+    ) -> Result<LogEnd, ReadError> {
+        let mut at = start;
+        let mut copies: Vec<usize> = copies.iter().map(|(memory, _)| *memory).collect();
+        // What those have behind it that have no more.
+        let mut ends: Vec<(usize, _)> = Vec::new();
+        let is_left =
+            |memory: &usize, ends: &[(usize, _)]| ends.iter().all(|(ended, _)| ended != memory);
+        while let Some(memory) = copies.iter().copied().find(|memory| is_left(memory, &ends)) {
+            let (before, to) = (at, to.unwrap_or(start + self.ring_bytes()));
+            let end = self.follow(owner, memory, (&mut at, to), visit).await;
+            if at > before {
+                ends.clear();
+            }
+            match end {
+                Ok(end) => ends.push((memory, end)),
+                Err(error) => {
+                    let failed = |error| failed("read", place_of(owner, memory), error);
+                    let EngineError::Fabric(lost) = error else { return Err(failed(error).into()) };
+                    // One that cannot be reached, and is not dead, may have more.
+                    self.gone(lost).await.map_err(failed)?;
+                    copies.retain(|own| *own != memory);
+                }
+            }
+        }
+        let mut last = None;
+        for (memory, end) in ends {
+            // Where one has what was made later, others lack it.
+            let at = HEAD_BYTES + at % self.ring_bytes();
+            let damaged =
+                |damage| ReadError::Damaged { place: place_of(owner, memory), at, damage };
+            last = Some(end.map_err(damaged)?);
+        }
+        Ok(last.ok_or_else(|| failed("find", place_of(owner, 0), "no copy is left"))?)
+    }
+
+    /// Finds where records begin that cut what a ring has into parts of about the same length.
+    async fn cut_ring(
+        &self,
+        ring: (LogOwner, usize),
+        start: Lsn,
+        parts: u64,
+    ) -> Result<Vec<Lsn>, EngineError> {
+        // Records say where they are, so what has one is before the log's end.
+        let (mut there, mut beyond) = (start, start + self.ring_bytes());
+        while beyond - there > SCANNED_AT_ONCE {
+            let middle = there + (beyond - there) / 2;
+            match self.record_from(ring, middle).await? {
+                Some(found) => there = found,
+                None => beyond = middle,
+            }
+        }
+        let mut cuts = Vec::new();
+        if there - start >= LEAST_CUT {
+            for part in 1..parts {
+                cuts.extend(self.record_from(ring, start + (there - start) * part / parts).await?);
+            }
+        }
+        cuts.dedup();
+        Ok(cuts)
+    }
+
+    /// The first record of a ring that begins soon after a place.
+    async fn record_from(
+        &self,
+        (owner, memory): (LogOwner, usize),
+        from: Lsn,
+    ) -> Result<Option<Lsn>, EngineError> {
+        let from = from.next_multiple_of(8);
+        let bytes = self.read_ring(owner, memory, from, LOOKED_FOR).await?;
+        let format = owner.format();
+        let mut places = (0..bytes.len()).step_by(8);
+        Ok(places.find_map(|at| {
+            let (rest, lsn) = (bytes.get(at..)?, from + at as u64);
+            Record::decode(rest, lsn, format).ok().map(|_| lsn)
+        }))
+    }
+
+    /// Shows `visit` the records of a copy from `at` on, and no further than `to`; how they end. `at` is moved behind those
+    /// that were shown, also if the rest cannot be read.
+    async fn follow(
+        &self,
+        owner: LogOwner,
+        memory: usize,
+        (at, to): (&mut Lsn, Lsn),
+        visit: &mut (dyn FnMut(Record<'_>) + Send),
+    ) -> Result<Result<LogEnd, LogDamage>, EngineError> {
+        let (mut bytes, format) = (Vec::new(), owner.format());
+        loop {
+            let mut used = 0;
+            let then = loop {
+                let rest = bytes.get(used..).unwrap_or_default();
+                match Record::decode(rest, *at + used as u64, format) {
+                    Ok(record) => {
+                        used += record.bytes().len();
+                        visit(record);
+                    }
+                    Err(then) => break then,
+                }
+            };
+            bytes.drain(..used);
+            *at += used as u64;
+            let read_to = *at + bytes.len() as u64;
+            // One that is longer than that is read to its end.
+            let bound = if then == NoRecord::CutOff { to } else { to.min(*at + WITNESSED) };
+            let more = bound.saturating_sub(read_to).min(SCANNED_AT_ONCE);
+            if more == 0 {
+                return Ok(scan(&bytes, *at, format, |_| ()));
+            }
+            self.read_on(owner, memory, (read_to, read_to + more), &mut bytes).await?;
+        }
     }
 }
 
@@ -180,16 +351,23 @@ impl LogStore for MemoryLogs {
                 return Err(failed("keep", place(), why));
             }
             // Of one who died and had this node's name the log is needed until then.
-            let over = core.until(|| core.pool.lost().is_empty()).await;
-            over.map_err(|error| failed("begin", place(), error))?;
+            let (started, bound) = (core.env.now(), RECOVERIES * core.config.request_timeout);
+            let is_over = || core.pool.lost().is_empty() || core.env.now() - started > bound;
+            core.until(is_over).await.map_err(|error| failed("begin", place(), error))?;
+            if !core.pool.lost().is_empty() {
+                let why = format!("recoveries are not over after {bound:?}");
+                return Err(failed("begin", place(), why));
+            }
             let sink = MemorySink {
                 core: Weak::clone(&self.0),
                 owner,
                 ring_bytes: core.ring_bytes(),
                 start: AtomicU64::new(FIRST_LSN),
+                anew: AtomicU64::new(0),
                 heads: AtomicU64::new(0),
                 copies: Mutex::default(),
                 gone: Mutex::default(),
+                settled: Mutex::default(),
             };
             sink.complete(&core, FIRST_LSN).await?;
             Ok(Arc::new(sink) as Arc<dyn Sink>)
@@ -198,30 +376,89 @@ impl LogStore for MemoryLogs {
 
     fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
         Box::pin(async move {
-            let core = self.core()?;
-            let starts = copies_of(&core, owner).await?;
-            Ok(starts.into_iter().map(|(_, start)| start).max().into_iter().collect())
+            let copies = copies_of(&*self.core()?, owner).await?;
+            Ok(kept_by(owner, &copies)?.into_iter().collect())
         })
     }
 
     fn piece(&self, owner: LogOwner, start: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
         Box::pin(async move {
             let core = self.core()?;
-            let mut piece = None;
+            let copies = copies_of(&core, owner).await?;
+            let mut bytes = Vec::new();
+            let mut keep = |record: Record<'_>| bytes.extend_from_slice(record.bytes());
+            let _ = core.read_copies(owner, &copies, (start, None), &mut keep).await?;
+            let place = place_of(owner, copies.first().map_or(0, |(memory, _)| *memory));
+            Ok(Piece { place, offset: HEAD_BYTES + start % core.ring_bytes(), bytes })
+        })
+    }
+
+    fn read<'a>(
+        &'a self,
+        owner: LogOwner,
+        part: Part,
+        visit: &'a mut (dyn FnMut(Record<'_>) + Send),
+    ) -> BoxFuture<'a, Result<Option<LogEnd>, ReadError>> {
+        Box::pin(async move {
+            let core = self.core()?;
+            let copies = copies_of(&core, owner).await?;
+            let Some(start) = kept_by(owner, &copies)? else { return Ok(None) };
+            let part = (part.from.unwrap_or(start), part.to);
+            core.read_copies(owner, &copies, part, visit).await.map(Some)
+        })
+    }
+
+    fn cuts(&self, owner: LogOwner, parts: usize) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+        Box::pin(async move {
+            let core = self.core()?;
+            let copies = copies_of(&core, owner).await?;
+            let (Some(start), Some((memory, _))) = (kept_by(owner, &copies)?, copies.first())
+            else {
+                return Ok(Vec::new());
+            };
+            // One that cannot be read, or is damaged, is cut in no parts.
+            Ok(core.cut_ring((owner, *memory), start, parts as u64).await.unwrap_or_default())
+        })
+    }
+
+    fn stretch(
+        &self,
+        owner: LogOwner,
+        from: Lsn,
+        length: u64,
+    ) -> BoxFuture<'_, Result<Piece, ReadError>> {
+        Box::pin(async move {
+            let core = self.core()?;
+            let length = length.min(core.ring_bytes());
+            let (mut best, mut trouble) = (None, None);
             for (memory, _) in copies_of(&core, owner).await? {
                 let place = place_of(owner, memory);
-                let read = core.read_ring(owner, memory, start, core.ring_bytes()).await;
-                let bytes = read.map_err(|error| failed("read", &place, error))?;
-                let offset = HEAD_BYTES + start % core.ring_bytes();
-                // Another copy may be whole.
-                let is_whole = scan(&bytes, start, owner.format(), |_| ()).is_ok();
-                let own = Piece { place, offset, bytes };
-                if is_whole {
-                    return Ok(own);
+                let bytes = match core.read_ring(owner, memory, from, length).await {
+                    Ok(bytes) => bytes,
+                    Err(error) => {
+                        trouble = Some(failed("read", &place, error));
+                        continue;
+                    }
+                };
+                // One that is a copy no more ends early.
+                let end = match Record::decode(&bytes, from, owner.format()) {
+                    Ok(_) => scan(&bytes, from, owner.format(), |_| ()).map_or(from + 1, |e| e.lsn),
+                    // It begins here, and is longer.
+                    Err(NoRecord::CutOff) => from + 1,
+                    Err(_) => from,
+                };
+                if best.as_ref().is_none_or(|(most, _)| end > *most) {
+                    let offset = HEAD_BYTES + from % core.ring_bytes();
+                    best = Some((end, Piece { place, offset, bytes }));
                 }
-                piece.get_or_insert(own);
             }
-            piece.ok_or_else(|| failed("find", place_of(owner, 0), "no copy is left").into())
+            // What was given up is there until it is overwritten, and a record says itself where it belongs. Where there is none
+            // the heads, which come before what overwrites, say whether there was one.
+            if best.as_ref().is_none_or(|(end, _)| *end == from) {
+                check_kept(owner, from, &copies_of(&core, owner).await?)?;
+            }
+            let none = || failed("find", place_of(owner, 0), "no copy is left");
+            best.map(|(_, piece)| piece).ok_or_else(|| trouble.unwrap_or_else(none).into())
         })
     }
 
@@ -235,13 +472,33 @@ impl LogStore for MemoryLogs {
     }
 }
 
-/// The memory nodes that have a log, each with where it begins there.
-async fn copies_of(core: &Core, owner: LogOwner) -> Result<Vec<(usize, Lsn)>, LogError> {
+/// From where a log is kept; `None` if it is nowhere.
+fn kept_by(owner: LogOwner, copies: &[(usize, Kept)]) -> Result<Option<Lsn>, ReadError> {
+    let Some((memory, kept)) = copies.iter().max_by_key(|(_, kept)| *kept) else { return Ok(None) };
+    if kept.anew > 0 {
+        let what = format!("all its copies were lost, and it was begun anew at {}", kept.anew);
+        return Err(ReadError::Place { place: place_of(owner, *memory), what });
+    }
+    Ok(Some(kept.start))
+}
+
+/// Refuses to read a log from where it is not kept any more, or was lost.
+fn check_kept(owner: LogOwner, from: Lsn, copies: &[(usize, Kept)]) -> Result<(), ReadError> {
+    let kept = copies.iter().map(|(_, kept)| kept.start.max(kept.anew)).max();
+    if kept.is_some_and(|kept| kept <= from) {
+        return Ok(());
+    }
+    let place = format!("the log of compute node {} in memory", owner.node).into();
+    Err(ReadError::Cut { place, from, kept })
+}
+
+/// The memory nodes that have a log, each with what is kept there.
+async fn copies_of(core: &Core, owner: LogOwner) -> Result<Vec<(usize, Kept)>, LogError> {
     let mut copies = Vec::new();
     for memory in core.living_memory() {
         let read = core.read_head(owner, memory).await;
-        let start = read.map_err(|error| failed("read", place_of(owner, memory), error))?;
-        copies.extend(start.map(|start| (memory, start)));
+        let kept = read.map_err(|error| failed("read", place_of(owner, memory), error))?;
+        copies.extend(kept.map(|kept| (memory, kept)));
     }
     Ok(copies)
 }
@@ -252,66 +509,84 @@ struct MemorySink {
     owner: LogOwner,
     ring_bytes: u64,
     start: AtomicU64,
+    /// From where it was begun anew.
+    anew: AtomicU64,
     /// Heads that were written.
     heads: AtomicU64,
     /// The memory nodes that have it, all of it.
     copies: Mutex<Vec<usize>>,
     /// Those that died while they had it.
     gone: Mutex<Vec<usize>>,
+    /// The pool's state when the copies were where they should be: while that is so they are.
+    settled: Mutex<Option<Arc<PoolState>>>,
 }
 
 impl MemorySink {
-    /// Sees to it that r + 1 memory nodes have the log up to `end`, or as many as there are.
+    fn kept(&self) -> Kept {
+        let (start, anew) = (&self.start, &self.anew);
+        Kept { start: start.load(Ordering::Relaxed), anew: anew.load(Ordering::Relaxed) }
+    }
+
+    /// Sees to it that r + 1 memory nodes that are to stay have the log up to `end`, or as many as there are.
     async fn complete(&self, core: &Core, end: Lsn) -> Result<(), LogError> {
+        let state = core.pool.state();
+        let is_settled = |settled: &Arc<PoolState>| Arc::ptr_eq(settled, &state);
+        if self.settled.lock().as_ref().is_some_and(is_settled) {
+            return Ok(());
+        }
         let wanted = core.pool.descriptor().coding.parity() + 1;
-        let mut living = core.living_memory();
-        living.retain(|node| !self.gone.lock().contains(node));
+        let (mut living, gone) = (core.living_memory(), self.gone.lock().clone());
+        living.retain(|node| !gone.contains(node));
+        let mut staying = core.staying_memory();
+        staying.retain(|node| !gone.contains(node));
         let copies: Vec<usize> = {
             let mut copies = self.copies.lock();
             copies.retain(|node| living.contains(node));
             copies.clone()
         };
-        if copies.len() >= wanted {
+        let good = copies.iter().filter(|node| staying.contains(node)).count();
+        if good >= wanted.min(staying.len()) && !copies.is_empty() {
+            self.copies.lock().retain(|node| good == 0 || staying.contains(node));
+            *self.settled.lock() = Some(state);
             return Ok(());
         }
-        let first = usize::from(self.owner.node) % living.len().max(1);
-        let others = living.iter().cycle().skip(first).take(living.len());
-        let others = others.filter(|node| !copies.contains(node)).take(wanted - copies.len());
+        if copies.is_empty() && end > FIRST_LSN {
+            tracing::error!(end, "no copy of the log is left: it begins anew");
+            self.start.fetch_max(end, Ordering::Relaxed);
+            self.anew.store(end, Ordering::Relaxed);
+        }
+        let first = usize::from(self.owner.node) % staying.len().max(1);
+        let others = staying.iter().cycle().skip(first).take(staying.len());
+        let others = others.filter(|node| !copies.contains(node)).take(wanted - good);
         for memory in others {
-            let start = match copies.first() {
-                Some(from) => self.copy(core, (*from, *memory), end).await,
-                None => Ok(end),
-            };
             let failed = |error| failed("begin", place_of(self.owner, *memory), error);
-            let start = start.map_err(failed)?;
+            if let Some(from) = copies.first() {
+                self.copy(core, (*from, *memory), end).await.map_err(failed)?;
+            }
             for number in 0..2 {
-                core.write_head(self.owner, *memory, (start, number)).await.map_err(failed)?;
+                let head = (self.kept(), number);
+                core.write_head(self.owner, *memory, head).await.map_err(failed)?;
             }
-            if copies.is_empty() && end > FIRST_LSN {
-                tracing::error!(end, "no copy of the log is left: it begins anew");
-            }
-            self.start.fetch_max(start, Ordering::Relaxed);
             self.copies.lock().push(*memory);
         }
         Ok(())
     }
 
-    /// Copies what is kept from one ring to another; from where that is.
+    /// Copies what is kept from one ring to another.
     async fn copy(
         &self,
         core: &Core,
         (from, to): (usize, usize),
         end: Lsn,
-    ) -> Result<Lsn, EngineError> {
-        let start = self.start.load(Ordering::Relaxed);
-        let mut at = start;
+    ) -> Result<(), EngineError> {
+        let mut at = self.start.load(Ordering::Relaxed);
         while at < end {
             let some = AT_ONCE.min(end - at);
             let bytes = core.read_ring(self.owner, from, at, some).await?;
             core.write_ring(self.owner, to, at, &bytes).await?;
             at += some;
         }
-        Ok(start)
+        Ok(())
     }
 
     /// Does the same at all copies; those that died are copies no more.
@@ -331,6 +606,10 @@ impl MemorySink {
             core.gone(lost).await.map_err(|error| failed(what, place, error))?;
             self.copies.lock().retain(|own| *own != memory);
             self.gone.lock().push(memory);
+            *self.settled.lock() = None;
+        }
+        if self.copies.lock().is_empty() {
+            return Err(failed(what, place_of(self.owner, 0), "no copy is left"));
         }
         Ok(())
     }
@@ -367,10 +646,25 @@ impl Sink for MemorySink {
             let Some(core) = self.core.upgrade() else { return Ok(lsn) };
             let core = &*core;
             let number = self.heads.fetch_add(1, Ordering::Relaxed);
-            let say = |memory| core.write_head(self.owner, memory, (lsn, number));
+            let before = self.kept();
+            // All that was changed before it was begun anew is home.
+            let anew = if lsn >= before.anew { 0 } else { before.anew };
+            let kept = Kept { start: lsn.max(before.start), anew };
+            let say = |memory| core.write_head(self.owner, memory, (kept, number));
             self.at_all(core, "cut", say).await?;
-            self.start.fetch_max(lsn, Ordering::Relaxed);
-            Ok(lsn)
+            self.start.fetch_max(kept.start, Ordering::Relaxed);
+            let _ =
+                self.anew.compare_exchange(before.anew, anew, Ordering::Relaxed, Ordering::Relaxed);
+            Ok(kept.start)
+        })
+    }
+
+    fn tend(&self, end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
+        Box::pin(async move {
+            match self.core.upgrade() {
+                Some(core) => self.complete(&core, end).await,
+                None => Ok(()),
+            }
         })
     }
 
@@ -384,24 +678,41 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_log_is_read_only_from_where_it_is_kept() {
+        let owner = LogOwner { pool: 77, node: 3, incarnation: 2, line_bytes: 2048 };
+        let kept = |start, anew| Kept { start, anew };
+        let copies = [(1, kept(100, 0)), (2, kept(200, 0))];
+        let cut = |from, copies: &[_]| match check_kept(owner, from, copies) {
+            Err(ReadError::Cut { kept, .. }) => Some(kept),
+            other => other.map(|()| None).unwrap(),
+        };
+        // The heads are written one after the other.
+        assert_eq!(cut(199, &copies), Some(Some(200)));
+        assert_eq!(cut(200, &copies), None);
+        assert_eq!(cut(250, &[(1, kept(100, 300))]), Some(Some(300)), "what was before is lost");
+        assert_eq!(cut(200, &[]), Some(None));
+    }
+
+    #[test]
     fn a_head_is_of_one_log() {
         let owner = LogOwner { pool: 77, node: 3, incarnation: 2, line_bytes: 2048 };
-        let bytes = head(owner, 4711);
-        assert_eq!(start_of(owner, &bytes), Some(4711));
+        let kept = Kept { start: 4711, anew: 17 };
+        let bytes = head(owner, kept);
+        assert_eq!(kept_of(owner, &bytes), Some(kept));
         for other in [
             LogOwner { pool: 78, ..owner },
             LogOwner { node: 4, ..owner },
             LogOwner { incarnation: 3, ..owner },
             LogOwner { line_bytes: 4096, ..owner },
         ] {
-            assert_eq!(start_of(other, &bytes), None);
+            assert_eq!(kept_of(other, &bytes), None);
         }
         for at in 0..bytes.len() {
             let mut flipped = bytes;
             flipped[at] ^= 4;
-            assert_eq!(start_of(owner, &flipped), None, "byte {at}");
+            assert_eq!(kept_of(owner, &flipped), None, "byte {at}");
         }
-        assert_eq!(start_of(owner, &[0; SAID_BYTES]), None);
-        assert_eq!(start_of(owner, &bytes[..20]), None);
+        assert_eq!(kept_of(owner, &[0; SAID_BYTES]), None);
+        assert_eq!(kept_of(owner, &bytes[..20]), None);
     }
 }

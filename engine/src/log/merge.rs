@@ -5,13 +5,19 @@
 //! it: so what is made at any time is something that was there together. As no page leaves a node before its record is
 //! durable, some log always has a record that can be applied next, until all are read; when none has, a log lacks records.
 //! Whoever accepts that loses what builds upon these as well, and no more: the record that cannot be applied is left out, and
-//! so are those that find a page without its change. A record with whole pages needs none before it.
+//! so are those that find a page without its change.
+//!
+//! A record that is a beginning, as those of pages that were put into a new pool or taken from an archive, has the whole page,
+//! and repeats the change that made the page what it is. What comes before it need not be there: so when no log goes on, all
+//! beginnings that come are put in place, and what they cover is passed over. From then on pages are together what they were at
+//! some time only when all logs are read to their ends; and where loss is accepted, of a lost record the part remains that
+//! somebody's beginning has.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use super::record::{Lsn, NoRecord, Record, Redo};
 use super::scan::{LogEnd, scan};
-use super::store::{LogOwner, LogStore, Piece, ReadError};
+use super::store::{LogOwner, LogStore, Piece, ReadError, followed_by, pieces_of};
 use crate::GAddr;
 
 /// Logs that do not go together.
@@ -68,10 +74,14 @@ impl Pages {
     /// # Errors
     /// [`Discord::Gap`]: it may be applied later. [`Discord::Fork`]: never.
     pub fn apply(&mut self, record: &Record<'_>) -> Result<(), Discord> {
+        if record.begins() {
+            self.begin(record);
+            return Ok(());
+        }
         for redo in record.pages() {
             let (addr, next) = (redo.addr(), redo.psn());
             let (base, has) = self.pages.get(&addr).map_or((0, 0), |page| (page.base, page.psn));
-            if next > has && !redo.is_whole() {
+            if next > has {
                 return Err(Discord::Gap { addr, has, next });
             }
             if next < has && next >= base {
@@ -84,14 +94,24 @@ impl Pages {
         Ok(())
     }
 
+    /// Puts the pages of a beginning in place, but for those that are further.
+    fn begin(&mut self, record: &Record<'_>) {
+        for redo in record.pages() {
+            let is_new = self.pages.get(&redo.addr()).is_none_or(|page| page.psn <= redo.psn());
+            if is_new {
+                self.redo(&redo);
+                if let Some(page) = self.pages.get_mut(&redo.addr()) {
+                    // The change that it repeats may come.
+                    page.base = page.psn;
+                }
+            }
+        }
+    }
+
     fn redo(&mut self, redo: &Redo<'_>) {
         let zero = || vec![0; self.line_bytes].into_boxed_slice();
         let page = self.pages.entry(redo.addr());
         let page = page.or_insert_with(|| Page { line: zero(), base: 0, psn: 0 });
-        if redo.psn() > page.psn {
-            // All of it is here, whatever it was before.
-            page.base = redo.psn() + 1;
-        }
         if redo.psn() >= page.psn {
             redo.apply(&mut page.line);
             page.psn = redo.psn() + 1;
@@ -132,6 +152,8 @@ pub struct Read {
     pub applied: u64,
     /// Records that were left out, as they build upon what is missing.
     pub left_out: u64,
+    /// The first of those that were left out as another log has other changes of the same pages.
+    pub fork: Option<(Lsn, Discord)>,
     /// Where its last whole record ends.
     pub end: Lsn,
     /// What follows there; [`NoRecord::End`] but for a log whose owner died as it wrote.
@@ -162,7 +184,8 @@ pub enum MergeError {
 /// left out, with all that builds upon it.
 ///
 /// # Errors
-/// [`MergeError`]; with `accept_loss` only that a log cannot be read at all, or that two tell different changes.
+/// [`MergeError`]; with `accept_loss` only that a log cannot be read at all. Of two that tell different changes the one that
+/// is read first is taken then.
 pub async fn merge(
     store: &dyn LogStore,
     owners: &[LogOwner],
@@ -173,6 +196,7 @@ pub async fn merge(
     for owner in owners {
         logs.push(Reader::open(store, *owner, accept_loss).await?);
     }
+    let mut has_begun = false;
     // Changes that are in some log, once one is missed.
     let mut known: Option<HashSet<(GAddr, u64)>> = None;
     loop {
@@ -186,11 +210,25 @@ pub async fn merge(
         let waiting =
             logs.iter().enumerate().find_map(|(log, reader)| Some((log, reader.waits(pages)?)));
         let Some((log, (owner, lsn, discord))) = waiting else { break };
+        if !has_begun {
+            has_begun = true;
+            let begin = |record: &Record<'_>| {
+                if record.begins() {
+                    pages.begin(record);
+                }
+            };
+            look_ahead(&logs, store, accept_loss, begin).await?;
+            continue;
+        }
         if !accept_loss {
             return Err(MergeError::Discord { owner, lsn, discord });
         }
         if known.is_none() {
-            known = Some(changes_in(&logs, store).await?);
+            let mut all = HashSet::new();
+            let note =
+                |record: &Record<'_>| all.extend(record.pages().map(|r| (r.addr(), r.psn())));
+            look_ahead(&logs, store, true, note).await?;
+            known = Some(all);
         }
         // One of those that wait does so for what nobody has.
         let is_known = |addr, psn| known.as_ref().is_some_and(|known| known.contains(&(addr, psn)));
@@ -208,29 +246,30 @@ pub async fn merge(
     Ok(logs.into_iter().map(|log| log.read).collect())
 }
 
-/// All changes that are still to be read.
-async fn changes_in(
+/// Shows `visit` all records that are still to be applied.
+async fn look_ahead(
     logs: &[Reader],
     store: &dyn LogStore,
-) -> Result<HashSet<(GAddr, u64)>, MergeError> {
-    let mut known = HashSet::new();
+    accept_loss: bool,
+    mut visit: impl FnMut(&Record<'_>),
+) -> Result<(), MergeError> {
     for log in logs {
-        let mut ahead = log.ahead();
+        let mut ahead = log.clone();
         while let Some(record) = ahead.record() {
-            known.extend(record.pages().map(|redo| (redo.addr(), redo.psn())));
+            visit(&record);
             ahead.at = record.end();
-            ahead.fill(store, true).await?;
+            ahead.fill(store, accept_loss).await?;
         }
     }
-    Ok(known)
+    Ok(())
 }
 
 /// A log that is being read.
 #[derive(Clone)]
 struct Reader {
     read: Read,
-    /// Pieces that were not read yet, the next one last.
-    starts: Vec<Lsn>,
+    /// Pieces that were not read yet, the next one last, each with where it has to end, if that is known.
+    pieces: Vec<(Lsn, Option<Lsn>)>,
     /// The piece that is being read, where it begins, and up to where it has records.
     bytes: Vec<u8>,
     start: Lsn,
@@ -245,29 +284,31 @@ impl Reader {
         owner: LogOwner,
         accept_loss: bool,
     ) -> Result<Self, MergeError> {
-        let mut starts = store.pieces(owner).await?;
-        starts.reverse();
-        let first = starts.last().copied().unwrap_or_default();
+        let mut damage = None;
+        let mut pieces = match pieces_of(store, owner).await {
+            Err(error) if accept_loss => {
+                damage = Some(error);
+                Vec::new()
+            }
+            pieces => pieces?,
+        };
+        pieces.reverse();
+        let first = pieces.last().map_or(0, |(first, _)| *first);
         let then = NoRecord::End;
-        let read = Read { owner, applied: 0, left_out: 0, end: first, then, damage: None };
+        let read = Read { owner, applied: 0, left_out: 0, fork: None, end: first, then, damage };
         let mut log =
-            Self { read, starts, bytes: Vec::new(), start: first, whole: first, at: first };
+            Self { read, pieces, bytes: Vec::new(), start: first, whole: first, at: first };
         log.fill(store, accept_loss).await?;
         Ok(log)
-    }
-
-    /// The same log, to look what comes.
-    fn ahead(&self) -> Self {
-        self.clone()
     }
 
     /// Reads the next piece, if this one is at its end.
     async fn fill(&mut self, store: &dyn LogStore, accept_loss: bool) -> Result<(), MergeError> {
         while self.at == self.whole && self.read.damage.is_none() {
-            let Some(start) = self.starts.pop() else { return Ok(()) };
+            let Some((start, next)) = self.pieces.pop() else { return Ok(()) };
             let owner = self.read.owner;
             let fetched = match store.piece(owner, start).await {
-                Ok(piece) => self.take(start, piece),
+                Ok(piece) => self.take((start, next), piece.up_to(next, start)),
                 Err(error) => Err(error),
             };
             match fetched {
@@ -280,20 +321,14 @@ impl Reader {
     }
 
     /// Goes on with a piece.
-    fn take(&mut self, start: Lsn, piece: Piece) -> Result<(), ReadError> {
-        let Piece { place, offset, mut bytes } = piece;
-        let next = self.starts.last().copied();
-        if let Some(next) = next {
-            // What lies beyond was tried and given up.
-            bytes.truncate((next - start) as usize);
-        }
+    fn take(&mut self, (start, next): (Lsn, Option<Lsn>), piece: Piece) -> Result<(), ReadError> {
+        let Piece { place, offset, bytes } = piece;
         let mut whole = start;
         let format = self.read.owner.format();
         let scanned = scan(&bytes, start, format, |record| whole = record.end());
         (self.bytes, self.start, self.at, self.whole) = (bytes, start, start, whole);
         self.read.end = whole;
-        let LogEnd { then, .. } =
-            super::store::followed_by(scanned, next, (&place, offset, start))?;
+        let LogEnd { then, .. } = followed_by(scanned, next, (&place, offset, start))?;
         self.read.then = then;
         Ok(())
     }
@@ -317,6 +352,14 @@ impl Reader {
             match pages.apply(&record) {
                 Ok(()) => {}
                 Err(Discord::Gap { .. }) => break,
+                // Others went on without it, as they could not read it.
+                Err(fork @ Discord::Fork { .. }) if accept_loss => {
+                    self.read.left_out += 1;
+                    let _ = self.read.fork.get_or_insert((lsn, fork));
+                    (self.at, moved) = (end, true);
+                    self.fill(store, true).await?;
+                    continue;
+                }
                 Err(discord) => {
                     return Err(MergeError::Discord { owner: self.read.owner, lsn, discord });
                 }
@@ -334,7 +377,7 @@ impl Reader {
         let missing = record.pages().find_map(|redo| {
             let (addr, next) = (redo.addr(), redo.psn());
             let has = pages.pages.get(&addr).map_or(0, |page| page.psn);
-            (next > has && !redo.is_whole()).then_some(Discord::Gap { addr, has, next })
+            (next > has && !record.begins()).then_some(Discord::Gap { addr, has, next })
         })?;
         Some((self.read.owner, record.lsn(), missing))
     }
@@ -353,9 +396,14 @@ impl Reader {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use selkie_fabric::{BoxFuture, RealRuntime};
+
     use super::*;
     use crate::buffer::dirty::Dirty;
-    use crate::log::record::{Change, Format, encode};
+    use crate::log::record::{Change, Format, encode, encode_as};
+    use crate::log::{FIRST_LSN, LogError, Sink};
 
     const LINE: usize = 512;
     const FORMAT: Format = Format { line_bytes: LINE, salt: 0 };
@@ -392,18 +440,26 @@ mod tests {
     }
 
     #[test]
-    fn a_whole_page_needs_nothing_before_it() {
+    fn a_beginning_needs_nothing_before_it() {
         let (records, line) = history(30);
         let (_, half) = history(12);
         let mut whole = Vec::new();
         let change = Change { addr: ADDR, psn: 11, pieces: Dirty::ALL, line: &half };
-        encode(&mut whole, 0, (0, 0), &[change]);
+        encode_as(&mut whole, 0, (0, 0), (&[change], true));
+        let mut later = Vec::new();
+        encode(&mut later, 0, (0, 0), &[change]);
+        let gap = Discord::Gap { addr: ADDR, has: 0, next: 11 };
+        assert_eq!(
+            apply(&mut Pages::new(LINE), &later),
+            Err(gap),
+            "a change of the whole page does"
+        );
         for before in 0..12 {
             let mut pages = Pages::new(LINE);
             records.iter().take(before).for_each(|record| apply(&mut pages, record).unwrap());
             apply(&mut pages, &whole).unwrap();
             // Whatever of the others is read only now.
-            for record in records.iter().skip(if before == 11 { 12 } else { before }) {
+            for record in records.iter().skip(before) {
                 apply(&mut pages, record).unwrap();
             }
             assert_eq!(pages.line(ADDR), Some(&*line), "after {before}");
@@ -427,5 +483,68 @@ mod tests {
         assert_eq!(pages.line(OTHER).map(|line| line[16]), Some(3));
         assert_eq!(apply(&mut pages, &records[2]), Err(Discord::Fork { addr: ADDR, psn: 2 }));
         assert_eq!((pages.len(), pages.is_empty()), (2, false));
+    }
+
+    /// Logs, each in one piece.
+    #[derive(Debug)]
+    struct Logs(Vec<(LogOwner, Vec<u8>)>);
+
+    impl LogStore for Logs {
+        fn create(&self, _: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
+            panic!("nobody writes")
+        }
+
+        fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+            let is_here = self.0.iter().any(|(own, _)| *own == owner);
+            Box::pin(async move { Ok(is_here.then_some(FIRST_LSN).into_iter().collect()) })
+        }
+
+        fn piece(&self, owner: LogOwner, _: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
+            let own = self.0.iter().find(|(own, _)| *own == owner).unwrap();
+            let piece = Piece { place: "here".into(), offset: 0, bytes: own.1.clone() };
+            Box::pin(async move { Ok(piece) })
+        }
+
+        fn remove(&self, _: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
+            panic!("nobody removes")
+        }
+
+        fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>> {
+            Box::pin(async { Ok(self.0.iter().map(|(own, _)| *own).collect()) })
+        }
+    }
+
+    /// Each log has the beginning of one page behind changes that build upon what the other log was cut off.
+    #[test]
+    fn logs_that_wait_for_each_others_beginnings_go_on() {
+        let (_, line) = history(30);
+        let owner = |node| LogOwner { pool: 1, node, incarnation: 1, line_bytes: LINE as u32 };
+        let pieces = Dirty::of(&(16..24), LINE);
+        let log = |node, first: GAddr, begun: GAddr| {
+            let mut bytes = Vec::new();
+            let salt = owner(node).format().salt;
+            let changed = Change { addr: first, psn: 20, pieces, line: &line };
+            encode_as(&mut bytes, salt, (FIRST_LSN, 0), (&[changed], false));
+            let end = FIRST_LSN + bytes.len() as u64;
+            let change = Change { addr: begun, psn: 29, pieces: Dirty::ALL, line: &line };
+            encode_as(&mut bytes, salt, (end, 0), (&[change], true));
+            (owner(node), bytes)
+        };
+        let logs = Logs(vec![log(0, ADDR, OTHER), log(1, OTHER, ADDR)]);
+        let runtime = RealRuntime::new(1).unwrap();
+        for accept_loss in [false, true] {
+            let mut pages = Pages::new(LINE);
+            let owners = [owner(0), owner(1)];
+            let done = merge(&logs, &owners, &mut pages, accept_loss);
+            let read = runtime.block_on(done).unwrap();
+            let numbers: Vec<_> = read.iter().map(|log| (log.applied, log.left_out)).collect();
+            assert_eq!(numbers, [(2, 0), (2, 0)]);
+            let made = [ADDR, OTHER].map(|addr| pages.line(addr).unwrap() == line);
+            assert_eq!(made, [true; 2]);
+        }
+        let alone = Logs(vec![log(0, ADDR, OTHER)]);
+        let refused = runtime.block_on(merge(&alone, &[owner(0)], &mut Pages::new(LINE), false));
+        let discord = Discord::Gap { addr: ADDR, has: 0, next: 20 };
+        assert!(matches!(refused, Err(MergeError::Discord { discord: own, .. }) if own == discord));
     }
 }

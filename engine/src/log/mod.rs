@@ -18,15 +18,19 @@
 //! changes are old are written home so that it need not be (`checkpoint`).
 //!
 //! Contents: `record` (the bytes), `store` (where they go, and how they are read again), `files` (a directory as such),
-//! `memory` (memory nodes as such), `scan` (what is a log's end, and what damage), `checkpoint` (how far a log is kept),
-//! `redo` (what a dead node has left), `merge` (what several logs make of pages), `restore` (putting these into a new pool).
+//! `objects` (an object store as such), `memory` (memory nodes as such), `scan` (what is a log's end, and what damage),
+//! `moment` (up to where logs are one state), `checkpoint` (how far a log is kept), `archive` (what was cut off, for whoever makes another pool), `redo` (what a dead node
+//! has left), `merge` (what several logs make of pages), `restore` (putting these into a new pool).
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
+mod archive;
 mod checkpoint;
 mod files;
 mod memory;
 mod merge;
+mod moment;
+mod objects;
 mod record;
 mod redo;
 mod restore;
@@ -43,15 +47,19 @@ use parking_lot::Mutex;
 use selkie_fabric::Doorbell;
 use selkie_fabric::env::Env;
 
+pub(crate) use archive::run_archive;
 pub(crate) use checkpoint::run_checkpoints;
 pub use files::LogFiles;
 use memory::MemoryLogs;
 pub use merge::{Discord, MergeError, Pages, Read, merge};
-pub(crate) use record::Change;
+use moment::Marked;
+pub use objects::LogObjects;
+pub(crate) use record::{Change, encode_as};
 pub use record::{Format, Lsn, NoRecord, Record, Redo};
 pub use scan::{LogDamage, LogEnd, scan};
 pub use store::{
-    FIRST_LSN, LogError, LogOwner, LogStore, LogTo, Piece, ReadError, Sink, Written, read_log,
+    FIRST_LSN, Joined, Labels, LogError, LogOwner, LogStore, LogTo, Part, Piece, ReadError, Sink,
+    Written, read_log,
 };
 
 use crate::core::Core;
@@ -92,12 +100,18 @@ pub(crate) struct Log {
     lines: Mutex<BTreeMap<Lsn, Vec<GAddr>>>,
     /// Why the sink failed when it was tried last.
     trouble: Mutex<Option<LogError>>,
+    /// The last moment that it marks.
+    marked: Mutex<Marked>,
+    /// What was recorded from there on stays on this node.
+    stays_from: AtomicU64,
 }
 
 /// What was recorded and not given to the sink yet.
 struct Tail {
     end: Lsn,
     bytes: Vec<u8>,
+    /// There are records other than marks.
+    has_changes: bool,
 }
 
 impl Log {
@@ -107,7 +121,7 @@ impl Log {
             sink: OnceLock::new(),
             salt: OnceLock::new(),
             start: AtomicU64::new(FIRST_LSN),
-            tail: Mutex::new(Tail { end: FIRST_LSN, bytes: Vec::new() }),
+            tail: Mutex::new(Tail { end: FIRST_LSN, bytes: Vec::new(), has_changes: false }),
             durable: AtomicU64::new(FIRST_LSN),
             is_writing: AtomicBool::new(false),
             spare: Mutex::default(),
@@ -116,13 +130,16 @@ impl Log {
             moved: Doorbell::default(),
             lines: Mutex::default(),
             trouble: Mutex::default(),
+            marked: Mutex::default(),
+            stays_from: AtomicU64::new(Lsn::MAX),
         }
     }
 
     /// What is recorded goes there.
     pub(crate) fn open(&self, sink: Arc<dyn Sink>, format: Format) {
-        let _ = self.salt.set(format.salt);
         let _ = self.sink.set(sink);
+        // Last: from then on there may be records.
+        let _ = self.salt.set(format.salt);
     }
 
     /// Where it ends. Whoever adds a record after this call adds it there or later.
@@ -130,11 +147,21 @@ impl Log {
         self.tail.lock().end
     }
 
+    /// Whether anything was ever changed.
+    pub(crate) fn has_changes(&self) -> bool {
+        self.tail.lock().has_changes
+    }
+
+    /// From where it is kept.
+    pub(crate) fn start(&self) -> Lsn {
+        // Relaxed: a bound, on which nothing hangs.
+        self.start.load(Ordering::Relaxed)
+    }
+
     /// Bytes from where it is kept to its end, of how many.
     pub(crate) fn kept(&self) -> (u64, u64) {
-        let capacity = self.sink.get().map_or(u64::MAX, |sink| sink.capacity());
-        // Relaxed: a bound, on which nothing hangs.
-        (self.end().saturating_sub(self.start.load(Ordering::Relaxed)), capacity)
+        let capacity = self.capacity();
+        (self.end().saturating_sub(self.start()), capacity)
     }
 
     /// Nothing before `lsn` is needed for this node's pages any more; from where the log is kept then.
@@ -146,6 +173,15 @@ impl Log {
         self.look_for_room(waiting);
         self.moved.ring();
         Ok(start)
+    }
+
+    /// Sees to it that what is durable is kept where it should be, unless somebody writes.
+    pub(crate) async fn tend(&self) -> Result<(), LogError> {
+        let (Some(sink), Some(turn)) = (self.sink.get(), self.turn()) else { return Ok(()) };
+        let done = sink.tend(self.durable()).await;
+        drop(turn);
+        self.moved.ring();
+        done
     }
 
     /// Whether there is room for more, with so many bytes that wait.
@@ -171,18 +207,36 @@ impl Log {
     /// Adds a record of changes that took place together; the log has to be durable up to the place returned before
     /// anybody else sees them. The caller has the pages latched exclusively. Does not wait.
     pub(crate) fn append(&self, changes: &[Change<'_>]) -> Lsn {
+        self.append_as(changes, false)
+    }
+
+    /// As [`Log::append`], of whole pages, for which nothing is needed that comes before.
+    pub(crate) fn append_beginning(&self, changes: &[Change<'_>]) -> Lsn {
+        self.append_as(changes, true)
+    }
+
+    fn append_as(&self, changes: &[Change<'_>], begins: bool) -> Lsn {
         let salt = self.salt.get().copied().unwrap_or_default();
         let (waiting, end) = {
             let mut tail = self.tail.lock();
             let (before, start) = (tail.bytes.len(), tail.end);
-            record::encode(&mut tail.bytes, salt, (start, self.durable()), changes);
+            record::encode_as(&mut tail.bytes, salt, (start, self.durable()), (changes, begins));
             tail.end += (tail.bytes.len() - before) as u64;
+            tail.has_changes = true;
             (tail.bytes.len(), tail.end)
         };
-        if waiting > MAX_WAITING_BYTES {
+        // Relaxed: a bound, on which nothing hangs.
+        let kept = end.saturating_sub(self.start.load(Ordering::Relaxed));
+        let is_much = waiting > MAX_WAITING_BYTES || kept > self.capacity() / FULL;
+        if is_much && !self.is_full() {
             self.look_for_room(waiting);
         }
         end
+    }
+
+    /// Bytes that it can keep.
+    fn capacity(&self) -> u64 {
+        self.sink.get().map_or(u64::MAX, |sink| sink.capacity())
     }
 
     /// Up to where the log is durable.
@@ -190,6 +244,19 @@ impl Log {
     pub(crate) fn durable(&self) -> Lsn {
         // Acquire pairs with the flusher's Release: the bytes are where they are to be.
         self.durable.load(Ordering::Acquire)
+    }
+
+    /// Whether what was recorded before `lsn` may leave the node: it is durable, and before a moment that not all have marked.
+    #[inline]
+    pub(crate) fn may_leave(&self, lsn: Lsn) -> bool {
+        // Acquire pairs with `stays_from`'s Release.
+        lsn <= self.durable() && lsn <= self.stays_from.load(Ordering::Acquire)
+    }
+
+    fn stays_from(&self, lsn: Lsn) {
+        // Release: whoever has a record behind a mark sees that it stays, as the tail's lock was taken in between; what
+        // waits is looked at after the bound is gone.
+        self.stays_from.store(lsn, Ordering::Release);
     }
 
     /// Whether more waits than may, or the sink has failed: who wants to change pages has to wait, or is refused.
@@ -206,27 +273,29 @@ impl Log {
         }
     }
 
-    /// A line is to be looked at again when the log is durable up to `lsn`. Who finds that it is by now need not wait for
-    /// that.
+    /// A line is to be looked at again when what was recorded before `lsn` may leave. Who finds that it may by now need not
+    /// wait for that.
     pub(crate) fn hold_back(&self, addr: GAddr, lsn: Lsn) {
         self.lines.lock().entry(lsn).or_default().push(addr);
         self.wanted.ring();
     }
 
-    /// Waits until there is room for more.
+    /// Waits until there is room for more, and the sink takes it.
     ///
     /// # Errors
-    /// As [`Log::until`].
+    /// When that takes longer than `bound`: [`EngineError::Log`] if the sink fails, `LogTimeout` if not.
     pub(crate) async fn until_room(&self, env: &Env, bound: Duration) -> Result<(), EngineError> {
         let started = env.now();
         loop {
             let seen = self.moved.count();
-            self.check()?;
             if !self.is_full() {
                 return Ok(());
             }
             self.wanted.ring();
-            self.wait_past(env, seen, started, bound).await?;
+            if let Err(error) = self.wait_past(env, seen, started, bound).await {
+                self.check()?;
+                return Err(error);
+            }
         }
     }
 
@@ -262,8 +331,8 @@ impl Log {
 
     /// The right to write to the sink, unless another has it.
     fn turn(&self) -> Option<Turn<'_>> {
-        // Acquire pairs with the end of the last turn.
-        (!self.is_writing.swap(true, Ordering::Acquire)).then_some(Turn(self))
+        // Acquire pairs with the end of the last turn. A turn is made only for who has it: the end of one gives it back.
+        (!self.is_writing.swap(true, Ordering::Acquire)).then(|| Turn(self))
     }
 
     /// Takes what waits, with the place where it begins.
@@ -282,13 +351,16 @@ impl Log {
         drop(turn);
         let waiting = self.tail.lock().bytes.len();
         self.look_for_room(waiting);
-        let due = {
-            let mut lines = self.lines.lock();
-            let later = lines.split_off(&(lsn + 1));
-            std::mem::replace(&mut *lines, later)
-        };
+        let due = self.take_lines(lsn);
         self.moved.ring();
-        due.into_values().flatten().collect()
+        due
+    }
+
+    /// The lines that waited for what is durable up to `lsn`, and do not any more.
+    fn take_lines(&self, lsn: Lsn) -> Vec<GAddr> {
+        let mut lines = self.lines.lock();
+        let later = lines.split_off(&(lsn + 1));
+        std::mem::replace(&mut *lines, later).into_values().flatten().collect()
     }
 
     fn fail(&self, error: LogError) {
@@ -323,15 +395,20 @@ async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
     let end = at + bytes.len() as u64;
     // Another may have taken it all.
     while !bytes.is_empty() {
-        let Some(sink) = log.sink.get() else { return };
+        // Who has failed may be recovered from, and what it adds now would not be of that. One that is gone has not failed.
+        let lives = core.upgrade().is_none_or(|core| core.failed.get().is_none());
+        let Some(sink) = log.sink.get().filter(|_| lives) else { return };
         let written = sink.append(at, bytes).await;
         bytes = written.bytes;
         match written.result {
             Ok(()) => break,
             Err(error) => log.fail(error),
         }
-        if core.upgrade().is_none() {
-            return;
+        if at + bytes.len() as u64 != end {
+            // A sink that has lost them: they cannot be made durable any more.
+            let lost = std::io::Error::other("what was to be written is gone");
+            let error = EngineError::Log(LogError::new("write", "the log", lost));
+            return core.upgrade().map_or((), |core| core.end_with(error));
         }
         env.sleep(RETRY_AFTER).await;
     }
@@ -415,7 +492,7 @@ impl Core {
     }
 
     /// Begins to make durable what waits, unless somebody is at it. Where the sink does not wait it is done then.
-    fn write_log(&self, log: &Arc<Log>) {
+    pub(crate) fn write_log(&self, log: &Arc<Log>) {
         let Some(turn) = log.turn() else { return };
         std::mem::forget(turn);
         let (core, own, env) = (self.this.clone(), Arc::clone(log), self.env.clone());
@@ -434,11 +511,13 @@ impl Core {
         let owner = self.log_of(self.index().get());
         let sink = store.create(owner).await.map_err(EngineError::Log)?;
         log.open(sink, owner.format());
+        // Before anything is changed.
+        self.mark_moment(&self.pool.state());
         Ok(())
     }
 
     /// Where this node keeps its log, and looks for those of others.
-    fn log_store(&self) -> Option<Arc<dyn LogStore>> {
+    pub(crate) fn log_store(&self) -> Option<Arc<dyn LogStore>> {
         match self.config.log.as_ref()? {
             LogTo::Store(store) => Some(Arc::clone(store)),
             LogTo::Memory => Some(Arc::new(MemoryLogs::new(self.this.clone()))),
@@ -450,5 +529,23 @@ impl Core {
         let state = self.pool.state();
         let incarnation = state.incarnations.get(&node).copied().unwrap_or_default();
         LogOwner { pool: state.id, node, incarnation, line_bytes: self.gcl_bytes as u32 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Who does not get the turn does not end that of another.
+    #[test]
+    fn one_has_the_turn_to_write_until_it_is_over() {
+        let log = Log::new();
+        let turn = log.turn();
+        assert!(turn.is_some());
+        for _ in 0..2 {
+            assert!(log.turn().is_none());
+        }
+        drop(turn);
+        assert!(log.turn().is_some());
     }
 }

@@ -5,8 +5,9 @@
 //!  4  u32  length of the record, bytes, a multiple of 8
 //!  8  u64  where it begins in the log of its node (LSN)
 //! 16  u64  up to where that log was durable when the record was made
-//! 24  u64  pages
-//! 32  for each page:
+//! 24  u32  pages
+//! 28  u32  1 if it is a beginning: what comes before it of its pages, which it has whole, is not needed; 2 if it is a mark
+//! 32  of a mark, which has no pages: u64, the number of the moment; else for each page:
 //!       u64  address
 //!       u64  its sequence number before
 //!       u64  its pieces that follow, one bit each
@@ -25,6 +26,12 @@ use crate::guard::PSN_BYTES;
 
 /// Bytes before the first page.
 pub(super) const HEADER_BYTES: usize = 32;
+/// Bytes of a mark.
+const MARK_BYTES: usize = HEADER_BYTES + 8;
+/// What kinds of records there are.
+const CHANGE: u32 = 0;
+const BEGINNING: u32 = 1;
+const MARK: u32 = 2;
 /// Bytes of a page before its pieces.
 const PAGE_BYTES: usize = 24;
 /// Bytes of a record that its checksum does not cover.
@@ -56,18 +63,28 @@ pub(crate) struct Change<'a> {
     pub(crate) line: &'a [u8],
 }
 
-/// Appends a record of these changes, which begins at `lsn` of its log while that is durable up to `durable`, to `to`.
+/// As [`encode_as`], of changes that are no beginning.
+#[cfg(test)]
 pub(crate) fn encode(
     to: &mut Vec<u8>,
     salt: u32,
     (lsn, durable): (Lsn, Lsn),
     changes: &[Change<'_>],
 ) {
+    encode_as(to, salt, (lsn, durable), (changes, false));
+}
+
+/// Appends a record of these changes, which begins at `lsn` of its log while that is durable up to `durable`, to `to`;
+/// perhaps as a beginning.
+pub(crate) fn encode_as(
+    to: &mut Vec<u8>,
+    salt: u32,
+    (lsn, durable): (Lsn, Lsn),
+    (changes, begins): (&[Change<'_>], bool),
+) {
     let start = to.len();
-    to.extend_from_slice(&[0; 8]);
-    to.extend_from_slice(&lsn.to_le_bytes());
-    to.extend_from_slice(&durable.to_le_bytes());
-    to.extend_from_slice(&(changes.len() as u64).to_le_bytes());
+    let kind = if begins { BEGINNING } else { CHANGE };
+    begin(to, (lsn, durable), (changes.len() as u32, kind));
     for Change { addr, psn, pieces, line } in changes {
         to.extend_from_slice(&addr.to_u64().to_le_bytes());
         to.extend_from_slice(&psn.to_le_bytes());
@@ -76,6 +93,28 @@ pub(crate) fn encode(
             to.extend_from_slice(line.get(run).unwrap_or_default());
         }
     }
+    finish(to, salt, start);
+}
+
+/// Appends a record that marks a moment, as [`encode_as`] does those of changes.
+pub(super) fn encode_mark(to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn), number: u64) {
+    let start = to.len();
+    begin(to, (lsn, durable), (0, MARK));
+    to.extend_from_slice(&number.to_le_bytes());
+    finish(to, salt, start);
+}
+
+/// Appends what all records begin with.
+fn begin(to: &mut Vec<u8>, (lsn, durable): (Lsn, Lsn), (pages, kind): (u32, u32)) {
+    to.extend_from_slice(&[0; 8]);
+    to.extend_from_slice(&lsn.to_le_bytes());
+    to.extend_from_slice(&durable.to_le_bytes());
+    to.extend_from_slice(&pages.to_le_bytes());
+    to.extend_from_slice(&kind.to_le_bytes());
+}
+
+/// Says how long the record is that begins there, and of what checksum.
+fn finish(to: &mut [u8], salt: u32, start: usize) {
     let length = to.len() - start;
     debug_assert!(length.is_multiple_of(WORD), "pieces are whole words");
     let Some(record) = to.get_mut(start..) else { return };
@@ -156,20 +195,31 @@ impl<'a> Record<'a> {
         }
         let line_bytes = format.line_bytes;
         let record = Record { lsn, durable: word64(header, 16), bytes, line_bytes };
-        record.check(word64(header, 24))?;
+        record.check(word32(header, 24))?;
         Ok(record)
     }
 
-    fn check(&self, pages: u64) -> Result<(), NoRecord> {
+    fn check(&self, pages: u32) -> Result<(), NoRecord> {
         if self.durable > self.lsn {
             return Err(NoRecord::Malformed("more is durable than was written"));
         }
-        let (mut count, mut rest) = (0_u64, self.bytes.get(HEADER_BYTES..).unwrap_or_default());
+        match self.kind() {
+            MARK if pages != 0 || self.bytes.len() != MARK_BYTES => {
+                return Err(NoRecord::Malformed("a mark that has more than its number"));
+            }
+            MARK => return Ok(()),
+            CHANGE | BEGINNING => {}
+            _ => return Err(NoRecord::Malformed("another kind of record")),
+        }
+        let (mut count, mut rest) = (0_u32, self.bytes.get(HEADER_BYTES..).unwrap_or_default());
         while !rest.is_empty() {
             let (redo, after) = Redo::split(rest, self.line_bytes)
                 .ok_or(NoRecord::Malformed("a page is cut off"))?;
             if redo.pieces.is_empty() {
                 return Err(NoRecord::Malformed("a page of which nothing was changed"));
+            }
+            if self.begins() && !redo.is_whole() {
+                return Err(NoRecord::Malformed("a beginning without the whole page"));
             }
             if redo.psn == u64::MAX {
                 return Err(NoRecord::Malformed("a sequence number that has no next"));
@@ -180,6 +230,36 @@ impl<'a> Record<'a> {
             return Err(NoRecord::Malformed("another number of pages"));
         }
         Ok(())
+    }
+
+    /// Appends the same record as one of another place, `lsn`, of a log that is durable up to `durable`.
+    pub(crate) fn copy_to(&self, to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn)) {
+        let start = to.len();
+        to.extend_from_slice(self.bytes);
+        let Some(record) = to.get_mut(start..) else { return };
+        put(record, 8, &lsn.to_le_bytes());
+        put(record, 16, &durable.to_le_bytes());
+        let sum = checksum(record.get(CHECKSUM_BYTES..).unwrap_or_default()) ^ salt;
+        put(record, 0, &sum.to_le_bytes());
+    }
+
+    /// All of it.
+    pub(super) fn bytes(&self) -> &'a [u8] {
+        self.bytes
+    }
+
+    /// Whether nothing that comes before it is needed for its pages, which it has whole.
+    pub fn begins(&self) -> bool {
+        self.kind() == BEGINNING
+    }
+
+    /// The number of the moment that it marks, if it is a mark: it has no pages.
+    pub fn mark(&self) -> Option<u64> {
+        (self.kind() == MARK).then(|| word64(self.bytes, HEADER_BYTES))
+    }
+
+    fn kind(&self) -> u32 {
+        word32(self.bytes, 28)
     }
 
     /// Where it begins.
@@ -200,7 +280,8 @@ impl<'a> Record<'a> {
     /// What it says of each page.
     pub fn pages(&self) -> impl Iterator<Item = Redo<'a>> + use<'a> {
         let line_bytes = self.line_bytes;
-        let mut rest = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
+        let pages = if self.mark().is_some() { None } else { self.bytes.get(HEADER_BYTES..) };
+        let mut rest = pages.unwrap_or_default();
         std::iter::from_fn(move || {
             let (redo, after) = Redo::split(rest, line_bytes)?;
             rest = after;
@@ -234,20 +315,9 @@ impl<'a> Redo<'a> {
         self.pieces == Dirty::ALL
     }
 
-    /// Its pieces, one bit each, and their bytes.
-    pub(super) fn parts(&self) -> (u64, &'a [u8]) {
-        (self.pieces.bits(), self.bytes)
-    }
-
-    /// The change with these pieces.
-    pub(super) fn of(
-        addr: GAddr,
-        psn: u64,
-        pieces: u64,
-        bytes: &'a [u8],
-        line_bytes: usize,
-    ) -> Self {
-        Self { addr, psn, pieces: Dirty::from_bits(pieces), bytes, line_bytes }
+    /// Its pieces.
+    pub(super) fn pieces(&self) -> Dirty {
+        self.pieces
     }
 
     /// Makes the line what it was after the change, if it is what it was before, or of any age since that the log covers.

@@ -4,14 +4,20 @@ use std::collections::BTreeMap;
 
 use selkie_memnode::layout::EXTENT_GCLS;
 
+use super::Change;
+use crate::buffer::dirty::Dirty;
 use crate::engine::Engine;
 use crate::placement::Counter;
+use crate::service::all_of;
 use crate::{EngineError, GAddr};
+
+/// Pages that are written at the same time.
+const AT_ONCE: usize = 64;
 
 impl Engine {
     /// Puts lines, as [`Pages::into_lines`](super::Pages::into_lines) gives them, into a pool in which nobody has allocated a page
-    /// yet. What lies between them is free afterwards. Some round trips a page, one page after the other. If the node has a
-    /// log, the pages are in that.
+    /// yet. What lies between them is free afterwards. A few round trips for some pages at a time. If the node has a log, the
+    /// pages are in that as well.
     ///
     /// # Errors
     /// `PoolFull` if the pool has not so many addresses, `Config` if lines have another size or the pool is in use; else as
@@ -48,9 +54,29 @@ impl Engine {
                 core.allocator.adopt(free.filter(|addr| !lines.contains_key(addr)));
             }
         }
-        for (addr, line) in lines {
-            self.exclusive(*addr).await?.restore(line);
+        let lines: Vec<_> = lines.iter().map(|(addr, line)| (*addr, &**line)).collect();
+        for some in lines.chunks(AT_ONCE) {
+            // Home at once: they would be lost with this node.
+            let all = all_of(some.iter().map(|(addr, line)| core.put_home(*addr, line)));
+            all.await.into_iter().collect::<Result<(), _>>()?;
+            self.log_beginning(some).await?;
         }
-        Ok(())
+        match &core.log {
+            Some(log) => core.until_durable(log, log.end()).await,
+            None => Ok(()),
+        }
+    }
+
+    /// Lines that were put home, for who makes the pages of another pool from logs.
+    async fn log_beginning(&self, lines: &[(GAddr, &[u8])]) -> Result<(), EngineError> {
+        let core = self.core();
+        let Some(log) = &core.log else { return Ok(()) };
+        for (addr, line) in lines {
+            let has = line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn));
+            // To the log it is the change that made the page what it is.
+            let Some(psn) = has.checked_sub(1) else { continue };
+            log.append_beginning(&[Change { addr: *addr, psn, pieces: Dirty::ALL, line }]);
+        }
+        log.until_room(&core.env, core.config.request_timeout).await
     }
 }

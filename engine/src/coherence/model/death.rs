@@ -14,8 +14,9 @@
 //! in between is not told (Passed). A line that is told is through when it is seen, after that, without an
 //! operation outstanding.
 //!
-//! There is no redo: the sweep takes the line for lost if the word names the dead node and no living node's bit
-//! is in it, and the word stays so. Else home must be fresh.
+//! Without logs there is no redo: the sweep takes the line for lost if the word names the dead node and no living node's bit
+//! is in it, and the word stays so. Else home must be fresh. With logs nothing is lost: what home lacks must be in the logs of
+//! those who died.
 
 use super::coded::Careless;
 use super::protocol::{Protocol, Step, What};

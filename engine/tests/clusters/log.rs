@@ -11,13 +11,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use selkie_engine::backup::Backup;
 use selkie_engine::log::{
-    FIRST_LSN, LogError, LogFiles, LogOwner, LogStore, LogTo, Lsn, Pages, Piece, ReadError, Sink,
-    Written, merge,
+    FIRST_LSN, LogError, LogFiles, LogObjects, LogOwner, LogStore, LogTo, Lsn, MergeError, Pages,
+    Piece, ReadError, Sink, Written, merge,
 };
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr, change_together};
 use selkie_fabric::mem::MemFabric;
-use selkie_fabric::{BoxFuture, Fabric, PeerId};
+use selkie_fabric::{BoxFuture, Buf, Fabric, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{ComputeIndex, Pool, PoolConfig};
 
 use crate::common::pages::coded;
@@ -32,6 +33,10 @@ struct Valve {
     shut: AtomicBool,
     broken: AtomicBool,
     appends: AtomicU64,
+    /// Where others said that it ends.
+    ended: Mutex<Option<Lsn>>,
+    /// Who waits adds to it when that is said.
+    opens_late: AtomicBool,
 }
 
 impl Default for Valve {
@@ -43,6 +48,8 @@ impl Default for Valve {
             shut: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             appends: AtomicU64::new(0),
+            ended: Mutex::default(),
+            opens_late: AtomicBool::new(false),
         }
     }
 }
@@ -112,6 +119,28 @@ impl LogStore for Valves {
         Box::pin(async { Ok(Piece { place: "valve".into(), offset: 0, bytes }) })
     }
 
+    fn end_at(&self, owner: LogOwner, end: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {
+        let valve = &self.0[usize::from(owner.node)];
+        let end = *valve.ended.lock().get_or_insert(end);
+        Box::pin(async move {
+            if valve.opens_late.swap(false, Ordering::SeqCst) {
+                let appends = valve.appends.load(Ordering::SeqCst);
+                valve.shut.store(false, Ordering::SeqCst);
+                let started = std::time::Instant::now();
+                while valve.appends.load(Ordering::SeqCst) == appends {
+                    assert!(started.elapsed() < Duration::from_secs(10), "nobody waits");
+                    selkie_fabric::env::yield_now().await;
+                }
+            }
+            Ok(end)
+        })
+    }
+
+    fn ended(&self, owner: LogOwner) -> BoxFuture<'_, Result<Option<Lsn>, ReadError>> {
+        let ended = *self.0[usize::from(owner.node)].ended.lock();
+        Box::pin(async move { Ok(ended) })
+    }
+
     fn remove(&self, _: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }
@@ -130,11 +159,15 @@ struct Logged {
 }
 
 fn logged(nodes: usize, log: LogTo, coding: &str) -> Logged {
+    // Room for some dozens of pages.
+    logged_with(nodes, log, coding, 128 << 10)
+}
+
+fn logged_with(nodes: usize, log: LogTo, coding: &str, log_bytes: u64) -> Logged {
     let runtime = selkie_fabric::RealRuntime::new(2).unwrap();
     let mem = MemFabric::new();
     let fabric: Arc<dyn Fabric> = Arc::clone(&mem) as Arc<dyn Fabric>;
-    // Room for some dozens of pages.
-    let config = PoolConfig { log_bytes: 128 << 10, ..coded(4, coding) };
+    let config = PoolConfig { log_bytes, ..coded(4, coding) };
     let pool = Pool::start(&fabric, config).unwrap();
     let env = runtime.env();
     let engines = (0..nodes).map(|node| {
@@ -479,6 +512,163 @@ fn redone(cluster: &Logged, valve: Option<&Valve>, memory_dies: Option<u16>) {
     });
 }
 
+/// Parts of it are read at the same time, by whom each page gets some of its changes.
+#[test]
+fn a_long_log_makes_the_pages_again_part_by_part() {
+    let cluster = logged_with(2, LogTo::Memory, "2+1", 768 << 10);
+    let [survivor, dies] = &cluster.engines[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let mut addrs = Vec::new();
+        for _ in 0..20 {
+            addrs.push(page(dies).await);
+        }
+        let mut lsn = FIRST_LSN;
+        let mut number = 0;
+        // Of each page only the latest change is in the end of the log, and each word was changed at its own time.
+        while lsn < 180 << 10 {
+            number += 1;
+            let mut page = dies.exclusive(addrs[number % 20]).await.unwrap();
+            let word = 8 * (1 + number / 20 % 30);
+            page.bytes_mut(word..word + 8).copy_from_slice(&(number as u64).to_le_bytes());
+            drop(page);
+            lsn = dies.shared(addrs[number % 20]).await.unwrap().lsn();
+        }
+        dies.until_durable(lsn).await.unwrap();
+        let mut wanted = Vec::new();
+        for addr in &addrs {
+            wanted.push(dies.shared(*addr).await.unwrap().to_vec());
+        }
+        cluster.fabric.kill(PeerId::compute(1));
+        cluster.pool.declare_dead(ComputeIndex::new(1)).await.unwrap();
+        recovered(survivor, &cluster.pool).await;
+        for (addr, wanted) in addrs.iter().zip(&wanted) {
+            assert_eq!(survivor.shared(*addr).await.unwrap()[..], wanted[..]);
+        }
+        survivor.close().await.unwrap();
+    });
+}
+
+/// A node is taken for dead while it writes its log, and has written it when that was read by others, who make the pages
+/// again, and by one who makes a backup.
+#[test]
+fn what_is_added_too_late_is_no_part_of_a_log() {
+    let place = tempfile::tempdir().unwrap();
+    let (valves, cluster) = valves(3, "2+1");
+    let [late, other, maker] = [0, 1, 2].map(|node| cluster.engines[node].clone());
+    let to = LogObjects::at(place.path().to_str().unwrap(), 0).unwrap();
+    let (has_begun, may_end) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let env = cluster.runtime.env();
+    cluster.runtime.block_on(async {
+        let until = async |what: &str, is_so: &(dyn Fn() -> bool + Sync)| {
+            let started = env.now();
+            while !is_so() {
+                assert!(env.now() - started < Duration::from_secs(30), "{what}");
+                env.sleep(Duration::from_millis(1)).await;
+            }
+        };
+        let addr = page(&late).await;
+        write(&late, addr, 1).await;
+        let watch = {
+            let (has_begun, may_end) = (Arc::clone(&has_begun), Arc::clone(&may_end));
+            move |_: u64, _: u64| {
+                has_begun.store(true, Ordering::SeqCst);
+                let started = std::time::Instant::now();
+                while !may_end.load(Ordering::SeqCst) {
+                    assert!(started.elapsed() < Duration::from_secs(60), "it may not end");
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+        };
+        let backup = {
+            let (maker, to) = (maker.clone(), to.clone());
+            let make = async move { maker.backup(&to, &watch).await.map(|_| ()).unwrap() };
+            env.spawn("backup", make)
+        };
+        until("the image was read", &|| has_begun.load(Ordering::SeqCst)).await;
+        valves[0].shut.store(true, Ordering::SeqCst);
+        valves[0].opens_late.store(true, Ordering::SeqCst);
+        write(&late, addr, 2).await;
+        let lsn = late.shared(addr).await.unwrap().lsn();
+        drop(env.spawn("commit", async move { drop(late.until_durable(lsn).await) }));
+        env.sleep(Duration::from_millis(20)).await;
+        let durable = valves[0].end();
+        cluster.fabric.kill(PeerId::compute(0));
+        cluster.pool.declare_dead(ComputeIndex::new(0)).await.unwrap();
+        let pool = &cluster.pool;
+        until("recovery", &|| pool.lost().is_empty() && pool.members().len() == 2).await;
+        assert_eq!(*valves[0].ended.lock(), Some(durable), "the pages were made of that");
+        assert!(valves[0].end() > durable, "it was added");
+        // The backup reads on meanwhile.
+        env.sleep(Duration::from_millis(200)).await;
+        assert_eq!(read(&other, addr).await, 1);
+        write(&other, addr, 3).await;
+        let lsn = other.shared(addr).await.unwrap().lsn();
+        other.until_durable(lsn).await.unwrap();
+        may_end.store(true, Ordering::SeqCst);
+        backup.join().await.unwrap();
+        let value = |line: &[u8]| u64::from_le_bytes(line[24..32].try_into().unwrap());
+        assert_eq!(value(&Backup::open(&to).await.unwrap().lines()[&addr]), 3);
+        let mut pages = Pages::new(GCL);
+        let logs = Valves(valves.clone());
+        merge(&logs, &owners(pool, 3), &mut pages, false).await.unwrap();
+        assert_eq!(value(pages.line(addr).unwrap()), 3);
+        // What was to be there before the end is missed.
+        valves[0].bytes.lock().truncate(durable as usize - FIRST_LSN as usize - 8);
+        let short = merge(&logs, &owners(pool, 3), &mut Pages::new(GCL), false).await;
+        assert!(matches!(short, Err(MergeError::Read(ReadError::Damaged { .. }))), "{short:?}");
+    });
+}
+
+/// One copy of a log that is damaged is as good as the other one up to there; if both are, what was durable is missed, and said
+/// to be.
+#[test]
+fn a_damaged_copy_of_a_log_in_memory_does_not_matter_while_there_is_another() {
+    for damaged in [1, 2] {
+        let cluster = logged(2, LogTo::Memory, "2+1");
+        let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+        cluster.runtime.block_on(async {
+            let mut addrs = Vec::new();
+            for _ in 0..40 {
+                addrs.push(page(one).await);
+            }
+            let mut lsn = 0;
+            for addr in &addrs {
+                write(two, *addr, 8).await;
+                // What comes later says that it was.
+                lsn = two.shared(*addr).await.unwrap().lsn();
+                two.until_durable(lsn).await.unwrap();
+            }
+            cluster.fabric.kill(PeerId::compute(1));
+            let at = cluster.pool.descriptor().geometry().log_offset(1);
+            let rogue = cluster.fabric.join(PeerId::compute(9)).unwrap();
+            let mut copies = 0;
+            for memory in &cluster.pool.descriptor().memory_nodes {
+                let queue_pair = rogue.connect(memory.peer).unwrap();
+                let place = |offset| RemoteAddr::new(memory.region, at + offset);
+                let head = queue_pair.post(Verb::read(place(0), Buf::zeroed(8)).into()).await;
+                if head.unwrap().buf(0).unwrap().iter().all(|byte| *byte == 0) {
+                    continue;
+                }
+                copies += 1;
+                if copies <= damaged {
+                    let middle = 4096 + lsn / 2 / 8 * 8;
+                    let junk = Verb::write(place(middle), Buf::copy_of(&[0xEE; 8]));
+                    queue_pair.post(junk.into()).await.unwrap();
+                }
+            }
+            assert_eq!(copies, 2);
+            cluster.pool.declare_dead(ComputeIndex::new(1)).await.unwrap();
+            recovered(one, &cluster.pool).await;
+            let lost = cluster.pool.lost_pages().len();
+            assert_eq!(lost, if damaged == 1 { 0 } else { addrs.len() });
+            for addr in addrs.iter().filter(|_| damaged == 1) {
+                assert_eq!(read(one, *addr).await, 8);
+            }
+            one.close().await.unwrap();
+        });
+    }
+}
+
 /// The words that said what the dead node had are gone as well: its log says it all the same.
 #[test]
 fn what_a_dead_node_has_changed_is_made_again_also_if_nobody_knows_what_it_had() {
@@ -510,6 +700,185 @@ fn what_a_dead_node_has_changed_is_made_again_also_if_nobody_knows_what_it_had()
         assert_eq!((cluster.pool.lost_pages(), cluster.pool.dead()), (vec![], vec![]));
         for engine in [one, two] {
             engine.close().await.unwrap();
+        }
+    });
+}
+/// Also where logs are in memory, in which the fresh node has to begin one of its own.
+#[test]
+fn a_fresh_node_recovers_alone_from_all_that_died() {
+    let cluster = logged(2, LogTo::Memory, "plain");
+    let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let addr = page(one).await;
+        for value in 1..=30 {
+            write(if value % 2 == 0 { one } else { two }, addr, value).await;
+        }
+        let lsn = one.shared(addr).await.unwrap().lsn();
+        one.until_durable(lsn).await.unwrap();
+        for node in 0..2 {
+            cluster.fabric.kill(PeerId::compute(node));
+            cluster.pool.declare_dead(ComputeIndex::new(node)).await.unwrap();
+        }
+        let fabric: Arc<dyn Fabric> = Arc::clone(&cluster.fabric) as Arc<dyn Fabric>;
+        let config = EngineConfig { log: Some(LogTo::Memory), ..engine_config() };
+        let env = cluster.runtime.env();
+        let fresh = Engine::start(&cluster.pool, &fabric, &env, id(2), config).await.unwrap();
+        assert_eq!(read(&fresh, addr).await, 30);
+        recovered(&fresh, &cluster.pool).await;
+        assert!(cluster.pool.lost_pages().is_empty() && cluster.pool.dead().is_empty());
+        fresh.close().await.unwrap();
+    });
+}
+
+/// Four files, of which only whole ones can go.
+#[test]
+fn a_log_of_few_files_never_stays_full() {
+    let place = tempfile::tempdir().unwrap();
+    let logs = LogFiles::new(place.path(), 1 << 16, 4 << 16).unwrap();
+    let cluster = logged(1, LogTo::Store(Arc::new(logs)), "plain");
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let addrs = [page(engine).await, page(engine).await];
+        // In all, several times what the log can keep.
+        for round in 0..2000 {
+            let mut page = engine.exclusive(addrs[round % 2]).await.unwrap();
+            let bytes = page.len();
+            page.bytes_mut(0..bytes).fill(round as u8);
+        }
+        engine.close().await.unwrap();
+    });
+}
+
+/// What it has latched may be what the log would have to be rid of.
+#[test]
+fn who_waits_for_no_latch_does_not_wait_for_room_in_the_log() {
+    let (valves, cluster) = valves(1, "plain");
+    let engine = &cluster.engines[0];
+    valves[0].capacity.store(1 << 16, Ordering::SeqCst);
+    cluster.runtime.block_on(async {
+        let (held, other) = (page(engine).await, page(engine).await);
+        let mut first = engine.exclusive(held).await.unwrap();
+        first.bytes_mut(0..8).fill(1);
+        change_together([&mut first]);
+        let refused = loop {
+            match engine.try_exclusive(other).await {
+                Ok(mut page) => {
+                    let bytes = page.len();
+                    page.bytes_mut(0..bytes).fill(2);
+                }
+                Err(error) => break error,
+            }
+            engine.env().yield_now().await;
+        };
+        assert!(matches!(refused, EngineError::LogFull), "{refused}");
+        drop(first);
+        write(engine, other, 3).await;
+        assert_eq!(read(engine, other).await, 3);
+        engine.close().await.unwrap();
+    });
+}
+
+#[test]
+fn pages_that_were_put_back_outlive_who_put_them_back() {
+    for coding in ["plain", "2+1"] {
+        let (_, cluster) = valves(2, coding);
+        let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+        cluster.runtime.block_on(async {
+            let mut lines = BTreeMap::new();
+            for number in 2..20_u64 {
+                let mut line = vec![number as u8; GCL];
+                line[..8].copy_from_slice(&(100 + number).to_le_bytes());
+                lines.insert(GAddr::from_u64(number * GCL as u64), line.into_boxed_slice());
+            }
+            one.restore(&lines).await.unwrap();
+            let addr = GAddr::from_u64(7 * GCL as u64);
+            write(one, addr, 77).await;
+            let lsn = one.shared(addr).await.unwrap().lsn();
+            one.until_durable(lsn).await.unwrap();
+            cluster.fabric.kill(PeerId::compute(0));
+            cluster.pool.declare_dead(ComputeIndex::new(0)).await.unwrap();
+            recovered(two, &cluster.pool).await;
+            for (found, line) in &lines {
+                let page = two.shared(*found).await.unwrap();
+                let psn = u64::from_le_bytes(line[..8].try_into().unwrap());
+                assert_eq!(page.psn(), psn + u64::from(*found == addr));
+                assert_eq!(page[24..], line[32..]);
+            }
+            assert_eq!(read(two, addr).await, 77);
+            assert!(cluster.pool.lost_pages().is_empty());
+            two.close().await.unwrap();
+        });
+    }
+}
+
+/// Cut off again and again, the logs of nodes that live and of one that has left make all pages.
+#[test]
+fn what_is_archived_is_made_short_and_makes_the_pages_of_another_pool() {
+    let place = tempfile::tempdir().unwrap();
+    let files = LogFiles::new(place.path(), 1 << 16, 4 << 16).unwrap();
+    let cluster = logged(3, LogTo::Store(Arc::new(files.clone())), "plain");
+    let [one, two, three] = &cluster.engines[..] else { panic!("three nodes") };
+    let env = cluster.runtime.env();
+    let owners = owners(&cluster.pool, 3);
+    let (addrs, was) = cluster.runtime.block_on(async {
+        cluster.pool.set_label("is", None, Some("this")).await.unwrap();
+        let mut addrs = Vec::new();
+        for _ in 0..40 {
+            addrs.push(page(three).await);
+        }
+        write(three, addrs[0], 7).await;
+        three.close().await.unwrap();
+        let (mut round, mut most, mut forgotten) = (0, 0, 0);
+        // A page that is changed no more, and others.
+        while forgotten < 3 {
+            round += 1;
+            assert!(round < 200_000, "{most} bytes are archived, forgotten {forgotten} times");
+            for (node, engine) in [one, two].into_iter().enumerate() {
+                let addr = addrs[1 + (round * 7 + node) % 39];
+                let mut page = engine.exclusive(addr).await.unwrap();
+                let bytes = page.len();
+                page.bytes_mut(0..bytes).fill(round as u8);
+            }
+            if round.is_multiple_of(50) {
+                let size =
+                    files.archived(owners[0]).await.unwrap().iter().map(|(_, own)| own).sum();
+                forgotten += u64::from(size < most);
+                most = size;
+            }
+        }
+        // The one that has left, too.
+        let started = env.now();
+        while !files.pieces(owners[2]).await.unwrap().is_empty() {
+            assert!(env.now() - started < Duration::from_secs(20));
+            env.sleep(Duration::from_millis(10)).await;
+            for addr in &addrs[1..] {
+                write(one, *addr, 1).await;
+            }
+        }
+        let mut was = Vec::new();
+        for addr in &addrs {
+            let page = one.shared(*addr).await.unwrap();
+            was.push((page.psn(), page.to_vec()));
+        }
+        one.close().await.unwrap();
+        two.close().await.unwrap();
+        // What they were about to forget.
+        env.sleep(Duration::from_millis(100)).await;
+        (addrs, was)
+    });
+    let all = LogFiles::existing(place.path());
+    cluster.runtime.block_on(async {
+        let labels = all.labels(cluster.pool.state().id).await.unwrap();
+        assert_eq!(labels.into_iter().collect::<Vec<_>>(), [("is".to_owned(), "this".to_owned())]);
+        let owners = all.owners().await.unwrap();
+        assert_eq!(owners.len(), 2);
+        let mut pages = Pages::new(GCL);
+        merge(&all, &owners, &mut pages, false).await.unwrap();
+        for (addr, (psn, was)) in addrs.iter().zip(&was) {
+            let Some(line) = pages.line(*addr) else {
+                panic!("{addr} of number {psn} is in no log")
+            };
+            assert_eq!((line[..8].to_vec(), &line[8..]), (psn.to_le_bytes().to_vec(), &was[..]));
         }
     });
 }

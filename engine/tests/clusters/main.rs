@@ -2,6 +2,7 @@
 //! of the engine again.
 
 mod allocation;
+mod backup;
 mod coded;
 mod coherence;
 mod common;
@@ -14,6 +15,7 @@ mod lease;
 mod log;
 mod membership;
 mod memory_loss;
+mod moment;
 mod observation;
 mod reads_only;
 mod recovery;

@@ -165,8 +165,7 @@ pub fn leaf_insert(leaf: &mut ExclusiveGuard<'_>, key: &[u8], value: &[u8]) -> R
         return Err(NoRoom);
     }
     let Err(slot) = found else { panic!("a row that is in the leaf already") };
-    let bytes = leaf.len();
-    page::insert(leaf.bytes_mut(0..bytes), slot, key, value).map_err(|_| NoRoom)
+    page::insert(leaf, slot, key, value).map_err(|_| NoRoom)
 }
 
 /// Gives the row in `slot` another value. A value of the same length is written in place and
@@ -185,8 +184,7 @@ pub fn leaf_replace(
         leaf.bytes_mut(range).copy_from_slice(value);
         return Ok(());
     }
-    let bytes = leaf.len();
-    page::replace(leaf.bytes_mut(0..bytes), slot, value).map_err(|_| NoRoom)
+    page::replace(leaf, slot, value).map_err(|_| NoRoom)
 }
 
 /// Removes the row in `slot`. When the leaf is empty afterwards, call
@@ -195,7 +193,7 @@ pub fn leaf_replace(
 /// # Errors
 /// [`TreeError::Corrupt`] when the leaf has no such slot or is damaged; the row then stays.
 pub fn leaf_remove(leaf: &mut ExclusiveGuard<'_>, slot: usize) -> Result<(), TreeError> {
-    remove(leaf, slot).map_err(TreeError::damaged(leaf.addr()))
+    page::remove(leaf, slot).map_err(TreeError::damaged(leaf.addr()))
 }
 
 /// Gives a leaf other stamps. A change as any other; only their bytes become dirty.
@@ -206,14 +204,4 @@ pub fn leaf_stamp(leaf: &mut ExclusiveGuard<'_>, stamps: Stamps) {
     assert!(LeafView::new(leaf).is_ok(), "stamps for what is no leaf");
     let (range, bytes) = page::stamp(stamps);
     leaf.bytes_mut(range).copy_from_slice(&bytes);
-}
-
-/// Removes an entry of any page; only header and slots become dirty.
-pub(crate) fn remove(guard: &mut ExclusiveGuard<'_>, slot: usize) -> Result<(), page::Damage> {
-    let view = PageView::parse(guard)?;
-    let header = *view.header();
-    let cell = view.cell(slot)?;
-    let (offset, heap_bytes) = (cell.slot.offset, cell.heap_bytes());
-    let end = page::slots_end(guard)?;
-    page::remove(guard.bytes_mut(0..end), &header, slot, offset, heap_bytes)
 }

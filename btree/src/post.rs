@@ -233,9 +233,8 @@ fn insert_separator(
         .and_then(|view| view.search(&pending.separator))
         .map_err(TreeError::damaged(addr))?;
     let Err(slot) = found else { return Ok(true) };
-    let bytes = parent.len();
     let child = pending.child.to_u64().to_le_bytes();
-    match page::insert(parent.bytes_mut(0..bytes), slot, &pending.separator, &child) {
+    match page::insert(parent, slot, &pending.separator, &child) {
         Ok(()) => Ok(true),
         Err(NoRoomOr::NoRoom) => Ok(false),
         Err(NoRoomOr::Damage(damage)) => Err(TreeError::damaged(addr)(damage)),

@@ -17,7 +17,6 @@ use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
 use crate::latch::try_exclusive;
-use crate::leaf;
 use crate::page::{self, PageView, Target};
 use crate::tree::Tree;
 
@@ -78,7 +77,6 @@ impl Tree {
         let Some(mut leaf) = try_exclusive(engine, GAddr::from_u64(leaf_addr)).await? else {
             return Ok(None);
         };
-        let bytes = leaf.len();
         let absorbed = {
             let view = PageView::parse(&leaf).map_err(TreeError::damaged(leaf.addr()))?;
             let before = PageView::parse(&left).map_err(TreeError::damaged(left_addr))?;
@@ -87,15 +85,15 @@ impl Tree {
             if !neighbours || !empty || view.is_dead() || before.is_dead() {
                 return Ok(None);
             }
-            page::absorb(left.bytes_mut(0..bytes), &view)
+            page::absorb(&mut left, &view)
         };
         if absorbed.is_err() {
             return Ok(None);
         }
-        leaf::remove(&mut parent, slot)
-            .and_then(|()| page::bump_removals(parent.bytes_mut(0..bytes)))
+        page::remove(&mut parent, slot)
+            .and_then(|()| page::bump_removals(&mut parent))
             .map_err(TreeError::damaged(parent_addr))?;
-        page::mark_dead(leaf.bytes_mut(0..bytes)).map_err(TreeError::damaged(leaf.addr()))?;
+        page::mark_dead(&mut leaf).map_err(TreeError::damaged(leaf.addr()))?;
         change_together([&mut parent, &mut left, &mut leaf]);
         Ok(Some(leaf))
     }

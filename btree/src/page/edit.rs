@@ -1,6 +1,8 @@
 //! Changing a page in place: insert, remove, replace, flags and counters.
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
+
+use selkie_engine::ExclusiveGuard;
 
 use super::layout::{
     CELL_HEADER, DEAD, Damage, HEAD, HEADER, Header, SLOT, STAMPS_AT, Slot, entry_bytes,
@@ -25,10 +27,30 @@ impl From<Damage> for NoRoomOr {
     }
 }
 
+/// A page that learns which of its bytes are changed: only these are written home, and to the log.
+pub(crate) trait PageMut: Deref<Target = [u8]> {
+    /// The bytes of a range of the page, to be changed.
+    fn change(&mut self, range: Range<usize>) -> &mut [u8];
+}
+
+impl PageMut for ExclusiveGuard<'_> {
+    fn change(&mut self, range: Range<usize>) -> &mut [u8] {
+        self.bytes_mut(range)
+    }
+}
+
+fn change(page: &mut impl PageMut, range: Range<usize>) -> Result<&mut [u8], Damage> {
+    if range.start > range.end || range.end > page.len() {
+        return Err(Damage("write out of bounds"));
+    }
+    Ok(page.change(range))
+}
+
 /// Inserts an entry at `slot`, the place [`PageView::search`] named. `key` is the whole key.
-/// Compacts the page when its free bytes are scattered. On an error the page is unchanged.
+/// Compacts the page when its free bytes are scattered, else touches only the header, the slots from `slot` on
+/// and the new cell. On an error the page is unchanged.
 pub(crate) fn insert(
-    page: &mut [u8],
+    page: &mut impl PageMut,
     slot: usize,
     key: &[u8],
     value: &[u8],
@@ -37,50 +59,45 @@ pub(crate) fn insert(
     let header = *view.header();
     let suffix = key.get(usize::from(header.prefix_len)..).ok_or(Damage("key without prefix"))?;
     let need = entry_bytes(suffix.len(), value.len());
+    if slot > view.len() {
+        return Err(Damage("no such slot").into());
+    }
     if need > view.free_bytes() {
         if need > view.free_bytes() + usize::from(header.garbage) {
             return Err(NoRoomOr::NoRoom);
         }
         compact(page)?;
+        if need > PageView::parse(page)?.free_bytes() {
+            return Err(Damage("fewer bytes are free than the header says").into());
+        }
     }
     let header = Header::load(page)?;
-    let offset = put_cell(page, header.heap, suffix, value)?;
-    let slots =
-        page.get_mut(HEADER..header.slots_end() + SLOT).ok_or(Damage("slots out of bounds"))?;
-    let at = slot * SLOT;
-    if at + SLOT > slots.len() {
-        return Err(Damage("no such slot").into());
-    }
-    slots.copy_within(at..slots.len() - SLOT, at + SLOT);
-    let word = Slot {
-        head: head_of(suffix),
-        offset,
-        suffix_len: u16::try_from(suffix.len()).map_err(|_| Damage("key too long"))?,
-    };
-    put(slots, at, &word.encode())?;
-    Header { count: header.count + 1, heap: offset, ..header }.store(page);
+    let rest = suffix.get(HEAD..).unwrap_or_default();
+    let offset = cell_before(header.heap, rest.len() + value.len())?;
+    let suffix_len = u16::try_from(suffix.len()).map_err(|_| Damage("key too long"))?;
+    let word = Slot { head: head_of(suffix), offset, suffix_len };
+    put_cell(change(page, usize::from(offset)..usize::from(header.heap))?, rest, value)?;
+    let slots = change(page, HEADER + slot * SLOT..header.slots_end() + SLOT)?;
+    slots.copy_within(..slots.len() - SLOT, SLOT);
+    put(slots, 0, &word.encode())?;
+    Header { count: header.count + 1, heap: offset, ..header }.store(change(page, 0..HEADER)?);
     Ok(())
 }
 
-/// Writes a cell that ends at `heap_start` and returns its offset.
-pub(crate) fn put_cell(
-    page: &mut [u8],
-    heap_start: u16,
-    suffix: &[u8],
-    value: &[u8],
-) -> Result<u16, Damage> {
-    let rest = suffix.get(HEAD..).unwrap_or_default();
-    let bytes = CELL_HEADER + rest.len() + value.len();
-    let value_len = u16::try_from(value.len()).map_err(|_| Damage("value too long"))?;
-    let offset = u16::try_from(bytes)
+/// Where a cell begins that ends at `end` and has so many bytes of key and value.
+pub(super) fn cell_before(end: u16, bytes: usize) -> Result<u16, Damage> {
+    u16::try_from(CELL_HEADER + bytes)
         .ok()
-        .and_then(|bytes| heap_start.checked_sub(bytes))
-        .ok_or(Damage("cell does not fit"))?;
-    let at = usize::from(offset);
-    put(page, at, &value_len.to_le_bytes())?;
-    put(page, at + CELL_HEADER, rest)?;
-    put(page, at + CELL_HEADER + rest.len(), value)?;
-    Ok(offset)
+        .and_then(|bytes| end.checked_sub(bytes))
+        .ok_or(Damage("cell does not fit"))
+}
+
+/// Writes a cell: the rest of the suffix, and the value.
+pub(super) fn put_cell(cell: &mut [u8], rest: &[u8], value: &[u8]) -> Result<(), Damage> {
+    let value_len = u16::try_from(value.len()).map_err(|_| Damage("value too long"))?;
+    put(cell, 0, &value_len.to_le_bytes())?;
+    put(cell, CELL_HEADER, rest)?;
+    put(cell, CELL_HEADER + rest.len(), value)
 }
 
 /// Copies `bytes` to `page[at..]`, checked.
@@ -89,23 +106,15 @@ pub(crate) fn put(page: &mut [u8], at: usize, bytes: &[u8]) -> Result<(), Damage
     Ok(())
 }
 
-/// Removes the entry in `slot`. Touches only the header and the slot array, `front`, which is
-/// [`slots_end`] bytes long; `heap_bytes` is the size of the removed cell.
-pub(crate) fn remove(
-    front: &mut [u8],
-    header: &Header,
-    slot: usize,
-    offset: u16,
-    heap_bytes: usize,
-) -> Result<(), Damage> {
-    let slots = front.get_mut(HEADER..).ok_or(Damage("slots out of bounds"))?;
-    let at = slot * SLOT;
-    if at + SLOT > slots.len() {
-        return Err(Damage("no such slot"));
-    }
-    slots.copy_within(at + SLOT.., at);
-    let freed = u16::try_from(heap_bytes).map_err(|_| Damage("cell out of bounds"))?;
-    let mut header = Header { count: header.count - 1, ..*header };
+/// Removes the entry in `slot`. Touches only the header and the slots from `slot` on.
+pub(crate) fn remove(page: &mut impl PageMut, slot: usize) -> Result<(), Damage> {
+    let view = PageView::parse(page)?;
+    let cell = view.cell(slot)?;
+    let (before, offset, freed) = (*view.header(), cell.slot.offset, cell.heap_bytes());
+    let freed = u16::try_from(freed).map_err(|_| Damage("cell out of bounds"))?;
+    let slots = change(page, HEADER + slot * SLOT..before.slots_end())?;
+    slots.copy_within(SLOT.., 0);
+    let mut header = Header { count: before.count - 1, ..before };
     if offset == header.heap {
         header.heap = header.heap.saturating_add(freed);
     } else {
@@ -115,45 +124,64 @@ pub(crate) fn remove(
         header.heap = header.heap.saturating_add(header.garbage);
         header.garbage = 0;
     }
-    header.store(front);
+    header.store(change(page, 0..HEADER)?);
     Ok(())
 }
 
-/// End of header and slot array.
-pub(crate) fn slots_end(page: &[u8]) -> Result<usize, Damage> {
-    Ok(Header::load(page)?.slots_end())
-}
-
-/// Gives the entry in `slot` a value of another length. On an error the page is unchanged.
-pub(crate) fn replace(page: &mut [u8], slot: usize, value: &[u8]) -> Result<(), NoRoomOr> {
+/// Gives the entry in `slot` a value of another length: where it is if that takes no more, or in another cell if there is room
+/// for one beside those that are there; else the page is compacted. On an error the page is unchanged.
+pub(crate) fn replace(page: &mut impl PageMut, slot: usize, value: &[u8]) -> Result<(), NoRoomOr> {
     let view = PageView::parse(page)?;
     let cell = view.cell(slot)?;
+    let (header, word, freed) = (*view.header(), cell.slot, cell.heap_bytes());
     let need = CELL_HEADER + cell.rest.len() + value.len();
-    let have = view.free_bytes() + usize::from(view.header().garbage) + cell.heap_bytes();
-    if need > have {
+    if need > view.free_bytes() + usize::from(header.garbage) + freed {
         return Err(NoRoomOr::NoRoom);
     }
-    let spec = Spec::of(&view);
-    rebuild(page, &spec, Some((slot, value))).map_err(NoRoomOr::from)
+    // The lowest cell gives its place to the new one, others keep theirs if they can.
+    let is_lowest = word.offset == header.heap;
+    let stays = !is_lowest && need <= freed;
+    let given = if is_lowest { freed } else { 0 };
+    let end =
+        if stays { usize::from(word.offset) + need } else { usize::from(header.heap) + given };
+    if end > view.heap_end() || word.offset < header.heap {
+        return Err(Damage("cell out of bounds").into());
+    }
+    if !stays && need > view.free_bytes() + given {
+        let spec = Spec::of(&view);
+        return rebuild(page, &spec, Some((slot, value))).map_err(NoRoomOr::from);
+    }
+    let rest = cell.rest.to_vec();
+    let too_long = |_| Damage("page too long");
+    let offset = cell_before(u16::try_from(end).map_err(too_long)?, rest.len() + value.len())?;
+    put_cell(change(page, usize::from(offset)..end)?, &rest, value)?;
+    let at = HEADER + slot * SLOT;
+    put(change(page, at..at + SLOT)?, 0, &Slot { offset, ..word }.encode())?;
+    let unused = freed - given - if stays { need } else { 0 };
+    let garbage = header.garbage.saturating_add(u16::try_from(unused).map_err(too_long)?);
+    let heap = if stays { header.heap } else { offset };
+    Header { heap, garbage, ..header }.store(change(page, 0..HEADER)?);
+    Ok(())
 }
 
 /// Moves all cells together so that the free bytes are one piece.
-fn compact(page: &mut [u8]) -> Result<(), Damage> {
+fn compact(page: &mut impl PageMut) -> Result<(), Damage> {
     let spec = Spec::of(&PageView::parse(page)?);
     rebuild(page, &spec, None)
 }
 
 /// Marks an empty page as unlinked.
-pub(crate) fn mark_dead(page: &mut [u8]) -> Result<(), Damage> {
+pub(crate) fn mark_dead(page: &mut impl PageMut) -> Result<(), Damage> {
     let header = Header::load(page)?;
-    Header { flags: header.flags | DEAD, ..header }.store(page);
+    Header { flags: header.flags | DEAD, ..header }.store(change(page, 0..HEADER)?);
     Ok(())
 }
 
 /// Counts one more separator removed from this inner page.
-pub(crate) fn bump_removals(page: &mut [u8]) -> Result<(), Damage> {
+pub(crate) fn bump_removals(page: &mut impl PageMut) -> Result<(), Damage> {
     let header = Header::load(page)?;
-    Header { extra: header.extra.wrapping_add(1), ..header }.store(page);
+    let extra = header.extra.wrapping_add(1);
+    Header { extra, ..header }.store(change(page, 0..HEADER)?);
     Ok(())
 }
 

@@ -1,6 +1,6 @@
 //! One page of the tree: a slotted page over plain bytes, with no latch and no I/O.
 //!
-//! Everything here is a function of a byte slice, so it is tested without an engine. Leaves and
+//! Everything here is a function of bytes, so it is tested without an engine; what edits a page in place says which bytes. Leaves and
 //! inner pages share the format; an inner entry's value is the child's address (8 bytes). Slot 0
 //! of an inner page carries the page's own low fence, so entry `i` covers `[key i, key i + 1)` and
 //! the last one ends at the high fence: there is no special first child.
@@ -47,9 +47,9 @@ mod tests;
 pub use layout::{max_entry, max_key};
 pub use stamps::{Stamp, Stamps};
 
-pub(crate) use edit::{
-    NoRoomOr, bump_removals, insert, mark_dead, remove, replace, slots_end, stamp,
-};
+#[cfg(test)]
+pub(crate) use edit::PageMut;
+pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};
 pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};
 pub(crate) use rebuild::{Spec, absorb, choose_cut, format, split, split_into};
 pub(crate) use view::{PageView, Placement, Target};

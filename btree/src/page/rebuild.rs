@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use super::edit::{put, put_cell};
-use super::layout::{Damage, HEADER, Header, SLOT, Slot, entry_bytes};
+use super::edit::{PageMut, cell_before, put, put_cell};
+use super::layout::{Damage, HEAD, HEADER, Header, SLOT, Slot, entry_bytes};
 use super::order::head_of;
 use super::stamps::Stamps;
 use super::view::PageView;
@@ -81,7 +81,10 @@ impl<'p> Builder<'p> {
         if entry_bytes(suffix.len(), value.len()) > free {
             return Err(Damage("entries do not fit the page"));
         }
-        let offset = put_cell(self.page, self.header.heap, suffix, value)?;
+        let (rest, heap) = (suffix.get(HEAD..).unwrap_or_default(), self.header.heap);
+        let offset = cell_before(heap, rest.len() + value.len())?;
+        let cell = self.page.get_mut(usize::from(offset)..usize::from(heap));
+        put_cell(cell.ok_or(Damage("write out of bounds"))?, rest, value)?;
         let slot = Slot {
             head: head_of(suffix),
             offset,
@@ -138,14 +141,14 @@ fn copy_entries(
 /// Re-encodes a page under `spec`; `substitute` replaces the value of one slot. On an error the
 /// page is unchanged.
 pub(crate) fn rebuild(
-    page: &mut [u8],
+    page: &mut impl PageMut,
     spec: &Spec,
     substitute: Option<(usize, &[u8])>,
 ) -> Result<(), Damage> {
     let view = PageView::parse(page)?;
     let mut image = vec![0; page.len()];
     copy_entries(&mut image, spec, &view, 0..view.len(), substitute)?;
-    page.copy_from_slice(&image);
+    page.change(0..image.len()).copy_from_slice(&image);
     Ok(())
 }
 
@@ -288,7 +291,7 @@ pub(crate) fn split(
 
 /// Extends a page over the range of its empty right neighbour. The page's prefix may shrink, so it
 /// is re-encoded; [`Damage`] also when that does not fit. On an error the page is unchanged.
-pub(crate) fn absorb(page: &mut [u8], neighbour: &PageView<'_>) -> Result<(), Damage> {
+pub(crate) fn absorb(page: &mut impl PageMut, neighbour: &PageView<'_>) -> Result<(), Damage> {
     let whole = Spec::of(&PageView::parse(page)?);
     let Header { right, stamps, .. } = *neighbour.header();
     let (high, stamps) = (neighbour.high().to_vec(), whole.stamps.latest(stamps));

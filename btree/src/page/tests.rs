@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::layout::{DEAD, HEADER};
+use super::layout::{DEAD, HEADER, SLOT, entry_bytes};
 use super::*;
 
 const SIZES: [usize; 5] = [512, 1024, 2048, 4096, 8192];
@@ -45,13 +45,42 @@ fn assert_same(page: &[u8], model: &Model) {
     }
 }
 
-fn remove_at(page: &mut [u8], slot: usize) {
-    let (header, cell) = {
-        let view = view(page);
-        (*view.header(), view.cell(slot).map(|c| (c.slot.offset, c.heap_bytes())).unwrap())
-    };
-    let end = slots_end(page).unwrap();
-    remove(&mut page[..end], &header, slot, cell.0, cell.1).unwrap();
+impl PageMut for Vec<u8> {
+    fn change(&mut self, range: std::ops::Range<usize>) -> &mut [u8] {
+        &mut self[range]
+    }
+}
+
+/// A page that counts the bytes that it was told of.
+struct Told {
+    page: Vec<u8>,
+    bytes: usize,
+}
+
+impl Told {
+    fn new(page: Vec<u8>) -> Self {
+        Self { page, bytes: 0 }
+    }
+
+    /// How many since this was asked last.
+    fn told(&mut self) -> usize {
+        std::mem::take(&mut self.bytes)
+    }
+}
+
+impl std::ops::Deref for Told {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.page
+    }
+}
+
+impl PageMut for Told {
+    fn change(&mut self, range: std::ops::Range<usize>) -> &mut [u8] {
+        self.bytes += range.len();
+        &mut self.page[range]
+    }
 }
 
 /// Keys that hurt: empty, all 0x00, all 0xff, prefixes of each other, four-byte edges.
@@ -80,12 +109,87 @@ fn fences() -> [(&'static [u8], &'static [u8]); 5] {
     ]
 }
 
+/// An entry's cell, its slot and those behind it, and the header: that is what goes to the log and home.
+#[test]
+fn edits_tell_of_little_more_than_they_change() {
+    let mut page = Told::new(leaf(2048, b"", b""));
+    let (header, value) = (HEADER, [7; 20]);
+    let cell = entry_bytes(8, value.len());
+    for key in 0..30_u64 {
+        insert(&mut page, key as usize, &key.to_be_bytes(), &value).unwrap();
+        assert_eq!(page.told(), header + cell);
+    }
+    insert(&mut page, 20, &[0, 0, 0, 0, 0, 0, 0, 19, 1], &value).unwrap();
+    assert_eq!(page.told(), header + cell + 1 + 10 * SLOT);
+    remove(&mut page, 25).unwrap();
+    assert_eq!(page.told(), header + 6 * SLOT);
+    let garbage = view(&page).header().garbage;
+    replace(&mut page, 3, &[8; 30]).unwrap();
+    assert_eq!(page.told(), header + cell + 10);
+    assert_eq!(usize::from(view(&page).header().garbage - garbage), cell - SLOT);
+    // The lowest cell of all, which is that of the last edit, leaves nothing behind.
+    let heap = view(&page).header().heap;
+    for (length, lower) in [(40, 10), (5, -25)] {
+        replace(&mut page, 3, &vec![9; length]).unwrap();
+        assert_eq!(page.told(), header + cell + length - value.len());
+        assert_eq!(i32::from(heap) - i32::from(view(&page).header().heap), lower);
+        assert_eq!(usize::from(view(&page).header().garbage - garbage), cell - SLOT);
+    }
+    view(&page).check().unwrap();
+    // A cell above others stays where it is when it shrinks.
+    let (before, at) = (*view(&page).header(), view(&page).cell(7).unwrap().slot.offset);
+    replace(&mut page, 7, &[9; 12]).unwrap();
+    assert_eq!(page.told(), header + cell - 8);
+    let after = *view(&page).header();
+    assert_eq!((after.heap, after.garbage), (before.heap, before.garbage + 8));
+    assert!((at..at + 30).contains(&view(&page).cell(7).unwrap().slot.offset));
+    view(&page).check().unwrap();
+    bump_removals(&mut page).unwrap();
+    assert_eq!(page.told(), header);
+    mark_dead(&mut page).unwrap();
+    assert_eq!(page.told(), header);
+}
+
+/// Up to the last byte, and not beyond; and nothing is left of it when all is removed.
+#[test]
+fn values_grow_into_whatever_is_free() {
+    let mut rng = SmallRng::seed_from_u64(3);
+    for bytes in SIZES {
+        let empty = leaf(bytes, b"", b"");
+        let mut page = Told::new(empty.clone());
+        let mut count = 0_u32;
+        while insert(&mut page, count as usize, &count.to_be_bytes(), b"eight by").is_ok() {
+            count += 1;
+        }
+        remove(&mut page, count as usize / 2).unwrap();
+        remove(&mut page, count as usize / 4).unwrap();
+        let free = |page: &Told| view(page).free_bytes() + usize::from(view(page).header().garbage);
+        let room = free(&page) + b"eight by".len();
+        let _ = page.told();
+        assert_eq!(replace(&mut page, 3, &vec![1; room + 1]), Err(NoRoomOr::NoRoom));
+        assert_eq!(page.told(), 0);
+        replace(&mut page, 3, &vec![1; room]).unwrap();
+        assert_eq!((page.told(), free(&page)), (bytes, 0));
+        for _ in 0..200 {
+            let slot = rng.random_range(0..view(&page).len());
+            let length = rng.random_range(0..20);
+            let _ = replace(&mut page, slot, &vec![2; length]);
+            view(&page).check().unwrap();
+        }
+        while view(&page).len() > 0 {
+            let slot = rng.random_range(0..view(&page).len());
+            remove(&mut page, slot).unwrap();
+        }
+        assert_eq!(view(&page).header(), view(&empty).header());
+    }
+}
+
 #[test]
 fn random_edits_match_an_ordered_map() {
     let mut rng = SmallRng::seed_from_u64(1);
     for bytes in SIZES {
         for (low, high) in fences() {
-            let mut page = leaf(bytes, low, high);
+            let mut page = Told::new(leaf(bytes, low, high));
             let mut model = Model::new();
             let prefix = view(&page).prefix().to_vec();
             let mut refused = 0;
@@ -99,14 +203,21 @@ fn random_edits_match_an_ordered_map() {
                 let value = vec![step as u8; rng.random_range(0..=longest)];
                 let found = view(&page).search(&key).unwrap();
                 assert_eq!(found.is_ok(), model.contains_key(&key));
+                let _ = page.told();
+                let behind = view(&page).len();
                 match (found, rng.random_range(0..3)) {
                     (Err(slot), _) => {
                         assert_eq!(slot, model.range(..key.clone()).count());
                         match insert(&mut page, slot, &key, &value) {
                             Ok(()) => {
+                                let entry = entry_bytes(key.len() - prefix.len(), value.len());
+                                let least = HEADER + entry + SLOT * (behind - slot);
+                                // All of it, if its cells were moved together first.
+                                assert!([least, least + bytes].contains(&page.told()));
                                 model.insert(key, value);
                             }
                             Err(error) => {
+                                assert_eq!(page.told(), 0);
                                 assert_eq!(error, NoRoomOr::NoRoom);
                                 assert!(model.len() >= 2, "two maximal entries always fit");
                                 refused += 1;
@@ -117,17 +228,20 @@ fn random_edits_match_an_ordered_map() {
                         Ok(()) => {
                             model.insert(key, value);
                         }
-                        Err(error) => assert_eq!(error, NoRoomOr::NoRoom),
+                        Err(error) => {
+                            assert_eq!((error, page.told()), (NoRoomOr::NoRoom, 0));
+                        }
                     },
                     (Ok(slot), _) => {
-                        remove_at(&mut page, slot);
+                        remove(&mut page, slot).unwrap();
+                        assert_eq!(page.told(), HEADER + SLOT * (behind - slot));
                         model.remove(&key);
                     }
                 }
                 if refused % 8 == 7 {
                     while model.len() > 1 {
                         let at = rng.random_range(0..model.len());
-                        remove_at(&mut page, at);
+                        remove(&mut page, at).unwrap();
                         let key = model.keys().nth(at).unwrap().clone();
                         model.remove(&key);
                     }
@@ -157,7 +271,7 @@ fn a_page_can_be_filled_to_the_last_byte_and_emptied() {
         // Free every second cell, then fill the holes: that needs compaction.
         let mut slot = 0;
         while slot < view(&page).len() {
-            remove_at(&mut page, slot);
+            remove(&mut page, slot).unwrap();
             slot += 1;
         }
         for key in (0..count).step_by(2) {
@@ -168,7 +282,7 @@ fn a_page_can_be_filled_to_the_last_byte_and_emptied() {
         view(&page).check().unwrap();
         while view(&page).len() > 0 {
             let at = view(&page).len() / 2;
-            remove_at(&mut page, at);
+            remove(&mut page, at).unwrap();
         }
         assert_eq!(page[..HEADER], empty[..HEADER], "an emptied page has all its room back");
     }
@@ -283,12 +397,12 @@ fn split_once(rng: &mut SmallRng, bytes: usize, low: &[u8], high: &[u8]) {
         let side = if to_left { &mut page } else { &mut right };
         let slot = view(side).search(&new_key).unwrap().unwrap_err();
         insert(side, slot, &new_key, &new_value).unwrap();
-        remove_at(side, slot);
+        remove(side, slot).unwrap();
     }
     // Empty the right page, absorb it, and put its entries back.
     let mut small = entries(&page);
     while small.len() > 1 {
-        remove_at(&mut page, small.len() - 1);
+        remove(&mut page, small.len() - 1).unwrap();
         small.pop_last();
     }
     absorb(&mut page, &view(&right)).unwrap();
@@ -319,7 +433,7 @@ fn stamps_hold_for_the_range_of_keys_wherever_it_goes() {
         // Edits leave them alone, also those that write the page anew.
         insert(&mut page, 3, b"e", b"value").unwrap();
         replace(&mut page, 0, b"a longer value").unwrap();
-        remove_at(&mut page, 1);
+        remove(&mut page, 1).unwrap();
         assert_eq!(view(&page).header().stamps, stamps(7, u64::MAX));
         assert_eq!(view(&page).len(), 3);
         let cut = choose_cut(&view(&page), b"c").unwrap();
@@ -329,7 +443,7 @@ fn stamps_hold_for_the_range_of_keys_wherever_it_goes() {
             assert_eq!(view(half).header().stamps, stamps(7, u64::MAX), "of either half");
         }
         while view(&right).len() > 0 {
-            remove_at(&mut right, 0);
+            remove(&mut right, 0).unwrap();
         }
         for (left, right_has, both) in
             [((3, 9), (8, 2), (8, 9)), ((8, 2), (3, 9), (8, 9)), ((1, 1), (1, 1), (1, 1))]
@@ -464,12 +578,9 @@ fn exercise(page: &[u8], rng: &mut SmallRng) {
         let _ = view.value_range(slot);
     }
     let slot = rng.random_range(0..=view.len());
-    if let Ok(cell) = view.cell(slot) {
-        let mut copy = page.to_vec();
-        let end = slots_end(&copy).unwrap();
-        let _ = remove(&mut copy[..end], view.header(), slot, cell.slot.offset, cell.heap_bytes());
-        let mut copy = page.to_vec();
-        let _ = replace(&mut copy, slot, &[1; 90]);
+    let _ = remove(&mut page.to_vec(), slot);
+    for value in [0, 90, 400] {
+        let _ = replace(&mut page.to_vec(), slot, &vec![1; value]);
     }
     for value in [8, 200] {
         let mut copy = page.to_vec();

@@ -4,22 +4,23 @@
 //! link of a latched leaf leads to exactly the leaf that begins where it ends, and backwards the leaf
 //! found must end where the latched one begins. While a leaf is latched its fences and links stay.
 //!
-//! A walk that goes by timestamps latches no leaf when it looks for the next: it looks for the one that has the key at which
-//! the last one ended, and goes on from that key, as the leaf may begin before it by then.
+//! Where changes are kept aside, a walk waits for leaves, so it latches none meanwhile, not even shared: a request of another
+//! node that came while the leaf was being changed waits until nobody here uses it, so two walks in opposite directions
+//! could wait for each other. A walk looks for the leaf that has the key at which the last one ended, and goes on from that
+//! key, as the leaf may begin before it by then. Only a next leaf that is at hand is latched before the last one is let go.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, Range};
 
 use selkie_btree::{Direction, LeafView, Whereabouts};
-use selkie_engine::GAddr;
+use selkie_engine::{GAddr, SharedGuard};
 use selkie_fabric::env::yield_now;
 
 use crate::error::TxnError;
-use crate::held::Shown;
+use crate::held::{Latch, Shown};
 use crate::key::KeyRange;
 use crate::latch::{Found, LOCATE_ATTEMPTS, Leaf, Mode, RIGHT_HOPS, Taken, restless};
 use crate::overlay::Own;
-use crate::protocol::Protocol;
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
 
@@ -186,11 +187,18 @@ impl<'r, 'db> Cursor<'r, 'db> {
     }
 
     async fn move_right(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
-        if self.stand.is_some() && txn.protocol() == Protocol::Timestamp {
+        let mut at_hand = None;
+        if self.stand.is_some() && txn.protocol().defers() {
             self.passed = LeafView::new(self.bytes(txn))?.high_fence().map(<[u8]>::to_vec);
+            at_hand = self.next_at_hand(txn)?;
             self.stand = None;
         }
-        let first = if self.stand.is_none() {
+        let first = if let Some(guard) = at_hand {
+            let (next, taken) = (guard.addr(), Taken::Fresh(Latch::Shared(guard)));
+            let leaf = txn.keep(self.index, next, taken, self.mode).await?;
+            self.step_on(txn, leaf);
+            0
+        } else if self.stand.is_none() {
             let from = self.passed.as_deref().unwrap_or(self.range.low());
             let Found { leaf, slot } = txn.find(self.index, from, self.mode).await?;
             self.step_on(txn, leaf);
@@ -215,9 +223,29 @@ impl<'r, 'db> Cursor<'r, 'db> {
         Ok(())
     }
 
+    /// The next leaf, if it can be had without waiting while the latch of this one says that it is the next.
+    fn next_at_hand(&self, txn: &Txn<'db>) -> Result<Option<SharedGuard<'db>>, TxnError> {
+        let Some(Stand::Own(Shown::Latched(leaf))) = &self.stand else { return Ok(None) };
+        Ok(txn.db.engine.shared_hit(LeafView::new(leaf)?.right()))
+    }
+
+    /// Goes on with a copy of the leaf it stands on if that is latched for no longer than it is looked at: others are about
+    /// to be waited for.
+    pub(crate) fn let_go(&mut self, txn: &Txn<'db>) {
+        if let Some(Stand::Own(shown)) = &mut self.stand
+            && txn.protocol().defers()
+            && let Shown::Latched(leaf) = shown
+        {
+            *shown = Shown::copy_of(leaf);
+        }
+    }
+
     async fn move_left(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
         if self.stand.is_some() {
             self.passed = Some(LeafView::new(self.bytes(txn))?.low_fence().to_vec());
+        }
+        if txn.protocol().defers() {
+            self.stand = None;
         }
         let passed = self.passed.take();
         let below = passed.as_deref().or(self.range.high());

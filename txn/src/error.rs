@@ -19,6 +19,8 @@ pub enum AbortCause {
     Stale,
     /// A later transaction was at a leaf before this one.
     TooLate,
+    /// The log of the node had no room for changes.
+    LogFull,
     /// A page or an answer did not come in time.
     Timeout,
     /// The caller rolled back, or dropped the transaction.
@@ -31,11 +33,12 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Conflict,
         Self::UpgradeConflict,
         Self::Stale,
         Self::TooLate,
+        Self::LogFull,
         Self::Timeout,
         Self::Requested,
         Self::Interrupted,
@@ -50,6 +53,7 @@ impl AbortCause {
             Self::UpgradeConflict => "upgrade_conflict",
             Self::Stale => "stale",
             Self::TooLate => "too_late",
+            Self::LogFull => "log_full",
             Self::Timeout => "timeout",
             Self::Requested => "requested",
             Self::Interrupted => "interrupted",
@@ -65,6 +69,7 @@ impl AbortCause {
             | Self::UpgradeConflict
             | Self::Stale
             | Self::TooLate
+            | Self::LogFull
             | Self::Timeout => true,
             Self::Requested | Self::Interrupted | Self::Failure => false,
         }
@@ -205,6 +210,8 @@ impl TxnError {
             Self::RolledBack { cause } => *cause,
             Self::Engine(EngineError::Busy { .. })
             | Self::Tree(TreeError::Engine(EngineError::Busy { .. })) => AbortCause::Conflict,
+            Self::Engine(EngineError::LogFull)
+            | Self::Tree(TreeError::Engine(EngineError::LogFull)) => AbortCause::LogFull,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Restless { .. } => AbortCause::Timeout,

@@ -61,6 +61,8 @@ impl<'db> Txn<'db> {
         key: &[u8],
         mode: Mode,
     ) -> Result<Found, TxnError> {
+        // What was shown has been looked at: whoever waits for a leaf holds none that is not held to the end.
+        self.work.transient = None;
         if let Some((held, slot)) = self.find_recent(index, key)? {
             self.ensure(held, mode).await?;
             return Ok(Found { leaf: Leaf::Held(held), slot });
@@ -73,6 +75,10 @@ impl<'db> Txn<'db> {
             for _ in 0..RIGHT_HOPS {
                 let taken = self.take(addr, mode).await?;
                 match LeafView::new(self.taken_bytes(&taken))?.where_is(key)? {
+                    #[cfg(feature = "planted")]
+                    Whereabouts::Here(slot @ Err(_)) if self.leaves_gaps(mode) => {
+                        return Ok(Found { leaf: self.show(taken), slot });
+                    }
                     Whereabouts::Here(slot) => {
                         let leaf = self.keep(index, addr, taken, mode).await?;
                         return Ok(Found { leaf, slot });
@@ -106,8 +112,7 @@ impl<'db> Txn<'db> {
         }
         let engine = &self.db.engine;
         let latch = match mode {
-            // Nothing is held that others could wait for, but the leaf that an optimistic walk comes from, which is only
-            // shared, and for which nobody waits who holds another.
+            // Nothing is held that others could wait for.
             _ if self.only_reads() => engine.shared(addr).await.map(Latch::Shared),
             Mode::Shared => engine.try_shared(addr).await.map(Latch::Shared),
             Mode::Exclusive => engine.try_exclusive(addr).await.map(Latch::Exclusive),
@@ -133,13 +138,15 @@ impl<'db> Txn<'db> {
                 if self.is_serializable() || mode == Mode::Exclusive {
                     self.note_read(addr, guard.psn(), guard.lsn()).await?;
                 }
+                self.work.reads.rely_on(guard.lsn());
                 self.work.transient = Some(match self.protocol() {
                     Protocol::Timestamp => Shown::copy_of(&guard),
                     Protocol::TwoPhase | Protocol::Optimistic => Shown::Latched(guard),
                 });
                 Ok(Leaf::Transient)
             }
-            Taken::Fresh(Latch::Shared(guard)) if !self.is_serializable() => {
+            Taken::Fresh(Latch::Shared(guard)) if !self.holds_reads() => {
+                self.work.reads.rely_on(guard.lsn());
                 self.work.transient = Some(Shown::Latched(guard));
                 Ok(Leaf::Transient)
             }
@@ -148,6 +155,33 @@ impl<'db> Txn<'db> {
                 Ok(Leaf::Transient)
             }
             Taken::Fresh(latch) => Ok(Leaf::Held(self.work.held.add(index.number, addr, latch))),
+        }
+    }
+
+    /// Whether a leaf that was only read stays latched to the end.
+    fn holds_reads(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if self.db.engine.planted() == selkie_engine::Planted::EarlyUnlock {
+            return false;
+        }
+        self.is_serializable()
+    }
+
+    /// Whether a planted bug takes a gap that is read for nothing to be guarded.
+    #[cfg(feature = "planted")]
+    fn leaves_gaps(&self, mode: Mode) -> bool {
+        mode == Mode::Shared && self.db.engine.planted() == selkie_engine::Planted::UnguardedGaps
+    }
+
+    /// Keeps a copy of a leaf until the next operation, and nothing else of it.
+    #[cfg(feature = "planted")]
+    fn show(&mut self, taken: Taken<'db>) -> Leaf {
+        match taken {
+            Taken::Held(held) => Leaf::Held(held),
+            Taken::Fresh(latch) | Taken::Ordered(latch, _) => {
+                self.work.transient = Some(Shown::copy_of(latch.bytes()));
+                Leaf::Transient
+            }
         }
     }
 

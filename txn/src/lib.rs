@@ -14,6 +14,7 @@
 //! | what is kept aside until commit, and validation | [`Protocol`], `overlay.rs`, `reads.rs`, `apply.rs` |
 //! | the order of timestamps, and where they come from | `stamps.rs`, `clock.rs` |
 //! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
+//! | partitions and two-phase commit, a baseline | [`partition`] |
 //! | rows and keys, byte by byte | `row.rs`, [`mod@key`] |
 //! | the catalogue | `catalogue.rs` |
 //!
@@ -86,6 +87,7 @@ mod held;
 pub mod key;
 mod latch;
 mod overlay;
+pub mod partition;
 mod protocol;
 mod read;
 mod reads;

@@ -73,7 +73,7 @@ impl<'db> Txn<'db> {
         let mut entry = std::mem::take(&mut self.work.entry);
         let result = self.scan_rows(source, range, direction, visit, &mut entry).await;
         self.work.entry = entry;
-        self.close_read(result)
+        self.close_read(result).await
     }
 
     /// Shows `visit` the primary keys of an index range without touching the rows.
@@ -94,7 +94,7 @@ impl<'db> Txn<'db> {
         let mut entry = std::mem::take(&mut self.work.entry);
         let result = self.scan_index(index, range, direction, visit, &mut entry).await;
         self.work.entry = entry;
-        self.close_read(result)
+        self.close_read(result).await
     }
 
     /// The first row of a key range.
@@ -155,7 +155,7 @@ impl<'db> Txn<'db> {
         self.open_read()?;
         info.check_key(&info.primary, key)?;
         let found = self.place_of(info, key, mode).await;
-        let place = self.close_read(found)?;
+        let place = self.close_read(found).await?;
         self.row_at(info, place)
     }
 
@@ -185,7 +185,7 @@ impl<'db> Txn<'db> {
         let (info, index) = self.db.source(source)?;
         self.open_read()?;
         let place = self.find_edge(info, index, range, direction, mode).await;
-        let place = self.close_read(place)?;
+        let place = self.close_read(place).await?;
         self.row_at(info, place)
     }
 
@@ -209,6 +209,7 @@ impl<'db> Txn<'db> {
                 At::Own(key) => Some(Place::Own(key)),
             });
         }
+        cursor.let_go(self);
         let mut entry = std::mem::take(&mut self.work.entry);
         let place = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
         self.work.entry = entry;
@@ -231,6 +232,7 @@ impl<'db> Txn<'db> {
             let flow = if is_table {
                 visit(RowRef::new(&info.layout, cursor.value(self, &at)?))?
             } else {
+                cursor.let_go(self);
                 let place = self.follow(info, index, &cursor, &at, entry, Mode::Shared).await?;
                 match self.row_at(info, Some(place))? {
                     Some(row) => visit(row)?,

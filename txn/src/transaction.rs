@@ -163,7 +163,7 @@ impl<'db> Txn<'db> {
         {
             self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
             self.tidy().await;
-            return Err(error);
+            return Err(self.until_room(error).await);
         }
         self.state = State::Committed;
         note_empty_leaves(&mut self.work, self.db);
@@ -228,13 +228,19 @@ impl<'db> Txn<'db> {
     }
 
     /// Ends an operation that read: errors that are not the caller's roll back.
-    pub(crate) fn close_read<T>(&mut self, result: Result<T, TxnError>) -> Result<T, TxnError> {
-        if let Err(cause) = result.as_ref().map_err(TxnError::abort_cause)
-            && let Some(cause) = cause
-        {
-            self.abort(cause);
+    pub(crate) async fn close_read<T>(
+        &mut self,
+        result: Result<T, TxnError>,
+    ) -> Result<T, TxnError> {
+        match result {
+            Ok(found) => Ok(found),
+            Err(error) => {
+                if let Some(cause) = error.abort_cause() {
+                    self.abort(cause);
+                }
+                Err(self.until_room(error).await)
+            }
         }
-        result
     }
 
     /// Begins an operation that changes; returns the mark to undo to if it fails.
@@ -245,20 +251,32 @@ impl<'db> Txn<'db> {
     }
 
     /// Ends an operation that changed: a failure leaves nothing of it behind.
-    pub(crate) fn close_change<T>(
+    pub(crate) async fn close_change<T>(
         &mut self,
         mark: usize,
         result: Result<T, TxnError>,
     ) -> Result<T, TxnError> {
         self.changing = false;
         self.work.transient = None;
-        if let Err(error) = &result {
-            match error.abort_cause() {
-                Some(cause) => self.abort(cause),
-                None => self.take_back(mark),
+        match result {
+            Ok(changed) => Ok(changed),
+            Err(error) => {
+                match error.abort_cause() {
+                    Some(cause) => self.abort(cause),
+                    None => self.take_back(mark),
+                }
+                Err(self.until_room(error).await)
             }
         }
-        result
+    }
+
+    /// If it was rolled back as the log was full, waits until it has room: it would be rolled back again before. If there is
+    /// none in time, that is the error.
+    async fn until_room(&self, error: TxnError) -> TxnError {
+        if error.abort_cause() != Some(AbortCause::LogFull) {
+            return error;
+        }
+        self.db.engine.until_room().await.map_or_else(TxnError::from, |()| error)
     }
 
     /// Marks the transaction for the time of an await that it cannot survive being dropped in; returns

@@ -52,7 +52,7 @@ impl<'db> Txn<'db> {
         }
         let mark = self.open_change()?;
         let result = self.insert_row(info, row).await;
-        self.close_change(mark, result)
+        self.close_change(mark, result).await
     }
 
     /// Changes the row with this primary key; `change` sees it and sets columns. Columns of fixed width
@@ -73,7 +73,7 @@ impl<'db> Txn<'db> {
         let mut row = std::mem::take(&mut self.work.row);
         let result = self.update_row(info, key, &mut row, change).await;
         self.work.row = row;
-        self.close_change(mark, result)
+        self.close_change(mark, result).await
     }
 
     /// Deletes the row with this primary key.
@@ -87,7 +87,7 @@ impl<'db> Txn<'db> {
         let mut row = std::mem::take(&mut self.work.row);
         let result = self.delete_row(info, key, &mut row).await;
         self.work.row = row;
-        self.close_change(mark, result)
+        self.close_change(mark, result).await
     }
 
     async fn insert_row(&mut self, info: &TableInfo, row: RowRef<'_>) -> Result<(), TxnError> {

@@ -16,7 +16,7 @@ fn account(id: i32) -> Account {
 
 /// Polls a future each time it is woken, up to `polls` times, and drops it then; its output if it came
 /// to an end before.
-async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+pub(crate) async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = polls;
     std::future::poll_fn(move |cx| {

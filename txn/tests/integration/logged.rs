@@ -1,6 +1,7 @@
 //! Transactions in the order of timestamps on nodes with logs: when they may rely on their stamps, and what becomes of these.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
@@ -24,9 +25,21 @@ const GCL: usize = 512;
 
 /// Logs in files, which make nothing durable while they are shut.
 #[derive(Debug)]
-struct Valve {
+pub(crate) struct Valve {
     files: LogFiles,
     is_shut: Arc<AtomicBool>,
+}
+
+impl Valve {
+    /// Logs in a directory, which is made; not shut.
+    pub(crate) fn open(place: &Path) -> Arc<Self> {
+        let files = LogFiles::new(place, 1 << 20, 1 << 30).unwrap();
+        Arc::new(Self { files, is_shut: Arc::default() })
+    }
+
+    pub(crate) fn shut(&self, is_shut: bool) {
+        self.is_shut.store(is_shut, Ordering::SeqCst);
+    }
 }
 
 struct Tap {
@@ -89,8 +102,7 @@ struct Logged {
 
 fn logged(nodes: usize) -> Logged {
     let place = tempfile::tempdir().unwrap();
-    let files = LogFiles::new(place.path(), 1 << 20, 1 << 30).unwrap();
-    let valve = Arc::new(Valve { files, is_shut: Arc::default() });
+    let valve = Valve::open(place.path());
     let store: Arc<dyn LogStore> = Arc::clone(&valve) as Arc<dyn LogStore>;
     let logs = vec![Some(LogTo::Store(store)); nodes];
     let cluster = Cluster::start_with_logs(&logs, GCL);

@@ -5,6 +5,7 @@ mod catalogue;
 mod common;
 mod logged;
 mod optimistic;
+mod partition;
 mod rollback;
 mod serializable;
 mod timestamp;

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::ops::ControlFlow;
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use selkie_txn::{
     AbortCause, Database, Direction, Isolation, KeyRange, Protocol, RowMut, Table, Txn, TxnError,
@@ -387,5 +388,82 @@ fn a_commit_that_is_given_up_is_whole_or_nothing() {
     }
     assert!(whole > 0 && nothing > 0, "{whole} were whole, {nothing} nothing");
     cluster.runtime.block_on(check(&databases[1]));
+    cluster.close();
+}
+
+/// An account whose next one is on another leaf.
+async fn last_of_a_leaf(db: &Database, table: Table) -> i32 {
+    let db = db.clone().with_protocol(Protocol::TwoPhase).unwrap();
+    for id in 0..ACCOUNTS - 1 {
+        let mut txn = db.begin();
+        for id in [id, id + 1] {
+            txn.get_for_update(table, &key![id]).await.unwrap();
+        }
+        let is_last = txn.latched_leaves() == 2;
+        txn.rollback().await;
+        if is_last {
+            return id;
+        }
+    }
+    panic!("all accounts are on one leaf")
+}
+
+/// A transaction that holds the leaf of an account, to change it.
+async fn holding(db: &Database, table: Table, id: i32) -> Txn<'_> {
+    for _ in 0..100 {
+        let mut txn = db.begin();
+        if txn.get_for_update(table, &key![id]).await.is_ok() {
+            return txn;
+        }
+        // Somebody was about to let go of it.
+        db.engine().env().sleep(Duration::from_millis(1)).await;
+    }
+    panic!("nobody else is there")
+}
+
+/// Reads an account and the next one, from either end.
+async fn walk(db: Database, table: Table, id: i32, direction: Direction) -> Result<(), TxnError> {
+    let mut txn = db.begin();
+    let range = KeyRange::between(&key![id], &key![id + 1]);
+    txn.scan(table, &range, direction, |_| Ok(ControlFlow::Continue(()))).await?;
+    txn.commit().await
+}
+
+/// Others' requests for a leaf that is being changed wait, also when it is no longer changed but read here.
+#[test]
+fn walks_in_opposite_directions_do_not_wait_for_each_other() {
+    let (cluster, databases, table) = cluster();
+    let env = cluster.runtime.env();
+    let soon = Duration::from_millis(50);
+    cluster.runtime.block_on(async {
+        let id = last_of_a_leaf(&databases[0], table).await;
+        let locking = databases.iter().map(|db| db.clone().with_protocol(Protocol::TwoPhase));
+        let locking: Vec<_> = locking.map(Result::unwrap).collect();
+        let mut writers = Vec::new();
+        for (db, id) in locking.iter().zip([id, id + 1]) {
+            writers.push(holding(db, table, id).await);
+        }
+        let mut tasks = Vec::new();
+        // Each waits for the leaf that is changed on its node, and will go on to the other.
+        for (db, direction) in databases.iter().zip([Direction::Forward, Direction::Reverse]) {
+            let walk = walk(db.clone(), table, id, direction);
+            tasks.push(env.spawn("walk", async move { walk.await.unwrap() }));
+        }
+        env.sleep(soon).await;
+        // Each has its node ask for the leaf that is changed on the other.
+        for (db, id) in databases.iter().zip([id + 1, id]) {
+            let db = db.clone();
+            tasks.push(env.spawn("look", async move {
+                balance(&mut db.begin(), table, id).await.unwrap();
+            }));
+        }
+        env.sleep(soon).await;
+        for writer in writers {
+            writer.commit().await.unwrap();
+        }
+        for task in tasks {
+            task.join().await.unwrap();
+        }
+    });
     cluster.close();
 }

@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use selkie_engine::log::LogTo;
 use selkie_engine::{
     Coherence, ComputeId, DirectoryConfig, Engine, EngineConfig, EngineError, start_directories,
 };
-use selkie_fabric::env::Env;
+use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{RunError, TraceSink, World, WorldConfig};
 use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
 use selkie_memnode::{Coding, FailureDomain, Pool, PoolConfig, layout};
 
+use crate::disk::SimDisk;
 use crate::error::SimError;
 use crate::plan::Plan;
 
@@ -23,6 +25,9 @@ const OBSERVER: PeerId = PeerId::compute(PeerId::MAX_INDEX);
 const RANGE_BYTES: u64 = 256 << 10;
 /// Compute nodes that may come when the others have gone: see [`SimCluster::start_engine`].
 const MAX_READERS: usize = 4;
+
+/// Stream of the seed that draws the pool's name for itself.
+const NAME_STREAM: u64 = 30;
 
 /// Virtual time within which a whole run must be over: anything else is a hang.
 pub const RUN_BOUND: Duration = Duration::from_secs(600);
@@ -40,6 +45,10 @@ pub struct Shape {
     pub gcl_bytes: usize,
     /// How the pool keeps pages.
     pub coding: Coding,
+    /// Bytes that each memory node keeps for the log of a compute node.
+    pub log_bytes: u64,
+    /// Where engines keep their logs, unless their configuration says it.
+    pub disk: Option<SimDisk>,
     /// Configuration of every engine.
     pub engine: EngineConfig,
 }
@@ -54,6 +63,8 @@ impl Shape {
             bytes_per_node: 4 << 20,
             gcl_bytes,
             coding: Coding::PLAIN,
+            log_bytes: 0,
+            disk: None,
             engine: EngineConfig {
                 cache_bytes: EngineConfig::min_cache_bytes(gcl_bytes),
                 request_timeout: Duration::from_millis(500),
@@ -98,18 +109,18 @@ impl SimCluster {
         let world = World::new(WorldConfig { seed, cost, faults, schedule, log });
         let meter = Meter::wrap(world.fabric());
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
-        let pool = Pool::start(
-            &fabric,
-            PoolConfig {
-                memory_nodes: shape.memory_nodes,
-                bytes_per_node: shape.bytes_per_node,
-                gcl_bytes: shape.gcl_bytes,
-                range_bytes: RANGE_BYTES,
-                max_compute_nodes: shape.compute_nodes + MAX_READERS,
-                coding: shape.coding,
-                log_bytes: 0,
-            },
-        )?;
+        let max_compute_nodes = shape.compute_nodes + MAX_READERS;
+        let config = PoolConfig {
+            memory_nodes: shape.memory_nodes,
+            bytes_per_node: shape.bytes_per_node,
+            gcl_bytes: shape.gcl_bytes,
+            range_bytes: RANGE_BYTES,
+            max_compute_nodes,
+            coding: shape.coding,
+            log_bytes: shape.log_bytes,
+        };
+        let pool =
+            Pool::start_as(&fabric, config, SplitMix::of_stream(seed, NAME_STREAM).next_u64())?;
         if shape.engine.coherence == Coherence::Rpc {
             let env_of = |index: usize| world.env_of(PeerId::memory(index as u16));
             let message = plan.cost.rpc;
@@ -118,7 +129,11 @@ impl SimCluster {
             world.run(RUN_BOUND, start_directories(&pool, env_of, config))??;
         }
         let observer = world.fabric().join(OBSERVER)?;
-        let (config, bytes_per_node) = (shape.engine.clone(), shape.bytes_per_node);
+        let (mut config, bytes_per_node) = (shape.engine.clone(), shape.bytes_per_node);
+        if let Some(disk) = &shape.disk {
+            disk.attach(&world, max_compute_nodes);
+            config.log = Some(LogTo::Store(Arc::new(disk.clone())));
+        }
         let engines = Vec::new();
         let mut cluster =
             Self { world, pool, engines, meter, fabric, bytes_per_node, config, observer };
@@ -162,6 +177,11 @@ impl SimCluster {
     /// The environment of compute node `index`.
     pub fn env_of(&self, index: usize) -> Env {
         self.world.env_of(PeerId::compute(index as u16))
+    }
+
+    /// Bytes of a line.
+    pub(crate) fn gcl_bytes(&self) -> usize {
+        self.pool.descriptor().gcl_bytes
     }
 
     /// Runs `main` in the world.

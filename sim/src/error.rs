@@ -5,6 +5,7 @@ use std::fmt;
 use selkie_btree::TreeError;
 use selkie_channels::ChannelError;
 use selkie_engine::EngineError;
+use selkie_engine::log::{MergeError, ReadError};
 use selkie_fabric::FabricError;
 use selkie_fabric::sim::RunError;
 use selkie_memnode::PoolError;
@@ -61,6 +62,12 @@ pub enum SimError {
     /// As [`SimError::Engine`].
     #[error(transparent)]
     Tpcc(#[from] TpccError),
+    /// A log that cannot be relied on.
+    #[error(transparent)]
+    ReadLog(#[from] ReadError),
+    /// Logs that do not go together.
+    #[error(transparent)]
+    Merge(#[from] MergeError),
     /// As [`SimError::Engine`].
     #[error(transparent)]
     Channel(#[from] ChannelError),
@@ -85,8 +92,11 @@ impl fmt::Display for Failure {
         writeln!(f, "scenario {scenario} failed with seed {seed}: {error}")?;
         writeln!(f, "coding {}, plan: {plan}", case.coding())?;
         write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")?;
-        match case.asked_coding() {
-            Some(coding) => write!(f, " --coding {coding}"),
+        if let Some(coding) = case.asked_coding() {
+            write!(f, " --coding {coding}")?;
+        }
+        match case.asked_protocol() {
+            Some(protocol) => write!(f, " --protocol {protocol}"),
             None => Ok(()),
         }
     }

@@ -14,11 +14,12 @@
 //! ```
 //!
 //! Contents: `scenario` (what clients do and what must hold), `plan` (what goes wrong), `cluster`
-//! (nodes in a simulated world), `splits` (what lies in coded memory), [`check`] (histories), `sweep` (many seeds).
+//! (nodes in a simulated world), `disk` (for their logs), `splits` (what lies in coded memory), [`check`] (histories), `sweep` (many seeds).
 #![forbid(unsafe_code)]
 
 pub mod check;
 mod cluster;
+mod disk;
 mod error;
 mod plan;
 mod scenario;
@@ -26,7 +27,11 @@ mod splits;
 mod sweep;
 
 pub use cluster::{RUN_BOUND, Shape, SimCluster};
+pub use disk::{DiskConfig, SimDisk, Stage};
 pub use error::{Failure, SimError};
 pub use plan::{Plan, Trouble};
-pub use scenario::{Case, Refused, Scenario, Summary, Tune, UnknownScenario, run, run_with};
+pub use scenario::{
+    Case, Recorded, Refused, RefusedProtocol, Scenario, Summary, Tune, UnknownScenario, history,
+    run, run_with,
+};
 pub use sweep::{SweepSummary, sweep};

@@ -12,6 +12,8 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::{Controls, CostModel, Faults, Schedule};
 use selkie_memnode::Coding;
 
+use crate::disk::Stage;
+
 /// A stretch of time in which plans place their events, from the start of the load.
 pub(crate) const SPAN: Duration = Duration::from_millis(4);
 /// Longest a node stands still or a link is cut: below what the network takes for a death.
@@ -31,6 +33,23 @@ pub enum Trouble {
     Crash(PeerId),
     /// The node is lost for good, and nothing that it has sent is executed any more.
     Kill(PeerId),
+    /// The same as soon as so many of its verbs were executed.
+    KillAtVerb(PeerId, u64),
+    /// The same in the append of this number to its log.
+    KillInAppend(PeerId, u64, Stage),
+}
+
+impl Trouble {
+    /// The node that is lost by it.
+    fn loses(&self) -> Option<PeerId> {
+        match *self {
+            Self::Crash(peer)
+            | Self::Kill(peer)
+            | Self::KillAtVerb(peer, _)
+            | Self::KillInAppend(peer, ..) => Some(peer),
+            Self::Pause(..) | Self::Slow(..) | Self::Cut(..) => None,
+        }
+    }
 }
 
 /// All that goes wrong in one run.
@@ -119,16 +138,19 @@ impl Plan {
 
     /// Loses no node.
     pub(crate) fn spare_all_nodes(&mut self) {
-        let keeps = |trouble: &Trouble| !matches!(trouble, Trouble::Crash(_) | Trouble::Kill(_));
-        self.troubles.retain(|(_, trouble)| keeps(trouble));
+        self.troubles.retain(|(_, trouble)| trouble.loses().is_none());
+    }
+
+    /// The same, but that no node is lost.
+    pub(crate) fn without_losses(&self) -> Self {
+        let mut plan = self.clone();
+        plan.spare_all_nodes();
+        plan
     }
 
     /// Nodes that are lost for good.
     pub fn lost(&self) -> Vec<PeerId> {
-        let lost = |(_, trouble): &(Duration, Trouble)| match trouble {
-            Trouble::Crash(peer) | Trouble::Kill(peer) => Some(*peer),
-            _ => None,
-        };
+        let lost = |(_, trouble): &(Duration, Trouble)| trouble.loses();
         self.troubles.iter().chain(&self.later).filter_map(lost).collect()
     }
 
@@ -168,6 +190,11 @@ fn arrange(troubles: &[(Duration, Trouble)], controls: &Controls, now: Duration)
                 }
                 Trouble::Crash(peer) => controls.crash(peer),
                 Trouble::Kill(peer) => controls.kill(peer),
+                Trouble::KillAtVerb(peer, number) => {
+                    controls.kill_after_verbs(peer, Some(number));
+                }
+                // The disk does.
+                Trouble::KillInAppend(..) => {}
             }
         });
     }
@@ -206,6 +233,12 @@ impl fmt::Display for Plan {
                 }
                 Trouble::Crash(peer) => write!(f, "{peer} crashes")?,
                 Trouble::Kill(peer) => write!(f, "{peer} is killed")?,
+                Trouble::KillAtVerb(peer, number) => {
+                    write!(f, "{peer} is killed after {number} verbs")?;
+                }
+                Trouble::KillInAppend(peer, number, stage) => {
+                    write!(f, "{peer} is killed in append {number} to its log: {stage:?}")?;
+                }
             }
         }
         Ok(())

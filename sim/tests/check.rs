@@ -3,9 +3,11 @@
 
 #![expect(clippy::indexing_slicing, reason = "helpers of tests may fail")]
 
+mod common;
+
 use std::collections::BTreeMap;
 
-use adya::{History, Opts, Valid, Workload};
+use adya::{Valid, Workload};
 use selkie_sim::check::serial::{Kind, Level, Op, Status, Transaction, serializable};
 
 const LEVELS: [Level; 2] = [Level::Serializable, Level::StrictSerializable];
@@ -284,38 +286,6 @@ fn has_blind_writes(history: &[Transaction]) -> bool {
     })
 }
 
-/// Jepsen's format: one line for each invocation and each completion, in the order of time.
-fn to_adya(history: &[Transaction]) -> String {
-    let mut lines = Vec::new();
-    for (process, transaction) in history.iter().enumerate() {
-        let committed = transaction.status == Status::Committed;
-        let (kind, returned) = match (transaction.status, transaction.returned) {
-            (Status::Committed, returned) => ("ok", returned.unwrap_or(u64::MAX)),
-            (Status::Aborted, returned) => ("fail", returned.unwrap_or(u64::MAX)),
-            (Status::Unknown, _) => ("info", u64::MAX),
-        };
-        let value = |done: bool| {
-            let ops = transaction.ops.iter().map(|op| match op {
-                Op::Read { key, value: Some(value) } if done => format!(r#"["r",{key},{value}]"#),
-                Op::ReadList { key, value } if done => format!(r#"["r",{key},{value:?}]"#),
-                Op::Read { key, .. } | Op::ReadList { key, .. } => format!(r#"["r",{key},null]"#),
-                Op::Write { key, value } => format!(r#"["w",{key},{value}]"#),
-                Op::Append { key, value } => format!(r#"["append",{key},{value}]"#),
-                Op::Scan { .. } => panic!("adya knows no scans"),
-            });
-            ops.collect::<Vec<_>>().join(",")
-        };
-        let line = |kind: &str, value| {
-            format!(r#"{{"type":"{kind}","process":{process},"value":[{value}]}}"#)
-        };
-        // What completes at an instant does not precede what is invoked then.
-        lines.push((transaction.invoked, false, line("invoke", value(false))));
-        lines.push((returned, true, line(kind, value(committed))));
-    }
-    lines.sort();
-    lines.into_iter().map(|(_, _, line)| line + "\n").collect()
-}
-
 #[test]
 fn agrees_with_adya() {
     let (mut random, mut agreed, mut skipped) = (Random(4), [0; 2], 0);
@@ -333,10 +303,7 @@ fn agrees_with_adya() {
         for (level, model) in LEVELS.into_iter().zip(["serializable", "strict-serializable"]) {
             let ours = serializable(&history, level);
             let workload = [Workload::ListAppend, Workload::RwRegister][round % 2];
-            let models = vec![model.into()];
-            let options = Opts { models, wfr_keys: true, ..Opts::default() };
-            let theirs =
-                adya::check(&History::from_json(&to_adya(&history)).unwrap(), workload, &options);
+            let theirs = common::adya(&history, workload, model);
             assert_ne!(theirs.valid, Valid::Unknown, "{:?}", theirs.anomalies);
 
             let only_we = ours.as_ref().is_err_and(|anomalies| {

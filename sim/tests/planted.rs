@@ -5,13 +5,25 @@
 
 use selkie_engine::Planted;
 use selkie_sim::{Case, Scenario, run, run_with};
+use selkie_txn::Protocol;
 
 /// The first of `seeds` seeds that finds `planted`, and what it reports.
 fn finds(planted: Planted, scenario: Scenario, seeds: u64) -> (u64, String) {
+    finds_in(planted, Case::of(scenario, 0), seeds)
+}
+
+/// As above, by the histories of a protocol.
+fn finds_by(planted: Planted, protocol: Protocol, seeds: u64) -> (u64, String) {
+    let case = Case::of(Scenario::History, 0).protocolled(protocol).unwrap();
+    finds_in(planted, case, seeds)
+}
+
+fn finds_in(planted: Planted, case: Case, seeds: u64) -> (u64, String) {
+    let scenario = case.scenario;
     for seed in 0..seeds {
-        let case = Case::of(scenario, seed);
+        let case = case.with_seed(seed);
         let plan = case.plan();
-        let loses = [Scenario::MemnodeLoss, Scenario::SlabEviction];
+        let loses = [Scenario::MemnodeLoss, Scenario::SlabEviction, Scenario::Crash];
         if !plan.lost().is_empty() && !loses.contains(&scenario) {
             // Clients may end in any error there.
             continue;
@@ -79,6 +91,35 @@ fn leaves_that_are_let_go_before_they_are_changed_are_found_within_100_seeds() {
     println!("seed {seed}: {report}");
 }
 
+#[test]
+fn locks_that_are_given_back_before_commit_are_found_within_50_seeds() {
+    let (seed, report) = finds_by(Planted::EarlyUnlock, Protocol::TwoPhase, 50);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn a_commit_that_does_not_look_at_what_was_read_is_found_within_20_seeds() {
+    let (seed, report) = finds_by(Planted::UncheckedReads, Protocol::Optimistic, 20);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn what_timestamps_must_not_do_is_found_within_50_seeds_of_histories() {
+    for planted in [Planted::ReadStampsGoBack, Planted::UncheckedOrder, Planted::EarlyRelease] {
+        let (seed, report) = finds_by(planted, Protocol::Timestamp, 50);
+        println!("{planted:?}, seed {seed}: {report}");
+    }
+}
+
+/// Phantoms: rows that come where nobody was seen to have looked.
+#[test]
+fn gaps_that_nobody_guards_are_found_within_200_seeds_of_every_protocol() {
+    for protocol in Protocol::ALL {
+        let (seed, report) = finds_by(Planted::UnguardedGaps, protocol, 200);
+        println!("{protocol}, seed {seed}: {report}");
+    }
+}
+
 /// Shows as well that compute nodes do die in the middle of a write-back.
 #[test]
 fn a_write_back_that_nothing_stands_in_for_is_found_within_80_seeds() {
@@ -86,4 +127,28 @@ fn a_write_back_that_nothing_stands_in_for_is_found_within_80_seeds() {
         let (seed, report) = finds(Planted::NoJournal, scenario, 80);
         println!("seed {seed}: {report}");
     }
+}
+
+#[test]
+fn a_grant_that_does_not_wait_for_the_log_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::UnloggedGrant, Scenario::Crash, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn a_commit_that_does_not_wait_for_the_log_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::EarlyCommit, Scenario::Crash, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn a_redo_that_stops_short_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::ShortRedo, Scenario::Crash, 100);
+    println!("seed {seed}: {report}");
+}
+
+#[test]
+fn a_log_that_is_cut_off_too_far_is_found_within_100_seeds() {
+    let (seed, report) = finds(Planted::EarlyTruncate, Scenario::Crash, 100);
+    println!("seed {seed}: {report}");
 }

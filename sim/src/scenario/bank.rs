@@ -6,8 +6,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
+use selkie_btree::TreeError;
+use selkie_engine::EngineError;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 use selkie_txn::{
@@ -15,8 +18,9 @@ use selkie_txn::{
     Table, TableSchema, TxnError, key, retry,
 };
 
-use super::{Case, Clients, Done, Tune, client_random, done, ensure, start};
-use crate::check::serial::{Level, Op, Status, Transaction, serializable};
+use super::history::strictly_serializable;
+use super::{Case, Clients, Done, Gone, Tune, client_random, done, ensure, start};
+use crate::check::serial::{Op, Status, Transaction};
 use crate::cluster::{Shape, SimCluster};
 use crate::error::SimError;
 use crate::plan::Plan;
@@ -34,6 +38,10 @@ const DEPOSIT: i64 = 1000;
 /// Columns.
 const VERSION: usize = 1;
 const BALANCE: usize = 2;
+
+/// The log of a node that finds its disk full is tried again after a while; so often a step is, too, after so long.
+const PATIENCE: u32 = 20;
+const PATIENT_FOR: Duration = Duration::from_millis(50);
 
 type History = Arc<Mutex<Vec<Transaction>>>;
 
@@ -68,39 +76,72 @@ pub(super) fn shaped(shape: &mut Shape) {
 
 /// A bank, with a branch on every node.
 pub(super) struct Bank {
-    databases: Vec<Arc<Database>>,
+    /// Each with the compute node that it is on.
+    branches: Vec<(usize, Arc<Database>)>,
     history: History,
+    /// Chooses the protocols.
+    seed: u64,
+    /// Transactions of each teller.
+    steps: u64,
+    /// When the clock of the bank's world began.
+    epoch: Duration,
 }
 
 impl Bank {
     /// Creates the accounts on the first node and opens the database on all.
     pub(super) fn open(cluster: &SimCluster, seed: u64) -> Result<Self, SimError> {
         let history: History = Arc::default();
-        let databases = cluster.run(open(cluster, &history, seed))??;
-        Ok(Self { databases, history })
+        let branches = cluster.run(open(cluster, &history, seed))??;
+        Ok(Self { branches, history, seed, steps: STEPS, epoch: Duration::ZERO })
     }
 
-    /// Opens a branch on one more node, the last.
+    /// The same bank on all nodes of another world, whose clock begins when that of the former has ended.
+    pub(super) fn reopened(self, cluster: &SimCluster, ended: Duration) -> Result<Self, SimError> {
+        let Self { history, seed, steps, epoch, .. } = self;
+        let epoch = epoch + ended + Duration::from_nanos(1);
+        let mut bank = Self { branches: Vec::new(), history, seed, steps, epoch };
+        for node in 0..cluster.engines.len() {
+            bank.open_branch_on(cluster, node)?;
+        }
+        Ok(bank)
+    }
+
+    /// Opens a branch on the last node.
     pub(super) fn open_branch(&mut self, cluster: &SimCluster) -> Result<(), SimError> {
-        let engine = cluster.engine(self.databases.len())?;
-        self.databases.push(Arc::new(cluster.run(Database::open(engine))??));
+        self.open_branch_on(cluster, cluster.engines.len() - 1)
+    }
+
+    fn open_branch_on(&mut self, cluster: &SimCluster, node: usize) -> Result<(), SimError> {
+        let database = cluster.run(Database::open(cluster.engine(node)?))??;
+        self.branches.push((node, Arc::new(database)));
         Ok(())
+    }
+
+    /// Gives up the branches on nodes that are lost.
+    pub(super) fn close_branches(&mut self, gone: &Gone) {
+        self.branches.retain(|(node, _)| !gone.has_compute(*node));
+    }
+
+    /// Has tellers make so many transactions.
+    pub(super) fn set_steps(&mut self, steps: u64) {
+        self.steps = steps;
     }
 
     fn teller(
         &self,
         cluster: &SimCluster,
-        node: usize,
+        (node, database): &(usize, Arc<Database>),
         client: usize,
         seed: u64,
     ) -> Result<Teller, SimError> {
-        let database = self.databases.get(node).ok_or(SimError::NoSuchNode(node))?;
-        let db = Database::clone(database).with_protocol(protocol_of(seed, client))?;
+        let db = Database::clone(database).with_protocol(protocol_of(self.seed, client))?;
         Ok(Teller {
             client,
             db: Arc::new(db),
             table: database.table("account")?,
-            env: cluster.env_of(node),
+            env: cluster.env_of(*node),
+            epoch: self.epoch,
+            steps: self.steps,
             history: Arc::clone(&self.history),
             random: client_random(seed, client),
             versions: AtomicU64::new(0),
@@ -115,11 +156,11 @@ impl Bank {
         seed: u64,
         round: usize,
     ) -> Result<(), SimError> {
-        for node in 0..self.databases.len() {
+        for branch in &self.branches {
             for worker in 0..WORKERS {
-                let client = round * CLIENTS_A_ROUND + node * WORKERS + worker;
-                let teller = self.teller(clients.cluster, node, client, seed)?;
-                clients.spawn(node, "teller", teller.run());
+                let client = round * CLIENTS_A_ROUND + branch.0 * WORKERS + worker;
+                let teller = self.teller(clients.cluster, branch, client, seed)?;
+                clients.spawn(branch.0, "teller", teller.run());
             }
         }
         Ok(())
@@ -127,37 +168,32 @@ impl Bank {
 
     /// Reads all accounts at the last branch.
     pub(super) async fn audit(&self, cluster: &SimCluster, seed: u64) -> Result<(), SimError> {
-        let node = self.databases.len() - 1;
-        let teller = self.teller(cluster, node, usize::MAX - 1, seed)?;
-        let mut attempt = Attempt { invoked: teller.now(), ops: Vec::new() };
-        teller.audit(&mut attempt).await?;
-        if let Some(claim) = teller.broken.lock().take() {
-            return Err(SimError::Broken(claim));
-        }
-        let (Attempt { invoked, ops }, returned) = (attempt, Some(teller.now()));
-        let (process, status) = (teller.client, Status::Committed);
-        self.history.lock().push(Transaction { process, invoked, returned, status, ops });
-        Ok(())
+        let last = self.branches.last().ok_or(SimError::NoSuchNode(0))?;
+        let teller = self.teller(cluster, last, usize::MAX - 1, seed)?;
+        let audit = async || {
+            let attempt = Attempt::begin(&teller);
+            let result = teller.audit(&attempt).await;
+            attempt.end(&result, teller.now());
+            result
+        };
+        let done = retry(&teller.env, &RetryPolicy::default(), audit).await;
+        done.map_err(RetryError::into_inner)?;
+        teller.broken.lock().take().map_or(Ok(()), |claim| Err(SimError::Broken(claim)))
     }
 
     /// Checks that what the tellers saw is strictly serializable.
     pub(super) fn check_history(&self) -> Result<(), SimError> {
-        let history = self.history.lock();
-        serializable(&history, Level::StrictSerializable).map_err(|anomalies| {
-            let words: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
-            SimError::Broken(words.join("\n"))
-        })?;
-        Ok(())
+        strictly_serializable(&self.history.lock())
     }
 
     /// Checks the trees at every branch.
     pub(super) async fn check_trees(&self) -> Result<(), SimError> {
-        check_trees(&self.databases).await
+        check_trees(&self.branches).await
     }
 
     /// Checks the trees at the last branch.
     pub(super) async fn check_last_branch(&self) -> Result<(), SimError> {
-        check_trees(self.databases.last_chunk::<1>().map_or(&[], |last| last.as_slice())).await
+        check_trees(self.branches.last_chunk::<1>().map_or(&[], |last| last.as_slice())).await
     }
 }
 
@@ -177,7 +213,7 @@ async fn open(
     cluster: &SimCluster,
     history: &History,
     seed: u64,
-) -> Result<Vec<Arc<Database>>, SimError> {
+) -> Result<Vec<(usize, Arc<Database>)>, SimError> {
     let account = TableSchema::new("account")
         .column("id", ColumnType::I64)
         .column("version", ColumnType::I64)
@@ -202,15 +238,15 @@ async fn open(
     let status = Status::Committed;
     let opening = Transaction { process: usize::MAX, invoked: 0, returned: Some(0), status, ops };
     history.lock().push(opening);
-    let mut databases = vec![Arc::new(first)];
-    for engine in cluster.engines.iter().skip(1) {
-        databases.push(Arc::new(Database::open(engine).await?));
+    let mut branches = vec![(0, Arc::new(first))];
+    for (node, engine) in cluster.engines.iter().enumerate().skip(1) {
+        branches.push((node, Arc::new(Database::open(engine).await?)));
     }
-    Ok(databases)
+    Ok(branches)
 }
 
-async fn check_trees(databases: &[Arc<Database>]) -> Result<(), SimError> {
-    for database in databases {
+async fn check_trees(branches: &[(usize, Arc<Database>)]) -> Result<(), SimError> {
+    for (_, database) in branches {
         let table = database.table("account")?;
         let rows = database.tree(table)?.verify(database.engine()).await?.entries;
         let index = database.index("account", "by_version")?;
@@ -225,6 +261,8 @@ struct Teller {
     db: Arc<Database>,
     table: Table,
     env: Env,
+    epoch: Duration,
+    steps: u64,
     history: History,
     random: SplitMix,
     versions: AtomicU64,
@@ -232,49 +270,89 @@ struct Teller {
     broken: Mutex<Option<String>>,
 }
 
-/// What a transaction did so far.
+/// A transaction, which is in the history from its beginning: whoever runs it may not live to its end.
 struct Attempt {
-    invoked: u64,
-    ops: Vec<Op>,
+    history: History,
+    number: usize,
+}
+
+impl Attempt {
+    fn begin(teller: &Teller) -> Self {
+        let (process, invoked) = (teller.client, teller.now());
+        let (returned, status, ops) = (None, Status::Unknown, Vec::new());
+        let history = Arc::clone(&teller.history);
+        let mut all = history.lock();
+        let number = all.len();
+        all.push(Transaction { process, invoked, returned, status, ops });
+        drop(all);
+        Self { history, number }
+    }
+
+    fn note(&self, op: Op) {
+        if let Some(own) = self.history.lock().get_mut(self.number) {
+            own.ops.push(op);
+        }
+    }
+
+    /// Conflicts roll back exactly; whatever else ends an attempt leaves it open.
+    fn end(self, result: &Result<(), TxnError>, now: u64) {
+        let status = match result {
+            Ok(()) => Status::Committed,
+            Err(error) if error.abort_cause().is_some() => Status::Aborted,
+            Err(_) => return,
+        };
+        if let Some(own) = self.history.lock().get_mut(self.number) {
+            (own.status, own.returned) = (status, Some(now));
+        }
+    }
+}
+
+/// Whether the log of the teller's node could not be written, which passes.
+fn is_of_log(error: &TxnError) -> bool {
+    matches!(error, TxnError::Engine(EngineError::Log(_)))
+        || matches!(error, TxnError::Tree(TreeError::Engine(EngineError::Log(_))))
 }
 
 impl Teller {
     async fn run(self) -> Result<u64, SimError> {
         let policy = RetryPolicy { attempts: 400, ..RetryPolicy::default() };
-        for _ in 0..STEPS {
+        let mut patience = PATIENCE;
+        for _ in 0..self.steps {
             let kind = self.random.below(10);
             let accounts = [self.account(), self.account()];
-            let result = retry(&self.env, &policy, || async {
-                let mut attempt = Attempt { invoked: self.now(), ops: Vec::new() };
-                let result = match kind {
-                    0..=5 => self.transfer(&mut attempt, accounts).await,
-                    6..=7 => self.audit(&mut attempt).await,
-                    8 => self.open_account(&mut attempt, accounts[0]).await,
-                    _ => self.look(&mut attempt, accounts).await,
-                };
-                // Conflicts roll back exactly; whatever else ends an attempt leaves it open.
-                let status = match &result {
-                    Ok(()) => Status::Committed,
-                    Err(error) if error.abort_cause().is_some() => Status::Aborted,
-                    Err(_) => Status::Unknown,
-                };
-                let returned = (status != Status::Unknown).then(|| self.now());
-                let Attempt { invoked, ops } = attempt;
-                let process = self.client;
-                self.history.lock().push(Transaction { process, invoked, returned, status, ops });
-                result
-            })
-            .await;
-            if let Some(claim) = self.broken.lock().take() {
-                return Err(SimError::Broken(claim));
-            }
-            match result {
-                Ok(()) => {}
-                Err(RetryError::Final(error)) => return Err(error.into()),
-                Err(error) => return Err(SimError::NoProgress(error.to_string())),
+            loop {
+                let result = retry(&self.env, &policy, || self.attempt(kind, accounts)).await;
+                if let Some(claim) = self.broken.lock().take() {
+                    return Err(SimError::Broken(claim));
+                }
+                match result {
+                    Ok(()) => break,
+                    // Not known to last, and not to be run again.
+                    Err(RetryError::Final(TxnError::Undetermined {
+                        source: EngineError::Log(_),
+                    })) => break,
+                    Err(RetryError::Exhausted { last, .. }) if is_of_log(&last) && patience > 0 => {
+                        patience -= 1;
+                        self.env.sleep(PATIENT_FOR).await;
+                    }
+                    Err(RetryError::Final(error)) => return Err(error.into()),
+                    Err(error) => return Err(SimError::NoProgress(error.to_string())),
+                }
             }
         }
-        Ok(STEPS)
+        Ok(self.steps)
+    }
+
+    async fn attempt(&self, kind: u64, accounts: [u64; 2]) -> Result<(), TxnError> {
+        let attempt = Attempt::begin(self);
+        let result = match kind {
+            0..=5 => self.transfer(&attempt, accounts).await,
+            6..=7 => self.audit(&attempt).await,
+            8 => self.open_account(&attempt, accounts[0]).await,
+            _ => self.look(&attempt, accounts).await,
+        };
+        attempt.end(&result, self.now());
+        result
     }
 
     fn account(&self) -> u64 {
@@ -288,10 +366,10 @@ impl Teller {
     }
 
     fn now(&self) -> u64 {
-        self.env.now().as_nanos() as u64
+        (self.epoch + self.env.now()).as_nanos() as u64
     }
 
-    async fn transfer(&self, attempt: &mut Attempt, [from, to]: [u64; 2]) -> Result<(), TxnError> {
+    async fn transfer(&self, attempt: &Attempt, [from, to]: [u64; 2]) -> Result<(), TxnError> {
         if from == to {
             return Ok(());
         }
@@ -307,32 +385,32 @@ impl Teller {
                     Ok(old)
                 })
                 .await?;
-            attempt.ops.push(Op::Read { key: id, value: Some(old.cast_unsigned()) });
-            attempt.ops.push(Op::Write { key: id, value: new });
+            attempt.note(Op::Read { key: id, value: Some(old.cast_unsigned()) });
+            attempt.note(Op::Write { key: id, value: new });
             self.dwell().await;
         }
         txn.commit().await
     }
 
     /// Reads two accounts by key.
-    async fn look(&self, attempt: &mut Attempt, accounts: [u64; 2]) -> Result<(), TxnError> {
+    async fn look(&self, attempt: &Attempt, accounts: [u64; 2]) -> Result<(), TxnError> {
         let mut txn = self.db.begin();
         for id in accounts {
             let row = txn.get(self.table, &key![id.cast_signed()]).await?;
             let version = row.map(|row| row.i64(VERSION)).transpose()?;
-            attempt.ops.push(Op::Read { key: id, value: version.map(i64::cast_unsigned) });
+            attempt.note(Op::Read { key: id, value: version.map(i64::cast_unsigned) });
             self.dwell().await;
         }
         txn.commit().await
     }
 
     /// Moves half of an account into a new one beside it.
-    async fn open_account(&self, attempt: &mut Attempt, from: u64) -> Result<(), TxnError> {
+    async fn open_account(&self, attempt: &Attempt, from: u64) -> Result<(), TxnError> {
         let id = from + 1 + self.random.below(SPACING - 1);
         let mut txn = self.db.begin();
         let there = txn.get(self.table, &key![id.cast_signed()]).await?;
         let there = there.map(|row| row.i64(VERSION)).transpose()?;
-        attempt.ops.push(Op::Read { key: id, value: there.map(i64::cast_unsigned) });
+        attempt.note(Op::Read { key: id, value: there.map(i64::cast_unsigned) });
         if there.is_some() {
             return txn.commit().await;
         }
@@ -345,17 +423,17 @@ impl Teller {
                 Ok((old, balance / 2))
             })
             .await?;
-        attempt.ops.push(Op::Read { key: from, value: Some(old.cast_unsigned()) });
-        attempt.ops.push(Op::Write { key: from, value: new });
+        attempt.note(Op::Read { key: from, value: Some(old.cast_unsigned()) });
+        attempt.note(Op::Write { key: from, value: new });
         let mut row = self.db.row(self.table)?;
         row.i64(id.cast_signed()).i64(opened.cast_signed()).i64(half).text("opened");
         txn.insert(self.table, row.finish()?).await?;
-        attempt.ops.push(Op::Write { key: id, value: opened });
+        attempt.note(Op::Write { key: id, value: opened });
         txn.commit().await
     }
 
     /// Reads all accounts; their sum is what was deposited.
-    async fn audit(&self, attempt: &mut Attempt) -> Result<(), TxnError> {
+    async fn audit(&self, attempt: &Attempt) -> Result<(), TxnError> {
         let mut txn = self.db.begin();
         let (mut sum, mut seen) = (0, Vec::new());
         let direction =
@@ -372,14 +450,14 @@ impl Teller {
             let claim = format!("an audit found {sum} in {accounts} accounts, not {expected}");
             *self.broken.lock() = Some(claim);
         }
-        attempt.ops.push(Op::Scan { low: 0, high: ACCOUNTS * SPACING, seen });
+        attempt.note(Op::Scan { low: 0, high: ACCOUNTS * SPACING, seen });
         txn.commit().await
     }
 
     /// Thinks for a while in the middle of a transaction, now and then.
     async fn dwell(&self) {
         if self.random.below(3) == 0 {
-            self.env.sleep(std::time::Duration::from_nanos(self.random.below(5_000))).await;
+            self.env.sleep(Duration::from_nanos(self.random.below(5_000))).await;
         }
     }
 }

@@ -2,8 +2,11 @@
 
 use selkie_fabric::PeerId;
 use selkie_memnode::{Coding, MAX_MEMORY_NODES};
+use selkie_txn::Protocol;
 
-use super::{LEAST_MEMORY_NODES, Scenario, corruption, memnode_loss, slab_eviction, straggler};
+use super::{
+    LEAST_MEMORY_NODES, Scenario, corruption, crash, drawn, memnode_loss, slab_eviction, straggler,
+};
 use crate::plan::Plan;
 
 /// The smallest pages of a scenario, bytes.
@@ -18,6 +21,8 @@ pub struct Case {
     pub seed: u64,
     /// How the pool keeps pages; `None`: as is usual for the scenario.
     coding: Option<Coding>,
+    /// How transactions are kept apart; `None`: as the seed has it.
+    protocol: Option<Protocol>,
 }
 
 /// A scenario does not run in such a pool.
@@ -32,10 +37,20 @@ pub struct Refused {
     pub allowed: String,
 }
 
+/// A scenario has no transactions, or chooses their protocols itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("scenario {scenario} does not run with --protocol {protocol}: history and tpcc do")]
+pub struct RefusedProtocol {
+    /// The scenario.
+    pub scenario: Scenario,
+    /// The protocol.
+    pub protocol: Protocol,
+}
+
 impl Case {
     /// The scenario as it usually is.
     pub const fn of(scenario: Scenario, seed: u64) -> Self {
-        Self { scenario, seed, coding: None }
+        Self { scenario, seed, coding: None, protocol: None }
     }
 
     /// The same in a pool of this coding.
@@ -65,6 +80,17 @@ impl Case {
         Ok(Self { coding: Some(coding), ..self })
     }
 
+    /// The same with all transactions kept apart by this protocol.
+    ///
+    /// # Errors
+    /// That the scenario does not take one.
+    pub const fn protocolled(self, protocol: Protocol) -> Result<Self, RefusedProtocol> {
+        match self.scenario {
+            Scenario::History | Scenario::Tpcc => Ok(Self { protocol: Some(protocol), ..self }),
+            scenario => Err(RefusedProtocol { scenario, protocol }),
+        }
+    }
+
     /// The same from another seed.
     #[must_use]
     pub const fn with_seed(self, seed: u64) -> Self {
@@ -76,6 +102,18 @@ impl Case {
         self.coding
     }
 
+    /// The protocol that was asked for, if one was.
+    pub const fn asked_protocol(self) -> Option<Protocol> {
+        self.protocol
+    }
+
+    /// How all transactions are kept apart, of scenarios that take a protocol; `None`: some are locked, some optimistic.
+    pub(super) fn protocol(self) -> Option<Protocol> {
+        const CHOICES: [Option<Protocol>; 4] =
+            [Some(Protocol::TwoPhase), Some(Protocol::Timestamp), Some(Protocol::Optimistic), None];
+        self.protocol.or_else(|| drawn(self.seed, 12, &CHOICES).copied().flatten())
+    }
+
     /// How the pool keeps pages.
     pub fn coding(self) -> Coding {
         self.coding.unwrap_or_else(|| match self.scenario {
@@ -84,6 +122,7 @@ impl Case {
             Scenario::Corruption => corruption::usual_coding(self.seed),
             Scenario::Straggler => straggler::usual_coding(self.seed),
             Scenario::SlabEviction => slab_eviction::usual_coding(self.seed),
+            Scenario::Crash => crash::usual_coding(self.seed),
             _ => Coding::PLAIN,
         })
     }
@@ -98,6 +137,7 @@ impl Case {
             Scenario::Corruption => plan.spare_all_nodes(),
             Scenario::Straggler => straggler::slow_down(self, &mut plan),
             Scenario::SlabEviction => slab_eviction::lose_nodes(self, &mut plan),
+            Scenario::Crash => crash::lose_nodes(self, &mut plan),
             _ => {}
         }
         plan
@@ -110,6 +150,9 @@ impl Case {
 
     /// Compute nodes: two to four, by the seed.
     pub(super) fn compute_nodes(self) -> u16 {
+        if self.scenario == Scenario::Crash {
+            return crash::NODES;
+        }
         2 + (self.seed / 16 % 3) as u16
     }
 
@@ -117,8 +160,34 @@ impl Case {
         let least = match self.scenario {
             Scenario::MemnodeLoss | Scenario::TpccLoss => memnode_loss::memory_nodes(self),
             Scenario::SlabEviction => slab_eviction::memory_nodes(self),
+            Scenario::Crash => crash::memory_nodes(self),
             _ => self.coding().splits() as u16,
         };
         least.max(LEAST_MEMORY_NODES)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_over_all_scenarios_has_every_protocol_of_those_that_take_one() {
+        for scenario in [Scenario::History, Scenario::Tpcc] {
+            let seeds = (0..400).filter(|seed| Scenario::of_seed(*seed) == scenario);
+            let mut counts = [0; 4];
+            for seed in seeds {
+                let protocol = Case::of(scenario, seed).protocol();
+                let number = protocol.map_or(3, |protocol| protocol as usize);
+                counts[number] += 1;
+            }
+            assert!(counts.iter().all(|count| *count > 0), "{scenario}: {counts:?}");
+            for protocol in Protocol::ALL {
+                let asked = Case::of(scenario, 0).protocolled(protocol).unwrap();
+                assert_eq!(asked.with_seed(7).protocol(), Some(protocol));
+            }
+        }
+        let refused = Case::of(Scenario::Bank, 0).protocolled(Protocol::TwoPhase).unwrap_err();
+        assert!(refused.to_string().contains("scenario bank"), "{refused}");
     }
 }

@@ -47,6 +47,31 @@ pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
     }
 }
 
+/// Declares dead each compute node that dies, by whatever means, a lease after that.
+pub(super) fn bury_all(cluster: &SimCluster, gone: &Gone) {
+    let (env, pool, controls) =
+        (cluster.world.env(), Arc::clone(&cluster.pool), cluster.world.controls());
+    let mut living: Vec<u16> = (0..cluster.engines.len() as u16).collect();
+    let gone = gone.clone();
+    drop(env.clone().spawn("undertaker", async move {
+        while !living.is_empty() {
+            let lives = |node: &u16| controls.lives(PeerId::compute(*node));
+            let (live, dead): (Vec<u16>, Vec<u16>) = living.into_iter().partition(lives);
+            living = live;
+            for node in dead {
+                gone.add(PeerId::compute(node));
+                let (pool, own) = (Arc::clone(&pool), env.clone());
+                drop(env.spawn("undertaker", async move {
+                    own.sleep(LEASE).await;
+                    // As above.
+                    let _ = pool.declare_dead(ComputeIndex::new(node)).await;
+                }));
+            }
+            env.sleep(LOOK_EVERY).await;
+        }
+    }));
+}
+
 /// Kills the first compute node that `who` finds in the state of the pool to do what it shall not live to end.
 pub(super) fn interrupt(
     cluster: &SimCluster,

@@ -11,12 +11,13 @@ use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::{Controls, TraceSink, World, WorldConfig};
 use selkie_memnode::Pool;
 use selkie_tpcc::{
-    Cluster, Config, Interval, Progress, Scale, Silent, TpccError, check, load, measure,
+    Cluster, Config, Interval, Network, Progress, Scale, Silent, TpccError, check, load, measure,
 };
+use selkie_txn::Protocol;
 
 use super::deaths::made_good;
 use super::memnode_loss::LOAD;
-use super::{Case, Done, ensure};
+use super::{Case, Done, Scenario, ensure};
 use crate::cluster::RUN_BOUND;
 use crate::error::SimError;
 use crate::plan::Plan;
@@ -64,8 +65,9 @@ impl Stage {
             // Where memory nodes are lost all slabs have to find room on the others.
             memory_mib: (duration == LONGEST).then_some(MIB_OF_THE_LOST),
             coding: case.coding(),
+            protocol: protocol_of(case),
             workers: 3,
-            threads: 1,
+            network: Network::Real { threads: 1 },
             seed: case.seed,
             scale: Scale::divided_by(Scale::MAX_DIVISOR),
             ..Config::default()
@@ -114,6 +116,15 @@ impl Stage {
     fn close(self) -> Result<World, SimError> {
         self.world.run(RUN_BOUND, self.cluster.close())??;
         Ok(self.world)
+    }
+}
+
+/// By which protocol the transactions of all terminals are kept apart. The scenarios that are about memory keep to one, as
+/// they have none to spare for the rows of a faster one.
+fn protocol_of(case: Case) -> Protocol {
+    match case.scenario {
+        Scenario::Tpcc => case.protocol().unwrap_or_default(),
+        _ => Protocol::default(),
     }
 }
 

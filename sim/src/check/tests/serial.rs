@@ -57,6 +57,10 @@ fn garbage_read() {
 fn unknown_counts_once_it_was_seen() {
     // Seen in one register, so its other write cannot be missing.
     only(Kind::GSingle, &["0-? w1=5 w2=6", "0-9 r1=5 r2=-"]);
+    only(Kind::GSingle, &["0-? w1=5 w2=6", "0-9 s1..3=2:6"]);
+    only(Kind::GSingle, &["0-9 w1=5", "0-? r1=5 w1=6 w2=7", "0-9 s1..3=1:5,2:7"]);
+    good(&["0-9 w1=5", "0-? r1=5 w1=6 w2=7", "0-9 s1..3=1:5"]);
+    good(&["0-9 w1=5", "0-? r1=5 w1=6 w2=7", "0-9 s1..3=1:6,2:7"]);
     good(&["0-? w1=5 w2=6", "0-9 r1=- r2=-"]);
     good(&["0-? w1=5 w2=6", "0-9 r1=5 r2=6"]);
     // Through another one of unknown outcome.

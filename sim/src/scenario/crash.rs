@@ -1,0 +1,392 @@
+//! Compute nodes with logs that die: see [`super::Scenario::Crash`].
+//!
+//! ```text
+//! load, in which one dies, or another that recovers from it, or all --> recovered  -> load of those that live,
+//!    or of a fresh one  -> they leave, a fresh one audits
+//! or, if all logs are kept on a disk:
+//! load, at any time in which or after which all die  -> another world: logs read, pages put into a new pool
+//!  -> audit, load, in which one may die  -> as above
+//! ```
+//! Nobody but the dead meets an error, no page is lost, no latch word taken, and the history of all worlds together is
+//! strictly serializable: what a dead node had begun is there as a whole or not at all, what it had acknowledged is.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_engine::GAddr;
+use selkie_engine::log::{LogStore, LogTo, Pages, merge};
+use selkie_fabric::PeerId;
+use selkie_fabric::env::SplitMix;
+use selkie_fabric::sim::TraceSink;
+use selkie_memnode::control::PoolState;
+use selkie_memnode::{Coding, Journal};
+
+use super::bank::{self, Bank};
+use super::deaths::{LEASE, bury_all, look, made_good};
+use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
+use crate::cluster::{Shape, SimCluster};
+use crate::disk::{DiskConfig, SimDisk, Stage};
+use crate::error::SimError;
+use crate::plan::{Plan, Trouble};
+
+/// Codings, by the seed.
+pub(super) const CODINGS: [&str; 4] = ["plain", "plain", "2+1", "2+1,journal=always"];
+/// Compute nodes of a run.
+pub(super) const NODES: u16 = 3;
+/// Streams of the seed that draw the coding, the logs, who dies first, and who dies after that.
+const SHAPE_STREAM: u64 = 10;
+const LOGS_STREAM: u64 = 11;
+const DEATH_STREAM: u64 = 12;
+const LATER_STREAM: u64 = 13;
+/// Of the seed of a world, that of the next.
+const WORLD_STREAM: u64 = 14;
+/// Transactions of each teller: enough for logs to be cut short meanwhile, and after the deaths.
+const STEPS: u64 = 150;
+const LATER_STEPS: u64 = 25;
+/// Time of a load in which somebody dies.
+const SPAN: Duration = Duration::from_millis(25);
+/// Verbs, and appends to its log, of a node in a load, about.
+const VERBS: u64 = 6_000;
+const APPENDS: u64 = 120;
+/// Bytes of the log of each compute node at each memory node, the least, and on a disk, at least.
+const LOG_BYTES: u64 = 64 << 10;
+/// Longest that a disk is full.
+const OUTAGE: Duration = Duration::from_millis(150);
+/// How often it is looked whether who is to die may.
+const LOOK_EVERY: Duration = Duration::from_micros(20);
+
+/// Where logs are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Logs {
+    Memory,
+    Disk,
+    /// On a disk that keeps all of them, as the pool will be lost.
+    Archive,
+}
+
+impl Logs {
+    fn of(seed: u64) -> Self {
+        let choices = [Self::Memory, Self::Memory, Self::Disk, Self::Disk, Self::Archive];
+        drawn(seed, LOGS_STREAM, &choices).copied().unwrap_or(Self::Memory)
+    }
+}
+
+/// Who dies after the first, when the pool recovers from that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Later {
+    Nobody,
+    /// The one that sweeps the latch words.
+    Sweeper,
+    /// Any of the others.
+    Other,
+    /// One after the other, all.
+    All,
+}
+
+impl Later {
+    fn of(seed: u64) -> Self {
+        match SplitMix::of_stream(seed, LATER_STREAM).below(12) {
+            0..=5 => Self::Nobody,
+            6..=7 => Self::Sweeper,
+            8..=9 => Self::Other,
+            _ => Self::All,
+        }
+    }
+}
+
+/// The coding of a run that is not asked for another.
+pub(super) fn usual_coding(seed: u64) -> Coding {
+    let coding = drawn(seed, SHAPE_STREAM, &CODINGS).and_then(|coding| coding.parse().ok());
+    coding.unwrap_or(Coding::PLAIN)
+}
+
+/// So many that all slabs can be made again.
+pub(super) fn memory_nodes(case: Case) -> u16 {
+    (case.coding().splits() + case.coding().parity()) as u16
+}
+
+fn nanos_below(random: &SplitMix, span: Duration) -> Duration {
+    Duration::from_nanos(random.below(span.as_nanos() as u64))
+}
+
+/// Has the plan lose the nodes of the run's choice, and no others.
+pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
+    plan.spare_all_nodes();
+    let random = SplitMix::of_stream(case.seed, DEATH_STREAM);
+    let victim = PeerId::compute(random.below(u64::from(NODES)) as u16);
+    let stages = [Stage::Before, Stage::Amid, Stage::After];
+    let stage = stages.get(random.below(3) as usize).copied().unwrap_or(Stage::Amid);
+    let is_on_disk = Logs::of(case.seed) != Logs::Memory;
+    let death = match random.below(3) {
+        0 => (nanos_below(&random, SPAN), Trouble::Kill(victim)),
+        1 if is_on_disk => {
+            (Duration::ZERO, Trouble::KillInAppend(victim, 1 + random.below(APPENDS), stage))
+        }
+        _ => (Duration::ZERO, Trouble::KillAtVerb(victim, 1 + random.below(VERBS))),
+    };
+    plan.troubles.push(death);
+    // What is not journalled does not survive the loss of a writer and of memory at once; and headers are made anew by those
+    // who are left.
+    let survives = case.coding().journal() == Journal::Always && Later::of(case.seed) != Later::All;
+    if survives && random.below(2) == 0 {
+        let memory = PeerId::memory(random.below(u64::from(memory_nodes(case))) as u16);
+        plan.troubles.push((nanos_below(&random, SPAN), Trouble::Crash(memory)));
+    }
+    plan.troubles.sort_by_key(|(at, _)| *at);
+}
+
+pub(super) fn run(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<Done, SimError> {
+    let logs = Logs::of(case.seed);
+    let random = SplitMix::of_stream(case.seed, LOGS_STREAM + 100);
+    let disk = (logs != Logs::Memory).then(|| {
+        let capacity = LOG_BYTES << random.below(3);
+        let is_archive = logs == Logs::Archive;
+        SimDisk::new(DiskConfig { seed: random.next_u64(), capacity, is_archive })
+    });
+    let tune = |config: &mut selkie_engine::EngineConfig| {
+        if disk.is_none() {
+            config.log = Some(LogTo::Memory);
+        }
+        tune(config);
+    };
+    let shaped = |shape: &mut Shape| {
+        bank::shaped(shape);
+        shape.disk.clone_from(&disk);
+        shape.log_bytes = if disk.is_none() { LOG_BYTES } else { 0 };
+    };
+    let sink = log.map(|log| Arc::new(Mutex::new(log)));
+    let sink = || -> Option<TraceSink> {
+        let sink = Arc::clone(sink.as_ref()?);
+        Some(Box::new(move |line: &str| (sink.lock())(line)))
+    };
+    let mut cluster = start(case, plan, &tune, sink(), shaped)?;
+    let mut bank = Bank::open(&cluster, case.seed)?;
+    bank.set_steps(STEPS);
+    let mut deaths = Deaths::arrange(&cluster, plan, disk.as_ref(), &random);
+    let Some(disk) = disk.as_ref().filter(|_| logs == Logs::Archive) else {
+        deaths.go_on(&cluster, &random, Later::of(case.seed));
+        let tally = Loads { case, plan, round: 0 }.run(&mut cluster, &mut bank, &deaths)?;
+        bank.check_history()?;
+        return Ok(done(&cluster, &tally));
+    };
+    let mut tally = Tally::default();
+    let during = random.below(2) == 0;
+    if during {
+        deaths.kill_all_within(&cluster, &random);
+    }
+    let mut clients = Clients::new(&cluster);
+    bank.spawn(&mut clients, case.seed, 0)?;
+    tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
+    let (first, ended) = (done(&cluster, &tally), cluster.world.now());
+    drop(cluster);
+    disk.spare_all();
+    // In the next world.
+    let seed = SplitMix::of_stream(case.seed, WORLD_STREAM).next_u64();
+    let next = Case::of(case.scenario, seed);
+    let is_calm = plan.lost().is_empty();
+    let plan = if is_calm { plan.clone() } else { next.plan() };
+    let mut cluster = start(next, &plan, &tune, sink(), |shape| {
+        shaped(shape);
+        shape.memory_nodes = usize::from(memory_nodes(next)).max(shape.memory_nodes);
+    })?;
+    let lines = cluster.run(lines_of(disk, cluster.gcl_bytes()))??;
+    cluster.run(cluster.engine(0)?.restore(&lines))??;
+    let mut bank = bank.reopened(&cluster, ended)?;
+    cluster.run(bank.audit(&cluster, case.seed))??;
+    cluster.run(bank.check_trees())??;
+    bank.set_steps(LATER_STEPS);
+    let plan = if random.below(2) == 0 { plan } else { plan.without_losses() };
+    let deaths = Deaths::arrange(&cluster, &plan, Some(disk), &random);
+    let loads = Loads { case: next, plan: &plan, round: 2 };
+    tally.add(loads.run(&mut cluster, &mut bank, &deaths)?);
+    bank.check_history()?;
+    let second = done(&cluster, &tally);
+    let trace_hash = first.trace_hash.rotate_left(1) ^ second.trace_hash;
+    Ok(Done { trace_hash, virtual_time: ended + second.virtual_time, ..second })
+}
+
+/// All pages that are in logs.
+async fn lines_of(
+    disk: &SimDisk,
+    line_bytes: usize,
+) -> Result<BTreeMap<GAddr, Box<[u8]>>, SimError> {
+    let mut pages = Pages::new(line_bytes);
+    merge(disk, &disk.owners().await?, &mut pages, false).await?;
+    Ok(pages.into_lines())
+}
+
+/// Those who die, and who sees to it.
+struct Deaths<'d> {
+    gone: Gone,
+    disk: Option<&'d SimDisk>,
+    /// When the plan has no more troubles.
+    over: Duration,
+}
+
+impl<'d> Deaths<'d> {
+    /// Arranges for the plan's troubles, and now and then for a full disk.
+    fn arrange(
+        cluster: &SimCluster,
+        plan: &Plan,
+        disk: Option<&'d SimDisk>,
+        random: &SplitMix,
+    ) -> Self {
+        let (gone, now) = (Gone::default(), cluster.world.now());
+        bury_all(cluster, &gone);
+        plan.arrange(&cluster.world.controls(), now);
+        if let Some(disk) = disk {
+            for (_, trouble) in &plan.troubles {
+                if let Trouble::KillInAppend(peer, number, stage) = *trouble {
+                    disk.kill_in_append(peer.index(), number, stage);
+                }
+            }
+            if random.below(4) == 0 {
+                let (node, from) =
+                    (random.below(u64::from(NODES)), now + nanos_below(random, SPAN));
+                disk.fill_up(node as u16, from..from + nanos_below(random, OUTAGE));
+            }
+        }
+        let last = plan.troubles.iter().map(|(at, _)| *at).max().unwrap_or_default();
+        Self { gone, disk, over: now + last }
+    }
+
+    /// Others die while the pool recovers from the first.
+    fn go_on(&mut self, cluster: &SimCluster, random: &SplitMix, later: Later) {
+        let other = random.below(u64::from(NODES)) as u16;
+        let spans = [SPAN, LEASE, LEASE / 20];
+        let span = spans.get(random.below(3) as usize).copied().unwrap_or(SPAN);
+        let after = nanos_below(random, span);
+        match later {
+            Later::Nobody => {}
+            Later::Sweeper => self.strike(cluster, after / 10, |state| {
+                state.lost.values().find_map(|lost| lost.sweeper)
+            }),
+            Later::Other => {
+                self.strike(cluster, after, move |state| (!state.lost.is_empty()).then_some(other))
+            }
+            Later::All => {
+                for node in 0..NODES {
+                    let after = nanos_below(random, SPAN / 2);
+                    self.strike(cluster, after, move |state| {
+                        (!state.lost.is_empty()).then_some(node)
+                    });
+                }
+            }
+        }
+    }
+
+    /// Kills the first compute node that `who` finds in the state of the pool.
+    fn strike(
+        &self,
+        cluster: &SimCluster,
+        after: Duration,
+        who: impl Fn(&PoolState) -> Option<u16> + Send + 'static,
+    ) {
+        let (pool, controls, env) =
+            (Arc::clone(&cluster.pool), cluster.world.controls(), cluster.world.env());
+        let gone = self.gone.clone();
+        drop(env.clone().spawn("assassin", async move {
+            let node = loop {
+                if let Some(node) = who(&pool.state()) {
+                    break node;
+                }
+                env.sleep(LOOK_EVERY).await;
+            };
+            env.sleep(after).await;
+            if gone.add(PeerId::compute(node)) {
+                controls.kill(PeerId::compute(node));
+            }
+        }));
+    }
+
+    /// At some moment all die.
+    fn kill_all_within(&self, cluster: &SimCluster, random: &SplitMix) {
+        let at = cluster.world.now() + nanos_below(random, SPAN);
+        cluster.world.controls().at(at, |controls| {
+            for node in 0..NODES {
+                controls.kill(PeerId::compute(node));
+            }
+        });
+    }
+
+    /// Nobody dies any more; waits until all that have are known to have, and are recovered from.
+    fn end(&self, cluster: &SimCluster) -> Result<Vec<PeerId>, SimError> {
+        let controls = cluster.world.controls();
+        (0..NODES).for_each(|node| controls.kill_after_verbs(PeerId::compute(node), None));
+        self.disk.into_iter().for_each(SimDisk::spare_all);
+        let env = cluster.world.env();
+        // Loads may be over before.
+        let left = self.over.saturating_sub(cluster.world.now());
+        cluster.run(env.sleep(left + 2 * LOOK_EVERY))?;
+        let losses = self.gone.end();
+        cluster.run(env.sleep(2 * LEASE))?;
+        Ok(losses)
+    }
+}
+
+/// Loads on one cluster.
+struct Loads<'p> {
+    case: Case,
+    plan: &'p Plan,
+    /// Of the first of them.
+    round: usize,
+}
+
+impl Loads<'_> {
+    /// A load, in which some die, and one of those that are left, or of a fresh node; then looks at everything from
+    /// another fresh node.
+    fn run(
+        &self,
+        cluster: &mut SimCluster,
+        bank: &mut Bank,
+        deaths: &Deaths<'_>,
+    ) -> Result<Tally, SimError> {
+        let Self { case, plan, round } = *self;
+        let mut tally = Tally::default();
+        let mut clients = Clients::new(cluster);
+        bank.spawn(&mut clients, case.seed, round)?;
+        tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
+        let losses = deaths.end(cluster)?;
+        bank.close_branches(&deaths.gone);
+        if losses.len() == usize::from(NODES) {
+            cluster.start_engine()?;
+            bank.open_branch(cluster)?;
+        }
+        bank.set_steps(LATER_STEPS);
+        let mut clients = Clients::new(cluster);
+        bank.spawn(&mut clients, case.seed, round + 1)?;
+        tally.add(cluster.run(clients.finish_all(&Gone::default()))??);
+        let env = cluster.world.env();
+        cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
+        nothing_is_lost(cluster)?;
+        cluster.run(bank.check_trees())??;
+        cluster.run(cluster.close(&losses))??;
+        look_at(cluster)?;
+        let reader = cluster.start_engine()?;
+        bank.open_branch(cluster)?;
+        cluster.run(bank.audit(cluster, case.seed))??;
+        cluster.run(bank.check_last_branch())??;
+        cluster.run(reader.close())??;
+        nothing_is_lost(cluster)?;
+        cluster.run(cluster.check_words(&BTreeSet::new()))??;
+        Ok(tally)
+    }
+}
+
+/// Memory that is coded is as it should be.
+fn look_at(cluster: &SimCluster) -> Result<(), SimError> {
+    if cluster.pool.descriptor().coding.is_plain() { Ok(()) } else { look(cluster, true) }
+}
+
+fn nothing_is_lost(cluster: &SimCluster) -> Result<(), SimError> {
+    let (pages, dead) = (cluster.pool.lost_pages(), cluster.pool.dead());
+    let claim = || format!("pages {pages:x?} are lost with {dead:?}");
+    ensure(pages.is_empty() && dead.is_empty(), claim)
+}

@@ -8,7 +8,7 @@ use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::{ComputeIndex, Pool};
-use selkie_txn::{Database, DatabaseSchema, Protocol, TableSchema, TxnError};
+use selkie_txn::{Database, DatabaseSchema, TableSchema, TxnError};
 
 use crate::config::Config;
 use crate::error::TpccError;
@@ -35,6 +35,21 @@ pub trait TableSet: Copy + Send + Sync + 'static {
     /// # Errors
     /// [`TxnError::Schema`] if the database is not one created with [`TableSet::schemas`].
     fn resolve(db: &Database) -> Result<Self, TxnError>;
+
+    /// The tables of a database in which each of so many compute nodes has tables of its own; only of drivers that know
+    /// such.
+    #[must_use]
+    fn divided_schemas(_nodes: usize) -> Vec<TableSchema> {
+        Self::schemas()
+    }
+
+    /// Looks the tables of a compute node up. No round trip.
+    ///
+    /// # Errors
+    /// [`TxnError::Schema`] if the database is not one created with [`TableSet::divided_schemas`].
+    fn resolve_divided(db: &Database, _node: usize) -> Result<Self, TxnError> {
+        Self::resolve(db)
+    }
 }
 
 /// A compute node.
@@ -63,12 +78,17 @@ impl TablesBy<'_> {
     async fn database<T: TableSet>(
         self,
         engine: &Engine,
-        protocol: Protocol,
+        shape: &Shape,
     ) -> Result<Database, TpccError> {
+        let protocol = shape.setup.protocol;
         if let Self::Loader(driver) | Self::Reloader(driver) = self {
             driver.still_loads().await?;
         }
-        let schema = || DatabaseSchema::from(T::schemas()).protocol(protocol);
+        let schema = || {
+            let nodes = shape.setup.compute_nodes;
+            let tables = if shape.divided { T::divided_schemas(nodes) } else { T::schemas() };
+            DatabaseSchema::from(tables).protocol(protocol)
+        };
         Ok(match self {
             Self::Others => Database::open(engine).await?.with_protocol(protocol)?,
             Self::Itself | Self::Loader(_) => Database::create(engine, schema()).await?,
@@ -186,11 +206,13 @@ impl<T: TableSet> Cluster<T> {
             allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
         })?;
         let config = EngineConfig {
+            coherence: self.shape.setup.coherence,
             cache_bytes: self.shape.cache_bytes(),
             threads: u32::try_from(self.shape.setup.processors()).unwrap_or(u32::MAX),
             // Not over while a memory node that died is not missed yet.
             request_timeout: REQUEST_TIMEOUT
                 .max(2 * self.pool.all_missed_within().unwrap_or_default()),
+            mail_tasks: self.shape.setup.mail_tasks,
             log: self.shape.setup.durability.log()?,
             ..EngineConfig::default()
         };
@@ -199,9 +221,10 @@ impl<T: TableSet> Cluster<T> {
             if matches!(by, TablesBy::Reloader(_)) {
                 self.check_room(&engine).await?;
             }
-            let protocol = self.shape.setup.protocol;
-            let db = by.database::<T>(&engine, protocol).await?;
-            Ok((T::resolve(&db)?, db))
+            let db = by.database::<T>(&engine, &self.shape).await?;
+            let tables =
+                if self.shape.divided { T::resolve_divided(&db, index) } else { T::resolve(&db) };
+            Ok((tables?, db))
         };
         let opened = opened.await;
         match opened {

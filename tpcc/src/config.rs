@@ -1,13 +1,16 @@
 //! What to run, and the check of it before anything starts.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use selkie_engine::Coherence;
 use selkie_memnode::{Coding, PoolConfig};
 use selkie_txn::Protocol;
 use serde::Serialize;
 
 use crate::durability::Durability;
 use crate::error::TpccError;
+use crate::kind::Kind;
 use crate::network::Network;
 use crate::scale::{GROWTH_BYTES_PER_SECOND, Scale};
 use crate::schema::schemas;
@@ -24,29 +27,43 @@ pub enum Affinity {
     Shared,
     /// Each node on its own (warehouse number modulo nodes), remote accesses of the mix aside.
     Warehouse,
+    /// Each node on its own, and nobody else on their pages: what a transaction needs of another node's warehouses that
+    /// node does for it, and all commit by two-phase commit.
+    Partitioned,
+}
+
+/// The position among `nodes` of the one that works on a warehouse where each has its own.
+pub(crate) fn owner_of(warehouse: i32, nodes: usize) -> usize {
+    (warehouse.unsigned_abs() as usize).saturating_sub(1) % nodes.max(1)
 }
 
 /// What to run. [`Config::validate`] says what is allowed for each field.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     /// Warehouses to load.
     pub warehouses: u32,
-    /// How long to run after the load.
+    /// How long to run after the load and the warm-up.
     pub duration: Duration,
+    /// How long to run before anything counts.
+    pub warmup: Duration,
     /// Compute nodes, each with its own cache.
     pub compute_nodes: usize,
     /// Memory nodes of the pool.
     pub memory_nodes: usize,
     /// Worker tasks of each compute node.
     pub workers: usize,
-    /// Threads of the process, which run everything.
-    pub threads: usize,
+    /// Tasks of each compute node that take messages in; in virtual time each has a processor of its own.
+    pub mail_tasks: usize,
+    /// Where the network is, and which time is measured.
+    pub network: Network,
     /// Cache of each compute node, MiB; `None`: half of the loaded database.
     pub cache_mib: Option<u64>,
     /// Memory lent by each memory node, MiB; `None`: what data, growth and some headroom take.
     pub memory_mib: Option<u64>,
     /// Bytes of a global cache line.
     pub gcl_bytes: usize,
+    /// How nodes agree on who may use a page; all but [`Coherence::Rpc`].
+    pub coherence: Coherence,
     /// How the pool keeps pages.
     pub coding: Coding,
     /// How transactions are kept apart.
@@ -57,10 +74,20 @@ pub struct Config {
     pub affinity: Affinity,
     /// First and last of the warehouses to which the terminals belong, from 1; `None`: all.
     pub homes: Option<(u32, u32)>,
+    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with another node's warehouse,
+    /// or where every node works on all, with another than their own; a NewOrder by one of its lines. `None`: as the
+    /// standard has it, by lines, and with any other warehouse.
+    pub remote_percent: Option<u32>,
     /// Seed of data and inputs.
     pub seed: u64,
+    /// The only transaction type there is; `None`: all, in the shares of the standard.
+    pub only: Option<Kind>,
     /// Whether workers wait like people at terminals (clause 5.2.5.7).
     pub think: bool,
+    /// A file to which each NewOrder and Payment is added as soon as it has committed.
+    pub note_commits: Option<PathBuf>,
+    /// Such files of others, for whose transactions the check looks as well.
+    pub look_for: Vec<PathBuf>,
     /// Rows to begin with.
     pub scale: Scale,
 }
@@ -72,20 +99,27 @@ impl Default for Config {
         Self {
             warehouses: 4,
             duration: setup.duration,
+            warmup: setup.warmup,
             compute_nodes: setup.compute_nodes,
             memory_nodes: setup.memory_nodes,
             workers: setup.workers,
-            threads: setup.processors(),
+            mail_tasks: setup.mail_tasks,
+            network: setup.network,
             cache_mib: setup.cache_mib,
             memory_mib: setup.memory_mib,
             gcl_bytes: setup.gcl_bytes,
+            coherence: setup.coherence,
             coding: setup.coding,
             protocol: setup.protocol,
             durability: setup.durability,
             affinity: Affinity::Shared,
             homes: None,
+            remote_percent: None,
             seed: setup.seed,
+            only: None,
             think: false,
+            note_commits: None,
+            look_for: Vec::new(),
             scale: Scale::STANDARD,
         }
     }
@@ -99,16 +133,56 @@ impl Config {
     pub fn validate(&self) -> Result<(), TpccError> {
         within("warehouses", u64::from(self.warehouses), 1, u64::from(MAX_WAREHOUSES))?;
         self.setup().validate("TPC-C", &schemas())?;
+        if let Some(path) = self.look_for.iter().find(|path| !path.is_file()) {
+            return Err(refused(
+                "look-for",
+                path.display().to_string(),
+                "must be a file".to_owned(),
+            ));
+        }
         let (first, last) = self.homes();
         if !(1..=last).contains(&first) || last > self.warehouses {
             let allowed = format!("must be a range within 1-{}", self.warehouses);
             return Err(refused("homes", format!("{first}-{last}"), allowed));
         }
         let homes = (last - first) as usize + 1;
-        if self.affinity == Affinity::Warehouse && self.compute_nodes > homes {
-            let allowed =
-                format!("with --affinity warehouse must be 1 to the number of warehouses, {homes}");
+        let affinity = match self.affinity {
+            Affinity::Shared => None,
+            Affinity::Warehouse => Some("warehouse"),
+            Affinity::Partitioned => Some("partitioned"),
+        };
+        if let Some(affinity) = affinity.filter(|_| self.compute_nodes > homes) {
+            let allowed = format!(
+                "with --affinity {affinity} must be 1 to the number of warehouses, {homes}"
+            );
             return Err(refused("compute-nodes", self.compute_nodes, allowed));
+        }
+        if self.affinity == Affinity::Partitioned {
+            self.validate_partitioned()?;
+        }
+        self.validate_remote_percent()
+    }
+
+    fn validate_partitioned(&self) -> Result<(), TpccError> {
+        if self.protocol != Protocol::TwoPhase {
+            let allowed = "with --affinity partitioned must be 2pl".to_owned();
+            return Err(refused("protocol", self.protocol, allowed));
+        }
+        if let Some((first, last)) = self.homes {
+            let allowed = "is not to be given with --affinity partitioned, which has terminals at \
+                           all warehouses";
+            return Err(refused("homes", format!("{first}-{last}"), allowed.to_owned()));
+        }
+        Ok(())
+    }
+
+    fn validate_remote_percent(&self) -> Result<(), TpccError> {
+        let Some(percent) = self.remote_percent else { return Ok(()) };
+        within("remote-percent", percent.into(), 0, 100)?;
+        let alone = self.affinity != Affinity::Shared && self.compute_nodes == 1;
+        if percent > 0 && (self.warehouses == 1 || alone) {
+            let allowed = "must be 0 where there is no warehouse, or no node, but one".to_owned();
+            return Err(refused("remote-percent", percent, allowed));
         }
         Ok(())
     }
@@ -118,13 +192,16 @@ impl Config {
     pub fn setup(&self) -> Setup {
         Setup {
             duration: self.duration,
+            warmup: self.warmup,
             compute_nodes: self.compute_nodes,
             memory_nodes: self.memory_nodes,
             workers: self.workers,
-            network: Network::Real { threads: self.threads },
+            mail_tasks: self.mail_tasks,
+            network: self.network.clone(),
             cache_mib: self.cache_mib,
             memory_mib: self.memory_mib,
             gcl_bytes: self.gcl_bytes,
+            coherence: self.coherence,
             coding: self.coding,
             protocol: self.protocol,
             durability: self.durability.clone(),
@@ -140,7 +217,8 @@ impl Config {
         } else {
             self.duration.as_secs().saturating_mul(GROWTH_BYTES_PER_SECOND)
         };
-        Shape { setup: self.setup(), database_bytes: self.database_bytes(), growth_bytes }
+        let divided = self.affinity == Affinity::Partitioned;
+        Shape { setup: self.setup(), database_bytes: self.database_bytes(), growth_bytes, divided }
     }
 
     /// Bytes the loaded database takes, about.
@@ -179,7 +257,7 @@ impl Config {
         (first..=last)
             .filter(|warehouse| match self.affinity {
                 Affinity::Shared => true,
-                Affinity::Warehouse => {
+                Affinity::Warehouse | Affinity::Partitioned => {
                     (warehouse - first) as usize % self.compute_nodes == node % self.compute_nodes
                 }
             })
@@ -214,11 +292,16 @@ mod tests {
         assert_eq!(refused(|c| c.compute_nodes = 0), "compute-nodes = 0: must be 1 to 58");
         assert!(refused(|c| c.memory_nodes = 0).starts_with("memory-nodes = 0: must be 1 to"));
         assert!(refused(|c| c.workers = 0).starts_with("workers = 0"));
-        assert!(refused(|c| c.threads = 0).starts_with("threads = 0"));
+        assert!(refused(|c| c.network = Network::Real { threads: 0 }).starts_with("threads = 0"));
         let duration = refused(|c| c.duration = Duration::ZERO);
         assert_eq!(duration, "duration = 0: must be above 0 and at most 86400 seconds");
         let duration = refused(|c| c.duration = MAX_DURATION + Duration::from_millis(500));
         assert_eq!(duration, "duration = 86400.5: must be above 0 and at most 86400 seconds");
+        let warmup = refused(|c| c.warmup = MAX_DURATION + Duration::from_secs(1));
+        assert_eq!(warmup, "warmup = 86401: must be at most 86400 seconds");
+        assert!(refused(|c| c.mail_tasks = 0).starts_with("mail-tasks = 0: must be 1 to"));
+        let coherence = refused(|c| c.coherence = Coherence::Rpc);
+        assert_eq!(coherence, "coherence = rpc: must be selcc or sel");
         let gcl = "must be a power of two in 2048 to 8192";
         assert_eq!(refused(|c| c.gcl_bytes = 1000), format!("gcl = 1000: {gcl}"));
         assert_eq!(refused(|c| c.gcl_bytes = 16384), format!("gcl = 16384: {gcl}"));
@@ -261,6 +344,30 @@ mod tests {
         let config = Config { compute_nodes: 3, ..config };
         let text = config.validate().unwrap_err().to_string();
         assert!(text.contains("compute-nodes = 3") && text.contains("warehouses, 2"), "{text}");
+    }
+
+    #[test]
+    fn partitions_are_two_phase_locked_and_have_terminals_everywhere() {
+        let partitioned = Config { affinity: Affinity::Partitioned, ..Config::default() };
+        partitioned.validate().unwrap();
+        let refused = |change: fn(&mut Config)| {
+            let mut config = partitioned.clone();
+            change(&mut config);
+            config.validate().unwrap_err().to_string()
+        };
+        let text = refused(|c| c.protocol = Protocol::Optimistic);
+        assert_eq!(text, "protocol = occ: with --affinity partitioned must be 2pl");
+        assert!(refused(|c| c.homes = Some((1, 4))).starts_with("homes = 1-4: is not to be given"));
+        assert!(refused(|c| c.warehouses = 1).contains("with --affinity partitioned must be 1"));
+        let text = refused(|c| c.remote_percent = Some(101));
+        assert_eq!(text, "remote-percent = 101: must be 0 to 100");
+        let text = refused(|c| (c.remote_percent, c.compute_nodes) = (Some(1), 1));
+        assert!(text.starts_with("remote-percent = 1: must be 0 where"), "{text}");
+        // Who owns a warehouse is who has its terminals.
+        for node in 0..2 {
+            let homes = partitioned.homes_of(node);
+            assert!(homes.len() == 2 && homes.iter().all(|home| owner_of(*home, 2) == node));
+        }
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! What is to outlive a compute node, and what it takes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use selkie_engine::log::{LogFiles, LogTo};
+use selkie_engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
 use selkie_memnode::layout::LOG_BYTES;
 
 use crate::error::TpccError;
@@ -27,10 +27,10 @@ pub enum Durability {
         /// How long a log may become, MiB.
         log_mib: u64,
     },
-    /// The log of each compute node is in files below a directory.
+    /// The log of each compute node is in files below a directory, or in an object store.
     Disk {
-        /// The directory, which all compute nodes reach.
-        directory: PathBuf,
+        /// The directory, which all compute nodes reach, or what has `://` in it: the URL of an object store.
+        place: PathBuf,
         /// How long a log may become, MiB.
         log_mib: u64,
     },
@@ -70,17 +70,35 @@ impl Durability {
     /// Where engines keep their logs.
     ///
     /// # Errors
-    /// [`TpccError::Engine`] if nothing can be written in the directory.
+    /// [`TpccError::Engine`] if nothing can be written there, or it is a URL that names no store.
     pub fn log(&self) -> Result<Option<LogTo>, TpccError> {
         match self {
             Self::None => Ok(None),
             Self::Memory { .. } => Ok(Some(LogTo::Memory)),
-            Self::Disk { directory, log_mib } => {
-                let capacity = log_mib * MIB;
-                let files = LogFiles::new(directory, FILE_BYTES.min(capacity / FILES), capacity);
-                let files = files.map_err(selkie_engine::EngineError::Log)?;
-                Ok(Some(LogTo::Store(Arc::new(files))))
+            Self::Disk { place, log_mib } => {
+                let logs = logs_at(place, *log_mib).map_err(selkie_engine::EngineError::Log)?;
+                Ok(Some(LogTo::Store(logs)))
             }
+        }
+    }
+}
+
+/// Logs of at most so many MiB in a directory, or where a URL says, which is what has `://` in it. Makes the directory, or asks
+/// the store whether it takes objects; blocks meanwhile.
+///
+/// # Errors
+/// [`LogError`] if nothing can be written there, or the URL names no store.
+pub fn logs_at(place: &Path, log_mib: u64) -> Result<Arc<dyn LogStore>, LogError> {
+    let capacity = log_mib * MIB;
+    match place.to_str().filter(|place| LogObjects::is_url(place)) {
+        Some(url) => {
+            let objects = LogObjects::at(url, capacity)?;
+            objects.probe()?;
+            Ok(Arc::new(objects))
+        }
+        None => {
+            let file_bytes = FILE_BYTES.min(capacity / FILES);
+            Ok(Arc::new(LogFiles::new(place, file_bytes, capacity)?))
         }
     }
 }

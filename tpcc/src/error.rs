@@ -5,6 +5,7 @@ use selkie_engine::{EngineError, GAddr};
 use selkie_fabric::env::TaskError;
 use selkie_fabric::{FabricError, PeerId};
 use selkie_memnode::PoolError;
+use selkie_txn::partition::PartitionError;
 use selkie_txn::{AbortCause, RetryError, RowError, TxnError};
 
 use crate::units::bytes;
@@ -55,6 +56,14 @@ pub enum TpccError {
         /// What is wrong with it.
         what: String,
     },
+    /// A file of committed transactions cannot be written or read.
+    #[error("{}: {source}", path.display())]
+    Commits {
+        /// The file.
+        path: std::path::PathBuf,
+        /// What was met.
+        source: std::io::Error,
+    },
     /// A row that must exist does not.
     #[error("{table}: no row {key}")]
     Missing {
@@ -83,6 +92,12 @@ pub enum TpccError {
     /// A transaction failed.
     #[error(transparent)]
     Txn(#[from] TxnError),
+    /// A transaction across partitions failed in another than its own.
+    #[error(transparent)]
+    Partition(PartitionError),
+    /// What another partition asked or answered cannot be understood.
+    #[error("a message of another partition is damaged")]
+    DamagedMessage,
     /// A tree failed.
     #[error(transparent)]
     Tree(#[from] TreeError),
@@ -126,11 +141,16 @@ fn others_work(drivers: usize) -> String {
 }
 
 impl TpccError {
+    pub(crate) fn commits(path: &std::path::Path, source: std::io::Error) -> Self {
+        Self::Commits { path: path.to_owned(), source }
+    }
+
     /// Whether the same work may well succeed when done again.
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Txn(error) => error.is_retryable(),
+            Self::Partition(error) => error.is_retryable(),
             Self::Tree(error) => error.is_retryable(),
             Self::Engine(error) => error.is_retryable(),
             Self::Exhausted { .. } => true,
@@ -206,10 +226,20 @@ impl From<RowError> for TpccError {
     }
 }
 
+impl From<PartitionError> for TpccError {
+    fn from(error: PartitionError) -> Self {
+        match error {
+            PartitionError::Txn(error) => error.into(),
+            other => Self::Partition(other),
+        }
+    }
+}
+
 impl selkie_txn::Retryable for TpccError {
     fn retry_cause(&self) -> Option<AbortCause> {
         match self {
             Self::Txn(error) => error.retry_cause(),
+            Self::Partition(error) => error.retry_cause(),
             _ if self.is_retryable() => Some(AbortCause::Timeout),
             _ => None,
         }

@@ -102,6 +102,10 @@ pub struct InputSource {
     constants: NuConstants,
     warehouses: i32,
     home: Vec<i32>,
+    /// See [`with_remote_percent`](Self::with_remote_percent).
+    remote_percent: Option<i32>,
+    /// The warehouses that are nobody's home here.
+    away: Vec<i32>,
 }
 
 impl InputSource {
@@ -110,7 +114,17 @@ impl InputSource {
     /// the home is drawn for each transaction.
     #[must_use]
     pub fn new(random: Random, constants: NuConstants, warehouses: i32, home: Vec<i32>) -> Self {
-        Self { random, constants, warehouses, home }
+        let away = (1..=warehouses).filter(|warehouse| !home.contains(warehouse)).collect();
+        Self { random, constants, warehouses, home, remote_percent: None, away }
+    }
+
+    /// The same, but of a hundred NewOrder, and of as many Payment transactions, so many have to do with a warehouse that
+    /// is none of the homes, or if all are, with another than their own: a NewOrder by one of its lines, and never by that
+    /// with an unused item. There are others if there are to be any such.
+    #[must_use]
+    pub fn with_remote_percent(self, percent: Option<u32>) -> Self {
+        let remote_percent = percent.map(|percent| i32::try_from(percent).unwrap_or(100));
+        Self { remote_percent, ..self }
     }
 
     /// Input of NewOrder (clause 2.4.1).
@@ -120,12 +134,20 @@ impl InputSource {
         let customer = self.constants.customer(&mut self.random);
         let count = self.random.uniform(MIN_LINES, MAX_LINES);
         let rolled_back = self.random.percent(1);
+        let used = count - i32::from(rolled_back);
+        let remote_line = match self.remote_percent {
+            Some(percent) if self.random.percent(percent) => Some(self.random.uniform(1, used)),
+            _ => None,
+        };
         let mut lines = Lines::new();
         for number in 1..=count {
             let unused = rolled_back && number == count;
             let item = if unused { UNUSED_ITEM } else { self.constants.item(&mut self.random) };
-            let remote = self.warehouses > 1 && self.random.percent(1);
-            let supply_warehouse = if remote { self.other_than(warehouse) } else { warehouse };
+            let supply_warehouse = match self.remote_percent {
+                Some(_) if remote_line == Some(number) => self.away_from(warehouse),
+                None if self.warehouses > 1 && self.random.percent(1) => self.other_than(warehouse),
+                _ => warehouse,
+            };
             let quantity = self.random.uniform(1, 10);
             lines.push(LineInput { item, supply_warehouse, quantity });
         }
@@ -136,11 +158,16 @@ impl InputSource {
     pub fn payment(&mut self) -> PaymentInput {
         let warehouse = self.home();
         let district = self.district();
-        let remote = self.warehouses > 1 && self.random.percent(15);
-        let (customer_warehouse, customer_district) = if remote {
-            (self.other_than(warehouse), self.district())
-        } else {
-            (warehouse, district)
+        let remote = match self.remote_percent {
+            Some(percent) => self.random.percent(percent).then(|| self.away_from(warehouse)),
+            None if self.warehouses > 1 && self.random.percent(15) => {
+                Some(self.other_than(warehouse))
+            }
+            None => None,
+        };
+        let (customer_warehouse, customer_district) = match remote {
+            Some(other) => (other, self.district()),
+            None => (warehouse, district),
         };
         let customer = self.customer();
         let amount = self.random.amount(100, 500_000);
@@ -188,6 +215,16 @@ impl InputSource {
         } else {
             CustomerBy::Id(self.constants.customer(&mut self.random))
         }
+    }
+
+    /// A warehouse that is nobody's home here, or where there is none such, another than `home`.
+    fn away_from(&mut self, home: i32) -> i32 {
+        let last = i32::try_from(self.away.len()).unwrap_or(i32::MAX) - 1;
+        if last < 0 {
+            return self.other_than(home);
+        }
+        let at = usize::try_from(self.random.uniform(0, last)).unwrap_or(0);
+        self.away.get(at).copied().unwrap_or(home)
     }
 
     /// A warehouse other than `home`; there are at least two.
@@ -254,6 +291,33 @@ mod tests {
         }
         assert!((14.0..16.0).contains(&percent(remote, all)), "{remote}");
         assert!((58.5..61.5).contains(&percent(by_name, all)), "{by_name}");
+    }
+
+    #[test]
+    fn so_many_are_remote_as_are_asked_for() {
+        for (percent_asked, homes) in [(0, vec![1, 3]), (20, vec![1, 3]), (100, vec![1, 2, 3, 4])] {
+            let mut source = source(4, homes.clone()).with_remote_percent(Some(percent_asked));
+            let (mut orders, mut payments) = (0, 0);
+            let all = 5_000;
+            // Of the homes of others, where there are some.
+            let is_remote = |own: i32, other: i32| {
+                assert!(own == other || homes.len() == 4 || !homes.contains(&other));
+                own != other
+            };
+            for _ in 0..all {
+                let input = source.new_order();
+                let remote =
+                    input.lines.iter().filter(|l| is_remote(input.warehouse, l.supply_warehouse));
+                let remote: Vec<_> = remote.collect();
+                assert!(remote.len() <= 1 && remote.iter().all(|line| line.item != UNUSED_ITEM));
+                orders += remote.len();
+                let input = source.payment();
+                payments += usize::from(is_remote(input.warehouse, input.customer_warehouse));
+            }
+            for remote in [orders, payments] {
+                assert!((percent(remote, all) - f64::from(percent_asked)).abs() < 2.0, "{remote}");
+            }
+        }
     }
 
     #[test]

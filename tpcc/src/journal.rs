@@ -5,7 +5,17 @@
 //! transactions, after their commit, what they must have left behind. The notes are bounded: of more than
 //! [`JOURNAL_ENTRIES`] each driver keeps a sample in which every transaction is with the same probability
 //! (reservoir sampling, Vitter's algorithm R, worker by worker).
+//!
+//! A driver may also note each of them in a file as soon as it has committed, so that another can look for it when the
+//! first was killed.
 
+use std::fmt;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::error::TpccError;
 use crate::random::Random;
 
 /// Most transactions that a driver keeps; each takes 32 bytes.
@@ -44,6 +54,93 @@ pub(crate) enum Entry {
 
 const _: () = assert!(size_of::<Entry>() == 32);
 
+impl Entry {
+    /// The home warehouse.
+    pub(crate) fn warehouse(&self) -> i32 {
+        match *self {
+            Self::Order { warehouse, .. } | Self::Payment { warehouse, .. } => warehouse,
+        }
+    }
+
+    /// That of a line of a file of commits.
+    fn of_line(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let kind = words.next()?;
+        let numbers: Vec<i64> = words.map(|word| word.parse().ok()).collect::<Option<_>>()?;
+        let small = |number: i64| i32::try_from(number).ok();
+        match (kind, numbers.as_slice()) {
+            ("order", &[warehouse, district, order, lines, amount]) => Some(Self::Order {
+                warehouse: small(warehouse)?,
+                district: small(district)?,
+                order: small(order)?,
+                lines: small(lines)?,
+                amount,
+            }),
+            ("payment", &[warehouse, writer, district, sequence, amount]) => Some(Self::Payment {
+                warehouse: small(warehouse)?,
+                writer: small(writer)?,
+                district: small(district)?,
+                sequence,
+                amount,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// A line of a file of commits.
+impl fmt::Display for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Order { warehouse, district, order, lines, amount } => {
+                write!(f, "order {warehouse} {district} {order} {lines} {amount}")
+            }
+            Self::Payment { warehouse, writer, district, sequence, amount } => {
+                write!(f, "payment {warehouse} {writer} {district} {sequence} {amount}")
+            }
+        }
+    }
+}
+
+/// A file in which each committed transaction is noted at once.
+#[derive(Clone)]
+pub(crate) struct CommitFile {
+    file: Arc<File>,
+    path: Arc<Path>,
+}
+
+impl CommitFile {
+    /// One that is added to.
+    pub(crate) fn open(path: &Path) -> Result<Self, TpccError> {
+        let file = OpenOptions::new().append(true).create(true).open(path);
+        let file = file.map_err(|error| TpccError::commits(path, error))?;
+        Ok(Self { file: Arc::new(file), path: path.into() })
+    }
+
+    /// In one write, which outlives the process whatever becomes of that.
+    fn note(&self, entry: Entry) -> Result<(), TpccError> {
+        let line = format!("{entry}\n");
+        (&*self.file)
+            .write_all(line.as_bytes())
+            .map_err(|error| TpccError::commits(&self.path, error))
+    }
+}
+
+/// The transactions that a file of commits tells of; half a line at its end tells of none.
+pub(crate) fn committed_in(path: &PathBuf) -> Result<Journal, TpccError> {
+    let text = std::fs::read_to_string(path).map_err(|error| TpccError::commits(path, error))?;
+    let mut entries = Vec::new();
+    for (number, line) in text.split_inclusive('\n').enumerate() {
+        let Some(line) = line.strip_suffix('\n') else { break };
+        let entry = Entry::of_line(line).ok_or_else(|| {
+            let what = format!("line {}: {line:?} is no committed transaction", number + 1);
+            TpccError::commits(path, io::Error::new(io::ErrorKind::InvalidData, what))
+        })?;
+        entries.push(entry);
+    }
+    Ok(Journal { committed: entries.len() as u64, entries })
+}
+
 /// Committed transactions, or a sample of them.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
@@ -81,18 +178,32 @@ pub(crate) struct Recorder {
     journal: Journal,
     limit: usize,
     random: Random,
+    file: Option<CommitFile>,
 }
 
 impl Recorder {
     /// Of one of so many workers of a driver.
     pub(crate) fn new(workers: usize, random: Random) -> Self {
         let limit = (JOURNAL_ENTRIES / workers.max(1)).max(1);
-        Self { journal: Journal::default(), limit, random }
+        Self { journal: Journal::default(), limit, random, file: None }
+    }
+
+    /// Notes all in a file as well, if there is one.
+    pub(crate) fn noting_in(self, file: Option<CommitFile>) -> Self {
+        Self { file, ..self }
     }
 
     /// Notes a transaction that has committed.
-    pub(crate) fn note(&mut self, entry: Entry) {
-        let Self { journal: Journal { entries, committed }, limit, random } = self;
+    pub(crate) fn note(&mut self, entry: Entry) -> Result<(), TpccError> {
+        if let Some(file) = &self.file {
+            file.note(entry)?;
+        }
+        self.keep(entry);
+        Ok(())
+    }
+
+    fn keep(&mut self, entry: Entry) {
+        let Self { journal: Journal { entries, committed }, limit, random, .. } = self;
         *committed += 1;
         if entries.len() < *limit {
             entries.push(entry);
@@ -121,9 +232,34 @@ mod tests {
     fn record(workers: usize, count: i32) -> Journal {
         let mut recorder = Recorder::new(workers, Random::stream(1, 2));
         for number in 0..count {
-            recorder.note(order(number));
+            recorder.note(order(number)).unwrap();
         }
         recorder.finish()
+    }
+
+    #[test]
+    fn what_is_noted_in_a_file_is_read_again_but_for_half_a_line() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("commits");
+        let payment =
+            Entry::Payment { warehouse: 3, writer: 9, district: 4, sequence: 1 << 40, amount: -5 };
+        let file = CommitFile::open(&path).unwrap();
+        let mut recorder = Recorder::new(1, Random::stream(1, 2)).noting_in(Some(file));
+        for entry in [order(7), payment] {
+            recorder.note(entry).unwrap();
+        }
+        let whole = committed_in(&path).unwrap();
+        assert_eq!((whole.committed(), whole.into_sorted()), (2, vec![order(7), payment]));
+        std::fs::OpenOptions::new()
+            .append(true)
+            .open(&path)
+            .unwrap()
+            .write_all(b"order 1 2")
+            .unwrap();
+        assert_eq!(committed_in(&path).unwrap().kept(), 2);
+        std::fs::write(&path, "order 1 2 3 4 5\npayment 1\n").unwrap();
+        let refused = committed_in(&path).err().unwrap().to_string();
+        assert!(refused.contains("line 2") && refused.contains("commits"), "{refused}");
     }
 
     #[test]
@@ -144,7 +280,7 @@ mod tests {
         for seed in 0..50 {
             let mut recorder = Recorder::new(workers, Random::stream(seed, 2));
             for number in 0..1_000 {
-                recorder.note(order(number));
+                recorder.note(order(number)).unwrap();
             }
             let journal = recorder.finish();
             assert_eq!((journal.committed(), journal.kept()), (1_000, 64));

@@ -12,6 +12,7 @@
 //! scale, schema, columns, random    what there is: cardinalities, tables, the specified random values
 //! load, shared                      the initial database, drivers elsewhere
 //! input, kind, transactions         what terminals enter, in which mix, and what is done with it
+//! partitioned                       the baseline: warehouses that belong to nodes, and two-phase commit
 //! check, journal                    the consistency conditions, and a look at what was committed
 //! benchmark, smallbank, tatp        the drivers in a pool of their own: what they share, and each
 //! micro                             the micro-benchmark of the coherence protocols
@@ -51,6 +52,7 @@ mod load;
 pub mod micro;
 mod mix;
 mod network;
+mod partitioned;
 mod pieces;
 mod progress;
 mod random;
@@ -68,7 +70,7 @@ pub mod units;
 
 pub use cluster::{Cluster, Node, TableSet};
 pub use config::{Affinity, Config, MAX_WAREHOUSES};
-pub use durability::Durability;
+pub use durability::{Durability, logs_at};
 pub use error::TpccError;
 pub use input::{
     CustomerBy, DeliveryInput, InputSource, LineInput, Lines, NewOrderInput, OrderStatusInput,

@@ -44,6 +44,12 @@ impl<K: Mix> Deck<K> {
         Self { next: cards.len(), cards }
     }
 
+    /// A deck of one type.
+    #[must_use]
+    pub fn only(kind: K) -> Self {
+        Self { next: 1, cards: vec![kind] }
+    }
+
     /// The next card.
     pub fn draw(&mut self, random: &mut Random) -> K {
         if self.next >= self.cards.len() {

@@ -20,6 +20,7 @@
 
 use selkie_btree::{max_entry, max_key};
 use selkie_engine::PSN_BYTES;
+use selkie_txn::partition::ledger;
 use selkie_txn::{ColumnType, Database, Index, Table, TableSchema, TxnError};
 
 use crate::cluster::TableSet;
@@ -171,7 +172,7 @@ fn order_line() -> TableSchema {
 }
 
 fn item() -> TableSchema {
-    TableSchema::new("item")
+    TableSchema::new(ITEM)
         .column("i_id", I32)
         .column("i_im_id", I32)
         .column("i_name", text(24))
@@ -226,6 +227,8 @@ pub struct Tables {
     pub customer_by_name: Index,
     /// ORDER by warehouse, district, customer and number.
     pub orders_by_customer: Index,
+    /// Records of two-phase commit, where each node has tables of its own.
+    pub ledger: Option<Table>,
 }
 
 impl TableSet for Tables {
@@ -236,6 +239,34 @@ impl TableSet for Tables {
     fn resolve(db: &Database) -> Result<Self, TxnError> {
         Self::resolve(db)
     }
+
+    fn divided_schemas(nodes: usize) -> Vec<TableSchema> {
+        let own = schemas().into_iter().filter(|schema| schema.name != ITEM);
+        let own: Vec<_> = own.chain([ledger(LEDGER)]).collect();
+        let of_node = |node| {
+            own.iter().map(move |schema| {
+                let name = own_name(&schema.name, node);
+                TableSchema { name, ..schema.clone() }
+            })
+        };
+        (0..nodes).flat_map(of_node).chain([item()]).collect()
+    }
+
+    fn resolve_divided(db: &Database, node: usize) -> Result<Self, TxnError> {
+        let ledger = Some(db.table(&own_name(LEDGER, node))?);
+        let tables = Self::resolve_named(db, |name| {
+            if name == ITEM { name.to_owned() } else { own_name(name, node) }
+        })?;
+        Ok(Self { ledger, ..tables })
+    }
+}
+
+const ITEM: &str = "item";
+const LEDGER: &str = "two_phase_commit";
+
+/// The name of a table that a node has for itself.
+fn own_name(table: &str, node: usize) -> String {
+    format!("{table}@{node}")
 }
 
 impl Tables {
@@ -244,19 +275,26 @@ impl Tables {
     /// # Errors
     /// [`TxnError::Schema`] if the database is not one created with [`schemas`].
     pub fn resolve(db: &Database) -> Result<Self, TxnError> {
+        Self::resolve_named(db, str::to_owned)
+    }
+
+    /// The same by the names that tables have there.
+    fn resolve_named(db: &Database, name_of: impl Fn(&str) -> String) -> Result<Self, TxnError> {
+        let table = |name| db.table(&name_of(name));
         Ok(Self {
-            warehouse: db.table("warehouse")?,
-            district: db.table("district")?,
-            customer: db.table("customer")?,
-            customer_data: db.table("customer_data")?,
-            history: db.table("history")?,
-            new_order: db.table("new_order")?,
-            orders: db.table("orders")?,
-            order_line: db.table("order_line")?,
-            item: db.table("item")?,
-            stock: db.table("stock")?,
-            customer_by_name: db.index("customer", CUSTOMER_BY_NAME)?,
-            orders_by_customer: db.index("orders", ORDERS_BY_CUSTOMER)?,
+            warehouse: table("warehouse")?,
+            district: table("district")?,
+            customer: table("customer")?,
+            customer_data: table("customer_data")?,
+            history: table("history")?,
+            new_order: table("new_order")?,
+            orders: table("orders")?,
+            order_line: table("order_line")?,
+            item: table(ITEM)?,
+            stock: table("stock")?,
+            customer_by_name: db.index(&name_of("customer"), CUSTOMER_BY_NAME)?,
+            orders_by_customer: db.index(&name_of("orders"), ORDERS_BY_CUSTOMER)?,
+            ledger: None,
         })
     }
 }
@@ -364,6 +402,18 @@ mod tests {
             ("stock", 17),
         ];
         assert_eq!(columns, expected.map(|(name, count)| (name.to_owned(), count)));
+    }
+
+    #[test]
+    fn every_node_has_tables_of_its_own_but_for_the_items() {
+        let names: Vec<_> =
+            Tables::divided_schemas(3).into_iter().map(|schema| schema.name).collect();
+        assert_eq!(names.len(), 3 * 10 + 1);
+        for (at, name) in names.iter().enumerate() {
+            let is_own = *name == "item" || name.ends_with(&format!("@{}", at / 10));
+            assert!(is_own, "{at} {name}");
+        }
+        assert_eq!(misfit_of(&Tables::divided_schemas(1), 2048), None);
     }
 
     #[test]

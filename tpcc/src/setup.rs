@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use selkie_engine::{EngineConfig, MAX_COMPUTE_NODES};
+use selkie_engine::{Coherence, EngineConfig, MAX_COMPUTE_NODES, MAX_MAIL_TASKS};
 use selkie_memnode::{Coding, PoolConfig, PoolError, layout};
 use selkie_txn::{Protocol, TableSchema};
 
@@ -39,14 +39,18 @@ const TASKS_PER_THREAD: usize = 4;
 /// Nodes, workers and sizes of a run. [`Setup::validate`] says what is allowed for each field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Setup {
-    /// How long to run after the load.
+    /// How long to run after the load and the warm-up.
     pub duration: Duration,
+    /// How long to run before anything counts.
+    pub warmup: Duration,
     /// Compute nodes, each with its own cache.
     pub compute_nodes: usize,
     /// Memory nodes of the pool.
     pub memory_nodes: usize,
     /// Worker tasks of each compute node.
     pub workers: usize,
+    /// Tasks of each compute node that take messages in; in virtual time each has a processor of its own.
+    pub mail_tasks: usize,
     /// Where the network is, and which time is measured.
     pub network: Network,
     /// Cache of each compute node, MiB; `None`: half of the loaded database.
@@ -55,6 +59,8 @@ pub struct Setup {
     pub memory_mib: Option<u64>,
     /// Bytes of a global cache line.
     pub gcl_bytes: usize,
+    /// How nodes agree on who may use a page; all but [`Coherence::Rpc`], for which no directories are started.
+    pub coherence: Coherence,
     /// How the pool keeps pages.
     pub coding: Coding,
     /// How transactions are kept apart.
@@ -70,13 +76,16 @@ impl Default for Setup {
     fn default() -> Self {
         Self {
             duration: Duration::from_secs(10),
+            warmup: Duration::ZERO,
             compute_nodes: 2,
             memory_nodes: 3,
             workers: 4,
+            mail_tasks: EngineConfig::default().mail_tasks,
             network: Network::default(),
             cache_mib: None,
             memory_mib: None,
             gcl_bytes: 2048,
+            coherence: Coherence::default(),
             coding: Coding::PLAIN,
             protocol: Protocol::default(),
             durability: Durability::default(),
@@ -96,8 +105,12 @@ impl Setup {
         within("compute-nodes", self.compute_nodes as u64, 1, MAX_COMPUTE_NODES as u64)?;
         within("memory-nodes", self.memory_nodes as u64, 1, MAX_MEMORY_NODES as u64)?;
         within("workers", self.workers as u64, 1, MAX_WORKERS as u64)?;
+        within("mail-tasks", self.mail_tasks as u64, 1, MAX_MAIL_TASKS as u64)?;
         if let Network::Real { threads } = self.network {
             within("threads", threads as u64, 1, MAX_THREADS as u64)?;
+        }
+        if self.coherence == Coherence::Rpc {
+            return Err(refused("coherence", "rpc", "must be selcc or sel".to_owned()));
         }
         self.validate_gcl(title, schemas)?;
         if let Err(PoolError::Config { key, value, allowed }) =
@@ -125,6 +138,10 @@ impl Setup {
             let allowed = format!("must be above 0 and at most {} {unit}", longest.as_secs());
             return Err(refused("duration", self.duration.as_secs_f64(), allowed));
         }
+        if self.warmup > longest {
+            let allowed = format!("must be at most {} {unit}", longest.as_secs());
+            return Err(refused("warmup", self.warmup.as_secs_f64(), allowed));
+        }
         Ok(())
     }
 
@@ -147,7 +164,8 @@ impl Setup {
     }
 
     /// Threads, or in virtual time what there is in their place: every worker has a processor of its own.
-    pub(crate) fn processors(&self) -> usize {
+    #[must_use]
+    pub fn processors(&self) -> usize {
         self.network.threads().unwrap_or(self.workers)
     }
 
@@ -176,6 +194,8 @@ pub struct Shape {
     pub database_bytes: u64,
     /// Bytes the run may add, about.
     pub growth_bytes: u64,
+    /// Whether each compute node has tables of its own.
+    pub divided: bool,
 }
 
 impl Shape {

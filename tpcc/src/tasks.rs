@@ -12,6 +12,11 @@ use selkie_txn::RetryPolicy;
 
 use crate::error::TpccError;
 
+/// The same where rows are loaded. A table begins as one page, and all who load it meet there with transactions of dozens of
+/// rows: when nobody gets by, they have to come more seldom than such a transaction takes, all together.
+pub(crate) const LOADING: RetryPolicy =
+    RetryPolicy { attempts: 500, base: Duration::from_micros(10), cap: Duration::from_millis(64) };
+
 /// How long a transaction is tried again: conflicts end when the other transaction does, so many
 /// attempts only mean many others. Several seconds before it is an error.
 pub(crate) const PATIENCE: RetryPolicy =
@@ -29,6 +34,30 @@ pub(crate) async fn within<F: Future>(
         Poll::Pending => over.as_mut().poll(context).map(|()| None),
     })
     .await
+}
+
+/// Runs two futures side by side to the end of both.
+pub(crate) async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
+    let (mut a, mut b) = (pin!(a), pin!(b));
+    let (mut first, mut second) = (None, None);
+    poll_fn(move |context| {
+        if first.is_none()
+            && let Poll::Ready(output) = a.as_mut().poll(context)
+        {
+            first = Some(output);
+        }
+        if second.is_none()
+            && let Poll::Ready(output) = b.as_mut().poll(context)
+        {
+            second = Some(output);
+        }
+        if first.is_some() && second.is_some() {
+            return Poll::Ready(first.take().zip(second.take()));
+        }
+        Poll::Pending
+    })
+    .await
+    .unwrap_or_else(|| unreachable!("both are there"))
 }
 
 /// Runs `tasks` in the background and waits for all of them.

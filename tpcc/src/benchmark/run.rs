@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::env::{Env, RealRuntime};
-use selkie_fabric::sim::{World, WorldConfig};
+use selkie_fabric::sim::{CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_txn::retry;
 
@@ -21,7 +21,7 @@ use crate::progress::Progress;
 use crate::random::Random;
 use crate::run::{Interval, WORKER_STREAMS, measure_workers, tell_load, work};
 use crate::setup::MAX_VIRTUAL_DURATION;
-use crate::tasks::PATIENCE;
+use crate::tasks::{LOADING, PATIENCE};
 
 /// Keys that a task loads or checks before it asks for more: so many that tasks seldom meet on a page.
 const PIECE: i32 = 512;
@@ -52,6 +52,8 @@ pub fn run<B: Benchmark>(
             })
         }
         Network::Simulated(cost) => {
+            let mail_threads = u32::try_from(setup.mail_tasks).unwrap_or(u32::MAX);
+            let cost = CostModel { mail_threads, ..cost };
             let world = World::new(WorldConfig { cost, ..WorldConfig::new(setup.seed) });
             let report = world.run(BOUND, async {
                 let stage = Stage::start_in(&world, config).await?;
@@ -134,7 +136,7 @@ impl<B: Benchmark> Stage<B> {
             async move {
                 for keys in batches(keys, BATCH) {
                     let load = || config.load(&node, keys.clone());
-                    let loaded = retry(node.engine.env(), &PATIENCE, load).await;
+                    let loaded = retry(node.engine.env(), &LOADING, load).await;
                     *rows.lock() += loaded.map_err(|error| TpccError::of_retry("load", error))?;
                     told.advance(keys.len() as u64);
                 }
@@ -228,8 +230,6 @@ impl<B: Benchmark> Stage<B> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use selkie_fabric::sim::CostModel;
-
     use super::*;
     use crate::cluster::Node;
     use crate::progress::Silent;

@@ -14,6 +14,7 @@ use crate::columns::{
     warehouse as w,
 };
 use crate::error::TpccError;
+use crate::partitioned::home_of;
 use crate::pieces::{Pieces, in_pieces};
 use crate::progress::Progress;
 use crate::scale::DISTRICTS;
@@ -34,11 +35,13 @@ pub async fn collect(
     let all = Arc::new(Mutex::new(Facts::default()));
     let (sum, told) = (Arc::clone(&all), Arc::clone(progress));
     let pieces = Pieces { numbers: 1..warehouses.saturating_add(1), size: 1, tasks_per_node };
+    let all_nodes: Arc<[Arc<Node>]> = nodes.into();
     let collected = in_pieces(nodes, "check", pieces, move |node, warehouses| {
-        let (sum, told) = (Arc::clone(&sum), Arc::clone(&told));
+        let (sum, told, nodes) = (Arc::clone(&sum), Arc::clone(&told), Arc::clone(&all_nodes));
         async move {
             for warehouse in warehouses {
-                let facts = collect_warehouse(&node, warehouse).await?;
+                let node = home_of(&nodes, &node, warehouse);
+                let facts = collect_warehouse(node, warehouse).await?;
                 sum.lock().merge(facts);
                 told.advance(1);
             }

@@ -10,6 +10,7 @@ use crate::cluster::Node;
 use crate::columns::{history as h, order_line as ol, orders as o};
 use crate::error::TpccError;
 use crate::journal::{Entry, Journal};
+use crate::partitioned::home_of;
 use crate::progress::Progress;
 use crate::tasks::{PATIENCE, join_all};
 
@@ -72,9 +73,11 @@ pub async fn look_up(
     let entries: Arc<[Entry]> = journal.into_sorted().into();
     progress.begin("journal", entries.len() as u64);
     let (next, sum) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(sum)));
+    let all_nodes: Arc<[Arc<Node>]> = nodes.into();
     let mut tasks = Vec::new();
     for node in nodes.iter().flat_map(|node| std::iter::repeat_n(node, tasks_per_node)) {
-        let (node, entries) = (Arc::clone(node), Arc::clone(&entries));
+        let (node, nodes, entries) =
+            (Arc::clone(node), Arc::clone(&all_nodes), Arc::clone(&entries));
         let (next, sum, progress) = (Arc::clone(&next), Arc::clone(&sum), Arc::clone(progress));
         tasks.push(async move {
             loop {
@@ -90,7 +93,8 @@ pub async fn look_up(
                 }
                 let count = batch.len();
                 for entry in batch {
-                    let fate = fate(&node, entry).await?;
+                    let node = home_of(&nodes, &node, entry.warehouse());
+                    let fate = fate(node, entry).await?;
                     sum.lock().note(fate);
                 }
                 progress.advance(count as u64);

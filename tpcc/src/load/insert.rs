@@ -12,7 +12,7 @@ use crate::error::TpccError;
 use crate::pieces::batches;
 use crate::progress::Progress;
 use crate::scale::DISTRICTS;
-use crate::tasks::PATIENCE;
+use crate::tasks::LOADING;
 
 /// Items, or stock rows, in a transaction.
 const ROWS: i32 = 64;
@@ -36,25 +36,25 @@ impl Loader {
         match job {
             Job::Items(items) => {
                 for batch in batches(items, ROWS) {
-                    retry(env, &PATIENCE, || self.items(batch.clone())).await.map_err(failed)?;
+                    retry(env, &LOADING, || self.items(batch.clone())).await.map_err(failed)?;
                     self.count(batch.len());
                 }
             }
             Job::Warehouse(warehouse) => {
-                retry(env, &PATIENCE, || self.warehouse(warehouse)).await.map_err(failed)?;
+                retry(env, &LOADING, || self.warehouse(warehouse)).await.map_err(failed)?;
                 self.count(1 + DISTRICTS.unsigned_abs() as usize);
             }
             Job::Stock(warehouse, items) => {
                 for batch in batches(items, ROWS) {
                     let insert = || self.stock(warehouse, batch.clone());
-                    retry(env, &PATIENCE, insert).await.map_err(failed)?;
+                    retry(env, &LOADING, insert).await.map_err(failed)?;
                     self.count(batch.len());
                 }
             }
             Job::Customers(warehouse, district) => {
                 for batch in batches(self.customer_numbers(), CUSTOMERS) {
                     let insert = || self.customers((warehouse, district), batch.clone());
-                    retry(env, &PATIENCE, insert).await.map_err(failed)?;
+                    retry(env, &LOADING, insert).await.map_err(failed)?;
                     self.count(3 * batch.len());
                 }
             }
@@ -62,7 +62,7 @@ impl Loader {
                 let customers = self.plan.ordering_customers(warehouse, district);
                 for batch in batches(self.customer_numbers(), ORDERS) {
                     let insert = || self.orders((warehouse, district), batch.clone(), &customers);
-                    retry(env, &PATIENCE, insert).await.map_err(failed)?;
+                    retry(env, &LOADING, insert).await.map_err(failed)?;
                     let undelivered =
                         batch.end - self.plan.scale.first_undelivered().max(batch.start);
                     let undelivered = usize::try_from(undelivered).unwrap_or(0);

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use parking_lot::Mutex;
 
-use crate::config::Config;
+use crate::config::{Affinity, Config, owner_of};
 use crate::scale::{DISTRICTS, Scale};
 
 /// A run of rows that are neighbours.
@@ -24,7 +24,11 @@ pub(super) enum Job {
 }
 
 /// Jobs not begun yet, by the node that should do them.
-pub(super) struct Queue(Mutex<Vec<VecDeque<Job>>>);
+pub(super) struct Queue {
+    queues: Mutex<Vec<VecDeque<Job>>>,
+    /// Whether others may do them as well.
+    is_shared: bool,
+}
 
 impl Queue {
     pub(super) fn new(config: &Config) -> Self {
@@ -33,27 +37,28 @@ impl Queue {
         let nodes = queues.len();
         for (at, (warehouse, job)) in jobs.into_iter().enumerate() {
             // A warehouse's rows are made by the node that is at home there; items by all in turn.
-            let node =
-                warehouse.map_or(at, |warehouse| warehouse.unsigned_abs() as usize - 1) % nodes;
+            let node = warehouse.map_or(at % nodes, |warehouse| owner_of(warehouse, nodes));
             if let Some(queue) = queues.get_mut(node) {
                 queue.push_back(job);
             }
         }
-        Self(Mutex::new(queues))
+        let is_shared = config.affinity != Affinity::Partitioned;
+        Self { queues: Mutex::new(queues), is_shared }
     }
 
-    /// The next job for a task of `node`: its own, else the last of whoever has most left.
+    /// The next job for a task of `node`: its own, else the last of whoever has most left, if others may do it.
     pub(super) fn take(&self, node: usize) -> Option<Job> {
-        let mut queues = self.0.lock();
-        if let Some(job) = queues.get_mut(node).and_then(VecDeque::pop_front) {
-            return Some(job);
+        let mut queues = self.queues.lock();
+        let own = queues.get_mut(node).and_then(VecDeque::pop_front);
+        if own.is_some() || !self.is_shared {
+            return own;
         }
         queues.iter_mut().max_by_key(|queue| queue.len())?.pop_back()
     }
 
     /// Drops what is left.
     pub(super) fn abandon(&self) {
-        self.0.lock().iter_mut().for_each(VecDeque::clear);
+        self.queues.lock().iter_mut().for_each(VecDeque::clear);
     }
 }
 
@@ -106,6 +111,15 @@ mod tests {
         }
         items.sort_unstable();
         assert_eq!(items, (1..=100_000).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn where_warehouses_belong_to_nodes_nobody_else_loads_them() {
+        let config = Config { affinity: Affinity::Partitioned, warehouses: 3, ..Config::default() };
+        let queue = Queue::new(&config);
+        let taken: Vec<_> = std::iter::from_fn(|| queue.take(1)).collect();
+        assert_eq!(taken.len(), 5 + 31, "half of the items, and one warehouse");
+        assert!(taken.contains(&Job::Warehouse(2)) && !taken.contains(&Job::Warehouse(1)));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::report::{Histogram, Load, Report, Sample};
 use super::workload::{Choices, Pages};
 use crate::error::TpccError;
 use crate::network::Network;
-use crate::tasks::join_all;
+use crate::tasks::{both, join_all};
 
 /// Samples of the throughput over time.
 const SAMPLES: u32 = 20;
@@ -279,31 +279,6 @@ impl Stage {
         join_all(&self.env, "count", tasks.collect()).await?;
         Ok(total.load(Ordering::Relaxed))
     }
-}
-
-/// Runs two futures side by side to the end of both.
-async fn both<A, B>(a: impl Future<Output = A>, b: impl Future<Output = B>) -> (A, B) {
-    let (mut a, mut b) = (std::pin::pin!(a), std::pin::pin!(b));
-    let (mut first, mut second) = (None, None);
-    std::future::poll_fn(move |context| {
-        use std::task::Poll;
-        if first.is_none()
-            && let Poll::Ready(output) = a.as_mut().poll(context)
-        {
-            first = Some(output);
-        }
-        if second.is_none()
-            && let Poll::Ready(output) = b.as_mut().poll(context)
-        {
-            second = Some(output);
-        }
-        if first.is_some() && second.is_some() {
-            return Poll::Ready(first.take().zip(second.take()));
-        }
-        Poll::Pending
-    })
-    .await
-    .unwrap_or_else(|| unreachable!("both are there"))
 }
 
 struct Worker {

@@ -99,6 +99,7 @@ fn config(config: &Config) -> Value {
         "duration_s": config.duration.as_secs(),
         "affinity": config.affinity,
         "homes": config.homes.map(|(first, last)| [first, last]),
+        "remote_percent": config.remote_percent,
         "think": config.think,
         "standard_scale": config.scale.is_standard(),
         "scale": config.scale,

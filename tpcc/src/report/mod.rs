@@ -135,6 +135,12 @@ impl Report {
         self.interval.hit_ratio()
     }
 
+    /// What was measured.
+    #[must_use]
+    pub fn interval(&self) -> &Interval {
+        &self.interval
+    }
+
     /// Attempts rolled back, by cause. Those asked for are the orders with an unused item.
     pub fn aborts(&self) -> impl Iterator<Item = (AbortCause, u64)> + '_ {
         self.interval.aborts()

@@ -83,6 +83,7 @@ impl Report {
         let affinity = match config.affinity {
             Affinity::Shared => ", every node works on every warehouse",
             Affinity::Warehouse => ", each node keeps to its own warehouses",
+            Affinity::Partitioned => ", each node has its own warehouses: two-phase commit",
         };
         let scale = if config.scale.is_standard() {
             String::new()
@@ -97,7 +98,11 @@ impl Report {
             Some((first, last)) => format!(", terminals at {first} to {last}"),
             None => String::new(),
         };
-        let warehouses = format!("{}{homes}{scale}", config.warehouses);
+        let remote = match config.remote_percent {
+            Some(percent) => format!(", {percent} % of NewOrder and Payment beyond the node's own"),
+            None => String::new(),
+        };
+        let warehouses = format!("{}{homes}{remote}{scale}", config.warehouses);
         table.add_row(vec!["warehouses".to_owned(), warehouses]);
         let after = self.interval.database_bytes;
         config.shape().say(affinity, &self.load, after, &mut table);

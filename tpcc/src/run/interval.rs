@@ -18,7 +18,7 @@ use crate::kind::Kind;
 use crate::mix::Mix;
 use crate::progress::Progress;
 use crate::setup::{MAX_WORKERS, Setup};
-use crate::tasks::join_all;
+use crate::tasks::{both, join_all};
 
 /// How often the progress of the measurement is told.
 const TICK: Duration = Duration::from_millis(500);
@@ -122,9 +122,7 @@ where
     F: Future<Output = Result<(), TpccError>> + Send + 'static,
 {
     let env = cluster.env();
-    let before = Counters::of(cluster);
-    let started = env.now();
-    let control = Arc::new(Control::new(started)?);
+    let control = Arc::new(Control::new(env.now() + setup.warmup)?);
     let state = cluster.pool().state();
     let mut tasks = Vec::new();
     for node in &cluster.nodes {
@@ -144,24 +142,19 @@ where
         }
     }
     progress.begin("run", u64::try_from(setup.duration.as_millis()).unwrap_or(u64::MAX));
-    let clock = {
-        let (env, control, progress) = (env.clone(), Arc::clone(&control), Arc::clone(progress));
-        let duration = setup.duration;
-        env.clone()
-            .spawn("clock", async move { tell_time(&env, duration, &control, &progress).await })
+    let clock = async {
+        wait(&env, setup.warmup, &control, None).await;
+        let before = Counters::of(cluster, env.now());
+        wait(&env, setup.duration, &control, Some(progress)).await;
+        control.stop();
+        (before, Counters::of(cluster, env.now()))
     };
-    let result = join_all(&env, "worker", tasks).await;
-    control.stop();
-    let stopped = clock.join().await;
+    let (result, (before, after)) = both(join_all(&env, "worker", tasks), clock).await;
     progress.end();
     result.map_err(|error| error.or_pool_full(cluster.shape().needed_bytes()))?;
-    stopped?;
-    let elapsed = env.now() - started;
-    let measurements = control.take_measurements()?;
-    let after = Counters::of(cluster);
     Ok(Interval {
-        elapsed,
-        measurements,
+        elapsed: after.at - before.at,
+        measurements: control.take_measurements()?,
         journal: (),
         engine: sum(&after.engines, &before.engines),
         txn: after.txns.iter().zip(&before.txns).map(|(after, before)| *after - *before).collect(),
@@ -170,21 +163,23 @@ where
     })
 }
 
-/// Stops the workers when the time is over, or it is told to.
-async fn tell_time<K: Mix>(
+/// Waits for so long, or until the workers are told to stop; tells the progress of it.
+async fn wait<K: Mix>(
     env: &Env,
     duration: Duration,
     control: &Control<K>,
-    progress: &Arc<dyn Progress>,
+    progress: Option<&Arc<dyn Progress>>,
 ) {
     let started = env.now();
     let mut told = Duration::ZERO;
     loop {
         let elapsed = (env.now() - started).min(duration);
-        progress.advance(u64::try_from((elapsed - told).as_millis()).unwrap_or(0));
+        if let Some(progress) = progress {
+            progress.advance(u64::try_from((elapsed - told).as_millis()).unwrap_or(0));
+        }
         told = elapsed;
-        if elapsed >= duration || control.stopped() || progress.is_over() {
-            control.stop();
+        let is_over = progress.is_some_and(|progress| progress.is_over());
+        if elapsed >= duration || control.stopped() || is_over {
             return;
         }
         env.sleep(TICK.min(duration - elapsed)).await;
@@ -193,14 +188,16 @@ async fn tell_time<K: Mix>(
 
 /// All counters at one moment.
 struct Counters {
+    at: Duration,
     engines: Vec<EngineStats>,
     txns: Vec<TxnStats>,
     traffic: MeterSnapshot,
 }
 
 impl Counters {
-    fn of<T: TableSet>(cluster: &Cluster<T>) -> Self {
+    fn of<T: TableSet>(cluster: &Cluster<T>, at: Duration) -> Self {
         Self {
+            at,
             engines: cluster.nodes.iter().map(|node| node.engine.stats()).collect(),
             txns: cluster.nodes.iter().map(|node| node.db.stats()).collect(),
             traffic: cluster.traffic(),

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_fabric::Fabric;
 use selkie_fabric::env::{Env, RealRuntime};
+use selkie_fabric::sim::{CostModel, World, WorldConfig};
+use selkie_fabric::{Fabric, PeerId};
 use selkie_memnode::Pool;
 
 pub use interval::Interval;
@@ -21,39 +22,69 @@ pub(crate) use terminal::{WORKER_STREAMS, work};
 
 use crate::check;
 use crate::cluster::Cluster;
-use crate::config::Config;
+use crate::config::{Affinity, Config};
 use crate::error::TpccError;
-use crate::journal::Journal;
+use crate::journal::{self, CommitFile, Journal};
 use crate::load::{self, LoadReport};
+use crate::network::Network;
+use crate::partitioned;
 use crate::progress::Progress;
 use crate::report::{self, Checked, Report};
-use crate::setup::Shape;
+use crate::setup::{MAX_VIRTUAL_DURATION, Shape};
 use crate::shared::{Driver, Loading, Role};
 use crate::tasks::within;
 use crate::units;
 use worker::Worker;
 
-/// Loads a database into a pool of this process, runs the mix on it and checks it. Starts the threads
-/// it needs, and blocks until all is over.
+/// Virtual time in which even the slowest run is over, with load and check.
+const BOUND: Duration = Duration::from_secs(3 * 3600);
+const _: () = assert!(BOUND.as_secs() >= 3 * MAX_VIRTUAL_DURATION.as_secs());
+
+/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or, where the network is
+/// simulated, in virtual time. Starts the threads it needs, and blocks until all is over.
 ///
 /// # Errors
 /// [`TpccError::Config`] before anything is started; [`TpccError::PoolFull`]; else what broke.
 /// Conditions that do not hold are no error but part of the report.
 pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, TpccError> {
     config.validate()?;
-    let runtime = RealRuntime::with_seed(config.threads, config.seed)?;
-    let env = runtime.env();
-    let (config, progress) = (config.clone(), Arc::clone(progress));
-    // The calling thread is none of the runtime's, so it only waits.
-    runtime.block_on(async move {
-        let cluster = Cluster::start(&env, &config).await?;
-        let _entered = progress.roster().map(|roster| cluster.enter(roster));
-        let report = run_on(&cluster, &config, &progress).await;
-        let closed = cluster.close().await;
-        // What broke first says more than what broke because of it.
-        let report = report?;
-        closed.map(|()| report)
-    })
+    match &config.network {
+        Network::Real { threads } => {
+            let runtime = RealRuntime::with_seed(*threads, config.seed)?;
+            let env = runtime.env();
+            // The calling thread is none of the runtime's, so it only waits.
+            runtime.block_on(async {
+                let cluster = Cluster::start(&env, config).await?;
+                run_and_close(cluster, config, progress).await
+            })
+        }
+        Network::Simulated(cost) => {
+            let mail_threads = u32::try_from(config.mail_tasks).unwrap_or(u32::MAX);
+            let cost = CostModel { mail_threads, ..cost.clone() };
+            let world = World::new(WorldConfig { cost, ..WorldConfig::new(config.seed) });
+            let node = |index: usize| PeerId::compute(u16::try_from(index).unwrap_or(u16::MAX));
+            let report = world.run(BOUND, async {
+                let env_of = |index| world.env_of(node(index));
+                let cluster =
+                    Cluster::start_on(world.fabric(), &world.env(), env_of, config).await?;
+                run_and_close(cluster, config, progress).await
+            });
+            report.map_err(|error| TpccError::Stuck(error.to_string()))?
+        }
+    }
+}
+
+async fn run_and_close(
+    cluster: Cluster,
+    config: &Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report, TpccError> {
+    let _entered = progress.roster().map(|roster| cluster.enter(roster));
+    let report = run_on(&cluster, config, progress).await;
+    let closed = cluster.close().await;
+    // What broke first says more than what broke because of it.
+    let report = report?;
+    closed.map(|()| report)
 }
 
 /// Loads, measures and checks on a cluster that was just started.
@@ -198,7 +229,10 @@ async fn check_and_report(
     let started = cluster.env().now();
     let mut interval = interval;
     let facts = check::collect(&cluster.nodes, warehouses, tasks, progress).await?;
-    let journal = std::mem::take(&mut interval.journal);
+    let mut journal = std::mem::take(&mut interval.journal);
+    for path in &config.look_for {
+        journal.add(journal::committed_in(path)?);
+    }
     let journal = check::look_up(&cluster.nodes, journal, tasks, progress).await?;
     let checked = Checked {
         judgement: check::judge(&facts, &config.scale),
@@ -221,16 +255,26 @@ pub async fn measure(
 ) -> Result<Interval, TpccError> {
     let (config, journal) = (Arc::new(config.clone()), Arc::new(Mutex::new(Journal::default())));
     let setup = config.setup();
+    let partitions = match config.affinity {
+        Affinity::Partitioned => partitioned::connect(&cluster.nodes, &setup.network)?,
+        Affinity::Shared | Affinity::Warehouse => Vec::new(),
+    };
+    let commits = config.note_commits.as_deref().map(CommitFile::open).transpose()?;
     let interval = interval::measure(cluster, &setup, progress, |seat, control| {
         let (config, journal) = (Arc::clone(&config), Arc::clone(&journal));
+        let commits = commits.clone();
+        let partitions = partitions.clone();
         async move {
-            let mut worker = Worker::new(&config, &seat);
+            let mut worker = Worker::new(&config, &seat, &partitions, commits);
             work(&mut worker, seat.node.engine.env(), &control).await?;
             journal.lock().add(worker.into_journal());
             Ok(())
         }
     });
     let interval = interval.await?;
+    for partition in &partitions {
+        partition.close().await?;
+    }
     let journal = std::mem::take(&mut *journal.lock());
     Ok(interval.noting(journal))
 }

@@ -23,11 +23,12 @@ pub(crate) struct Control<K> {
     /// Set when the time is over, or a worker has failed.
     stop: AtomicBool,
     measurements: Mutex<Measurements<K>>,
+    /// What completes before, by the environment's clock, does not count.
     began: Duration,
 }
 
 impl<K: Mix> Control<K> {
-    /// Of a run that begins now, by the environment's clock.
+    /// Of a run that counts from then on, by the environment's clock.
     pub(super) fn new(began: Duration) -> Result<Self, TpccError> {
         let measurements = Mutex::new(Measurements::new()?);
         Ok(Self { stop: AtomicBool::new(false), measurements, began })
@@ -63,6 +64,11 @@ pub trait Terminal: Send {
     /// The types.
     type Kind: Mix;
 
+    /// What they are drawn from.
+    fn deck(&self) -> Deck<Self::Kind> {
+        Deck::new()
+    }
+
     /// What it draws them with.
     fn random(&mut self) -> &mut Random;
 
@@ -95,7 +101,7 @@ pub(crate) async fn work<T: Terminal>(
     control: &Control<T::Kind>,
 ) -> Result<(), TpccError> {
     let mut measured = Measurements::new()?;
-    let mut deck = Deck::new();
+    let mut deck = terminal.deck();
     while !control.stopped() {
         let kind = deck.draw(terminal.random());
         pause(env, terminal.keying(kind), control).await;
@@ -115,18 +121,12 @@ pub(crate) async fn work<T: Terminal>(
         if control.stopped() {
             break;
         }
+        if let Some(since_begin) = env.now().checked_sub(control.began) {
+            note(&mut measured, kind, (latency, attempts.into_inner()), since_begin, outcome);
+        }
         if outcome.lost {
-            if let Some(stats) = measured.kind_mut(kind) {
-                stats.lost += 1;
-            }
             yield_now().await;
             continue;
-        }
-        measured.count_at(env.now().saturating_sub(control.began));
-        if let Some(stats) = measured.kind_mut(kind) {
-            stats.complete(latency, attempts.into_inner());
-            stats.failed += u64::from(outcome.failed);
-            stats.skipped += outcome.skipped;
         }
         let thinking = terminal.thinking(kind);
         if thinking.is_zero() {
@@ -136,6 +136,27 @@ pub(crate) async fn work<T: Terminal>(
         }
     }
     control.measurements.lock().add(&measured)
+}
+
+/// Notes a transaction that ended so long after the beginning.
+fn note<K: Mix>(
+    measured: &mut Measurements<K>,
+    kind: K,
+    (latency, attempts): (Duration, u64),
+    since_begin: Duration,
+    outcome: Outcome,
+) {
+    if !outcome.lost {
+        measured.count_at(since_begin);
+    }
+    let Some(stats) = measured.kind_mut(kind) else { return };
+    if outcome.lost {
+        stats.lost += 1;
+        return;
+    }
+    stats.complete(latency, attempts);
+    stats.failed += u64::from(outcome.failed);
+    stats.skipped += outcome.skipped;
 }
 
 /// Sleeps, but not beyond the end of the run.

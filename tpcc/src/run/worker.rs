@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use selkie_engine::MAX_COMPUTE_NODES;
+use selkie_txn::partition::Partition;
 use selkie_txn::retry;
 
 use super::interval::Seat;
@@ -11,8 +12,10 @@ use super::terminal::{Outcome, Terminal, WORKER_STREAMS};
 use crate::config::Config;
 use crate::error::TpccError;
 use crate::input::{DeliveryInput, InputSource, NewOrderInput, PaymentInput};
-use crate::journal::{Entry, Journal, Recorder};
+use crate::journal::{CommitFile, Entry, Journal, Recorder};
 use crate::kind::Kind;
+use crate::mix::Deck;
+use crate::partitioned::{Branch, Route};
 use crate::random::{NuConstants, Random};
 use crate::scale::DISTRICTS;
 use crate::schema::Tables;
@@ -34,26 +37,44 @@ const MAX_THINK: f64 = 10.0;
 /// One worker of one compute node.
 pub(super) struct Worker<'a> {
     session: Session<'a>,
+    /// Where the database is partitioned.
+    route: Option<Route>,
     writer: i32,
     source: InputSource,
     recorder: Recorder,
+    only: Option<Kind>,
     think: bool,
 }
 
 impl<'a> Worker<'a> {
-    pub(super) fn new(config: &Config, seat: &'a Seat<Tables>) -> Self {
+    /// A worker at a seat; where the database is partitioned, these are its partitions.
+    pub(super) fn new(
+        config: &Config,
+        seat: &'a Seat<Tables>,
+        partitions: &[Partition<Branch>],
+        commits: Option<CommitFile>,
+    ) -> Self {
         let node = &seat.node;
         let (index, ordinal) = (node.engine.node().index(), seat.ordinal());
         let random = Random::stream(config.seed, WORKER_STREAMS + ordinal);
         let constants = NuConstants::of_run(config.seed, &config.scale);
         let warehouses = config.warehouses.cast_signed();
-        let source = InputSource::new(random, constants, warehouses, config.homes_of(index));
+        let source = InputSource::new(random, constants, warehouses, config.homes_of(index))
+            .with_remote_percent(config.remote_percent);
+        let route = partitions.get(index).map(|partition| Route {
+            partition: partition.clone(),
+            own: index,
+            nodes: partitions.len(),
+            worker: u32::try_from(seat.number).unwrap_or(u32::MAX),
+        });
         let workers = config.workers * config.compute_nodes;
         let recorder =
-            Recorder::new(workers, Random::stream(config.seed, JOURNAL_STREAMS + ordinal));
+            Recorder::new(workers, Random::stream(config.seed, JOURNAL_STREAMS + ordinal))
+                .noting_in(commits);
         let writer = writer(ordinal, seat.incarnation);
-        let session = Session::new(&node.db, node.tables, writer);
-        Self { session, writer, source, recorder, think: config.think }
+        let session = Session::new(&node.db, node.tables, writer)
+            .with_access_time(config.network.access_time());
+        Self { session, route, writer, source, recorder, only: config.only, think: config.think }
     }
 
     /// What it has committed.
@@ -64,6 +85,10 @@ impl<'a> Worker<'a> {
 
 impl Terminal for Worker<'_> {
     type Kind = Kind;
+
+    fn deck(&self) -> Deck<Kind> {
+        self.only.map_or_else(Deck::new, Deck::only)
+    }
 
     fn random(&mut self) -> &mut Random {
         &mut self.source.random
@@ -87,7 +112,7 @@ impl Terminal for Worker<'_> {
         started: Duration,
         attempts: &AtomicU64,
     ) -> Result<Outcome, TpccError> {
-        let session = &self.session;
+        let (session, route) = (&self.session, self.route.as_ref());
         let env = session.db.engine().env();
         let now = i64::try_from(started.as_micros()).unwrap_or(i64::MAX);
         let count = || attempts.fetch_add(1, Ordering::Relaxed);
@@ -96,9 +121,12 @@ impl Terminal for Worker<'_> {
         match kind {
             Kind::NewOrder => {
                 let input = self.source.new_order();
-                let attempt = || {
+                let attempt = || async {
                     count();
-                    new_order(session, &input, now)
+                    match route {
+                        Some(route) => route.new_order(session, &input, now).await,
+                        None => new_order(session, &input, now).await,
+                    }
                 };
                 let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
                 outcome.failed = output.order.is_none();
@@ -106,20 +134,23 @@ impl Terminal for Worker<'_> {
                     let NewOrderInput { warehouse, district, ref lines, .. } = input;
                     let (lines, amount) = (lines.len() as i32, output.amount);
                     let entry = Entry::Order { warehouse, district, order, lines, amount };
-                    self.recorder.note(entry);
+                    self.recorder.note(entry)?;
                 }
             }
             Kind::Payment => {
                 let input = self.source.payment();
-                let attempt = || {
+                let attempt = || async {
                     count();
-                    payment(session, &input, now)
+                    match route {
+                        Some(route) => route.payment(session, &input, now).await,
+                        None => payment(session, &input, now).await,
+                    }
                 };
                 let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
                 let PaymentInput { warehouse, district, amount, .. } = input;
                 let (writer, sequence) = (self.writer, output.sequence);
                 let entry = Entry::Payment { warehouse, writer, district, sequence, amount };
-                self.recorder.note(entry);
+                self.recorder.note(entry)?;
             }
             Kind::OrderStatus => {
                 let input = self.source.order_status();

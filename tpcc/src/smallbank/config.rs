@@ -76,7 +76,7 @@ impl Benchmark for Config {
 
     fn shape(&self) -> Shape {
         let database_bytes = u64::from(self.accounts) * ACCOUNT_BYTES;
-        Shape { setup: self.setup.clone(), database_bytes, growth_bytes: 0 }
+        Shape { setup: self.setup.clone(), database_bytes, growth_bytes: 0, divided: false }
     }
 
     fn keys(&self) -> i32 {

@@ -58,7 +58,8 @@ impl Benchmark for Config {
 
     fn shape(&self) -> Shape {
         let database_bytes = u64::from(self.subscribers) * SUBSCRIBER_BYTES;
-        Shape { setup: self.setup.clone(), database_bytes, growth_bytes: database_bytes / GROWTH }
+        let growth_bytes = database_bytes / GROWTH;
+        Shape { setup: self.setup.clone(), database_bytes, growth_bytes, divided: false }
     }
 
     fn keys(&self) -> i32 {

@@ -35,6 +35,7 @@ pub(super) async fn customer_key(
         Ok::<_, TxnError>(ControlFlow::Continue(()))
     };
     txn.scan_keys(session.tables.customer_by_name, &range, Direction::Forward, collect).await?;
+    session.work(u32::try_from(keys.len()).unwrap_or(u32::MAX)).await;
     match middle(&keys) {
         Some(key) => Ok(KeyBuf::from_encoded(key)),
         None => Err(missing("customer", (warehouse, district, last))),

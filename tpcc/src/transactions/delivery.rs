@@ -48,6 +48,7 @@ pub async fn deliver_district(
             Ok((row.i32(o::O_C_ID)?, row.i32(o::O_OL_CNT)?))
         })
         .await?;
+    session.work(3).await;
     let amount = deliver_lines(session, &mut txn, (warehouse, district, order), lines, now).await?;
     txn.update(tables.customer, &key![warehouse, district, customer], |row| {
         row.set_i64(c::C_BALANCE, row.i64(c::C_BALANCE)? + amount)?;
@@ -55,6 +56,7 @@ pub async fn deliver_district(
         Ok(())
     })
     .await?;
+    session.work(1).await;
     txn.commit().await?;
     Ok(DeliveryOutput { order: Some(order), amount })
 }
@@ -76,6 +78,7 @@ async fn deliver_lines(
                 Ok(row.i64(ol::OL_AMOUNT)?)
             })
             .await?;
+        session.work(1).await;
     }
     Ok(amount)
 }

@@ -19,8 +19,9 @@ mod stock_level;
 
 pub use delivery::{DeliveryOutput, deliver_district};
 pub use new_order::{NewOrderOutput, new_order};
+pub(crate) use new_order::{StockTaken, Supplied, enter_order, take_stock};
 pub use order_status::{OrderStatusOutput, order_status};
-pub(crate) use payment::BAD_CREDIT;
+pub(crate) use payment::{BAD_CREDIT, book, pay};
 pub use payment::{PaymentOutput, payment};
 pub use session::Session;
 pub(crate) use session::missing;

@@ -50,6 +50,17 @@ struct PricedLine {
     brand: bool,
 }
 
+/// What a stock row adds to a line.
+pub(crate) struct StockTaken {
+    /// Its text for the order's district.
+    pub(crate) dist_info: Text<24>,
+    /// Whether it is marked as original.
+    pub(crate) original: bool,
+}
+
+/// By line, what was taken from stock elsewhere, `None` if nothing was.
+pub(crate) type Supplied = SmallVec<[Option<StockTaken>; MAX_LINES as usize]>;
+
 type PricedLines = SmallVec<[PricedLine; MAX_LINES as usize]>;
 
 /// Enters an order.
@@ -63,7 +74,8 @@ pub async fn new_order(
 ) -> Result<NewOrderOutput, TpccError> {
     let mut rows = session.take_rows()?;
     let mut txn = session.db.begin();
-    let output = enter(session, &mut txn, &mut rows, input, now).await?;
+    let supplied = input.lines.iter().map(|_| None).collect();
+    let output = enter_order(session, &mut txn, &mut rows, (input, &supplied), now).await?;
     session.put_rows(rows);
     match output.order {
         Some(_) => txn.commit().await?,
@@ -72,11 +84,12 @@ pub async fn new_order(
     Ok(output)
 }
 
-async fn enter(
+/// Enters an order, for which some of the stock was taken already.
+pub(crate) async fn enter_order(
     session: &Session<'_>,
     txn: &mut Txn<'_>,
     rows: &mut Rows<'_>,
-    input: &NewOrderInput,
+    (input, supplied): (&NewOrderInput, &Supplied),
     now: i64,
 ) -> Result<NewOrderOutput, TpccError> {
     let (tables, home, district) = (&session.tables, input.warehouse, input.district);
@@ -87,10 +100,11 @@ async fn enter(
     let customer_last = Text::new().with(customer.text(c::C_LAST)?);
     let customer_credit = Text::new().with(customer.text(c::C_CREDIT)?);
 
+    session.work(1).await;
     let mut lines = PricedLines::new();
-    for line in &input.lines {
+    for (line, supplied) in input.lines.iter().zip(supplied) {
         // An unused item adds nothing and condemns the order.
-        lines.extend(price(session, txn, input, *line).await?);
+        lines.extend(price(session, txn, input, (*line, supplied.as_ref())).await?);
     }
 
     let district_key = key![home, district];
@@ -101,9 +115,11 @@ async fn enter(
             Ok((order, row.i64(d::D_TAX)?))
         })
         .await?;
+    session.work(1).await;
     insert(session, txn, rows, input, &lines, order, now).await?;
     let warehouse = txn.get(tables.warehouse, &key![home]).await?;
     let w_tax = warehouse.ok_or_else(|| missing("warehouse", home))?.i64(w::W_TAX)?;
+    session.work(1).await;
 
     let amount: i64 = lines.iter().map(|line| line.amount).sum();
     Ok(NewOrderOutput {
@@ -116,25 +132,46 @@ async fn enter(
     })
 }
 
-/// Looks up a line's item and takes it from stock; `None` if there is no such item.
+/// Looks up a line's item and takes it from stock, unless that was done; `None` if there is no such item.
 async fn price(
     session: &Session<'_>,
     txn: &mut Txn<'_>,
     input: &NewOrderInput,
-    line: LineInput,
+    (line, supplied): (LineInput, Option<&StockTaken>),
 ) -> Result<Option<PricedLine>, TpccError> {
     let Some(item) = txn.get(session.tables.item, &key![line.item]).await? else {
         return Ok(None);
     };
     let price = item.i64(i::I_PRICE)?;
     let original = item.text(i::I_DATA)?.contains(ORIGINAL);
-    let remote = line.supply_warehouse != input.warehouse;
-    let dist_column = s::S_DIST_01 + usize::try_from(input.district - 1).unwrap_or(0);
+    session.work(1).await;
+    let own;
+    let taken = match supplied {
+        Some(taken) => taken,
+        None => {
+            let remote = line.supply_warehouse != input.warehouse;
+            own = take_stock(session, txn, &line, (input.district, remote)).await?;
+            &own
+        }
+    };
+    let amount = price * i64::from(line.quantity);
+    let (dist_info, brand) = (taken.dist_info, original && taken.original);
+    Ok(Some(PricedLine { input: line, amount, dist_info, brand }))
+}
+
+/// Takes a line's item from stock, for an order of that district, which may be one of another warehouse.
+pub(crate) async fn take_stock(
+    session: &Session<'_>,
+    txn: &mut Txn<'_>,
+    line: &LineInput,
+    (district, remote): (i32, bool),
+) -> Result<StockTaken, TpccError> {
+    let dist_column = s::S_DIST_01 + usize::try_from(district - 1).unwrap_or(0);
     let stock_key = key![line.supply_warehouse, line.item];
     let take = |row: &mut RowMut<'_>| take_from_stock(row, line.quantity, remote, dist_column);
-    let (dist_info, stock_original) = txn.update(session.tables.stock, &stock_key, take).await?;
-    let amount = price * i64::from(line.quantity);
-    Ok(Some(PricedLine { input: line, amount, dist_info, brand: original && stock_original }))
+    let (dist_info, original) = txn.update(session.tables.stock, &stock_key, take).await?;
+    session.work(1).await;
+    Ok(StockTaken { dist_info, original })
 }
 
 /// Changes a stock row; returns the district's text and whether the stock is marked as original.
@@ -176,6 +213,7 @@ async fn insert(
     rows.new_order.clear();
     rows.new_order.i32(home).i32(district).i32(order);
     txn.insert(tables.new_order, rows.new_order.finish()?).await?;
+    session.work(2).await;
 
     for (at, line) in lines.iter().enumerate() {
         let row = &mut rows.order_line;
@@ -184,6 +222,7 @@ async fn insert(
         row.i32(line.input.item).i32(line.input.supply_warehouse).null();
         row.i32(line.input.quantity).i64(line.amount).text(&line.dist_info);
         txn.insert(tables.order_line, row.finish()?).await?;
+        session.work(1).await;
     }
     Ok(())
 }

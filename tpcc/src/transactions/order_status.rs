@@ -51,6 +51,7 @@ pub async fn order_status(
         delivered_lines: 0,
         amount: 0,
     };
+    session.work(1).await;
     let orders = KeyRange::prefix(&key![warehouse, district, output.customer]);
     if let Some(row) = txn.last(tables.orders_by_customer, &orders).await? {
         let order = row.i32(o::O_ID)?;
@@ -66,6 +67,7 @@ pub async fn order_status(
             Ok(ControlFlow::Continue(()))
         })
         .await?;
+        session.work(1 + output.lines.unsigned_abs()).await;
     }
     txn.commit().await?;
     Ok(output)

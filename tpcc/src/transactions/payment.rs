@@ -8,7 +8,7 @@ use std::fmt::Write;
 use selkie_txn::{RowMut, Txn, TxnError, key};
 
 use super::by_name::customer_key;
-use super::session::{Session, missing};
+use super::session::{Rows, Session, missing};
 use crate::columns::{customer as c, customer_data as cd, district as d, warehouse as w};
 use crate::error::TpccError;
 use crate::input::PaymentInput;
@@ -37,11 +37,24 @@ pub async fn payment(
     input: &PaymentInput,
     now: i64,
 ) -> Result<PaymentOutput, TpccError> {
-    let tables = &session.tables;
     let mut rows = session.take_rows()?;
     let mut txn = session.db.begin();
-    let mut output = pay(session, &mut txn, input).await?;
+    let output = pay(session, &mut txn, input).await?;
+    let output = book(session, &mut txn, &mut rows, (input, output), now).await?;
+    session.put_rows(rows);
+    txn.commit().await?;
+    Ok(output)
+}
 
+/// Books a payment with district and warehouse, and in HISTORY, once the customer has paid.
+pub(crate) async fn book(
+    session: &Session<'_>,
+    txn: &mut Txn<'_>,
+    rows: &mut Rows<'_>,
+    (input, paid): (&PaymentInput, PaymentOutput),
+    now: i64,
+) -> Result<PaymentOutput, TpccError> {
+    let tables = &session.tables;
     let amount = input.amount;
     let district_key = key![input.warehouse, input.district];
     let d_name: Text<10> = txn
@@ -50,6 +63,7 @@ pub async fn payment(
             Ok(Text::new().with(row.text(d::D_NAME)?))
         })
         .await?;
+    session.work(1).await;
     let w_name: Text<10> = txn
         .update(tables.warehouse, &key![input.warehouse], |row| {
             row.set_i64(w::W_YTD, row.i64(w::W_YTD)? + amount)?;
@@ -57,22 +71,21 @@ pub async fn payment(
         })
         .await?;
 
+    session.work(1).await;
     let (writer, sequence) = session.history_key();
-    output.sequence = sequence;
     let data: Text<24> = Text::new().with(&w_name).with("    ").with(&d_name);
     let row = &mut rows.history;
     row.clear();
     row.i32(input.warehouse).i32(writer).i64(sequence).i32(input.district);
-    row.i32(input.customer_warehouse).i32(input.customer_district).i32(output.customer);
+    row.i32(input.customer_warehouse).i32(input.customer_district).i32(paid.customer);
     row.i64(now).i64(amount).text(&data);
     txn.insert(tables.history, row.finish()?).await?;
-    session.put_rows(rows);
-    txn.commit().await?;
-    Ok(output)
+    session.work(1).await;
+    Ok(PaymentOutput { sequence, ..paid })
 }
 
 /// Books the payment with the customer.
-async fn pay(
+pub(crate) async fn pay(
     session: &Session<'_>,
     txn: &mut Txn<'_>,
     input: &PaymentInput,
@@ -95,6 +108,7 @@ async fn pay(
             }
             other => other.into(),
         })?;
+    session.work(1).await;
     if output.bad_credit {
         let note = note(input, output.customer);
         txn.update(session.tables.customer_data, &key, |row| {
@@ -103,6 +117,7 @@ async fn pay(
             Ok(())
         })
         .await?;
+        session.work(1).await;
     }
     Ok(output)
 }

@@ -1,6 +1,7 @@
 //! What a worker keeps from one transaction to the next.
 
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_txn::{Database, RowBuilder, TxnError};
@@ -15,6 +16,8 @@ pub struct Session<'db> {
     /// Number of the worker, unique among all nodes: part of the key of its HISTORY rows.
     writer: i32,
     next_history: AtomicI64,
+    /// Processor time of an access to a row, in virtual time.
+    access: Duration,
     /// Row builders with the memory they have; taken by an attempt and put back.
     rows: Mutex<Option<Rows<'db>>>,
 }
@@ -33,7 +36,21 @@ impl<'db> Session<'db> {
     #[must_use]
     pub fn new(db: &'db Database, tables: Tables, writer: i32) -> Self {
         let (next_history, rows) = (AtomicI64::new(0), Mutex::new(None));
-        Self { db, tables, writer, next_history, rows }
+        Self { db, tables, writer, next_history, access: Duration::ZERO, rows }
+    }
+
+    /// The same with so much processor time for each access to a row, where time is virtual; in real time the work
+    /// takes what it takes.
+    #[must_use]
+    pub(crate) fn with_access_time(self, access: Duration) -> Self {
+        Self { access, ..self }
+    }
+
+    /// Accounts for the processor's work on so many rows, which a transaction does while it holds its latches.
+    pub(crate) async fn work(&self, rows: u32) {
+        if !self.access.is_zero() {
+            self.db.engine().env().spend(self.access * rows).await;
+        }
     }
 
     /// The primary key of the next HISTORY row: this worker's number and a sequence number. Gaps do

@@ -86,6 +86,7 @@ async fn count(
         };
         counted.output.low_stock += usize::from(row.i32(s::S_QUANTITY)? < input.threshold);
         items.pop();
+        session.work(1).await;
     }
     Ok(())
 }
@@ -108,6 +109,7 @@ async fn recent_items(
         Ok(ControlFlow::Continue(()))
     })
     .await?;
+    session.work(1 + u32::try_from(items.len()).unwrap_or(u32::MAX)).await;
     items.sort_unstable();
     items.dedup();
     Ok(items)

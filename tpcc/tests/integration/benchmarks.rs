@@ -137,8 +137,8 @@ fn tatp_holds_on_two_nodes() {
     }
     let requested = report.to_json()["aborts"]["requested"].as_u64().unwrap();
     let failed = report.interval.measurements.failed();
-    // Each of the eight workers may have rolled one back after the end.
-    assert!((failed..=failed + 8).contains(&requested), "{failed} and {requested}");
+    // Each of the eight workers may have rolled one back before the beginning that was completed after it, or so at the end.
+    assert!(failed.abs_diff(requested) <= 8, "{failed} and {requested}");
 }
 
 #[test]

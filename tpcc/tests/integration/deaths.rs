@@ -10,7 +10,7 @@ use selkie_tpcc::{
 };
 use selkie_txn::{KeyRange, Table, key};
 
-use crate::setup::{session, silent, small};
+use crate::setup::{THREADS, session, silent, small};
 
 /// A survivor, which has loaded all, and a node that is to die.
 struct Pair {
@@ -22,7 +22,7 @@ struct Pair {
 impl Pair {
     fn run<T>(config: Config, test: impl AsyncFnOnce(&mut Pair) -> T) -> T {
         let config = Config { compute_nodes: 2, ..config };
-        let runtime = selkie_fabric::RealRuntime::with_seed(config.threads, config.seed).unwrap();
+        let runtime = selkie_fabric::RealRuntime::with_seed(THREADS, config.seed).unwrap();
         let env = runtime.env();
         runtime.block_on(async {
             let mut cluster = Cluster::start(&env, &config).await.unwrap();

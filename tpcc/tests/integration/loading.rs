@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 
 use selkie_tpcc::check;
 use selkie_tpcc::columns::{customer as c, item as i, new_order as no, stock as s};
-use selkie_tpcc::{Cluster, Config, Node, ORIGINAL, Scale};
+use selkie_tpcc::{Cluster, Config, Network, Node, ORIGINAL, Scale};
 use selkie_txn::{Direction, Isolation, KeyRange, RowRef, Source};
 
 use crate::setup::{silent, small, with_loaded};
@@ -93,7 +93,13 @@ fn cardinalities_and_contents_are_the_specifications() {
 #[test]
 fn the_same_seed_loads_the_same_rows_however_they_are_shared() {
     let load = |compute_nodes, threads, seed| {
-        let config = Config { compute_nodes, threads, seed, warehouses: 2, ..small() };
+        let config = Config {
+            compute_nodes,
+            network: Network::Real { threads },
+            seed,
+            warehouses: 2,
+            ..small()
+        };
         with_loaded(&config, |cluster| async move { fingerprints(&cluster).await })
     };
     let alone = load(1, 1, 5);

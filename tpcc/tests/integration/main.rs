@@ -10,6 +10,7 @@ mod benchmarks;
 mod conditions;
 mod deaths;
 mod loading;
+mod partitioned;
 mod rollback;
 mod runs;
 mod setup;

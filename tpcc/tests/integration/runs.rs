@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use selkie_tpcc::{Affinity, Config, Kind, Scale, TpccError, run};
+use selkie_engine::Coherence;
+use selkie_fabric::sim::CostModel;
+use selkie_tpcc::{Affinity, Config, Kind, Network, Scale, TpccError, run};
 
 use crate::setup::{silent, small};
 
@@ -95,4 +97,58 @@ fn a_full_pool_is_an_error_that_says_so() {
     assert!(matches!(error, TpccError::PoolFull { .. }), "{error}");
     let text = error.to_string();
     assert!(text.starts_with("pool full: used 4.0 MiB of 4.0 MiB, needs about "), "{text}");
+}
+
+/// The smallest load in virtual time.
+fn in_virtual_time() -> Config {
+    Config {
+        warehouses: 2,
+        compute_nodes: 2,
+        network: Network::Simulated(CostModel::PAPER),
+        duration: Duration::from_millis(4),
+        ..small()
+    }
+}
+
+#[test]
+fn virtual_time_is_decided_by_the_seed_and_goes_by_the_work_on_rows() {
+    let config = in_virtual_time();
+    let reports = [(); 2].map(|()| run_consistently(&config).to_json());
+    assert_eq!(reports[0], reports[1]);
+    // A NewOrder of ten lines works on some 35 rows, half a microsecond each, even if all pages are cached.
+    let alone = Config { compute_nodes: 1, only: Some(Kind::NewOrder), ..config };
+    let json = run_consistently(&alone).to_json();
+    let fastest = json["latency_us"]["new_order"]["p50"].as_f64().unwrap();
+    assert!((17.0..60.0).contains(&fastest), "{json}");
+}
+
+#[test]
+fn one_type_alone_and_pages_that_are_not_cached_are_consistent_too() {
+    for only in Kind::ALL {
+        let config = Config { coherence: Coherence::Sel, only: Some(only), ..in_virtual_time() };
+        let report = run_consistently(&config);
+        let others = Kind::ALL.into_iter().filter(|kind| *kind != only);
+        let completed = |kind| report.interval().measurements.of(kind).unwrap().completed;
+        assert_eq!(others.map(completed).sum::<u64>(), 0);
+        // A page that was just latched is cached for as long.
+        assert!(report.hit_ratio() < 0.3, "{only:?}: {report}");
+    }
+}
+
+#[test]
+fn what_completes_in_the_warm_up_does_not_count() {
+    let run = |warmup| {
+        let warmup = Duration::from_millis(warmup);
+        let report = run_consistently(&Config { warmup, ..in_virtual_time() });
+        let interval = report.interval();
+        assert_eq!(interval.elapsed, Duration::from_millis(4));
+        let commits: u64 = interval.txn.iter().map(|stats| stats.commits).sum();
+        (report.completed(), commits, report.journal().committed)
+    };
+    let ((cold, _, noted), (warm, commits, noted_with)) = (run(0), run(20));
+    // As much counts, and five times as much is done.
+    assert!((cold / 2..cold * 2).contains(&warm), "{cold} {warm}");
+    assert!(noted_with > 3 * noted, "{noted} {noted_with}");
+    // A Delivery commits ten times, and some have failed.
+    assert!((warm * 9 / 10..warm * 2).contains(&commits), "{warm} {commits}");
 }

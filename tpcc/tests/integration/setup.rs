@@ -4,14 +4,16 @@ use std::future::Future;
 use std::sync::Arc;
 
 use selkie_fabric::RealRuntime;
-use selkie_tpcc::{Cluster, Config, Node, Progress, Scale, Session, Silent, load};
+use selkie_tpcc::{Cluster, Config, Network, Node, Progress, Scale, Session, Silent, load};
+
+pub(crate) const THREADS: usize = 2;
 
 /// One warehouse of the smallest scale on one node with everything cached.
 pub(crate) fn small() -> Config {
     Config {
         warehouses: 1,
         compute_nodes: 1,
-        threads: 2,
+        network: Network::Real { threads: THREADS },
         scale: Scale::divided_by(100),
         ..Config::default()
     }
@@ -27,7 +29,7 @@ where
     F: FnOnce(Arc<Cluster>) -> Fut,
     Fut: Future<Output = T>,
 {
-    let runtime = RealRuntime::with_seed(config.threads, config.seed).unwrap();
+    let runtime = RealRuntime::with_seed(THREADS, config.seed).unwrap();
     let env = runtime.env();
     runtime.block_on(async {
         let cluster = Arc::new(Cluster::start(&env, config).await.unwrap());

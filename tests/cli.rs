@@ -39,6 +39,7 @@ fn bad_arguments_are_refused_before_anything_starts() {
         (["--homes", "3-2"], "--homes 3-2: must be a range within 1-4"),
         (["--homes", "4-5"], "--homes 4-5: must be a range within 1-4"),
         (["--scale", "101"], "--scale 101: must be 1 to 100"),
+        (["--remote-percent", "101"], "--remote-percent 101: must be 0 to 100"),
     ];
     for (arguments, expected) in cases {
         let output = selkie(&arguments);
@@ -51,6 +52,15 @@ fn bad_arguments_are_refused_before_anything_starts() {
     let output = selkie(&["--affinity", "warehouse", "--warehouses", "1"]);
     assert_eq!(output.status.code(), Some(2));
     assert!(stderr(&output).contains("--compute-nodes 2: with --affinity warehouse"));
+    for (arguments, expected) in [
+        (["--protocol", "occ"], "--protocol occ: with --affinity partitioned must be 2pl"),
+        (["--homes", "1-4"], "--homes 1-4: is not to be given with --affinity partitioned"),
+        (["--pool", "shm:a"], "--affinity partitioned: with a shared --pool must be shared"),
+    ] {
+        let output = selkie(&[&["--affinity", "partitioned"][..], &arguments].concat());
+        assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
+        assert!(stderr(&output).contains(expected), "{}", stderr(&output));
+    }
 }
 
 #[test]

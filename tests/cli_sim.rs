@@ -18,7 +18,16 @@ fn bad_arguments_are_refused_with_what_is_allowed() {
         (&["sim", "--seeds", "9..2"], "the range is empty"),
         (&["sim", "--seeds", "7"], "a range is written A..B"),
         (&["sim", "--seeds", "a..7"], "\"a\" is no number"),
-        (&["sim", "--seed", "1", "--scenario", "x"], "there are counter, bank, tree, tpcc, ring"),
+        (
+            &["sim", "--seed", "1", "--scenario", "x"],
+            "there are counter, bank, history, tree, tpcc",
+        ),
+        (
+            &["sim", "--seed", "1", "--scenario", "ring", "--protocol", "to"],
+            "does not run with --protocol to: history and tpcc do",
+        ),
+        (&["sim", "--seed", "1", "--protocol", "occ"], "together with --scenario"),
+        (&["sim", "--seed", "1", "--protocol", "x"], "there are 2pl, to, occ"),
         (&["sim"], "--seeds <A..B>"),
         (&["sim", "--seed", "1", "--seeds", "1..2"], "cannot be used with"),
         (&["micro", "--sim", "x"], "there are paper, modern, cxl, tcp"),
@@ -54,6 +63,21 @@ fn a_seed_is_replayed_with_its_events() {
     let events = text(&output.stdout);
     assert!(events.lines().count() > 1000 && events.contains("FAA") && events.contains("READ"));
     assert_eq!(output, selkie(&["sim", "--seed", "9", "--scenario", "counter"]), "again the same");
+}
+
+#[test]
+fn every_protocol_of_transactions_is_run_when_asked_for() {
+    for scenario in ["history", "tpcc"] {
+        let traces = ["2pl", "to", "occ"].map(|protocol| {
+            let asked = ["sim", "--seeds", "5..6", "--scenario", scenario, "--protocol", protocol];
+            let output = selkie(&asked);
+            assert!(output.status.success(), "{asked:?}: {}", text(&output.stderr));
+            let said = text(&output.stdout);
+            said.split_once("traces ").unwrap().1.split_once(',').unwrap().0.to_owned()
+        });
+        let [two_phase, timestamp, optimistic] = &traces;
+        assert!(two_phase != timestamp && timestamp != optimistic && optimistic != two_phase);
+    }
 }
 
 #[test]

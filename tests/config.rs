@@ -107,6 +107,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "N") => "6".to_owned(),
         (None, "BYTES") => "4096".to_owned(),
         (None, "SIZE") => "\"1G\"".to_owned(),
+        (None, "NAME") if name == "protocol" => "\"occ\"".to_owned(),
         (None, "NAME") => "\"counter\"".to_owned(),
         (None, "POOL") => "\"demo\"".to_owned(),
         (None, "FABRIC") => "\"tcp\"".to_owned(),
@@ -118,6 +119,9 @@ fn sample((name, value_name, default): &HelpOption) -> String {
         (None, "SECONDS") => "0.5".to_owned(),
         (None, "FIRST-LAST") => "\"1-2\"".to_owned(),
         (None, "DIR") => "\"figures\"".to_owned(),
+        (None, "FILE") => "\"Cargo.toml\"".to_owned(),
+        (None, "ID") => "\"1f\"".to_owned(),
+        (None, "URL") => "\"file:///backups/monday\"".to_owned(),
         (None, "ADDR") => "\"127.0.0.1:0\"".to_owned(),
         (None, "PRESET") => "\"paper\"".to_owned(),
         (None, "PART,...") => "[\"hold\", \"looks\"]".to_owned(),
@@ -156,7 +160,12 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
                 ("micro" | "smallbank" | "tatp", "insecure") => "metrics = \"127.0.0.1:0\"\n",
                 ("tpcc" | "smallbank" | "tatp", "log-dir") => "durability = \"disk\"\n",
                 ("tpcc" | "smallbank" | "tatp", "log-mb") => "durability = \"memory\"\n",
+                ("recover", "into") => "log-dir = \"logs\"\n",
+                ("recover", "log-dir") => "dry-run = true\n",
+                ("recover", "dry-run") => "log-dir = \"logs\"\n",
+                ("recover", _) => "log-dir = \"logs\"\ndry-run = true\n",
                 ("sim", "coding") => "scenario = \"counter\"\n",
+                ("sim", "protocol") => "scenario = \"history\"\n",
                 ("top", "json") => "once = true\nname = \"a\"\n",
                 _ => "",
             };
@@ -181,7 +190,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
 
 #[test]
 fn sections_and_keys_that_do_not_exist_are_refused_with_those_that_do() {
-    let commands = "tpcc, smallbank, tatp, pool, memnode, cert, top, micro, figures, sim, scenario";
+    let commands = "tpcc, smallbank, tatp, pool, backup, restore, recover, memnode, cert, top, micro, figures, sim, scenario";
     let no_command = format!("there is no such command; there are {commands}\n");
     is_refused("\n[tpc]\na = 1", &format!("2: [tpc]: {no_command}"));
     is_refused("[config]\n", &format!("1: [config]: {no_command}"));
@@ -218,7 +227,7 @@ fn values_are_refused_with_what_is_allowed_from_the_top_down() {
     is_refused("[tpcc]\nseed = 2020-01-01", "2: [tpcc] seed = 2020-01-01: must be a number or");
     is_refused(
         "[tpcc]\naffinity = \"none\"",
-        "2: [tpcc] affinity = \"none\": must be one of shared, warehouse (Which warehouses",
+        "2: [tpcc] affinity = \"none\": must be one of shared, warehouse, partitioned (Which warehouses",
     );
     is_refused(
         "[micro]\nwithout = [\"hold\", true]",

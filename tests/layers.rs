@@ -71,7 +71,7 @@ fn crates_depend_downwards_only() {
 
 /// Folders that may look at the clock: the environment, and what stands between processes, whose time is
 /// the hosts' own.
-const KEEPERS_OF_TIME: [&str; 4] = ["env", "shm", "tcp", "control"];
+const KEEPERS_OF_TIME: [&str; 5] = ["env", "shm", "tcp", "control", "objects"];
 
 #[test]
 fn only_the_environment_calls_the_runtime_or_reads_the_clock() {

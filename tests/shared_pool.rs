@@ -122,11 +122,15 @@ impl Pool {
     }
 
     fn start_with(over: Over, test: &str, memory_nodes: usize, range: &str) -> Pool {
+        Self::start_made(over, test, memory_nodes, &["--range", range])
+    }
+
+    fn start_made(over: Over, test: &str, memory_nodes: usize, rest: &[&str]) -> Pool {
         let fabric = if over == Over::Shm { "shm" } else { "tcp" };
         let name = format!("test-{test}-{fabric}-{}", std::process::id());
         let nodes = memory_nodes.to_string();
-        let shape = ["--memory-nodes", &nodes, "--fabric", fabric, "--range", range];
-        succeeds(&[&["pool", "create", &name], &shape[..]].concat());
+        let shape = ["--memory-nodes", &nodes, "--fabric", fabric];
+        succeeds(&[&["pool", "create", &name], &shape[..], rest].concat());
         let url = format!("shm:{name}");
         let mut pool = Pool { name: name.clone(), memory: Vec::new(), url };
         let mut known = name;
@@ -189,6 +193,21 @@ impl Pool {
             std::thread::sleep(Duration::from_millis(20));
         }
         self.works(survivor, "accesses");
+    }
+
+    /// Waits until a node is dead and has been recovered from, with all its pages.
+    fn is_over(&self, dead: u64) {
+        let started = Instant::now();
+        loop {
+            let status = self.status();
+            let none = Value::Array(Vec::new());
+            let is_over = [&status["recovering_from"], &status["dead_compute_nodes"]] == [&none; 2];
+            if is_over && !self.compute_nodes().contains(&dead) {
+                return;
+            }
+            assert!(started.elapsed() < PATIENCE, "{status}");
+            std::thread::sleep(Duration::from_millis(20));
+        }
     }
 
     /// Whether a compute node's memory is among what the pool has.
@@ -556,8 +575,12 @@ fn memory_dies(over: Over) {
 
 /// A driver that commits transactions, until it is told to end, and its node's index.
 fn running(pool: &Pool, url: &str) -> (Running, u64) {
+    running_with(pool, url, &[])
+}
+
+fn running_with(pool: &Pool, url: &str, rest: &[&str]) -> (Running, u64) {
     let known = pool.compute_nodes();
-    let mut command = selkie(&pool.tpcc(url, &["--duration", "3600", "--json"]));
+    let mut command = selkie(&pool.tpcc(url, &[&["--duration", "3600", "--json"], rest].concat()));
     command.stderr(Stdio::piped()).stdout(Stdio::piped());
     let mut driver = Running(command.spawn().unwrap());
     let started = Instant::now();
@@ -639,6 +662,133 @@ fn driver_is_killed(over: Over) {
     let late = succeeds(&pool.tpcc(&url, &["--duration", "1", "--json"]));
     let late: Value = serde_json::from_str(&late).unwrap();
     assert_eq!(late["consistency"], "partial", "{late}");
+}
+
+#[test]
+fn drivers_that_are_killed_leave_all_that_they_have_committed() {
+    drivers_are_killed(2);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn fifty_drivers_that_are_killed_leave_all_that_they_have_committed() {
+    drivers_are_killed(50);
+}
+
+/// One after the other, while another works; those who commit say so in files, which are looked through at the end.
+fn drivers_are_killed(kills: u32) {
+    let place = tempfile::tempdir().unwrap();
+    let made = ["--range", "4M", "--log-size", "8M", "--max-compute-nodes", "6"];
+    let pool = Pool::start_made(Over::Shm, "kills", 3, &made);
+    let (url, durable) = (pool.url(), ["--durability", "memory"]);
+    succeeds(&pool.tpcc(&url, &[&["--load-only"], &durable[..]].concat()));
+    let (survivor, _) = running_with(&pool, &url, &durable);
+    let mut files = Vec::new();
+    for kill in 0..kills {
+        let file = place.path().join(kill.to_string());
+        let file = file.to_str().unwrap().to_owned();
+        let noted = [&["--note-commits", &file], &durable[..]].concat();
+        let (mut victim, node) = running_with(&pool, &url, &noted);
+        // At any time in what it does.
+        std::thread::sleep(Duration::from_micros(u64::from(kill) * 7_919 % 300_000));
+        victim.kill();
+        pool.is_over(node);
+        files.push(file);
+    }
+    survivor.signal(Signal::TERM);
+    ends_well(survivor);
+    let mut last = vec!["--duration", "1", "--json"];
+    for file in &files {
+        assert!(std::fs::metadata(file).unwrap().len() > 0, "it has committed nothing");
+        last.extend(["--look-for", file]);
+    }
+    let report = succeeds(&pool.tpcc(&url, &[&last[..], &durable].concat()));
+    let report: Value = serde_json::from_str(&report).unwrap();
+    assert_eq!((&report["consistency"], &report["journal"]["missing"]), (&"ok".into(), &0.into()));
+    assert_eq!(report["journal"]["looked_for"], report["journal"]["found"], "{report}");
+    assert_eq!(pool.status()["lost_pages"], Value::Array(Vec::new()));
+    println!("{kills} drivers killed: {}", report["journal"]);
+}
+
+#[test]
+fn what_was_committed_is_there_again_when_all_memory_is_gone() {
+    let place = tempfile::tempdir().unwrap();
+    all_memory_is_gone("lost", place.path(), place.path().to_str().unwrap(), "64");
+}
+
+/// Logs so short that they go round, and their archives are made short, too.
+#[test]
+fn what_was_committed_is_there_again_from_an_object_store() {
+    let place = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", place.path().display());
+    all_memory_is_gone("objects", place.path(), &url, "4");
+}
+
+/// All memory and the driver are gone at once; the logs are left.
+fn all_memory_is_gone(test: &str, place: &std::path::Path, logs: &str, log_mib: &str) {
+    let durable = ["--durability", "disk", "--log-dir", logs, "--log-mb", log_mib];
+    let mut lost = Pool::start(Over::Shm, test, 3);
+    let url = lost.url();
+    succeeds(&lost.tpcc(&url, &[&["--load-only"], &durable[..]].concat()));
+    let noted = tempfile::NamedTempFile::new().unwrap();
+    let file = noted.path().to_str().unwrap();
+    let before = [&["--duration", "3600", "--json", "--note-commits", file], &durable[..]].concat();
+    let mut victim = selkie(&lost.tpcc(&url, &before));
+    let mut victim = Running(victim.stderr(Stdio::null()).stdout(Stdio::null()).spawn().unwrap());
+    let started = Instant::now();
+    while lost.compute_nodes() != [1] {
+        assert!(started.elapsed() < PATIENCE, "it does not join");
+    }
+    while noted.as_file().metadata().unwrap().len() == 0 {
+        assert!(started.elapsed() < PATIENCE, "it commits nothing");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    lost.memory.iter_mut().for_each(Running::kill);
+    victim.kill();
+    drop(lost);
+    let looked = succeeds(&["recover", "--log-dir", logs, "--dry-run", "--json"]);
+    let looked: Value = serde_json::from_str(&looked).unwrap();
+    assert_eq!((looked["logs"].as_array().unwrap().len(), &looked["refused"]), (2, &Value::Null));
+    let pool = Pool::start(Over::Shm, &format!("{test}-found"), 4);
+    let put = succeeds(&["recover", "--log-dir", logs, "--into", &pool.url(), "--json"]);
+    let put: Value = serde_json::from_str(&put).unwrap();
+    assert_eq!(put["pages"], looked["pages"], "{put}");
+    // The database is there, with its label: nothing is loaded.
+    let late = ["--duration", "1", "--json", "--look-for", file];
+    let late: Value = serde_json::from_str(&succeeds(&pool.tpcc(&pool.url(), &late))).unwrap();
+    assert_eq!((&late["consistency"], &late["load"]["rows"]), (&"ok".into(), &0.into()), "{late}");
+    assert_eq!(late["journal"]["missing"], 0, "{late}");
+    assert!(late["journal"]["found"].as_u64() > Some(0), "{late}");
+    // The second pool's logs have all that the first had, as both have some in the directory.
+    refused(&["recover", "--log-dir", logs, "--dry-run"], 1, "give --pool-id");
+    let id = put["pool"].as_str().unwrap();
+    let pools = std::fs::read_dir(place).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut pools = pools.map(|name| name.to_str().unwrap().to_owned());
+    let second = pools.find(|name| name != id && name.len() == 16).unwrap();
+    let again = ["recover", "--log-dir", logs, "--pool-id", &second, "--dry-run", "--json"];
+    let again: Value = serde_json::from_str(&succeeds(&again)).unwrap();
+    assert_eq!((&again["pages"], &again["refused"]), (&put["pages"], &Value::Null), "{again}");
+    damage_last(place, id);
+    let output = run(&["recover", "--log-dir", logs, "--pool-id", id, "--dry-run"]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    for said in [".slog, from byte", "the record at", "--accept-loss"] {
+        assert!(error.contains(said), "{said}: {error}");
+    }
+}
+
+/// Changes a byte in the middle of a log of the pool.
+fn damage_last(logs: &std::path::Path, pool: &str) {
+    let log = logs.join(pool).join("0-1");
+    let files = std::fs::read_dir(&log).unwrap().map(|entry| entry.unwrap().path());
+    let mut files: Vec<_> =
+        files.filter(|path| path.extension().is_some_and(|e| e == "slog")).collect();
+    files.sort();
+    // Behind the first records, which the load has left.
+    let long = files.iter().find(|path| path.metadata().unwrap().len() > 20_001).unwrap();
+    let mut bytes = std::fs::read(long).unwrap();
+    bytes[20_000] ^= 1;
+    std::fs::write(long, bytes).unwrap();
 }
 
 #[test]

@@ -96,6 +96,7 @@ impl BenchmarkOptions {
             coding: self.coding.unwrap_or(Coding::usual_for(self.memory_nodes)),
             durability: self.durability.durability()?,
             seed: self.seed,
+            ..Setup::default()
         })
     }
 }

@@ -11,7 +11,8 @@ pub(crate) struct DurabilityArguments {
     /// memory nodes (`memory`), or in files (`disk`), from which they are made again if its compute node dies
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "none")]
     durability: Level,
-    /// Directory of the logs, for `disk`: all compute nodes of the pool have to reach it
+    /// Directory of the logs, for `disk`, or an object store, as `file:///var/logs`, and with the feature `cloud`
+    /// `s3://BUCKET/LOGS`, `gs://`, `az://` or `https://`: all compute nodes of the pool have to reach it
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// How long the log of a compute node may become, MiB, before whoever writes has to wait [default: 64 in memory, 4096
@@ -53,7 +54,7 @@ impl DurabilityArguments {
             }
             (Level::Disk, Some(log)) => {
                 let log_mib = self.log_mb.unwrap_or(Durability::DISK_LOG_MIB);
-                Ok(Durability::Disk { directory: log.clone(), log_mib })
+                Ok(Durability::Disk { place: log.clone(), log_mib })
             }
         }
     }

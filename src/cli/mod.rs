@@ -1,17 +1,21 @@
 //! Commands: one module each, and the progress they share.
 
+mod backup;
 mod benchmark;
 mod cert;
 mod config;
 mod durability;
 mod figures;
 mod log;
+mod member;
 mod memnode;
 mod metrics;
 mod micro;
 mod network;
 mod pool;
 mod progress;
+mod recover;
+mod restore;
 mod scenario;
 mod sim;
 mod smallbank;
@@ -58,6 +62,12 @@ enum Command {
     Tatp(Box<tatp::Arguments>),
     /// Makes, shows and removes pools that several processes share.
     Pool(pool::Arguments),
+    /// Writes what a shared pool holds to an object store, while its nodes go on.
+    Backup(Box<backup::Arguments>),
+    /// Puts a backup into a new shared pool.
+    Restore(Box<restore::Arguments>),
+    /// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, in another pool.
+    Recover(Box<recover::Arguments>),
     /// Lends memory to a pool that several processes share.
     Memnode(memnode::Arguments),
     /// Makes and shows certificates for pools over TCP.
@@ -103,6 +113,9 @@ impl Command {
             Command::Smallbank(arguments) => smallbank::check(arguments),
             Command::Tatp(arguments) => tatp::check(arguments),
             Command::Pool(arguments) => pool::check(arguments),
+            Command::Recover(arguments) => recover::check(arguments),
+            Command::Backup(arguments) => backup::check(arguments),
+            Command::Restore(arguments) => restore::check(arguments),
             Command::Top(arguments) => top::check(arguments),
             Command::Micro(arguments) => micro::check(arguments),
             Command::Memnode(arguments) => memnode::check(arguments),
@@ -133,7 +146,10 @@ pub(crate) fn main() -> ExitCode {
         Command::Smallbank(arguments) => smallbank::run(&arguments),
         Command::Tatp(arguments) => tatp::run(&arguments),
         Command::Pool(arguments) => pool::run(&arguments),
+        Command::Recover(arguments) => recover::run(&arguments),
         Command::Top(arguments) => top::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
         Command::Memnode(arguments) => memnode::run(&arguments),
         Command::Cert(arguments) => cert::run(&arguments),
         Command::Figures(arguments) => figures::run(&arguments),

@@ -10,7 +10,8 @@ use std::time::Instant;
 use clap::Args;
 use selkie::memnode::Coding;
 use selkie::tpcc::Progress;
-use selkie_sim::{Case, Refused, Scenario, sweep};
+use selkie::txn::Protocol;
+use selkie_sim::{Case, Scenario, sweep};
 
 use super::progress::Stderr;
 
@@ -28,14 +29,18 @@ pub(crate) struct Arguments {
     /// Run every seed from A up to, and without, B; stop at the first failure
     #[arg(long, value_name = "A..B")]
     seeds: Option<Seeds>,
-    /// What the clients do: counter, bank, tree, tpcc, ring, memnode-loss, tpcc-loss, corruption, straggler or
+    /// What the clients do: counter, bank, history, tree, tpcc, ring, crash, memnode-loss, tpcc-loss, corruption, straggler or
     /// slab-eviction [default: chosen by each seed]
     #[arg(long, value_name = "NAME")]
     scenario: Option<Scenario>,
     /// How the pool keeps pages, as for `selkie pool create`; ring uses no pool, and the last five take no `plain`
-    /// [default: plain; of the last five, chosen by each seed]
+    /// [default: plain; of crash and the last five, chosen by each seed]
     #[arg(long, value_name = "K+R")]
     coding: Option<Coding>,
+    /// How transactions are kept apart: 2pl, to or occ; only history and tpcc take it [default: chosen by each seed, which
+    /// may mix 2pl and occ in history]
+    #[arg(long, value_name = "NAME")]
+    protocol: Option<Protocol>,
     /// Threads of a sweep, 1 to 1024 [default: one for each core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     threads: Option<u16>,
@@ -63,21 +68,32 @@ impl FromStr for Seeds {
 
 impl Arguments {
     /// What is run, whatever the seed; `None` if the seed chooses it.
-    fn case(&self) -> Result<Option<Case>, Refused> {
+    fn case(&self) -> Result<Option<Case>, String> {
         let Some(scenario) = self.scenario else { return Ok(None) };
-        let case = Case::of(scenario, 0);
-        self.coding.map_or(Ok(case), |coding| case.coded(coding)).map(Some)
+        let mut case = Case::of(scenario, 0);
+        if let Some(coding) = self.coding {
+            case = case.coded(coding).map_err(|error| error.to_string())?;
+        }
+        if let Some(protocol) = self.protocol {
+            case = case.protocolled(protocol).map_err(|error| error.to_string())?;
+        }
+        Ok(Some(case))
     }
 }
 
 /// Looks for values that do not go together.
 pub(crate) fn check(arguments: &Arguments) -> Result<(), super::Refusal> {
-    match arguments.coding {
-        Some(coding) if arguments.scenario.is_none() => {
-            let allowed = "together with --scenario";
-            Err(super::Refusal::new("coding", &coding.to_string(), allowed))
-        }
-        _ => Ok(()),
+    if arguments.scenario.is_some() {
+        return Ok(());
+    }
+    let allowed = "together with --scenario";
+    let refused = |option: &'static str, value: &dyn std::fmt::Display| {
+        Err(super::Refusal::new(option, &value.to_string(), allowed))
+    };
+    match (arguments.coding, arguments.protocol) {
+        (Some(coding), _) => refused("coding", &coding),
+        (None, Some(protocol)) => refused("protocol", &protocol),
+        (None, None) => Ok(()),
     }
 }
 

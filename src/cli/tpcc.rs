@@ -1,5 +1,6 @@
 //! `selkie tpcc`.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -99,12 +100,23 @@ pub(crate) struct Arguments {
     /// accesses of the mix still go anywhere
     #[arg(long, value_name = "FIRST-LAST", value_parser = homes)]
     homes: Option<(u32, u32)>,
+    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with another node's warehouse, or
+    /// with --affinity shared with another than their own, 0 to 100 [default: as the standard has it]
+    #[arg(long, value_name = "N")]
+    remote_percent: Option<u32>,
     /// Seed of the data and of the transactions' inputs
     #[arg(long, value_name = "N", default_value_t = Config::default().seed)]
     seed: u64,
     /// Let workers wait as people at terminals do, by clause 5.2.5.7
     #[arg(long)]
     think: bool,
+    /// Add each NewOrder and Payment to this file as soon as it has committed, for --look-for of another run, should this one
+    /// be killed
+    #[arg(long, value_name = "FILE")]
+    note_commits: Option<PathBuf>,
+    /// Look also for what another run has committed, which was to --note-commits in this file; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    look_for: Vec<PathBuf>,
     /// Divide the number of items, customers and initial orders by N, 1 to 100; above 1 the figures are
     /// no TPC-C figures, but the run is short
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -124,6 +136,9 @@ enum AffinityArgument {
     Shared,
     /// Each node on its own; remote accesses of the mix still go anywhere
     Warehouse,
+    /// Each node on its own, and nobody else on their pages: what a transaction needs of another node's warehouses that
+    /// node does, and all commit by two-phase commit; a baseline, only with --pool embedded: and --protocol 2pl
+    Partitioned,
 }
 
 /// A range of warehouses as `3-4`.
@@ -205,7 +220,7 @@ fn run_shared(
     progress: &Arc<dyn Progress>,
     roster: Roster,
 ) -> Result<Option<Report>, SharedError> {
-    let runtime = RealRuntime::new(config.threads)?;
+    let runtime = RealRuntime::new(config.setup().processors())?;
     let env = runtime.env();
     let security = arguments.network.tls().security().map_err(SharedError::Pool)?;
     let shared = SharedPool::at(place, security).map_err(SharedError::Pool)?;
@@ -243,7 +258,7 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         }),
         memory_nodes,
         workers: arguments.workers,
-        threads: arguments.threads.unwrap_or(Config::default().threads),
+        network: tpcc::Network::in_process(arguments.threads),
         cache_mib: arguments.cache_mb,
         memory_mib: arguments.memory_mb,
         gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
@@ -253,11 +268,16 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         affinity: match arguments.affinity {
             AffinityArgument::Shared => Affinity::Shared,
             AffinityArgument::Warehouse => Affinity::Warehouse,
+            AffinityArgument::Partitioned => Affinity::Partitioned,
         },
         homes: arguments.homes,
+        remote_percent: arguments.remote_percent,
         seed: arguments.seed,
         think: arguments.think,
+        note_commits: arguments.note_commits.clone(),
+        look_for: arguments.look_for.clone(),
         scale: Scale::divided_by(arguments.scale),
+        ..default
     };
     config.validate()?;
     Ok(config)
@@ -307,12 +327,13 @@ fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
     if arguments.durability.is_in_memory() && arguments.durability.says_length() {
         return refused("log-mb", String::new(), own);
     }
-    if matches!(arguments.affinity, AffinityArgument::Warehouse) {
-        let allowed =
-            "with a shared --pool must be shared: processes divide the warehouses by --homes";
-        return refused("affinity", "warehouse".to_owned(), allowed);
-    }
-    Ok(())
+    let affinity = match arguments.affinity {
+        AffinityArgument::Shared => return Ok(()),
+        AffinityArgument::Warehouse => "warehouse",
+        AffinityArgument::Partitioned => "partitioned",
+    };
+    let allowed = "with a shared --pool must be shared: processes divide the warehouses by --homes";
+    refused("affinity", affinity.to_owned(), allowed)
 }
 
 fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {

@@ -51,7 +51,7 @@ impl Environment for SimEnvironment {
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let until = nanos(self.now()).saturating_add(nanos(duration));
-        Box::pin(Sleep { shared: Arc::clone(&self.shared), until, armed: false })
+        Box::pin(Sleep { shared: Arc::clone(&self.shared), until, armed_for: None })
     }
 
     fn timer_grain(&self) -> Duration {
@@ -79,7 +79,8 @@ impl Environment for SimEnvironment {
 struct Sleep {
     shared: Arc<Shared>,
     until: u64,
-    armed: bool,
+    /// Which task is woken: its waker would keep the task that keeps this.
+    armed_for: Option<usize>,
 }
 
 impl Future for Sleep {
@@ -91,8 +92,10 @@ impl Future for Sleep {
         if network.now >= self.until {
             return Poll::Ready(());
         }
-        if !self.armed {
-            self.armed = true;
+        // Whoever polled last is woken: it may be another task than the one that polled first.
+        let waker = Some(context.waker().data().addr());
+        if self.armed_for != waker {
+            self.armed_for = waker;
             network.schedule(self.until, Event::Wake(context.waker().clone()));
         }
         Poll::Pending

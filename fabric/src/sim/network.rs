@@ -124,6 +124,7 @@ impl Network {
             paused: false,
             crashed: false,
             fenced: false,
+            verbs_left: None,
             parked: Vec::new(),
         });
         Ok(index)
@@ -375,7 +376,7 @@ impl Network {
                 return self.fail(flight, error, nanos(self.cost.unreachable_after));
             }
             match self.execute_verb(&mut flight, to) {
-                Ok(None) => {}
+                Ok(None) => self.count_verb(from),
                 Ok(Some(later)) => return self.schedule_execution(flight, later),
                 Err(error) => {
                     flight.error = Some(error);
@@ -393,6 +394,19 @@ impl Network {
         }
         self.next_in_lane(flight.lane);
         self.reply(flight, to);
+    }
+
+    /// A verb of a node was executed, perhaps the last before it is killed.
+    fn count_verb(&mut self, from: usize) {
+        let now = self.now;
+        let node = self.node_mut(from);
+        let Some(left) = node.verbs_left.as_mut() else { return };
+        *left = left.saturating_sub(1);
+        if *left == 0 {
+            (node.crashed, node.fenced, node.verbs_left) = (true, true, None);
+            let note = format!("{} is killed at its verb", node.id);
+            self.trace.record(now, &TraceEvent::Note(&note));
+        }
     }
 
     /// Executes the next verb, or a part of it; when the next part is due.

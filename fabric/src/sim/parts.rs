@@ -56,6 +56,8 @@ pub(super) struct SimNode {
     pub(super) crashed: bool,
     /// Nothing of it is executed any more.
     pub(super) fenced: bool,
+    /// After so many more of its verbs it is killed.
+    pub(super) verbs_left: Option<u64>,
     /// Tasks that were woken while it was paused.
     pub(super) parked: Vec<Arc<super::task::Task>>,
 }

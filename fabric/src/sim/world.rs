@@ -339,6 +339,23 @@ impl Controls {
         });
     }
 
+    /// As [`Controls::kill`], as soon as `verbs` more verbs of the node have been executed, be it in the middle of a chain;
+    /// `None`: not any more.
+    pub fn kill_after_verbs(&self, peer: PeerId, verbs: Option<u64>) {
+        let what = match verbs {
+            Some(verbs) => format!("{peer} is to be killed after {verbs} verbs"),
+            None => format!("{peer} is spared"),
+        };
+        self.stop(&what, peer, |node| node.verbs_left = verbs);
+    }
+
+    /// Whether the node has joined and runs, be it paused.
+    pub fn lives(&self, peer: PeerId) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        let network = shared.network.lock();
+        network.names.get(&peer).is_some_and(|index| !network.node(*index).crashed)
+    }
+
     /// The node's tasks stand still; its memory can still be reached.
     pub fn pause(&self, peer: PeerId) {
         self.stop(&format!("{peer} is paused"), peer, |node| node.paused = true);

@@ -7,7 +7,7 @@ use selkie::engine::Coherence;
 use selkie::tpcc::micro::{Config, Part};
 
 use super::measure::{Measured, Work};
-use super::{failures, latency, sets};
+use super::{failures, latency, sets, tpcc, two_phase};
 
 /// A figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -19,6 +19,8 @@ pub(super) enum Figure {
     RemoteCpu,
     GclSize,
     Ablation,
+    Tpcc,
+    TwoPhaseCommit,
     CodingSets,
     CodingLatency,
     CodingFailures,
@@ -81,7 +83,7 @@ const MIXES: [(&str, f64); 3] =
     [("read-intensive", 0.95), ("write-intensive", 0.5), ("write-only", 0.0)];
 
 impl Figure {
-    pub(super) const ALL: [Figure; 10] = [
+    pub(super) const ALL: [Figure; 12] = [
         Figure::Scalability,
         Figure::Locality,
         Figure::Skew,
@@ -89,6 +91,8 @@ impl Figure {
         Figure::RemoteCpu,
         Figure::GclSize,
         Figure::Ablation,
+        Figure::Tpcc,
+        Figure::TwoPhaseCommit,
         Figure::CodingSets,
         Figure::CodingLatency,
         Figure::CodingFailures,
@@ -103,6 +107,8 @@ impl Figure {
             Figure::RemoteCpu => "remote-cpu",
             Figure::GclSize => "gcl-size",
             Figure::Ablation => "ablation",
+            Figure::Tpcc => "tpcc",
+            Figure::TwoPhaseCommit => "two-phase-commit",
             Figure::CodingSets => "coding-sets",
             Figure::CodingLatency => "coding-latency",
             Figure::CodingFailures => "coding-failures",
@@ -120,6 +126,8 @@ impl Figure {
             Figure::RemoteCpu => "Remote computing power: cores of each memory node",
             Figure::GclSize => "Page size",
             Figure::Ablation => "Ablation: one part of the protocol switched off",
+            Figure::Tpcc => "TPC-C: pages cached (selcc), and not (sel)",
+            Figure::TwoPhaseCommit => "TPC-C: shared pages, and partitions with two-phase commit",
             Figure::CodingSets => "CodingSets: data lost and memory balanced, by placement",
             Figure::CodingLatency => "Coded pages: latency of reads and write-backs, and TPC-C",
             Figure::CodingFailures => "Coded pages: the death of a memory node",
@@ -130,6 +138,8 @@ impl Figure {
     pub(super) fn setup(self, settings: &Settings) -> String {
         let Settings { duration, seed, trials } = settings;
         match self {
+            Figure::Tpcc => tpcc::setup(*duration, *seed),
+            Figure::TwoPhaseCommit => two_phase::setup(*duration, *seed),
             Figure::CodingSets => sets::setup(*trials, *seed),
             Figure::CodingLatency => latency::setup(*duration, *seed),
             Figure::CodingFailures => failures::setup(*duration, *seed),
@@ -150,7 +160,11 @@ impl Figure {
             Figure::RemoteCpu => "cores of a memory node",
             Figure::GclSize => "bytes of a page",
             Figure::Ablation => "switched off",
-            Figure::CodingSets | Figure::CodingLatency | Figure::CodingFailures => "",
+            Figure::Tpcc
+            | Figure::TwoPhaseCommit
+            | Figure::CodingSets
+            | Figure::CodingLatency
+            | Figure::CodingFailures => "",
         }
     }
 
@@ -164,6 +178,8 @@ impl Figure {
             Figure::RemoteCpu => remote_cpu(),
             Figure::GclSize => gcl_size(),
             Figure::Ablation => ablation(),
+            Figure::Tpcc => tpcc::points(),
+            Figure::TwoPhaseCommit => two_phase::points(),
             Figure::CodingSets => sets::points(),
             Figure::CodingLatency => latency::points(),
             Figure::CodingFailures => failures::points(),
@@ -179,6 +195,8 @@ impl Figure {
             Figure::Fairness => fairness_claims(),
             Figure::RemoteCpu => remote_cpu_claims(),
             Figure::GclSize | Figure::Ablation => Vec::new(),
+            Figure::Tpcc => tpcc::claims(),
+            Figure::TwoPhaseCommit => two_phase::claims(),
             Figure::CodingSets => sets::claims(),
             Figure::CodingLatency => latency::claims(),
             Figure::CodingFailures => failures::claims(),

@@ -12,7 +12,7 @@ use selkie::fabric::PeerId;
 use selkie::fabric::env::SplitMix;
 use selkie::fabric::sim::{Faults, World, WorldConfig};
 use selkie::memnode::Coding;
-use selkie::tpcc::{self, Progress, Scale, Silent};
+use selkie::tpcc::{self, Network, Progress, Scale, Silent};
 
 use super::cluster::{BOUND, Cluster, GCL_BYTES, MEMORY_NODES, NETWORK, Shape, Workers, micros};
 use super::experiment::{Claim, Expected, Point};
@@ -206,7 +206,7 @@ impl Mix {
             compute_nodes: COMPUTE_NODES,
             memory_nodes: MEMORY_NODES,
             workers: 8,
-            threads: 1,
+            network: Network::Real { threads: 1 },
             // The least: much is not cached.
             cache_mib: Some((1024 * GCL_BYTES as u64) >> 20),
             gcl_bytes: GCL_BYTES,

@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use selkie::engine::Roster;
-use selkie::tpcc::Progress;
 use selkie::tpcc::micro::{self, Config, Report};
+use selkie::tpcc::{Config as TpccConfig, Progress, Report as TpccReport};
 
 use super::experiment::{Figure, Point, Settings};
 use super::failures::{self, Course};
@@ -14,11 +14,13 @@ use super::latency::{Latencies, Latency, Mix, Mixed};
 use super::memory::{Filled, Memory};
 use super::sets::{Balance, Balanced, Loss, Lost};
 use super::table::Table;
+use super::tpcc;
 use crate::cli::progress::Stderr;
 
 /// What is done for a point.
 pub(super) enum Work {
     Micro(Box<Config>),
+    Tpcc(Box<TpccConfig>),
     Loss(Loss),
     Balance(Balance),
     Latency(Latency),
@@ -30,6 +32,7 @@ pub(super) enum Work {
 /// What came of it.
 pub(super) enum Outcome {
     Micro(Box<Report>),
+    Tpcc(Box<TpccReport>),
     Lost(Lost),
     Balanced(Balanced),
     Latencies(Latencies),
@@ -49,6 +52,7 @@ impl Work {
                 let config = Config { duration, warmup: duration, seed, ..(**config).clone() };
                 Outcome::Micro(Box::new(micro::run(&config, &Roster::default())?))
             }
+            Self::Tpcc(config) => Outcome::Tpcc(Box::new(tpcc::run(config, duration, seed)?)),
             Self::Loss(loss) => Outcome::Lost(loss.run(trials, seed)),
             Self::Balance(balance) => Outcome::Balanced(balance.run(seed)),
             Self::Latency(latency) => Outcome::Latencies(latency.run(duration, seed)?),
@@ -69,6 +73,8 @@ impl Measured {
     /// What is written of it.
     pub(super) fn tables(&self) -> Vec<Table> {
         match self.figure {
+            Figure::Tpcc => tpcc::tables(self),
+            Figure::TwoPhaseCommit => super::two_phase::tables(self),
             Figure::CodingSets => super::sets::tables(self),
             Figure::CodingLatency => super::latency::tables(self),
             Figure::CodingFailures => failures::tables(self),
@@ -139,7 +145,7 @@ pub(super) fn all(
     outcomes.sort_by_key(|(index, _)| *index);
     let mut measured: Vec<Measured> = Vec::new();
     for ((figure, point), (_, outcome)) in points.into_iter().zip(outcomes) {
-        let outcome = outcome?;
+        let outcome = outcome.map_err(|error| format!("{}, {}: {error}", point.series, point.x))?;
         match measured.last_mut().filter(|last| last.figure == figure) {
             Some(last) => last.points.push((point, outcome)),
             None => measured.push(Measured { figure, points: vec![(point, outcome)] }),

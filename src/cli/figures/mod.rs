@@ -1,7 +1,7 @@
 //! `selkie figures`: the experiments of the papers, measured again in virtual time.
 //!
 //! Contents: `experiment` (what is measured for each figure, and what was published), `sets`,
-//! `latency` and `failures` (points whose work is more than a run of the micro-benchmark), `cluster` (what they run on), `measure` (runs the points on all cores), `micro` (how its runs are
+//! `tpcc`, `two_phase`, `latency` and `failures` (points whose work is more than a run of the micro-benchmark), `cluster` (what they run on), `measure` (runs the points on all cores), `micro` (how its runs are
 //! shown), `table` (what is written of a figure), `plot` (SVG), `page` (CSV and Markdown).
 
 mod cluster;
@@ -15,6 +15,8 @@ mod page;
 mod plot;
 mod sets;
 mod table;
+mod tpcc;
+mod two_phase;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,7 +35,7 @@ use experiment::{Figure, Settings};
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Figures to make: scalability, locality, skew, fairness, remote-cpu, gcl-size, ablation,
-    /// coding-sets, coding-latency, coding-failures [default: all]
+    /// tpcc, two-phase-commit, coding-sets, coding-latency, coding-failures [default: all]
     #[arg(value_name = "NAME", value_parser = figure)]
     names: Vec<Figure>,
     /// Where the files go; made if it is not there

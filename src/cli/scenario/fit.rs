@@ -5,7 +5,7 @@ use std::time::Duration;
 use selkie::engine::MAX_COMPUTE_NODES;
 use selkie::memnode::PoolConfig;
 use selkie::memnode::control::Timing;
-use selkie::tpcc::{Affinity, Config, Scale, units};
+use selkie::tpcc::{Affinity, Config, Network, Scale, units};
 
 use super::super::pool::RANGE_BYTES;
 use super::file::{Action, Driver, Fabric, File};
@@ -72,11 +72,12 @@ pub(crate) fn shape(file: &File) -> PoolConfig {
 /// What a driver is started with.
 fn config(plan: &Plan, driver: &Driver) -> Config {
     let File { fabric, memory, pool, database, drivers, .. } = &plan.file;
-    let default = Config {
+    let config = Config {
         warehouses: database.warehouses,
         duration: whole_seconds(plan.duration),
         memory_nodes: memory.nodes,
         workers: driver.workers,
+        network: Network::in_process(driver.threads),
         think: driver.think,
         cache_mib: driver.cache.map(|cache| mib(cache.0.0)),
         memory_mib: Some(mib(memory.size.0.0)),
@@ -85,10 +86,6 @@ fn config(plan: &Plan, driver: &Driver) -> Config {
         seed: database.seed,
         scale: Scale::divided_by(database.scale),
         ..Config::default()
-    };
-    let config = match driver.threads {
-        Some(threads) => Config { threads, ..default },
-        None => default,
     };
     if *fabric == Fabric::Mem {
         let divided = drivers.iter().any(|driver| driver.homes.is_some());

@@ -6,7 +6,7 @@
 mod etcd_server;
 mod relay_server;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use selkie_channels::MailboxDescriptor;
@@ -69,25 +69,34 @@ fn on_every_plane(test: impl Fn(Arc<dyn ControlPlane>)) {
 
 /// A plane behind a relay, but for the making of pools, which relays refuse.
 struct Relayed {
-    remote: RemotePlane,
+    /// To the pool that was made last: a way to one is none to another of its name, once it is connected anew.
+    remote: Mutex<Arc<RemotePlane>>,
     plane: Arc<dyn ControlPlane>,
-    _server: RelayServer,
+    server: RelayServer,
 }
 
 impl Relayed {
     fn to(plane: Arc<dyn ControlPlane>) -> Self {
         let server = RelayServer::start(Arc::clone(&plane), "test");
-        let remote = RemotePlane::new(&[server.endpoint()], Expectation::default()).unwrap();
-        Self { remote, plane, _server: server }
+        Self { remote: Mutex::new(way_to(&server)), plane, server }
     }
+
+    fn remote(&self) -> Arc<RemotePlane> {
+        Arc::clone(&self.remote.lock().unwrap())
+    }
+}
+
+fn way_to(server: &RelayServer) -> Arc<RemotePlane> {
+    Arc::new(RemotePlane::new(&[server.endpoint()], Expectation::default()).unwrap())
 }
 
 impl ControlPlane for Relayed {
     fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
-        self.remote.load()
+        Box::pin(async { self.remote().load().await })
     }
 
     fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
+        *self.remote.lock().unwrap() = way_to(&self.server);
         self.plane.create(state)
     }
 
@@ -97,19 +106,19 @@ impl ControlPlane for Relayed {
         expected: Version,
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
-        self.remote.replace_as(change, expected, state)
+        Box::pin(async move { self.remote().replace_as(change, expected, state).await })
     }
 
     fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.remote.beat(beat)
+        Box::pin(async { self.remote().beat(beat).await })
     }
 
     fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
-        self.remote.beats()
+        Box::pin(async { self.remote().beats().await })
     }
 
     fn pace(&self) -> Duration {
-        self.remote.pace()
+        self.remote().pace()
     }
 
     fn destroy(&self) -> BoxFuture<'_, Result<(), ControlError>> {

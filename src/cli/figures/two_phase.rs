@@ -16,8 +16,8 @@ use super::tpcc::{self, COLUMNS, reports, values};
 
 /// Of a hundred NewOrder and Payment transactions, those that go beyond.
 const PERCENTS: [u32; 7] = [0, 1, 5, 10, 20, 50, 100];
-/// Length of the log of a node in memory: neither load nor run fills it.
-const LOG_MIB: u64 = Durability::MEMORY_LOG_MIB;
+/// Length of the log of a node in memory: neither load nor run fills it, as pages would be written home for that.
+const LOG_MIB: u64 = 8 * Durability::MEMORY_LOG_MIB;
 /// What each memory node lends, MiB: logs of all nodes, and as much as where there is none.
 const MEMORY_MIB: u64 = tpcc::COMPUTE_NODES as u64 * LOG_MIB + tpcc::MEMORY_MIB;
 

@@ -47,6 +47,7 @@ pub mod layout;
 mod lend;
 mod membership;
 mod migration;
+mod moment;
 pub mod monitor;
 mod node;
 mod pool;

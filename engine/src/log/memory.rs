@@ -219,9 +219,9 @@ impl Core {
 }
 
 impl Core {
-    /// Shows `visit` all records from `start` on, perhaps only up to where another begins, and reads no more than they take and what tells that no more follow: a copy
-    /// to its end, and on with another that has more. Copies differ in what was written last, and one that is damaged, or
-    /// whose memory node dies, is as good as others up to there.
+    /// Shows `visit` all records from `start` on, perhaps only up to where another begins, and reads no more than they take and
+    /// what tells that no more follow: a copy to its end, and on with another that has more. Copies differ in what was written
+    /// last, and one that is damaged, or whose memory node dies, is as good as others up to there.
     async fn read_copies(
         &self,
         owner: LogOwner,

@@ -99,11 +99,6 @@ pub struct PoolState {
 }
 
 impl PoolState {
-    /// Who wanted a moment has left, or died.
-    pub(crate) fn forget_moment(&mut self, node: u16) {
-        self.moment = self.moment.filter(|moment| moment.by != node);
-    }
-
     /// A pool of this shape, without memory and without nodes. How much memory each node lends is its own
     /// affair; the configuration says only how many there are to be.
     pub(crate) fn new(identity: Identity<'_>, timing: Timing, config: &PoolConfig) -> Self {

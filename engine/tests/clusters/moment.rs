@@ -287,12 +287,12 @@ fn a_moment_that_is_not_marked_in_time_is_followed_by_another() {
         let ended = futures_util::future::select(Box::pin(made), Box::pin(is_announced)).await;
         assert!(matches!(ended, futures_util::future::Either::Right(_)), "it was announced");
         drop(ended);
+        apart.ways[1].cut(false);
         let started = env.now();
         while apart.pools[0].state().moment.is_some() {
             assert!(env.now() - started < Duration::from_secs(10), "it is over");
             env.sleep(ms(1)).await;
         }
-        apart.ways[1].cut(false);
         stop.store(true, Ordering::SeqCst);
         for relay in relays {
             relay.join().await.unwrap();

@@ -293,8 +293,30 @@ impl Database {
     /// Begins a transaction with the given isolation.
     #[must_use]
     pub fn begin_with(&self, isolation: Isolation) -> Txn<'_> {
+        self.begin_by(self.protocol, isolation)
+    }
+
+    /// Begins a serializable transaction that only reads, and is never long in the way of those that write: it latches a leaf
+    /// for as long as it looks at it, in a scan as long as `visit` is shown what is there, whatever the protocol of the handle.
+    /// So it may itself have to be run again. Where that is two-phase locked or optimistic, it reads as under
+    /// [`Protocol::Optimistic`]: it waits for a leaf that is being changed, under [`Protocol::TwoPhase`] to the end of that
+    /// transaction, which must not be one of the same task; and it ends in
+    /// [`TxnError::Stale`] when what it has read was changed before its end: a long scan of what changes all the time
+    /// may find no end, where one of [`begin`](Self::begin) under [`Protocol::TwoPhase`] keeps others out. Under
+    /// [`Protocol::Timestamp`] it leaves its timestamp at what it reads, for which it has the leaf exclusively for that moment,
+    /// ends in [`TxnError::TooLate`] where a later transaction has written, and earlier ones
+    /// that come to write what it has read are run again with a later timestamp.
+    ///
+    /// Operations that change something, or are for update, do nothing and return [`TxnError::ReadOnly`]. No round trip, no
+    /// waiting.
+    #[must_use]
+    pub fn begin_to_read(&self) -> Txn<'_> {
+        self.begin_by(self.protocol.to_read(), Isolation::Serializable).that_only_reads()
+    }
+
+    fn begin_by(&self, protocol: Protocol, isolation: Isolation) -> Txn<'_> {
         let shard = shard_here();
-        Txn::new(&self.inner, self.protocol, isolation, shard, self.inner.take_work(shard))
+        Txn::new(&self.inner, protocol, isolation, shard, self.inner.take_work(shard))
     }
 }
 

@@ -79,8 +79,8 @@ impl AbortCause {
 /// An operation of a transaction failed.
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
-/// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch) and [`NoSavepoint`](Self::NoSavepoint) undo that one
-/// operation and leave the transaction usable. Every other error has rolled the transaction back when it is returned: its
+/// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch), [`ReadOnly`](Self::ReadOnly) and
+/// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable. Every other error has rolled the transaction back when it is returned: its
 /// latches are free, and all that is left to do is to drop it and, if
 /// [`is_retryable`](Self::is_retryable), to begin again.
 #[derive(Debug, thiserror::Error)]
@@ -135,6 +135,10 @@ pub enum TxnError {
         /// The index, or "primary key".
         index: String,
     },
+    /// Something was to be changed, or locked for that, in a transaction that only reads
+    /// ([`Database::begin_to_read`](crate::Database::begin_to_read)).
+    #[error("this transaction only reads: nothing can be changed or read for update in it")]
+    ReadOnly,
     /// A savepoint that this transaction does not have, or not any more.
     #[error(
         "there is no such savepoint in this transaction: it was released, or an earlier one was gone back to"
@@ -222,6 +226,7 @@ impl TxnError {
             | Self::OutOfTimestamps { .. } => AbortCause::Failure,
             Self::Duplicate { .. }
             | Self::NotFound { .. }
+            | Self::ReadOnly
             | Self::NoSavepoint
             | Self::Undetermined { .. }
             | Self::KeyMismatch { .. }

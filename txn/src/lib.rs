@@ -12,6 +12,7 @@
 //! | locking, rollback, cancellation | [`Txn`] and `transaction.rs`, `savepoint.rs` |
 //! | why undo always has room, what an update logs | `write.rs`, `undo.rs` |
 //! | what is kept aside until commit, and validation | [`Protocol`], `overlay.rs`, `reads.rs`, `apply.rs` |
+//! | reading without being in the way of writers | [`Database::begin_to_read`] |
 //! | the order of timestamps, and where they come from | `stamps.rs`, `clock.rs` |
 //! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
 //! | partitions and two-phase commit, a baseline | [`partition`] |

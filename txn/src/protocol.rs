@@ -13,7 +13,9 @@
 //!
 //! Two-phase locked and optimistic transactions may be mixed on one database. An optimistic transaction that commits holds every leaf it changes latched
 //! exclusively while it looks whether what it has read is as it was, and for that nobody may hold those leaves
-//! exclusively either: it is a two-phase locked transaction that has all of its latches at that moment. Those that go by
+//! exclusively either: it is a two-phase locked transaction that has all of its latches at that moment. So a transaction
+//! that only reads goes by the optimistic protocol also where others lock
+//! ([`Database::begin_to_read`](crate::Database::begin_to_read)). Those that go by
 //! timestamps (`stamps.rs`) rely on all others leaving theirs: a database is made for them, or for the others, and says so
 //! ([`DatabaseSchema`](crate::DatabaseSchema)).
 
@@ -49,6 +51,14 @@ impl Protocol {
     /// Whether changes are kept aside until commit.
     pub(crate) const fn defers(self) -> bool {
         matches!(self, Protocol::Timestamp | Protocol::Optimistic)
+    }
+
+    /// What those that only read go by beside this one: latches for a moment only.
+    pub(crate) const fn to_read(self) -> Protocol {
+        match self {
+            Protocol::TwoPhase | Protocol::Optimistic => Protocol::Optimistic,
+            Protocol::Timestamp => Protocol::Timestamp,
+        }
     }
 
     /// Whether transactions may be kept apart in either way on one database.

@@ -41,7 +41,7 @@ impl<'db> Txn<'db> {
     /// under [`Protocol::Timestamp`](crate::Protocol::Timestamp) it is stamped.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get); [`TxnError::ReadOnly`].
     pub async fn get_for_update(
         &mut self,
         table: Table,
@@ -124,7 +124,7 @@ impl<'db> Txn<'db> {
     /// As [`first`](Self::first), with the row's leaf latched exclusively.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get); [`TxnError::ReadOnly`].
     pub async fn first_for_update(
         &mut self,
         source: impl Into<Source>,
@@ -136,7 +136,7 @@ impl<'db> Txn<'db> {
     /// As [`last`](Self::last), with the row's leaf latched exclusively.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// As [`get`](Self::get); [`TxnError::ReadOnly`].
     pub async fn last_for_update(
         &mut self,
         source: impl Into<Source>,
@@ -152,7 +152,7 @@ impl<'db> Txn<'db> {
         mode: Mode,
     ) -> Result<Option<RowRef<'_>>, TxnError> {
         let info = self.db.table(table)?;
-        self.open_read()?;
+        self.open_read_for(mode)?;
         info.check_key(&info.primary, key)?;
         let found = self.place_of(info, key, mode).await;
         let place = self.close_read(found).await?;
@@ -183,7 +183,7 @@ impl<'db> Txn<'db> {
         mode: Mode,
     ) -> Result<Option<RowRef<'_>>, TxnError> {
         let (info, index) = self.db.source(source)?;
-        self.open_read()?;
+        self.open_read_for(mode)?;
         let place = self.find_edge(info, index, range, direction, mode).await;
         let place = self.close_read(place).await?;
         self.row_at(info, place)

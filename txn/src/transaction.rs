@@ -42,6 +42,7 @@ use selkie_fabric::env::yield_now;
 use crate::database::{Inner, Isolation};
 use crate::error::{AbortCause, TxnError};
 use crate::held::{HeldLeaves, Shown};
+use crate::latch::Mode;
 use crate::overlay::Overlay;
 use crate::protocol::Protocol;
 use crate::reads::Reads;
@@ -58,6 +59,8 @@ pub struct Txn<'db> {
     pub(crate) db: &'db Inner,
     protocol: Protocol,
     isolation: Isolation,
+    /// Nothing may be changed by it.
+    read_only: bool,
     shard: usize,
     state: State,
     /// Its place in the order of all, by [`Protocol::Timestamp`], from its first access on.
@@ -142,8 +145,25 @@ impl<'db> Txn<'db> {
     ) -> Self {
         let savepoints = Savepoints::default();
         let state = State::Active;
-        let (stamp, applies, changing) = (None, false, false);
-        Self { db, protocol, isolation, shard, state, stamp, applies, changing, savepoints, work }
+        let (read_only, stamp, applies, changing) = (false, None, false, false);
+        Self {
+            db,
+            protocol,
+            isolation,
+            read_only,
+            shard,
+            state,
+            stamp,
+            applies,
+            changing,
+            savepoints,
+            work,
+        }
+    }
+
+    pub(crate) fn that_only_reads(mut self) -> Self {
+        self.read_only = true;
+        self
     }
 
     /// Commits: releases every latch, which makes all changes visible to everyone at once. Before that, where changes
@@ -243,9 +263,18 @@ impl<'db> Txn<'db> {
         }
     }
 
+    /// Begins an operation that reads what is to be changed, if that is the mode.
+    pub(crate) fn open_read_for(&mut self, mode: Mode) -> Result<(), TxnError> {
+        self.open_read()?;
+        if self.read_only && mode == Mode::Exclusive {
+            return Err(TxnError::ReadOnly);
+        }
+        Ok(())
+    }
+
     /// Begins an operation that changes; returns the mark to undo to if it fails.
     pub(crate) fn open_change(&mut self) -> Result<usize, TxnError> {
-        self.open_read()?;
+        self.open_read_for(Mode::Exclusive)?;
         self.changing = true;
         Ok(self.mark())
     }

@@ -44,7 +44,7 @@ impl<'db> Txn<'db> {
     ///
     /// # Errors
     /// [`TxnError::Duplicate`] if the primary key or a unique index has the key already, naming which;
-    /// nothing is inserted then. [`TxnError::Conflict`] and the other errors that roll back.
+    /// nothing is inserted then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that roll back.
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
         let info = self.db.table(table)?;
         if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
@@ -60,8 +60,8 @@ impl<'db> Txn<'db> {
     ///
     /// # Errors
     /// [`TxnError::NotFound`]; [`TxnError::Duplicate`] if a unique index has the new key already; what
-    /// `change` returns. Nothing is changed then. [`TxnError::Conflict`] and the other errors that roll
-    /// back.
+    /// `change` returns. Nothing is changed then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that
+    /// roll back.
     pub async fn update<R, F>(&mut self, table: Table, key: &[u8], change: F) -> Result<R, TxnError>
     where
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
@@ -79,7 +79,7 @@ impl<'db> Txn<'db> {
     /// Deletes the row with this primary key.
     ///
     /// # Errors
-    /// [`TxnError::NotFound`]; [`TxnError::Conflict`] and the other errors that roll back.
+    /// [`TxnError::NotFound`]; [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that roll back.
     pub async fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), TxnError> {
         let info = self.db.table(table)?;
         info.check_key(&info.primary, key)?;

@@ -6,6 +6,7 @@ mod common;
 mod logged;
 mod optimistic;
 mod partition;
+mod reading;
 mod rollback;
 mod serializable;
 mod timestamp;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::{Env, SplitMix};
-use selkie_txn::{AbortCause, Database, Savepoint, TxnError};
+use selkie_txn::{AbortCause, Database, Savepoint, Txn, TxnError};
 
 use super::Load;
 use super::access::Access;
@@ -126,7 +126,7 @@ impl Session {
 
     async fn attempt(&self, task: Task, values: &mut Values) -> Result<Attempt, SimError> {
         let invoked = self.now();
-        let (mut txn, mut notes) = (self.db.begin(), Notes::default());
+        let (mut txn, mut notes) = (self.begin(task), Notes::default());
         let random = &self.random;
         let mut access = Access { db: &self.db, txn: &mut txn, notes: &mut notes, random };
         let acted = self.act(&mut access, task, values).await;
@@ -161,6 +161,14 @@ impl Session {
                 }
             }
             Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Every other session reads with transactions that can do nothing else.
+    fn begin(&self, task: Task) -> Txn<'_> {
+        match task {
+            Task::Read if self.number.is_multiple_of(2) => self.db.begin_to_read(),
+            Task::Any | Task::Read | Task::ReadAll => self.db.begin(),
         }
     }
 

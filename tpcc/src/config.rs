@@ -25,16 +25,18 @@ pub const MAX_WAREHOUSES: u32 = 100_000;
 pub enum Affinity {
     /// Every node on every warehouse.
     Shared,
-    /// Each node on its own (warehouse number modulo nodes), remote accesses of the mix aside.
+    /// Each node on its own, which are neighbours, remote accesses of the mix aside.
     Warehouse,
     /// Each node on its own, and nobody else on their pages: what a transaction needs of another node's warehouses that
     /// node does for it, and all commit by two-phase commit.
     Partitioned,
 }
 
-/// The position among `nodes` of the one that works on a warehouse where each has its own.
-pub(crate) fn owner_of(warehouse: i32, nodes: usize) -> usize {
-    (warehouse.unsigned_abs() as usize).saturating_sub(1) % nodes.max(1)
+/// The position among `nodes` of the one that works on a warehouse, one of so many from 1, where each has its own. Neighbours
+/// have the same: the last rows of a warehouse share pages with the first of the next.
+pub(crate) fn owner_of(warehouse: i32, warehouses: i32, nodes: usize) -> usize {
+    let before = (warehouse.unsigned_abs() as usize).saturating_sub(1);
+    (before * nodes / (warehouses.unsigned_abs() as usize).max(1)).min(nodes.saturating_sub(1))
 }
 
 /// What to run. [`Config::validate`] says what is allowed for each field.
@@ -254,14 +256,16 @@ impl Config {
     #[must_use]
     pub fn homes_of(&self, node: usize) -> Vec<i32> {
         let (first, last) = self.homes();
+        let (first, last) = (first.cast_signed(), last.cast_signed());
         (first..=last)
             .filter(|warehouse| match self.affinity {
                 Affinity::Shared => true,
                 Affinity::Warehouse | Affinity::Partitioned => {
-                    (warehouse - first) as usize % self.compute_nodes == node % self.compute_nodes
+                    let (position, homes) = (warehouse - first + 1, last - first + 1);
+                    let owner = owner_of(position, homes, self.compute_nodes);
+                    owner == node % self.compute_nodes
                 }
             })
-            .map(u32::cast_signed)
             .collect()
     }
 }
@@ -323,7 +327,7 @@ mod tests {
         let text = refused(|c| (c.affinity, c.warehouses) = (Affinity::Warehouse, 1));
         assert!(text.contains("compute-nodes = 2") && text.contains("warehouses, 1"), "{text}");
         let config = Config { affinity: Affinity::Warehouse, warehouses: 5, ..Config::default() };
-        assert_eq!((config.homes_of(0), config.homes_of(1)), (vec![1, 3, 5], vec![2, 4]));
+        assert_eq!((config.homes_of(0), config.homes_of(1)), (vec![1, 2, 3], vec![4, 5]));
         let config = Config { warehouses: 3, ..Config::default() };
         assert_eq!((config.homes_of(0), config.homes_of(1)), (vec![1, 2, 3], vec![1, 2, 3]));
     }
@@ -366,7 +370,7 @@ mod tests {
         // Who owns a warehouse is who has its terminals.
         for node in 0..2 {
             let homes = partitioned.homes_of(node);
-            assert!(homes.len() == 2 && homes.iter().all(|home| owner_of(*home, 2) == node));
+            assert!(homes.len() == 2 && homes.iter().all(|home| owner_of(*home, 4, 2) == node));
         }
     }
 

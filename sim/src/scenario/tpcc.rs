@@ -86,10 +86,13 @@ impl Stage {
         Ok(self.world.run(RUN_BOUND, measure(&self.cluster, &self.config, &self.progress))?)
     }
 
+    fn warehouses(&self) -> i32 {
+        self.config.warehouses.cast_signed()
+    }
+
     /// Checks the consistency conditions, and that nothing was given up.
     fn check(&self, gave_up: u64) -> Result<(), SimError> {
-        let warehouses = i32::try_from(self.config.warehouses).unwrap_or(i32::MAX);
-        let facts = check::collect(&self.cluster.nodes, warehouses, 1, &self.progress);
+        let facts = check::collect(&self.cluster.nodes, self.warehouses(), 1, &self.progress);
         let facts = self.world.run(RUN_BOUND, facts)??;
         let mut broken: Vec<String> =
             check::check(&facts, &self.config.scale).iter().map(ToString::to_string).collect();
@@ -106,7 +109,8 @@ impl Stage {
     /// Looks for all that was committed.
     fn look_up(&self, interval: Interval) -> Result<(), SimError> {
         let (nodes, journal) = (&self.cluster.nodes, interval.journal);
-        let found = check::look_up(nodes, journal, LOOK_UP_TASKS, &self.progress);
+        let found =
+            check::look_up(nodes, self.warehouses(), journal, LOOK_UP_TASKS, &self.progress);
         let found = self.world.run(RUN_BOUND, found)??;
         ensure(found.looked_for == found.found && found.looked_for > 0, || {
             format!("of {} transactions {} are there: {found:?}", found.looked_for, found.found)

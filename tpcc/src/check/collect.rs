@@ -36,11 +36,11 @@ pub async fn collect(
     let (sum, told) = (Arc::clone(&all), Arc::clone(progress));
     let pieces = Pieces { numbers: 1..warehouses.saturating_add(1), size: 1, tasks_per_node };
     let all_nodes: Arc<[Arc<Node>]> = nodes.into();
-    let collected = in_pieces(nodes, "check", pieces, move |node, warehouses| {
+    let collected = in_pieces(nodes, "check", pieces, move |node, piece| {
         let (sum, told, nodes) = (Arc::clone(&sum), Arc::clone(&told), Arc::clone(&all_nodes));
         async move {
-            for warehouse in warehouses {
-                let node = home_of(&nodes, &node, warehouse);
+            for warehouse in piece {
+                let node = home_of(&nodes, &node, (warehouse, warehouses));
                 let facts = collect_warehouse(node, warehouse).await?;
                 sum.lock().merge(facts);
                 told.advance(1);

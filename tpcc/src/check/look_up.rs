@@ -58,12 +58,13 @@ enum Fate {
     Missing(String),
 }
 
-/// Looks for every transaction that the journal keeps. Nobody may write meanwhile.
+/// Looks for every transaction that the journal keeps, of a database with so many warehouses. Nobody may write meanwhile.
 ///
 /// # Errors
 /// What the database reports, but for lost pages.
 pub async fn look_up(
     nodes: &[Arc<Node>],
+    warehouses: i32,
     journal: Journal,
     tasks_per_node: usize,
     progress: &Arc<dyn Progress>,
@@ -93,7 +94,7 @@ pub async fn look_up(
                 }
                 let count = batch.len();
                 for entry in batch {
-                    let node = home_of(&nodes, &node, entry.warehouse());
+                    let node = home_of(&nodes, &node, (entry.warehouse(), warehouses));
                     let fate = fate(node, entry).await?;
                     sum.lock().note(fate);
                 }

@@ -33,11 +33,13 @@ pub(super) struct Queue {
 impl Queue {
     pub(super) fn new(config: &Config) -> Self {
         let mut queues = vec![VecDeque::new(); config.compute_nodes.max(1)];
-        let jobs = jobs(&config.scale, config.warehouses.cast_signed());
+        let warehouses = config.warehouses.cast_signed();
+        let jobs = jobs(&config.scale, warehouses);
         let nodes = queues.len();
         for (at, (warehouse, job)) in jobs.into_iter().enumerate() {
             // A warehouse's rows are made by the node that is at home there; items by all in turn.
-            let node = warehouse.map_or(at % nodes, |warehouse| owner_of(warehouse, nodes));
+            let owner = |warehouse| owner_of(warehouse, warehouses, nodes);
+            let node = warehouse.map_or(at % nodes, owner);
             if let Some(queue) = queues.get_mut(node) {
                 queue.push_back(job);
             }
@@ -100,7 +102,7 @@ mod tests {
         while let Some(job) = queue.take(1) {
             taken.push(job);
         }
-        assert!(matches!(taken[5], Job::Warehouse(2)), "{:?}", taken[5]);
+        assert!(matches!(taken[5], Job::Warehouse(3)), "{:?}", taken[5]);
         assert_eq!(taken.len(), 10 + 3 * 31);
         let mut items: Vec<i32> = Vec::new();
         for job in &taken {
@@ -119,7 +121,7 @@ mod tests {
         let queue = Queue::new(&config);
         let taken: Vec<_> = std::iter::from_fn(|| queue.take(1)).collect();
         assert_eq!(taken.len(), 5 + 31, "half of the items, and one warehouse");
-        assert!(taken.contains(&Job::Warehouse(2)) && !taken.contains(&Job::Warehouse(1)));
+        assert!(taken.contains(&Job::Warehouse(3)) && !taken.contains(&Job::Warehouse(2)));
     }
 
     #[test]

@@ -46,14 +46,14 @@ pub(crate) fn connect(
     Ok(Partition::connect(members)?)
 }
 
-/// The node to which a warehouse belongs, where warehouses belong to nodes; else any of them.
+/// The node to which a warehouse, one of so many, belongs, where warehouses belong to nodes; else any of them.
 pub(crate) fn home_of<'n>(
     nodes: &'n [Arc<Node<Tables>>],
     node: &'n Arc<Node<Tables>>,
-    warehouse: i32,
+    (warehouse, warehouses): (i32, i32),
 ) -> &'n Arc<Node<Tables>> {
-    let owner = node.tables.ledger.and_then(|_| nodes.get(owner_of(warehouse, nodes.len())));
-    owner.unwrap_or(node)
+    let owner = || nodes.get(owner_of(warehouse, warehouses, nodes.len()));
+    node.tables.ledger.and_then(|_| owner()).unwrap_or(node)
 }
 
 /// A worker's way to the partitions.
@@ -62,6 +62,7 @@ pub(crate) struct Route {
     /// The partition's number, and how many there are.
     pub(crate) own: usize,
     pub(crate) nodes: usize,
+    pub(crate) warehouses: i32,
     /// Number of the worker in the partition.
     pub(crate) worker: u32,
 }
@@ -69,7 +70,7 @@ pub(crate) struct Route {
 impl Route {
     /// The partition that a warehouse belongs to, if it is another.
     fn elsewhere(&self, warehouse: i32) -> Option<usize> {
-        let owner = owner_of(warehouse, self.nodes);
+        let owner = owner_of(warehouse, self.warehouses, self.nodes);
         (owner != self.own).then_some(owner)
     }
 

@@ -233,7 +233,7 @@ async fn check_and_report(
     for path in &config.look_for {
         journal.add(journal::committed_in(path)?);
     }
-    let journal = check::look_up(&cluster.nodes, journal, tasks, progress).await?;
+    let journal = check::look_up(&cluster.nodes, warehouses, journal, tasks, progress).await?;
     let checked = Checked {
         judgement: check::judge(&facts, &config.scale),
         lost_pages: facts.lost_pages(),

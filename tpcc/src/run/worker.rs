@@ -65,6 +65,7 @@ impl<'a> Worker<'a> {
             partition: partition.clone(),
             own: index,
             nodes: partitions.len(),
+            warehouses,
             worker: u32::try_from(seat.number).unwrap_or(u32::MAX),
         });
         let workers = config.workers * config.compute_nodes;

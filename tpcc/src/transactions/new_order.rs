@@ -1,8 +1,9 @@
 //! NewOrder: enters an order of five to fifteen lines (clause 2.4.2.2).
 //!
-//! Order of accesses: the customer; item and stock of each line; the district's next order number,
-//! which the inserts need; the inserts; and last the warehouse's tax rate, so that the hottest row of all
-//! is held while nothing else has to be fetched.
+//! Order of accesses: the stock of lines that other warehouses supply, whose pages may have to come from other nodes, and which
+//! is held from then on; the customer; item and stock of each other line; the district's next order number, which the inserts
+//! need; the inserts; and last the warehouse's tax rate, so that the hottest row of all is held while nothing else has to be
+//! fetched.
 //!
 //! One in a hundred has an item that does not exist. As clause 2.4.2.3 demands, its whole profile is
 //! executed, inserts included, except for the steps of that item, and then rolled back.
@@ -13,7 +14,7 @@ use smallvec::SmallVec;
 use super::session::{Rows, Session, missing};
 use crate::columns::{customer as c, district as d, item as i, stock as s, warehouse as w};
 use crate::error::TpccError;
-use crate::input::{LineInput, NewOrderInput};
+use crate::input::{LineInput, NewOrderInput, UNUSED_ITEM};
 use crate::random::{ORIGINAL, Text};
 use crate::scale::MAX_LINES;
 
@@ -74,7 +75,7 @@ pub async fn new_order(
 ) -> Result<NewOrderOutput, TpccError> {
     let mut rows = session.take_rows()?;
     let mut txn = session.db.begin();
-    let supplied = input.lines.iter().map(|_| None).collect();
+    let supplied = take_elsewhere(session, &mut txn, input).await?;
     let output = enter_order(session, &mut txn, &mut rows, (input, &supplied), now).await?;
     session.put_rows(rows);
     match output.order {
@@ -82,6 +83,24 @@ pub async fn new_order(
         None => txn.rollback().await,
     }
     Ok(output)
+}
+
+/// Takes what lines have from other warehouses: those pages may be cached at other nodes, and nothing of the home warehouse,
+/// which others wait for, is latched while they come.
+async fn take_elsewhere(
+    session: &Session<'_>,
+    txn: &mut Txn<'_>,
+    input: &NewOrderInput,
+) -> Result<Supplied, TpccError> {
+    let mut supplied = Supplied::new();
+    for line in &input.lines {
+        let elsewhere = line.supply_warehouse != input.warehouse && line.item != UNUSED_ITEM;
+        supplied.push(match elsewhere {
+            true => Some(take_stock(session, txn, line, (input.district, true)).await?),
+            false => None,
+        });
+    }
+    Ok(supplied)
 }
 
 /// Enters an order, for which some of the stock was taken already.

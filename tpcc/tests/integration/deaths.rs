@@ -36,9 +36,12 @@ impl Pair {
         })
     }
 
+    fn warehouses(&self) -> i32 {
+        self.config.warehouses.cast_signed()
+    }
+
     async fn collect(&self) -> check::Facts {
-        let warehouses = self.config.warehouses.cast_signed();
-        check::collect(&self.cluster.nodes, warehouses, 2, &silent()).await.unwrap()
+        check::collect(&self.cluster.nodes, self.warehouses(), 2, &silent()).await.unwrap()
     }
 
     /// The victim dies; returns when the survivor has recovered.
@@ -136,7 +139,8 @@ fn the_survivor_goes_on_and_misses_nothing_of_its_own() {
         assert!(!judgement.unjudged.is_empty());
         let look = async |pair: &Pair| {
             let journal = interval.journal.clone();
-            check::look_up(&pair.cluster.nodes, journal, 2, &silent()).await.unwrap()
+            let (nodes, warehouses) = (&pair.cluster.nodes, pair.warehouses());
+            check::look_up(nodes, warehouses, journal, 2, &silent()).await.unwrap()
         };
         let found = look(pair).await;
         assert_eq!(found.missing, 0, "{found:?}");
@@ -172,9 +176,11 @@ async fn delete_last_orders(node: &Node) -> u64 {
 fn a_changed_row_is_missing_too() {
     Pair::run(Config { duration: Duration::from_secs(1), ..small() }, async |pair| {
         let interval = measure(&pair.cluster, &pair.config, &silent()).await.unwrap();
-        let nodes = &pair.cluster.nodes;
-        let find =
-            async || check::look_up(nodes, interval.journal.clone(), 2, &silent()).await.unwrap();
+        let (nodes, warehouses) = (&pair.cluster.nodes, pair.warehouses());
+        let find = async || {
+            let journal = interval.journal.clone();
+            check::look_up(nodes, warehouses, journal, 2, &silent()).await.unwrap()
+        };
         let all = find().await;
         assert_eq!((all.found, all.missing, all.on_lost_pages), (all.committed, 0, 0), "{all:?}");
 

@@ -538,15 +538,23 @@ impl Engine {
     pub async fn evict(&self, addr: GAddr) -> Result<(), EngineError> {
         let core = &self.0;
         let started = core.env.now();
-        core.write_home(addr);
-        while !core.is_settled(addr) {
+        let mut begun = core.write_home(addr);
+        loop {
+            if core.is_settled(addr) {
+                if begun {
+                    return Ok(());
+                }
+                // It may have been on its way home for the log's sake, and have stayed.
+                core.write_home(addr);
+                begun = true;
+                continue;
+            }
             let waited = core.env.now() - started;
             if waited > core.config.request_timeout {
                 return Err(EngineError::Timeout { addr, waited });
             }
             core.env.pause(EVICTED_WITHIN).await;
         }
-        Ok(())
     }
 
     /// A new page, zero, latched exclusively.

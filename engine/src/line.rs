@@ -136,7 +136,8 @@ impl Core {
             }
         });
         active.lost = None;
-        active.allowed = (active.line.readable(), active.line.writable());
+        let keeps = active.line.phase == Phase::WriteBack;
+        active.allowed = (active.line.readable(), keeps || active.line.writable());
         active.refused = false;
         active.woken = false;
         active.seen = active.frame.map_or(LocalUse::Idle, |f| self.frames.get(f).latch.seal());
@@ -359,7 +360,7 @@ impl Core {
     fn without_hold(&self, active: &Active, event: Event, local: LocalUse) -> LocalUse {
         let is_at_once = match event {
             Event::Received { message: Message::Request(request), .. } => request.nowait,
-            Event::Evict | Event::Leave => true,
+            Event::Evict | Event::WriteBack | Event::Leave => true,
             _ => false,
         };
         let nobody = active.seen == LocalUse::Idle
@@ -494,7 +495,7 @@ impl Core {
                 return;
             }
             let is_over = matches!(event, Event::Completed { .. });
-            if self.rules.home_first && is_over && is_given_away(active.line.phase) {
+            if self.rules.home_first && is_over && goes_home(active.line.phase) {
                 // What it has taken over is home.
                 self.claimed.remove(addr);
             }
@@ -515,7 +516,7 @@ impl Core {
                             // Batches are told apart by what their atomics found.
                             // What is coded goes home in steps.
                             Some(batch)
-                                if operation.word != WordAccess::Look
+                                if matches!(operation.word, WordAccess::Change(_))
                                     && !(operation.write_back && self.coded.is_some()) =>
                             {
                                 self.gather(addr, active, operation, batch)
@@ -622,8 +623,10 @@ impl Core {
                 active.homing = self.frames.get(id).unhomed();
                 active.copied = is_given_away(active.line.phase) && self.may_copy();
             }
+            let mut last_word = None;
             for dirty in dirty.stretches(self.gcl_bytes, LEAST_GAP_BYTES) {
                 let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
+                last_word = Some(home.page.offset + dirty.end as u64 - 8);
                 let from = if active.copied {
                     // SAFETY: the line is being evicted: the latch is sealed and nobody is in.
                     let page = unsafe { self.page(id) };
@@ -634,6 +637,11 @@ impl Core {
                     unsafe { self.frames.lease(id, dirty) }
                 };
                 self.push_write_back(home.node, Verb::Write { at, from }, chain);
+            }
+            if let (Some(offset), WordAccess::Skip) = (last_word, operation.word) {
+                // With no change of the word behind it, it is in place when it can be read.
+                let at = RemoteAddr::new(home.page.region, offset);
+                chain.push(Verb::read(at, Buf::zeroed(8)));
             }
         }
         push_word(chain, home.latch, operation.word);
@@ -730,6 +738,7 @@ impl Core {
                 self.note_looks(active, old);
                 Some(self.completed_with(active, old))
             }
+            Err(failed) if stays_dirty(active.line.phase, &failed.error) => Some(NOTHING_FOUND),
             Err(error) => {
                 self.fail_line(addr, active, &EngineError::Fabric(error.error));
                 None
@@ -760,7 +769,7 @@ impl Core {
                 self.frames.get(id).set_dirty(Dirty::ALL);
                 self.claimed.add(self.frames.get(id).addr());
             }
-            phase if is_given_away(phase) => self.is_home(id),
+            phase if goes_home(phase) => self.is_home(id),
             Phase::Downgrade { .. } | Phase::Rejoin => self.is_home(id),
             _ => {}
         }
@@ -921,6 +930,19 @@ impl Core {
 /// Whether the page is written back, if it is, because the node gives it away.
 pub(crate) fn is_given_away(phase: Phase) -> bool {
     matches!(phase, Phase::ReleaseModified | Phase::HandOver { .. })
+}
+
+/// Whether it is the page's holder who writes it back, and all of it.
+fn goes_home(phase: Phase) -> bool {
+    is_given_away(phase) || phase == Phase::WriteBack
+}
+
+/// The end of an operation that has left the word alone.
+pub(crate) const NOTHING_FOUND: Event = Event::Completed { old: LatchWord::FREE };
+
+/// Whether a page whose write-back failed like that is still to go home: the copy here is the only one.
+fn stays_dirty(phase: Phase, failed: &FabricError) -> bool {
+    phase == Phase::WriteBack && !matches!(failed, FabricError::PeerDead { .. })
 }
 
 /// Whether a message could not be delivered because its addressee is not there any more.

@@ -81,6 +81,7 @@ fn seeds_that_found_something_hold() {
             615,
             "a page that others asked for was to go home, and that went round for ever",
         ),
+        (Scenario::Crash, 782, "a copy that nobody could change held the log back for ever"),
         (Scenario::Crash, 7410, "pages stayed lost that one made again who died over it"),
         (Scenario::Crash, 9818, "the log of one was forgotten whose lines were in doubt"),
     ] {

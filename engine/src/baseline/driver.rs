@@ -16,7 +16,11 @@ impl Core {
             Event::Want { exclusive, nowait, .. } => ClientEvent::Want { exclusive, nowait },
             Event::Evict | Event::Leave => ClientEvent::Evict,
             Event::LocalFree => ClientEvent::LocalFree,
-            Event::Completed { .. } | Event::Received { .. } | Event::Lost { .. } => return,
+            // Without logs nothing goes home to stay.
+            Event::WriteBack
+            | Event::Completed { .. }
+            | Event::Received { .. }
+            | Event::Lost { .. } => return,
         };
         // Without a message from outside nothing can be unexpected.
         let _ = self.feed(addr, active, event);

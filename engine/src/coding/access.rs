@@ -38,7 +38,7 @@ use crate::buffer::frames::FrameId;
 use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::word::LatchWord;
 use crate::core::Core;
-use crate::line::{Active, is_given_away, push_word};
+use crate::line::{Active, NOTHING_FOUND, is_given_away, push_word};
 use crate::placement::{Home, SplitAt, SplitsAt, Written};
 use crate::stats::Counters;
 use crate::{EngineConfig, EngineError, GAddr};
@@ -358,7 +358,9 @@ impl Core {
             };
             job.into = Some((0..coded.coding.data()).map(lease).collect());
         }
-        job.header |= job.operation.read || active.line.phase.upgrades();
+        // What is written without a change of the word behind it is in place when it can be read.
+        let alone = job.write.is_some() && job.operation.word == WordAccess::Skip;
+        job.header |= job.operation.read || active.line.phase.upgrades() || alone;
         Ok(job)
     }
 
@@ -374,10 +376,20 @@ impl Core {
         let late = moved.and_then(|moved| self.move_frame(addr, active, moved));
         let done = match done {
             Ok(done) => done,
-            Err(EngineError::Fabric(error)) if self.halt(addr, active, &error) => {
-                return (None, late);
-            }
             Err(error) => {
+                let writes_back = active.line.phase == Phase::WriteBack;
+                if let (true, Some(coded), Some(id)) = (writes_back, &self.coded, active.frame) {
+                    // Its splits may have got new ones, or some of them.
+                    coded.set_versions(id, &unknown_versions());
+                }
+                if matches!(&error, EngineError::Fabric(lost) if self.halt(addr, active, lost)) {
+                    return (None, late);
+                }
+                if writes_back {
+                    // The copy here is the only one: it is still to go home.
+                    tracing::debug!(%addr, %error, "a page did not get home");
+                    return (Some(NOTHING_FOUND), late);
+                }
                 self.fail_line(addr, active, &error);
                 return (None, late);
             }

@@ -124,6 +124,7 @@ impl Core {
             // Callers look again when the line goes on.
             Event::Want { .. }
             | Event::Evict
+            | Event::WriteBack
             | Event::Leave
             | Event::LocalFree
             | Event::Lost { .. } => {}

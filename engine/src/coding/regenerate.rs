@@ -365,11 +365,11 @@ impl Core {
         })
     }
 
-    /// Gives a page up, if it can be given up now.
-    pub(crate) fn write_home(&self, addr: GAddr) {
+    /// Gives a page up, if it can be given up now; whether it can.
+    pub(crate) fn write_home(&self, addr: GAddr) -> bool {
         let mut batches = Vec::new();
-        if self.give_up(addr, Event::Evict, &mut batches) {
-            self.post_batches(batches);
-        }
+        let begun = self.give_up(addr, Event::Evict, &mut batches);
+        self.post_batches(batches);
+        begun
     }
 }

@@ -18,6 +18,7 @@
 //!  Modified --asked by writer--> HandOver{to} --> Invalid
 //!  Modified --asked by reader--> Downgrade{to} --> Shared
 //!  Modified --evicted--> ReleaseModified --> Invalid
+//!  Modified --to go home--> WriteBack --> Modified
 //!  Shared --evicted--> Lapsed --want S--> Refetch --> Shared       Lapsed --want M--> Upgrade
 //!  Shared or Lapsed --asked by writer w--> Ceded{w} --want--> WaitRead{w}, WaitWrite{w}
 //! ```
@@ -166,6 +167,7 @@ impl Line {
                 | Phase::WaitSharers { .. }
                 | Phase::CancelIntent
                 | Phase::Downgrade { .. }
+                | Phase::WriteBack
                 | Phase::Inquire { of: Inquiry::Shared | Inquiry::Modified, .. }
                 | Phase::Claim { .. }
                 | Phase::Rejoin
@@ -232,6 +234,7 @@ impl Line {
         match event {
             Event::Want { exclusive, nowait, look } => cx.want(exclusive, nowait, look),
             Event::Evict => cx.evict(),
+            Event::WriteBack => cx.write_back(),
             Event::Leave => cx.leave(),
             Event::Completed { old } => cx.completed(old)?,
             Event::Received { from, message } => cx.received(from, message)?,

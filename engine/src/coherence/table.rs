@@ -45,6 +45,7 @@ fn phases() -> Vec<Phase> {
         Phase::HandOver { to },
         Phase::ReleaseShared,
         Phase::ReleaseModified,
+        Phase::WriteBack,
         Phase::CancelIntent,
         Phase::Lapsed,
         Phase::Refetch,
@@ -62,7 +63,7 @@ fn phases() -> Vec<Phase> {
 }
 
 fn events() -> Vec<Event> {
-    let mut events = vec![Event::Evict, Event::Leave, Event::LocalFree];
+    let mut events = vec![Event::Evict, Event::WriteBack, Event::Leave, Event::LocalFree];
     events.push(Event::Lost { node: node(1) });
     for (exclusive, nowait) in [(false, false), (true, false), (true, true)] {
         for look in [false, true] {
@@ -156,7 +157,10 @@ fn table() -> String {
         for event in events() {
             if matches!(
                 event,
-                Event::Received { message: Message::Request(_), .. } | Event::Evict | Event::Leave
+                Event::Received { message: Message::Request(_), .. }
+                    | Event::Evict
+                    | Event::WriteBack
+                    | Event::Leave
             ) {
                 for local in uses {
                     row(&mut table, phase, event, local, true);

@@ -1,25 +1,33 @@
 //! How far a node's log is kept: from its oldest change that is not home.
 //!
 //! Pages go home when others want them or their frames are needed, and that may be never. So when the log has grown, those
-//! whose oldest change lies far back are evicted, which takes them home; the next access fetches them again. A page in use
-//! is tried again a little later: when the log is full nobody gets it to change it any more.
+//! whose oldest change lies far back are written home, and stay here. A page that is being changed is tried again a little
+//! later: when the log is full nobody gets it for that any more.
 
 use std::sync::Weak;
 use std::time::Duration;
 
 use super::{Log, Lsn};
 use crate::GAddr;
-use crate::coherence::machine::Event;
+use crate::coherence::machine::{Event, Phase};
 use crate::core::Core;
 
 /// How often it is looked whether the log has grown.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it is looked whether it is where it should be.
 const TEND_EVERY: Duration = Duration::from_millis(100);
-/// The part of what a log can keep from which on pages are written home.
-const GROWN: u64 = 4;
-/// The part of what a log can keep that it shall be rid of then, at least.
-const RID_OF: u64 = 8;
+/// Eighths of what a log can keep from which on pages are written home: the later that is, the fewer times one that is
+/// changed all the time goes home, and at a half writers wait ([`super::FULL`]).
+const GROWN: u64 = 3;
+/// Bytes from which on they are in any case, somewhat more than a gibibyte: what is kept is to be read and redone when the
+/// node dies.
+const LONG: u64 = 5 << 28;
+/// How long it is waited for pages to get home before the log is cut: what comes later counts the next time.
+const HOME_WITHIN: Duration = Duration::from_millis(1);
+/// Pages that begin to go home at a time, before others have their turn.
+const AT_ONCE: usize = 256;
+
+const _: () = assert!(GROWN * super::FULL < 8, "pages go home before writers wait");
 
 impl Core {
     /// The oldest change that is not home, or before that; where the log ends if all are.
@@ -48,26 +56,45 @@ impl Core {
         self.oldest_unhomed().min(log.durable())
     }
 
-    /// Begins to write pages home whose oldest change is before `lsn`; those that could be.
-    fn write_home_before(&self, lsn: Lsn) -> usize {
-        let is_old = |addr: &GAddr, unhomed: u64| !addr.is_null() && unhomed != 0 && unhomed < lsn;
-        let (mut batches, mut count) = (Vec::new(), 0);
+    /// Begins to write pages home whose oldest change is before `lsn`, as far as that can be.
+    async fn write_home_before(&self, lsn: Lsn) {
+        if let Some(log) = &self.log {
+            // What is not durable does not leave.
+            log.want();
+        }
+        let mut begun = 0;
         for id in self.frames.ids() {
             let frame = self.frames.get(id);
-            let addr = frame.addr();
-            if is_old(&addr, frame.unhomed()) && self.give_up(addr, Event::Evict, &mut batches) {
-                count += 1;
+            let (addr, unhomed) = (frame.addr(), frame.unhomed());
+            if addr.is_null() || unhomed == 0 || unhomed >= lsn {
+                continue;
+            }
+            self.begin_write_back(addr);
+            begun += 1;
+            if begun % AT_ONCE == 0 {
+                self.env.yield_now().await;
             }
         }
-        self.post_batches(batches);
-        count
+    }
+
+    /// Begins to write a line home if it is at rest and nobody waits for it. A shared copy is home, even if it was not seen
+    /// to get there, as when its memory node died: it goes.
+    fn begin_write_back(&self, addr: GAddr) {
+        let mut map = self.shard(addr).lock();
+        let mut active = self.open(&mut map, addr);
+        if active.line.phase.at_rest() && active.waiters.is_empty() {
+            let stays = active.line.phase == Phase::Modified;
+            let event = if stays { Event::WriteBack } else { Event::Evict };
+            self.run(addr, &mut active, event, None);
+        }
+        self.close(&mut map, addr, active);
     }
 }
 
 /// Keeps the log short until the engine is gone.
 pub(crate) async fn run_checkpoints(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
-    // So many of the parts that it shall be rid of were not enough, as a sink may keep whole files.
+    // It shall be rid of a third of that. So many thirds were not enough, as a sink may keep whole files.
     let mut in_vain = 0;
     let mut tended = env.now();
     loop {
@@ -82,14 +109,16 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
             }
         }
         let (kept, capacity) = log.kept();
-        if core.failed.get().is_some() || kept <= capacity / GROWN {
+        let grown = (capacity / 8 * GROWN).min(LONG);
+        if core.failed.get().is_some() || kept <= grown {
             continue;
         }
         let start = log.end() - kept;
-        core.write_home_before(start + (1 + in_vain) * (capacity / RID_OF));
+        core.write_home_before(start + (1 + in_vain) * (grown / GROWN)).await;
+        env.sleep(HOME_WITHIN).await;
         match log.truncate(core.needed_from(log)).await {
             Ok(now) if now > start => in_vain = 0,
-            Ok(_) => in_vain = (in_vain + 1).min(RID_OF),
+            Ok(_) => in_vain = (in_vain + 1).min(GROWN),
             Err(error) => tracing::warn!(%error, "the log cannot be cut short"),
         }
     }

@@ -32,6 +32,7 @@ impl Line {
     pub fn without_home(&self, lost: NodeSet) -> Line {
         let phase = match self.phase {
             Phase::Modified
+            | Phase::WriteBack
             | Phase::Claim { .. }
             | Phase::Inquire { of: Inquiry::Modified, .. } => Phase::Modified,
             // An intent is as lost as the word; the copy is good as long as nobody writes.

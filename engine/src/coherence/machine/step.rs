@@ -130,6 +130,17 @@ impl Step<'_> {
         }
     }
 
+    /// The page goes home, and this node remains its holder: the word is left alone. Readers may look at it meanwhile.
+    pub(super) fn write_back(&mut self) {
+        let is_written = matches!(self.local, LocalUse::Writer | LocalUse::WriterNext);
+        let may_start = self.may_start() && self.line.deferred.is_empty();
+        if self.line.phase == Phase::Modified && may_start && !is_written {
+            let word = WordAccess::Skip;
+            let operation = LatchOperation { write_back: true, word, read: false };
+            self.post_chain(Phase::WriteBack, operation);
+        }
+    }
+
     /// The node leaves. A bit in another's care is taken back first, as a shared copy would be.
     pub(super) fn leave(&mut self) {
         match self.line.phase {
@@ -264,6 +275,7 @@ impl Step<'_> {
                 self.settle(Phase::Invalid);
             }
             (Phase::ReleaseShared | Phase::ReleaseModified, _) => self.settle(Phase::Invalid),
+            (Phase::WriteBack, _) => self.settle(Phase::Modified),
             (Phase::CancelIntent, _) => {
                 self.out.push(Action::Refuse);
                 self.settle(Phase::Shared);

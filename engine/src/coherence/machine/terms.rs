@@ -78,6 +78,8 @@ pub enum Event {
     },
     /// The buffer manager wants the frame.
     Evict,
+    /// What was changed is to be home, and the copy to stay.
+    WriteBack,
     /// The node leaves, or wants its bit out of the word.
     Leave,
     /// The outstanding latch operation completed; its atomic found `old`.
@@ -248,6 +250,8 @@ pub enum Phase {
     ReleaseShared,
     /// `[write back; FAA -me]` outstanding.
     ReleaseModified,
+    /// `[write back]` outstanding, of a copy that stays the only one.
+    WriteBack,
     /// `FAA (my bit - me)` outstanding.
     CancelIntent,
     /// A look at the word outstanding, for what `dead` has left of this line.

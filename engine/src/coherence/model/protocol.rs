@@ -106,6 +106,7 @@ pub(super) enum What {
         look: bool,
     },
     Evict,
+    WriteBack,
     Leave,
     Write,
     /// A death's, and what follows; see `death`.
@@ -350,6 +351,9 @@ impl<const N: usize> Protocol<N> {
         if line.phase.at_rest() {
             event(What::Evict, Event::Evict);
             event(What::Leave, Event::Leave);
+        }
+        if self.logs && line.phase == Phase::Modified {
+            event(What::WriteBack, Event::WriteBack);
         }
         let mut plain = |what, change: &dyn Fn(&mut World<N>)| {
             let mut after = world.clone();

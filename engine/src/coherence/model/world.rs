@@ -692,12 +692,13 @@ pub(super) const fn phase_tag(phase: Phase) -> u64 {
         Phase::Rejoin => 28,
         Phase::Join { .. } => 29,
         Phase::Disclaim { .. } => 30,
+        Phase::WriteBack => 31,
     }
 }
 
 /// Kinds of phases in which a line can be while nobody dies.
 pub(super) const PHASES: u32 = 24;
-/// Kinds of phases in all.
+/// Kinds of phases in which it can be if there are no logs.
 pub(super) const ALL_PHASES: u32 = 31;
 
 fn phase_arguments(phase: Phase) -> (Option<LatchWord>, NodeSet) {

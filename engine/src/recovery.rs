@@ -292,7 +292,7 @@ impl Core {
         }
         let started = self.env.now();
         let lost = match self.sweep(dead).await {
-            Ok((swept, images)) => self.make_again(dead, swept, &images).await,
+            Ok((swept, images)) => self.make_again(dead, swept, images.into()).await,
             Err(error) => Err(error),
         };
         let (lost, still) = match lost {
@@ -317,13 +317,13 @@ impl Core {
         &self,
         dead: ComputeId,
         Swept { lost, mut found }: Swept,
-        images: &[Image],
+        images: Arc<[Image]>,
     ) -> Result<(Vec<u64>, Vec<u64>), EngineError> {
-        let still = self.redo(dead, lost.clone(), images).await?;
+        let still = self.redo(dead, lost.clone(), &images).await?;
         // What is lost is what the node had not written back; what it was about to write back, or what there was before,
         // is made whole while its journal is there.
         for some in still.chunks(MENDED_AT_ONCE) {
-            let mended = some.iter().map(|addr| self.mend(GAddr::from_u64(*addr), images));
+            let mended = some.iter().map(|addr| self.mend(GAddr::from_u64(*addr), &images));
             for (addr, mended) in some.iter().zip(all_of(mended).await) {
                 if matches!(mended?, Mended::Lost) {
                     tracing::warn!(addr = %GAddr::from_u64(*addr), "too little is left of a page");

@@ -69,7 +69,7 @@ impl Core {
             ),
             Page::Lost => return Ok(Mended::Lost),
         };
-        let line = splits.iter().take(coding.data()).flatten().copied().collect();
+        let line = splits.get(..coding.data()).unwrap_or(&splits).concat();
         let Some(places) = self.placement.written(addr) else { return Ok(Mended::Page(line)) };
         for (split, payload) in splits.iter().enumerate() {
             let known = versions.get(split).copied().unwrap_or_default();

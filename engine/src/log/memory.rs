@@ -31,7 +31,7 @@ use selkie_fabric::{BoxFuture, Buf, Chain, Verb};
 use selkie_memnode::control::PoolState;
 
 use super::MAX_WAITING_BYTES;
-use super::record::{Lsn, NoRecord, Record};
+use super::record::{HEADER_BYTES, Lsn, NoRecord, Record};
 use super::scan::{LogDamage, LogEnd, scan};
 use super::store::{
     FIRST_LSN, LogError, LogOwner, LogStore, Part, Piece, ReadError, Sink, Written,
@@ -190,17 +190,18 @@ impl Core {
         length: u64,
     ) -> Result<Vec<u8>, EngineError> {
         let mut bytes = Vec::with_capacity(length as usize);
-        self.read_on(owner, memory, (at, at + length), &mut bytes).await?;
+        self.read_on(owner, memory, (at, at + length), &mut bytes, &mut None).await?;
         Ok(bytes)
     }
 
-    /// Appends the bytes of the ring between two places to others.
+    /// Appends the bytes of the ring between two places to others. What they are read into is left for the next time.
     async fn read_on(
         &self,
         owner: LogOwner,
         memory: usize,
         (mut at, end): (Lsn, Lsn),
         bytes: &mut Vec<u8>,
+        spare: &mut Option<Buf>,
     ) -> Result<(), EngineError> {
         let own =
             self.pool.descriptor().geometry().log_offset(usize::from(owner.node)) + HEAD_BYTES;
@@ -208,10 +209,13 @@ impl Core {
         while at < end {
             let from = at % ring;
             let some = AT_ONCE.min(ring - from).min(end - at);
-            let read = Verb::read(self.memory_at(memory, own + from)?, Buf::zeroed(some as usize));
+            let into = spare.take().filter(|buf| buf.len() == some as usize);
+            let into = into.unwrap_or_else(|| Buf::zeroed(some as usize));
+            let read = Verb::read(self.memory_at(memory, own + from)?, into);
             let posted = self.queue_pair(memory).post(Chain::from(read)).await;
             let done = posted.map_err(|error| error.error)?;
-            bytes.extend_from_slice(done.buf(0).map(|buf| &**buf).unwrap_or_default());
+            *spare = done.verbs.into_iter().find_map(Verb::into_buf);
+            bytes.extend_from_slice(spare.as_deref().unwrap_or_default());
             at += some;
         }
         Ok(())
@@ -314,30 +318,71 @@ impl Core {
         (at, to): (&mut Lsn, Lsn),
         visit: &mut (dyn FnMut(Record<'_>) + Send),
     ) -> Result<Result<LogEnd, LogDamage>, EngineError> {
-        let (mut bytes, format) = (Vec::new(), owner.format());
+        let (mut bytes, mut spare, format) = (Vec::new(), None, owner.format());
         loop {
             let mut used = 0;
-            let then = loop {
+            let why = loop {
                 let rest = bytes.get(used..).unwrap_or_default();
                 match Record::decode(rest, *at + used as u64, format) {
                     Ok(record) => {
                         used += record.bytes().len();
                         visit(record);
                     }
-                    Err(then) => break then,
+                    Err(why) => break why,
                 }
             };
             bytes.drain(..used);
             *at += used as u64;
             let read_to = *at + bytes.len() as u64;
-            // One that is longer than that is read to its end.
-            let bound = if then == NoRecord::CutOff { to } else { to.min(*at + WITNESSED) };
-            let more = bound.saturating_sub(read_to).min(SCANNED_AT_ONCE);
-            if more == 0 {
-                return Ok(scan(&bytes, *at, format, |_| ()));
+            // What is cut off is read to its end.
+            let goes_on = matches!(why, NoRecord::End | NoRecord::CutOff);
+            let more = to.saturating_sub(read_to).min(SCANNED_AT_ONCE);
+            if !goes_on || more == 0 {
+                let lsn = *at;
+                let until = to.min(lsn + WITNESSED);
+                let witness = self.witness(owner, memory, (lsn, until)).await?;
+                return Ok(witness.map_or(Ok(LogEnd { lsn, then: why }), |(witness, durable)| {
+                    Err(LogDamage { lsn, why, witness, durable })
+                }));
             }
-            self.read_on(owner, memory, (read_to, read_to + more), &mut bytes).await?;
+            self.read_on(owner, memory, (read_to, read_to + more), &mut bytes, &mut spare).await?;
         }
+    }
+
+    /// A whole record of a copy between two places, made when more was durable than comes before the first of them; where it
+    /// is, and up to where that was.
+    async fn witness(
+        &self,
+        owner: LogOwner,
+        memory: usize,
+        (from, until): (Lsn, Lsn),
+    ) -> Result<Option<(Lsn, Lsn)>, EngineError> {
+        let (mut at, mut bytes, mut spare) = (from, Vec::new(), None);
+        let format = owner.format();
+        while at < until {
+            // As much more as tells whether one begins at the end of that.
+            let end = (at + SCANNED_AT_ONCE + HEADER_BYTES as u64).min(until);
+            bytes.clear();
+            self.read_on(owner, memory, (at, end), &mut bytes, &mut spare).await?;
+            for place in (0..bytes.len()).step_by(8) {
+                let (rest, lsn) = (bytes.get(place..).unwrap_or_default(), at + place as u64);
+                let Some(length) = Record::length_at(rest, lsn) else { continue };
+                let length = length.min(until - lsn);
+                let whole;
+                let rest = if length as usize > rest.len() {
+                    whole = self.read_ring(owner, memory, lsn, length).await?;
+                    &whole
+                } else {
+                    rest
+                };
+                let record = Record::decode(rest, lsn, format).ok();
+                if let Some(record) = record.filter(|record| record.durable() > from) {
+                    return Ok(Some((lsn, record.durable())));
+                }
+            }
+            at += SCANNED_AT_ONCE;
+        }
+        Ok(None)
     }
 }
 

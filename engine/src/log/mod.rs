@@ -20,11 +20,12 @@
 //! Contents: `record` (the bytes), `store` (where they go, and how they are read again), `files` (a directory as such),
 //! `objects` (an object store as such), `memory` (memory nodes as such), `scan` (what is a log's end, and what damage),
 //! `moment` (up to where logs are one state), `checkpoint` (how far a log is kept), `archive` (what was cut off, for whoever makes another pool), `redo` (what a dead node
-//! has left), `merge` (what several logs make of pages), `restore` (putting these into a new pool).
+//! has left), `changes` (that, put together), `merge` (what several logs make of pages), `restore` (putting these into a new pool).
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
 mod archive;
+mod changes;
 mod checkpoint;
 mod files;
 mod memory;

@@ -199,6 +199,14 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
+    /// The length of the record that begins at `lsn` of a log, if what is there says that it is one.
+    pub(super) fn length_at(bytes: &[u8], lsn: Lsn) -> Option<u64> {
+        let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+        let length = word32(header, 4);
+        let is_one = word64(header, 8) == lsn && length as usize >= HEADER_BYTES;
+        is_one.then_some(u64::from(length))
+    }
+
     fn check(&self, pages: u32) -> Result<(), NoRecord> {
         if self.durable > self.lsn {
             return Err(NoRecord::Malformed("more is durable than was written"));

@@ -17,164 +17,49 @@
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
-use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Verb};
 
+use super::changes::Changes;
 use super::scan::LogEnd;
 use super::store::{LogError, LogOwner, LogStore, Part, ReadError, read_log};
-use super::{Discord, Lsn, Record, Redo};
-use crate::buffer::dirty::Dirty;
+use super::{Lsn, Record};
 use crate::coding::placed::placed;
 use crate::coding::{Image, Mended};
 use crate::coherence::word::ComputeId;
-use crate::core::{Core, LineHasher};
+use crate::core::Core;
 use crate::service::all_of;
 use crate::{EngineError, GAddr};
 
 /// How often a log that cannot be read is tried.
 const TRIES: u32 = 20;
-/// Pages that are made again at the same time.
+/// Pages that are made again at the same time, of each part.
 const AT_ONCE: usize = 64;
-/// Parts of a log that are read at the same time: putting changes together takes longer than reading them.
+/// Parts of a log that are read at the same time, and of the pages: putting changes together takes longer than reading them.
 const PARTS: usize = 2;
 
-/// Changes of a page that follow each other, put together: of each piece what the last of them has made of it.
-struct Stretch {
-    /// The page's number before the first, and after the last.
-    first: u64,
-    end: u64,
-    /// The first is a beginning: it repeats what may be in the log of whoever has made the change, and has the whole page.
-    repeats: bool,
-    pieces: Dirty,
-    line: Box<[u8]>,
-}
-
-impl Stretch {
-    fn of(redo: &Redo<'_>, repeats: bool, line_bytes: usize) -> Self {
-        let line = vec![0; line_bytes].into_boxed_slice();
-        let (first, pieces) = (redo.psn(), Dirty::NONE);
-        let mut stretch = Self { first, end: first, repeats, pieces, line };
-        stretch.add(redo);
-        stretch
+/// Runs tasks at the same time; what came of each, in their order, but of one that did not come to its end.
+async fn side_by_side<T: Send + 'static>(
+    env: &Env,
+    tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<Option<T>> {
+    let begin = |task| {
+        let result = Arc::new(Mutex::new(None));
+        let done = Arc::clone(&result);
+        let run = async move { *done.lock() = Some(task.await) };
+        (env.spawn("redo", run), result)
+    };
+    let begun: Vec<_> = tasks.map(begin).collect();
+    let mut results = Vec::with_capacity(begun.len());
+    for (task, result) in begun {
+        // Whether it has ended its result says.
+        let _ = task.join().await;
+        results.push(result.lock().take());
     }
-
-    fn add(&mut self, redo: &Redo<'_>) {
-        redo.apply(&mut self.line);
-        self.pieces = self.pieces.union(redo.pieces());
-        self.end = redo.psn() + 1;
-    }
-
-    /// Makes of a line what it was after the last of the changes.
-    fn apply(&self, line: &mut [u8]) {
-        for run in self.pieces.stretches(line.len(), 0) {
-            if let (Some(place), Some(bytes)) = (line.get_mut(run.clone()), self.line.get(run)) {
-                place.copy_from_slice(bytes);
-            }
-        }
-        if let Some(psn) = line.first_chunk_mut() {
-            *psn = self.end.to_le_bytes();
-        }
-    }
-}
-
-/// Changes of some pages, from one log or several.
-pub(crate) struct Changes {
-    line_bytes: usize,
-    /// There are no other logs that could have what is missing between changes: only the last ones are of use.
-    alone: bool,
-    /// Of each page, as the logs tell of it.
-    pages: HashMap<u64, Vec<Stretch>, BuildHasherDefault<LineHasher>>,
-    /// Pages of which two changes begin with the same number, and that.
-    forks: HashMap<GAddr, u64>,
-}
-
-impl Changes {
-    /// None yet, of these pages; those of others are passed over. `alone`: from one log.
-    pub(crate) fn of(
-        pages: impl IntoIterator<Item = GAddr>,
-        line_bytes: usize,
-        alone: bool,
-    ) -> Self {
-        let pages = pages.into_iter().map(|addr| (addr.to_u64(), Vec::new())).collect();
-        Self { line_bytes, alone, pages, forks: HashMap::new() }
-    }
-
-    /// Takes a record's changes in.
-    pub(crate) fn add(&mut self, record: &Record<'_>) {
-        for redo in record.pages() {
-            let Some(page) = self.pages.get_mut(&redo.addr().to_u64()) else { continue };
-            let (last, psn) = (page.last_mut(), redo.psn());
-            match last {
-                Some(last) if psn == last.end && !record.begins() => last.add(&redo),
-                // It is in there.
-                Some(last) if psn < last.end && record.begins() => {}
-                Some(last) if psn < last.end => drop(self.forks.insert(redo.addr(), psn)),
-                last => {
-                    if last.is_some_and(|last| psn > last.end) && self.alone {
-                        page.clear();
-                    }
-                    page.push(Stretch::of(&redo, record.begins(), self.line_bytes));
-                }
-            }
-        }
-    }
-
-    /// Takes in what another log says of the same pages.
-    fn join(&mut self, other: Self) {
-        self.forks.extend(other.forks);
-        for (addr, stretches) in other.pages {
-            if let Some(page) = self.pages.get_mut(&addr) {
-                page.extend(stretches);
-            }
-        }
-    }
-
-    #[cfg(feature = "planted")]
-    fn forget_last(&mut self) {
-        self.pages.values_mut().for_each(|page| drop(page.pop()));
-    }
-
-    /// Makes of home's page what it became; whether that is another.
-    ///
-    /// # Errors
-    /// [`Discord`] if changes are missing, or there are too many.
-    pub(crate) fn redo(&self, addr: GAddr, line: &mut [u8]) -> Result<bool, Discord> {
-        if let Some(psn) = self.forks.get(&addr) {
-            return Err(Discord::Fork { addr, psn: *psn });
-        }
-        let mut all: Vec<&Stretch> = self.pages.get(&addr.to_u64()).into_iter().flatten().collect();
-        // What repeats comes after what it repeats.
-        all.sort_by_key(|stretch| (stretch.first, stretch.repeats));
-        // The last that follow each other, and the number after them.
-        let (mut run, mut end) = (Vec::new(), 0);
-        for stretch in all {
-            let Stretch { first, repeats, .. } = *stretch;
-            if run.is_empty() || first > end {
-                run = vec![stretch];
-            } else if first == end || repeats && first + 1 == end {
-                run.push(stretch);
-            } else if !(repeats && stretch.end == first + 1) {
-                return Err(Discord::Fork { addr, psn: first });
-            }
-            end = end.max(stretch.end);
-        }
-        let Some(Stretch { first, .. }) = run.first() else { return Ok(false) };
-        let has = line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn));
-        if end < has {
-            // It has been elsewhere since, and come back as it is.
-            return Ok(false);
-        }
-        if *first > has {
-            return Err(Discord::Gap { addr, has, next: *first });
-        }
-        run.iter().for_each(|stretch| stretch.apply(line));
-        Ok(true)
-    }
+    results
 }
 
 /// What a log tells of pages, and where it ends; parts of it are read at the same time.
@@ -185,40 +70,36 @@ async fn read_in_parts(
     none: impl Fn() -> Changes,
 ) -> Result<Option<(Changes, Lsn)>, ReadError> {
     let cuts = store.cuts(owner, PARTS).await?;
+    let froms = [None].into_iter().chain(cuts.iter().copied().map(Some));
     let tos = cuts.iter().copied().map(Some).chain([None]);
-    let parts = [None].into_iter().chain(cuts.iter().copied().map(Some)).zip(tos);
-    let tasks: Vec<_> = parts
-        .map(|(from, to)| {
-            let (store, mut changes) = (Arc::clone(store), none());
-            let result = Arc::new(Mutex::new(None));
-            let done = Arc::clone(&result);
-            let task = env.spawn("redo", async move {
-                let mut add = |record: Record<'_>| changes.add(&record);
-                let read = store.read(owner, Part { from, to }, &mut add).await;
-                *done.lock() = Some(read.map(|end| end.map(|LogEnd { lsn, .. }| (changes, lsn))));
-            });
-            (task, result, to)
-        })
-        .collect();
-    let (mut all, mut end) = (none(), None);
-    for (task, result, to) in tasks {
-        let _ = task.join().await;
+    let read = |(from, to)| {
+        let (store, mut changes) = (Arc::clone(store), none());
+        async move {
+            let mut add = |record: Record<'_>| changes.add(&record);
+            let read = store.read(owner, Part { from, to }, &mut add).await?;
+            Ok(read.map(|LogEnd { lsn, .. }| (changes, lsn)))
+        }
+    };
+    let parts = side_by_side(env, froms.zip(tos.clone()).map(read)).await;
+    let mut all: Option<(Changes, Lsn)> = None;
+    for (part, to) in parts.into_iter().zip(tos) {
         let gone = || LogError::new("read", "a log", std::io::ErrorKind::BrokenPipe.into());
-        let read = result.lock().take().ok_or_else(gone)?;
-        match read? {
-            Some((changes, lsn)) if to.is_none_or(|to| to == lsn) => {
-                all.join(changes);
-                end = Some(lsn);
-            }
+        let part: Result<_, ReadError> = part.ok_or_else(gone)?;
+        let Some((changes, lsn)) = part?.filter(|(_, lsn)| to.is_none_or(|to| to == *lsn)) else {
             // It is not here, or ends there, and what was found behind is none of it.
-            _ => {
-                let mut changes = none();
-                let read = read_log(&**store, owner, |record| changes.add(&record)).await?;
-                return Ok(read.map(|LogEnd { lsn, .. }| (changes, lsn)));
+            let mut changes = none();
+            let read = read_log(&**store, owner, |record| changes.add(&record)).await?;
+            return Ok(read.map(|LogEnd { lsn, .. }| (changes, lsn)));
+        };
+        match &mut all {
+            Some((all, end)) => {
+                all.join(changes);
+                *end = lsn;
             }
+            None => all = Some((changes, lsn)),
         }
     }
-    Ok(end.map(|lsn| (all, lsn)))
+    Ok(all)
 }
 
 /// What the log of a dead node tells of pages, which is all that it will ever tell anybody: it may still be added to, as the
@@ -252,7 +133,7 @@ impl Core {
         &self,
         dead: ComputeId,
         lost: Vec<u64>,
-        images: &[Image],
+        images: &Arc<[Image]>,
     ) -> Result<Vec<u64>, EngineError> {
         let Some(store) = self.log_store() else { return Ok(lost) };
         if lost.is_empty() {
@@ -262,7 +143,7 @@ impl Core {
         let pages: Vec<GAddr> = lost.iter().copied().map(GAddr::from_u64).collect();
         let logs = self.logs_with(dead);
         let none = || Changes::of(pages.iter().copied(), self.gcl_bytes, logs.len() == 1);
-        let (mut changes, mut has_own) = (none(), false);
+        let (mut changes, mut has_own) = (Changes::default(), false);
         for owner in logs.iter().copied() {
             let is_own = usize::from(owner.node) == dead.index();
             match read_to_end(&self.env, &store, owner, none).await {
@@ -292,15 +173,17 @@ impl Core {
         if self.config.planted == crate::Planted::ShortRedo {
             changes.forget_last();
         }
+        let changes = Arc::new(changes);
+        let core = self.this.upgrade().ok_or(EngineError::Closed)?;
+        let make = |some: &[GAddr]| {
+            let (core, some) = (Arc::clone(&core), some.to_vec());
+            let (changes, images) = (Arc::clone(&changes), Arc::clone(images));
+            async move { core.redo_pages(&some, dead, &changes, &images).await }
+        };
+        let parts = pages.chunks(pages.len().div_ceil(PARTS)).map(make);
         let mut still = Vec::new();
-        for some in pages.chunks(AT_ONCE) {
-            let done =
-                all_of(some.iter().map(|addr| self.redo_page(*addr, dead, &changes, images)));
-            for (addr, done) in some.iter().zip(done.await) {
-                if !done? {
-                    still.push(addr.to_u64());
-                }
-            }
+        for part in side_by_side(&self.env, parts).await {
+            still.append(&mut part.ok_or(EngineError::Closed)??);
         }
         let took = self.env.now() - started;
         tracing::info!(
@@ -355,6 +238,26 @@ impl Core {
         state.fallen_with(dead.index() as u16).into_iter().map(of).collect()
     }
 
+    /// Makes pages again; those that stay lost.
+    async fn redo_pages(
+        &self,
+        pages: &[GAddr],
+        dead: ComputeId,
+        changes: &Changes,
+        images: &[Image],
+    ) -> Result<Vec<u64>, EngineError> {
+        let mut still = Vec::new();
+        for some in pages.chunks(AT_ONCE) {
+            let made = some.iter().map(|addr| self.redo_page(*addr, dead, changes, images));
+            for (addr, made) in some.iter().zip(all_of(made).await) {
+                if !made? {
+                    still.push(addr.to_u64());
+                }
+            }
+        }
+        Ok(still)
+    }
+
     /// `false`: the page stays lost.
     async fn redo_page(
         &self,
@@ -363,13 +266,16 @@ impl Core {
         changes: &Changes,
         images: &[Image],
     ) -> Result<bool, EngineError> {
-        let Some(mut line) = self.home_line(addr, images).await? else { return Ok(false) };
-        match changes.redo(addr, &mut line) {
-            Ok(true) => self.put_home(addr, &line).await?,
-            Ok(false) => {}
-            Err(error) => {
-                tracing::error!(%error, "a page stays lost");
-                return Ok(false);
+        // What was on its way home is in the log still: of another page home has all.
+        if changes.tell_of(addr) || images.iter().any(|image| image.attempt.addr == addr) {
+            let Some(mut line) = self.home_line(addr, images).await? else { return Ok(false) };
+            match changes.redo(addr, &mut line) {
+                Ok(true) => self.put_home(addr, &line).await?,
+                Ok(false) => {}
+                Err(error) => {
+                    tracing::error!(%error, "a page stays lost");
+                    return Ok(false);
+                }
             }
         }
         let Some(home) = self.placement.home(addr) else { return Ok(false) };
@@ -408,180 +314,5 @@ impl Core {
         };
         let done = self.queue_pair(home.node).post(write).await;
         done.map(drop).map_err(|error| error.error.into())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::buffer::dirty::Dirty;
-    use crate::log::record::{Change, Format, encode, encode_as};
-
-    /// Its pieces are longer than the number at its front.
-    const LINE: usize = 1024;
-    const FORMAT: Format = Format { line_bytes: LINE, salt: 0 };
-    const ADDR: GAddr = GAddr::from_u64(4 * LINE as u64);
-
-    /// The page after each of its changes, and the change as a record.
-    fn history(changes: u64) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let mut line = vec![0xAB; LINE];
-        let all = (0..changes).map(|psn| {
-            line[..8].copy_from_slice(&(psn + 1).to_le_bytes());
-            let from = 8 + 8 * (psn as usize * 5 % 50);
-            line[from..from + 24].fill(psn as u8 + 1);
-            let pieces = Dirty::of(&(from..from + 24), LINE);
-            let mut bytes = Vec::new();
-            encode(&mut bytes, 0, (0, 0), &[Change { addr: ADDR, psn, pieces, line: &line }]);
-            (line.clone(), bytes)
-        });
-        all.collect()
-    }
-
-    /// A record of the page as it was after that change, as a beginning.
-    fn beginning(all: &[(Vec<u8>, Vec<u8>)], number: usize) -> (Vec<u8>, Vec<u8>) {
-        let (mut bytes, line) = (Vec::new(), &all[number].0);
-        let change = Change { addr: ADDR, psn: number as u64, pieces: Dirty::ALL, line };
-        encode_as(&mut bytes, 0, (0, 0), (&[change], true));
-        (line.clone(), bytes)
-    }
-
-    fn changes(records: &[(Vec<u8>, Vec<u8>)]) -> Changes {
-        let mut changes = Changes::of([ADDR], LINE, false);
-        for (_, bytes) in records {
-            changes.add(&Record::decode(bytes, 0, FORMAT).unwrap());
-        }
-        changes
-    }
-
-    #[test]
-    fn whatever_of_it_had_got_home_the_page_becomes_what_it_was() {
-        let all = history(30);
-        let last = &all[29].0;
-        // The dead node had it from the tenth change on, and at some time before.
-        let mut own = all[2..5].to_vec();
-        own.extend_from_slice(&all[10..]);
-        let changes = changes(&own);
-        for home in 9..30 {
-            let mut line = all[home].0.clone();
-            assert!(changes.redo(ADDR, &mut line).unwrap());
-            assert_eq!(&line, last, "home had {home}");
-            // A write-back was cut short anywhere.
-            for cut in (0..LINE).step_by(8) {
-                for (front, back) in [(home, 9), (9, home)] {
-                    let mut torn = all[back].0.clone();
-                    torn[..cut].copy_from_slice(&all[front].0[..cut]);
-                    changes.redo(ADDR, &mut torn).unwrap();
-                    assert_eq!(&torn, last, "home had {front} up to byte {cut}, then {back}");
-                }
-            }
-        }
-    }
-
-    /// Of one log only the last changes that follow each other are kept.
-    #[test]
-    fn what_lies_before_a_gap_is_of_no_use_alone() {
-        let all = history(30);
-        let mut changes = Changes::of([ADDR], LINE, true);
-        for (_, bytes) in all[2..5].iter().chain(&all[7..9]).chain(&all[20..]) {
-            changes.add(&Record::decode(bytes, 0, FORMAT).unwrap());
-        }
-        assert_eq!(changes.pages[&ADDR.to_u64()].len(), 1);
-        let mut line = all[22].0.clone();
-        assert_eq!(changes.redo(ADDR, &mut line), Ok(true));
-        assert_eq!(line, all[29].0);
-    }
-
-    #[test]
-    fn a_page_that_came_back_as_it_is_stays_so() {
-        let all = history(30);
-        let changes = changes(&all[2..5]);
-        let mut line = all[12].0.clone();
-        assert!(!changes.redo(ADDR, &mut line).unwrap());
-        assert_eq!(line, all[12].0);
-        assert!(!Changes::of([ADDR], LINE, false).redo(ADDR, &mut line).unwrap());
-    }
-
-    #[test]
-    fn what_others_changed_and_did_not_get_home_is_missed_but_for_their_logs() {
-        let all = history(30);
-        let mut line = all[6].0.clone();
-        let gap = Discord::Gap { addr: ADDR, has: 7, next: 10 };
-        assert_eq!(changes(&all[10..20]).redo(ADDR, &mut line), Err(gap));
-        assert_eq!(line, all[6].0, "nothing is guessed at");
-        let both = changes(&all[5..20]);
-        assert!(both.redo(ADDR, &mut line).unwrap());
-        assert_eq!(line, all[19].0);
-        let fork = Discord::Fork { addr: ADDR, psn: 7 };
-        let mut both = both;
-        both.join(changes(&all[7..8]));
-        assert_eq!(both.redo(ADDR, &mut line), Err(fork));
-    }
-
-    /// A dead node may have recorded a page that another had changed, for who makes another pool.
-    #[test]
-    fn a_beginning_repeats_a_change_and_is_no_other() {
-        let all = history(30);
-        let begins = |number| beginning(&all, number);
-        let repeated = [begins(12), begins(17)];
-        for own_first in [true, false] {
-            let mut both = changes(if own_first { &all[10..20] } else { &repeated });
-            both.join(changes(if own_first { &repeated } else { &all[10..20] }));
-            let mut line = all[11].0.clone();
-            assert!(both.redo(ADDR, &mut line).unwrap());
-            assert_eq!(line, all[19].0);
-        }
-    }
-
-    /// Whoever says what of it, in whatever order the logs are read.
-    #[test]
-    fn logs_go_together_in_any_order() {
-        let all = history(40);
-        let begins = |number| beginning(&all, number);
-        let log = |parts: &[(Option<usize>, std::ops::Range<usize>)]| {
-            let mut records = Vec::new();
-            for (begun, range) in parts {
-                records.extend(begun.map(begins));
-                records.extend_from_slice(&all[range.clone()]);
-            }
-            records
-        };
-        let logs = [
-            log(&[(None, 5..10), (None, 20..25), (Some(24), 33..36)]),
-            log(&[(Some(9), 10..15), (Some(24), 25..30), (Some(35), 36..40)]),
-            log(&[(None, 15..20), (Some(24), 0..0), (Some(29), 30..33), (Some(39), 0..0)]),
-        ];
-        for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
-            let mut joined = Changes::of([ADDR], LINE, false);
-            for log in order {
-                joined.join(changes(&logs[log]));
-            }
-            for home in [4, 5, 17, 38, 39] {
-                let mut line = all[home].0.clone();
-                assert_eq!(joined.redo(ADDR, &mut line), Ok(true), "{order:?}, home had {home}");
-                assert_eq!(line, all[39].0, "{order:?}, home had {home}");
-            }
-            let gap = Discord::Gap { addr: ADDR, has: 4, next: 5 };
-            assert_eq!(joined.redo(ADDR, &mut all[3].0.clone()), Err(gap));
-            // Of a change by another in between there is a beginning, and that one's log as well.
-            let between = log(&[(None, 5..10), (Some(10), 11..13)]);
-            for with in [false, true] {
-                let mut joined = changes(&between);
-                if with {
-                    joined.join(changes(&all[10..11]));
-                }
-                let mut line = all[7].0.clone();
-                assert_eq!(joined.redo(ADDR, &mut line), Ok(true));
-                assert_eq!(line, all[12].0);
-            }
-            // Another change of a number that one of them has.
-            for psn in [5, 12, 39] {
-                let mut forked = changes(&logs[0]);
-                forked.join(changes(&logs[1]));
-                forked.join(changes(&logs[2]));
-                forked.join(changes(&all[psn..=psn]));
-                let fork = Err(Discord::Fork { addr: ADDR, psn: psn as u64 });
-                assert_eq!(forked.redo(ADDR, &mut all[39].0.clone()), fork);
-            }
-        }
     }
 }

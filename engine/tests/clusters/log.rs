@@ -548,6 +548,59 @@ fn a_long_log_makes_the_pages_again_part_by_part() {
     });
 }
 
+/// The log goes around many times, for which the pages have to get home, again and again.
+#[test]
+fn what_is_written_home_stays_and_outlives_its_node() {
+    for coding in ["plain", "2+1"] {
+        let cluster = logged(2, LogTo::Memory, coding);
+        let [survivor, dies] = &cluster.engines[..] else { panic!("two nodes") };
+        cluster.runtime.block_on(async {
+            let mut addrs = Vec::new();
+            for _ in 0..20 {
+                addrs.push(page(dies).await);
+            }
+            let mut kept = Vec::new();
+            for number in 0..5 {
+                kept.push(page(dies).await);
+                write(dies, kept[number], 1000 + number as u64).await;
+            }
+            let before = dies.stats();
+            let (mut lsn, mut value) = (FIRST_LSN, 0_u64);
+            while lsn < 20 * (128 << 10) {
+                value += 1;
+                let addr = addrs[value as usize % 20];
+                let mut page = dies.exclusive(addr).await.unwrap();
+                let bytes = page.len();
+                page.bytes_mut(16..bytes / 2).fill(value as u8);
+                page.bytes_mut(16..24).copy_from_slice(&value.to_le_bytes());
+                drop(page);
+                lsn = dies.shared(addr).await.unwrap().lsn();
+            }
+            dies.until_durable(lsn).await.unwrap();
+            let stats = dies.stats();
+            assert!(stats.write_backs - before.write_backs > 100, "{coding}: {stats:?}");
+            assert_eq!(stats.evictions, before.evictions, "{coding}");
+            assert_eq!(stats.upgrades, before.upgrades, "{coding}");
+            cluster.fabric.kill(PeerId::compute(1));
+            cluster.pool.declare_dead(ComputeIndex::new(1)).await.unwrap();
+            recovered(survivor, &cluster.pool).await;
+            for last in value - 19..=value {
+                let addr = addrs[last as usize % 20];
+                assert_eq!(read(survivor, addr).await, last, "{coding}");
+                let page = survivor.shared(addr).await.unwrap();
+                assert!(page[24..page.len() / 2].iter().all(|byte| *byte == last as u8));
+            }
+            // These are home since long, and in the log no more.
+            for (number, addr) in kept.iter().enumerate() {
+                assert_eq!(read(survivor, *addr).await, 1000 + number as u64, "{coding}");
+                write(survivor, *addr, 1).await;
+            }
+            assert!(cluster.pool.lost_pages().is_empty());
+            survivor.close().await.unwrap();
+        });
+    }
+}
+
 /// A node is taken for dead while it writes its log, and has written it when that was read by others, who make the pages
 /// again, and by one who makes a backup.
 #[test]
@@ -617,6 +670,64 @@ fn what_is_added_too_late_is_no_part_of_a_log() {
         let short = merge(&logs, &owners(pool, 3), &mut Pages::new(GCL), false).await;
         assert!(matches!(short, Err(MergeError::Read(ReadError::Damaged { .. }))), "{short:?}");
     });
+}
+
+/// The record that tells of the damage begins behind a long one, anywhere about the end of what is read at a time.
+#[test]
+fn what_tells_of_damage_may_lie_far_behind_it() {
+    const READ_AT_ONCE: u64 = 64 << 10;
+    for short in 0..6 {
+        let cluster = logged_with(2, LogTo::Memory, "plain", 512 << 10);
+        let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+        cluster.runtime.block_on(async {
+            let mut addrs = Vec::new();
+            for _ in 0..150 {
+                addrs.push(page(one).await);
+            }
+            // Changes so many bytes of each of some pages; where the record ends.
+            let change = async |bytes: &[usize]| {
+                let mut guards = Vec::new();
+                for (addr, bytes) in addrs.iter().zip(bytes) {
+                    let mut page = two.exclusive(*addr).await.unwrap();
+                    page.bytes_mut(0..*bytes).fill(7);
+                    guards.push(page);
+                }
+                let lsn = change_together(guards.iter_mut()).unwrap();
+                drop(guards);
+                two.until_durable(lsn).await.unwrap();
+                lsn
+            };
+            let ends = [change(&[8]).await, change(&[8]).await, change(&[8, 8]).await];
+            let (one_page, two_pages) = (ends[1] - ends[0], ends[2] - ends[1]);
+            // All take as much as these, and of some more is changed.
+            let least = one_page + (addrs.len() as u64 - 1) * (two_pages - one_page);
+            let length = READ_AT_ONCE - 8 * short;
+            let mut more = (length - least) as usize;
+            let bytes = addrs.iter().map(|_| {
+                let some = more.min(480);
+                more -= some;
+                8 + some
+            });
+            let bytes: Vec<usize> = bytes.collect();
+            let begins = ends[2];
+            assert_eq!(change(&bytes).await - begins, length);
+            change(&bytes).await;
+            cluster.fabric.kill(PeerId::compute(1));
+            let at = cluster.pool.descriptor().geometry().log_offset(1) + 4096;
+            let rogue = cluster.fabric.join(PeerId::compute(9)).unwrap();
+            for memory in &cluster.pool.descriptor().memory_nodes {
+                let queue_pair = rogue.connect(memory.peer).unwrap();
+                let place = RemoteAddr::new(memory.region, at + begins + 64);
+                let junk = Verb::write(place, Buf::copy_of(&[0xEE; 8]));
+                queue_pair.post(junk.into()).await.unwrap();
+            }
+            cluster.pool.declare_dead(ComputeIndex::new(1)).await.unwrap();
+            recovered(one, &cluster.pool).await;
+            let lost = cluster.pool.lost_pages().len();
+            assert_eq!(lost, addrs.len(), "{short} words before the end");
+            one.close().await.unwrap();
+        });
+    }
 }
 
 /// One copy of a log that is damaged is as good as the other one up to there; if both are, what was durable is missed, and said

@@ -16,7 +16,7 @@ use crate::error::TxnError;
 use crate::latch::{Leaf, Mode, restless};
 use crate::overlay::Overlay;
 #[cfg(feature = "planted")]
-use crate::protocol::Protocol;
+use crate::protocol::Reads;
 use crate::rollback::home;
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
@@ -41,7 +41,7 @@ impl<'db> Txn<'db> {
         self.check_order()?;
         #[cfg(feature = "planted")]
         let leaves = match self.db.engine.planted() {
-            selkie_engine::Planted::EarlyRelease if self.protocol() == Protocol::Timestamp => {
+            selkie_engine::Planted::EarlyRelease if self.control().reads() == Reads::Stamped => {
                 self.work.held.release();
                 self.db.engine.env().pause(std::time::Duration::from_micros(2)).await;
                 self.latch_all(overlay).await?

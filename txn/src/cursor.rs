@@ -188,7 +188,7 @@ impl<'r, 'db> Cursor<'r, 'db> {
 
     async fn move_right(&mut self, txn: &mut Txn<'db>) -> Result<(), TxnError> {
         let mut at_hand = None;
-        if self.stand.is_some() && txn.protocol().defers() {
+        if self.stand.is_some() && txn.defers() {
             self.passed = LeafView::new(self.bytes(txn))?.high_fence().map(<[u8]>::to_vec);
             at_hand = self.next_at_hand(txn)?;
             self.stand = None;
@@ -233,7 +233,7 @@ impl<'r, 'db> Cursor<'r, 'db> {
     /// to be waited for.
     pub(crate) fn let_go(&mut self, txn: &Txn<'db>) {
         if let Some(Stand::Own(shown)) = &mut self.stand
-            && txn.protocol().defers()
+            && txn.defers()
             && let Shown::Latched(leaf) = shown
         {
             *shown = Shown::copy_of(leaf);
@@ -244,7 +244,7 @@ impl<'r, 'db> Cursor<'r, 'db> {
         if self.stand.is_some() {
             self.passed = Some(LeafView::new(self.bytes(txn))?.low_fence().to_vec());
         }
-        if txn.protocol().defers() {
+        if txn.defers() {
             self.stand = None;
         }
         let passed = self.passed.take();

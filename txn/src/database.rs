@@ -311,7 +311,8 @@ impl Database {
     /// waiting.
     #[must_use]
     pub fn begin_to_read(&self) -> Txn<'_> {
-        self.begin_by(self.protocol.to_read(), Isolation::Serializable).that_only_reads()
+        self.begin_by(self.protocol.control().for_reading(), Isolation::Serializable)
+            .that_only_reads()
     }
 
     fn begin_by(&self, protocol: Protocol, isolation: Isolation) -> Txn<'_> {

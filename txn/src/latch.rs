@@ -5,7 +5,7 @@ use selkie_engine::{EngineError, GAddr, SharedGuard};
 
 use crate::error::TxnError;
 use crate::held::{Latch, Shown};
-use crate::protocol::Protocol;
+use crate::protocol::Reads;
 use crate::structure::IndexInfo;
 use crate::transaction::Txn;
 
@@ -139,9 +139,9 @@ impl<'db> Txn<'db> {
                     self.note_read(addr, guard.psn(), guard.lsn()).await?;
                 }
                 self.work.reads.rely_on(guard.lsn());
-                self.work.transient = Some(match self.protocol() {
-                    Protocol::Timestamp => Shown::copy_of(&guard),
-                    Protocol::TwoPhase | Protocol::Optimistic => Shown::Latched(guard),
+                self.work.transient = Some(match self.control().reads() {
+                    Reads::Stamped => Shown::copy_of(&guard),
+                    Reads::Latched | Reads::Noted => Shown::Latched(guard),
                 });
                 Ok(Leaf::Transient)
             }

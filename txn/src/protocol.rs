@@ -18,6 +18,9 @@
 //! ([`Database::begin_to_read`](crate::Database::begin_to_read)). Those that go by
 //! timestamps (`stamps.rs`) rely on all others leaving theirs: a database is made for them, or for the others, and says so
 //! ([`DatabaseSchema`](crate::DatabaseSchema)).
+//!
+//! To operations a protocol is the answers that its [`Control`] gives; how these are carried out is in `latch.rs` (a leaf is
+//! read), `write.rs` and `deferred.rs` (it is to change), `apply.rs` (commit).
 
 use std::fmt;
 use std::str::FromStr;
@@ -48,23 +51,101 @@ impl Protocol {
         }
     }
 
-    /// Whether changes are kept aside until commit.
-    pub(crate) const fn defers(self) -> bool {
-        matches!(self, Protocol::Timestamp | Protocol::Optimistic)
-    }
-
-    /// What those that only read go by beside this one: latches for a moment only.
-    pub(crate) const fn to_read(self) -> Protocol {
+    /// What it has transactions do.
+    pub(crate) fn control(self) -> &'static dyn Control {
         match self {
-            Protocol::TwoPhase | Protocol::Optimistic => Protocol::Optimistic,
-            Protocol::Timestamp => Protocol::Timestamp,
+            Protocol::TwoPhase => &TwoPhase,
+            Protocol::Timestamp => &Timestamp,
+            Protocol::Optimistic => &Optimistic,
         }
     }
 
     /// Whether transactions may be kept apart in either way on one database.
     #[must_use]
-    pub const fn goes_with(self, other: Protocol) -> bool {
-        matches!(self, Protocol::Timestamp) == matches!(other, Protocol::Timestamp)
+    pub fn goes_with(self, other: Protocol) -> bool {
+        let stamps = |protocol: Protocol| protocol.control().reads() == Reads::Stamped;
+        stamps(self) == stamps(other)
+    }
+}
+
+/// What a protocol has transactions do: all that differs between protocols, for operations, which are the same.
+pub(crate) trait Control: Sync {
+    /// What becomes of a leaf that is only read.
+    fn reads(&self) -> Reads;
+
+    /// When changes are made.
+    fn changes(&self) -> Changes;
+
+    /// What those go by that only read, beside others of this one.
+    fn for_reading(&self) -> Protocol;
+}
+
+/// What becomes of a leaf that a transaction only reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reads {
+    /// It stays latched to the end.
+    Latched,
+    /// Its sequence number is remembered, and has to be the same at commit.
+    Noted,
+    /// It is left the transaction's timestamp.
+    Stamped,
+}
+
+/// When the changes of a transaction are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Changes {
+    /// By the operation, in a leaf that stays latched exclusively to the end.
+    InPlace,
+    /// By commit; until then they are kept aside.
+    Aside,
+}
+
+/// Two-phase locking without waiting.
+struct TwoPhase;
+/// Timestamp ordering.
+struct Timestamp;
+/// Optimistic concurrency control.
+struct Optimistic;
+
+impl Control for TwoPhase {
+    fn reads(&self) -> Reads {
+        Reads::Latched
+    }
+
+    fn changes(&self) -> Changes {
+        Changes::InPlace
+    }
+
+    fn for_reading(&self) -> Protocol {
+        Protocol::Optimistic
+    }
+}
+
+impl Control for Timestamp {
+    fn reads(&self) -> Reads {
+        Reads::Stamped
+    }
+
+    fn changes(&self) -> Changes {
+        Changes::Aside
+    }
+
+    fn for_reading(&self) -> Protocol {
+        Protocol::Timestamp
+    }
+}
+
+impl Control for Optimistic {
+    fn reads(&self) -> Reads {
+        Reads::Noted
+    }
+
+    fn changes(&self) -> Changes {
+        Changes::Aside
+    }
+
+    fn for_reading(&self) -> Protocol {
+        Protocol::Optimistic
     }
 }
 

@@ -298,7 +298,7 @@ impl<'db> Txn<'db> {
         info: &'db TableInfo,
         place: Option<Place>,
     ) -> Result<Option<RowRef<'a>>, TxnError> {
-        let shows_copies = self.protocol().defers();
+        let shows_copies = self.defers();
         let transient = self.work.transient.take_if(|_| shows_copies);
         let value = match place {
             None => return Ok(None),

@@ -59,7 +59,7 @@ use crate::clock::LAST;
 use crate::error::TxnError;
 use crate::held::{Latch, Shown};
 use crate::latch::Mode;
-use crate::protocol::Protocol;
+use crate::protocol::Reads;
 use crate::transaction::Txn;
 
 /// A transaction that is later has been there before.
@@ -87,7 +87,7 @@ impl<'db> Txn<'db> {
     pub(crate) fn orders(&self, mode: Mode) -> bool {
         // What is to be changed by what it was must not have been changed by others, whatever the isolation.
         let matters = self.is_serializable() || mode == Mode::Exclusive;
-        self.protocol() == Protocol::Timestamp && self.only_reads() && matters
+        self.control().reads() == Reads::Stamped && self.only_reads() && matters
     }
 
     /// The transaction's place in the order. Its first access decides on that: one round trip.

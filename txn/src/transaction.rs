@@ -44,7 +44,7 @@ use crate::error::{AbortCause, TxnError};
 use crate::held::{HeldLeaves, Shown};
 use crate::latch::Mode;
 use crate::overlay::Overlay;
-use crate::protocol::Protocol;
+use crate::protocol::{Changes, Control, Protocol};
 use crate::reads::Reads;
 use crate::rollback::{note_empty_leaves, undo_to};
 use crate::savepoint::Savepoints;
@@ -57,7 +57,7 @@ const POSTPONED_AT_ONCE: usize = 4;
 /// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
 pub struct Txn<'db> {
     pub(crate) db: &'db Inner,
-    protocol: Protocol,
+    control: &'static dyn Control,
     isolation: Isolation,
     /// Nothing may be changed by it.
     read_only: bool,
@@ -146,9 +146,10 @@ impl<'db> Txn<'db> {
         let savepoints = Savepoints::default();
         let state = State::Active;
         let (read_only, stamp, applies, changing) = (false, None, false, false);
+        let control = protocol.control();
         Self {
             db,
-            protocol,
+            control,
             isolation,
             read_only,
             shard,
@@ -178,7 +179,7 @@ impl<'db> Txn<'db> {
     /// the node ends now. Nothing else: upkeep that fails is left for later.
     pub async fn commit(mut self) -> Result<(), TxnError> {
         self.check_active()?;
-        if self.protocol.defers()
+        if self.defers()
             && let Err(error) = self.apply().await
         {
             self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
@@ -212,13 +213,18 @@ impl<'db> Txn<'db> {
         self.isolation == Isolation::Serializable
     }
 
-    pub(crate) fn protocol(&self) -> Protocol {
-        self.protocol
+    pub(crate) fn control(&self) -> &'static dyn Control {
+        self.control
+    }
+
+    /// Whether changes are kept aside until commit.
+    pub(crate) fn defers(&self) -> bool {
+        self.control.changes() == Changes::Aside
     }
 
     /// Whether leaves are latched only to be read, whatever is to become of them.
     pub(crate) fn only_reads(&self) -> bool {
-        self.protocol.defers() && !self.applies
+        self.defers() && !self.applies
     }
 
     /// From now on leaves are latched as they are asked for.
@@ -228,12 +234,12 @@ impl<'db> Txn<'db> {
 
     /// How many changes there were: a mark to go back to.
     pub(crate) fn mark(&self) -> usize {
-        if self.protocol.defers() { self.work.overlay.len() } else { self.work.undo.len() }
+        if self.defers() { self.work.overlay.len() } else { self.work.undo.len() }
     }
 
     /// Takes back the latest changes until `mark` are left.
     pub(crate) fn take_back(&mut self, mark: usize) {
-        if self.protocol.defers() {
+        if self.defers() {
             self.work.overlay.take_back(mark);
         } else {
             undo_to(&mut self.work, mark);

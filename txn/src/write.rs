@@ -175,7 +175,7 @@ impl<'db> Txn<'db> {
         key: &[u8],
         row: &mut Vec<u8>,
     ) -> Result<Place, TxnError> {
-        if self.protocol().defers() {
+        if self.defers() {
             self.copy_row(info, key, row).await?;
             return Ok(Place::Aside);
         }
@@ -213,7 +213,7 @@ impl<'db> Txn<'db> {
         if !index.unique {
             key.push_encoded(primary);
         }
-        if self.protocol().defers() {
+        if self.defers() {
             return self.defer_remove(info, index, &key).await;
         }
         let found = self.find(index, &key, Mode::Exclusive).await?;
@@ -231,7 +231,7 @@ impl<'db> Txn<'db> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), TxnError> {
-        if self.protocol().defers() {
+        if self.defers() {
             return self.defer_add(info, index, key, value).await;
         }
         let found = self.find(index, key, Mode::Exclusive).await?;

@@ -672,6 +672,65 @@ fn what_is_added_too_late_is_no_part_of_a_log() {
     });
 }
 
+/// A directory that nothing can be made in: who commits is told so, and goes on when it can.
+#[test]
+fn a_log_directory_that_is_gone_for_a_while_stops_writers_and_loses_nothing() {
+    let place = tempfile::tempdir().unwrap();
+    let (here, away) = (place.path().join("logs"), place.path().join("away"));
+    let logs = LogFiles::new(&here, 1 << 16, 1 << 22).unwrap();
+    let cluster = logged(2, LogTo::Store(Arc::new(logs)), "plain");
+    let [survivor, dies] = &cluster.engines[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let addrs = [page(dies).await, page(dies).await, page(dies).await];
+        let commit = async |value: u64| {
+            let mut page = dies.exclusive(addrs[value as usize % 3]).await?;
+            let bytes = page.len();
+            page.bytes_mut(24..bytes).fill(value as u8);
+            page.bytes_mut(16..24).copy_from_slice(&value.to_le_bytes());
+            let lsn = change_together([&mut page]).unwrap();
+            drop(page);
+            dies.until_durable(lsn).await
+        };
+        let mut acknowledged = 0;
+        // Until the directory is missed, in a file that is there, and until it is back.
+        let mut go_on = async |until_refused: bool| {
+            for _ in 0..10_000 {
+                match commit(acknowledged + 1).await {
+                    Ok(()) => acknowledged += 1,
+                    Err(EngineError::Log(error)) if until_refused => {
+                        let text = error.to_string();
+                        assert!(text.contains(here.to_str().unwrap()), "{text}");
+                        return acknowledged;
+                    }
+                    Err(error) if until_refused => panic!("{error}"),
+                    Err(_) => {}
+                }
+                if !until_refused && acknowledged % 200 == 0 {
+                    break;
+                }
+            }
+            acknowledged
+        };
+        assert_eq!(go_on(false).await, 200);
+        std::fs::rename(&here, &away).unwrap();
+        let stopped = go_on(true).await;
+        assert!(stopped < 10_000, "nobody was refused");
+        std::fs::rename(&away, &here).unwrap();
+        let last = go_on(false).await;
+        assert!(last > stopped, "it does not go on");
+        cluster.fabric.kill(PeerId::compute(1));
+        cluster.pool.declare_dead(ComputeIndex::new(1)).await.unwrap();
+        recovered(survivor, &cluster.pool).await;
+        for value in last - 2..=last {
+            let addr = addrs[value as usize % 3];
+            assert_eq!(read(survivor, addr).await, value);
+            let page = survivor.shared(addr).await.unwrap();
+            assert!(page[24..].iter().all(|byte| *byte == value as u8));
+        }
+        survivor.close().await.unwrap();
+    });
+}
+
 /// The record that tells of the damage begins behind a long one, anywhere about the end of what is read at a time.
 #[test]
 fn what_tells_of_damage_may_lie_far_behind_it() {

@@ -7,8 +7,9 @@
 //! DIR/NAME/node.pem shown by the node
 //! DIR/NAME/node.key its owner's only
 //! ```
-//! The directory of a node is what [`Security::load`](crate::fabric::tcp::Security::load) takes. What is made
-//! appears as a whole or not at all: files are written to a directory beside, which is then renamed.
+//! The directory of a node is what [`Security::load`](crate::fabric::tcp::Security::load) takes.
+//! What is made appears as a whole or not at all: files are written to a directory beside, which is
+//! then renamed.
 
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -142,11 +143,13 @@ pub fn make_authority(directory: &Path, pool: &PoolName, days: u32) -> Result<()
     place(directory, &files)
 }
 
-/// Makes certificate and key of a node of the authority in `directory`, in a directory there that has the
-/// node's name. Returns that. They are valid for a year unless said otherwise, or as long as the authority.
+/// Makes certificate and key of a node of the authority in `directory`, in a directory there that
+/// has the node's name. Returns that. They are valid for a year unless said otherwise, or as long
+/// as the authority.
 ///
 /// # Errors
-/// If there is no authority, its key can be read by others, or something is in the way; nothing was made then.
+/// If there is no authority, its key can be read by others, or something is in the way; nothing was
+/// made then.
 pub fn make_node(
     directory: &Path,
     name: &PoolName,

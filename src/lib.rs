@@ -1,8 +1,8 @@
 //! Selkie: a multi-primary storage engine over disaggregated memory.
 //!
 //! Many compute nodes cache, read and write the same pages of one memory pool; a coherence protocol
-//! keeps the caches consistent; memory nodes only serve one-sided reads, writes and atomics. This crate is
-//! the facade: it re-exports the layers, each with its own documentation.
+//! keeps the caches consistent; memory nodes only serve one-sided reads, writes and atomics. This
+//! crate is the facade: it re-exports the layers, each with its own documentation.
 //!
 //! ```text
 //! tpcc       drivers: TPC-C, SmallBank, TATP        selkie_tpcc

@@ -1,13 +1,15 @@
-//! What the nodes of a pool say of themselves, for people who look on: with their beats, once a second.
+//! What the nodes of a pool say of themselves, for people who look on: with their beats, once a
+//! second.
 //!
-//! A report is JSON of a [`Report`]. Counters are cumulative, so that whoever misses reports misses nothing, and who
-//! looks on divides their differences by the time between two reports, which is that of the node's own clock.
+//! A report is JSON of a [`Report`]. Counters are cumulative, so that whoever misses reports misses
+//! nothing, and who looks on divides their differences by the time between two reports, which is
+//! that of the node's own clock.
 //!
-//! A version of the format only ever grows: fields that a reader does not know are passed over, and those that a
-//! writer does not know are zero or absent. A report of another version is refused.
+//! A version of the format only ever grows: fields that a reader does not know are passed over, and
+//! those that a writer does not know are zero or absent. A report of another version is refused.
 //!
-//! [`publish`] reports for the compute nodes in a [`Roster`]; memory nodes that [`crate::pool::SharedPool::lend`] lends
-//! report by themselves.
+//! [`publish`] reports for the compute nodes in a [`Roster`]; memory nodes that
+//! [`crate::pool::SharedPool::lend`] lends report by themselves.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -238,8 +240,8 @@ pub fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// Lets the compute nodes in `roster` report, now and every second, for as long as the pool is used. They are to
-/// be nodes of that pool.
+/// Lets the compute nodes in `roster` report, now and every second, for as long as the pool is
+/// used. They are to be nodes of that pool.
 pub fn publish(pool: &Arc<Pool>, env: &Env, roster: &Roster) {
     let (pool, env, roster) = (Arc::downgrade(pool), env.clone(), roster.clone());
     drop(env.clone().spawn("reports", async move {

@@ -122,7 +122,8 @@ fn ends_well(mut driver: Running) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-/// The pool goes with all it held, and another one, of other memory nodes and another coding, has what the backup has.
+/// The pool goes with all it held, and another one, of other memory nodes and another coding, has
+/// what the backup has.
 #[test]
 fn a_database_in_use_outlives_its_pool() {
     let place = TempDir::new().unwrap();

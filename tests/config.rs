@@ -1,4 +1,5 @@
-//! Configuration files from outside: what they may say, who overrides whom, and how mistakes are told.
+//! Configuration files from outside: what they may say, who overrides whom, and how mistakes are
+//! told.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::collections::BTreeMap;
@@ -75,7 +76,8 @@ fn commands(help: &str) -> Vec<String> {
     names.filter(|name| !["help", "config"].contains(name)).map(str::to_owned).collect()
 }
 
-/// Name, value name (none for switches) and default or first possible value of the options on a help page.
+/// Name, value name (none for switches) and default or first possible value of the options on a
+/// help page.
 type HelpOption = (String, Option<String>, Option<String>);
 
 fn options(help: &str) -> Vec<HelpOption> {

@@ -69,8 +69,8 @@ fn crates_depend_downwards_only() {
     assert_eq!(seen, LAYERS.len(), "every layer exists");
 }
 
-/// Folders that may look at the clock: the environment, and what stands between processes, whose time is
-/// the hosts' own.
+/// Folders that may look at the clock: the environment, and what stands between processes, whose
+/// time is the hosts' own.
 const KEEPERS_OF_TIME: [&str; 5] = ["env", "shm", "tcp", "control", "objects"];
 
 #[test]

@@ -28,7 +28,8 @@ fn file(name: &str) -> String {
     root.join("docs/scenarios").join(format!("{name}.toml")).to_str().unwrap().to_owned()
 }
 
-/// Runs a scenario for so long; all that it checks must hold, but for those checks that begin like this.
+/// Runs a scenario for so long; all that it checks must hold, but for those checks that begin like
+/// this.
 #[track_caller]
 fn runs(name: &str, duration: &str, but: &[&str]) -> Value {
     let output = selkie(&["scenario", "run", &file(name), "--duration", duration, "--json"])

@@ -180,7 +180,8 @@ impl Pool {
         }
     }
 
-    /// Waits until a node is dead and has been recovered from, and the survivor has worked on what is left.
+    /// Waits until a node is dead and has been recovered from, and the survivor has worked on what
+    /// is left.
     fn recovers(&self, dead: u64, survivor: u64) {
         let started = Instant::now();
         loop {
@@ -360,8 +361,8 @@ fn a_memory_node_whose_host_is_short_of_memory_gives_it_back_while_a_driver_work
     let shape = ["--memory-nodes", "4", "--range", "256M", "--coding", "2+1"];
     succeeds(&[&["pool", "create", &name], &shape[..]].concat());
     let mut pool = Pool { name: name.clone(), memory: Vec::new(), url: format!("shm:{name}") };
-    // More than any host has: it gives back what it can. It stands still until there is something, and is the first choice
-    // of new ranges until then.
+    // More than any host has: it gives back what it can. It stands still until there is something,
+    // and is the first choice of new ranges until then.
     let short = ["--memory", "500M", "--headroom", "999T"];
     for more in [&["--memory", "400M"][..], &["--memory", "400M"], &["--memory", "400M"], &short] {
         let (running, _) = Running::start(&[&["memnode", "--pool", &name], more].concat());
@@ -514,8 +515,8 @@ fn a_database_is_replaced_unless_others_work_on_it() {
 fn a_load_that_was_cut_short_is_done_anew() {
     let pool = Pool::start(Over::Shm, "cut-short", 1);
     let url = pool.url();
-    // Far more than is loaded before it is killed. That there are two nodes saves the page that says what is in
-    // the pool: it would be gone with a node that had it alone.
+    // Far more than is loaded before it is killed. That there are two nodes saves the page that
+    // says what is in the pool: it would be gone with a node that had it alone.
     let slow = ["--warehouses", "20", "--load-only", "--threads", "2", "--compute-nodes", "2"];
     let mut command = selkie(&[&["tpcc", "--pool", &url], &slow[..]].concat());
     let mut loader = Running(command.stderr(Stdio::piped()).spawn().unwrap());
@@ -605,8 +606,8 @@ fn ends_well(mut driver: Running) {
     assert_eq!(report["consistency"], "ok", "{report}");
 }
 
-/// Waits for a driver to end that has met lost pages: it has gone on, says what it gave up, and misses nothing that
-/// it committed.
+/// Waits for a driver to end that has met lost pages: it has gone on, says what it gave up, and
+/// misses nothing that it committed.
 fn ends_with_losses(mut driver: Running) {
     let stdout = driver.0.stdout.take().unwrap();
     let (code, error) = driver.ends();
@@ -675,7 +676,8 @@ fn fifty_drivers_that_are_killed_leave_all_that_they_have_committed() {
     drivers_are_killed(50);
 }
 
-/// One after the other, while another works; those who commit say so in files, which are looked through at the end.
+/// One after the other, while another works; those who commit say so in files, which are looked
+/// through at the end.
 fn drivers_are_killed(kills: u32) {
     let place = tempfile::tempdir().unwrap();
     let made = ["--range", "4M", "--log-size", "8M", "--max-compute-nodes", "6"];

@@ -6,8 +6,8 @@
 //! [`Tree::delete`], [`Tree::scan`]) latch for their own duration. *Building blocks* are for
 //! transactions, which keep leaf latches to commit: locate a leaf ([`Tree::locate`],
 //! [`Tree::locate_before`]), latch it through the engine, look at it ([`LeafView`]), change it
-//! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it is latched
-//! ([`Tree::split_leaf`]), and do the upkeep once no latch is held ([`Tree::post`],
+//! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it
+//! is latched ([`Tree::split_leaf`]), and do the upkeep once no latch is held ([`Tree::post`],
 //! [`Tree::reclaim`]).
 //!
 //! # Why many nodes can share it

@@ -86,8 +86,8 @@ impl Batch {
 
 impl Tree {
     /// Calls `each` with the rows in `range`, in the given order, until it breaks. `each` runs
-    /// without latches but under an epoch pin: pages freed meanwhile wait for the scan to end. Other
-    /// tasks get their turn every 32 leaves, cached or not.
+    /// without latches but under an epoch pin: pages freed meanwhile wait for the scan to end.
+    /// Other tasks get their turn every 32 leaves, cached or not.
     ///
     /// # Errors
     /// As [`Tree::locate`], possibly after some rows.

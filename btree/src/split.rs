@@ -2,8 +2,8 @@
 //!
 //! A split is complete the moment the left leaf's latch is released: its right link and high fence
 //! lead to the new page. The parent's separator only shortens the way, so it can wait until the
-//! caller holds no leaf latch (a transaction: until after commit). [`crate::post`] tells how it gets
-//! there.
+//! caller holds no leaf latch (a transaction: until after commit). [`crate::post`] tells how it
+//! gets there.
 
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 
@@ -48,8 +48,8 @@ impl Tree {
     /// node's lease is used up). On an error nothing has changed.
     ///
     /// # Errors
-    /// [`TreeError::Engine`] (the pool may be full), [`TreeError::Corrupt`] (also for an entry larger
-    /// than `max_entry`), [`TreeError::Contended`].
+    /// [`TreeError::Engine`] (the pool may be full), [`TreeError::Corrupt`] (also for an entry
+    /// larger than `max_entry`), [`TreeError::Contended`].
     ///
     /// # Panics
     /// When `key` is outside the leaf's fences: the caller skipped the check.

@@ -84,8 +84,8 @@ impl Tree {
         self.max_leaf_rows
     }
 
-    /// The leaf that held `key` a moment ago. Latches inner pages only, each for a moment; check the
-    /// leaf by [`LeafView::where_is`](crate::LeafView::where_is) once it is latched. The caller
+    /// The leaf that held `key` a moment ago. Latches inner pages only, each for a moment; check
+    /// the leaf by [`LeafView::where_is`](crate::LeafView::where_is) once it is latched. The caller
     /// holds an epoch pin from before this call until it is done with the address. May be called
     /// with leaf latches held. No heap allocation; no round trip when the inner pages are cached.
     ///
@@ -189,8 +189,9 @@ impl Tree {
         Err(TreeError::Contended { attempts: RESTARTS })
     }
 
-    /// Latches the leaf that covers `target`, starting at `from` (read under the same pin) if given.
-    /// The flag says that the last step was along a right link: a separator may be missing above.
+    /// Latches the leaf that covers `target`, starting at `from` (read under the same pin) if
+    /// given. The flag says that the last step was along a right link: a separator may be missing
+    /// above.
     #[inline]
     pub(crate) async fn find_leaf<'e, L: Latch>(
         &self,

@@ -1,11 +1,12 @@
-//! What a mailbox keeps for one peer it is connected to: the peer's ring for this node, an outbox for
-//! when that is full, and the posted writes that are not known to be done.
+//! What a mailbox keeps for one peer it is connected to: the peer's ring for this node, an outbox
+//! for when that is full, and the posted writes that are not known to be done.
 //!
-//! Everything is under one mutex, held while a record's place is taken and its chain is posted; that
-//! is what keeps messages of several threads in one order. Nothing blocks under it: on a backend that
-//! executes inline a completion is ready at once, on others it joins `pending`. The oldest one is polled
-//! with a waker of the connection itself, which takes in what is done without bothering the task that
-//! waits for mail; that task hears of it by the doorbell only if there is something for it to do.
+//! Everything is under one mutex, held while a record's place is taken and its chain is posted;
+//! that is what keeps messages of several threads in one order. Nothing blocks under it: on a
+//! backend that executes inline a completion is ready at once, on others it joins `pending`. The
+//! oldest one is polled with a waker of the connection itself, which takes in what is done without
+//! bothering the task that waits for mail; that task hears of it by the doorbell only if there is
+//! something for it to do.
 //!
 //! States: *open*; *lost*, after a failed write or an impossible credit, for good. A write that
 //! failed leaves a hole in the ring that the receiver cannot pass, so there is no way back.
@@ -149,8 +150,8 @@ impl Connection {
         });
     }
 
-    /// Tells the peer that `credit` bytes of its ring here have been consumed. `false` if that has to
-    /// be tried again on a later poll.
+    /// Tells the peer that `credit` bytes of its ring here have been consumed. `false` if that has
+    /// to be tried again on a later poll.
     pub(crate) fn return_credit(&self, credit: u64) -> bool {
         self.with(|state| {
             if state.lost.is_some() {
@@ -174,9 +175,9 @@ impl Connection {
         result
     }
 
-    /// Gives the lock back and makes known what there is left to do: first by the attention bit, *then*
-    /// by the doorbell. In this order, because whoever saw the ring before it polled must find the bit, or
-    /// it would go back to sleep with nobody left to wake it.
+    /// Gives the lock back and makes known what there is left to do: first by the attention bit,
+    /// *then* by the doorbell. In this order, because whoever saw the ring before it polled must
+    /// find the bit, or it would go back to sleep with nobody left to wake it.
     fn let_go<'s>(&'s self, mut state: MutexGuard<'s, State>) {
         let mut again = false;
         loop {
@@ -187,7 +188,8 @@ impl Connection {
                 // Not under the lock: it may run wakers.
                 self.local.region.doorbell().ring();
             }
-            // Pairs with the fence in `wake_by_ref`: either the nudge got the lock, or it is seen here.
+            // Pairs with the fence in `wake_by_ref`: either the nudge got the lock, or it is seen
+            // here.
             fence(Ordering::SeqCst);
             match self.nudged_state(again) {
                 Some(nudged) => state = nudged,
@@ -197,9 +199,9 @@ impl Connection {
         }
     }
 
-    /// The state, with what got on taken in; nothing if there was no nudge, or somebody else has the lock
-    /// and will look for it when letting go. What is nudged `again` is left to the next poll: a chain that
-    /// wakes whenever it is looked at would keep the caller here for ever.
+    /// The state, with what got on taken in; nothing if there was no nudge, or somebody else has
+    /// the lock and will look for it when letting go. What is nudged `again` is left to the next
+    /// poll: a chain that wakes whenever it is looked at would keep the caller here for ever.
     fn nudged_state(&self, again: bool) -> Option<MutexGuard<'_, State>> {
         if !self.nudged.load(Ordering::Relaxed) {
             return None;
@@ -222,7 +224,8 @@ impl Wake for Nudge {
         self.wake_by_ref();
     }
 
-    /// Does not wait for the lock: backends may wake while it is held, by the very thread that holds it.
+    /// Does not wait for the lock: backends may wake while it is held, by the very thread that
+    /// holds it.
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(connection) = self.0.upgrade() else { return };
         connection.nudged.store(true, Ordering::Relaxed);
@@ -291,7 +294,8 @@ impl State {
         true
     }
 
-    /// Reads the credit the peer has returned; `None`, and the connection lost, if it is impossible.
+    /// Reads the credit the peer has returned; `None`, and the connection lost, if it is
+    /// impossible.
     fn refresh_credit(&mut self, local: &Local) -> Option<()> {
         let credit = local.region.load(credit_offset(self.to) as usize);
         match self.writer.set_credit(credit) {
@@ -323,8 +327,8 @@ impl State {
         }
     }
 
-    /// Reads a word of the peer's ring only to learn whether the peer still lives: while its ring is
-    /// full there is nothing else to post that would tell.
+    /// Reads a word of the peer's ring only to learn whether the peer still lives: while its ring
+    /// is full there is nothing else to post that would tell.
     fn probe(&mut self) {
         if self.pending.is_empty() {
             let into = self.buffers.take(WORD_BYTES);

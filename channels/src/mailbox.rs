@@ -11,14 +11,14 @@
 //! doorbell, and its next poll flushes the outbox.
 //!
 //! # Nobody misses mail
-//! Every message and every credit rings the doorbell of the region it is written to. `poll` reads the
-//! doorbell's count *before* it looks at anything and keeps it in `seen`; `wait_mail` waits for the
-//! count to pass `seen`. So:
+//! Every message and every credit rings the doorbell of the region it is written to. `poll` reads
+//! the doorbell's count *before* it looks at anything and keeps it in `seen`; `wait_mail` waits for
+//! the count to pass `seen`. So:
 //!
 //! - Mail that was rung for before `poll` read the count is found by that poll, or is left because
 //!   the budget was used up; then `poll` itself rings, and nobody sleeps.
-//! - Mail that is rung for later, during the poll too, moves the count past `seen`: a wait returns at
-//!   once. At worst it returns for mail that the poll has already taken.
+//! - Mail that is rung for later, during the poll too, moves the count past `seen`: a wait returns
+//!   at once. At worst it returns for mail that the poll has already taken.
 //! - Of several threads in `poll` one drains and the others get 0. They may then wait: what the
 //!   drainer misses was rung for after it read the count, which is `seen`. So they come back at
 //!   once, at worst while it still drains; `wait_mail` yields once in that case.
@@ -28,8 +28,9 @@
 //! connection's lock is held for one post and never while `f` runs. So `f` may send.
 //!
 //! # Peers that come again
-//! An index may get a new owner. Once nothing of the old one can arrive any more, and before the new one
-//! sends, [`Mailbox::renew`] makes its ring and its credit new. Sending to oneself is refused.
+//! An index may get a new owner. Once nothing of the old one can arrive any more, and before the
+//! new one sends, [`Mailbox::renew`] makes its ring and its credit new. Sending to oneself is
+//! refused.
 
 use crate::config::{MailboxConfig, MailboxDescriptor, credit_offset, ring_offset};
 use crate::connection::{Connection, Local};
@@ -73,7 +74,8 @@ struct Receiver {
 }
 
 impl Mailbox {
-    /// Registers the mailbox of node `me` (its index among the peers) at `endpoint`. No round trips.
+    /// Registers the mailbox of node `me` (its index among the peers) at `endpoint`. No round
+    /// trips.
     ///
     /// # Errors
     /// [`ChannelError::Config`] for a bad field, [`ChannelError::Fabric`] if the region is refused.
@@ -118,7 +120,8 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`ChannelError::ToSelf`], [`ChannelError::UnknownPeer`], [`ChannelError::AlreadyConnected`],
-    /// [`ChannelError::Config`] if the descriptor has no slot for this node, [`ChannelError::Fabric`].
+    /// [`ChannelError::Config`] if the descriptor has no slot for this node,
+    /// [`ChannelError::Fabric`].
     pub fn connect(
         &self,
         to: usize,
@@ -128,8 +131,8 @@ impl Mailbox {
         self.connect_by(to, endpoint, || Some(mailbox.clone())).map(drop)
     }
 
-    /// As [`Mailbox::connect`], to the mailbox that `find` names; `false` if there is none. No [`Mailbox::renew`]
-    /// happens between the two.
+    /// As [`Mailbox::connect`], to the mailbox that `find` names; `false` if there is none. No
+    /// [`Mailbox::renew`] happens between the two.
     ///
     /// # Errors
     /// As [`Mailbox::connect`].
@@ -184,9 +187,10 @@ impl Mailbox {
         self.connections.get(to)?.read().clone()
     }
 
-    /// Forgets the peer `of`, for the next one of that index: its mail that was not polled, what waits to be
-    /// sent to it, what the two owe each other. Nothing that the peer sent may arrive from then on, and the
-    /// next one must not send before this returns. Waits for a poll under way.
+    /// Forgets the peer `of`, for the next one of that index: its mail that was not polled, what
+    /// waits to be sent to it, what the two owe each other. Nothing that the peer sent may arrive
+    /// from then on, and the next one must not send before this returns. Waits for a poll under
+    /// way.
     ///
     /// # Errors
     /// [`ChannelError::ToSelf`], [`ChannelError::UnknownPeer`].
@@ -208,8 +212,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Lets go of the way to the peer `of`, which is gone: what waits to be sent to it is dropped. Its index needs
-    /// [`Mailbox::renew`] before another may have it.
+    /// Lets go of the way to the peer `of`, which is gone: what waits to be sent to it is dropped.
+    /// Its index needs [`Mailbox::renew`] before another may have it.
     ///
     /// # Errors
     /// [`ChannelError::ToSelf`], [`ChannelError::UnknownPeer`].
@@ -241,8 +245,8 @@ impl Mailbox {
         drained
     }
 
-    /// Whether a message of the peer `from` waits to be handled, or is being handled by another thread. If not,
-    /// all that came from it before is handled.
+    /// Whether a message of the peer `from` waits to be handled, or is being handled by another
+    /// thread. If not, all that came from it before is handled.
     #[must_use]
     pub fn has_mail_from(&self, from: usize) -> bool {
         let Some(receiver) = self.receiver.try_lock() else { return true };
@@ -263,8 +267,8 @@ impl Mailbox {
         SentMark(taken.map(Option::unwrap_or_default).collect())
     }
 
-    /// Whether all that had been sent at the mark to those who matter has arrived, so that a poll there finds it, or
-    /// never will, as the peer is lost.
+    /// Whether all that had been sent at the mark to those who matter has arrived, so that a poll
+    /// there finds it, or never will, as the peer is lost.
     #[must_use]
     pub fn is_through(&self, mark: &SentMark, matters: impl Fn(usize) -> bool) -> bool {
         mark.0.iter().enumerate().filter(|(to, taken)| **taken > 0 && matters(*to)).all(
@@ -275,8 +279,8 @@ impl Mailbox {
     /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at
     /// once if something came since the last poll, during it included. Cancel safe.
     ///
-    /// What was sent needs nobody to wait: its completions are taken in as they come, and only a failure
-    /// or something that waited for room ends the wait.
+    /// What was sent needs nobody to wait: its completions are taken in as they come, and only a
+    /// failure or something that waited for room ends the wait.
     pub fn wait_mail(&self) -> impl Future<Output = ()> + Send {
         // Acquire: pairs with `poll`.
         let seen = self.seen.load(Ordering::Acquire);

@@ -2,7 +2,8 @@
 //!
 //! It reads the receiver's own memory with atomic loads while the sender may be writing further on.
 //! A header word is read with Acquire, which pairs with the fabric's commit of that word, so the
-//! message behind it is complete. The layout and why stale bytes are harmless: [`crate::ring_writer`].
+//! message behind it is complete. The layout and why stale bytes are harmless:
+//! [`crate::ring_writer`].
 
 use crate::config::{BUSY_CREDIT_SHARE, IDLE_CREDIT_SHARE};
 use crate::record::{Record, Sequence, record_bytes};

@@ -1,6 +1,7 @@
-//! What coding a page costs: encoding all parity, and reconstructing as many data splits as there are
-//! parity splits, by each kernel that this CPU has, against the crate `reed-solomon-erasure` with its
-//! vector code in C, called with buffers as it likes them best. Measured alternately in one run.
+//! What coding a page costs: encoding all parity, and reconstructing as many data splits as there
+//! are parity splits, by each kernel that this CPU has, against the crate `reed-solomon-erasure`
+//! with its vector code in C, called with buffers as it likes them best. Measured alternately in
+//! one run.
 //!
 //! Run with `cargo bench -p selkie-engine --bench codec`. Under `cargo test` it runs tiny.
 #![allow(

@@ -1,9 +1,10 @@
-//! How soon the pages of a dead compute node are usable again, for a gibibyte of its log in memory, against reading as many
-//! bytes of the memory nodes and nothing else, in the same run.
+//! How soon the pages of a dead compute node are usable again, for a gibibyte of its log in memory,
+//! against reading as many bytes of the memory nodes and nothing else, in the same run.
 //!
-//! A node changes some hundred bytes of several pages at a time, as transactions do, until that much of its log is kept; then it is
-//! gone at once, and another makes its pages again: that takes its sweep, the log, and writing the pages home. The lease, after
-//! which a node is taken for dead, comes on top.
+//! A node changes some hundred bytes of several pages at a time, as transactions do, until that
+//! much of its log is kept; then it is gone at once, and another makes its pages again: that takes
+//! its sweep, the log, and writing the pages home. The lease, after which a node is taken for dead,
+//! comes on top.
 //!
 //! Run with `cargo bench -p selkie-engine --bench recovery`. Under `cargo test` it runs tiny.
 #![allow(
@@ -120,7 +121,8 @@ async fn start(
     Engine::start(pool, fabric, env, id, config).await.expect("an engine")
 }
 
-/// The pages are home, as those are that have been used for some time: the other node reads what this one has written.
+/// The pages are home, as those are that have been used for some time: the other node reads what
+/// this one has written.
 async fn go_home(writer: &Engine, reader: &Engine, addrs: &[GAddr]) {
     for addr in addrs {
         let mut page = writer.exclusive(*addr).await.expect("a page");
@@ -131,7 +133,8 @@ async fn go_home(writer: &Engine, reader: &Engine, addrs: &[GAddr]) {
     }
 }
 
-/// Changes pages until the log is that long; up to where it is to be durable, and what the first word of each page is.
+/// Changes pages until the log is that long; up to where it is to be durable, and what the first
+/// word of each page is.
 async fn work(engine: &Engine, addrs: &[GAddr], size: &Size) -> (u64, Vec<u64>) {
     let mut values = vec![0; addrs.len()];
     let (mut lsn, mut number) = (0, 1_u64);

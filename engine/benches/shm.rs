@@ -1,6 +1,6 @@
-//! Cost of an uncontended shared miss over shared memory against what it cannot do without: a plain copy of
-//! the page between the same mappings and two atomics on the page's latch word, measured alternately in one
-//! run.
+//! Cost of an uncontended shared miss over shared memory against what it cannot do without: a plain
+//! copy of the page between the same mappings and two atomics on the page's latch word, measured
+//! alternately in one run.
 //!
 //! Every round starts a new compute node, which has no page yet, and lets it read every page once.
 //!

@@ -19,7 +19,8 @@ use crate::stats::Counters;
 use crate::waiters::{Signal, Ticket};
 use crate::{EngineError, GAddr};
 
-/// How long a caller that finds no frame, or a node that is suspended, pauses before it looks again.
+/// How long a caller that finds no frame, or a node that is suspended, pauses before it looks
+/// again.
 const FRAME_PAUSE: Duration = Duration::from_millis(1);
 
 /// What a caller wants.
@@ -40,8 +41,9 @@ enum Outcome {
     Suspended,
     /// Wait to be told.
     Queued(Ticket),
-    /// In the queue, but to look again soon: what it has set going is over, and was in vain (the readers changed under
-    /// an upgrade, a try for a latch without a cache met another); nobody will tell.
+    /// In the queue, but to look again soon: what it has set going is over, and was in vain (the
+    /// readers changed under an upgrade, a try for a latch without a cache met another); nobody
+    /// will tell.
     Again(Ticket),
 }
 
@@ -99,7 +101,8 @@ impl Core {
             self.check_writes()?;
             if let Some(log) = self.log.as_ref().filter(|log| log.is_full()) {
                 if nowait {
-                    // Pages that the caller may hold cannot go home, for which the log would have room again.
+                    // Pages that the caller may hold cannot go home, for which the log would have
+                    // room again.
                     return Err(EngineError::LogFull);
                 }
                 log.until_room(&self.env, self.config.request_timeout).await?;

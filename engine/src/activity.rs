@@ -1,9 +1,10 @@
-//! How often the ranges of a coded pool are accessed in memory: counted where a page is fetched or goes home, and told now
-//! and then to the memory nodes that want to know, which see no access themselves (Hydra §5.3).
+//! How often the ranges of a coded pool are accessed in memory: counted where a page is fetched or
+//! goes home, and told now and then to the memory nodes that want to know, which see no access
+//! themselves (Hydra §5.3).
 //!
-//! What is told is added to a word in each slab of the range, at the places where the range lies when it is told. Hits are
-//! not counted: they do not concern a memory node. Nor does a node that reads only tell anything: it may change nothing
-//! there.
+//! What is told is added to a word in each slab of the range, at the places where the range lies
+//! when it is told. Hits are not counted: they do not concern a memory node. Nor does a node that
+//! reads only tell anything: it may change nothing there.
 
 use std::sync::Weak;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -65,8 +66,8 @@ pub(crate) async fn run_activity(core: Weak<Core>) {
 }
 
 impl Core {
-    /// Tells the memory nodes that want to know how often their slabs were accessed. What is lost on the way is not told
-    /// again: it is about what is used more and what less.
+    /// Tells the memory nodes that want to know how often their slabs were accessed. What is lost
+    /// on the way is not told again: it is about what is used more and what less.
     async fn tell_activity(&self) {
         let Some(coded) = &self.coded else { return };
         let state = self.pool.state();

@@ -1,5 +1,5 @@
-//! Allocation: lines from extents leased of the least loaded memory node, or range of a coded pool, freed lines through
-//! an epoch.
+//! Allocation: lines from extents leased of the least loaded memory node, or range of a coded pool,
+//! freed lines through an epoch.
 //!
 //! An extent is [`EXTENT_GCLS`] lines of one of them, leased by one fetch-and-add on its bump
 //! counter, so 63 of 64 allocations need no round trip. Freed lines stay with the node that freed
@@ -80,8 +80,8 @@ impl Allocator {
         !self.0.lock().limbo.is_empty()
     }
 
-    /// Whether lines were freed here and not allocated again, ripe or not: looked at together, as they
-    /// ripen at any time.
+    /// Whether lines were freed here and not allocated again, ripe or not: looked at together, as
+    /// they ripen at any time.
     fn has_freed(&self) -> bool {
         let state = self.0.lock();
         !(state.limbo.is_empty() && state.free.is_empty())
@@ -151,8 +151,8 @@ impl Core {
                 Ok(()) => {}
                 // Freed lines may only need their epoch to pass.
                 Err(full @ EngineError::PoolFull { .. }) => {
-                    // Mostly it does within some ticks. The caller's own pin may hold it back, and then it never
-                    // does: its latches are not to be held for that.
+                    // Mostly it does within some ticks. The caller's own pin may hold it back, and
+                    // then it never does: its latches are not to be held for that.
                     let late = self.env.now() - started >= RIPENS_WITHIN;
                     if fresh_only || late || !self.adopt_and_hold().await? {
                         return Err(full);
@@ -165,7 +165,8 @@ impl Core {
     }
 
     /// Takes over lines that nodes gave back when they left, to be held for an epoch as they may
-    /// have been freed just before. Whether a freed line can be had, now or once its epoch has passed.
+    /// have been freed just before. Whether a freed line can be had, now or once its epoch has
+    /// passed.
     async fn adopt_and_hold(&self) -> Result<bool, EngineError> {
         let core = self.this.upgrade().ok_or(EngineError::Closed)?;
         self.in_a_task("adoption", async move {
@@ -186,8 +187,8 @@ impl Core {
         self.in_a_task("extent lease", async move { core.lease_least_loaded().await }).await
     }
 
-    /// Runs to its end what gets lines for this node, even if the caller goes away. Lines that come when the
-    /// node has closed go back.
+    /// Runs to its end what gets lines for this node, even if the caller goes away. Lines that come
+    /// when the node has closed go back.
     async fn in_a_task<T: Clone + Send + 'static>(
         &self,
         name: &'static str,
@@ -232,7 +233,8 @@ impl Core {
         }
     }
 
-    /// Makes use of a range that a coded pool has got meanwhile, or has it get one; `false` if it can have no more.
+    /// Makes use of a range that a coded pool has got meanwhile, or has it get one; `false` if it
+    /// can have no more.
     async fn grow(&self) -> Result<bool, EngineError> {
         let known = self.allocator.0.lock().leased.len();
         // Not before all others know of it: they will meet its addresses.

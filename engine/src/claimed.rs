@@ -1,4 +1,5 @@
-//! Lines taken over from a dead node that had granted them: what that has changed is in its log, and here.
+//! Lines taken over from a dead node that had granted them: what that has changed is in its log,
+//! and here.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -6,7 +7,8 @@ use parking_lot::Mutex;
 
 use crate::GAddr;
 
-/// Such lines, as long as they are not home. Mostly there are none, which costs a look at a counter.
+/// Such lines, as long as they are not home. Mostly there are none, which costs a look at a
+/// counter.
 #[derive(Default)]
 pub(crate) struct Claimed {
     lines: Mutex<Vec<GAddr>>,
@@ -17,7 +19,8 @@ impl Claimed {
     pub(crate) fn add(&self, addr: GAddr) {
         let mut lines = self.lines.lock();
         lines.push(addr);
-        // Release pairs with `is_empty`; a line is looked for under its own lock, under which it was added.
+        // Release pairs with `is_empty`; a line is looked for under its own lock, under which it
+        // was added.
         self.count.store(lines.len(), Ordering::Release);
     }
 

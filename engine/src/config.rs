@@ -26,8 +26,8 @@ pub enum Coherence {
     /// Baseline without a cache, SEL of SELCC §7: the latch word is acquired for every access, with
     /// the page, and given up with the last local user. Whoever meets another node tries again.
     Sel,
-    /// Baseline in the manner of GAM: pages are cached, and a directory at each memory node's processor
-    /// ([`crate::start_directories`]) says who may use them.
+    /// Baseline in the manner of GAM: pages are cached, and a directory at each memory node's
+    /// processor ([`crate::start_directories`]) says who may use them.
     Rpc,
 }
 
@@ -52,11 +52,13 @@ pub enum Planted {
     EarlyGiveBack,
     /// A page is written back without an image in the journal that would outlive the writer.
     NoJournal,
-    /// A transaction that is ordered by its timestamp commits, whoever has been at the leaves that it changes.
+    /// A transaction that is ordered by its timestamp commits, whoever has been at the leaves that
+    /// it changes.
     UncheckedOrder,
     /// A leaf that a later transaction has read is stamped as read by an earlier one.
     ReadStampsGoBack,
-    /// A transaction that is ordered by its timestamp lets go of leaves between looking at them and changing them.
+    /// A transaction that is ordered by its timestamp lets go of leaves between looking at them and
+    /// changing them.
     EarlyRelease,
     /// A page is granted before the log is durable that covers it.
     UnloggedGrant,
@@ -66,11 +68,13 @@ pub enum Planted {
     ShortRedo,
     /// A log is cut off where it is durable, whatever is home.
     EarlyTruncate,
-    /// A two-phase locked transaction lets go of a leaf that it has only read when its next operation begins.
+    /// A two-phase locked transaction lets go of a leaf that it has only read when its next
+    /// operation begins.
     EarlyUnlock,
     /// An optimistic transaction commits without a look at whether what it has read is as it was.
     UncheckedReads,
-    /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or stamped.
+    /// A leaf that is searched for a row to be read, and has not got it, is not held, noted or
+    /// stamped.
     UnguardedGaps,
 }
 
@@ -81,7 +85,8 @@ pub struct EngineConfig {
     pub coherence: Coherence,
     /// Page data cached at this node, bytes; at least [`EngineConfig::min_cache_bytes`].
     pub cache_bytes: u64,
-    /// Bound of every wait for a latch, an answer or a frame, and for a node that is suspended to go on.
+    /// Bound of every wait for a latch, an answer or a frame, and for a node that is suspended to
+    /// go on.
     pub request_timeout: Duration,
     /// Local accesses (reads per thread plus writes) a page may still serve after another node
     /// has asked for it (γ of SELCC §5.3); at least 1.
@@ -94,31 +99,33 @@ pub struct EngineConfig {
     pub send_ring: bool,
     /// Write back only the stretch of a page that was changed (SELCC §5.2.2), not all of it.
     pub dirty_bounds: bool,
-    /// How long a page that was just fetched, or a right to it, is kept although other nodes wait for
-    /// it, so that whoever waited for it here can use it more than once. Zero: not at all.
+    /// How long a page that was just fetched, or a right to it, is kept although other nodes wait
+    /// for it, so that whoever waited for it here can use it more than once. Zero: not at all.
     pub hold: Duration,
     /// Leave this node's bit in a page's latch word when its shared copy is evicted, until a writer
     /// asks: saves the atomic of the eviction and that of the next fetch.
     pub sticky_bits: bool,
-    /// Look at a page's latch word before the atomic that claims it, while most claims meet another node.
+    /// Look at a page's latch word before the atomic that claims it, while most claims meet another
+    /// node.
     pub looks: bool,
-    /// The node reads pages and changes none: accesses to change one end in [`EngineError::ReadsOnly`], and over
-    /// TCP memory nodes themselves refuse its writes.
+    /// The node reads pages and changes none: accesses to change one end in
+    /// [`EngineError::ReadsOnly`], and over TCP memory nodes themselves refuse its writes.
     pub reads_only: bool,
     /// Worker threads of the process, by which shared accesses are divided in γ; at least 1.
     pub threads: u32,
     /// Ring that each other compute node writes its messages into, bytes.
     pub ring_bytes: usize,
-    /// Tasks that take other nodes' messages in, each with a mailbox of its own for its share of the
-    /// nodes; 1 to 64. More than one pays where they can run on processors of their own.
+    /// Tasks that take other nodes' messages in, each with a mailbox of its own for its share of
+    /// the nodes; 1 to 64. More than one pays where they can run on processors of their own.
     pub mail_tasks: usize,
     /// Period of the housekeeping: overdue waits, reclamation epochs.
     pub tick: Duration,
-    /// Damaged splits of a memory node in about 4,096 reads of pages, beyond which reads that concern it ask at
-    /// once for as many splits as tell which is wrong (ErrorCorrectionLimit of Hydra §4.1); at least 1.
+    /// Damaged splits of a memory node in about 4,096 reads of pages, beyond which reads that
+    /// concern it ask at once for as many splits as tell which is wrong (ErrorCorrectionLimit of
+    /// Hydra §4.1); at least 1.
     pub error_correction_limit: u32,
-    /// The same, beyond which the node's slabs are made again on others (SlabRegenerationLimit); at least
-    /// [`EngineConfig::error_correction_limit`].
+    /// The same, beyond which the node's slabs are made again on others (SlabRegenerationLimit); at
+    /// least [`EngineConfig::error_correction_limit`].
     pub slab_regeneration_limit: u32,
     /// Where changes are recorded, so that they outlive the node; `None`: nowhere.
     pub log: Option<LogTo>,

@@ -94,8 +94,8 @@ pub(crate) struct Core {
     pub(crate) pool: Arc<Pool>,
     /// Each for a share of the peers, see [`Core::mailbox_for`].
     pub(crate) mailboxes: Box<[Arc<Mailbox>]>,
-    /// By compute node, how often its name has been given out, as far as the mailboxes here know; 0 if it never
-    /// has.
+    /// By compute node, how often its name has been given out, as far as the mailboxes here know; 0
+    /// if it never has.
     pub(crate) known: Box<[AtomicU32]>,
     pub(crate) guesses: Guesses,
     /// Lines without a copy whose word still has this node's bit.
@@ -120,9 +120,11 @@ pub(crate) struct Core {
     pub(crate) high_water: usize,
     /// Why the engine serves nothing more.
     pub(crate) failed: OnceLock<EngineError>,
-    /// Nothing cached is served until it is known again that the node is in the pool ([`crate::lease`]).
+    /// Nothing cached is served until it is known again that the node is in the pool
+    /// ([`crate::lease`]).
     pub(crate) suspended: Suspended,
-    /// How many nodes have had this node's index, itself included; nothing before it is in the pool.
+    /// How many nodes have had this node's index, itself included; nothing before it is in the
+    /// pool.
     pub(crate) incarnation: OnceLock<u32>,
     pub(crate) closed: AtomicBool,
     /// It leaves the pool, or has left.
@@ -203,7 +205,8 @@ impl Core {
     /// writer in, for as long as the slice lives.
     pub(crate) unsafe fn page(&self, id: FrameId) -> &[u8] {
         let start = self.frames.page_ptr(id).as_ptr();
-        // SAFETY: page_ptr is the start of gcl_bytes bytes of the arena; the caller keeps writers out.
+        // SAFETY: page_ptr is the start of gcl_bytes bytes of the arena; the caller keeps writers
+        // out.
         unsafe { std::slice::from_raw_parts(start, self.gcl_bytes) }
     }
 
@@ -228,7 +231,8 @@ impl Core {
     ) -> Result<(), EngineError> {
         let descriptor = || {
             let index = ComputeIndex::new(to.index() as u16);
-            // Who came in under the name of another is not known before the ways to that one are gone.
+            // Who came in under the name of another is not known before the ways to that one are
+            // gone.
             let known = self.known.get(to.index())?.load(Ordering::Acquire);
             self.pool.mailbox_of_incarnation(index, known, self.me.index())
         };
@@ -287,8 +291,8 @@ impl Core {
     /// Whether hits have to wait.
     #[inline]
     pub(crate) fn is_suspended(&self) -> bool {
-        // Relaxed: whoever misses it by a moment is as one that came that moment before. Steps of a line look under its
-        // shard's lock, which whoever suspends takes afterwards.
+        // Relaxed: whoever misses it by a moment is as one that came that moment before. Steps of a
+        // line look under its shard's lock, which whoever suspends takes afterwards.
         self.suspended.0.load(Ordering::Relaxed)
     }
 

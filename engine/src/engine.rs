@@ -47,7 +47,8 @@ const EVICTED_WITHIN: Duration = Duration::from_nanos(20);
 /// Messages a peer's full ring may hold up here before sending fails: each line has at most one
 /// request and one answer a peer under way, so a few thousand are far beyond any load.
 const OUTBOX_LIMIT: usize = 1 << 16;
-/// Lines without a copy that a round of closing takes out of their words: bounds the messages under way.
+/// Lines without a copy that a round of closing takes out of their words: bounds the messages under
+/// way.
 const LEAVES_A_ROUND: usize = 1024;
 
 /// One compute node of a pool: a coherent cache of its pages. A cheap handle.
@@ -62,9 +63,10 @@ impl Engine {
     /// Joins the pool as compute node `node` and starts the background tasks.
     ///
     /// # Errors
-    /// `Config` for values out of range, and a request timeout within which the loss of a memory node of a coded pool might not be
-    /// noticed, `Pool` when the node is there already or beyond the
-    /// pool's `max_compute_nodes`, when a coded pool has no room for a range, or is to be used by the rpc baseline, `Fabric` when a memory node cannot be reached.
+    /// `Config` for values out of range, and a request timeout within which the loss of a memory
+    /// node of a coded pool might not be noticed, `Pool` when the node is there already or beyond
+    /// the pool's `max_compute_nodes`, when a coded pool has no room for a range, or is to be used
+    /// by the rpc baseline, `Fabric` when a memory node cannot be reached.
     pub async fn start(
         pool: &Arc<Pool>,
         fabric: &Arc<dyn Fabric>,
@@ -119,7 +121,8 @@ impl Engine {
         drop(env.spawn("activity", run_activity(Arc::downgrade(&core))));
         drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         let engine = Engine(core);
-        // It may have to wait for a recovery, of which this node may be the only one to do its part.
+        // It may have to wait for a recovery, of which this node may be the only one to do its
+        // part.
         if let Err(error) = engine.0.open_log().await {
             // It has changed nothing.
             let _ = engine.close().await;
@@ -229,7 +232,8 @@ impl Engine {
         descriptor.max_compute_nodes + memory_nodes
     }
 
-    /// Memory nodes of a coded pool that nobody has asked for anything since they died are declared dead.
+    /// Memory nodes of a coded pool that nobody has asked for anything since they died are declared
+    /// dead.
     async fn declare_the_gone(pool: &Pool, endpoint: &dyn Endpoint) -> Result<(), EngineError> {
         if pool.descriptor().coding.is_plain() {
             return Ok(());
@@ -244,9 +248,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks the memory node that has the epochs.
-    /// The epoch to begin in. Where another memory node had the epochs before, those who are in have to bring them
-    /// here: a node that began in an earlier epoch than theirs would take their pins for older than they are.
+    /// Asks the memory node that has the epochs. The epoch to begin in. Where another memory node
+    /// had the epochs before, those who are in have to bring them here: a node that began in an
+    /// earlier epoch than theirs would take their pins for older than they are.
     async fn global_epoch(
         pool: &Pool,
         env: &Env,
@@ -318,8 +322,9 @@ impl Engine {
         EngineStats { hottest_skipped: core.hottest.skipped(), ..stats }
     }
 
-    /// At most `most` of the lines that this node misses or has to give up most often, of the 64 that are counted;
-    /// first those with the most events that are certainly theirs. How exactly, [`HotLine`] says.
+    /// At most `most` of the lines that this node misses or has to give up most often, of the 64
+    /// that are counted; first those with the most events that are certainly theirs. How exactly,
+    /// [`HotLine`] says.
     pub fn hottest(&self, most: usize) -> Vec<HotLine> {
         let top = self.0.hottest.top(most).into_iter();
         let home = |addr| self.0.placement.home(addr).map(|home| home.node);
@@ -353,8 +358,9 @@ impl Engine {
         self.0.allocator.unused(self.0.gcl_bytes)
     }
 
-    /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A round trip to
-    /// every memory node, or to one for each range of a coded pool, one after the other.
+    /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A
+    /// round trip to every memory node, or to one for each range of a coded pool, one after the
+    /// other.
     ///
     /// # Errors
     /// `Fabric`.
@@ -376,10 +382,12 @@ impl Engine {
         Ok(extents * core.pool.descriptor().geometry().extent_bytes())
     }
 
-    /// Waits until this node's log is durable up to a place. Without a log nothing is ever durable, and nobody waits.
+    /// Waits until this node's log is durable up to a place. Without a log nothing is ever durable,
+    /// and nobody waits.
     ///
     /// # Errors
-    /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may become durable later all the same.
+    /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may become durable
+    /// later all the same.
     pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
         let Some(log) = &self.0.log else { return Ok(()) };
         #[cfg(feature = "planted")]
@@ -390,8 +398,8 @@ impl Engine {
         self.0.until_durable(log, lsn).await
     }
 
-    /// Waits until this node's log has room for changes. Whoever waits should have no page latched, as those that are cannot
-    /// go home, for which there would be room.
+    /// Waits until this node's log has room for changes. Whoever waits should have no page latched,
+    /// as those that are cannot go home, for which there would be room.
     ///
     /// # Errors
     /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full.
@@ -418,8 +426,8 @@ impl Engine {
         self.0.epochs.pin()
     }
 
-    /// The page, if it is cached and nobody is in the way: no waiting, no round trip. `None` also while the node is
-    /// suspended.
+    /// The page, if it is cached and nobody is in the way: no waiting, no round trip. `None` also
+    /// while the node is suspended.
     #[inline]
     pub fn shared_hit(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
         let guard = self.shared_if_cached(addr)?;
@@ -469,8 +477,9 @@ impl Engine {
         Some(guard)
     }
 
-    /// Latches the page shared; waits for latches here and elsewhere, and while the node is suspended: it cannot show the
-    /// others that it lives, and does not know whether it is still in the pool. `Expelled` if it is not.
+    /// Latches the page shared; waits for latches here and elsewhere, and while the node is
+    /// suspended: it cannot show the others that it lives, and does not know whether it is still in
+    /// the pool. `Expelled` if it is not.
     ///
     /// # Errors
     /// `Timeout`, `CacheFull`, `BadAddress`, `Fabric`, `Protocol`, `Closed`, `Expelled`.
@@ -492,9 +501,10 @@ impl Engine {
         }
     }
 
-    /// Latches the page shared without waiting for latches. Waits all the same while the node is suspended, at most for
-    /// the request timeout, and keeps what the caller has latched before: `Busy` says that somebody else uses the page, and
-    /// whoever tries again would do so in vain until the node goes on.
+    /// Latches the page shared without waiting for latches. Waits all the same while the node is
+    /// suspended, at most for the request timeout, and keeps what the caller has latched before:
+    /// `Busy` says that somebody else uses the page, and whoever tries again would do so in vain
+    /// until the node goes on.
     ///
     /// # Errors
     /// `Busy` if the page is latched exclusively, here or elsewhere; else as [`Engine::shared`].
@@ -530,8 +540,8 @@ impl Engine {
         Ok(ExclusiveGuard::new(&self.0, frame))
     }
 
-    /// Gives this node's copy of a page up, as if its frame were needed; when it returns, what was changed is home.
-    /// Does nothing to a page that somebody here uses or waits for.
+    /// Gives this node's copy of a page up, as if its frame were needed; when it returns, what was
+    /// changed is home. Does nothing to a page that somebody here uses or waits for.
     ///
     /// # Errors
     /// `Timeout` if it takes longer than accesses may wait.
@@ -567,7 +577,8 @@ impl Engine {
             let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
             let (addr, reused) = grant.parts();
             let mut guard = match self.exclusive(addr).await {
-                // A line that is not to be had for good is nobody's: each node has finitely many of them.
+                // A line that is not to be had for good is nobody's: each node has finitely many of
+                // them.
                 Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
                     grant.used();
                     continue;
@@ -608,8 +619,8 @@ impl Engine {
         Ok(addr)
     }
 
-    /// Adds to a counter, and returns its value before. One round trip; in a coded pool one more for each parity split,
-    /// and the counter must not wrap.
+    /// Adds to a counter, and returns its value before. One round trip; in a coded pool one more
+    /// for each parity split, and the counter must not wrap.
     ///
     /// # Errors
     /// `BadAddress`, `ReadsOnly`, `Fabric`.
@@ -618,9 +629,10 @@ impl Engine {
         self.0.add_to_copies(Counter::Line(counter), delta).await
     }
 
-    /// Moves the pool's logical clock on by so many steps, and returns what it was. A pool has one clock, zero at first,
-    /// for whoever puts things in order across nodes: what was returned later, anywhere, is greater, and nobody else has
-    /// been given the steps in between. It outlives memory nodes as counters do, but not the pool, also where pages are
+    /// Moves the pool's logical clock on by so many steps, and returns what it was. A pool has one
+    /// clock, zero at first, for whoever puts things in order across nodes: what was returned
+    /// later, anywhere, is greater, and nobody else has been given the steps in between. It
+    /// outlives memory nodes as counters do, but not the pool, also where pages are
     /// [restored](Engine::restore). One round trip; in a coded pool one more for each parity split.
     ///
     /// # Errors
@@ -630,8 +642,8 @@ impl Engine {
         self.0.add_to_copies(Counter::Clock, steps).await
     }
 
-    /// Moves the pool's logical clock on to `least`, unless it is there already. As many round trips as
-    /// [`advance_clock`](Engine::advance_clock), and more if others move it meanwhile.
+    /// Moves the pool's logical clock on to `least`, unless it is there already. As many round
+    /// trips as [`advance_clock`](Engine::advance_clock), and more if others move it meanwhile.
     ///
     /// # Errors
     /// As [`advance_clock`](Engine::advance_clock).
@@ -640,18 +652,18 @@ impl Engine {
         self.0.change_copies(Counter::Clock, CounterChange::Raise(least)).await.map(drop)
     }
 
-    /// Leaves the pool: writes damaged splits again that were found, refuses new accesses, writes everything back,
-    /// gives unused lines back.
-    /// Requests of other nodes are answered as long as a handle lives. A second call does nothing, or tries again
-    /// what failed.
+    /// Leaves the pool: writes damaged splits again that were found, refuses new accesses, writes
+    /// everything back, gives unused lines back. Requests of other nodes are answered as long as a
+    /// handle lives. A second call does nothing, or tries again what failed.
     ///
     /// # Errors
-    /// `Timeout` naming a line that stayed latched, if nothing has moved for the request timeout; the
-    /// others are written back all the same. The node of a coded pool is still in the pool then.
+    /// `Timeout` naming a line that stayed latched, if nothing has moved for the request timeout;
+    /// the others are written back all the same. The node of a coded pool is still in the pool
+    /// then.
     pub async fn close(&self) -> Result<(), EngineError> {
         let core = &self.0;
-        // Nobody else knows of the splits that it has found damaged. While headers are made anew nobody knows when that
-        // is over.
+        // Nobody else knows of the splits that it has found damaged. While headers are made anew
+        // nobody knows when that is over.
         let can_repair = core.check_alive().is_ok()
             && !core.config.reads_only
             && core.pool.state().rebuilds.is_empty();
@@ -678,7 +690,8 @@ impl Engine {
             (remain, last) = (now, one);
         }
         if let Some(addr) = last.filter(|_| core.coded.is_some()) {
-            // Who is not in the pool enters nothing in words that are made anew: what it has would be lost silently.
+            // Who is not in the pool enters nothing in words that are made anew: what it has would
+            // be lost silently.
             let waited = core.env.now() - started;
             let phase = core.shard(addr).lock().get(&addr.to_u64()).map(|active| active.line.phase);
             tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
@@ -691,7 +704,8 @@ impl Engine {
         {
             core.env.sleep(Duration::from_millis(1)).await;
         }
-        // Each of them, whatever became of the others: who cannot reach all memory has to leave all the same.
+        // Each of them, whatever became of the others: who cannot reach all memory has to leave all
+        // the same.
         let absent = core.publish_epoch(0).await;
         let given_back = core.give_lines_back().await;
         core.leaves.store(true, Ordering::Release);

@@ -2,8 +2,8 @@
 //!
 //! A task that follows an address read from a page holds a pin; a line freed now may be reused once
 //! every pin that was held anywhere at that moment is gone. The pool has one global epoch and one
-//! published epoch per compute node, all in the control page of memory node 0, or in a coded pool of the
-//! first that lives and is to stay:
+//! published epoch per compute node, all in the control page of memory node 0, or in a coded pool
+//! of the first that lives and is to stay:
 //!
 //! - a node pins its tasks in its *current* epoch, which follows the global one by at most one step
 //!   and only moves once nothing is pinned in the epoch before;

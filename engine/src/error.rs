@@ -28,7 +28,8 @@ pub enum EngineError {
         /// Bytes of page data the pool has.
         capacity: u64,
     },
-    /// The line was held by a compute node that died, and what it had written there is gone with it.
+    /// The line was held by a compute node that died, and what it had written there is gone with
+    /// it.
     #[error("{addr} is lost: cn{node} held it when it died")]
     PageLost {
         /// The line.
@@ -59,7 +60,8 @@ pub enum EngineError {
     /// The node was started to read only.
     #[error("this node reads only, and changes nothing in the pool")]
     ReadsOnly,
-    /// This node was declared dead by the others, or must have been: it did not show in time that it lives.
+    /// This node was declared dead by the others, or must have been: it did not show in time that
+    /// it lives.
     #[error("this node was declared dead by the others, and serves nothing more")]
     Expelled,
     /// A latch or an answer did not come within the configured bound.
@@ -115,7 +117,8 @@ pub enum EngineError {
     /// The log has no room for changes by somebody who would not wait.
     #[error("log: full")]
     LogFull,
-    /// What was recorded in the log did not become durable within the configured bound; it may later.
+    /// What was recorded in the log did not become durable within the configured bound; it may
+    /// later.
     #[error("log: not durable after {waited:?}")]
     LogTimeout {
         /// How long the caller had waited.

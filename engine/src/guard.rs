@@ -1,8 +1,9 @@
 //! Guards: a latched page, readable or writable, let go on drop.
 //!
-//! A page is its global cache line but for the first [`PSN_BYTES`], in which its *page sequence number* stands: how often
-//! it was changed, counted up when a guard that asked for bytes to change is let go. It goes wherever the page goes, and
-//! never goes back, whatever the page is used for: who finds the number unchanged finds the page unchanged.
+//! A page is its global cache line but for the first [`PSN_BYTES`], in which its *page sequence
+//! number* stands: how often it was changed, counted up when a guard that asked for bytes to change
+//! is let go. It goes wherever the page goes, and never goes back, whatever the page is used for:
+//! who finds the number unchanged finds the page unchanged.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -73,7 +74,8 @@ impl<'e> SharedGuard<'e> {
         line(self.page, self.core, self)
     }
 
-    /// Up to where the node's log has to be durable before anybody may rely on what the page is, if there is a log.
+    /// Up to where the node's log has to be durable before anybody may rely on what the page is, if
+    /// there is a log.
     #[inline]
     pub fn lsn(&self) -> Lsn {
         self.frame.lsn()
@@ -85,7 +87,8 @@ impl<'e> SharedGuard<'e> {
     }
 
     /// Turns the guard into an exclusive one, at most one round trip when no other node reads the
-    /// page. Never waits for a latch; but as [`crate::Engine::try_shared`] while the node is suspended.
+    /// page. Never waits for a latch; but as [`crate::Engine::try_shared`] while the node is
+    /// suspended.
     ///
     /// # Errors
     /// `Busy` when anybody else, here or at another compute node, has the page latched, or is
@@ -144,8 +147,8 @@ impl<'e> ExclusiveGuard<'e> {
         psn(line(self.page, self.core, self))
     }
 
-    /// As [`SharedGuard::lsn`], of what the page was before it is changed through this guard, or since changes were made
-    /// [together](change_together).
+    /// As [`SharedGuard::lsn`], of what the page was before it is changed through this guard, or
+    /// since changes were made [together](change_together).
     #[inline]
     pub fn lsn(&self) -> Lsn {
         self.frame.lsn()
@@ -170,8 +173,8 @@ impl<'e> ExclusiveGuard<'e> {
     }
 
     fn line_mut(&mut self) -> &mut [u8] {
-        // SAFETY: the line has gcl_bytes bytes, and the exclusive latch is held until the guard drops; the borrow is
-        // `&mut self`'s.
+        // SAFETY: the line has gcl_bytes bytes, and the exclusive latch is held until the guard
+        // drops; the borrow is `&mut self`'s.
         unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), self.core.gcl_bytes) }
     }
 
@@ -183,7 +186,8 @@ impl<'e> ExclusiveGuard<'e> {
         }
     }
 
-    /// Counts the page's sequence number up, if bytes of it were changed; what it was before, and which pieces.
+    /// Counts the page's sequence number up, if bytes of it were changed; what it was before, and
+    /// which pieces.
     fn number(&mut self) -> Option<(u64, Dirty)> {
         let (before, pieces) = (self.psn(), std::mem::take(&mut self.changed));
         if pieces.is_empty() {
@@ -228,10 +232,11 @@ impl Drop for ExclusiveGuard<'_> {
     }
 }
 
-/// The changes made through these guards take place together: whatever happens, others find all of them or none. They
-/// stay latched, and what is changed through them afterwards is another change. Guards that are let go without this are
-/// changes each of its own. Up to where the node's log has to be durable before anybody may rely on them, if there is a log and
-/// something was changed. Does not wait, no round trip.
+/// The changes made through these guards take place together: whatever happens, others find all of
+/// them or none. They stay latched, and what is changed through them afterwards is another change.
+/// Guards that are let go without this are changes each of its own. Up to where the node's log has
+/// to be durable before anybody may rely on them, if there is a log and something was changed. Does
+/// not wait, no round trip.
 pub fn change_together<'g, 'e: 'g>(
     guards: impl IntoIterator<Item = &'g mut ExclusiveGuard<'e>>,
 ) -> Option<Lsn> {
@@ -241,7 +246,8 @@ pub fn change_together<'g, 'e: 'g>(
     };
     let changed: SmallVec<[_; 4]> = guards.into_iter().filter_map(number).collect();
     let log = changed.first()?.0.core.log.as_ref()?;
-    // Before the record is added: whoever looks for the oldest finds it, or the log ended before it.
+    // Before the record is added: whoever looks for the oldest finds it, or the log ended before
+    // it.
     let oldest = log.end();
     for (guard, _, _) in changed.iter().filter(|(guard, _, _)| guard.frame.unhomed() == 0) {
         guard.frame.set_unhomed(oldest);
@@ -265,7 +271,8 @@ pub fn change_together<'g, 'e: 'g>(
 /// The whole line of a guard.
 #[inline]
 fn line<'g, G>(start: NonNull<u8>, core: &Core, _guard: &'g G) -> &'g [u8] {
-    // SAFETY: the line has gcl_bytes bytes; the guard, which the slice borrows, holds the latch until it drops.
+    // SAFETY: the line has gcl_bytes bytes; the guard, which the slice borrows, holds the latch
+    // until it drops.
     unsafe { std::slice::from_raw_parts(start.as_ptr(), core.gcl_bytes) }
 }
 

@@ -1,7 +1,7 @@
 //! How acquisitions begin: whether somebody is probably in the way, judged by what others have met.
 //!
-//! An atomic that meets somebody was in vain, and the home of a page has few of them to give; a look at
-//! the word costs a round trip more where nobody is in the way.
+//! An atomic that meets somebody was in vain, and the home of a page has few of them to give; a
+//! look at the word costs a round trip more where nobody is in the way.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,18 +1,20 @@
 //! Which lines this node misses most or has to give up most: a sketch in bounded memory.
 //!
-//! It is the *space-saving* algorithm (Metwally, Agrawal, El Abbadi 2005): [`COUNTERS`] lines are counted; one that
-//! is not among them takes the place of the least counted, and its count on top of its own, as its possible error.
-//! Whatever the stream, with n events noted in all:
+//! It is the *space-saving* algorithm (Metwally, Agrawal, El Abbadi 2005): [`COUNTERS`] lines are
+//! counted; one that is not among them takes the place of the least counted, and its count on top
+//! of its own, as its possible error. Whatever the stream, with n events noted in all:
 //!
-//! * a count is never below the truth, and above it by at most its error, which is at most n / `COUNTERS`;
+//! * a count is never below the truth, and above it by at most its error, which is at most n /
+//!   `COUNTERS`;
 //! * every line with more than n / `COUNTERS` events is counted.
 //!
-//! Old events fade, so that what was hot yesterday does not hide what is hot now: after each [`FADE_EVERY`] events
-//! all counts and errors are halved, and so is what "events" means above. So n is below 2 `FADE_EVERY`, and an error
-//! at most 2048. Halving rounds down: a count may be below the faded truth by less than 1.
+//! Old events fade, so that what was hot yesterday does not hide what is hot now: after each
+//! [`FADE_EVERY`] events all counts and errors are halved, and so is what "events" means above. So
+//! n is below 2 `FADE_EVERY`, and an error at most 2048. Halving rounds down: a count may be below
+//! the faded truth by less than 1.
 //!
-//! Only misses and invalidations are noted, never hits. Where two threads would have to wait for each other the
-//! later event is not noted but counted as skipped.
+//! Only misses and invalidations are noted, never hits. Where two threads would have to wait for
+//! each other the later event is not noted but counted as skipped.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -34,11 +36,11 @@ pub struct HotLine {
     pub addr: GAddr,
     /// The memory node that is its home.
     pub home: usize,
-    /// Misses and invalidations, faded: those before the last 65536 of the node count half, those before as many
-    /// again a quarter, and so on. At most `error` too high.
+    /// Misses and invalidations, faded: those before the last 65536 of the node count half, those
+    /// before as many again a quarter, and so on. At most `error` too high.
     pub count: u64,
-    /// How much of `count` may belong to other lines: at most a 64th of the node's events, faded as they are, and so
-    /// at most 2048.
+    /// How much of `count` may belong to other lines: at most a 64th of the node's events, faded as
+    /// they are, and so at most 2048.
     pub error: u64,
 }
 
@@ -85,8 +87,8 @@ impl Hottest {
         self.skipped.load(Ordering::Relaxed)
     }
 
-    /// At most `most` lines with their counts and errors; first those with the most events that are certainly
-    /// theirs: a line that has just taken another's place has the other's count.
+    /// At most `most` lines with their counts and errors; first those with the most events that are
+    /// certainly theirs: a line that has just taken another's place has the other's count.
     pub(crate) fn top(&self, most: usize) -> Vec<(GAddr, u64, u64)> {
         let mut lines: Vec<_> = {
             let counted = self.counted.lock();

@@ -1,7 +1,8 @@
 //! A node's own judgement whether it still is in the pool, by its own clock.
 //!
-//! A node that cannot show that it lives is taken for dead at the end of its lease, and then others change pages
-//! that it has copies of. So from three quarters of the lease on it serves nothing that it has cached:
+//! A node that cannot show that it lives is taken for dead at the end of its lease, and then others
+//! change pages that it has copies of. So from three quarters of the lease on it serves nothing
+//! that it has cached:
 //!
 //! ```text
 //!            silent for 3/4 of a lease, and the plane is not known to be away from all memory nodes
@@ -9,28 +10,33 @@
 //!          <--------------------------------------------------------------------------------
 //!            a beat, and after that a change of the pool's state, both within the lease; or the plane is away
 //! ```
-//! *Suspended.* Whoever wants a page waits, at most for the request timeout: a machine that stood still for a moment has
-//! not lost its nodes yet. Other nodes get what they ask for, also before those who wait here. A guard that somebody has
-//! is not taken from them.
+//! *Suspended.* Whoever wants a page waits, at most for the request timeout: a machine that stood
+//! still for a moment has not lost its nodes yet. Other nodes get what they ask for, also before
+//! those who wait here. A guard that somebody has is not taken from them.
 //!
-//! *Why it may go on.* Who declares it dead has read the state, then the beats, and replaces exactly that state
-//! (`selkie_memnode`). Once the node has changed the state after a beat of its own, those who had older beats have an
-//! older state, and fail; and others see that beat, which is good for a lease. An answer that comes when that is over
-//! counts for nothing. That it was silent for too long is counted by when the next beat was through
-//! ([`selkie_memnode::SignsOfLife`]), so that it is not missed by a node that stood still itself.
+//! *Why it may go on.* Who declares it dead has read the state, then the beats, and replaces
+//! exactly that state (`selkie_memnode`). Once the node has changed the state after a beat of its
+//! own, those who had older beats have an older state, and fail; and others see that beat, which is
+//! good for a lease. An answer that comes when that is over counts for nothing. That it was silent
+//! for too long is counted by when the next beat was through ([`selkie_memnode::SignsOfLife`]), so
+//! that it is not missed by a node that stood still itself.
 //!
-//! *Expelled.* It finds that it is out, or has heard nothing until long after the others must have missed it.
+//! *Expelled.* It finds that it is out, or has heard nothing until long after the others must have
+//! missed it.
 //!
-//! *The plane is away.* Then nobody can be declared dead, and all go on. Before a death has an effect every memory node
-//! must have said that it has heard of it, and each counts in its control page how often it has looked at the plane. As
-//! long as all memory nodes execute this node's reads, and their counts are what they were when the lease still lasted,
-//! none has heard of its death, and the node goes on, or goes on again. All of them, as one that is silent may be declared
-//! dead itself, and is asked no more. A memory node that gets the plane back counts first, and says a quarter of a lease
-//! later what it has heard; probes come twice as often, and what they told is good for three sixteenths. A node that has
-//! been silent for too long before, and has not made sure since, does not go on for that.
+//! *The plane is away.* Then nobody can be declared dead, and all go on. Before a death has an
+//! effect every memory node must have said that it has heard of it, and each counts in its control
+//! page how often it has looked at the plane. As long as all memory nodes execute this node's
+//! reads, and their counts are what they were when the lease still lasted, none has heard of its
+//! death, and the node goes on, or goes on again. All of them, as one that is silent may be
+//! declared dead itself, and is asked no more. A memory node that gets the plane back counts first,
+//! and says a quarter of a lease later what it has heard; probes come twice as often, and what they
+//! told is good for three sixteenths. A node that has been silent for too long before, and has not
+//! made sure since, does not go on for that.
 //!
-//! Not done: hits do not look at the clock. A process that stands still while it serves does so for a tick after it has
-//! woken up; and one on a host whose clock stood still with it (a suspended machine) until its next look at the plane.
+//! Not done: hits do not look at the clock. A process that stands still while it serves does so for
+//! a tick after it has woken up; and one on a host whose clock stood still with it (a suspended
+//! machine) until its next look at the plane.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -48,8 +54,8 @@ use crate::{EngineError, GAddr};
 struct Looks {
     /// The count, and when it was first seen so.
     since: Option<(u64, Duration)>,
-    /// The latest moment for which it is known that the count has stood still for longer than it does while the
-    /// plane is there.
+    /// The latest moment for which it is known that the count has stood still for longer than it
+    /// does while the plane is there.
     still_at: Option<Duration>,
 }
 
@@ -75,14 +81,15 @@ impl Looks {
 
 type Watch = Arc<Mutex<Vec<Looks>>>;
 
-/// Leases for which a node waits to hear whether it is in the pool, beyond the moment from which it is silent for too
-/// long.
+/// Leases for which a node waits to hear whether it is in the pool, beyond the moment from which it
+/// is silent for too long.
 const SUSPENDED_LEASES: u32 = 2;
 
 /// Whether what is cached is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Service {
-    /// It is; so often had the node been silent for too long when it was last sure that it is in the pool.
+    /// It is; so often had the node been silent for too long when it was last sure that it is in
+    /// the pool.
     On { silences: u64 },
     /// Not, from a moment on; and so it had been silent when it was last sure.
     Suspended { at: Duration, silences: u64 },
@@ -93,8 +100,8 @@ enum Service {
 enum Known {
     /// It lasts; so often had the node been silent for too long before.
     Lasts { silences: u64 },
-    /// The plane has been away from all memory nodes, which would have to hear of its death, since the lease lasted; as
-    /// above.
+    /// The plane has been away from all memory nodes, which would have to hear of its death, since
+    /// the lease lasted; as above.
     PlaneIsAway { silences: u64 },
     /// It may be over.
     Nothing,
@@ -136,7 +143,8 @@ impl Service {
     }
 }
 
-/// Has the node serve what it has cached as long as nobody can have taken it for dead, and ends it when it was.
+/// Has the node serve what it has cached as long as nobody can have taken it for dead, and ends it
+/// when it was.
 pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
     let Some((env, pool)) = core.upgrade().map(|core| (core.env.clone(), Arc::clone(&core.pool)))
     else {
@@ -150,7 +158,8 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         if core.failed.get().is_some() {
-            // It answers nobody any more, so the others must not wait for it. What fails is tried again.
+            // It answers nobody any more, so the others must not wait for it. What fails is tried
+            // again.
             let gave_up = core.pool.give_up(core.index(), core.own_incarnation()).await;
             match gave_up {
                 Ok(()) => return,
@@ -216,7 +225,8 @@ impl Core {
     async fn renew(&self, watch: &Watch, before: Service, known: Known) -> Service {
         match self.pool.renew(self.index(), self.own_incarnation()).await {
             Ok(true) => match known {
-                // The answer may have come late, and is worth nothing if the lease was over meanwhile.
+                // The answer may have come late, and is worth nothing if the lease was over
+                // meanwhile.
                 Known::Lasts { silences } if self.known(watch, self.env.now()) == known => {
                     self.serve(before, Service::On { silences })
                 }
@@ -253,8 +263,8 @@ impl Core {
         next
     }
 
-    /// Lets hits wait. Whoever waited for a page before looks again, and does not hold up any more what other nodes ask
-    /// for.
+    /// Lets hits wait. Whoever waited for a page before looks again, and does not hold up any more
+    /// what other nodes ask for.
     fn suspend(&self) {
         self.set_suspended(true);
         for shard in self.all_shards() {
@@ -264,8 +274,9 @@ impl Core {
         }
     }
 
-    /// Whether all memory nodes that live, as far as is known, have been without the plane since some moment. Where memory
-    /// outlives who lends it, a death has an effect before they hear of it.
+    /// Whether all memory nodes that live, as far as is known, have been without the plane since
+    /// some moment. Where memory outlives who lends it, a death has an effect before they hear of
+    /// it.
     fn plane_is_away(
         &self,
         watch: &Watch,
@@ -282,8 +293,8 @@ impl Core {
         !state.cards.is_empty() && living.peek().is_some() && living.all(stand_still)
     }
 
-    /// For ever, as nothing is published any more once the node has failed: a hit finds the latch sealed, and
-    /// learns the rest on the slow path.
+    /// For ever, as nothing is published any more once the node has failed: a hit finds the latch
+    /// sealed, and learns the rest on the slow path.
     fn seal_all(&self) {
         for id in self.frames.ids() {
             let frame = self.frames.get(id);

@@ -1,7 +1,8 @@
-//! What this node has left in the latch words of lines it has no copy of: one byte a line of the pool.
+//! What this node has left in the latch words of lines it has no copy of: one byte a line of the
+//! pool.
 //!
-//! Exact, as a forgotten bit would be added to the word twice. The byte of a line changes under the lock
-//! of its shard. Bytes come in chunks that are allocated when the first line of one is noted.
+//! Exact, as a forgotten bit would be added to the word twice. The byte of a line changes under the
+//! lock of its shard. Bytes come in chunks that are allocated when the first line of one is noted.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};

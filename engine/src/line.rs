@@ -5,8 +5,8 @@
 //! with the frame's latch sealed, verbs and messages are posted under it too (posting never
 //! blocks), so operations and messages of a line leave in the order of its steps.
 //!
-//! Completions that are ready at once (`mem`, `shm`) are handled in place; others by a task of their
-//! own, so that an operation belongs to the line and not to the caller that caused it.
+//! Completions that are ready at once (`mem`, `shm`) are handled in place; others by a task of
+//! their own, so that an operation belongs to the line and not to the caller that caused it.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -33,11 +33,12 @@ use crate::stats::Counters;
 use crate::waiters::Waiters;
 use crate::{Coherence, EngineError, GAddr};
 
-/// Copies of dirty pages that may be on their way home at a time; pages beyond that keep their frames
-/// until they are there.
+/// Copies of dirty pages that may be on their way home at a time; pages beyond that keep their
+/// frames until they are there.
 const SEND_RING_PAGES: usize = 1024;
 
-/// What was not changed between two changes is written with them unless it is as much as a verb more costs.
+/// What was not changed between two changes is written with them unless it is as much as a verb
+/// more costs.
 const LEAST_GAP_BYTES: usize = 256;
 
 /// A line that is not at rest, or that somebody waits for.
@@ -75,7 +76,8 @@ pub(crate) struct Active {
     pub(crate) damaged: Option<EngineError>,
     /// The word names a node that died: the waiters wait for the end of its recovery.
     pub(crate) backs_off: Option<ComputeId>,
-    /// The word named this dead node though its recovery is over; if it does so again the line is lost.
+    /// The word named this dead node though its recovery is over; if it does so again the line is
+    /// lost.
     pub(crate) doubted: Option<ComputeId>,
 }
 
@@ -101,7 +103,8 @@ impl Core {
             let frame = self.table.lookup(&self.frames, addr);
             let left = if frame.is_none() { self.left.get(addr) } else { Left::Nothing };
             let left_with = match left {
-                // Who leaves the pool takes every bit in its care out of the words first; who dies does not.
+                // Who leaves the pool takes every bit in its care out of the words first; who dies
+                // does not.
                 Left::BitWith(to) if self.has_left(to) => Left::Nothing,
                 left => left,
             };
@@ -179,8 +182,8 @@ impl Core {
             let permissions = Permissions {
                 readable: serves && active.line.readable(),
                 writable: serves && active.line.writable(),
-                // A line that was lost (its memory is dead) under a local latch goes with the latch.
-                // A page that is not kept goes with the latch, too.
+                // A line that was lost (its memory is dead) under a local latch goes with the
+                // latch. A page that is not kept goes with the latch, too.
                 pending: !active.waiters.is_empty()
                     || !active.line.deferred.is_empty()
                     || gone
@@ -209,7 +212,8 @@ impl Core {
                 active.seen = self.frames.get(frame).latch.seal();
                 self.run(addr, &mut active, Event::LocalFree, None);
             } else {
-                // Who let go between seal and publish, of any of the rounds, did not know that somebody waits.
+                // Who let go between seal and publish, of any of the rounds, did not know that
+                // somebody waits.
                 if was_in_use {
                     active.waiters.signal_all(false);
                 }
@@ -233,7 +237,8 @@ impl Core {
         }
     }
 
-    /// Nobody is granted a page that could not be put together; `true` if that was all the event asked for.
+    /// Nobody is granted a page that could not be put together; `true` if that was all the event
+    /// asked for.
     fn refuse_damaged(&self, addr: GAddr, active: &mut Active, event: Event) -> bool {
         let asked = match event {
             Event::Received { from, message: Message::Request(request) } => {
@@ -284,8 +289,8 @@ impl Core {
         self.log.is_some() && self.claimed.contains(addr)
     }
 
-    /// Whether an idle page is to be given up as a recovery waits for that, before somebody latches it again who may
-    /// himself wait for the recovery.
+    /// Whether an idle page is to be given up as a recovery waits for that, before somebody latches
+    /// it again who may himself wait for the recovery.
     fn goes_home(&self, addr: GAddr, active: &Active) -> bool {
         active.line.phase == Phase::Modified
             && active.line.grantor.is_none()
@@ -355,8 +360,8 @@ impl Core {
         }
     }
 
-    /// Who does not wait for a latch is not to be refused for a page nobody uses; and the node itself may give up what
-    /// it has only just got.
+    /// Who does not wait for a latch is not to be refused for a page nobody uses; and the node
+    /// itself may give up what it has only just got.
     fn without_hold(&self, active: &Active, event: Event, local: LocalUse) -> LocalUse {
         let is_at_once = match event {
             Event::Received { message: Message::Request(request), .. } => request.nowait,
@@ -389,7 +394,8 @@ impl Core {
         }
     }
 
-    /// Whether the line has its right so lately that others have to wait ([`crate::EngineConfig::hold`]).
+    /// Whether the line has its right so lately that others have to wait
+    /// ([`crate::EngineConfig::hold`]).
     fn is_held(&self, active: &Active) -> bool {
         !self.config.hold.is_zero() && !self.hold_left(active).is_zero()
     }
@@ -402,7 +408,8 @@ impl Core {
         until.saturating_sub(self.env.now())
     }
 
-    /// Notes when a right came, and sees to it that a line whose time is not over is looked at then.
+    /// Notes when a right came, and sees to it that a line whose time is not over is looked at
+    /// then.
     fn keep_time(&self, addr: GAddr, active: &mut Active, frame: FrameId) {
         if self.config.hold.is_zero() {
             return;
@@ -501,7 +508,8 @@ impl Core {
             }
             let local = self.refresh_use(active);
             let local = self.without_hold(active, event, local);
-            // Acquire, as below: who finds the recovery under way finds the lines as the sweep may see them.
+            // Acquire, as below: who finds the recovery under way finds the lines as the sweep may
+            // see them.
             let recovering = self.recovering.load(Ordering::Acquire);
             let rules = Rules { dead: self.dead_nodes(), recovering, ..self.rules };
             let actions = match active.line.step(&rules, self.me, event, local) {
@@ -541,8 +549,8 @@ impl Core {
         }
     }
 
-    /// The word names a dead node: who wants the line waits for the end of the recovery, or, if that is over,
-    /// learns that the line is lost.
+    /// The word names a dead node: who wants the line waits for the end of the recovery, or, if
+    /// that is over, learns that the line is lost.
     fn back_off(&self, addr: GAddr, active: &mut Active, dead: ComputeId) {
         if self.recovers_from(dead) {
             active.backs_off = Some(dead);
@@ -661,7 +669,8 @@ impl Core {
         }
     }
 
-    /// Whether a dirty page that leaves may be copied: as many copies are under way as there may be.
+    /// Whether a dirty page that leaves may be copied: as many copies are under way as there may
+    /// be.
     pub(crate) fn may_copy(&self) -> bool {
         // Relaxed: a bound on memory, nothing hangs on its order.
         let full = || self.copies_under_way.load(Ordering::Relaxed) >= SEND_RING_PAGES;
@@ -732,7 +741,8 @@ impl Core {
                 let old = if looks {
                     seen_word(&chain)
                 } else {
-                    // A chain that leaves the word alone has found nothing, and is asked for nothing.
+                    // A chain that leaves the word alone has found nothing, and is asked for
+                    // nothing.
                     old_values(&chain).next().unwrap_or(LatchWord::FREE)
                 };
                 self.note_looks(active, old);
@@ -813,9 +823,10 @@ impl Core {
         match self.deliver(to, header, page) {
             Ok(()) => {}
             Err(error) if is_gone(&error) => {
-                // Its death, when that is known, ends the wait; one that has left is not to be waited for. What
-                // a lost peer was to be answered is for its recovery: the line here goes on as if the answer
-                // had come, its state is what the word says of this node.
+                // Its death, when that is known, ends the wait; one that has left is not to be
+                // waited for. What a lost peer was to be answered is for its recovery: the line
+                // here goes on as if the answer had come, its state is what the word says of this
+                // node.
                 if matches!(message, Message::Request(_)) && self.has_left(to) {
                     self.fail_line(addr, active, &error);
                 }
@@ -940,7 +951,8 @@ fn goes_home(phase: Phase) -> bool {
 /// The end of an operation that has left the word alone.
 pub(crate) const NOTHING_FOUND: Event = Event::Completed { old: LatchWord::FREE };
 
-/// Whether a page whose write-back failed like that is still to go home: the copy here is the only one.
+/// Whether a page whose write-back failed like that is still to go home: the copy here is the only
+/// one.
 fn stays_dirty(phase: Phase, failed: &FabricError) -> bool {
     phase == Phase::WriteBack && !matches!(failed, FabricError::PeerDead { .. })
 }

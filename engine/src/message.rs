@@ -6,9 +6,11 @@
 //!      | tag | flags | priority | hint+1| (zero) | gaddr | dirty  | page, grants only|
 //!      +-----+-------+----------+-------+--------+-------+--------+------------------+
 //! ```
-//! In a coded pool the versions of the page's splits at home, 48 bytes, precede the page of a GrantModified.
+//! In a coded pool the versions of the page's splits at home, 48 bytes, precede the page of a
+//! GrantModified.
 //!
-//! Little-endian. flags bit 0: nowait. Of a GrantModified, dirty says which pieces of the page differ from home.
+//! Little-endian. flags bit 0: nowait. Of a GrantModified, dirty says which pieces of the page
+//! differ from home.
 
 use crate::GAddr;
 use crate::buffer::dirty::Dirty;
@@ -78,8 +80,8 @@ pub(crate) fn encode(addr: GAddr, message: Message, dirty: Dirty) -> [u8; HEADER
     header
 }
 
-/// Header, and what follows it, of a received message: a page, before which `more` bytes go with the right to
-/// write it. The error says what is damaged.
+/// Header, and what follows it, of a received message: a page, before which `more` bytes go with
+/// the right to write it. The error says what is damaged.
 pub(crate) fn decode(
     bytes: &[u8],
     gcl_bytes: usize,

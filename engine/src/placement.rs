@@ -1,10 +1,12 @@
 //! Where a line lives: from a global address to its home and the offsets of latch word and page.
 //!
-//! The address space is cut into ranges of equal size. Without redundancy consecutive ranges lie on different memory
-//! nodes as long as those have ranges left, each whole in one slab. The ranges of a coded pool are as many as it has
-//! been given; each lies in k + r slabs, and the state of the pool says in which. That map is replaced as a whole
-//! when it changes, and read without a lock. While a slab moves it has two places, and both are written. Who works by
-//! a map says so ([`PlacementMap::using`]), so that it is known when nobody does any more who began by an older one.
+//! The address space is cut into ranges of equal size. Without redundancy consecutive ranges lie on
+//! different memory nodes as long as those have ranges left, each whole in one slab. The ranges of
+//! a coded pool are as many as it has been given; each lies in k + r slabs, and the state of the
+//! pool says in which. That map is replaced as a whole when it changes, and read without a lock.
+//! While a slab moves it has two places, and both are written. Who works by a map says so
+//! ([`PlacementMap::using`]), so that it is known when nobody does any more who began by an older
+//! one.
 //!
 //! Memory is leased in extents of a *unit*, which is a memory node, or a range of a coded pool.
 
@@ -240,8 +242,8 @@ impl PlacementMap {
         Ranges::Plain { all: all.into(), by_node: by_node.into_iter().map(Into::into).collect() }
     }
 
-    /// Takes over where the ranges of a coded pool lie; whether nobody works any more by a map that says otherwise.
-    /// Called by one thread at a time.
+    /// Takes over where the ranges of a coded pool lie; whether nobody works any more by a map that
+    /// says otherwise. Called by one thread at a time.
     pub(crate) fn update(&self, state: &PoolState) -> bool {
         let Ranges::Coded { map, older, .. } = &self.ranges else { return true };
         // Before the map that names them.
@@ -259,9 +261,11 @@ impl PlacementMap {
                 older.push(Arc::clone(&known.users));
             }
             let new = Owned::new(new);
-            // SeqCst with `using`: either that finds the new map, or the loads below find it among the users.
+            // SeqCst with `using`: either that finds the new map, or the loads below find it among
+            // the users.
             let before = map.swap(new, Ordering::SeqCst, &guard);
-            // SAFETY: it is not reachable any more, and destroyed when nobody can have it from before.
+            // SAFETY: it is not reachable any more, and destroyed when nobody can have it from
+            // before.
             unsafe { guard.defer_destroy(before) };
         }
         older.retain(|users| users.load(Ordering::SeqCst) > 0);
@@ -433,8 +437,8 @@ impl PlacementMap {
         }
     }
 
-    /// The copy at a slab's second place comes last, and that in a slab which is being made again: it is the first for
-    /// nobody before the slab has moved, or has it.
+    /// The copy at a slab's second place comes last, and that in a slab which is being made again:
+    /// it is the first for nobody before the slab has moved, or has it.
     fn coded_copies(
         &self,
         map: &Map,
@@ -466,7 +470,8 @@ impl PlacementMap {
         Some(Copies { places: slabs.filter_map(copy_in).collect(), wait })
     }
 
-    /// Where it is counted how often a range of a coded pool is accessed: its memory nodes, and a word in each slab.
+    /// Where it is counted how often a range of a coded pool is accessed: its memory nodes, and a
+    /// word in each slab.
     pub(crate) fn activity_words(&self, range: usize) -> Vec<(usize, RemoteAddr)> {
         let words = self.with_coded(|all, _| {
             let slabs = all.get(range)?.slabs.iter();
@@ -566,7 +571,8 @@ impl PlacementMap {
 impl Drop for PlacementMap {
     fn drop(&mut self) {
         if let Ranges::Coded { map, .. } = &mut self.ranges {
-            // SAFETY: nobody else has the map any more; what it was before was given to the collector.
+            // SAFETY: nobody else has the map any more; what it was before was given to the
+            // collector.
             drop(unsafe { std::mem::replace(map, Atomic::null()).into_owned() });
         }
     }

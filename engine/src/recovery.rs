@@ -4,12 +4,13 @@
 //! pool: node is lost --> fence it --> [fenced] --> hear all its mail --> Lost to every line --> wait for
 //!    what was under way, and for inquiries --> acknowledge --> [all have] --> one sweeps --> [over]
 //! ```
-//! The pool's state says how far the recovery has got; every step may be repeated, so that whoever dies in one
-//! leaves it to the others. The sweep reads the header tables of all memory nodes. A word that names the dead
-//! node while a survivor reads the line is a grant that did not get into the word, or an intent: the node is
-//! taken out. A word that names it and has no other reader means a page that it alone had: that is made again from the logs of
-//! those who died (`log/redo.rs`), if they had any and whoever sweeps reaches them. Else it is lost, and stays so, until somebody
-//! comes who does; who wants it is told [`crate::EngineError::PageLost`].
+//! The pool's state says how far the recovery has got; every step may be repeated, so that whoever
+//! dies in one leaves it to the others. The sweep reads the header tables of all memory nodes. A
+//! word that names the dead node while a survivor reads the line is a grant that did not get into
+//! the word, or an intent: the node is taken out. A word that names it and has no other reader
+//! means a page that it alone had: that is made again from the logs of those who died
+//! (`log/redo.rs`), if they had any and whoever sweeps reaches them. Else it is lost, and stays so,
+//! until somebody comes who does; who wants it is told [`crate::EngineError::PageLost`].
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -100,9 +101,9 @@ impl Observer for Core {
         self.placement.update(state) || is_fenced
     }
 
-    /// Makes room for a node that has the name of one that was known: nothing of that is left in the pool, but
-    /// here there may be a way to it and mail from it. What is still noted to be in the care of that one has been
-    /// done, which is what its successor answers when it is asked.
+    /// Makes room for a node that has the name of one that was known: nothing of that is left in
+    /// the pool, but here there may be a way to it and mail from it. What is still noted to be in
+    /// the care of that one has been done, which is what its successor answers when it is asked.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
         let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
         let (Some(known), Some(id)) = (self.known.get(index), id) else { return true };
@@ -125,7 +126,8 @@ impl Observer for Core {
         true
     }
 
-    /// Nothing is sent to one that died any more. One that has left answers as long as its process lives.
+    /// Nothing is sent to one that died any more. One that has left answers as long as its process
+    /// lives.
     fn gone(&self, node: ComputeIndex) {
         let index = node.as_usize();
         let is_dead = |id| NodeSet::from_bits(self.dead.load(Ordering::Acquire)).contains(id);
@@ -152,7 +154,8 @@ fn peer(node: ComputeIndex) -> PeerId {
 }
 
 impl Core {
-    /// Who died before this node was in: nothing came from those nodes, and nothing is owed to them.
+    /// Who died before this node was in: nothing came from those nodes, and nothing is owed to
+    /// them.
     pub(crate) fn hear_of_deaths(&self) {
         let (lost, dead) = (self.pool.lost(), self.pool.dead());
         let all = lost.iter().map(|(node, _)| *node).chain(dead);
@@ -212,8 +215,9 @@ impl Core {
         Ok(())
     }
 
-    /// Writes home what was taken over from dead nodes that had granted it: of what they have changed nothing is to be
-    /// in this node's care when their logs are not needed any more. `false` if that has to wait.
+    /// Writes home what was taken over from dead nodes that had granted it: of what they have
+    /// changed nothing is to be in this node's care when their logs are not needed any more.
+    /// `false` if that has to wait.
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
             let Some(addr) = self.claimed.last() else { return Ok(true) };
@@ -234,7 +238,8 @@ impl Core {
         }
     }
 
-    /// Whether no header is being made anew, and no line of this node stands still for one: such lines hear of no death.
+    /// Whether no header is being made anew, and no line of this node stands still for one: such
+    /// lines hear of no death.
     fn rebuilds_are_over(&self) -> bool {
         self.pool.rebuilds().is_empty() && self.halted.rebuilds().is_empty()
     }
@@ -250,8 +255,8 @@ impl Core {
         Ok(())
     }
 
-    /// Feeds `Lost` to every line that may have to do with the dead node; those with an operation under way
-    /// then, begun before or by that.
+    /// Feeds `Lost` to every line that may have to do with the dead node; those with an operation
+    /// under way then, begun before or by that.
     fn tell_lines(&self, dead: ComputeId) -> Vec<GAddr> {
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.all_shards() {
@@ -278,7 +283,8 @@ impl Core {
         under_way
     }
 
-    /// Operations follow each other on a line that is settled; it is through when it is seen without one.
+    /// Operations follow each other on a line that is settled; it is through when it is seen
+    /// without one.
     fn is_under_way(&self, addr: GAddr) -> bool {
         let map = self.shard(addr).lock();
         map.get(&addr.to_u64()).is_some_and(|active| active.line.phase.operation_outstanding())
@@ -312,7 +318,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes lost pages again, as far as that can be; they, with those that are found, and those that stay lost.
+    /// Makes lost pages again, as far as that can be; they, with those that are found, and those
+    /// that stay lost.
     async fn make_again(
         &self,
         dead: ComputeId,
@@ -320,8 +327,8 @@ impl Core {
         images: Arc<[Image]>,
     ) -> Result<(Vec<u64>, Vec<u64>), EngineError> {
         let still = self.redo(dead, lost.clone(), &images).await?;
-        // What is lost is what the node had not written back; what it was about to write back, or what there was before,
-        // is made whole while its journal is there.
+        // What is lost is what the node had not written back; what it was about to write back, or
+        // what there was before, is made whole while its journal is there.
         for some in still.chunks(MENDED_AT_ONCE) {
             let mended = some.iter().map(|addr| self.mend(GAddr::from_u64(*addr), &images));
             for (addr, mended) in some.iter().zip(all_of(mended).await) {
@@ -334,8 +341,8 @@ impl Core {
         Ok((found, still))
     }
 
-    /// Takes the dead node out of all latch words, and out of the epochs; what became of lines, and what is in the journals of
-    /// the dead.
+    /// Takes the dead node out of all latch words, and out of the epochs; what became of lines, and
+    /// what is in the journals of the dead.
     async fn sweep(&self, dead: ComputeId) -> Result<(Swept, Vec<Image>), EngineError> {
         let mut lines = Swept::default();
         let mut images = Vec::new();
@@ -378,8 +385,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can find it. Where the
-    /// fabric cannot tell, waits until others would miss it.
+    /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can
+    /// find it. Where the fabric cannot tell, waits until others would miss it.
     async fn is_dead_for_all(&self, memory: usize) -> Result<bool, EngineError> {
         let peer = PeerId::memory(memory as u16);
         if self.pool.is_memory_dead(memory) {
@@ -395,8 +402,8 @@ impl Core {
         Ok(self.pool.is_memory_dead(memory))
     }
 
-    /// A memory node that a verb found dead is dead for all, and is declared so if it is not yet. Waits until that is
-    /// known.
+    /// A memory node that a verb found dead is dead for all, and is declared so if it is not yet.
+    /// Waits until that is known.
     ///
     /// # Errors
     /// The verb's error, if it says something else, or only the way to the node is broken.
@@ -459,7 +466,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the dead node out of a word, from exactly what was seen there; whether the line is lost.
+    /// Takes the dead node out of a word, from exactly what was seen there; whether the line is
+    /// lost.
     async fn sweep_word(
         &self,
         memory: usize,
@@ -513,7 +521,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a node that is in the pool reads the line: those that died say nothing by their bits.
+    /// Whether a node that is in the pool reads the line: those that died say nothing by their
+    /// bits.
     fn is_read_by_members(&self, word: LatchWord) -> bool {
         let is_member =
             |reader: ComputeId| self.pool.is_member(ComputeIndex::new(reader.index() as u16));

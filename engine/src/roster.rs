@@ -1,7 +1,8 @@
 //! The compute nodes that a process runs, for whoever looks on while they work: reports, metrics.
 //!
-//! Who starts an engine enters it, with what else counts its work; who looks on reads the counters of all that are
-//! entered, as often as he likes. Nothing is counted for that: it reads what engine and fabric count anyway.
+//! Who starts an engine enters it, with what else counts its work; who looks on reads the counters
+//! of all that are entered, as often as he likes. Nothing is counted for that: it reads what engine
+//! and fabric count anyway.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,8 +51,8 @@ pub struct NodeCounters {
 }
 
 impl Roster {
-    /// Enters a node until the value returned is dropped; with the meter it works through, if it does, and
-    /// what says how many operations its user has completed.
+    /// Enters a node until the value returned is dropped; with the meter it works through, if it
+    /// does, and what says how many operations its user has completed.
     #[must_use = "dropping it takes the node out again"]
     pub fn enter(
         &self,
@@ -67,7 +68,8 @@ impl Roster {
         Entered { roster: self.clone(), number }
     }
 
-    /// What the nodes have done, with at most `hottest` of their hottest lines, in the order they were entered.
+    /// What the nodes have done, with at most `hottest` of their hottest lines, in the order they
+    /// were entered.
     #[must_use]
     pub fn counters(&self, hottest: usize) -> Vec<NodeCounters> {
         self.0.lock().nodes.values().map(|entry| entry.counters(hottest)).collect()

@@ -15,8 +15,8 @@ use crate::core::Core;
 /// Messages handled before other tasks get a turn.
 const MAIL_BUDGET: usize = 64;
 
-/// Answers the requests of the nodes that write to a mailbox until the engine is gone or a peer breaks the
-/// protocol.
+/// Answers the requests of the nodes that write to a mailbox until the engine is gone or a peer
+/// breaks the protocol.
 pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
     let Some(stop) = core.upgrade().map(|c| c.stop_bell.clone()) else { return };
     let mut since_turn = 0;
@@ -62,7 +62,8 @@ pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
     }
 }
 
-/// The memory node that has the epochs: the first, or in a coded pool the first that lives and is to stay.
+/// The memory node that has the epochs: the first, or in a coded pool the first that lives and is
+/// to stay.
 pub(crate) fn epoch_node(pool: &Pool) -> Option<usize> {
     let state = pool.state();
     let stays = |node: &usize| pool.descriptor().coding.is_plain() || state.stays(*node as u16);
@@ -146,7 +147,8 @@ impl Core {
         let Some(words) = done.buf(0).map(Buf::words) else { return Ok(None) };
         let global = words.first().map_or(0, |w| u64::from_le(*w));
         let published = words.iter().skip(1).map(|w| u64::from_le(*w));
-        // A published epoch is stored plus one: 0 is an absent node, or one that has not published here yet.
+        // A published epoch is stored plus one: 0 is an absent node, or one that has not published
+        // here yet.
         let is_member = |index: usize| self.pool.is_member(ComputeIndex::new(index as u16));
         let missing = |(index, epoch): (usize, u64)| epoch == 0 && is_member(index);
         if published.clone().enumerate().any(missing) {

@@ -118,7 +118,8 @@ pub struct EngineStats {
     pub misses: u64,
     /// Copies given up because another node asked for them.
     pub invalidations: u64,
-    /// Requests to other nodes to give their copies up, each to one node. None where directories ask (`rpc`).
+    /// Requests to other nodes to give their copies up, each to one node. None where directories
+    /// ask (`rpc`).
     pub invalidations_sent: u64,
     /// Exclusive copies turned shared because another node wanted to read.
     pub downgrades: u64,
@@ -140,7 +141,8 @@ pub struct EngineStats {
     pub messages: u64,
     /// Pages handed over because local accesses had used up γ.
     pub gamma_hand_overs: u64,
-    /// Misses and invalidations that [`crate::Engine::hottest`] knows nothing of, as threads met there.
+    /// Misses and invalidations that [`crate::Engine::hottest`] knows nothing of, as threads met
+    /// there.
     pub hottest_skipped: u64,
     /// Frames of the cache.
     pub frames: u64,

@@ -1,8 +1,8 @@
 //! The ways to the memory nodes of a pool: more of them as memory nodes join.
 //!
-//! One queue pair to each memory node, opened when its pool names it (`Observer::changed`), or by the first who has
-//! something to do there if that is sooner. A way never changes once it is there, so that all latch operations of a line
-//! take the same (rule R1), and it is found without a lock.
+//! One queue pair to each memory node, opened when its pool names it (`Observer::changed`), or by
+//! the first who has something to do there if that is sooner. A way never changes once it is there,
+//! so that all latch operations of a line take the same (rule R1), and it is found without a lock.
 
 use std::sync::{Arc, OnceLock};
 
@@ -52,8 +52,9 @@ impl Ways {
         Ok(ways)
     }
 
-    /// Opens ways to memory nodes that have joined; whether there is one to each. One that cannot be reached is tried again
-    /// when this is called again: a page that could not go where it belongs would be lost.
+    /// Opens ways to memory nodes that have joined; whether there is one to each. One that cannot
+    /// be reached is tried again when this is called again: a page that could not go where it
+    /// belongs would be lost.
     pub(crate) fn follow(&self, state: &PoolState) -> bool {
         let connected = (0..state.memory_nodes.len()).map(|node| self.connect(state, node));
         let failed: Vec<FabricError> = connected.filter_map(Result::err).collect();

@@ -1,4 +1,5 @@
-//! The codecs against each other: every code, every kernel that this CPU has, every pattern of loss.
+//! The codecs against each other: every code, every kernel that this CPU has, every pattern of
+//! loss.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -92,7 +93,8 @@ fn parity_is_the_references_byte_for_byte() {
 
 #[test]
 fn parity_is_what_it_always_was() {
-    // Splits outlive the programs that wrote them: a byte that comes out differently is a lost page.
+    // Splits outlive the programs that wrote them: a byte that comes out differently is a lost
+    // page.
     let data: Vec<Vec<u8>> = (0..8).map(|split| bytes(split, 4)).collect();
     let data: Vec<&[u8]> = data.iter().map(|split| &split[..]).collect();
     for codec in all(Shape::new(8, 2).unwrap()) {

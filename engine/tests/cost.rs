@@ -117,7 +117,8 @@ fn write_back_writes_the_dirty_bytes_only() {
             guard.bytes_mut(420..421).fill(2);
         }
         evict_everything(engine).await;
-        // Whole words around 400..421, and the page's number, far from them. The other pages were never written.
+        // Whole words around 400..421, and the page's number, far from them. The other pages were
+        // never written.
         assert_eq!(spent(&meter, 0, before).bytes_written, 24 + PSN_BYTES as u64);
         let guard = engine.shared(addr).await.unwrap();
         assert_eq!((guard[399], guard[400], guard[402], guard[403], guard[420]), (0, 1, 1, 0, 2));

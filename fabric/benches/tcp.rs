@@ -1,12 +1,13 @@
-//! Cost of a round trip over the `tcp` fabric against a bare echo of as many bytes between two threads with
-//! a plain socket, and of 64 chains outstanding against one at a time; all on loopback, measured alternately
-//! in one run. Every round trip is timed by itself and their median compared: one in which a thread had to
-//! wait for its processor, on a machine that others use as well, says nothing of the fabric.
+//! Cost of a round trip over the `tcp` fabric against a bare echo of as many bytes between two
+//! threads with a plain socket, and of 64 chains outstanding against one at a time; all on
+//! loopback, measured alternately in one run. Every round trip is timed by itself and their median
+//! compared: one in which a thread had to wait for its processor, on a machine that others use as
+//! well, says nothing of the fabric.
 //!
-//! Round trips are measured in two styles, each against an echo of its own: where both sides sleep until
-//! something comes, and where both look again and again. And in two placements: both nodes on one processor,
-//! where polling would only keep the other side from running, and a processor for each, like two machines;
-//! the ratios at the end are those of the latter.
+//! Round trips are measured in two styles, each against an echo of its own: where both sides sleep
+//! until something comes, and where both look again and again. And in two placements: both nodes on
+//! one processor, where polling would only keep the other side from running, and a processor for
+//! each, like two machines; the ratios at the end are those of the latter.
 //!
 //! The same with TLS is set against the same without it.
 //!
@@ -174,8 +175,8 @@ mod linux {
         }
     }
 
-    /// Keeps the calling thread, and the threads it starts, on one processor: each node has its own, like
-    /// two machines, whatever the scheduler would like.
+    /// Keeps the calling thread, and the threads it starts, on one processor: each node has its
+    /// own, like two machines, whatever the scheduler would like.
     fn run_on(processor: usize) {
         let mut set = CpuSet::new();
         set.set(processor);
@@ -208,7 +209,8 @@ mod linux {
         format!("{median:.2} us ({low:.2} to {high:.2})")
     }
 
-    /// Microseconds of one placement and style: of round trips, and of rounds with many outstanding.
+    /// Microseconds of one placement and style: of round trips, and of rounds with many
+    /// outstanding.
     struct Figures {
         bare: Vec<f64>,
         chain: Vec<f64>,
@@ -267,7 +269,8 @@ mod linux {
         println!("tcp: ratio {:.2} (target <= {TARGET})", apart.to_echo());
     }
 
-    /// Measures with the node that lends memory on the first of two processors and the other on the second.
+    /// Measures with the node that lends memory on the first of two processors and the other on the
+    /// second.
     fn place(processors: [usize; 2], style: Style, rounds: usize, calls: usize) -> Figures {
         secured_place(processors, style, rounds, calls, &None)
     }

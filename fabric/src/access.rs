@@ -1,13 +1,13 @@
 //! Protection domains: what a guest may do to which bytes of a node's memory (MIND §4.2).
 //!
-//! A [`Domain`] is a sorted list of byte ranges, each with [`Rights`]. It is checked where verbs execute, for
-//! each verb as a whole and before anything of it is done. An access may cross ranges as long as every byte
-//! of it has the right. What no range covers is forbidden. MIND keeps such a table in the switch and finds
-//! entries by their longest prefix; here each node keeps that of each guest and finds ranges by binary search,
-//! so they need not be powers of two.
+//! A [`Domain`] is a sorted list of byte ranges, each with [`Rights`]. It is checked where verbs
+//! execute, for each verb as a whole and before anything of it is done. An access may cross ranges
+//! as long as every byte of it has the right. What no range covers is forbidden. MIND keeps such a
+//! table in the switch and finds entries by their longest prefix; here each node keeps that of each
+//! guest and finds ranges by binary search, so they need not be powers of two.
 //!
-//! Ranges are offsets that hold for all regions of the node alike: whoever lends memory to guests of different
-//! rights lays the regions out so, or lends the other region from another endpoint.
+//! Ranges are offsets that hold for all regions of the node alike: whoever lends memory to guests
+//! of different rights lays the regions out so, or lends the other region from another endpoint.
 
 use std::fmt;
 use std::ops::Range;
@@ -89,7 +89,8 @@ impl Rights {
 /// What a guest may do where.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Domain {
-    /// Sorted and disjoint, none empty or without rights, none that continues another with the same rights.
+    /// Sorted and disjoint, none empty or without rights, none that continues another with the same
+    /// rights.
     ranges: Vec<(Range<u64>, Rights)>,
 }
 
@@ -137,8 +138,8 @@ impl Cover {
 }
 
 impl Domain {
-    /// The domain that has what these byte ranges grant together; where they overlap their rights add up.
-    /// `0..u64::MAX` is everything, whatever is lent later.
+    /// The domain that has what these byte ranges grant together; where they overlap their rights
+    /// add up. `0..u64::MAX` is everything, whatever is lent later.
     ///
     /// # Errors
     /// If a range is backwards, or there are more than [`MAX_GRANTS`].
@@ -212,7 +213,8 @@ impl Domain {
     }
 }
 
-/// A queue pair that posts nothing a domain forbids: for backends whose verbs execute where they are posted.
+/// A queue pair that posts nothing a domain forbids: for backends whose verbs execute where they
+/// are posted.
 pub(crate) struct Confined {
     inner: Arc<dyn QueuePair>,
     domain: Arc<Domain>,

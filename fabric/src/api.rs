@@ -21,25 +21,25 @@ pub trait Fabric: Send + Sync {
     /// Makes the caller the node `id`. Does not block.
     ///
     /// # Errors
-    /// `AlreadyJoined` if a living node of that name exists; a dead one may be replaced. `Segment` if the
-    /// files of a backend that has some are in the way.
+    /// `AlreadyJoined` if a living node of that name exists; a dead one may be replaced. `Segment`
+    /// if the files of a backend that has some are in the way.
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
 
-    /// Declares `peer`, as it is now, dead, and returns once none of its verbs executes any more at the nodes
-    /// within [`Reach`], whatever becomes of the peer. Its memory is not touched. The nodes of this process
-    /// find it dead from then on: outstanding and later operations to it end with `PeerDead`. May block for
-    /// some milliseconds. Fencing again changes nothing.
+    /// Declares `peer`, as it is now, dead, and returns once none of its verbs executes any more at
+    /// the nodes within [`Reach`], whatever becomes of the peer. Its memory is not touched. The
+    /// nodes of this process find it dead from then on: outstanding and later operations to it end
+    /// with `PeerDead`. May block for some milliseconds. Fencing again changes nothing.
     ///
-    /// A peer that this process does not know yet is no error. Where a backend cannot tell that it will never
-    /// come, the first that comes by that name is the one that was meant.
+    /// A peer that this process does not know yet is no error. Where a backend cannot tell that it
+    /// will never come, the first that comes by that name is the one that was meant.
     ///
     /// # Errors
     /// What keeps the fabric from being sure of it.
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError>;
 
-    /// Lets the nodes of this process and `peer`, which another process runs, talk to each other. `card` is
-    /// the peer's own [`Endpoint::card`]; what it may do here ends `within` a domain, if there is one. Nothing
-    /// to do on fabrics without cards.
+    /// Lets the nodes of this process and `peer`, which another process runs, talk to each other.
+    /// `card` is the peer's own [`Endpoint::card`]; what it may do here ends `within` a domain, if
+    /// there is one. Nothing to do on fabrics without cards.
     ///
     /// # Errors
     /// `Network` if it is no card of this fabric.
@@ -52,8 +52,9 @@ pub trait Fabric: Send + Sync {
         Ok(())
     }
 
-    /// Takes back [`Fabric::meet`], of a peer that has left, and removes what it has left behind. `false` if its
-    /// process has still to end for that, or others are in the way: then it is to be tried again. Does not wait.
+    /// Takes back [`Fabric::meet`], of a peer that has left, and removes what it has left behind.
+    /// `false` if its process has still to end for that, or others are in the way: then it is to be
+    /// tried again. Does not wait.
     fn forget(&self, _peer: PeerId) -> bool {
         true
     }
@@ -69,14 +70,14 @@ pub enum Reach {
     ThisProcess,
 }
 
-/// One node's place on the fabric. The node is there for as long as its endpoint is kept; some backends
-/// keep it longer.
+/// One node's place on the fabric. The node is there for as long as its endpoint is kept; some
+/// backends keep it longer.
 pub trait Endpoint: Send + Sync {
     /// The node's name.
     fn id(&self) -> PeerId;
 
-    /// What another process has to know to reach this node and to let it in: see [`Fabric::meet`]. `None` on
-    /// fabrics where nodes find each other. Whoever has it can pass for the node.
+    /// What another process has to know to reach this node and to let it in: see [`Fabric::meet`].
+    /// `None` on fabrics where nodes find each other. Whoever has it can pass for the node.
     fn card(&self) -> Option<String> {
         None
     }
@@ -95,9 +96,10 @@ pub trait Endpoint: Send + Sync {
     /// `UnknownPeer`, and `PeerDead` if the peer or this node is dead.
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError>;
 
-    /// As [`Endpoint::connect`], for verbs within a domain only: a chain that holds another ends with
-    /// `Forbidden`, and nothing of it executes. This holds the poster to it; a peer that does not trust the
-    /// poster has to check for itself, on backends where it executes what others post.
+    /// As [`Endpoint::connect`], for verbs within a domain only: a chain that holds another ends
+    /// with `Forbidden`, and nothing of it executes. This holds the poster to it; a peer that does
+    /// not trust the poster has to check for itself, on backends where it executes what others
+    /// post.
     ///
     /// # Errors
     /// As [`Endpoint::connect`].
@@ -123,8 +125,9 @@ pub trait QueuePair: Send + Sync {
     /// may interleave.
     ///
     /// # Errors
-    /// Through the completion: `PeerDead`, `UnknownRegion`, `OutOfBounds`, `Misaligned`, `Forbidden`, `Stopped`.
-    /// Later chains of the queue pair are not affected by an earlier chain's error.
+    /// Through the completion: `PeerDead`, `UnknownRegion`, `OutOfBounds`, `Misaligned`,
+    /// `Forbidden`, `Stopped`. Later chains of the queue pair are not affected by an earlier
+    /// chain's error.
     fn post(&self, chain: Chain) -> Completion;
 }
 
@@ -167,16 +170,18 @@ pub trait LocalRegion: Send + Sync {
         false
     }
 
-    /// Makes bytes zero that nobody uses, and gives the memory of whole 4096-byte pages among them back to the host,
-    /// where the backend can: `true` if it did, `false` if they are only zero. They stay in the region, and take memory
-    /// again when they are touched; where a region [is committed](LocalRegion::is_committed) they are to be
-    /// [restored](LocalRegion::restore) before that.
+    /// Makes bytes zero that nobody uses, and gives the memory of whole 4096-byte pages among them
+    /// back to the host, where the backend can: `true` if it did, `false` if they are only zero.
+    /// They stay in the region, and take memory again when they are touched; where a region [is
+    /// committed](LocalRegion::is_committed) they are to be [restored](LocalRegion::restore) before
+    /// that.
     fn discard(&self, bytes: Range<usize>) -> bool {
         zero(self, bytes);
         false
     }
 
-    /// Takes memory for bytes that were discarded, in a region that is committed; they stay as they are.
+    /// Takes memory for bytes that were discarded, in a region that is committed; they stay as they
+    /// are.
     ///
     /// # Errors
     /// `OutOfMemory` if the host has none; nobody must touch the bytes then. `Segment`.

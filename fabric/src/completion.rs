@@ -18,9 +18,9 @@ use crate::verb::{Chain, ChainError, ChainResult};
 ///
 /// Dropping it must not cancel the operation, nor free its buffers while they may be used.
 pub trait Outstanding: Send {
-    /// Drives the queue pair; wakes the task when there is progress to be had by polling again. Wakers are
-    /// called without holding locks: they may poll, post and drop completions at once. Not called again
-    /// after it returned `Ready`.
+    /// Drives the queue pair; wakes the task when there is progress to be had by polling again.
+    /// Wakers are called without holding locks: they may poll, post and drop completions at once.
+    /// Not called again after it returned `Ready`.
     fn poll_result(&mut self, context: &mut Context<'_>) -> Poll<ChainResult>;
 
     /// Drives the queue pair as far as it goes without waiting. Not called again after `Some`.

@@ -27,7 +27,8 @@ pub enum Distrust {
     Broken,
 }
 
-/// Content type and major version of the record in which a node that speaks TLS says that it was not understood.
+/// Content type and major version of the record in which a node that speaks TLS says that it was
+/// not understood.
 const ALERT_BEGINS: [u8; 2] = [0x15, 0x03];
 
 impl Distrust {

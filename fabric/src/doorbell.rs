@@ -7,14 +7,15 @@
 //! empty. Why no wake-up is lost: ringing and the announcement of a waiter are both
 //! read-modify-writes of that word, so they have an order. If the ring comes first, the
 //! announcement sees the new count and the waiter does not sleep. If the announcement comes first,
-//! the ring sees `waited` and takes the lock, behind the waiter, whose waker is by then in the list.
+//! the ring sees `waited` and takes the lock, behind the waiter, whose waker is by then in the
+//! list.
 //!
 //! The pattern of use: `seen = count()`, look at the memory, and if there is nothing to do,
 //! `wait_past(seen).await`. What was written before a ring is visible after a `count` or a wait
 //! that returned the ring's count or a later one.
 //!
-//! The word may lie in memory that other processes ring in: they cannot wake anybody here, so whoever
-//! hears from them that a waited-for doorbell was rung calls [`Doorbell::wake_passed`].
+//! The word may lie in memory that other processes ring in: they cannot wake anybody here, so
+//! whoever hears from them that a waited-for doorbell was rung calls [`Doorbell::wake_passed`].
 
 use std::fmt;
 use std::future::Future;
@@ -48,8 +49,8 @@ struct Sleeper {
 /// Rings in a doorbell's word; whether somebody waits for it.
 #[inline]
 pub(crate) fn ring_word(state: &AtomicU64) -> bool {
-    // Release: publishes the writes before the ring to whoever sees the new count. Acquire: pairs with
-    // the announcement in `poll`, so that the waiter's list entry is seen.
+    // Release: publishes the writes before the ring to whoever sees the new count. Acquire: pairs
+    // with the announcement in `poll`, so that the waiter's list entry is seen.
     state.fetch_add(ONE_RING, Ordering::AcqRel) & WAITED != 0
 }
 

@@ -38,15 +38,15 @@
 //! - *Units.* Addresses are byte offsets into a region, aligned to 8; payloads are multiples of 8
 //!   bytes. The word of 8 bytes, little-endian, is the unit of atomicity: words never tear, longer
 //!   payloads may tear against concurrent writers.
-//! - *Order.* The verbs of one queue pair execute at the target in posting order, those of different
-//!   queue pairs in any order. So a write is in place before a later atomic of its queue pair, and
-//!   an atomic before a later read. A read or an atomic followed by a write needs the earlier
-//!   completion first: `mem` keeps that order too, other backends need not. Completions of one queue
-//!   pair come in posting order.
+//! - *Order.* The verbs of one queue pair execute at the target in posting order, those of
+//!   different queue pairs in any order. So a write is in place before a later atomic of its queue
+//!   pair, and an atomic before a later read. A read or an atomic followed by a write needs the
+//!   earlier completion first: `mem` keeps that order too, other backends need not. Completions of
+//!   one queue pair come in posting order.
 //! - *Publication.* Whoever sees a word written by an atomic or by a write of 8 bytes, by a verb or
 //!   by [`LocalRegion::load`], sees what the same queue pair wrote before. A doorbell rings after
-//!   its payload is in place. The completion of a write alone does not prove to a *third* party that
-//!   it is in place; a later read or atomic on the same queue pair does.
+//!   its payload is in place. The completion of a write alone does not prove to a *third* party
+//!   that it is in place; a later read or atomic on the same queue pair does.
 //! - *Buffers* are moved into the operation and come back with its completion, after errors too.
 //!   Dropping a [`Completion`] cancels interest, never the operation.
 //! - *Errors.* A chain stops at its first failing verb, of which nothing is executed; the chains
@@ -58,9 +58,10 @@
 //! - Clock, sleep, tasks and randomness come from an [`Env`] and from nowhere else.
 //!
 //! # Contents
-//! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC) and [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
-//! (delays, deaths, torn writes, corruption); protection [`Domain`]s, which `tcp` enforces; [`env`](mod@env);
-//! [`conformance`].
+//! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC) and
+//! [`sim`] (virtual time); decorators [`meter`] (counts round trips, verbs and bytes) and [`fault`]
+//! (delays, deaths, torn writes, corruption); protection [`Domain`]s, which `tcp` enforces;
+//! [`env`](mod@env); [`conformance`].
 
 mod access;
 mod api;

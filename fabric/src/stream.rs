@@ -6,8 +6,9 @@ use std::time::Duration;
 
 /// A connection whose reads and writes block: TCP, or TLS over TCP.
 pub trait Stream: Read + Write + Send {
-    /// No read and no write that is called from now on lasts longer than `limit`, which is never zero: it ends
-    /// in an error of kind `TimedOut` or `WouldBlock`. Without such a call nothing is bounded.
+    /// No read and no write that is called from now on lasts longer than `limit`, which is never
+    /// zero: it ends in an error of kind `TimedOut` or `WouldBlock`. Without such a call nothing is
+    /// bounded.
     ///
     /// A layer that makes several reads of the socket in one of its own must bound them together.
     ///

@@ -1,5 +1,5 @@
-//! The `tcp` fabric between nodes that do not share a `TcpFabric`, and against peers that do not play by the
-//! rules: what conformance cannot show.
+//! The `tcp` fabric between nodes that do not share a `TcpFabric`, and against peers that do not
+//! play by the rules: what conformance cannot show.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]

@@ -1,5 +1,5 @@
-//! Connections over the `tcp` fabric leave neither threads nor descriptors behind. By itself in a process,
-//! since it counts what the whole process has.
+//! Connections over the `tcp` fabric leave neither threads nor descriptors behind. By itself in a
+//! process, since it counts what the whole process has.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]

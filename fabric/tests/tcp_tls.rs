@@ -1,4 +1,5 @@
-//! The `tcp` fabric with TLS: who is trusted, what others can see and change, and that nobody waits for ever.
+//! The `tcp` fabric with TLS: who is trusted, what others can see and change, and that nobody waits
+//! for ever.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -106,7 +107,8 @@ fn ours(fault: Fault) -> Distrust {
     Distrust::Certificate { whose: Whose::Ours, fault }
 }
 
-/// Every pair of a node that is trusted and one that is not: what the latter's host and the former's say.
+/// Every pair of a node that is trusted and one that is not: what the latter's host and the
+/// former's say.
 #[test]
 fn who_is_not_to_be_trusted_is_told_why_on_either_side_and_harms_nobody() {
     let (pool, other, twin) = (Authority::new("pool"), Authority::new("x"), Authority::new("pool"));

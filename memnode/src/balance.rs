@@ -1,10 +1,11 @@
-//! Which slab of a coded pool is to move so that memory nodes have like many of them: after a memory node has joined,
-//! mostly, or when a loss was made good on those that were left.
+//! Which slab of a coded pool is to move so that memory nodes have like many of them: after a
+//! memory node has joined, mostly, or when a loss was made good on those that were left.
 //!
-//! A move brings two nodes closer to each other, or it is not made: from one that has at least two slabs more than the
-//! other. So the sum of the squares of what all have goes down with each move, and they come to an end. First come moves
-//! within the extended group that a range lies in (Hydra §5.2). Where groups differ, ranges go over whole, one after the
-//! other: the slabs follow the first that went, so that few ranges lie in two groups.
+//! A move brings two nodes closer to each other, or it is not made: from one that has at least two
+//! slabs more than the other. So the sum of the squares of what all have goes down with each move,
+//! and they come to an end. First come moves within the extended group that a range lies in (Hydra
+//! §5.2). Where groups differ, ranges go over whole, one after the other: the slabs follow the
+//! first that went, so that few ranges lie in two groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,7 +29,8 @@ struct Choice {
 const LEAST_DIFFERENCE: u32 = 2;
 
 impl PoolState {
-    /// A slab, by range and position, whose move to another memory node evens out what the nodes have, and that node.
+    /// A slab, by range and position, whose move to another memory node evens out what the nodes
+    /// have, and that node.
     pub(crate) fn next_to_balance(&self) -> Option<(usize, usize, u16)> {
         let places = self.staying_places();
         let most = places.iter().map(|place| place.used).max()?;

@@ -1,4 +1,5 @@
-//! How the pages of a pool are kept redundantly: the options of a pool, as text and as numbers (DESIGN §7).
+//! How the pages of a pool are kept redundantly: the options of a pool, as text and as numbers
+//! (DESIGN §7).
 //!
 //! ```text
 //! plain | replicate=N | K+R [,delta=D] [,mode=recover|detect|correct|ec-only] [,journal=auto|always]
@@ -15,10 +16,12 @@ use crate::layout::MAX_SPLITS;
 /// What is done with the splits beyond those that a page needs (Hydra §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Reads ask for Δ splits more than needed and take the first that come; lost memory is rebuilt.
+    /// Reads ask for Δ splits more than needed and take the first that come; lost memory is
+    /// rebuilt.
     #[default]
     Recover,
-    /// As `Recover`, and every read compares Δ splits more: up to Δ wrong ones are noticed, and are an error.
+    /// As `Recover`, and every read compares Δ splits more: up to Δ wrong ones are noticed, and are
+    /// an error.
     Detect,
     /// As `Detect`, with 2Δ + 1 splits more: up to Δ wrong ones are found, and mended.
     Correct,
@@ -29,12 +32,12 @@ pub enum Mode {
 /// When a page is written to the writer's journal before its splits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Journal {
-    /// Where the death of the writer alone would else lose the page: when more data splits change than there are
-    /// parity splits.
+    /// Where the death of the writer alone would else lose the page: when more data splits change
+    /// than there are parity splits.
     #[default]
     Auto,
-    /// Always: then a page that was being written back can be put together though its writer and r memory nodes died
-    /// together, the one with its header excepted.
+    /// Always: then a page that was being written back can be put together though its writer and r
+    /// memory nodes died together, the one with its header excepted.
     Always,
 }
 

@@ -1,9 +1,10 @@
 //! Which memory nodes the splits of a range lie on: CodingSets (Hydra §5.2).
 //!
-//! If the splits of every range lay on memory nodes chosen at random, the loss of any r + 1 nodes would soon be the
-//! loss of some range. So the nodes are divided into *extended groups* of k + r + l, and all splits of a range lie
-//! within one group, on its k + r least loaded nodes: few sets of nodes whose loss matters, and still a choice of
-//! where to put the load. No two nodes of a group are in one failure domain.
+//! If the splits of every range lay on memory nodes chosen at random, the loss of any r + 1 nodes
+//! would soon be the loss of some range. So the nodes are divided into *extended groups* of k + r +
+//! l, and all splits of a range lie within one group, on its k + r least loaded nodes: few sets of
+//! nodes whose loss matters, and still a choice of where to put the load. No two nodes of a group
+//! are in one failure domain.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -34,9 +35,10 @@ impl Place {
     }
 }
 
-/// The extended groups of these places, for `splits` splits and `spare` nodes more in each: disjoint, each without
-/// two places of one failure domain, the same for everybody who computes them. Places that are left over join groups
-/// that have room for their domain; without one they are in none.
+/// The extended groups of these places, for `splits` splits and `spare` nodes more in each:
+/// disjoint, each without two places of one failure domain, the same for everybody who computes
+/// them. Places that are left over join groups that have room for their domain; without one they
+/// are in none.
 #[must_use]
 pub fn extended_groups(places: &[Place], splits: usize, spare: usize) -> Vec<Vec<&Place>> {
     let mut rest: Vec<&Place> = places.iter().collect();
@@ -56,8 +58,8 @@ pub fn extended_groups(places: &[Place], splits: usize, spare: usize) -> Vec<Vec
     groups
 }
 
-/// Takes a group of `size` out of `rest`, first from the domains that have most nodes left: they are the ones that
-/// could not be spread any more.
+/// Takes a group of `size` out of `rest`, first from the domains that have most nodes left: they
+/// are the ones that could not be spread any more.
 fn take_group<'p>(rest: &mut Vec<&'p Place>, size: usize) -> Option<Vec<&'p Place>> {
     let mut crowds: HashMap<&FailureDomain, usize> = HashMap::new();
     for place in rest.iter().filter(|place| !place.domain.is_alone()) {
@@ -81,8 +83,8 @@ fn take_group<'p>(rest: &mut Vec<&'p Place>, size: usize) -> Option<Vec<&'p Plac
     Some(group)
 }
 
-/// The nodes for the slabs of a new range, one for each of `splits` positions: the least loaded of the group that
-/// has most room. `None` if no group has room.
+/// The nodes for the slabs of a new range, one for each of `splits` positions: the least loaded of
+/// the group that has most room. `None` if no group has room.
 #[must_use]
 pub fn place_range(places: &[Place], splits: usize, spare: usize) -> Option<Vec<u16>> {
     let groups = extended_groups(places, splits, spare);
@@ -97,8 +99,8 @@ pub fn place_range(places: &[Place], splits: usize, spare: usize) -> Option<Vec<
     Some(best.iter().map(|place| place.node).collect())
 }
 
-/// The node that takes over a slab of a range whose other slabs lie on `kept`: of the nodes that share no failure
-/// domain with those the least loaded, in their extended group if that has one.
+/// The node that takes over a slab of a range whose other slabs lie on `kept`: of the nodes that
+/// share no failure domain with those the least loaded, in their extended group if that has one.
 #[must_use]
 pub fn place_slab(places: &[Place], kept: &[u16], splits: usize, spare: usize) -> Option<u16> {
     let own: Vec<&Place> = places.iter().filter(|place| kept.contains(&place.node)).collect();

@@ -24,10 +24,11 @@ pub struct PoolConfig {
     pub range_bytes: u64,
     /// Compute nodes that may register: 1 to 58.
     pub max_compute_nodes: usize,
-    /// How pages are kept: K has to divide them into whole words, and K + R memory nodes are needed.
+    /// How pages are kept: K has to divide them into whole words, and K + R memory nodes are
+    /// needed.
     pub coding: Coding,
-    /// Bytes that each memory node keeps for the log of each compute node that may register: 0, or a multiple of 4096 in
-    /// [`LOG_BYTES`](crate::layout::LOG_BYTES).
+    /// Bytes that each memory node keeps for the log of each compute node that may register: 0, or
+    /// a multiple of 4096 in [`LOG_BYTES`](crate::layout::LOG_BYTES).
     pub log_bytes: u64,
 }
 
@@ -48,8 +49,8 @@ impl PoolConfig {
         self.plan().map(drop)
     }
 
-    /// The same with larger ranges, if it takes those to make use of all the memory: a coded pool can have only
-    /// [`MAX_RANGES`](crate::control::MAX_RANGES) of them.
+    /// The same with larger ranges, if it takes those to make use of all the memory: a coded pool
+    /// can have only [`MAX_RANGES`](crate::control::MAX_RANGES) of them.
     #[must_use]
     pub fn with_large_enough_ranges(self) -> Self {
         let ranges = |config: &Self| {

@@ -10,7 +10,8 @@ use crate::error::PoolError;
 /// Most characters of a name.
 const MAX_NAME: usize = 64;
 
-/// What a memory node fails together with: a rack, a power supply. No two splits of a page lie in one domain.
+/// What a memory node fails together with: a rack, a power supply. No two splits of a page lie in
+/// one domain.
 ///
 /// ```
 /// use selkie_memnode::FailureDomain;

@@ -18,8 +18,8 @@ impl<F: Fn() -> io::Result<u64> + Send> FreeMemory for F {
     }
 }
 
-/// The memory of this host, as Linux says; of the control groups that the process is in and that have a limit, the one
-/// with least left.
+/// The memory of this host, as Linux says; of the control groups that the process is in and that
+/// have a limit, the one with least left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostMemory {
     proc: PathBuf,
@@ -47,8 +47,9 @@ impl FreeMemory for HostMemory {
 }
 
 impl HostMemory {
-    /// What is left of the limits of the process's control groups and those they are in. Where these are not to be
-    /// seen, as in some containers, the root that is to be seen is the process's own.
+    /// What is left of the limits of the process's control groups and those they are in. Where
+    /// these are not to be seen, as in some containers, the root that is to be seen is the
+    /// process's own.
     fn left_in_groups(&self) -> Vec<u64> {
         let told = std::fs::read_to_string(self.proc.join("self/cgroup")).unwrap_or_default();
         let mut left = Vec::new();

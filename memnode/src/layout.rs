@@ -1,7 +1,7 @@
 //! Byte layout of the region that a memory node lends, as pure functions.
 //!
-//! Every party (memory nodes, engines, recovery) computes the same offsets from the same two numbers,
-//! so no offset ever travels over the fabric. Nothing here touches memory.
+//! Every party (memory nodes, engines, recovery) computes the same offsets from the same two
+//! numbers, so no offset ever travels over the fabric. Nothing here touches memory.
 //!
 //! ```text
 //! region   0        4096                4096 + slab            4096 + 2 slab
@@ -13,11 +13,12 @@
 //!            64 bytes each                  gcl_bytes each
 //! ```
 //!
-//! A coded range lies in n = k + r slabs, at their *positions* 0 to n - 1. Split j of its GCL i lies at position
-//! (i + 1 + j) mod n, so each slab has a split of every GCL. The header of GCL i lies at position i mod n, with the
-//! last split of parity, which is read least: so no data split comes late for having been behind the header. When
-//! that was lost, the header lies at one of the r next, its *understudies*; so each slab has r + 1 header tables, for
-//! the GCLs whose headers belong to its own position, to the one before, and so on:
+//! A coded range lies in n = k + r slabs, at their *positions* 0 to n - 1. Split j of its GCL i
+//! lies at position (i + 1 + j) mod n, so each slab has a split of every GCL. The header of GCL i
+//! lies at position i mod n, with the last split of parity, which is read least: so no data split
+//! comes late for having been behind the header. When that was lost, the header lies at one of the
+//! r next, its *understudies*; so each slab has r + 1 header tables, for the GCLs whose headers
+//! belong to its own position, to the one before, and so on:
 //!
 //! ```text
 //! slab     0                64                                       (multiple of 4096)
@@ -32,9 +33,9 @@
 //!          tag  u64  version u32, crc32c u32 of the bytes
 //! ```
 //!
-//! Between control page and slabs of a coded pool each compute node has a *journal*, [`JOURNAL_IMAGES`] places for
-//! images of pages that are being written back, spread over the memory nodes as the page's splits are; each has
-//! the share of its split:
+//! Between control page and slabs of a coded pool each compute node has a *journal*,
+//! [`JOURNAL_IMAGES`] places for images of pages that are being written back, spread over the
+//! memory nodes as the page's splits are; each has the share of its split:
 //!
 //! ```text
 //! share    0                        40
@@ -50,8 +51,8 @@
 //! all before   u32  crc32c of the versions of all splits before the write-back, as they lie in a header
 //! ```
 //!
-//! Behind the journals lie the *logs*, one for each compute node that may register, if the pool has any: see the engine's
-//! `log::memory`. Those of r + 1 memory nodes are used.
+//! Behind the journals lie the *logs*, one for each compute node that may register, if the pool has
+//! any: see the engine's `log::memory`. Those of r + 1 memory nodes are used.
 //!
 //! A GCL is a page with its sequence number, little-endian, before it:
 //!
@@ -113,15 +114,17 @@ pub const RANGE_BYTES_AT: u64 = 24;
 /// returns [`SlabGeometry::extents_per_node`] or more leased nothing. Not used in a coded pool: see
 /// [`SlabGeometry::leased_offset`].
 pub const EXTENTS_LEASED_AT: u64 = 64;
-/// Offset of the pool's logical clock at memory node 0; zero at start. Not used in a coded pool: see
-/// [`SlabGeometry::clock_offset`].
+/// Offset of the pool's logical clock at memory node 0; zero at start. Not used in a coded pool:
+/// see [`SlabGeometry::clock_offset`].
 pub const CLOCK_AT: u64 = 72;
-/// Offset of the count of this node's looks at the control plane, in a pool of many processes; zero at start. It
-/// stands still while the plane is away from the node.
+/// Offset of the count of this node's looks at the control plane, in a pool of many processes; zero
+/// at start. It stands still while the plane is away from the node.
 pub const PLANE_LOOKS_AT: u64 = 96;
-/// Offset of the global epoch; zero at start, and unused but at the memory node that has the epochs.
+/// Offset of the global epoch; zero at start, and unused but at the memory node that has the
+/// epochs.
 pub const GLOBAL_EPOCH_AT: u64 = 128;
-/// Offset of the first compute node's epoch word; zero at start, and unused as [`GLOBAL_EPOCH_AT`] is.
+/// Offset of the first compute node's epoch word; zero at start, and unused as [`GLOBAL_EPOCH_AT`]
+/// is.
 pub const NODE_EPOCHS_AT: u64 = 136;
 
 /// Bytes of one GCL header: one cache line.
@@ -224,7 +227,8 @@ impl Header {
     }
 }
 
-/// Offset of the epoch word of compute node `index` in the control page of the memory node that has the epochs.
+/// Offset of the epoch word of compute node `index` in the control page of the memory node that has
+/// the epochs.
 ///
 /// # Panics
 /// If `index` is not below [`MAX_COMPUTE_NODES`].
@@ -265,7 +269,8 @@ pub struct SlabGeometry {
 }
 
 impl SlabGeometry {
-    /// Geometry of a pool without redundancy whose sizes were validated already (see [`crate::PoolConfig`]).
+    /// Geometry of a pool without redundancy whose sizes were validated already (see
+    /// [`crate::PoolConfig`]).
     ///
     /// # Panics
     /// If a size is not a power of two within its bounds, or if a range holds less than one extent.
@@ -301,7 +306,8 @@ impl SlabGeometry {
         Self { log_bytes, logs: compute_nodes as u64, ..self }
     }
 
-    /// As [`SlabGeometry::new`], for pages that are kept as `coding` says, which was validated for them.
+    /// As [`SlabGeometry::new`], for pages that are kept as `coding` says, which was validated for
+    /// them.
     ///
     /// # Panics
     /// As [`SlabGeometry::new`].
@@ -447,14 +453,15 @@ impl SlabGeometry {
         self.slab_offset(range)
     }
 
-    /// Offset, in the region, of the count of accesses to a coded range in its slab, as compute nodes tell it. It only
-    /// grows, until the slab is free.
+    /// Offset, in the region, of the count of accesses to a coded range in its slab, as compute
+    /// nodes tell it. It only grows, until the slab is free.
     #[must_use]
     pub const fn activity_offset(&self, range: u32) -> u64 {
         self.slab_offset(range) + ACTIVITY_AT
     }
 
-    /// Offset, in the region, of the pool's logical clock in the slab of a coded range, which is the first.
+    /// Offset, in the region, of the pool's logical clock in the slab of a coded range, which is
+    /// the first.
     #[must_use]
     pub const fn clock_offset(&self, range: u32) -> u64 {
         self.slab_offset(range) + CLOCK_IN_LEAD_AT
@@ -472,14 +479,15 @@ impl SlabGeometry {
         ((gcl as u64 + 1 + split as u64) % self.positions) as usize
     }
 
-    /// Offset, in the region, of the header of GCL `gcl` of range `range`; of a coded range in the slab to whose
-    /// position it belongs.
+    /// Offset, in the region, of the header of GCL `gcl` of range `range`; of a coded range in the
+    /// slab to whose position it belongs.
     #[must_use]
     pub const fn header_offset(&self, range: u32, gcl: u32) -> u64 {
         self.header_offset_in(range, gcl, 0)
     }
 
-    /// As [`SlabGeometry::header_offset`], in the header table `table` of the slab that many positions on.
+    /// As [`SlabGeometry::header_offset`], in the header table `table` of the slab that many
+    /// positions on.
     #[must_use]
     pub const fn header_offset_in(&self, range: u32, gcl: u32, table: usize) -> u64 {
         debug_assert!((gcl as u64) < self.gcls_per_range() && (table as u64) < self.tables);
@@ -499,7 +507,8 @@ impl SlabGeometry {
         (self.gcls_per_range() + self.positions - 1 - position as u64) / self.positions
     }
 
-    /// The GCL whose header is the so-manieth of those that belong to `position`; none beyond the last.
+    /// The GCL whose header is the so-manieth of those that belong to `position`; none beyond the
+    /// last.
     #[must_use]
     pub const fn gcl_of_header(&self, position: usize, header: u64) -> Option<u32> {
         let gcl = header * self.positions + position as u64;
@@ -512,8 +521,8 @@ impl SlabGeometry {
         self.header_offset(range, gcl) + LATCH_AT
     }
 
-    /// Offset, in the region, of the first data byte of GCL `gcl` of range `range`; of a coded range, that of the
-    /// GCL's split in this slab.
+    /// Offset, in the region, of the first data byte of GCL `gcl` of range `range`; of a coded
+    /// range, that of the GCL's split in this slab.
     #[must_use]
     pub const fn data_offset(&self, range: u32, gcl: u32) -> u64 {
         debug_assert!((gcl as u64) < self.gcls_per_range());
@@ -526,9 +535,9 @@ impl SlabGeometry {
         (self.stride - TAG_BYTES) as usize
     }
 
-    /// What a compute node that reads only may do in a memory node's region of so many ranges: read everything,
-    /// change headers by atomics, as readers enter themselves in latch words, and publish epochs. No byte of a
-    /// page is among what it may change.
+    /// What a compute node that reads only may do in a memory node's region of so many ranges: read
+    /// everything, change headers by atomics, as readers enter themselves in latch words, and
+    /// publish epochs. No byte of a page is among what it may change.
     #[must_use]
     pub fn reading(&self, ranges: u32) -> Domain {
         let readers = Rights { atomic: true, ..Rights::READ };

@@ -18,8 +18,8 @@ use crate::pool::{PoolUsage, start_node};
 use crate::reclaim::Reclaim;
 use crate::watch::{Watch, WatchConfig, check_watches};
 
-/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are to join. How
-/// much memory each of them lends is its own affair.
+/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are
+/// to join. How much memory each of them lends is its own affair.
 ///
 /// # Errors
 /// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
@@ -60,16 +60,16 @@ pub struct Lent {
 }
 
 impl Lent {
-    /// Joins a pool as the lowest of the memory nodes it was made for that has not joined yet, or, of a coded pool that has
-    /// them all, as one more, and lends it what is offered. Compute nodes find out, and move slabs there.
-    /// `host` stands for the calling process: random, so that no two share one. [`Lent::follow`] is to be called from
-    /// then on.
+    /// Joins a pool as the lowest of the memory nodes it was made for that has not joined yet, or,
+    /// of a coded pool that has them all, as one more, and lends it what is offered. Compute nodes
+    /// find out, and move slabs there. `host` stands for the calling process: random, so that no
+    /// two share one. [`Lent::follow`] is to be called from then on.
     ///
     /// # Errors
-    /// [`PoolError::MemoryNodeRefused`] if all memory nodes of a plain pool have joined, there are [`MAX_MEMORY_NODES`], or
-    /// those there are to be could no more be of as many failure domains as a page has splits;
-    /// [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are too few for a range, or memory is to stay free
-    /// and the pool is not coded,
+    /// [`PoolError::MemoryNodeRefused`] if all memory nodes of a plain pool have joined, there are
+    /// [`MAX_MEMORY_NODES`], or those there are to be could no more be of as many failure domains
+    /// as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are
+    /// too few for a range, or memory is to stay free and the pool is not coded,
     /// [`PoolError::MemoryNode`], [`PoolError::Control`].
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
@@ -132,8 +132,8 @@ impl Lent {
         &self.node
     }
 
-    /// Lets in whom the pool lets in and keeps out its dead, and shows that the node lives, for as long as it is
-    /// kept.
+    /// Lets in whom the pool lets in and keeps out its dead, and shows that the node lives, for as
+    /// long as it is kept.
     pub fn follow(self: &Arc<Self>, env: &Env) {
         let (lent, env) = (Arc::downgrade(self), env.clone());
         drop(env.clone().spawn("memory node", async move {
@@ -144,8 +144,9 @@ impl Lent {
         }));
     }
 
-    /// Has the node look after its host's memory for as long as it is kept: when less is free than is to be, it lends
-    /// less, once what lies there has moved elsewhere; when there is more, it lends again.
+    /// Has the node look after its host's memory for as long as it is kept: when less is free than
+    /// is to be, it lends less, once what lies there has moved elsewhere; when there is more, it
+    /// lends again.
     pub fn watch(self: &Arc<Self>, env: &Env, config: WatchConfig) {
         let mut watch = Watch::new(config, &self.node);
         let (lent, env) = (Arc::downgrade(self), env.clone());
@@ -160,7 +161,8 @@ impl Lent {
         }));
     }
 
-    /// Slabs that are to be moved elsewhere, as the node wants them back, and those that it does not lend.
+    /// Slabs that are to be moved elsewhere, as the node wants them back, and those that it does
+    /// not lend.
     #[must_use]
     pub fn reclaimed(&self) -> (u64, u64) {
         let state = self.membership.state();
@@ -168,7 +170,8 @@ impl Lent {
         own.map_or((0, 0), |own| (own.evicting.len() as u64, own.withdrawn.len() as u64))
     }
 
-    /// How much of the node is leased to compute nodes; in a coded pool, how much lies in the slabs that ranges have.
+    /// How much of the node is leased to compute nodes; in a coded pool, how much lies in the slabs
+    /// that ranges have.
     #[must_use]
     pub fn usage(&self) -> PoolUsage {
         self.node.usage(&self.membership.state())
@@ -194,7 +197,8 @@ impl Lent {
     }
 }
 
-/// Undoes [`enter`], so that another node can take the place. What is wrong with that matters less than why.
+/// Undoes [`enter`], so that another node can take the place. What is wrong with that matters less
+/// than why.
 async fn take_back(plane: &dyn ControlPlane, started: &MemoryNode, host: u64) {
     let descriptor = started.descriptor();
     let leave = |state: &mut PoolState| {

@@ -1,9 +1,10 @@
 //! Memory nodes: slabs, registration and the pool directory; control plane only.
 //!
 //! A memory node lends one region and runs nothing afterwards: compute nodes latch, read and write
-//! its pages with one-sided verbs, and it never reads a latch word. [`layout`] says where everything
-//! lies. [`Pool`] starts the memory nodes of one process and is their control plane: it tells compute
-//! nodes how to reach memory and each other, and passes on memory that leaving nodes hand back.
+//! its pages with one-sided verbs, and it never reads a latch word. [`layout`] says where
+//! everything lies. [`Pool`] starts the memory nodes of one process and is their control plane: it
+//! tells compute nodes how to reach memory and each other, and passes on memory that leaving nodes
+//! hand back.
 //!
 //! ```
 //! use selkie_fabric::{Fabric, mem::MemFabric};

@@ -1,14 +1,17 @@
-//! A process as a member of a pool: the state of the pool that it works by, and the signs of life it gives.
+//! A process as a member of a pool: the state of the pool that it works by, and the signs of life
+//! it gives.
 //!
 //! ```text
 //! plane --load--> view --> fabric: meet new nodes, fence dead ones --> beat: "seen, and acted upon"
 //! ```
-//! A beat says that the process has acted upon all changes up to a version of the state. So whoever waits for
-//! the others to see that a node died knows afterwards that none of them executes its verbs any more.
+//! A beat says that the process has acted upon all changes up to a version of the state. So whoever
+//! waits for the others to see that a node died knows afterwards that none of them executes its
+//! verbs any more.
 //!
-//! A process with memory nodes counts its looks at the plane in their control pages, and says that it has acted upon what
-//! it found after it was away only when a while has passed since it counted again ([`Timing::acts_after`]). So a node
-//! that reads a count which stands still knows that nobody is told yet that this process has fenced it.
+//! A process with memory nodes counts its looks at the plane in their control pages, and says that
+//! it has acted upon what it found after it was away only when a while has passed since it counted
+//! again ([`Timing::acts_after`]). So a node that reads a count which stands still knows that
+//! nobody is told yet that this process has fenced it.
 //!
 //! Contents: `silence` (who is declared dead because nothing is heard of it).
 
@@ -33,24 +36,26 @@ use crate::registry::ComputeIndex;
 pub(crate) const ATTEMPTS: usize = 1_000;
 /// Leases for which the other processes are waited for to take note of a change.
 const NOTICE_LEASES: u32 = 5;
-/// Leases after which a dead node is missed: after one it is silent for too long, then it is watched, by who may find the
-/// state changed when it is to be declared dead; and a plane may tell ages in whole seconds, rounded down.
+/// Leases after which a dead node is missed: after one it is silent for too long, then it is
+/// watched, by who may find the state changed when it is to be declared dead; and a plane may tell
+/// ages in whole seconds, rounded down.
 const MISSED_LEASES: u32 = 3;
-// Who waits until a node is missed does not take note of what others are waited for to take note of.
+// Who waits until a node is missed does not take note of what others are waited for to take note
+// of.
 const _: () = assert!(MISSED_LEASES < NOTICE_LEASES);
 
 /// Hears of changes of a pool before the others rely on them.
 pub trait Observer: Send + Sync {
-    /// A compute node is in the pool, the so-manieth of its index. Called again and again, also for those that
-    /// are known, until it returns true: until then the node waits.
+    /// A compute node is in the pool, the so-manieth of its index. Called again and again, also for
+    /// those that are known, until it returns true: until then the node waits.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool;
 
     /// A compute node that was in the pool is in it no more, and recovered from if it died.
     fn gone(&self, node: ComputeIndex);
 
-    /// The state of the pool is another. Called again and again before the others hear that this process has acted
-    /// upon it, until it returns true: until then something is under way that was begun by an older state, and would
-    /// not have been by this one.
+    /// The state of the pool is another. Called again and again before the others hear that this
+    /// process has acted upon it, until it returns true: until then something is under way that was
+    /// begun by an older state, and would not have been by this one.
     fn changed(&self, state: &PoolState) -> bool;
 }
 
@@ -84,18 +89,20 @@ struct Acted {
     to_forget: BTreeSet<u16>,
     /// When that is tried again.
     forget_at: Duration,
-    /// Dead nodes whose verbs do not execute any more, as far as this process sees to it; with the version of
-    /// the view in which they were first seen dead.
+    /// Dead nodes whose verbs do not execute any more, as far as this process sees to it; with the
+    /// version of the view in which they were first seen dead.
     fenced: BTreeMap<PeerId, (Reach, Version)>,
 }
 
 /// What a process has shown of its nodes, by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignsOfLife {
-    /// For how long it has not been able to show that they live; no time where nobody follows the pool.
+    /// For how long it has not been able to show that they live; no time where nobody follows the
+    /// pool.
     pub silent_for: Duration,
-    /// How often it has not been able to for longer than three quarters of a lease, and then was again. As long as that
-    /// stays the same, and it is not silent for longer now, nobody can have found it silent for a lease.
+    /// How often it has not been able to for longer than three quarters of a lease, and then was
+    /// again. As long as that stays the same, and it is not silent for longer now, nobody can have
+    /// found it silent for a lease.
     pub silences: u64,
 }
 
@@ -113,8 +120,8 @@ struct Shown {
     marked_at: Duration,
     /// Since when this process looks at the plane regularly, and when it did last.
     looking: Option<(Duration, Duration)>,
-    /// Nodes of others, with their processes, that have been silent for too long, and for how long this process has
-    /// been watching them.
+    /// Nodes of others, with their processes, that have been silent for too long, and for how long
+    /// this process has been watching them.
     silent: BTreeMap<(PeerId, u64), Duration>,
 }
 
@@ -173,8 +180,8 @@ impl Membership {
         self.reports.lock().insert(node, report);
     }
 
-    /// Waits for the next time to look, looks at what has changed, acts upon it and shows that this process
-    /// lives.
+    /// Waits for the next time to look, looks at what has changed, acts upon it and shows that this
+    /// process lives.
     pub(crate) async fn follow_once(&self, env: &Env) {
         env.sleep(self.pace()).await;
         // While the plane is away everybody goes on with what is known.
@@ -227,8 +234,8 @@ impl Membership {
         self.shown.lock().looking.map_or(now, |(_, last)| last)
     }
 
-    /// For how long this process has been looking at the plane regularly: who stood still, or was away from it,
-    /// cannot tell who else was.
+    /// For how long this process has been looking at the plane regularly: who stood still, or was
+    /// away from it, cannot tell who else was.
     fn looking_for(&self, now: Duration, lease: Duration) -> Duration {
         let mut shown = self.shown.lock();
         let (since, last) = shown.looking.unwrap_or((now, now));
@@ -237,8 +244,8 @@ impl Membership {
         now.saturating_sub(since)
     }
 
-    /// Counts looks at the plane in the control page of a memory node of this process, which was not in the pool at that
-    /// moment yet.
+    /// Counts looks at the plane in the control page of a memory node of this process, which was
+    /// not in the pool at that moment yet.
     pub(crate) fn mark_looks_in(&self, region: Arc<dyn LocalRegion>, since: Duration) {
         self.marks.lock().push(region);
         self.shown.lock().marked_at = since;
@@ -259,7 +266,8 @@ impl Membership {
         env.now().saturating_sub(before)
     }
 
-    /// Who has relied on this process's not looking gets time to hear that it does again. It goes on counting.
+    /// Who has relied on this process's not looking gets time to hear that it does again. It goes
+    /// on counting.
     async fn let_others_hear(&self, env: &Env, timing: Timing) {
         let until = env.now() + timing.acts_after();
         while env.now() < until {
@@ -334,7 +342,8 @@ impl Membership {
                 acted.met.insert(*raw, card.card.clone());
             }
         }
-        // Without cards a fence reaches everywhere, and is made by those who wait for it: see `is_fenced`.
+        // Without cards a fence reaches everywhere, and is made by those who wait for it: see
+        // `is_fenced`.
         for node in dead_nodes(&state).filter(|_| !state.cards.is_empty()) {
             if let Entry::Vacant(entry) = acted.fenced.entry(node) {
                 let reach = self.fabric.fence(node).map_err(|error| failed(node, error))?;
@@ -396,8 +405,8 @@ impl Membership {
         self.observers.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What a node that reads only may do to this process's nodes; everything if they are compute nodes, into
-    /// whose memory it writes messages.
+    /// What a node that reads only may do to this process's nodes; everything if they are compute
+    /// nodes, into whose memory it writes messages.
     fn reading(&self, state: &PoolState) -> Option<Arc<Domain>> {
         let own = state.memory_nodes.iter().flatten().filter(|node| node.host == self.host);
         let ranges = own.map(|node| node.descriptor.ranges).max()?;
@@ -460,7 +469,8 @@ impl Membership {
             .collect()
     }
 
-    /// Shows no more that a node of this process lives, or does so again, for the next one of its name.
+    /// Shows no more that a node of this process lives, or does so again, for the next one of its
+    /// name.
     pub(crate) fn set_ended(&self, node: PeerId, has_ended: bool) {
         let mut ended = self.ended.lock();
         if has_ended {
@@ -470,8 +480,8 @@ impl Membership {
         }
     }
 
-    /// Shows the others that this process's nodes live and what they have seen. Each node does so when it has
-    /// something new to say, or the next beat is due; with `None` at once.
+    /// Shows the others that this process's nodes live and what they have seen. Each node does so
+    /// when it has something new to say, or the next beat is due; with `None` at once.
     pub(crate) async fn beat(&self, env: &Env, now: Option<Duration>) -> Result<(), PoolError> {
         let seen = self.acted.lock().upto;
         let state = self.state();
@@ -502,7 +512,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Shows that a node lives that is about to enter the pool, so that it is missed if it ends right after.
+    /// Shows that a node lives that is about to enter the pool, so that it is missed if it ends
+    /// right after.
     pub(crate) async fn first_beat(&self, env: &Env, node: PeerId) -> Result<(), PoolError> {
         let (now, seen) = (env.now(), self.acted.lock().upto);
         let beat = Beat { node, host: self.host, seen, report: String::new() };
@@ -519,7 +530,8 @@ impl Membership {
         Ok(lately.map(|(beat, _)| beat.host).chain([self.host]).collect())
     }
 
-    /// Changes the state by compare-and-swap, again if others were faster. The version that shows it.
+    /// Changes the state by compare-and-swap, again if others were faster. The version that shows
+    /// it.
     pub(crate) async fn change<T>(
         &self,
         change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
@@ -532,14 +544,17 @@ impl Membership {
 
     fn changed_to(&self, now: Versioned) {
         self.see(now);
-        // Not where looks are counted: others may rely on it that this process does not know yet what others have changed.
+        // Not where looks are counted: others may rely on it that this process does not know yet
+        // what others have changed.
         if !self.is_marked() {
-            // If that fails it is tried again with the next look, before the others hear that it has been done.
+            // If that fails it is tried again with the next look, before the others hear that it
+            // has been done.
             let _ = self.act();
         }
     }
 
-    /// A node of another process that has not acted upon this version of the state yet, or a later one.
+    /// A node of another process that has not acted upon this version of the state yet, or a later
+    /// one.
     async fn late(&self, version: Version) -> Result<Option<PeerId>, PoolError> {
         let state = self.state();
         let mut waited = watched(&state);
@@ -576,8 +591,8 @@ impl Membership {
         }
     }
 
-    /// How long after its death a node of another process is missed, of those that `is_meant` says; `None` if the
-    /// death of none of them is told by its silence.
+    /// How long after its death a node of another process is missed, of those that `is_meant` says;
+    /// `None` if the death of none of them is told by its silence.
     pub(crate) fn missed_within(&self, is_meant: impl Fn(PeerId) -> bool) -> Option<Duration> {
         let state = self.state();
         let mut watched = watched(&state).into_iter();
@@ -623,7 +638,8 @@ fn dead_nodes(state: &PoolState) -> impl Iterator<Item = PeerId> {
     memory.map(|node| node.descriptor.peer).chain(compute.copied().map(PeerId::compute))
 }
 
-/// Takes a node that died out of the pool. Compute nodes are recovered from; what a memory node held is lost.
+/// Takes a node that died out of the pool. Compute nodes are recovered from; what a memory node
+/// held is lost.
 pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
     let card = state.cards.remove(&node.to_raw());
     if node.is_memory() {

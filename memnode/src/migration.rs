@@ -1,4 +1,5 @@
-//! How the processes of a coded pool agree on the move of a slab from one living memory node to another.
+//! How the processes of a coded pool agree on the move of a slab from one living memory node to
+//! another.
 //!
 //! ```text
 //! clearing   the headers leave the slab, the place it goes to is cleared
@@ -7,10 +8,10 @@
 //! switched   the new slab is the range's; all write to both
 //! settling   all write to the new one alone; who began before may still use the old one
 //! ```
-//! Each stage begins when all processes have taken note of the one before, and have ended what they began before that
-//! (see [`crate::Observer::changed`]). So at any time the slab that is read has all that was written, and the pages have
-//! all their splits. If one of the two nodes dies, the range goes on with the other's slab as far as that is whole, and
-//! the rest is that of a loss.
+//! Each stage begins when all processes have taken note of the one before, and have ended what they
+//! began before that (see [`crate::Observer::changed`]). So at any time the slab that is read has
+//! all that was written, and the pages have all their splits. If one of the two nodes dies, the
+//! range goes on with the other's slab as far as that is whole, and the rest is that of a loss.
 
 use std::collections::BTreeSet;
 
@@ -134,7 +135,8 @@ impl PoolState {
 
     /// The next slab that is to move, and where it could.
     fn next_migration(&self, by: u16) -> Option<Migration> {
-        // What a range has lost comes first: that may need the place, and headers can leave only for slabs that live.
+        // What a range has lost comes first: that may need the place, and headers can leave only
+        // for slabs that live.
         let is_whole = |place: &RangePlace| place.slabs.iter().all(|slab| self.lives(slab.node));
         let is_to_go = |place: &RangePlace, _, slab: &Slab| {
             (self.is_leaving(slab.node) || self.is_evicted(slab)) && is_whole(place)
@@ -153,8 +155,9 @@ impl PoolState {
         self.lives(memory_node) && !self.stays(memory_node)
     }
 
-    /// A memory node died: what was on its way from it or to it stays where it is whole. So does what has not got there
-    /// yet of a range that has lost another slab: that one may need the place, and the headers may have nowhere to go.
+    /// A memory node died: what was on its way from it or to it stays where it is whole. So does
+    /// what has not got there yet of a range that has lost another slab: that one may need the
+    /// place, and the headers may have nowhere to go.
     pub(crate) fn give_up_migration(&mut self, memory_node: u16) {
         let Some(task) = &mut self.migration else { return };
         let is_lost = |slab: &Slab| slab.node == memory_node;
@@ -224,8 +227,8 @@ impl PoolState {
         true
     }
 
-    /// The slabs of a migration that are free once it is over: one of them; both where the range has got a third
-    /// meanwhile, as one was lost.
+    /// The slabs of a migration that are free once it is over: one of them; both where the range
+    /// has got a third meanwhile, as one was lost.
     pub fn freed_by(&self, task: &Migration) -> impl Iterator<Item = Slab> + use<> {
         let place = self.ranges.get(task.range);
         let kept = place.and_then(|place| place.slabs.get(task.position)).copied();
@@ -282,7 +285,8 @@ impl PoolState {
         self.check_room_without(memory_node)
     }
 
-    /// Looks whether the slabs of a memory node, and of those that are to leave already, find room elsewhere.
+    /// Looks whether the slabs of a memory node, and of those that are to leave already, find room
+    /// elsewhere.
     fn check_room_without(&self, memory_node: u16) -> Result<(), PoolError> {
         let mut after = self.clone();
         if let Some(Some(member)) = after.memory_nodes.get_mut(usize::from(memory_node)) {
@@ -298,8 +302,8 @@ impl PoolState {
         Err(PoolError::CannotLeave { node: usize::from(memory_node), why })
     }
 
-    /// Moves all slabs of memory nodes that are to leave, as far as they find room; how many. Where two of a range are to
-    /// move, one may find its place only when the other has gone.
+    /// Moves all slabs of memory nodes that are to leave, as far as they find room; how many. Where
+    /// two of a range are to move, one may find its place only when the other has gone.
     fn move_all_leaving(&mut self) -> usize {
         let Some(mut free) = self.free_slabs() else { return 0 };
         let mut moved = 0;
@@ -330,8 +334,8 @@ impl PoolState {
     }
 }
 
-/// Has a memory node leave its pool: the compute nodes move elsewhere what it has, and then it is of no use any more.
-/// Called again it tells how far that is.
+/// Has a memory node leave its pool: the compute nodes move elsewhere what it has, and then it is
+/// of no use any more. Called again it tells how far that is.
 ///
 /// # Errors
 /// [`PoolError::CannotLeave`], [`PoolError::Control`].
@@ -373,8 +377,9 @@ impl Pool {
         Ok(self.state().leaving_of(memory_node))
     }
 
-    /// Gives the compute node `by` a slab to move, which nobody else does: first what others have left, or what it has
-    /// begun itself. `None` if there is none, or no room for one, or there are things to be made good first.
+    /// Gives the compute node `by` a slab to move, which nobody else does: first what others have
+    /// left, or what it has begun itself. `None` if there is none, or no room for one, or there are
+    /// things to be made good first.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -409,8 +414,8 @@ impl Pool {
         Ok(self.membership().change(claim).await?.1)
     }
 
-    /// Leaves a migration that cannot go on to whoever chooses one next. Of those that are in their first stage, in which
-    /// nobody else has to do with it.
+    /// Leaves a migration that cannot go on to whoever chooses one next. Of those that are in their
+    /// first stage, in which nobody else has to do with it.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -424,9 +429,9 @@ impl Pool {
         self.membership().change(leave).await.map(drop)
     }
 
-    /// Goes on to the next stage of a migration, once all processes have taken note of this one and ended what they
-    /// began before it. The migration as it is then, in the same stage where something else has to be over before;
-    /// `None` if it is over or another's.
+    /// Goes on to the next stage of a migration, once all processes have taken note of this one and
+    /// ended what they began before it. The migration as it is then, in the same stage where
+    /// something else has to be over before; `None` if it is over or another's.
     ///
     /// # Errors
     /// [`PoolError::Unresponsive`], [`PoolError::Control`].
@@ -461,7 +466,8 @@ impl Pool {
         Ok(self.membership().change(leave).await?.1)
     }
 
-    /// Waits until all processes work by the state as it is now, and have ended what they began before.
+    /// Waits until all processes work by the state as it is now, and have ended what they began
+    /// before.
     ///
     /// # Errors
     /// [`PoolError::Unresponsive`], [`PoolError::Control`].

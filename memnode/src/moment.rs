@@ -1,4 +1,5 @@
-//! Moments that all compute nodes mark in their logs: who wants one, and when it is over. What a mark means is theirs to know.
+//! Moments that all compute nodes mark in their logs: who wants one, and when it is over. What a
+//! mark means is theirs to know.
 
 use std::sync::Arc;
 
@@ -16,9 +17,10 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Announces a moment that all compute nodes are to mark in their logs; its number, and the state that announces it, of
-    /// whose nodes each does. `None` while another node wants one; one that `by` wants already is over. What is changed after a
-    /// mark stays on its node until the moment is over ([`Pool::end_moment`], or `by` has left or died), or for
+    /// Announces a moment that all compute nodes are to mark in their logs; its number, and the
+    /// state that announces it, of whose nodes each does. `None` while another node wants one; one
+    /// that `by` wants already is over. What is changed after a mark stays on its node until the
+    /// moment is over ([`Pool::end_moment`], or `by` has left or died), or for
     /// [`Timing::moment_bound`](crate::control::Timing::moment_bound).
     ///
     /// # Errors

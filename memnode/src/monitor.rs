@@ -1,13 +1,14 @@
-//! What a memory node that is to keep some of its host's memory free takes back of what it lends, and when it lends that
-//! again: the resource monitor of Hydra §4.2 and its eviction of slabs (§5.3). Pure: what is seen goes in, what is to be
-//! done comes out.
+//! What a memory node that is to keep some of its host's memory free takes back of what it lends,
+//! and when it lends that again: the resource monitor of Hydra §4.2 and its eviction of slabs
+//! (§5.3). Pure: what is seen goes in, what is to be done comes out.
 //!
-//! Free slabs are taken back first. Those whose memory was never touched give nothing, so all of them are taken, that
-//! nobody touches them now, and none is counted. If the others are too few, slabs in use are evicted: to free E of
-//! them, E + E' are drawn at random, and the E least active go. What is being evicted is counted as good as free.
+//! Free slabs are taken back first. Those whose memory was never touched give nothing, so all of
+//! them are taken, that nobody touches them now, and none is counted. If the others are too few,
+//! slabs in use are evicted: to free E of them, E + E' are drawn at random, and the E least active
+//! go. What is being evicted is counted as good as free.
 //!
-//! Between the headroom and the headroom with a margin nothing is done, so that little changes of the free memory do not
-//! move slabs back and forth.
+//! Between the headroom and the headroom with a margin nothing is done, so that little changes of
+//! the free memory do not move slabs back and forth.
 
 use std::cmp::Reverse;
 
@@ -219,7 +220,8 @@ mod tests {
                 other => panic!("{other:?}"),
             }));
         }
-        // The lower half of twenty at random: on average a quarter of the way up, and not always the very lowest.
+        // The lower half of twenty at random: on average a quarter of the way up, and not always
+        // the very lowest.
         let mean = went.iter().sum::<u64>() / went.len() as u64;
         assert!((40..60).contains(&mean), "{mean}");
         assert!(went.iter().any(|activity| *activity > 80));

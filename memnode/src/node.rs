@@ -50,8 +50,8 @@ impl MemoryNode {
         &self.descriptor
     }
 
-    /// The node's place on the fabric, for what its own processor does: nothing, but in the baseline
-    /// that serves calls.
+    /// The node's place on the fabric, for what its own processor does: nothing, but in the
+    /// baseline that serves calls.
     #[must_use]
     pub fn endpoint(&self) -> &Arc<dyn Endpoint> {
         &self.endpoint
@@ -63,7 +63,8 @@ impl MemoryNode {
         &self.region
     }
 
-    /// How much of it is leased, by its control page; in a coded pool, how much lies in the slabs that ranges have.
+    /// How much of it is leased, by its control page; in a coded pool, how much lies in the slabs
+    /// that ranges have.
     pub(crate) fn usage(&self, state: &PoolState) -> PoolUsage {
         let geometry = state.geometry();
         let slabs = u64::from(self.descriptor.ranges);

@@ -1,14 +1,15 @@
-//! The pool as a process sees it: how to reach its memory, who is in it, and the way to change that.
+//! The pool as a process sees it: how to reach its memory, who is in it, and the way to change
+//! that.
 //!
-//! What the nodes of a pool agree on is kept by a [`ControlPlane`]; a `Pool` holds a copy of it, the *view*,
-//! that all compute nodes of the process work by. None of this is on a data path: a compute node changes the
-//! pool when it starts, when it leaves, and when it runs out of memory.
+//! What the nodes of a pool agree on is kept by a [`ControlPlane`]; a `Pool` holds a copy of it,
+//! the *view*, that all compute nodes of the process work by. None of this is on a data path: a
+//! compute node changes the pool when it starts, when it leaves, and when it runs out of memory.
 //!
 //! # Who knows whom
-//! Before a node that joins sends its first message, every other node has to know where to answer; and a node
-//! that leaves has to hear of requests that others sent before they knew that it leaves. So both wait until
-//! the nodes of all other processes have seen the change, which their beats say. Processes follow the changes
-//! of a pool that is shared with [`Pool::follow`].
+//! Before a node that joins sends its first message, every other node has to know where to answer;
+//! and a node that leaves has to hear of requests that others sent before they knew that it leaves.
+//! So both wait until the nodes of all other processes have seen the change, which their beats say.
+//! Processes follow the changes of a pool that is shared with [`Pool::follow`].
 
 use crate::coding::Coding;
 use crate::config::{PoolConfig, PoolPlan};
@@ -51,8 +52,8 @@ pub struct PoolDescriptor {
     pub coding: Coding,
     /// Bytes that each memory node keeps for the log of each compute node; 0: none.
     pub log_bytes: u64,
-    /// The memory nodes that the pool had when this process opened it, by index. A coded pool may get more, which its
-    /// state names.
+    /// The memory nodes that the pool had when this process opened it, by index. A coded pool may
+    /// get more, which its state names.
     pub memory_nodes: Vec<MemoryNodeDescriptor>,
 }
 
@@ -102,12 +103,12 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Validates the configuration and starts the memory nodes on `fabric`, all in this process and for it
-    /// alone. Blocks only for memory registration; no round trips.
+    /// Validates the configuration and starts the memory nodes on `fabric`, all in this process and
+    /// for it alone. Blocks only for memory registration; no round trips.
     ///
     /// # Errors
-    /// [`PoolError::Config`] for a bad field, [`PoolError::TooManyRanges`], [`PoolError::MemoryNode`] if the fabric
-    /// refuses a node.
+    /// [`PoolError::Config`] for a bad field, [`PoolError::TooManyRanges`],
+    /// [`PoolError::MemoryNode`] if the fabric refuses a node.
     pub fn start(fabric: &Arc<dyn Fabric>, config: PoolConfig) -> Result<Arc<Self>, PoolError> {
         // Its logs outlive it.
         Self::start_as(fabric, config, RandomState::new().build_hasher().finish())
@@ -140,11 +141,13 @@ impl Pool {
         Ok(Arc::new(Self::seen(0, Arc::clone(fabric), plane, first, nodes)?))
     }
 
-    /// Opens the pool that `plane` keeps, on the fabric on which its nodes meet, once its memory nodes are all
-    /// there. `host` stands for the calling process: random, so that no two share one.
+    /// Opens the pool that `plane` keeps, on the fabric on which its nodes meet, once its memory
+    /// nodes are all there. `host` stands for the calling process: random, so that no two share
+    /// one.
     ///
     /// # Errors
-    /// [`PoolError::Incomplete`] while memory nodes are missing, [`PoolError::Fabric`], [`PoolError::Control`].
+    /// [`PoolError::Incomplete`] while memory nodes are missing, [`PoolError::Fabric`],
+    /// [`PoolError::Control`].
     pub async fn open(
         fabric: Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
@@ -219,8 +222,8 @@ impl Pool {
         self.nodes.read().clone()
     }
 
-    /// Gives a coded pool of this process one more memory node, to which slabs are moved from then on; its index.
-    /// Returns once all know of it. [`Pool::watch`] has it keep a headroom.
+    /// Gives a coded pool of this process one more memory node, to which slabs are moved from then
+    /// on; its index. Returns once all know of it. [`Pool::watch`] has it keep a headroom.
     ///
     /// # Errors
     /// As [`crate::Lent::join`], which is for pools that processes share.
@@ -256,8 +259,8 @@ impl Pool {
         Ok(index)
     }
 
-    /// Keeps the view up to date, and the others informed that the nodes of this process live, for as long as
-    /// the pool is used. Needed where several processes share a pool.
+    /// Keeps the view up to date, and the others informed that the nodes of this process live, for
+    /// as long as the pool is used. Needed where several processes share a pool.
     pub fn follow(self: &Arc<Self>, env: &Env) {
         let (pool, env) = (Arc::downgrade(self), env.clone());
         drop(env.clone().spawn("pool", async move {
@@ -268,7 +271,8 @@ impl Pool {
         }));
     }
 
-    /// Has a memory node of this process look after memory as [`crate::Lent::watch`] does. Of coded pools.
+    /// Has a memory node of this process look after memory as [`crate::Lent::watch`] does. Of coded
+    /// pools.
     pub fn watch(self: &Arc<Self>, memory_node: usize, env: &Env, config: WatchConfig) {
         let Some(node) = self.memory_nodes().get(memory_node).cloned() else { return };
         let mut watch = Watch::new(config, &node);
@@ -290,7 +294,8 @@ impl Pool {
         self.membership.signs_of_life(now)
     }
 
-    /// What a node of this process says of itself with its beats from now on, for people who look on.
+    /// What a node of this process says of itself with its beats from now on, for people who look
+    /// on.
     pub fn set_report(&self, node: PeerId, report: String) {
         self.membership.set_report(node, report);
     }
@@ -315,9 +320,9 @@ impl Pool {
         self.membership.latest().await
     }
 
-    /// Lets a compute node of this process in at all others, before it connects to any, where the fabric asks
-    /// for that; one that reads only at memory nodes within [`Pool::reading`]. Returns once they know of it.
-    /// [`Pool::register_compute`] is to follow.
+    /// Lets a compute node of this process in at all others, before it connects to any, where the
+    /// fabric asks for that; one that reads only at memory nodes within [`Pool::reading`]. Returns
+    /// once they know of it. [`Pool::register_compute`] is to follow.
     ///
     /// # Errors
     /// As [`Pool::register_compute`].
@@ -352,8 +357,8 @@ impl Pool {
         noticed
     }
 
-    /// Takes back [`Pool::announce`], of a node that did not get into the pool. If that fails the others take the
-    /// node for dead, once its process does not show any more that it lives.
+    /// Takes back [`Pool::announce`], of a node that did not get into the pool. If that fails the
+    /// others take the node for dead, once its process does not show any more that it lives.
     pub async fn retract(&self, node: ComputeIndex) {
         let retract = |state: &mut PoolState| {
             let raw = PeerId::compute(node.get()).to_raw();
@@ -367,8 +372,9 @@ impl Pool {
         let _ = self.membership.change(retract).await;
     }
 
-    /// Takes back what [`Pool::register_compute`] has done, if it has, for the node that receives in these
-    /// mailboxes. If that fails, the others take the node for dead, as nobody shows that it lives.
+    /// Takes back what [`Pool::register_compute`] has done, if it has, for the node that receives
+    /// in these mailboxes. If that fails, the others take the node for dead, as nobody shows that
+    /// it lives.
     async fn withdraw(&self, node: ComputeIndex, mailboxes: &[Mailbox]) {
         let withdraw = |state: &mut PoolState| {
             let is_it = |member: &Member| {
@@ -384,9 +390,10 @@ impl Pool {
         }
     }
 
-    /// Makes sure that a node of this process is in the pool, by a change of the state: `false` if it is not. If it is,
-    /// nobody declares it dead any more for its silence before its last beat that was through when this was called. The
-    /// answer may be old when it comes: its lease counts from that beat.
+    /// Makes sure that a node of this process is in the pool, by a change of the state: `false` if
+    /// it is not. If it is, nobody declares it dead any more for its silence before its last beat
+    /// that was through when this was called. The answer may be old when it comes: its lease counts
+    /// from that beat.
     ///
     /// # Errors
     /// [`PoolError::Control`], [`PoolError::Contended`]: nobody knows.
@@ -399,7 +406,8 @@ impl Pool {
         Ok(self.membership.change(renew).await?.1)
     }
 
-    /// A node of this process serves nothing more, and has not left: the others are to recover from its death.
+    /// A node of this process serves nothing more, and has not left: the others are to recover from
+    /// its death.
     ///
     /// # Errors
     /// [`PoolError::Control`]; the others find out by its silence.
@@ -431,13 +439,14 @@ impl Pool {
         Ok(())
     }
 
-    /// Enters a compute node with the mailboxes it receives at, each from its share of the senders: see
-    /// [`Pool::mailbox_of`]. Returns once all other nodes know of it, the so-manieth node of this index.
+    /// Enters a compute node with the mailboxes it receives at, each from its share of the senders:
+    /// see [`Pool::mailbox_of`]. Returns once all other nodes know of it, the so-manieth node of
+    /// this index.
     ///
     /// # Errors
-    /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`] if
-    /// the index is taken, [`PoolError::DeadCompute`], [`PoolError::Unresponsive`], [`PoolError::Rebuilding`],
-    /// [`PoolError::Control`]; the node is then not in.
+    /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`]
+    /// if the index is taken, [`PoolError::DeadCompute`], [`PoolError::Unresponsive`],
+    /// [`PoolError::Rebuilding`], [`PoolError::Control`]; the node is then not in.
     pub async fn register_compute(
         &self,
         env: &Env,
@@ -496,7 +505,8 @@ impl Pool {
         env.now().saturating_sub(since) <= self.membership.notice_bound()
     }
 
-    /// An index that no node of the pool has, nor has given up lately: indexes are given out in turn.
+    /// An index that no node of the pool has, nor has given up lately: indexes are given out in
+    /// turn.
     ///
     /// # Errors
     /// [`PoolError::Full`] if all are in use, [`PoolError::Control`].
@@ -518,8 +528,8 @@ impl Pool {
         Ok(self.membership.change(take).await?.1)
     }
 
-    /// Gives a coded pool that has `known` ranges one more, unless another process has done so. Returns once all
-    /// know of it; `false` if there is no room for one.
+    /// Gives a coded pool that has `known` ranges one more, unless another process has done so.
+    /// Returns once all know of it; `false` if there is no room for one.
     ///
     /// # Errors
     /// [`PoolError::Unresponsive`], [`PoolError::Control`].
@@ -558,8 +568,8 @@ impl Pool {
         state.compute_nodes.get(&node.get()).is_some_and(|m| m.incarnation == incarnation)
     }
 
-    /// Takes a compute node out. Returns once all other nodes know that it is gone, so that what they sent to
-    /// it before is in its mailboxes; a node that hangs is not waited for for ever.
+    /// Takes a compute node out. Returns once all other nodes know that it is gone, so that what
+    /// they sent to it before is in its mailboxes; a node that hangs is not waited for for ever.
     ///
     /// # Errors
     /// [`PoolError::NotRegistered`], [`PoolError::UnknownCompute`], [`PoolError::Control`].
@@ -582,8 +592,8 @@ impl Pool {
         }
     }
 
-    /// Declares a compute node dead: it is in the pool no more, and the others begin to recover from its
-    /// death. Its index is used again only after that.
+    /// Declares a compute node dead: it is in the pool no more, and the others begin to recover
+    /// from its death. Its index is used again only after that.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -607,7 +617,8 @@ impl Pool {
         self.membership.change(declare).await.map(drop)
     }
 
-    /// The compute nodes whose recovery is under way, and how far it has got, as this process knows.
+    /// The compute nodes whose recovery is under way, and how far it has got, as this process
+    /// knows.
     #[must_use]
     pub fn lost(&self) -> Vec<(ComputeIndex, Lost)> {
         let state = self.membership.state();
@@ -628,8 +639,8 @@ impl Pool {
         self.membership.state().dead.iter().copied().map(ComputeIndex::new).collect()
     }
 
-    /// Goes on with the fence around a lost node, until no verb of it executes any more (F1); whether it is
-    /// known by then that none does. May block for some milliseconds.
+    /// Goes on with the fence around a lost node, until no verb of it executes any more (F1);
+    /// whether it is known by then that none does. May block for some milliseconds.
     ///
     /// # Errors
     /// [`PoolError::Fabric`], [`PoolError::Control`].
@@ -663,8 +674,8 @@ impl Pool {
             .map(drop)
     }
 
-    /// Whether the compute node `by` is to take a lost one out of the latch words (F5): all have taken note,
-    /// and nobody else who lives does.
+    /// Whether the compute node `by` is to take a lost one out of the latch words (F5): all have
+    /// taken note, and nobody else who lives does.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -715,8 +726,8 @@ impl Pool {
         member.is_none_or(|member| member.dead)
     }
 
-    /// How long after the death of a memory node it is missed, and declared dead, at the latest; `None` for one that
-    /// nobody misses, as whoever looks for it finds out.
+    /// How long after the death of a memory node it is missed, and declared dead, at the latest;
+    /// `None` for one that nobody misses, as whoever looks for it finds out.
     #[must_use]
     pub fn missed_within(&self, memory_node: usize) -> Option<Duration> {
         self.membership.missed_within(|node| node == PeerId::memory(memory_node as u16))
@@ -728,8 +739,9 @@ impl Pool {
         self.membership.missed_within(PeerId::is_memory)
     }
 
-    /// Ends the recovery from a death, which had these GCLs (global addresses) as the only one, of which some were not
-    /// made again, for the compute node `by` whose sweep it was; nothing happens if it is another's by now.
+    /// Ends the recovery from a death, which had these GCLs (global addresses) as the only one, of
+    /// which some were not made again, for the compute node `by` whose sweep it was; nothing
+    /// happens if it is another's by now.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -751,7 +763,8 @@ impl Pool {
                         state.lost_pages.remove(page);
                     }
                     state.lose_pages(node.get(), lost_pages);
-                    // All that it had was made again, or what was said to be lost before is not all here.
+                    // All that it had was made again, or what was said to be lost before is not all
+                    // here.
                     let is_whole = !had.is_empty() && lost_pages.is_empty();
                     if recovered.is_some_and(|lost| lost.has_lost_pages) && !is_whole {
                         state.dead.insert(node.get());
@@ -764,8 +777,9 @@ impl Pool {
             .map(drop)
     }
 
-    /// Begins the recovery from a node anew with which GCLs were lost, as they can be made again now. All who are in the
-    /// pool take note of its death once more: so none of them is about to enter itself in a word.
+    /// Begins the recovery from a node anew with which GCLs were lost, as they can be made again
+    /// now. All who are in the pool take note of its death once more: so none of them is about to
+    /// enter itself in a word.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -788,7 +802,8 @@ impl Pool {
         self.membership.state().lost_pages.iter().copied().collect()
     }
 
-    /// Enters the mailbox at which a memory node's processor serves calls, for the baseline that needs it.
+    /// Enters the mailbox at which a memory node's processor serves calls, for the baseline that
+    /// needs it.
     ///
     /// # Errors
     /// [`PoolError::Directory`] if there is no such memory node, or it has one already.
@@ -814,8 +829,8 @@ impl Pool {
         self.membership.state().directories.get(&memory_node).map(Into::into)
     }
 
-    /// The mailbox in which a compute node receives from the peer `sender`, if it is in the pool: of its
-    /// mailboxes the one whose number is the remainder of `sender`.
+    /// The mailbox in which a compute node receives from the peer `sender`, if it is in the pool:
+    /// of its mailboxes the one whose number is the remainder of `sender`.
     #[must_use]
     pub fn mailbox_of(&self, node: ComputeIndex, sender: usize) -> Option<MailboxDescriptor> {
         let state = self.membership.state();
@@ -902,8 +917,8 @@ impl Pool {
         Ok(self.membership.change(set).await?.1)
     }
 
-    /// Counts the incarnations of compute nodes on from those of another pool, whose pages this one gets before it has had a
-    /// compute node: what names things by them goes on with new names.
+    /// Counts the incarnations of compute nodes on from those of another pool, whose pages this one
+    /// gets before it has had a compute node: what names things by them goes on with new names.
     ///
     /// # Errors
     /// [`PoolError::Used`] if it has had some; [`PoolError::Control`].
@@ -925,7 +940,8 @@ impl Pool {
         self.membership.state().labels.get(name).cloned()
     }
 
-    /// Extents there are; in a coded pool, those of the ranges it has and of as many more as there is room for.
+    /// Extents there are; in a coded pool, those of the ranges it has and of as many more as there
+    /// is room for.
     #[must_use]
     pub fn extents(&self) -> u64 {
         let (state, geometry) = (self.state(), self.descriptor.geometry());
@@ -952,7 +968,8 @@ impl Pool {
         PoolUsage { slabs_used, slabs, ..PoolUsage::of(&geometry, leased, self.extents()) }
     }
 
-    /// Extents of a coded range that are leased, by the copy of its counter that has most: no copy is ahead.
+    /// Extents of a coded range that are leased, by the copy of its counter that has most: no copy
+    /// is ahead.
     fn leased_of(&self, state: &PoolState, range: &RangePlace) -> u64 {
         let geometry = self.descriptor.geometry();
         let copies = range.slabs.iter().take(state.coding.parity() + 1);

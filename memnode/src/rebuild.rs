@@ -1,12 +1,12 @@
-//! How the processes of a coded pool agree on new homes for headers that were lost with a memory node, or that are to
-//! leave one that lives.
+//! How the processes of a coded pool agree on new homes for headers that were lost with a memory
+//! node, or that are to leave one that lives.
 //!
 //! ```text
 //! declared dead, or to be left --> [all compute nodes quiet] --> one moves the homes
 //!     --> [all have entered what they have] --> over
 //! ```
-//! Each of them may die at any time: nobody waits for a node that is not in the pool any more, and its task is
-//! another's.
+//! Each of them may die at any time: nobody waits for a node that is not in the pool any more, and
+//! its task is another's.
 
 use std::collections::BTreeSet;
 
@@ -80,7 +80,8 @@ impl PoolState {
         self.rebuilds.insert(at, rebuild);
     }
 
-    /// Has the headers leave that lie in a memory node's slab of a range, if there are any; whether there are.
+    /// Has the headers leave that lie in a memory node's slab of a range, if there are any; whether
+    /// there are.
     pub(crate) fn leave_headers(&mut self, memory: u16, range: usize) -> bool {
         let number = self.next_rebuild();
         let rebuild = Rebuild { number, memory, leaving: Some(range), ..Rebuild::default() };
@@ -100,8 +101,8 @@ impl PoolState {
         }
     }
 
-    /// The memory node whose words are being entered again by those who had lines there: whoever came in now would
-    /// find them free.
+    /// The memory node whose words are being entered again by those who had lines there: whoever
+    /// came in now would find them free.
     pub(crate) fn is_being_entered(&self) -> Option<u16> {
         self.rebuilds.iter().find(|rebuild| rebuild.moved).map(|rebuild| rebuild.memory)
     }
@@ -116,15 +117,16 @@ impl PoolState {
         self.rebuilds_begun
     }
 
-    /// A compute node died: what it had of lines whose words are being made anew is known if it has entered it.
+    /// A compute node died: what it had of lines whose words are being made anew is known if it has
+    /// entered it.
     pub(crate) fn doubt(&mut self, node: u16) {
         for rebuild in self.rebuilds.iter_mut().filter(|r| !r.entered.contains(&node)) {
             rebuild.doubtful.insert(node);
         }
     }
 
-    /// The header tables that a rebuild is of, and where else they can be, if they can: at the next of their positions
-    /// whose memory node lives, and best at one that will keep them.
+    /// The header tables that a rebuild is of, and where else they can be, if they can: at the next
+    /// of their positions whose memory node lives, and best at one that will keep them.
     #[must_use]
     pub fn moves_of(&self, rebuild: &Rebuild) -> Vec<(Move, bool)> {
         let mut moves = Vec::new();
@@ -153,8 +155,8 @@ impl PoolState {
         moves
     }
 
-    /// The moves to be made. What cannot leave a memory node that lives is made anew where it is: all will enter what
-    /// they have.
+    /// The moves to be made. What cannot leave a memory node that lives is made anew where it is:
+    /// all will enter what they have.
     #[must_use]
     pub fn moves_to_make(&self, rebuild: &Rebuild) -> Vec<Move> {
         let all = self.moves_of(rebuild).into_iter();
@@ -193,8 +195,8 @@ impl Pool {
         self.state().rebuilds.clone()
     }
 
-    /// Says that a compute node posts and sends nothing more for the lines whose headers were lost, and that all it
-    /// has sent has arrived.
+    /// Says that a compute node posts and sends nothing more for the lines whose headers were lost,
+    /// and that all it has sent has arrived.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -205,7 +207,8 @@ impl Pool {
         .await
     }
 
-    /// Whether the compute node `by` is to move the homes: all are quiet, and nobody else who lives does.
+    /// Whether the compute node `by` is to move the homes: all are quiet, and nobody else who lives
+    /// does.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -216,8 +219,9 @@ impl Pool {
         .await
     }
 
-    /// Whether the compute node `by` is to take the step of a rebuild for which that has to be `ready`: nobody else who
-    /// lives does, and nobody who died may go on with it, or with writing pages.
+    /// Whether the compute node `by` is to take the step of a rebuild for which that has to be
+    /// `ready`: nobody else who lives does, and nobody who died may go on with it, or with writing
+    /// pages.
     async fn claim(
         &self,
         number: u64,
@@ -239,7 +243,8 @@ impl Pool {
         Ok(self.membership().change(claim).await?.1)
     }
 
-    /// Moves header tables, whose headers are at their new places, for the compute node `by` that claimed it.
+    /// Moves header tables, whose headers are at their new places, for the compute node `by` that
+    /// claimed it.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -289,7 +294,8 @@ impl Pool {
         self.membership().change(change).await.map(drop)
     }
 
-    /// Says that a compute node has entered in the new words what it has. When all have, the lines go on.
+    /// Says that a compute node has entered in the new words what it has. When all have, the lines
+    /// go on.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -302,8 +308,8 @@ impl Pool {
         .await
     }
 
-    /// Whether the compute node `by` is to deal with those of whom nobody knows what they had: all others have entered
-    /// what they have, and nobody else who lives does.
+    /// Whether the compute node `by` is to deal with those of whom nobody knows what they had: all
+    /// others have entered what they have, and nobody else who lives does.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -314,7 +320,8 @@ impl Pool {
         .await
     }
 
-    /// These nodes have been dealt with: the words of these lines name these of them, as nobody else has the lines.
+    /// These nodes have been dealt with: the words of these lines name these of them, as nobody
+    /// else has the lines.
     ///
     /// # Errors
     /// [`PoolError::Control`].

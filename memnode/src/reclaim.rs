@@ -1,5 +1,5 @@
-//! What a memory node takes back of what it lends, as the pool's state has it: which slabs nobody is to use any more, and
-//! which are to move elsewhere before that.
+//! What a memory node takes back of what it lends, as the pool's state has it: which slabs nobody
+//! is to use any more, and which are to move elsewhere before that.
 //!
 //! ```text
 //!          Withdraw                        Offer
@@ -8,9 +8,9 @@
 //!  ^  Evict    |
 //!  '-----------'  Cancel, unless its move has begun
 //! ```
-//! Only the memory node itself asks for these steps (see `monitor`), but for the move: compute nodes make that, and the
-//! slab is withdrawn in the step in which the move ends, when nobody uses it any more nor will. So what is withdrawn has no
-//! late writer, and its memory can be given back.
+//! Only the memory node itself asks for these steps (see `monitor`), but for the move: compute
+//! nodes make that, and the slab is withdrawn in the step in which the move ends, when nobody uses
+//! it any more nor will. So what is withdrawn has no late writer, and its memory can be given back.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,8 @@ use crate::slab_set::SlabSet;
 /// What a memory node takes back of its slabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaim {
-    /// It looks after the memory of its host: compute nodes are to tell it how active its slabs are.
+    /// It looks after the memory of its host: compute nodes are to tell it how active its slabs
+    /// are.
     pub is_watching: bool,
     /// In use, and to be moved elsewhere.
     pub evicting: SlabSet,
@@ -62,7 +63,8 @@ impl PoolState {
         member.is_some_and(|member| member.reclaim.evicting.contains(slab.slab))
     }
 
-    /// Nobody uses a slab any more that a migration had. If its memory node wants it back, it has it from now on.
+    /// Nobody uses a slab any more that a migration had. If its memory node wants it back, it has
+    /// it from now on.
     pub(crate) fn give_back(&mut self, slab: Slab) {
         if let Some(reclaim) = self.reclaim_mut(slab.node)
             && reclaim.evicting.remove(slab.slab)
@@ -71,7 +73,8 @@ impl PoolState {
         }
     }
 
-    /// Takes the steps that a memory node asks for, as far as they suit what has happened since it looked.
+    /// Takes the steps that a memory node asks for, as far as they suit what has happened since it
+    /// looked.
     pub(crate) fn reclaim(&mut self, memory_node: u16, acts: &[Act]) {
         if !self.stays(memory_node) || self.coding.is_plain() {
             return;

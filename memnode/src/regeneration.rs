@@ -31,7 +31,8 @@ pub struct Regeneration {
 impl PoolState {
     /// A slab of a living range whose memory node is dead, and where it could lie.
     fn next_regeneration(&self, by: u16) -> Option<Regeneration> {
-        // Where headers could not leave they are lost with the rest, which is not to be taken for zeros.
+        // Where headers could not leave they are lost with the rest, which is not to be taken for
+        // zeros.
         let is_lost = |place: &RangePlace, position: usize, slab: &Slab| {
             !self.lives(slab.node) && !place.has_headers(position)
         };
@@ -42,8 +43,8 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Gives the compute node `by` a slab to make again, which nobody else does: first what others have left, or what
-    /// it has begun itself. `None` if there is none, or no room for one.
+    /// Gives the compute node `by` a slab to make again, which nobody else does: first what others
+    /// have left, or what it has begun itself. `None` if there is none, or no room for one.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -84,7 +85,8 @@ impl Pool {
         Ok(self.membership().change(claim).await?.1)
     }
 
-    /// Puts the slab into the range; `false` if it is another's by now, or headers are being made anew.
+    /// Puts the slab into the range; `false` if it is another's by now, or headers are being made
+    /// anew.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -110,8 +112,8 @@ impl Pool {
         Ok(self.membership().change(begin).await?.1)
     }
 
-    /// The slab has all its splits. Its copies of counters may be the first from now on, which all see at the same
-    /// time: nobody adds meanwhile.
+    /// The slab has all its splits. Its copies of counters may be the first from now on, which all
+    /// see at the same time: nobody adds meanwhile.
     ///
     /// # Errors
     /// [`PoolError::Unresponsive`], [`PoolError::Control`].

@@ -1,5 +1,5 @@
-//! A set of a memory node's slabs, as runs: a node gives back many that lie side by side, and the state of a pool, in
-//! which the sets are, is to stay small.
+//! A set of a memory node's slabs, as runs: a node gives back many that lie side by side, and the
+//! state of a pool, in which the sets are, is to stay small.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,9 +1,10 @@
-//! A memory node that looks after the memory of its host: what the [`Monitor`] decides is asked of the pool, and what the
-//! pool has let go is given back to the host.
+//! A memory node that looks after the memory of its host: what the [`Monitor`] decides is asked of
+//! the pool, and what the pool has let go is given back to the host.
 //!
-//! The memory of a slab is given back only when the pool's state says that it is withdrawn, and never while the node may
-//! have offered it again: nobody but the node itself can do that, and a slab it has offered counts as given back until
-//! the state shows it as lent. So a slab that is used is never discarded, also where the answer to an offer was lost.
+//! The memory of a slab is given back only when the pool's state says that it is withdrawn, and
+//! never while the node may have offered it again: nobody but the node itself can do that, and a
+//! slab it has offered counts as given back until the state shows it as lent. So a slab that is
+//! used is never discarded, also where the answer to an offer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -182,7 +183,8 @@ impl Watch {
     }
 }
 
-/// Takes the memory of what is to be lent again, if that has to be there first; whether the act can be done.
+/// Takes the memory of what is to be lent again, if that has to be there first; whether the act can
+/// be done.
 async fn can_do(act: Act, node: &MemoryNode, state: &PoolState, env: &Env) -> bool {
     let Act::Offer(slab) = act else { return true };
     for piece in pieces_of(bytes_of(state, slab)) {

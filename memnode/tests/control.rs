@@ -69,7 +69,8 @@ fn on_every_plane(test: impl Fn(Arc<dyn ControlPlane>)) {
 
 /// A plane behind a relay, but for the making of pools, which relays refuse.
 struct Relayed {
-    /// To the pool that was made last: a way to one is none to another of its name, once it is connected anew.
+    /// To the pool that was made last: a way to one is none to another of its name, once it is
+    /// connected anew.
     remote: Mutex<Arc<RemotePlane>>,
     plane: Arc<dyn ControlPlane>,
     server: RelayServer,
@@ -139,7 +140,8 @@ fn on_every_plane_in_virtual_time(test: impl AsyncFn(Arc<dyn ControlPlane>, Env)
     });
 }
 
-/// A plane whose calls are done when they are polled first: virtual time does not wait for other machines.
+/// A plane whose calls are done when they are polled first: virtual time does not wait for other
+/// machines.
 struct Prompt(Arc<dyn ControlPlane>);
 
 impl ControlPlane for Prompt {

@@ -350,8 +350,8 @@ fn a_change_whose_answer_is_lost_is_made_once_or_told_to_be_unknown() {
     let gap = Gap::before(&place.endpoints[0]);
     let plane = Arc::new(EtcdPlane::at(&[&gap.endpoint], &place.pool).unwrap());
     block_on(create(&direct, &CONFIG, 1)).unwrap();
-    // Whether others change the state before the answer is asked for again, and whether the first one is lost or
-    // late.
+    // Whether others change the state before the answer is asked for again, and whether the first
+    // one is lost or late.
     for (others, late) in [(false, false), (true, false), (false, true), (true, true)] {
         let first = block_on(plane.load()).unwrap();
         let changed = PoolState { next_index: 2, ..PoolState::clone(&first.state) };

@@ -131,7 +131,8 @@ impl ControlPlane for Hooked {
     }
 }
 
-/// A relay to `plane` that does something at `moment`, for which it is given a way to make the relay go away.
+/// A relay to `plane` that does something at `moment`, for which it is given a way to make the
+/// relay go away.
 fn relay_that_stops(
     plane: &Arc<dyn ControlPlane>,
     moment: Moment,

@@ -300,8 +300,8 @@ impl SimCluster {
         Ok(tables)
     }
 
-    /// Every leased line is live or waits at some engine to be allocated. Lines that were being leased when a memory
-    /// node was lost may be nobody's.
+    /// Every leased line is live or waits at some engine to be allocated. Lines that were being
+    /// leased when a memory node was lost may be nobody's.
     pub(crate) async fn check_lines(&self, live: u64) -> Result<(), SimError> {
         let (leased, any_lost) = self.leased_lines().await?;
         let unused = |engine: &Engine| {

@@ -1,8 +1,8 @@
 //! Whole clusters on one thread from one seed: scenarios, fault plans, checkers.
 //!
-//! A run takes a [`Scenario`] and a seed. The seed decides everything: the size of the cluster, what
-//! its clients do, what the network costs, what goes wrong and when ([`Plan`]), and the order of
-//! tasks. So a failure is a seed, and two runs of one seed are the same to the last event.
+//! A run takes a [`Scenario`] and a seed. The seed decides everything: the size of the cluster,
+//! what its clients do, what the network costs, what goes wrong and when ([`Plan`]), and the order
+//! of tasks. So a failure is a seed, and two runs of one seed are the same to the last event.
 //!
 //! ```
 //! use selkie_sim::{Case, Scenario, run};
@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Contents: `scenario` (what clients do and what must hold), `plan` (what goes wrong), `cluster`
-//! (nodes in a simulated world), `disk` (for their logs), `splits` (what lies in coded memory), [`check`] (histories), `sweep` (many seeds).
+//! (nodes in a simulated world), `disk` (for their logs), `splits` (what lies in coded memory),
+//! [`check`] (histories), `sweep` (many seeds).
 #![forbid(unsafe_code)]
 
 pub mod check;

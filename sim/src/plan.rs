@@ -154,8 +154,8 @@ impl Plan {
         self.troubles.iter().chain(&self.later).filter_map(lost).collect()
     }
 
-    /// Nodes that are lost for good and whose loss a pool of this coding does not make good: all, but for as many
-    /// memory nodes as a page has parity splits.
+    /// Nodes that are lost for good and whose loss a pool of this coding does not make good: all,
+    /// but for as many memory nodes as a page has parity splits.
     pub fn lost_beyond(&self, coding: Coding) -> Vec<PeerId> {
         let mut lost = self.lost();
         let memory_nodes = lost.iter().filter(|peer| peer.is_memory()).count();

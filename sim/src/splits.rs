@@ -1,7 +1,8 @@
-//! What lies in the memory nodes of a coded pool, looked at from outside: whether the splits of every page are those of
-//! one page, and as they were written.
+//! What lies in the memory nodes of a coded pool, looked at from outside: whether the splits of
+//! every page are those of one page, and as they were written.
 //!
-//! The look takes no time and disturbs nobody. It tells something only while no write-back is under way.
+//! The look takes no time and disturbs nobody. It tells something only while no write-back is under
+//! way.
 
 use selkie_engine::coding::checksum;
 use selkie_engine::coding::codec::codec;
@@ -105,8 +106,9 @@ fn header_of(pool: &Pool, addr: u64) -> Option<Header> {
     Some(Header::from_bytes(&bytes))
 }
 
-/// Has a bit of a page that was drawn, or of a tag, be another from now on: of each page in the same split, which is
-/// said with its address. `None` if the page that was drawn was never written, or is none.
+/// Has a bit of a page that was drawn, or of a tag, be another from now on: of each page in the
+/// same split, which is said with its address. `None` if the page that was drawn was never written,
+/// or is none.
 pub(crate) fn decay(pool: &Pool, random: &SplitMix) -> Option<(u64, usize)> {
     let (geometry, coding) = (pool.descriptor().geometry(), pool.descriptor().coding);
     let range = random.below(pool.state().ranges.len() as u64);
@@ -126,7 +128,8 @@ pub(crate) fn decay(pool: &Pool, random: &SplitMix) -> Option<(u64, usize)> {
     Some((addr, split))
 }
 
-/// The compute node that is writing a page back: some of the splits that it writes are new, others are not.
+/// The compute node that is writing a page back: some of the splits that it writes are new, others
+/// are not.
 pub(crate) fn writer_of(pool: &Pool, addr: u64) -> Option<u16> {
     let header = header_of(pool, addr)?;
     let (coding, bytes) = (pool.descriptor().coding, pool.descriptor().geometry().payload_bytes());

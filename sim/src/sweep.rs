@@ -1,4 +1,5 @@
-//! Many seeds, on all cores. Each run has a thread to itself, so how many there are changes nothing.
+//! Many seeds, on all cores. Each run has a thread to itself, so how many there are changes
+//! nothing.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,7 +26,8 @@ pub struct SweepSummary {
 /// `tell` is called after each run with the number of runs done so far.
 ///
 /// # Errors
-/// The failure with the smallest seed among the runs that were made; none are begun after the first.
+/// The failure with the smallest seed among the runs that were made; none are begun after the
+/// first.
 pub fn sweep(
     seeds: Range<u64>,
     case_of: &(dyn Fn(u64) -> Case + Sync),

@@ -1,5 +1,6 @@
-//! Histories of transactions by every protocol, as nodes really ran them, before two judges: our checker, and the crate
-//! `adya` on what that can express: registers with scans taken for reads of each key, and lists.
+//! Histories of transactions by every protocol, as nodes really ran them, before two judges: our
+//! checker, and the crate `adya` on what that can express: registers with scans taken for reads of
+//! each key, and lists.
 
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 

@@ -18,23 +18,26 @@ use serde_json::json;
 use super::member::{Logs, MemberArguments};
 use super::progress::Stderr;
 
-/// Writes what a shared pool holds at a moment to an object store, while its nodes go on. Takes part in the pool as one more
-/// compute node meanwhile. `selkie restore` puts it into a new pool.
+/// Writes what a shared pool holds at a moment to an object store, while its nodes go on. Takes
+/// part in the pool as one more compute node meanwhile. `selkie restore` puts it into a new pool.
 ///
-/// While other compute nodes are in the pool all of them need logs, from which is read what changes during the backup:
-/// drivers with `--durability memory`, or with `--durability disk` in the place that is given here.
+/// While other compute nodes are in the pool all of them need logs, from which is read what changes
+/// during the backup: drivers with `--durability memory`, or with `--durability disk` in the place
+/// that is given here.
 ///
-/// Exit code 0: the backup is there; 1: it is not, and what was written can be deleted; 2: wrong arguments, nothing was started.
+/// Exit code 0: the backup is there; 1: it is not, and what was written can be deleted; 2: wrong
+/// arguments, nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
     #[arg(value_name = "POOL")]
     name: Place,
-    /// Where to: a directory, or an object store, as `file:///backups/monday`, and with the feature `cloud`
-    /// `s3://BUCKET/MONDAY`, `gs://`, `az://` or `https://`; nothing may be there yet
+    /// Where to: a directory, or an object store, as `file:///backups/monday`, and with the feature
+    /// `cloud` `s3://BUCKET/MONDAY`, `gs://`, `az://` or `https://`; nothing may be there yet
     #[arg(long, value_name = "URL")]
     to: String,
-    /// Where the pool's nodes have their logs, if they run with `--durability disk`: the same directory or URL
+    /// Where the pool's nodes have their logs, if they run with `--durability disk`: the same
+    /// directory or URL
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// Print one JSON object instead of a table

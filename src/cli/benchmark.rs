@@ -1,4 +1,5 @@
-//! What `selkie smallbank` and `selkie tatp` have in common: options of nodes and workers, the run, its report.
+//! What `selkie smallbank` and `selkie tatp` have in common: options of nodes and workers, the run,
+//! its report.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -24,8 +25,8 @@ const SHORTEST: Duration = Duration::from_millis(1);
 /// Options of both commands.
 #[derive(Args)]
 pub(crate) struct BenchmarkOptions {
-    /// Seconds to run the mix for, 0.001 to 86400, with --sim of virtual time and up to 3600 [default: 10, with --sim
-    /// 0.02]
+    /// Seconds to run the mix for, 0.001 to 86400, with --sim of virtual time and up to 3600
+    /// [default: 10, with --sim 0.02]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_negative_numbers = true)]
     duration: Option<Duration>,
     /// Compute nodes, each with its own cache, 1 to 58
@@ -37,7 +38,8 @@ pub(crate) struct BenchmarkOptions {
     /// Worker tasks of each compute node, 1 to 1024
     #[arg(long, value_name = "N", default_value_t = Setup::default().workers)]
     workers: usize,
-    /// Threads of the process in real time, 1 to 1024; they run all nodes [default: one for each core]
+    /// Threads of the process in real time, 1 to 1024; they run all nodes [default: one for each
+    /// core]
     #[arg(long, value_name = "N", conflicts_with = "sim")]
     threads: Option<usize>,
     /// Cache of each compute node in MiB [default: half of the loaded database]
@@ -49,13 +51,13 @@ pub(crate) struct BenchmarkOptions {
     /// Bytes of a cache line, the unit of caching and of locking: a power of two, 1024 to 8192
     #[arg(long, value_name = "BYTES", default_value_t = Setup::default().gcl_bytes)]
     gcl: usize,
-    /// How the pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity splits, with `,delta=D`,
-    /// `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: 2+1, or plain with fewer than 3 memory
-    /// nodes]
+    /// How the pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity splits,
+    /// with `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default:
+    /// 2+1, or plain with fewer than 3 memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
-    /// How transactions are kept apart: `2pl`, two-phase locking without waiting, `to`, in the order of timestamps, or
-    /// `occ`, optimistic with validation at commit
+    /// How transactions are kept apart: `2pl`, two-phase locking without waiting, `to`, in the
+    /// order of timestamps, or `occ`, optimistic with validation at commit
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]

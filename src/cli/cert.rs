@@ -30,7 +30,8 @@ enum Command {
         #[arg(long, value_name = "N", default_value_t = 3650)]
         days: u32,
     },
-    /// Makes what a node of the pool needs, for its --tls: DIR/NAME with ca.pem, node.pem and node.key
+    /// Makes what a node of the pool needs, for its --tls: DIR/NAME with ca.pem, node.pem and
+    /// node.key
     Node {
         /// Directory of the authority
         #[arg(value_name = "DIR")]
@@ -38,7 +39,8 @@ enum Command {
         /// What the node's certificate is called: 1 to 64 letters, digits, `-` or `_`
         #[arg(value_name = "NAME")]
         name: PoolName,
-        /// Days that it is valid, 1 to 36500, not beyond the authority [default: 365, or as long as the authority]
+        /// Days that it is valid, 1 to 36500, not beyond the authority [default: 365, or as long as
+        /// the authority]
         #[arg(long, value_name = "N")]
         days: Option<u32>,
     },

@@ -8,14 +8,16 @@
 //! warehouses = 2
 //! json = true
 //! ```
-//! There is no second list of options. The sections and keys are those of clap's definition of the command line,
-//! and an entry is turned into the argument that says the same (`--warehouses=2`), so that whatever holds for
-//! arguments holds for entries: what is allowed, what is needed, what excludes what. Entries of the chosen
-//! command are put behind the user's arguments, but for those that the user gave, or that exclude or are
-//! excluded by what the user gave. A switch that a file turns on cannot be turned off by an argument.
+//! There is no second list of options. The sections and keys are those of clap's definition of the
+//! command line, and an entry is turned into the argument that says the same (`--warehouses=2`), so
+//! that whatever holds for arguments holds for entries: what is allowed, what is needed, what
+//! excludes what. Entries of the chosen command are put behind the user's arguments, but for those
+//! that the user gave, or that exclude or are excluded by what the user gave. A switch that a file
+//! turns on cannot be turned off by an argument.
 //!
-//! Every use of a file looks at all of its sections, so that a mistake does not wait for the day on which its
-//! command is run. `selkie config check` also applies the checks that commands make of values together.
+//! Every use of a file looks at all of its sections, so that a mistake does not wait for the day on
+//! which its command is run. `selkie config check` also applies the checks that commands make of
+//! values together.
 
 use std::error::Error;
 use std::ffi::OsString;
@@ -76,8 +78,9 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// Parses the arguments (the first is the program's name) with the entries of the file that they name. Ends the
-/// process, as clap does, if the arguments are wrong whatever the file says, and after `--help`.
+/// Parses the arguments (the first is the program's name) with the entries of the file that they
+/// name. Ends the process, as clap does, if the arguments are wrong whatever the file says, and
+/// after `--help`.
 pub(crate) fn parse(mut arguments: Vec<OsString>) -> Result<Cli, ConfigError> {
     // What is needed may be in the file.
     let given = relaxed(Cli::command()).try_get_matches_from(&arguments);
@@ -125,7 +128,8 @@ fn options(command: &Command) -> impl Iterator<Item = (&str, &Arg)> {
     command.get_arguments().map(|arg| (arg.get_long().unwrap_or(arg.get_id().as_str()), arg))
 }
 
-/// A file that was read, and found to have only sections and keys that exist, with values that they take.
+/// A file that was read, and found to have only sections and keys that exist, with values that they
+/// take.
 struct ConfigFile {
     path: PathBuf,
     sections: Vec<Section>,

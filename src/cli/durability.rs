@@ -7,16 +7,18 @@ use selkie::tpcc::{Durability, TpccError};
 
 #[derive(Args)]
 pub(crate) struct DurabilityArguments {
-    /// When a transaction is said to be committed: it is in the pool (`none`); its changes are in a log, in memory of
-    /// memory nodes (`memory`), or in files (`disk`), from which they are made again if its compute node dies
+    /// When a transaction is said to be committed: it is in the pool (`none`); its changes are in a
+    /// log, in memory of memory nodes (`memory`), or in files (`disk`), from which they are made
+    /// again if its compute node dies
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "none")]
     durability: Level,
-    /// Directory of the logs, for `disk`, or an object store, as `file:///var/logs`, and with the feature `cloud`
-    /// `s3://BUCKET/LOGS`, `gs://`, `az://` or `https://`: all compute nodes of the pool have to reach it
+    /// Directory of the logs, for `disk`, or an object store, as `file:///var/logs`, and with the
+    /// feature `cloud` `s3://BUCKET/LOGS`, `gs://`, `az://` or `https://`: all compute nodes of the
+    /// pool have to reach it
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
-    /// How long the log of a compute node may become, MiB, before whoever writes has to wait [default: 64 in memory, 4096
-    /// in files; in a shared pool what that was made with]
+    /// How long the log of a compute node may become, MiB, before whoever writes has to wait
+    /// [default: 64 in memory, 4096 in files; in a shared pool what that was made with]
     #[arg(long, value_name = "N")]
     log_mb: Option<u64>,
 }

@@ -1,7 +1,7 @@
 //! Where the events of the layers below go: to stderr, those that a filter lets through.
 //!
-//! A filter is a list of levels, one for all and others for parts by the names of their modules. What a word
-//! that is no level could mean is not guessed at.
+//! A filter is a list of levels, one for all and others for parts by the names of their modules.
+//! What a word that is no level could mean is not guessed at.
 
 use std::io::IsTerminal;
 use std::str::FromStr;

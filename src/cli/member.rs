@@ -15,7 +15,8 @@ use selkie::tpcc::{Durability, logs_at};
 
 use super::network::NetworkArguments;
 
-/// Length of the log of a node that changes nothing, MiB: as little as files take, as it stays there.
+/// Length of the log of a node that changes nothing, MiB: as little as files take, as it stays
+/// there.
 const IDLE_LOG_MIB: u64 = 16;
 /// As drivers have it: not over while a memory node that died is not missed yet.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -53,7 +54,8 @@ pub(super) struct MemberArguments {
 /// Where the logs are.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Logs<'a> {
-    /// As the pool's other nodes: in a directory or object store, or in memory if the pool has room for them.
+    /// As the pool's other nodes: in a directory or object store, or in memory if the pool has room
+    /// for them.
     AsOthers(Option<&'a PathBuf>),
     /// Only where it is said.
     In(Option<&'a PathBuf>),

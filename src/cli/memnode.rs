@@ -17,23 +17,26 @@ use signal_hook::iterator::Signals;
 use super::metrics;
 use super::network::NetworkArguments;
 
-/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM), or has left it (`selkie pool drain`). It may join
-/// a coded pool at any time: part of what the others have moves there. If it is stopped, what the pool keeps there is
-/// gone: pages of a coded pool are made again from what others have.
+/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM), or has left it (`selkie
+/// pool drain`). It may join a coded pool at any time: part of what the others have moves there. If
+/// it is stopped, what the pool keeps there is gone: pages of a coded pool are made again from what
+/// others have.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by other memory nodes
-    /// of it, or `etcd:HOST:PORT,.../NAME`
+    /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by
+    /// other memory nodes of it, or `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "POOL")]
     pool: Place,
     /// Memory to lend, as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = size)]
     memory: u64,
-    /// What it fails together with, as rack-7: no two splits of a page lie in one domain [default: one of its own]
+    /// What it fails together with, as rack-7: no two splits of a page lie in one domain [default:
+    /// one of its own]
     #[arg(long, value_name = "NAME")]
     domain: Option<FailureDomain>,
-    /// Memory of the host to keep free, as 4G: when less is, the node gives back what it lends, once its pages have
-    /// moved to other memory nodes, and lends it again later. Of coded pools [default: it gives nothing back]
+    /// Memory of the host to keep free, as 4G: when less is, the node gives back what it lends,
+    /// once its pages have moved to other memory nodes, and lends it again later. Of coded pools
+    /// [default: it gives nothing back]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     headroom: Option<u64>,
     /// How compute nodes reach it, `shm` or `tcp`, as the pool was made [default: that of the pool]

@@ -1,8 +1,10 @@
-//! `--metrics`: what the nodes of this process have done, for a Prometheus that asks, in the OpenMetrics text format.
+//! `--metrics`: what the nodes of this process have done, for a Prometheus that asks, in the
+//! OpenMetrics text format.
 //!
-//! Nothing is measured for it: an answer is made from what nodes count anyway ([`Report`]), when somebody asks. The
-//! address is bound before anything else starts, so that a run does not end with the news that it was taken.
-//! Whoever reaches the address may read it; so one that other hosts reach takes `--insecure`.
+//! Nothing is measured for it: an answer is made from what nodes count anyway ([`Report`]), when
+//! somebody asks. The address is bound before anything else starts, so that a run does not end with
+//! the news that it was taken. Whoever reaches the address may read it; so one that other hosts
+//! reach takes `--insecure`.
 
 use std::fmt;
 use std::io::Cursor;
@@ -27,8 +29,8 @@ use tiny_http::{Header, Method, Request, Response, Server};
 /// Options of the commands that run nodes.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// Serve metrics of this process's nodes to Prometheus at http://HOST:PORT/metrics; with port 0 at one that
-    /// is free, which stderr names
+    /// Serve metrics of this process's nodes to Prometheus at http://HOST:PORT/metrics; with port 0
+    /// at one that is free, which stderr names
     #[arg(long, value_name = "ADDR")]
     metrics: Option<Address>,
 }
@@ -103,8 +105,8 @@ impl Drop for Serving {
     }
 }
 
-/// Serves what the source says, if it is asked for; says where on stderr. What is wrong is told there too, with the
-/// exit code for it. Other hosts can reach it only if it is to be `insecure`.
+/// Serves what the source says, if it is asked for; says where on stderr. What is wrong is told
+/// there too, with the exit code for it. Other hosts can reach it only if it is to be `insecure`.
 pub(crate) fn serve(
     options: &Options,
     insecure: bool,

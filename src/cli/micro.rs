@@ -11,11 +11,12 @@ use selkie::tpcc::micro::{self, Config, Part};
 
 use super::metrics;
 
-/// Workers on every compute node read and write pages of one pool. Without --sim the pool is in this
-/// process and time is real; with it the network is simulated and time is virtual. After the run every
-/// write is looked for in the pages.
+/// Workers on every compute node read and write pages of one pool. Without --sim the pool is in
+/// this process and time is real; with it the network is simulated and time is virtual. After the
+/// run every write is looked for in the pages.
 ///
-/// Exit code 0: the run ended and no write was lost; 1: it failed; 2: wrong arguments, nothing was started.
+/// Exit code 0: the run ended and no write was lost; 1: it failed; 2: wrong arguments, nothing was
+/// started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Protocol of the pool
@@ -58,12 +59,12 @@ pub(crate) struct Arguments {
     /// processor of its own; else 1]
     #[arg(long, value_name = "N")]
     mail_tasks: Option<usize>,
-    /// Cores of each memory node for --coherence rpc; below 1 that share of a stranded core. In real
-    /// time they are tasks on the process's threads
+    /// Cores of each memory node for --coherence rpc; below 1 that share of a stranded core. In
+    /// real time they are tasks on the process's threads
     #[arg(long, value_name = "N", default_value_t = Config::default().memnode_cores, allow_negative_numbers = true)]
     memnode_cores: f64,
-    /// Switch parts of selcc off: gamma, ageing, batching, send-ring, dirty-bounds, sticky-bits, looks,
-    /// hold
+    /// Switch parts of selcc off: gamma, ageing, batching, send-ring, dirty-bounds, sticky-bits,
+    /// looks, hold
     #[arg(long, value_name = "PART,...", value_delimiter = ',', value_parser = part)]
     without: Vec<Part>,
     /// Simulate the network: paper, modern, cxl or tcp

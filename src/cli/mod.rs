@@ -37,8 +37,8 @@ const USAGE: u8 = 2;
 #[derive(Parser)]
 #[command(name = "selkie", version, about)]
 struct Cli {
-    /// TOML file with a section for each command, as [tpcc] or [pool.create], whose keys are the command's
-    /// options without the dashes; options given here override it
+    /// TOML file with a section for each command, as [tpcc] or [pool.create], whose keys are the
+    /// command's options without the dashes; options given here override it
     #[arg(long, global = true, value_name = "FILE")]
     config: Option<PathBuf>,
     /// What to log on stderr: off, error, warn, info, debug or trace, also for parts, as
@@ -66,7 +66,8 @@ enum Command {
     Backup(Box<backup::Arguments>),
     /// Puts a backup into a new shared pool.
     Restore(Box<restore::Arguments>),
-    /// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, in another pool.
+    /// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, in
+    /// another pool.
     Recover(Box<recover::Arguments>),
     /// Lends memory to a pool that several processes share.
     Memnode(memnode::Arguments),
@@ -106,7 +107,8 @@ impl Refusal {
 }
 
 impl Command {
-    /// Looks for values out of range without starting anything. What only the run can know is left to it.
+    /// Looks for values out of range without starting anything. What only the run can know is left
+    /// to it.
     fn check(&self) -> Result<(), Refusal> {
         match self {
             Command::Tpcc(arguments) => tpcc::check(arguments),
@@ -179,7 +181,8 @@ fn refusal(error: TpccError) -> Refusal {
     }
 }
 
-/// Prints a report on stdout. The exit code says whether all that it tells of holds, if it can be printed.
+/// Prints a report on stdout. The exit code says whether all that it tells of holds, if it can be
+/// printed.
 fn print(report: &str, holds: bool) -> ExitCode {
     if let Err(error) = std::io::stdout().write_all(report.as_bytes()) {
         return fail(&format!("stdout: {error}"));

@@ -11,8 +11,9 @@ use selkie::pool::{Network, SharedPoolError};
 /// How connections to the nodes of a pool over TCP are secured.
 #[derive(Args)]
 pub(crate) struct TlsArguments {
-    /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it: connections of a pool over
-    /// TCP are encrypted, and only those who have a certificate of the pool's authority take part
+    /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it: connections of
+    /// a pool over TCP are encrypted, and only those who have a certificate of the pool's authority
+    /// take part
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
 }
@@ -32,14 +33,15 @@ impl TlsArguments {
 /// How this process is reached in a pool over TCP.
 #[derive(Args)]
 pub(crate) struct NetworkArguments {
-    /// Address and port to listen at in a pool over TCP; port 0 lets the system choose [default: 127.0.0.1:0]
+    /// Address and port to listen at in a pool over TCP; port 0 lets the system choose [default:
+    /// 127.0.0.1:0]
     #[arg(long, value_name = "ADDR:PORT")]
     listen: Option<SocketAddr>,
     /// Address by which others reach this host, if it is not that of --listen
     #[arg(long, value_name = "HOST")]
     advertise: Option<IpAddr>,
-    /// Listen beyond loopback without --tls, and there for --metrics: whoever comes is not authenticated and
-    /// nothing is encrypted
+    /// Listen beyond loopback without --tls, and there for --metrics: whoever comes is not
+    /// authenticated and nothing is encrypted
     #[arg(long)]
     insecure: bool,
     #[command(flatten)]
@@ -62,7 +64,8 @@ impl NetworkArguments {
         &self.tls
     }
 
-    /// Looks for values out of range, and such that contradict each other; metrics may be what is insecure.
+    /// Looks for values out of range, and such that contradict each other; metrics may be what is
+    /// insecure.
     pub(crate) fn check(&self, has_metrics: bool) -> Result<(), super::Refusal> {
         if self.insecure && self.tls.are_given() && !has_metrics {
             let what = "insecure: contradicts --tls: give one of them".to_owned();

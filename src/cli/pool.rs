@@ -14,8 +14,8 @@ use serde_json::json;
 
 use super::network::TlsArguments;
 
-/// Bytes of a range of the pools made here if nobody says otherwise: small, so that little of a node's memory is left
-/// over.
+/// Bytes of a range of the pools made here if nobody says otherwise: small, so that little of a
+/// node's memory is left over.
 pub(super) const RANGE_BYTES: u64 = 4 << 20;
 
 /// Pools that the processes of this host share.
@@ -32,7 +32,8 @@ enum Command {
         /// `NAME` on this host (1 to 64 letters, digits, `-` or `_`), or `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
-        /// How its nodes reach its memory: `shm`, memory shared by the processes of one host, or `tcp`
+        /// How its nodes reach its memory: `shm`, memory shared by the processes of one host, or
+        /// `tcp`
         #[arg(long, value_name = "FABRIC", default_value = "shm")]
         fabric: FabricKind,
         /// Memory nodes that are to join, 1 to 1024
@@ -44,20 +45,22 @@ enum Command {
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
         #[arg(long, value_name = "BYTES", default_value_t = 2048)]
         gcl: usize,
-        /// Bytes of a range, what a memory node gives at once: a power of two, as 4M. A coded pool can have 4096 of them,
-        /// so that with more than 16G of pages they have to be larger
+        /// Bytes of a range, what a memory node gives at once: a power of two, as 4M. A coded pool
+        /// can have 4096 of them, so that with more than 16G of pages they have to be larger
         #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = super::memnode::size)]
         range: u64,
-        /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with `,delta=D`,
-        /// `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: 2+1, or plain with fewer than 3
-        /// memory nodes]
+        /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
+        /// `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default:
+        /// 2+1, or plain with fewer than 3 memory nodes]
         #[arg(long, value_name = "CODING")]
         coding: Option<Coding>,
-        /// Memory that each memory node keeps for the log of each compute node, as 64M, if there are to be any, for
-        /// `--durability memory`. Of what a memory node lends it takes as much, times --max-compute-nodes
+        /// Memory that each memory node keeps for the log of each compute node, as 64M, if there
+        /// are to be any, for `--durability memory`. Of what a memory node lends it takes as much,
+        /// times --max-compute-nodes
         #[arg(long, value_name = "SIZE", value_parser = super::memnode::size)]
         log_size: Option<u64>,
-        /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4 heartbeats
+        /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4
+        /// heartbeats
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
         lease: Duration,
         /// How often a node shows that it lives, 10ms to 10min
@@ -66,7 +69,8 @@ enum Command {
     },
     /// Shows a pool's nodes, and whether they live
     Status {
-        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+        /// `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
         /// Print one JSON object instead of a table
@@ -75,9 +79,11 @@ enum Command {
         #[command(flatten)]
         tls: TlsArguments,
     },
-    /// Has a memory node leave a pool in use: what it has is moved to the others, then its process ends
+    /// Has a memory node leave a pool in use: what it has is moved to the others, then its process
+    /// ends
     Drain {
-        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+        /// `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
         /// The memory node, as `pool status` shows it: mem2, or 2
@@ -91,7 +97,8 @@ enum Command {
     },
     /// Removes a pool and all it holds
     Destroy {
-        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+        /// `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
         /// Also if nodes of it live: they find that their pool is gone
@@ -228,7 +235,8 @@ async fn create(
 /// How often it is looked how far a memory node is with leaving.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Waits as long as it takes: how long that is, is a matter of how much there is, and of who is there to move it.
+/// Waits as long as it takes: how long that is, is a matter of how much there is, and of who is
+/// there to move it.
 async fn drain(
     env: &Env,
     name: &Place,

@@ -23,11 +23,12 @@ use serde_json::json;
 use super::Refusal;
 use super::member::{self, Logs, MemberArguments};
 
-/// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, and puts them into another pool.
+/// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, and puts them
+/// into another pool.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Directory of logs, or URL of an object store, as given to `--durability disk`; more than once if the nodes had different
-    /// ones: all logs of the pool are needed
+    /// Directory of logs, or URL of an object store, as given to `--durability disk`; more than
+    /// once if the nodes had different ones: all logs of the pool are needed
     #[arg(long, value_name = "DIR", required = true)]
     log_dir: Vec<PathBuf>,
     /// The pool that was lost, as `pool status` shows it, if there are logs of several
@@ -39,8 +40,9 @@ pub(crate) struct Arguments {
     /// Leave out what damaged or missing logs have, and all that builds upon it
     #[arg(long)]
     accept_loss: bool,
-    /// The pool to put the pages into, which nobody has used: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
-    /// `etcd:HOST:PORT,.../NAME`. Its logs, from then on, begin in the first --log-dir
+    /// The pool to put the pages into, which nobody has used: `NAME` on this host,
+    /// `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`. Its logs, from then
+    /// on, begin in the first --log-dir
     #[arg(long, value_name = "POOL")]
     into: Option<Place>,
     /// Print one JSON object on stdout instead of tables

@@ -16,21 +16,23 @@ use serde_json::json;
 
 use super::member::{Failure, Logs, MemberArguments, set_labels};
 
-/// Puts a backup into a shared pool that nobody has used yet, with pages of the same size; all else of the pool may be as one
-/// likes. The backup is read and checked whole before the pool is touched.
+/// Puts a backup into a shared pool that nobody has used yet, with pages of the same size; all else
+/// of the pool may be as one likes. The backup is read and checked whole before the pool is
+/// touched.
 ///
-/// Exit code 0: the pool holds what the backup has; 1: it does not, and is of no use if anything was written; 2: wrong
-/// arguments, nothing was started.
+/// Exit code 0: the pool holds what the backup has; 1: it does not, and is of no use if anything
+/// was written; 2: wrong arguments, nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Where the backup is: the directory or URL that it was written to
     #[arg(long, value_name = "URL")]
     from: String,
-    /// The new pool: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+    /// The new pool: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+    /// `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "POOL")]
     into: Place,
-    /// Where nodes of the new pool will have their logs, if they are to have them outside of it (`--durability disk`): the
-    /// pages are recorded there as well
+    /// Where nodes of the new pool will have their logs, if they are to have them outside of it
+    /// (`--durability disk`): the pages are recorded there as well
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// Print one JSON object instead of a line

@@ -8,23 +8,24 @@ use selkie::tpcc::smallbank::Config;
 
 use super::benchmark::{self, BenchmarkOptions};
 
-/// Customers of a bank with a savings and a checking account each, in a pool of this process. Workers on every compute
-/// node run the mix on all accounts, without pauses: Balance, DepositChecking, TransactSavings, Amalgamate and
-/// WriteCheck 15 % each, SendPayment 25 %. A withdrawal that the account does not cover is rolled back and counts as
-/// failed.
+/// Customers of a bank with a savings and a checking account each, in a pool of this process.
+/// Workers on every compute node run the mix on all accounts, without pauses: Balance,
+/// DepositChecking, TransactSavings, Amalgamate and WriteCheck 15 % each, SendPayment 25 %. A
+/// withdrawal that the account does not cover is rolled back and counts as failed.
 ///
-/// After the run all balances are read: each is what was loaded and what committed transactions have added to it, no
-/// savings account is overdrawn, their sum is that of the loaded ones and of what came in, and every row is there once.
+/// After the run all balances are read: each is what was loaded and what committed transactions
+/// have added to it, no savings account is overdrawn, their sum is that of the loaded ones and of
+/// what came in, and every row is there once.
 ///
-/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a second one ends the
-/// process.
+/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a
+/// second one ends the process.
 ///
-/// Exit code 0: the run ended and every rule holds; 1: it failed, or a rule does not hold; 2: wrong arguments, nothing
-/// was started.
+/// Exit code 0: the run ended and every rule holds; 1: it failed, or a rule does not hold; 2: wrong
+/// arguments, nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Customers, 2 to 100000000; each takes about 160 bytes of the pool, and 16 of this process for the
-    /// check
+    /// Customers, 2 to 100000000; each takes about 160 bytes of the pool, and 16 of this process
+    /// for the check
     #[arg(long, value_name = "N", default_value_t = Config::default().accounts)]
     accounts: u32,
     /// Customers that most transactions go to, 1 to all of them [default: 4 % of them]

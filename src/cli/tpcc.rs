@@ -24,33 +24,35 @@ use super::progress::Stderr;
 /// As the help says.
 const _: () = assert!(tpcc::JOURNAL_ENTRIES == 262_144);
 
-/// With --pool embedded: the database is loaded afresh, in memory of this process. In a pool that processes share
-/// the first driver loads it and the others wait; each runs the mix on its own compute nodes and checks when
-/// none runs any more. Without --think the workers never pause.
+/// With --pool embedded: the database is loaded afresh, in memory of this process. In a pool that
+/// processes share the first driver loads it and the others wait; each runs the mix on its own
+/// compute nodes and checks when none runs any more. Without --think the workers never pause.
 ///
-/// When a compute node of another process dies, pages that it alone had are made again from its log, or are lost if it has
-/// none (--durability). A transaction that needs one that is lost is rolled back and counted as lost, and the driver
-/// goes on. After the run the consistency conditions are judged on what can be read. And each NewOrder and Payment that this
-/// driver committed, or of more than 262144 a random sample of so many, is looked for: it is found as it was committed, or it
-/// is on a lost page, or it is missing.
+/// When a compute node of another process dies, pages that it alone had are made again from its
+/// log, or are lost if it has none (--durability). A transaction that needs one that is lost is
+/// rolled back and counted as lost, and the driver goes on. After the run the consistency
+/// conditions are judged on what can be read. And each NewOrder and Payment that this driver
+/// committed, or of more than 262144 a random sample of so many, is looked for: it is found as it
+/// was committed, or it is on a lost page, or it is missing.
 ///
-/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a second one ends the
-/// process.
+/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a
+/// second one ends the process.
 ///
-/// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is missing, also if
-/// pages of a shared pool are lost; 1: the run failed, a condition is broken or a transaction is missing; 2: wrong
-/// arguments, nothing was started.
+/// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is
+/// missing, also if pages of a shared pool are lost; 1: the run failed, a condition is broken or a
+/// transaction is missing; 2: wrong arguments, nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The pool: `embedded:`, one of this process's own; or one that processes share: `NAME` or `shm:NAME` on this
-    /// host, `tcp:HOST:PORT,...` by its memory nodes, `etcd:HOST:PORT,.../NAME`
+    /// The pool: `embedded:`, one of this process's own; or one that processes share: `NAME` or
+    /// `shm:NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "URL", default_value = "embedded:")]
     pool: PoolUrl,
     /// Load the database into a shared pool, if no driver has, and stop
     #[arg(long)]
     load_only: bool,
-    /// Load a new database into a shared pool, also if it holds one, of whatever numbers. Refused while other drivers
-    /// work on that one; its memory is not reclaimed, but by destroying the pool
+    /// Load a new database into a shared pool, also if it holds one, of whatever numbers. Refused
+    /// while other drivers work on that one; its memory is not reclaimed, but by destroying the
+    /// pool
     #[arg(long)]
     reload: bool,
     /// Warehouses to load, 1 to 100000; each takes about 100 MiB
@@ -59,7 +61,8 @@ pub(crate) struct Arguments {
     /// Seconds to run the mix for, 1 to 86400
     #[arg(long, value_name = "SECONDS", default_value_t = Config::default().duration.as_secs())]
     duration: u64,
-    /// Compute nodes of this process, each with its own cache, 1 to 58 [default: 2, in a shared pool 1]
+    /// Compute nodes of this process, each with its own cache, 1 to 58 [default: 2, in a shared
+    /// pool 1]
     #[arg(long, value_name = "N")]
     compute_nodes: Option<usize>,
     /// Memory nodes of an embedded pool, 1 to 1024 [default: 3]
@@ -74,21 +77,23 @@ pub(crate) struct Arguments {
     /// Cache of each compute node in MiB [default: half of the loaded database]
     #[arg(long, value_name = "N")]
     cache_mb: Option<u64>,
-    /// Memory lent by each memory node of an embedded pool in MiB [default: what data, growth and headroom take]
+    /// Memory lent by each memory node of an embedded pool in MiB [default: what data, growth and
+    /// headroom take]
     #[arg(long, value_name = "N")]
     memory_mb: Option<u64>,
     /// Bytes of a cache line of an embedded pool, the unit of caching: a power of two, 2048 to 8192
     /// [default: 2048]
     #[arg(long, value_name = "BYTES")]
     gcl: Option<usize>,
-    /// How an embedded pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
-    /// `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default: 2+1, or plain with fewer than 3
-    /// memory nodes]
+    /// How an embedded pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity
+    /// splits, with `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always`
+    /// [default: 2+1, or plain with fewer than 3 memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
-    /// How the transactions of this process are kept apart: `2pl`, two-phase locking without waiting, `to`, in the order of
-    /// timestamps, or `occ`, optimistic with validation at commit. On a database that was loaded with `to` all drivers have
-    /// it, and none on another; else they may differ
+    /// How the transactions of this process are kept apart: `2pl`, two-phase locking without
+    /// waiting, `to`, in the order of timestamps, or `occ`, optimistic with validation at commit.
+    /// On a database that was loaded with `to` all drivers have it, and none on another; else they
+    /// may differ
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]
@@ -96,12 +101,13 @@ pub(crate) struct Arguments {
     /// Which warehouses a compute node works on
     #[arg(long, value_enum, default_value = "shared")]
     affinity: AffinityArgument,
-    /// First and last of the warehouses to which the terminals of this process belong [default: all of them]; remote
-    /// accesses of the mix still go anywhere
+    /// First and last of the warehouses to which the terminals of this process belong [default: all
+    /// of them]; remote accesses of the mix still go anywhere
     #[arg(long, value_name = "FIRST-LAST", value_parser = homes)]
     homes: Option<(u32, u32)>,
-    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with another node's warehouse, or
-    /// with --affinity shared with another than their own, 0 to 100 [default: as the standard has it]
+    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with
+    /// another node's warehouse, or with --affinity shared with another than their own, 0 to 100
+    /// [default: as the standard has it]
     #[arg(long, value_name = "N")]
     remote_percent: Option<u32>,
     /// Seed of the data and of the transactions' inputs
@@ -110,15 +116,16 @@ pub(crate) struct Arguments {
     /// Let workers wait as people at terminals do, by clause 5.2.5.7
     #[arg(long)]
     think: bool,
-    /// Add each NewOrder and Payment to this file as soon as it has committed, for --look-for of another run, should this one
-    /// be killed
+    /// Add each NewOrder and Payment to this file as soon as it has committed, for --look-for of
+    /// another run, should this one be killed
     #[arg(long, value_name = "FILE")]
     note_commits: Option<PathBuf>,
-    /// Look also for what another run has committed, which was to --note-commits in this file; may be given more than once
+    /// Look also for what another run has committed, which was to --note-commits in this file; may
+    /// be given more than once
     #[arg(long, value_name = "FILE")]
     look_for: Vec<PathBuf>,
-    /// Divide the number of items, customers and initial orders by N, 1 to 100; above 1 the figures are
-    /// no TPC-C figures, but the run is short
+    /// Divide the number of items, customers and initial orders by N, 1 to 100; above 1 the figures
+    /// are no TPC-C figures, but the run is short
     #[arg(long, value_name = "N", default_value_t = 1)]
     scale: u32,
     /// Print one JSON object on stdout instead of tables
@@ -136,8 +143,9 @@ enum AffinityArgument {
     Shared,
     /// Each node on its own; remote accesses of the mix still go anywhere
     Warehouse,
-    /// Each node on its own, and nobody else on their pages: what a transaction needs of another node's warehouses that
-    /// node does, and all commit by two-phase commit; a baseline, only with --pool embedded: and --protocol 2pl
+    /// Each node on its own, and nobody else on their pages: what a transaction needs of another
+    /// node's warehouses that node does, and all commit by two-phase commit; a baseline, only with
+    /// --pool embedded: and --protocol 2pl
     Partitioned,
 }
 

@@ -52,8 +52,9 @@ pub struct SharedPool {
 }
 
 impl SharedPool {
-    /// The pool at that place; one on this host is the calling user's. Nothing is looked for yet. Connections to its
-    /// nodes are secured by `security`, if they are; either all nodes of a pool do so, or none.
+    /// The pool at that place; one on this host is the calling user's. Nothing is looked for yet.
+    /// Connections to its nodes are secured by `security`, if they are; either all nodes of a pool
+    /// do so, or none.
     ///
     /// # Errors
     /// If this build knows no etcd, or the system refuses a thread.
@@ -82,7 +83,8 @@ impl SharedPool {
         &*self.plane
     }
 
-    /// Makes the pool. `config.bytes_per_node` is only checked: each memory node brings what it has.
+    /// Makes the pool. `config.bytes_per_node` is only checked: each memory node brings what it
+    /// has.
     ///
     /// # Errors
     /// If there is one, a field is out of range, or pools are not made at such places.
@@ -102,12 +104,12 @@ impl SharedPool {
         Ok(memnode::create(&*self.plane, identity, config, timing).await?)
     }
 
-    /// Joins it as a memory node that lends what is offered for as long as the node is kept. On TCP it also passes
-    /// on what processes elsewhere ask the pool's control plane.
+    /// Joins it as a memory node that lends what is offered for as long as the node is kept. On TCP
+    /// it also passes on what processes elsewhere ask the pool's control plane.
     ///
     /// # Errors
-    /// If there is no such pool, all its memory nodes have joined, it has another fabric than `expected`, or
-    /// the host has not so much memory.
+    /// If there is no such pool, all its memory nodes have joined, it has another fabric than
+    /// `expected`, or the host has not so much memory.
     pub async fn lend(
         &self,
         env: &Env,
@@ -152,11 +154,12 @@ impl SharedPool {
         Ok(lent)
     }
 
-    /// Opens it, as soon as all its memory nodes have joined; compute nodes of the process can then be
-    /// started in it. Those that are to tell how they are need [`report::publish`].
+    /// Opens it, as soon as all its memory nodes have joined; compute nodes of the process can then
+    /// be started in it. Those that are to tell how they are need [`report::publish`].
     ///
     /// # Errors
-    /// If there is no such pool, memory nodes are still missing after half a minute, or one is dead.
+    /// If there is no such pool, memory nodes are still missing after half a minute, or one is
+    /// dead.
     pub async fn open(
         &self,
         env: &Env,
@@ -186,7 +189,8 @@ impl SharedPool {
         };
         let state = pool.state();
         for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
-            // What those had who have left is elsewhere; what those had who died, the others make good.
+            // What those had who have left is elsewhere; what those had who died, the others make
+            // good.
             if member.stay == Stay::Left || !state.coding.is_plain() {
                 continue;
             }
@@ -205,9 +209,9 @@ impl SharedPool {
         Ok((fabric, pool))
     }
 
-    /// Looks whether this process and the memory nodes that live trust each other, before it does anything in the
-    /// pool that others would have to clean up: all nodes of a pool secure their connections, or none. Nodes that
-    /// do not answer are left to those who need them.
+    /// Looks whether this process and the memory nodes that live trust each other, before it does
+    /// anything in the pool that others would have to clean up: all nodes of a pool secure their
+    /// connections, or none. Nodes that do not answer are left to those who need them.
     async fn check_trust(&self, state: &PoolState) -> Result<(), SharedPoolError> {
         let living = self.living().await?;
         for member in state.memory_nodes.iter().flatten() {
@@ -225,7 +229,8 @@ impl SharedPool {
         Ok(())
     }
 
-    /// Which of its nodes live: by their segments where they share memory, by their beats elsewhere.
+    /// Which of its nodes live: by their segments where they share memory, by their beats
+    /// elsewhere.
     ///
     /// # Errors
     /// If there is no such pool, or it cannot be looked at.
@@ -253,8 +258,8 @@ impl SharedPool {
         Ok(living)
     }
 
-    /// Removes it with all it holds. Unless forced only if none of its nodes lives; nodes that live find that
-    /// their pool is gone.
+    /// Removes it with all it holds. Unless forced only if none of its nodes lives; nodes that live
+    /// find that their pool is gone.
     ///
     /// # Errors
     /// If there is no such pool, it is in use, or it cannot be removed.

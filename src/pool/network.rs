@@ -54,13 +54,14 @@ pub struct Network {
     pub listen: Option<SocketAddr>,
     /// The address by which others reach this host, if it is not the one of `listen`.
     pub advertise: Option<IpAddr>,
-    /// Whether to listen where others than the processes of this host can come, though connections are not secured:
-    /// nobody is authenticated then.
+    /// Whether to listen where others than the processes of this host can come, though connections
+    /// are not secured: nobody is authenticated then.
     pub insecure: bool,
 }
 
 impl Network {
-    /// Looks for addresses that are not allowed, for a process whose connections are secured or not.
+    /// Looks for addresses that are not allowed, for a process whose connections are secured or
+    /// not.
     ///
     /// # Errors
     /// [`SharedPoolError::Address`].

@@ -20,7 +20,8 @@ use crate::shared::{Driver, Role};
 /// that does something else meanwhile.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Heartbeats after which a process knows whether the others have declared it dead; a lease has at least as many.
+/// Heartbeats after which a process knows whether the others have declared it dead; a lease has at
+/// least as many.
 const BEATS_TO_KNOW: u32 = 4;
 /// How often it looks.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -36,8 +37,8 @@ pub trait TableSet: Copy + Send + Sync + 'static {
     /// [`TxnError::Schema`] if the database is not one created with [`TableSet::schemas`].
     fn resolve(db: &Database) -> Result<Self, TxnError>;
 
-    /// The tables of a database in which each of so many compute nodes has tables of its own; only of drivers that know
-    /// such.
+    /// The tables of a database in which each of so many compute nodes has tables of its own; only
+    /// of drivers that know such.
     #[must_use]
     fn divided_schemas(_nodes: usize) -> Vec<TableSchema> {
         Self::schemas()
@@ -132,8 +133,9 @@ impl Cluster {
         Self::start_shaped(fabric, env, env_of, config.shape()).await
     }
 
-    /// Starts compute nodes of this process in a pool that others use too, each under an index that no node
-    /// of the pool has; by its role the first of them makes the tables, or all open the database that is there.
+    /// Starts compute nodes of this process in a pool that others use too, each under an index that
+    /// no node of the pool has; by its role the first of them makes the tables, or all open the
+    /// database that is there.
     ///
     /// # Errors
     /// As [`Cluster::start`].
@@ -237,7 +239,8 @@ impl<T: TableSet> Cluster<T> {
         }
     }
 
-    /// Refuses a load for which the pool has no room beside what is there, before any of that is changed.
+    /// Refuses a load for which the pool has no room beside what is there, before any of that is
+    /// changed.
     async fn check_room(&self, engine: &Engine) -> Result<(), TpccError> {
         let descriptor = self.pool.descriptor();
         let capacity = self.pool.extents() * descriptor.geometry().extent_bytes();
@@ -294,8 +297,9 @@ impl<T: TableSet> Cluster<T> {
         used_bytes(&self.pool, self.nodes.iter().map(|node| &node.engine)).await
     }
 
-    /// The error as it is; but that a node of this process is dead is the others' judgement of it. So may it be if
-    /// memory seems to be dead: who stood still did not hear from it either. The pool knows in a few heartbeats.
+    /// The error as it is; but that a node of this process is dead is the others' judgement of it.
+    /// So may it be if memory seems to be dead: who stood still did not hear from it either. The
+    /// pool knows in a few heartbeats.
     pub(crate) async fn or_expelled(&self, error: TpccError) -> TpccError {
         let Some(peer) = error.dead_peer() else { return error };
         let index = |node: &Arc<Node<T>>| {

@@ -27,13 +27,14 @@ pub enum Affinity {
     Shared,
     /// Each node on its own, which are neighbours, remote accesses of the mix aside.
     Warehouse,
-    /// Each node on its own, and nobody else on their pages: what a transaction needs of another node's warehouses that
-    /// node does for it, and all commit by two-phase commit.
+    /// Each node on its own, and nobody else on their pages: what a transaction needs of another
+    /// node's warehouses that node does for it, and all commit by two-phase commit.
     Partitioned,
 }
 
-/// The position among `nodes` of the one that works on a warehouse, one of so many from 1, where each has its own. Neighbours
-/// have the same: the last rows of a warehouse share pages with the first of the next.
+/// The position among `nodes` of the one that works on a warehouse, one of so many from 1, where
+/// each has its own. Neighbours have the same: the last rows of a warehouse share pages with the
+/// first of the next.
 pub(crate) fn owner_of(warehouse: i32, warehouses: i32, nodes: usize) -> usize {
     let before = (warehouse.unsigned_abs() as usize).saturating_sub(1);
     (before * nodes / (warehouses.unsigned_abs() as usize).max(1)).min(nodes.saturating_sub(1))
@@ -54,7 +55,8 @@ pub struct Config {
     pub memory_nodes: usize,
     /// Worker tasks of each compute node.
     pub workers: usize,
-    /// Tasks of each compute node that take messages in; in virtual time each has a processor of its own.
+    /// Tasks of each compute node that take messages in; in virtual time each has a processor of
+    /// its own.
     pub mail_tasks: usize,
     /// Where the network is, and which time is measured.
     pub network: Network,
@@ -76,9 +78,10 @@ pub struct Config {
     pub affinity: Affinity,
     /// First and last of the warehouses to which the terminals belong, from 1; `None`: all.
     pub homes: Option<(u32, u32)>,
-    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with another node's warehouse,
-    /// or where every node works on all, with another than their own; a NewOrder by one of its lines. `None`: as the
-    /// standard has it, by lines, and with any other warehouse.
+    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with
+    /// another node's warehouse, or where every node works on all, with another than their own; a
+    /// NewOrder by one of its lines. `None`: as the standard has it, by lines, and with any other
+    /// warehouse.
     pub remote_percent: Option<u32>,
     /// Seed of data and inputs.
     pub seed: u64,

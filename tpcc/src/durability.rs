@@ -22,14 +22,16 @@ pub enum Durability {
     /// As long as the compute nodes that have its pages: there is no log.
     #[default]
     None,
-    /// As long as the pool's memory: the log of each compute node is in memory of r + 1 memory nodes.
+    /// As long as the pool's memory: the log of each compute node is in memory of r + 1 memory
+    /// nodes.
     Memory {
         /// How long a log may become, MiB.
         log_mib: u64,
     },
     /// The log of each compute node is in files below a directory, or in an object store.
     Disk {
-        /// The directory, which all compute nodes reach, or what has `://` in it: the URL of an object store.
+        /// The directory, which all compute nodes reach, or what has `://` in it: the URL of an
+        /// object store.
         place: PathBuf,
         /// How long a log may become, MiB.
         log_mib: u64,
@@ -83,8 +85,8 @@ impl Durability {
     }
 }
 
-/// Logs of at most so many MiB in a directory, or where a URL says, which is what has `://` in it. Makes the directory, or asks
-/// the store whether it takes objects; blocks meanwhile.
+/// Logs of at most so many MiB in a directory, or where a URL says, which is what has `://` in it.
+/// Makes the directory, or asks the store whether it takes objects; blocks meanwhile.
 ///
 /// # Errors
 /// [`LogError`] if nothing can be written there, or the URL names no store.

@@ -177,8 +177,8 @@ impl TpccError {
         }
     }
 
-    /// Whether it is the end of this driver's nodes, or of memory that they use: they cannot give up all that
-    /// they hold.
+    /// Whether it is the end of this driver's nodes, or of memory that they use: they cannot give
+    /// up all that they hold.
     #[must_use]
     pub fn ends_service(&self) -> bool {
         self.dead_peer().is_some() || matches!(self.of_engine(), Some(EngineError::Expelled))

@@ -110,17 +110,18 @@ pub struct InputSource {
 
 impl InputSource {
     /// Inputs for the given home warehouses, out of all `warehouses`. A terminal of the
-    /// specification has one home warehouse; without think times few terminals make all the load, so
-    /// the home is drawn for each transaction.
+    /// specification has one home warehouse; without think times few terminals make all the load,
+    /// so the home is drawn for each transaction.
     #[must_use]
     pub fn new(random: Random, constants: NuConstants, warehouses: i32, home: Vec<i32>) -> Self {
         let away = (1..=warehouses).filter(|warehouse| !home.contains(warehouse)).collect();
         Self { random, constants, warehouses, home, remote_percent: None, away }
     }
 
-    /// The same, but of a hundred NewOrder, and of as many Payment transactions, so many have to do with a warehouse that
-    /// is none of the homes, or if all are, with another than their own: a NewOrder by one of its lines, and never by that
-    /// with an unused item. There are others if there are to be any such.
+    /// The same, but of a hundred NewOrder, and of as many Payment transactions, so many have to do
+    /// with a warehouse that is none of the homes, or if all are, with another than their own: a
+    /// NewOrder by one of its lines, and never by that with an unused item. There are others if
+    /// there are to be any such.
     #[must_use]
     pub fn with_remote_percent(self, percent: Option<u32>) -> Self {
         let remote_percent = percent.map(|percent| i32::try_from(percent).unwrap_or(100));

@@ -1,13 +1,15 @@
-//! What a driver remembers of its own committed transactions, to look for each of them after the run.
+//! What a driver remembers of its own committed transactions, to look for each of them after the
+//! run.
 //!
-//! The consistency conditions say whether a database fits together, not whether it is the one that was written:
-//! an order that is gone with all its rows breaks none of them. So every worker notes of its NewOrder and Payment
-//! transactions, after their commit, what they must have left behind. The notes are bounded: of more than
-//! [`JOURNAL_ENTRIES`] each driver keeps a sample in which every transaction is with the same probability
-//! (reservoir sampling, Vitter's algorithm R, worker by worker).
+//! The consistency conditions say whether a database fits together, not whether it is the one that
+//! was written: an order that is gone with all its rows breaks none of them. So every worker notes
+//! of its NewOrder and Payment transactions, after their commit, what they must have left behind.
+//! The notes are bounded: of more than [`JOURNAL_ENTRIES`] each driver keeps a sample in which
+//! every transaction is with the same probability (reservoir sampling, Vitter's algorithm R, worker
+//! by worker).
 //!
-//! A driver may also note each of them in a file as soon as it has committed, so that another can look for it when the
-//! first was killed.
+//! A driver may also note each of them in a file as soon as it has committed, so that another can
+//! look for it when the first was killed.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};

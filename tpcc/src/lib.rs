@@ -1,9 +1,10 @@
-//! Drivers over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], and a micro-benchmark of the coherence protocols
-//! ([`micro`]). Each loads its data, runs its mix from all compute nodes, checks what came of it, and reports.
+//! Drivers over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], and a micro-benchmark of the
+//! coherence protocols ([`micro`]). Each loads its data, runs its mix from all compute nodes,
+//! checks what came of it, and reports.
 //!
-//! TPC-C goes by the specification's revision 5.11: nine tables at their cardinalities, all five transactions in
-//! full, the mix 45/43/4/4/4, NURand, and the consistency conditions 1 to 12 after the run. Every
-//! module cites the clause it follows and says where a choice was open.
+//! TPC-C goes by the specification's revision 5.11: nine tables at their cardinalities, all five
+//! transactions in full, the mix 45/43/4/4/4, NURand, and the consistency conditions 1 to 12 after
+//! the run. Every module cites the clause it follows and says where a choice was open.
 //!
 //! ```text
 //! setup, network, cluster           nodes, workers and sizes; a pool and its nodes here

@@ -1,8 +1,9 @@
 //! The transaction types of a driver, and the deck they are drawn from.
 //!
-//! A deck has a hundred cards, of each type as many as its share in percent. It is shuffled for each worker, and
-//! again when it is used up: so every worker keeps the mix exactly over each hundred transactions, not only on
-//! average. Clause 5.2.4.2 of TPC-C allows it; SmallBank and TATP ask for the shares and no more.
+//! A deck has a hundred cards, of each type as many as its share in percent. It is shuffled for
+//! each worker, and again when it is used up: so every worker keeps the mix exactly over each
+//! hundred transactions, not only on average. Clause 5.2.4.2 of TPC-C allows it; SmallBank and TATP
+//! ask for the shares and no more.
 
 use std::fmt;
 

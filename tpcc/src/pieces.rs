@@ -1,4 +1,5 @@
-//! Work on a range of numbers (warehouses, accounts, subscribers), shared by tasks on all compute nodes.
+//! Work on a range of numbers (warehouses, accounts, subscribers), shared by tasks on all compute
+//! nodes.
 
 use std::future::Future;
 use std::ops::Range;
@@ -75,8 +76,8 @@ mod tests {
     use crate::smallbank::Config;
     use crate::transactions::missing;
 
-    /// Lets three tasks work on the pieces of ten of 0 to 99, each for so many microseconds, and fail or not. Returns
-    /// which were done, in the order of their ends, and what came of all.
+    /// Lets three tasks work on the pieces of ten of 0 to 99, each for so many microseconds, and
+    /// fail or not. Returns which were done, in the order of their ends, and what came of all.
     fn done(work: fn(i32) -> (u64, Result<(), TpccError>)) -> (Vec<i32>, Result<(), TpccError>) {
         let config =
             Config { accounts: 2, hot_accounts: 1, setup: one_node(), ..Config::default() };

@@ -16,8 +16,8 @@ pub trait Progress: Send + Sync {
     fn is_over(&self) -> bool {
         false
     }
-    /// Where the compute nodes of the run are entered for as long as it lasts, with the transactions that
-    /// they have committed.
+    /// Where the compute nodes of the run are entered for as long as it lasts, with the
+    /// transactions that they have committed.
     fn roster(&self) -> Option<&Roster> {
         None
     }

@@ -14,7 +14,8 @@ use crate::scale::Scale;
 const SYLLABLES: [&str; 10] =
     ["BAR", "OUGHT", "ABLE", "PRI", "PRES", "ESE", "ANTI", "CALLY", "ATION", "EING"];
 
-/// Letters of an alphanumeric string (clause 4.3.2.2). A power of two, so that a letter is six bits.
+/// Letters of an alphanumeric string (clause 4.3.2.2). A power of two, so that a letter is six
+/// bits.
 const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
 /// Constant A of NURand for last names, with a thousand of them (clause 2.1.6).
@@ -139,7 +140,8 @@ impl Random {
 
     /// A string of `low` to `high` digits.
     pub fn digits<const N: usize>(&mut self, low: usize, high: usize) -> Text<N> {
-        // 256 is no multiple of ten: the digits 0 to 5 are drawn 4 % more often, which nothing sees.
+        // 256 is no multiple of ten: the digits 0 to 5 are drawn 4 % more often, which nothing
+        // sees.
         self.string(low, high, |bits| b'0' + bits % 10)
     }
 

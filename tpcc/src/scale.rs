@@ -11,8 +11,8 @@ pub const MIN_LINES: i32 = 5;
 /// Most order lines of an order.
 pub const MAX_LINES: i32 = 15;
 
-/// Rows to begin with. The specification knows [`Scale::STANDARD`] only; smaller ones are for tests,
-/// and their results are no TPC-C figures.
+/// Rows to begin with. The specification knows [`Scale::STANDARD`] only; smaller ones are for
+/// tests, and their results are no TPC-C figures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Scale {
     /// Items in all, and stock rows of each warehouse.
@@ -82,8 +82,8 @@ impl Scale {
     }
 }
 
-/// Bytes of pages that a second of run may add, about: at 40,000 transactions a second, 45 % of them
-/// an order of ten lines on pages half full, 43 % a history row.
+/// Bytes of pages that a second of run may add, about: at 40,000 transactions a second, 45 % of
+/// them an order of ten lines on pages half full, 43 % a history row.
 pub(crate) const GROWTH_BYTES_PER_SECOND: u64 = 18_000 * 2 * ORDER_BYTES + 17_200 * 128;
 
 // Bytes in pages, slack included, measured after loads at 2 KiB pages. Where nodes load side by

@@ -7,10 +7,10 @@
 //! Where a choice was open:
 //! * Columns of the primary key come first, most significant first. Order does not matter to the
 //!   specification (clause 1.3.1).
-//! * CUSTOMER is partitioned vertically, which clause 1.4 allows: `C_DATA`, three quarters of the row and
-//!   needed for customers with bad credit only, is a table `customer_data` of its own under the same
-//!   key. In one piece the largest row (719 bytes with its key) would exceed what a tree guarantees
-//!   to fit a 2 KiB page (652 bytes).
+//! * CUSTOMER is partitioned vertically, which clause 1.4 allows: `C_DATA`, three quarters of the
+//!   row and needed for customers with bad credit only, is a table `customer_data` of its own under
+//!   the same key. In one piece the largest row (719 bytes with its key) would exceed what a tree
+//!   guarantees to fit a 2 KiB page (652 bytes).
 //! * HISTORY has no primary key by the specification. Here it has `(H_W_ID, H_WRITER, H_SEQUENCE)`:
 //!   every worker of a run (and the loader) numbers its own rows, so rows are appended, and
 //!   workers, wherever they run, never meet on a page to add one.
@@ -310,7 +310,8 @@ pub struct Misfit {
     pub allowed: usize,
 }
 
-/// The table with the largest entry that does not fit the page of a cache line of `gcl_bytes`, if there is one.
+/// The table with the largest entry that does not fit the page of a cache line of `gcl_bytes`, if
+/// there is one.
 #[must_use]
 pub fn misfit(gcl_bytes: usize) -> Option<Misfit> {
     misfit_of(&schemas(), gcl_bytes)

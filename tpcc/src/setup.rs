@@ -1,4 +1,5 @@
-//! What the configurations of all drivers have in common: nodes, workers, sizes, and what follows from them.
+//! What the configurations of all drivers have in common: nodes, workers, sizes, and what follows
+//! from them.
 
 use std::time::Duration;
 
@@ -25,15 +26,15 @@ pub const MAX_VIRTUAL_DURATION: Duration = Duration::from_secs(3_600);
 const MAX_MEMORY_MIB: u64 = 1 << 20;
 
 const MIB: u64 = 1 << 20;
-/// Range of the pool's address space: small, so that little of a node's memory is left over, unless there is so much
-/// memory that it takes larger ones.
+/// Range of the pool's address space: small, so that little of a node's memory is left over, unless
+/// there is so much memory that it takes larger ones.
 const RANGE_BYTES: u64 = 4 * MIB;
 /// Memory lent beyond the estimate of data and growth, in percent.
 const HEADROOM_PERCENT: u64 = 30;
 /// Memory of the pool that no estimate covers: extents leased ahead, catalogue, roots.
 const FIXED_BYTES: u64 = 64 * MIB;
-/// Tasks of each compute node that load or check, for each thread: while one waits for a page or for its turn, others
-/// go on.
+/// Tasks of each compute node that load or check, for each thread: while one waits for a page or
+/// for its turn, others go on.
 const TASKS_PER_THREAD: usize = 4;
 
 /// Nodes, workers and sizes of a run. [`Setup::validate`] says what is allowed for each field.
@@ -49,7 +50,8 @@ pub struct Setup {
     pub memory_nodes: usize,
     /// Worker tasks of each compute node.
     pub workers: usize,
-    /// Tasks of each compute node that take messages in; in virtual time each has a processor of its own.
+    /// Tasks of each compute node that take messages in; in virtual time each has a processor of
+    /// its own.
     pub mail_tasks: usize,
     /// Where the network is, and which time is measured.
     pub network: Network,
@@ -59,7 +61,8 @@ pub struct Setup {
     pub memory_mib: Option<u64>,
     /// Bytes of a global cache line.
     pub gcl_bytes: usize,
-    /// How nodes agree on who may use a page; all but [`Coherence::Rpc`], for which no directories are started.
+    /// How nodes agree on who may use a page; all but [`Coherence::Rpc`], for which no directories
+    /// are started.
     pub coherence: Coherence,
     /// How the pool keeps pages.
     pub coding: Coding,
@@ -95,8 +98,8 @@ impl Default for Setup {
 }
 
 impl Setup {
-    /// Checks every field for a driver of that title with these tables. Keys are named as the command line names
-    /// them.
+    /// Checks every field for a driver of that title with these tables. Keys are named as the
+    /// command line names them.
     ///
     /// # Errors
     /// [`TpccError::Config`] with the key, the value and what is allowed, for the first bad field.
@@ -163,7 +166,8 @@ impl Setup {
         Err(refused("gcl", self.gcl_bytes, allowed))
     }
 
-    /// Threads, or in virtual time what there is in their place: every worker has a processor of its own.
+    /// Threads, or in virtual time what there is in their place: every worker has a processor of
+    /// its own.
     #[must_use]
     pub fn processors(&self) -> usize {
         self.network.threads().unwrap_or(self.workers)

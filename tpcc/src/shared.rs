@@ -1,18 +1,19 @@
 //! Drivers of several processes on one database.
 //!
-//! They meet in labels of the pool: [`DATABASE`] says what is loaded or who is loading, [`PHASES`] which
-//! drivers run the mix and which check. A check reads the whole database and needs it to be at rest, so
-//! that drivers wait for each other: nobody begins to check while another runs, nor to run while another
-//! checks. A driver whose nodes are gone is waited for no longer.
+//! They meet in labels of the pool: [`DATABASE`] says what is loaded or who is loading, [`PHASES`]
+//! which drivers run the mix and which check. A check reads the whole database and needs it to be
+//! at rest, so that drivers wait for each other: nobody begins to check while another runs, nor to
+//! run while another checks. A driver whose nodes are gone is waited for no longer.
 //!
 //! ```text
 //! open --> load, or wait for who loads --> run --> wait until nobody runs --> check --> leave
 //! ```
 //!
-//! A driver may also be told to load anew: it then takes the label of the database first, so that nobody can come
-//! in, and gives up if somebody is. That works because a driver that comes in says so first, and looks at the label
-//! again then: of two changes to one document one is the later, and who makes that sees the other. Databases
-//! have *generations*, so that who comes in is not taken in by a new one under the same label.
+//! A driver may also be told to load anew: it then takes the label of the database first, so that
+//! nobody can come in, and gives up if somebody is. That works because a driver that comes in says
+//! so first, and looks at the label again then: of two changes to one document one is the later,
+//! and who makes that sees the other. Databases have *generations*, so that who comes in is not
+//! taken in by a new one under the same label.
 //!
 //! ```text
 //!                                 room, and still mine                       all rows
@@ -22,8 +23,9 @@
 //!                      its driver is gone             v
 //!                                                 cut short
 //! ```
-//! Until a driver that loads anew is about to change the first byte, the label keeps what is there, so that it, or
-//! whoever finds it gone, can put that back. A driver that comes in meanwhile waits to see which way it goes.
+//! Until a driver that loads anew is about to change the first byte, the label keeps what is there,
+//! so that it, or whoever finds it gone, can put that back. A driver that comes in meanwhile waits
+//! to see which way it goes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -170,7 +172,8 @@ enum Loader {
 struct Missing(Option<(u64, u64, Duration)>);
 
 impl Missing {
-    /// Notes whether this process, which loads this generation, is there at this time; whether it is gone.
+    /// Notes whether this process, which loads this generation, is there at this time; whether it
+    /// is gone.
     fn is_gone(&mut self, host: u64, generation: u64, there: bool, now: Duration) -> bool {
         match self.0 {
             Some((of, its, since)) if !there && (of, its) == (host, generation) => {
@@ -188,8 +191,8 @@ impl Driver {
     /// Finds out what is to be done in the pool, and waits for a driver that loads.
     ///
     /// # Errors
-    /// [`TpccError::Config`] if the pool holds another database than asked for, [`TpccError::LoadCutShort`],
-    /// [`TpccError::DatabaseInUse`], [`TpccError::Pool`].
+    /// [`TpccError::Config`] if the pool holds another database than asked for,
+    /// [`TpccError::LoadCutShort`], [`TpccError::DatabaseInUse`], [`TpccError::Pool`].
     pub async fn meet(
         pool: &Arc<Pool>,
         env: &Env,
@@ -244,8 +247,8 @@ impl Driver {
         }
     }
 
-    /// Looks whether the driver that loads still lives. If it is gone and has not changed a byte, puts back what was
-    /// there; the label is another then.
+    /// Looks whether the driver that loads still lives. If it is gone and has not changed a byte,
+    /// puts back what was there; the label is another then.
     async fn look_after(
         &self,
         loading: &Loaded,
@@ -264,8 +267,8 @@ impl Driver {
         Ok(Loader::IsAway)
     }
 
-    /// Takes the label of the database that was found, and gives it back if somebody uses that; false if the
-    /// label was not `before`.
+    /// Takes the label of the database that was found, and gives it back if somebody uses that;
+    /// false if the label was not `before`.
     async fn take_over(&mut self, before: &Loaded) -> Result<bool, TpccError> {
         let (generation, replaces, loader) = match before {
             Loaded::Loading { host, generation, .. } => (*generation, None, Some(*host)),
@@ -318,8 +321,9 @@ impl Driver {
         self.abandoned_bytes
     }
 
-    /// Says, before anything is written, that this driver still is the one that loads: its nodes are in the pool
-    /// now, so that nobody takes it for dead any more. What it replaces cannot be put back from then on.
+    /// Says, before anything is written, that this driver still is the one that loads: its nodes
+    /// are in the pool now, so that nobody takes it for dead any more. What it replaces cannot be
+    /// put back from then on.
     ///
     /// # Errors
     /// [`TpccError::LoadCutShort`] if somebody did, [`TpccError::Pool`].
@@ -360,8 +364,8 @@ impl Driver {
         Err(TpccError::LoadCutShort)
     }
 
-    /// Is among those who have the database open, whose nodes are in the pool. Waits for a driver that may replace
-    /// it, until it does or does not.
+    /// Is among those who have the database open, whose nodes are in the pool. Waits for a driver
+    /// that may replace it, until it does or does not.
     ///
     /// # Errors
     /// [`TpccError::DatabaseReplaced`] if it is another one meanwhile, [`TpccError::Pool`].
@@ -403,7 +407,8 @@ impl Driver {
         self.enter(|phases| phases.checking.is_empty() && phases.running.insert(host)).await
     }
 
-    /// Is no longer among those who run, waits until nobody does, and is then among those who check.
+    /// Is no longer among those who run, waits until nobody does, and is then among those who
+    /// check.
     ///
     /// # Errors
     /// [`TpccError::Pool`].
@@ -432,8 +437,8 @@ impl Driver {
         .await
     }
 
-    /// Changes the phases as soon as `change` agrees to them, without those whose nodes are gone. Waits for
-    /// as long as living drivers are in the way.
+    /// Changes the phases as soon as `change` agrees to them, without those whose nodes are gone.
+    /// Waits for as long as living drivers are in the way.
     async fn enter(&self, change: impl Fn(&mut Phases) -> bool) -> Result<(), TpccError> {
         loop {
             let text = self.pool.label(PHASES);

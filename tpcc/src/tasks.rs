@@ -12,8 +12,9 @@ use selkie_txn::RetryPolicy;
 
 use crate::error::TpccError;
 
-/// The same where rows are loaded. A table begins as one page, and all who load it meet there with transactions of dozens of
-/// rows: when nobody gets by, they have to come more seldom than such a transaction takes, all together.
+/// The same where rows are loaded. A table begins as one page, and all who load it meet there with
+/// transactions of dozens of rows: when nobody gets by, they have to come more seldom than such a
+/// transaction takes, all together.
 pub(crate) const LOADING: RetryPolicy =
     RetryPolicy { attempts: 500, base: Duration::from_micros(10), cap: Duration::from_millis(64) };
 

@@ -1,6 +1,7 @@
 //! Cost of transactions on a cached table, one thread: what the transaction layer adds to the tree.
 //!
-//! `cargo bench -p selkie-txn --bench point`; under `cargo test` a few rounds, so that it does not rot.
+//! `cargo bench -p selkie-txn --bench point`; under `cargo test` a few rounds, so that it does not
+//! rot.
 #![allow(clippy::unwrap_used, reason = "a bench stops at the first error")]
 
 use std::hint::black_box;

@@ -6,9 +6,10 @@
 //!     place here
 //!  -> change the leaves, as two-phase locking does, with a log to take it back (a split may find the pool full)
 //! ```
-//! What follows is of optimistic transactions; of those that are ordered by timestamps see `stamps.rs`. Between the first
-//! and the last nothing that the transaction has read or changes can be changed by others: what was read and is not held
-//! was as it was at a moment at which all that changes was held.
+//! What follows is of optimistic transactions; of those that are ordered by timestamps see
+//! `stamps.rs`. Between the first and the last nothing that the transaction has read or changes can
+//! be changed by others: what was read and is not held was as it was at a moment at which all that
+//! changes was held.
 
 use selkie_btree::LeafView;
 
@@ -23,7 +24,8 @@ use crate::transaction::Txn;
 use crate::undo::Change;
 
 impl<'db> Txn<'db> {
-    /// Makes the changes that were kept aside. After an error some may be made, which the undo log takes back.
+    /// Makes the changes that were kept aside. After an error some may be made, which the undo log
+    /// takes back.
     pub(crate) async fn apply(&mut self) -> Result<(), TxnError> {
         let overlay = std::mem::take(&mut self.work.overlay);
         let before = self.open_critical();
@@ -79,7 +81,8 @@ impl<'db> Txn<'db> {
         Ok(leaves)
     }
 
-    /// Makes one change, in the leaf that was latched for it or, if that was split since, to the right of it.
+    /// Makes one change, in the leaf that was latched for it or, if that was split since, to the
+    /// right of it.
     async fn apply_one(
         &mut self,
         index: &IndexInfo,

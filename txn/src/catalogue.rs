@@ -1,8 +1,8 @@
 //! The catalogue: which tables a database has and where their trees begin.
 //!
 //! It is a JSON document (schemas are nested, named and will grow; it is read once per node, so its
-//! size and speed do not matter, and a person can read a dump of it) cut into pages: the first is the
-//! superblock, which every node knows, the others hang on it as a chain.
+//! size and speed do not matter, and a person can read a dump of it) cut into pages: the first is
+//! the superblock, which every node knows, the others hang on it as a chain.
 //! ```text
 //! 0       8         12            16             24     32         40
 //! | magic | version | chunk bytes | total bytes | next | checksum | chunk ...
@@ -10,9 +10,9 @@
 //! Little-endian; `next` is 0 on the last page; the checksum (FNV-1a, 64 bits) covers the header
 //! before it and the chunk. A page that does not fit this is refused, never guessed at.
 //!
-//! Two nodes may try to create a database at the same time: creation holds the superblock exclusively
-//! from the check that it is empty until it is written, and writes it last, so others see no catalogue or
-//! a whole one.
+//! Two nodes may try to create a database at the same time: creation holds the superblock
+//! exclusively from the check that it is empty until it is written, and writes it last, so others
+//! see no catalogue or a whole one.
 
 use selkie_btree::Tree;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
@@ -113,8 +113,8 @@ pub(crate) enum Present {
 /// Creates the trees of every table and writes the catalogue.
 ///
 /// # Errors
-/// [`CatalogueError::Exists`], or what the engine and the tree report. Pages allocated before a failure
-/// are not given back: the pool is to be thrown away.
+/// [`CatalogueError::Exists`], or what the engine and the tree report. Pages allocated before a
+/// failure are not given back: the pool is to be thrown away.
 pub(crate) async fn create(
     engine: &Engine,
     schema: DatabaseSchema,

@@ -1,25 +1,29 @@
-//! Where the timestamps of transactions come from: the pool's logical clock, asked for many at a time.
+//! Where the timestamps of transactions come from: the pool's logical clock, asked for many at a
+//! time.
 //!
 //! ```text
 //! transactions that begin --> the next flight --(one at a time)--> [FAA clock, as many as are aboard]
 //!                                                                                |
 //!                            each has a number of its own  <---------------------+
 //! ```
-//! A transaction that begins boards the flight that has not left yet. When none is on its way, one of those aboard sends
-//! it: a single fetch-and-add brings a number for each. So the clock is asked once a round trip by a node, however many
-//! transactions begin there, and nobody is given a number that was fetched before it asked: who begins when another has
-//! committed, on whatever node, is later in the order than that one. Numbers that are kept for later would save more,
-//! and make their users too late for whatever others did meanwhile.
+//! A transaction that begins boards the flight that has not left yet. When none is on its way, one
+//! of those aboard sends it: a single fetch-and-add brings a number for each. So the clock is asked
+//! once a round trip by a node, however many transactions begin there, and nobody is given a number
+//! that was fetched before it asked: who begins when another has committed, on whatever node, is
+//! later in the order than that one. Numbers that are kept for later would save more, and make
+//! their users too late for whatever others did meanwhile.
 //!
-//! *Cancellation.* Whoever sends a flight and goes away gives it up: those aboard board the next. Their numbers are
-//! nobody's. Whoever sends one and is not polled leaves the others waiting; these fetch a number each for themselves when
-//! that is overdue.
+//! *Cancellation.* Whoever sends a flight and goes away gives it up: those aboard board the next.
+//! Their numbers are nobody's. Whoever sends one and is not polled leaves the others waiting; these
+//! fetch a number each for themselves when that is overdue.
 //!
-//! *A clock that is behind.* Pages that are put back from logs into a new pool have stamps, and its clock begins at zero. A
-//! transaction that meets a stamp beyond its own is too late and runs again; the stamp is remembered here. What the clock
-//! said when it was asked after that is at least the stamp, as that was fetched before, or else the clock is behind, and is
-//! moved there. Until that is found, transactions have earlier stamps than some that ended in the old pool. No harm
-//! is done: they come to nothing where those have left theirs, and elsewhere no order is to be seen.
+//! *A clock that is behind.* Pages that are put back from logs into a new pool have stamps, and its
+//! clock begins at zero. A transaction that meets a stamp beyond its own is too late and runs
+//! again; the stamp is remembered here. What the clock said when it was asked after that is at
+//! least the stamp, as that was fetched before, or else the clock is behind, and is moved there.
+//! Until that is found, transactions have earlier stamps than some that ended in the old pool. No
+//! harm is done: they come to nothing where those have left theirs, and elsewhere no order is to be
+//! seen.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -35,7 +39,8 @@ use selkie_fabric::Doorbell;
 
 use crate::error::TxnError;
 
-/// The last stamp that is ever given. So many are far from wrapping, however many are asked for after that.
+/// The last stamp that is ever given. So many are far from wrapping, however many are asked for
+/// after that.
 pub(crate) const LAST: Stamp = Stamp::new(1 << 62);
 /// For how long a number is awaited that another fetches: far longer than a round trip.
 const OVERDUE: Duration = Duration::from_millis(1);
@@ -143,13 +148,16 @@ impl Clock {
         Self { state: Mutex::new(state), ended: Doorbell::new(), met: AtomicU64::new(0) }
     }
 
-    /// A transaction was too late for this stamp: the clock has passed it, or will have before it is asked again.
+    /// A transaction was too late for this stamp: the clock has passed it, or will have before it
+    /// is asked again.
     pub(crate) fn meet(&self, stamp: Stamp) {
-        // Relaxed: the retry that is to know of it comes after, in the same task; others may learn of it later.
+        // Relaxed: the retry that is to know of it comes after, in the same task; others may learn
+        // of it later.
         self.met.fetch_max(stamp.get(), Ordering::Relaxed);
     }
 
-    /// A stamp that is later than all that were given before, anywhere. One round trip, and the rest of another's.
+    /// A stamp that is later than all that were given before, anywhere. One round trip, and the
+    /// rest of another's.
     ///
     /// # Errors
     /// [`TxnError::OutOfTimestamps`], and what the engine reports.

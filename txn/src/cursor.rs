@@ -1,13 +1,16 @@
 //! Walking the leaves of a tree in either direction, latching each one.
 //!
-//! A leaf's range is its fences', so crossing from one leaf to the next leaves no gap: forwards the right
-//! link of a latched leaf leads to exactly the leaf that begins where it ends, and backwards the leaf
-//! found must end where the latched one begins. While a leaf is latched its fences and links stay.
+//! A leaf's range is its fences', so crossing from one leaf to the next leaves no gap: forwards the
+//! right link of a latched leaf leads to exactly the leaf that begins where it ends, and backwards
+//! the leaf found must end where the latched one begins. While a leaf is latched its fences and
+//! links stay.
 //!
-//! Where changes are kept aside, a walk waits for leaves, so it latches none meanwhile, not even shared: a request of another
-//! node that came while the leaf was being changed waits until nobody here uses it, so two walks in opposite directions
-//! could wait for each other. A walk looks for the leaf that has the key at which the last one ended, and goes on from that
-//! key, as the leaf may begin before it by then. Only a next leaf that is at hand is latched before the last one is let go.
+//! Where changes are kept aside, a walk waits for leaves, so it latches none meanwhile, not even
+//! shared: a request of another node that came while the leaf was being changed waits until nobody
+//! here uses it, so two walks in opposite directions could wait for each other. A walk looks for
+//! the leaf that has the key at which the last one ended, and goes on from that key, as the leaf
+//! may begin before it by then. Only a next leaf that is at hand is latched before the last one is
+//! let go.
 
 use std::collections::VecDeque;
 use std::ops::{Bound, Range};
@@ -55,7 +58,8 @@ pub(crate) struct Cursor<'r, 'db> {
     passed: Option<Vec<u8>>,
     /// Entries of this leaf that are still to come.
     slots: Range<usize>,
-    /// In their place, where the transaction has changed some: those of the leaf and those kept aside, in their order.
+    /// In their place, where the transaction has changed some: those of the leaf and those kept
+    /// aside, in their order.
     merged: Option<VecDeque<At>>,
     /// No further leaf has entries in the range.
     last_leaf: bool,
@@ -99,7 +103,8 @@ impl<'r, 'db> Cursor<'r, 'db> {
         }
     }
 
-    /// The entries of this leaf's part of the range as the transaction sees them; `None` if it has changed none.
+    /// The entries of this leaf's part of the range as the transaction sees them; `None` if it has
+    /// changed none.
     fn merge(&self, txn: &Txn<'db>) -> Result<Option<VecDeque<At>>, TxnError> {
         let (overlay, tree) = (&txn.work.overlay, self.index.number);
         if overlay.leaves_alone(tree) {
@@ -223,14 +228,15 @@ impl<'r, 'db> Cursor<'r, 'db> {
         Ok(())
     }
 
-    /// The next leaf, if it can be had without waiting while the latch of this one says that it is the next.
+    /// The next leaf, if it can be had without waiting while the latch of this one says that it is
+    /// the next.
     fn next_at_hand(&self, txn: &Txn<'db>) -> Result<Option<SharedGuard<'db>>, TxnError> {
         let Some(Stand::Own(Shown::Latched(leaf))) = &self.stand else { return Ok(None) };
         Ok(txn.db.engine.shared_hit(LeafView::new(leaf)?.right()))
     }
 
-    /// Goes on with a copy of the leaf it stands on if that is latched for no longer than it is looked at: others are about
-    /// to be waited for.
+    /// Goes on with a copy of the leaf it stands on if that is latched for no longer than it is
+    /// looked at: others are about to be waited for.
     pub(crate) fn let_go(&mut self, txn: &Txn<'db>) {
         if let Some(Stand::Own(shown)) = &mut self.stand
             && txn.defers()

@@ -25,8 +25,8 @@ const BACKLOG: usize = 1024;
 /// Most sets of scratch memory kept in a shard: about the transactions open at once on one thread.
 const POOLED: usize = 64;
 
-/// A table of a [`Database`]. Plain numbers: resolve it once, use it in every transaction, on any node
-/// that opened the same database.
+/// A table of a [`Database`]. Plain numbers: resolve it once, use it in every transaction, on any
+/// node that opened the same database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Table(usize);
 
@@ -69,15 +69,16 @@ impl From<Index> for Source {
 /// What transactions see of each other.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Isolation {
-    /// As if transactions ran one after the other. Under [`Protocol::TwoPhase`] every latch is held to the end, also
-    /// those of reads; under [`Protocol::Optimistic`] whoever has read what others have changed since does not commit;
-    /// under [`Protocol::Timestamp`] whoever has read something is in the way of earlier ones that would change it.
+    /// As if transactions ran one after the other. Under [`Protocol::TwoPhase`] every latch is held
+    /// to the end, also those of reads; under [`Protocol::Optimistic`] whoever has read what others
+    /// have changed since does not commit; under [`Protocol::Timestamp`] whoever has read something
+    /// is in the way of earlier ones that would change it.
     #[default]
     Serializable,
     /// Only committed data, but another read may find other data: the latches of reads are released
-    /// when the next operation begins, those of changes are held to the end. Under [`Protocol::Optimistic`] reads are
-    /// not looked at again, and under [`Protocol::Timestamp`] they leave no timestamp, but for those that changes are made
-    /// by and those for update.
+    /// when the next operation begins, those of changes are held to the end. Under
+    /// [`Protocol::Optimistic`] reads are not looked at again, and under [`Protocol::Timestamp`]
+    /// they leave no timestamp, but for those that changes are made by and those for update.
     ReadCommitted,
 }
 
@@ -101,8 +102,8 @@ pub(crate) struct Inner {
     backlog: Mutex<VecDeque<Upkeep>>,
     /// Length of the backlog, to look at without the lock.
     backlog_len: AtomicUsize,
-    /// The number of the next savepoint: none is taken for that of another transaction. Handles of other nodes begin
-    /// elsewhere.
+    /// The number of the next savepoint: none is taken for that of another transaction. Handles of
+    /// other nodes begin elsewhere.
     savepoints: AtomicU64,
 }
 
@@ -112,13 +113,14 @@ pub(crate) struct Inner {
 struct ScratchShard(Mutex<Vec<Work<'static>>>);
 
 impl Database {
-    /// Creates a database with these tables in the engine's pool, for all nodes. What its transactions may be kept apart by
-    /// is decided here, by the protocol of the schema, which is that of the handle.
+    /// Creates a database with these tables in the engine's pool, for all nodes. What its
+    /// transactions may be kept apart by is decided here, by the protocol of the schema, which is
+    /// that of the handle.
     ///
     /// # Errors
     /// [`TxnError::Schema`] if a table cannot work (nothing is changed then),
-    /// [`CatalogueError::Exists`](crate::CatalogueError::Exists) if there is a database already, and what
-    /// the engine reports.
+    /// [`CatalogueError::Exists`](crate::CatalogueError::Exists) if there is a database already,
+    /// and what the engine reports.
     pub async fn create(
         engine: &Engine,
         schema: impl Into<DatabaseSchema>,
@@ -126,12 +128,13 @@ impl Database {
         Self::write(engine, schema.into(), Present::Refuse).await
     }
 
-    /// Creates a database in place of the one that is there, if there is one. Whoever opens it from then on finds
-    /// the new one; the pages of the old one stay allocated and are of no more use. No node may have that one open:
-    /// what it does there would go on unnoticed.
+    /// Creates a database in place of the one that is there, if there is one. Whoever opens it from
+    /// then on finds the new one; the pages of the old one stay allocated and are of no more use.
+    /// No node may have that one open: what it does there would go on unnoticed.
     ///
     /// # Errors
-    /// As [`create`](Self::create), but for [`CatalogueError::Exists`](crate::CatalogueError::Exists).
+    /// As [`create`](Self::create), but for
+    /// [`CatalogueError::Exists`](crate::CatalogueError::Exists).
     pub async fn replace(
         engine: &Engine,
         schema: impl Into<DatabaseSchema>,
@@ -161,12 +164,12 @@ impl Database {
         Self::resolve(engine, catalogue, protocol)
     }
 
-    /// Opens the database that another node (or this one) created in the engine's pool. Its transactions are two-phase
-    /// locked, or ordered by timestamps if it was created for that.
+    /// Opens the database that another node (or this one) created in the engine's pool. Its
+    /// transactions are two-phase locked, or ordered by timestamps if it was created for that.
     ///
     /// # Errors
-    /// [`CatalogueError`](crate::CatalogueError) if there is none or its catalogue is damaged, and what
-    /// the engine reports.
+    /// [`CatalogueError`](crate::CatalogueError) if there is none or its catalogue is damaged, and
+    /// what the engine reports.
     pub async fn open(engine: &Engine) -> Result<Self, TxnError> {
         let catalogue = catalogue::read(engine).await?;
         let protocol = catalogue.protocol();
@@ -253,8 +256,9 @@ impl Database {
         Ok(self.inner.source(source.into())?.1.tree)
     }
 
-    /// The same database with its transactions kept apart by this protocol. Handles of different protocols may be used
-    /// side by side, here and on other nodes, where the database was made for both.
+    /// The same database with its transactions kept apart by this protocol. Handles of different
+    /// protocols may be used side by side, here and on other nodes, where the database was made for
+    /// both.
     ///
     /// # Errors
     /// [`CatalogueError::Protocol`] if it was not made for this one.
@@ -283,8 +287,8 @@ impl Database {
         self.inner.stats.snapshot()
     }
 
-    /// Begins a serializable transaction. No round trip, no waiting. Under [`Protocol::Timestamp`] it is its first access
-    /// that decides on its place in the order.
+    /// Begins a serializable transaction. No round trip, no waiting. Under [`Protocol::Timestamp`]
+    /// it is its first access that decides on its place in the order.
     #[must_use]
     pub fn begin(&self) -> Txn<'_> {
         self.begin_with(Isolation::Serializable)
@@ -296,19 +300,21 @@ impl Database {
         self.begin_by(self.protocol, isolation)
     }
 
-    /// Begins a serializable transaction that only reads, and is never long in the way of those that write: it latches a leaf
-    /// for as long as it looks at it, in a scan as long as `visit` is shown what is there, whatever the protocol of the handle.
-    /// So it may itself have to be run again. Where that is two-phase locked or optimistic, it reads as under
+    /// Begins a serializable transaction that only reads, and is never long in the way of those
+    /// that write: it latches a leaf for as long as it looks at it, in a scan as long as `visit` is
+    /// shown what is there, whatever the protocol of the handle. So it may itself have to be run
+    /// again. Where that is two-phase locked or optimistic, it reads as under
     /// [`Protocol::Optimistic`]: it waits for a leaf that is being changed, under [`Protocol::TwoPhase`] to the end of that
-    /// transaction, which must not be one of the same task; and it ends in
-    /// [`TxnError::Stale`] when what it has read was changed before its end: a long scan of what changes all the time
-    /// may find no end, where one of [`begin`](Self::begin) under [`Protocol::TwoPhase`] keeps others out. Under
-    /// [`Protocol::Timestamp`] it leaves its timestamp at what it reads, for which it has the leaf exclusively for that moment,
-    /// ends in [`TxnError::TooLate`] where a later transaction has written, and earlier ones
-    /// that come to write what it has read are run again with a later timestamp.
+    /// transaction, which must not be one of the same task; and it ends in [`TxnError::Stale`] when
+    /// what it has read was changed before its end: a long scan of what changes all the time may
+    /// find no end, where one of [`begin`](Self::begin) under [`Protocol::TwoPhase`] keeps others
+    /// out. Under [`Protocol::Timestamp`] it leaves its timestamp at what it reads, for which it
+    /// has the leaf exclusively for that moment, ends in [`TxnError::TooLate`] where a later
+    /// transaction has written, and earlier ones that come to write what it has read are run again
+    /// with a later timestamp.
     ///
-    /// Operations that change something, or are for update, do nothing and return [`TxnError::ReadOnly`]. No round trip, no
-    /// waiting.
+    /// Operations that change something, or are for update, do nothing and return
+    /// [`TxnError::ReadOnly`]. No round trip, no waiting.
     #[must_use]
     pub fn begin_to_read(&self) -> Txn<'_> {
         self.begin_by(self.protocol.control().for_reading(), Isolation::Serializable)

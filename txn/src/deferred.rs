@@ -1,7 +1,9 @@
-//! Changing without being seen: operations of transactions whose changes are kept aside until they commit.
+//! Changing without being seen: operations of transactions whose changes are kept aside until they
+//! commit.
 //!
-//! An operation reads what it depends on (whether a key is there, what the row was), and notes in the overlay what is to
-//! be. Before anything is changed it is known that what it found is still true, or that nobody later has been there.
+//! An operation reads what it depends on (whether a key is there, what the row was), and notes in
+//! the overlay what is to be. Before anything is changed it is known that what it found is still
+//! true, or that nobody later has been there.
 
 use selkie_btree::LeafView;
 

@@ -80,13 +80,15 @@ impl AbortCause {
 ///
 /// [`Duplicate`](Self::Duplicate), [`NotFound`](Self::NotFound), [`Row`](Self::Row),
 /// [`Schema`](Self::Schema), [`KeyMismatch`](Self::KeyMismatch), [`ReadOnly`](Self::ReadOnly) and
-/// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable. Every other error has rolled the transaction back when it is returned: its
-/// latches are free, and all that is left to do is to drop it and, if
-/// [`is_retryable`](Self::is_retryable), to begin again.
+/// [`NoSavepoint`](Self::NoSavepoint) undo that one operation and leave the transaction usable.
+/// Every other error has rolled the transaction back when it is returned: its latches are free, and
+/// all that is left to do is to drop it and, if [`is_retryable`](Self::is_retryable), to begin
+/// again.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TxnError {
-    /// Somebody else holds a leaf that is needed; nobody waits for a lock. Run the transaction again.
+    /// Somebody else holds a leaf that is needed; nobody waits for a lock. Run the transaction
+    /// again.
     #[error("conflict on page {leaf:?}{}", if *.upgrade { " while upgrading" } else { "" })]
     Conflict {
         /// The leaf.
@@ -100,8 +102,8 @@ pub enum TxnError {
         /// The leaf.
         leaf: GAddr,
     },
-    /// A transaction with a later timestamp has changed a leaf that this one reads, or was at one that it changes. Run the
-    /// transaction again: it is given a later one.
+    /// A transaction with a later timestamp has changed a leaf that this one reads, or was at one
+    /// that it changes. Run the transaction again: it is given a later one.
     #[error("too late: a later transaction was at page {leaf:?}")]
     TooLate {
         /// The leaf.
@@ -127,7 +129,8 @@ pub enum TxnError {
         /// The table.
         table: String,
     },
-    /// The bytes given are not a key of this table or index: too few or too many parts, or other types.
+    /// The bytes given are not a key of this table or index: too few or too many parts, or other
+    /// types.
     #[error("table {table}, {index}: the key given has another shape")]
     KeyMismatch {
         /// The table.
@@ -167,14 +170,15 @@ pub enum TxnError {
         /// The index.
         index: String,
     },
-    /// The transaction was rolled back by an earlier error, or because a future was dropped half-way.
+    /// The transaction was rolled back by an earlier error, or because a future was dropped
+    /// half-way.
     #[error("the transaction was rolled back: {}", .cause.name())]
     RolledBack {
         /// Why.
         cause: AbortCause,
     },
-    /// The transaction has committed, others may have seen it, and it is not known whether it will last: the log of its node
-    /// could not be written in time. It is not to be run again.
+    /// The transaction has committed, others may have seen it, and it is not known whether it will
+    /// last: the log of its node could not be written in time. It is not to be run again.
     #[error("committed, but it is not known whether that lasts: {source}")]
     Undetermined {
         /// Why.

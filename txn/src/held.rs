@@ -1,8 +1,8 @@
 //! The leaves a transaction holds: found again by address, or by "lately used in this tree".
 //!
-//! Positions are stable: leaves are only added, until the transaction ends and all are released. The
-//! vectors survive the transaction (see [`HeldLeaves::emptied`]), so holding a leaf allocates nothing
-//! once they have grown.
+//! Positions are stable: leaves are only added, until the transaction ends and all are released.
+//! The vectors survive the transaction (see [`HeldLeaves::emptied`]), so holding a leaf allocates
+//! nothing once they have grown.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -168,8 +168,8 @@ impl<'db> HeldLeaves<'db> {
         })
     }
 
-    /// Makes all that was changed one change; up to where the node's log has to be durable before anybody may rely on it,
-    /// or on what was read.
+    /// Makes all that was changed one change; up to where the node's log has to be durable before
+    /// anybody may rely on it, or on what was read.
     pub(crate) fn seal(&mut self) -> Lsn {
         let latches = || self.leaves.iter().filter_map(|leaf| leaf.latch.as_ref());
         let read = latches().filter_map(|latch| match latch {

@@ -6,12 +6,12 @@
 //! text, bytes  each 0x00 as 0x00 0xff, then the terminator 0x00 0x00
 //! nullable     0x00 for NULL, or 0x01 and then the value as above; NULL sorts first
 //! ```
-//! No part's encoding is a prefix of another value of the same part, so parts can be put in a row, and
-//! a key made of the first columns is a prefix of exactly the keys that agree in those columns: a range
-//! over a prefix is [`KeyRange::prefix`].
+//! No part's encoding is a prefix of another value of the same part, so parts can be put in a row,
+//! and a key made of the first columns is a prefix of exactly the keys that agree in those columns:
+//! a range over a prefix is [`KeyRange::prefix`].
 //!
-//! A key carries no types. The types given must be those of the columns: an `i64` where the column is
-//! an `I32` makes a key of another length, which operations refuse
+//! A key carries no types. The types given must be those of the columns: an `i64` where the column
+//! is an `I32` makes a key of another length, which operations refuse
 //! ([`KeyMismatch`](crate::TxnError::KeyMismatch)).
 
 use smallvec::SmallVec;
@@ -238,7 +238,8 @@ impl KeyRange {
         Self { low: KeyBuf::from_encoded(first), high: bounded.then_some(high) }
     }
 
-    /// From the first key that begins with `low` up to, not including, those that begin with `high`.
+    /// From the first key that begins with `low` up to, not including, those that begin with
+    /// `high`.
     #[must_use]
     pub fn half_open(low: &[u8], high: &[u8]) -> Self {
         Self { low: KeyBuf::from_encoded(low), high: Some(KeyBuf::from_encoded(high)) }

@@ -12,8 +12,8 @@ use crate::transaction::Txn;
 /// How often a leaf is located anew after it was split, emptied or given back under our eyes.
 pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
 
-/// How many right links are followed after one descent: splits whose separators are not posted yet, also
-/// the many that one large transaction may have made itself.
+/// How many right links are followed after one descent: splits whose separators are not posted yet,
+/// also the many that one large transaction may have made itself.
 pub(crate) const RIGHT_HOPS: u32 = 4096;
 
 /// How a leaf is needed.
@@ -61,7 +61,8 @@ impl<'db> Txn<'db> {
         key: &[u8],
         mode: Mode,
     ) -> Result<Found, TxnError> {
-        // What was shown has been looked at: whoever waits for a leaf holds none that is not held to the end.
+        // What was shown has been looked at: whoever waits for a leaf holds none that is not held
+        // to the end.
         self.work.transient = None;
         if let Some((held, slot)) = self.find_recent(index, key)? {
             self.ensure(held, mode).await?;
@@ -134,7 +135,8 @@ impl<'db> Txn<'db> {
                 Ok(Leaf::Held(held))
             }
             Taken::Fresh(Latch::Shared(guard)) if self.only_reads() => {
-                // What is to be changed by what it was must not have been changed by others, whatever the isolation.
+                // What is to be changed by what it was must not have been changed by others,
+                // whatever the isolation.
                 if self.is_serializable() || mode == Mode::Exclusive {
                     self.note_read(addr, guard.psn(), guard.lsn()).await?;
                 }
@@ -194,8 +196,8 @@ impl<'db> Txn<'db> {
         self.upgrade(held, guard).await
     }
 
-    /// Upgrades a held leaf. Its shared latch travels with the future: if that is dropped the latch is
-    /// gone, and with it the right to rely on what was read; hence the mark.
+    /// Upgrades a held leaf. Its shared latch travels with the future: if that is dropped the latch
+    /// is gone, and with it the right to rely on what was read; hence the mark.
     async fn upgrade(&mut self, held: usize, guard: SharedGuard<'db>) -> Result<(), TxnError> {
         let before = self.open_critical();
         let upgraded = guard.try_upgrade().await;

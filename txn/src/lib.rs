@@ -1,11 +1,12 @@
 //! Tables, indexes and serializable transactions over the shared pool.
 //!
-//! A [`Database`] is a set of tables that every compute node of a pool may open and change at the same
-//! time. A table is a B-link tree whose leaves hold the rows in the order of the primary key; each
-//! secondary index is a tree of its own. Schemas and roots stand in a catalogue that begins in the
-//! superblock. A [`Txn`] reads and changes rows of any table, serializably, by the [`Protocol`] of the handle: two-phase
-//! locked without waiting, the locks being the latches of the leaf pages, which the pool's coherence protocol makes
-//! valid across nodes; optimistic; or in the order of timestamps.
+//! A [`Database`] is a set of tables that every compute node of a pool may open and change at the
+//! same time. A table is a B-link tree whose leaves hold the rows in the order of the primary key;
+//! each secondary index is a tree of its own. Schemas and roots stand in a catalogue that begins in
+//! the superblock. A [`Txn`] reads and changes rows of any table, serializably, by the [`Protocol`]
+//! of the handle: two-phase locked without waiting, the locks being the latches of the leaf pages,
+//! which the pool's coherence protocol makes valid across nodes; optimistic; or in the order of
+//! timestamps.
 //!
 //! | to learn about | read |
 //! |---|---|

@@ -1,7 +1,8 @@
-//! What a transaction has changed and nobody else can see: entries of trees, kept aside until it commits.
+//! What a transaction has changed and nobody else can see: entries of trees, kept aside until it
+//! commits.
 //!
-//! Reads look here first. A log of what each change was in place of takes changes back, of an operation that failed or
-//! of all since a savepoint.
+//! Reads look here first. A log of what each change was in place of takes changes back, of an
+//! operation that failed or of all since a savepoint.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -80,7 +81,8 @@ impl Overlay {
         }
     }
 
-    /// The changed entries of a tree from `low` up to, and without, `high`; empty bounds are infinite.
+    /// The changed entries of a tree from `low` up to, and without, `high`; empty bounds are
+    /// infinite.
     pub(crate) fn range<'a>(
         &'a self,
         tree: usize,

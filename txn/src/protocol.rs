@@ -6,21 +6,24 @@
 //! | [`Timestamp`](Protocol::Timestamp) | latch a leaf for a moment, and leave their timestamp there | are kept aside until commit | by whoever comes to a leaf at which a later transaction has been |
 //! | [`Optimistic`](Protocol::Optimistic) | latch a leaf for a moment, and remember its sequence number | are kept aside until commit | by commit, or a later read: the leaf is another by then |
 //!
-//! All are serializable, phantoms included, as all go by leaves: what is not in a leaf is as much read as what is.
-//! An optimistic read waits while another has the leaf latched exclusively, a moment if that is optimistic, to its end if it
-//! is two-phase locked. It holds nothing meanwhile that anybody waits for; but a task with a two-phase locked transaction of its own
-//! on that leaf would wait for itself until the request times out.
+//! All are serializable, phantoms included, as all go by leaves: what is not in a leaf is as much
+//! read as what is. An optimistic read waits while another has the leaf latched exclusively, a
+//! moment if that is optimistic, to its end if it is two-phase locked. It holds nothing meanwhile
+//! that anybody waits for; but a task with a two-phase locked transaction of its own on that leaf
+//! would wait for itself until the request times out.
 //!
-//! Two-phase locked and optimistic transactions may be mixed on one database. An optimistic transaction that commits holds every leaf it changes latched
-//! exclusively while it looks whether what it has read is as it was, and for that nobody may hold those leaves
-//! exclusively either: it is a two-phase locked transaction that has all of its latches at that moment. So a transaction
+//! Two-phase locked and optimistic transactions may be mixed on one database. An optimistic
+//! transaction that commits holds every leaf it changes latched exclusively while it looks whether
+//! what it has read is as it was, and for that nobody may hold those leaves exclusively either: it
+//! is a two-phase locked transaction that has all of its latches at that moment. So a transaction
 //! that only reads goes by the optimistic protocol also where others lock
-//! ([`Database::begin_to_read`](crate::Database::begin_to_read)). Those that go by
-//! timestamps (`stamps.rs`) rely on all others leaving theirs: a database is made for them, or for the others, and says so
-//! ([`DatabaseSchema`](crate::DatabaseSchema)).
+//! ([`Database::begin_to_read`](crate::Database::begin_to_read)). Those that go by timestamps
+//! (`stamps.rs`) rely on all others leaving theirs: a database is made for them, or for the others,
+//! and says so ([`DatabaseSchema`](crate::DatabaseSchema)).
 //!
-//! To operations a protocol is the answers that its [`Control`] gives; how these are carried out is in `latch.rs` (a leaf is
-//! read), `write.rs` and `deferred.rs` (it is to change), `apply.rs` (commit).
+//! To operations a protocol is the answers that its [`Control`] gives; how these are carried out is
+//! in `latch.rs` (a leaf is read), `write.rs` and `deferred.rs` (it is to change), `apply.rs`
+//! (commit).
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +34,8 @@ pub enum Protocol {
     /// Two-phase locking without waiting (2PL no-wait).
     #[default]
     TwoPhase,
-    /// Timestamp ordering, after Bernstein and Goodman (basic TO), of a database that is made for it.
+    /// Timestamp ordering, after Bernstein and Goodman (basic TO), of a database that is made for
+    /// it.
     Timestamp,
     /// Optimistic concurrency control with validation at the end, after Kung and Robinson (OCC).
     Optimistic,
@@ -68,7 +72,8 @@ impl Protocol {
     }
 }
 
-/// What a protocol has transactions do: all that differs between protocols, for operations, which are the same.
+/// What a protocol has transactions do: all that differs between protocols, for operations, which
+/// are the same.
 pub(crate) trait Control: Sync {
     /// What becomes of a leaf that is only read.
     fn reads(&self) -> Reads;

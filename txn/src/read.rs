@@ -22,11 +22,11 @@ enum Place {
 }
 
 impl<'db> Txn<'db> {
-    /// The row with this primary key. At most one descent and one leaf; nothing is allocated, and under
-    /// [`Protocol::TwoPhase`](crate::Protocol::TwoPhase) nothing copied. Under
-    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) waits for a leaf that is about to be changed, under
-    /// [`Protocol::Timestamp`](crate::Protocol::Timestamp) for one that others read; there the first access is one round trip
-    /// more.
+    /// The row with this primary key. At most one descent and one leaf; nothing is allocated, and
+    /// under [`Protocol::TwoPhase`](crate::Protocol::TwoPhase) nothing copied. Under
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) waits for a leaf that is about to be
+    /// changed, under [`Protocol::Timestamp`](crate::Protocol::Timestamp) for one that others read;
+    /// there the first access is one round trip more.
     ///
     /// # Errors
     /// [`TxnError::Conflict`] and the other errors that roll back (see [`TxnError`]);
@@ -35,10 +35,12 @@ impl<'db> Txn<'db> {
         self.get_in(table, key, Mode::Shared).await
     }
 
-    /// As [`get`](Self::get), for a row that will be changed. Under [`Protocol::TwoPhase`](crate::Protocol::TwoPhase)
-    /// the leaf is latched exclusively, which saves the conflict of two readers that both want to write; under
-    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) it has to be the same at commit, whatever the isolation, and
-    /// under [`Protocol::Timestamp`](crate::Protocol::Timestamp) it is stamped.
+    /// As [`get`](Self::get), for a row that will be changed. Under
+    /// [`Protocol::TwoPhase`](crate::Protocol::TwoPhase) the leaf is latched exclusively, which
+    /// saves the conflict of two readers that both want to write; under
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) it has to be the same at commit,
+    /// whatever the isolation, and under [`Protocol::Timestamp`](crate::Protocol::Timestamp) it is
+    /// stamped.
     ///
     /// # Errors
     /// As [`get`](Self::get); [`TxnError::ReadOnly`].
@@ -50,11 +52,12 @@ impl<'db> Txn<'db> {
         self.get_in(table, key, Mode::Exclusive).await
     }
 
-    /// Shows `visit` every row of a key range, in the order of the table's primary key or of the index,
-    /// until it breaks or the range ends. Every leaf crossed stays latched (under
+    /// Shows `visit` every row of a key range, in the order of the table's primary key or of the
+    /// index, until it breaks or the range ends. Every leaf crossed stays latched (under
     /// [`ReadCommitted`](crate::Isolation::ReadCommitted) and
     /// [`Protocol::Optimistic`](crate::Protocol::Optimistic): one at a time; under
-    /// [`Protocol::Timestamp`](crate::Protocol::Timestamp): none). An index scan fetches each row through the primary key.
+    /// [`Protocol::Timestamp`](crate::Protocol::Timestamp): none). An index scan fetches each row
+    /// through the primary key.
     ///
     /// # Errors
     /// As [`get`](Self::get); an error of `visit` ends the scan and is passed on.

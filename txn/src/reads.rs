@@ -1,4 +1,5 @@
-//! The leaves that a transaction has read and does not hold, and whether they are still as they were.
+//! The leaves that a transaction has read and does not hold, and whether they are still as they
+//! were.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -10,7 +11,8 @@ use crate::error::TxnError;
 use crate::held::{AddrHasher, Latch};
 use crate::transaction::Txn;
 
-/// Up to so many leaves are all looked at again whenever another one is read; of more, so many at a time, in turn.
+/// Up to so many leaves are all looked at again whenever another one is read; of more, so many at a
+/// time, in turn.
 const LOOKED_AT: usize = 64;
 
 /// What was read: each leaf with its sequence number.
@@ -58,11 +60,12 @@ impl Reads {
 }
 
 impl Txn<'_> {
-    /// Notes that a leaf was read, whose latch is still held. First what was read before is looked at again, so that the
-    /// transaction never goes by pages that were never there together.
+    /// Notes that a leaf was read, whose latch is still held. First what was read before is looked
+    /// at again, so that the transaction never goes by pages that were never there together.
     ///
     /// # Errors
-    /// `Stale`; `Conflict` if another has one of them latched, who may have changed it since, whatever it was before.
+    /// `Stale`; `Conflict` if another has one of them latched, who may have changed it since,
+    /// whatever it was before.
     pub(crate) async fn note_read(
         &mut self,
         addr: GAddr,
@@ -85,8 +88,8 @@ impl Txn<'_> {
         self.look_again(self.work.reads.leaves.len()).await
     }
 
-    /// An error that tells what the data is: true only if what was read was there together. Nothing is noted where that is
-    /// so anyway.
+    /// An error that tells what the data is: true only if what was read was there together. Nothing
+    /// is noted where that is so anyway.
     pub(crate) async fn if_as_read(&mut self, error: TxnError) -> TxnError {
         self.validate().await.err().unwrap_or(error)
     }

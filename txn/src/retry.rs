@@ -93,13 +93,13 @@ impl<E: std::error::Error + 'static> RetryError<E> {
     }
 }
 
-/// Runs `attempt` until it succeeds, fails for good, or the policy's attempts are used up. `attempt`
-/// begins and commits its own transaction; when it fails the transaction must be dropped or rolled back
-/// before the error is returned, as `?` does.
+/// Runs `attempt` until it succeeds, fails for good, or the policy's attempts are used up.
+/// `attempt` begins and commits its own transaction; when it fails the transaction must be dropped
+/// or rolled back before the error is returned, as `?` does.
 ///
 /// # Errors
-/// [`RetryError::Final`] with the first error that is not retryable, [`RetryError::Exhausted`] with the
-/// last one that is, once the attempts are used up or four of them ended in a timeout.
+/// [`RetryError::Final`] with the first error that is not retryable, [`RetryError::Exhausted`] with
+/// the last one that is, once the attempts are used up or four of them ended in a timeout.
 pub async fn retry<T, E, F, Fut>(
     env: &Env,
     policy: &RetryPolicy,

@@ -11,8 +11,8 @@ use crate::upkeep::Upkeep;
 /// Takes back the latest changes until `mark` are left.
 ///
 /// # Panics
-/// If a held leaf is not what the log says, which means that its bytes were damaged meanwhile: going on
-/// would make half a transaction visible.
+/// If a held leaf is not what the log says, which means that its bytes were damaged meanwhile:
+/// going on would make half a transaction visible.
 pub(crate) fn undo_to(work: &mut Work<'_>, mark: usize) {
     while work.undo.len() > mark {
         let Some(entry) = work.undo.last() else { break };
@@ -44,8 +44,8 @@ fn revert(held: &mut HeldLeaves<'_>, entry: &UndoEntry<'_>) -> Option<()> {
     }
 }
 
-/// The held leaf that a key is in now which was in `leaf`, and its place there. Splits since then moved it only to the
-/// right, into leaves that the transaction holds because it made them.
+/// The held leaf that a key is in now which was in `leaf`, and its place there. Splits since then
+/// moved it only to the right, into leaves that the transaction holds because it made them.
 pub(crate) fn home(
     held: &HeldLeaves<'_>,
     mut leaf: usize,

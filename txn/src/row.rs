@@ -7,9 +7,9 @@
 //! ends             u16 for each variable column: where its bytes end, counted from the next section
 //! variable bytes   Text and Bytes columns in column order (NULL: nothing)
 //! ```
-//! A fixed-width column is one load at an offset known from the schema, and can be changed in place.
-//! Rows come from pages, so nothing here trusts them: bytes that do not fit the layout are the error
-//! [`RowError::Damaged`].
+//! A fixed-width column is one load at an offset known from the schema, and can be changed in
+//! place. Rows come from pages, so nothing here trusts them: bytes that do not fit the layout are
+//! the error [`RowError::Damaged`].
 
 use crate::schema::{ColumnType, TableSchema};
 

@@ -6,8 +6,8 @@ use crate::row::{Place, RowError, RowLayout, RowRef, wrong_type};
 use crate::schema::ColumnType;
 
 /// Builds one row, column after column in their order. The first mistake is kept and reported by
-/// [`finish`](Self::finish), so calls can be chained. Reuse one builder for many rows: [`clear`](Self::clear)
-/// keeps its memory.
+/// [`finish`](Self::finish), so calls can be chained. Reuse one builder for many rows:
+/// [`clear`](Self::clear) keeps its memory.
 #[derive(Clone, Debug)]
 pub struct RowBuilder<'a> {
     layout: &'a RowLayout,

@@ -1,8 +1,8 @@
 //! Places in a transaction that it can go back to without ending.
 //!
-//! A savepoint is how many changes there were. Going back takes back those that came since: in place, where every leaf
-//! that was changed is held exclusively, or where they are kept aside. What was latched or read since stays so: it may have
-//! decided what the transaction does next.
+//! A savepoint is how many changes there were. Going back takes back those that came since: in
+//! place, where every leaf that was changed is held exclusively, or where they are kept aside. What
+//! was latched or read since stays so: it may have decided what the transaction does next.
 
 use crate::error::TxnError;
 use crate::transaction::Txn;
@@ -11,7 +11,8 @@ use crate::transaction::Txn;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Savepoint(u64);
 
-/// The savepoints of a transaction that can be gone back to, and how many changes there were, oldest first.
+/// The savepoints of a transaction that can be gone back to, and how many changes there were,
+/// oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Savepoints(Vec<(Savepoint, usize)>);
 
@@ -28,23 +29,25 @@ impl Savepoints {
 }
 
 impl Txn<'_> {
-    /// Marks this place in the transaction, to be gone back to by [`rollback_to`](Self::rollback_to). No round trip, no
-    /// waiting.
+    /// Marks this place in the transaction, to be gone back to by
+    /// [`rollback_to`](Self::rollback_to). No round trip, no waiting.
     ///
     /// # Errors
-    /// [`TxnError::RolledBack`] if an earlier error rolled the transaction back, or an operation was dropped half-way.
+    /// [`TxnError::RolledBack`] if an earlier error rolled the transaction back, or an operation
+    /// was dropped half-way.
     pub fn savepoint(&mut self) -> Result<Savepoint, TxnError> {
         self.open_read()?;
         let mark = self.mark();
         Ok(self.savepoints.add(self.db.savepoint_number(), mark))
     }
 
-    /// Takes back every change since the savepoint, which stays; those made after it are gone. Latches stay, also those
-    /// taken since. No round trip, no waiting.
+    /// Takes back every change since the savepoint, which stays; those made after it are gone.
+    /// Latches stay, also those taken since. No round trip, no waiting.
     ///
     /// # Errors
-    /// [`TxnError::NoSavepoint`] if it is another transaction's, was released, or an earlier one was gone back to;
-    /// nothing is changed then. [`TxnError::RolledBack`] as for [`savepoint`](Self::savepoint).
+    /// [`TxnError::NoSavepoint`] if it is another transaction's, was released, or an earlier one
+    /// was gone back to; nothing is changed then. [`TxnError::RolledBack`] as for
+    /// [`savepoint`](Self::savepoint).
     pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TxnError> {
         self.open_read()?;
         let at = self.savepoints.position(savepoint)?;

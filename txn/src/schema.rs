@@ -1,9 +1,9 @@
 //! What a table looks like: columns, primary key, secondary indexes.
 //!
-//! A schema is plain data: it is written to the catalogue when a database is created and read back by
-//! every compute node that opens it. Columns are named by their position everywhere; names are kept
-//! for errors and for the SQL layer. [`TableSchema::validate`] refuses what cannot work, naming the
-//! table, the value and what is allowed, before a single page is allocated.
+//! A schema is plain data: it is written to the catalogue when a database is created and read back
+//! by every compute node that opens it. Columns are named by their position everywhere; names are
+//! kept for errors and for the SQL layer. [`TableSchema::validate`] refuses what cannot work,
+//! naming the table, the value and what is allowed, before a single page is allocated.
 
 use serde::{Deserialize, Serialize};
 
@@ -106,12 +106,13 @@ pub struct TableSchema {
     pub primary_key: Vec<usize>,
     /// Secondary indexes.
     pub indexes: Vec<IndexSchema>,
-    /// Most rows on one page of the primary index (a page is the unit of locking), `None`: as many as
-    /// fit. For small tables in which every row is hot.
+    /// Most rows on one page of the primary index (a page is the unit of locking), `None`: as many
+    /// as fit. For small tables in which every row is hot.
     pub max_rows_per_page: Option<u16>,
 }
 
-/// What a database is made of. Made from its tables, it is for two-phase locking and optimistic transactions.
+/// What a database is made of. Made from its tables, it is for two-phase locking and optimistic
+/// transactions.
 ///
 /// ```
 /// # use selkie_txn::{ColumnType, DatabaseSchema, Protocol, TableSchema};

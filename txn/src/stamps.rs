@@ -1,17 +1,19 @@
-//! Timestamp ordering: transactions take place in the order of their timestamps, and whoever comes too late for that runs
-//! again (Bernstein and Goodman 1981, "basic" timestamp ordering).
+//! Timestamp ordering: transactions take place in the order of their timestamps, and whoever comes
+//! too late for that runs again (Bernstein and Goodman 1981, "basic" timestamp ordering).
 //!
-//! Each leaf carries the stamps of the latest transactions that have read and changed it ([`Stamps`]), in its page: so they
-//! go where the page goes, they are logged and recovered as it is, and they hold for all keys of its range, those that
-//! are not there as well. A transaction has a stamp from its first access on (`clock.rs`), and goes by two rules:
+//! Each leaf carries the stamps of the latest transactions that have read and changed it
+//! ([`Stamps`]), in its page: so they go where the page goes, they are logged and recovered as it
+//! is, and they hold for all keys of its range, those that are not there as well. A transaction has
+//! a stamp from its first access on (`clock.rs`), and goes by two rules:
 //!
 //! | | if | then | else |
 //! |---|---|---|---|
 //! | reads a leaf | nobody later has changed it | it is read by this one at least | too late |
 //! | changes a leaf | nobody later has read or changed it | it is changed by this one | too late |
 //!
-//! A leaf is latched for the moment in which it is looked at, stamped and copied; changes are kept aside until commit (as of
-//! optimistic transactions, `overlay.rs`), and made with all the leaves that change latched:
+//! A leaf is latched for the moment in which it is looked at, stamped and copied; changes are kept
+//! aside until commit (as of optimistic transactions, `overlay.rs`), and made with all the leaves
+//! that change latched:
 //!
 //! ```text
 //! latch every leaf that is to change, exclusively, waiting for none
@@ -21,36 +23,42 @@
 //!
 //! # Why that is serializable
 //!
-//! Of two transactions that touch the same leaf, one to change it, the later one does so after the earlier one. If the
-//! earlier one reads what the later has changed, or changes what it has read or changed, it is too late: both stamps only
-//! grow, as each is the greater of what it was and the transaction's own. So every conflict goes from the earlier to the
-//! later stamp, and there is no circle. Nobody sees what is not committed, so nobody has to be undone for another. As
-//! all reads are right when they are made, nothing is looked at again, and what a program finds was there together.
-//! A transaction that begins when another has ended is later ([`Clock`](crate::clock::Clock)): what is equivalent to the
-//! history is the order in which things happened.
+//! Of two transactions that touch the same leaf, one to change it, the later one does so after the
+//! earlier one. If the earlier one reads what the later has changed, or changes what it has read or
+//! changed, it is too late: both stamps only grow, as each is the greater of what it was and the
+//! transaction's own. So every conflict goes from the earlier to the later stamp, and there is no
+//! circle. Nobody sees what is not committed, so nobody has to be undone for another. As all reads
+//! are right when they are made, nothing is looked at again, and what a program finds was there
+//! together. A transaction that begins when another has ended is later
+//! ([`Clock`](crate::clock::Clock)): what is equivalent to the history is the order in which things
+//! happened.
 //!
-//! A key moves from one leaf to another by a split, and where an empty leaf is given back. The tree copies the stamps to
-//! both halves, and takes the later ones of both, under the latches by which it makes the change: a key's stamps do
-//! not go back. The leaf that a transaction changes may be another than the one it has read, and has
-//! the stamps of that one at least. A transaction's own stamp is no later than itself.
+//! A key moves from one leaf to another by a split, and where an empty leaf is given back. The tree
+//! copies the stamps to both halves, and takes the later ones of both, under the latches by which
+//! it makes the change: a key's stamps do not go back. The leaf that a transaction changes may be
+//! another than the one it has read, and has the stamps of that one at least. A transaction's own
+//! stamp is no later than itself.
 //!
 //! # Latches
 //!
-//! To stamp a leaf takes its exclusive latch, for which a reader waits. So a reader holds nothing that another could wait
-//! for while it waits: it goes on with copies of leaves, and finds the next one by the fence of the last. It holds as well
-//! no leaf that is not to be stamped, as those who wait to stamp one are in the way of others that want to share
-//! it. Whoever commits holds leaves, and only tries to get others.
+//! To stamp a leaf takes its exclusive latch, for which a reader waits. So a reader holds nothing
+//! that another could wait for while it waits: it goes on with copies of leaves, and finds the next
+//! one by the fence of the last. It holds as well no leaf that is not to be stamped, as those who
+//! wait to stamp one are in the way of others that want to share it. Whoever commits holds leaves,
+//! and only tries to get others.
 //!
 //! # With a log
 //!
-//! A stamp that is lost with its node lets others go before a transaction that has ended. So commit waits until the log is
-//! durable for stamps that were read by, too, also where nothing was changed.
+//! A stamp that is lost with its node lets others go before a transaction that has ended. So commit
+//! waits until the log is durable for stamps that were read by, too, also where nothing was
+//! changed.
 //!
 //! # What is not done
 //!
-//! Reads of [`ReadCommitted`](crate::Isolation::ReadCommitted) that are not for update leave no stamps, and look at none.
-//! A change that comes too late is never left out because a later one overwrites it: leaves are not overwritten as a
-//! whole. Nobody else's rules know of stamps: a database in which there are any has no other transactions.
+//! Reads of [`ReadCommitted`](crate::Isolation::ReadCommitted) that are not for update leave no
+//! stamps, and look at none. A change that comes too late is never left out because a later one
+//! overwrites it: leaves are not overwritten as a whole. Nobody else's rules know of stamps: a
+//! database in which there are any has no other transactions.
 
 use selkie_btree::{LeafView, Stamp, Stamps, TreeError, leaf_stamp};
 use selkie_engine::{EngineError, ExclusiveGuard, GAddr, change_together};
@@ -85,7 +93,8 @@ fn change_at(stamps: Stamps, at: Stamp) -> Result<Stamps, TooLate> {
 impl<'db> Txn<'db> {
     /// Whether what is read in this mode takes its place in the order of all transactions.
     pub(crate) fn orders(&self, mode: Mode) -> bool {
-        // What is to be changed by what it was must not have been changed by others, whatever the isolation.
+        // What is to be changed by what it was must not have been changed by others, whatever the
+        // isolation.
         let matters = self.is_serializable() || mode == Mode::Exclusive;
         self.control().reads() == Reads::Stamped && self.only_reads() && matters
     }
@@ -100,7 +109,8 @@ impl<'db> Txn<'db> {
         Ok(stamp)
     }
 
-    /// Latches a leaf to be read at a place in the order: exclusively, unless it is seen that it need not be stamped.
+    /// Latches a leaf to be read at a place in the order: exclusively, unless it is seen that it
+    /// need not be stamped.
     pub(crate) async fn latch_at(&self, addr: GAddr, at: Stamp) -> Result<Latch<'db>, EngineError> {
         let engine = &self.db.engine;
         if let Some(guard) = engine.shared_hit(addr) {
@@ -134,7 +144,8 @@ impl<'db> Txn<'db> {
         Ok(copy)
     }
 
-    /// Fails if a later transaction has read or changed one of the leaves that are held to be changed.
+    /// Fails if a later transaction has read or changed one of the leaves that are held to be
+    /// changed.
     pub(crate) fn check_order(&self) -> Result<(), TxnError> {
         // Who has not read anything has nothing to change.
         let Some(at) = self.stamp else { return Ok(()) };

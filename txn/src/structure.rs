@@ -142,9 +142,9 @@ impl IndexInfo {
 
 /// Checks the sizes of a table's entries against the pages they must fit.
 ///
-/// A key must be short enough for inner pages. Two entries and, whatever the fences are, two keys of the
-/// longest kind must fit a leaf: the transaction keeps room for its fences free (see `write`), and a leaf
-/// with one entry must still take another one of any size.
+/// A key must be short enough for inner pages. Two entries and, whatever the fences are, two keys
+/// of the longest kind must fit a leaf: the transaction keeps room for its fences free (see
+/// `write`), and a leaf with one entry must still take another one of any size.
 ///
 /// # Errors
 /// [`SchemaError::EntryTooLarge`] naming table, size and what is allowed.

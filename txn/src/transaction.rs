@@ -2,13 +2,13 @@
 //!
 //! What follows is of two-phase locking; how others differ is in [`mod@crate::protocol`].
 //!
-//! Two-phase locking without waiting: every leaf page an operation touches is latched, shared to read
-//! and exclusive to write, and stays latched until the end (growing phase); commit and rollback release
-//! all of them at once (shrinking phase). A leaf that somebody else holds in the way is a conflict: the
-//! transaction is rolled back on the spot, so its latches are free before the caller even sees the error,
-//! and nobody ever waits for a leaf while holding one: there is no deadlock. A leaf is latched even when
-//! the key looked for is not in it, and a scan latches every leaf it crosses: the gaps between keys
-//! are locked too, hence no phantoms.
+//! Two-phase locking without waiting: every leaf page an operation touches is latched, shared to
+//! read and exclusive to write, and stays latched until the end (growing phase); commit and
+//! rollback release all of them at once (shrinking phase). A leaf that somebody else holds in the
+//! way is a conflict: the transaction is rolled back on the spot, so its latches are free before
+//! the caller even sees the error, and nobody ever waits for a leaf while holding one: there is no
+//! deadlock. A leaf is latched even when the key looked for is not in it, and a scan latches every
+//! leaf it crosses: the gaps between keys are locked too, hence no phantoms.
 //!
 //! ```text
 //!            error that rolls back, future dropped half-way, rollback(), drop
@@ -18,22 +18,22 @@
 //! ```
 //!
 //! *Rollback is exact and cannot fail.* Every change is logged in memory together with the change
-//! itself, with no suspension point in between. Undo works on leaves that are held exclusively, so it
-//! needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at once.
-//! That an entry that was removed fits back is argued in `write`.
+//! itself, with no suspension point in between. Undo works on leaves that are held exclusively, so
+//! it needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at
+//! once. That an entry that was removed fits back is argued in `write`.
 //!
-//! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what was
-//! latched is in the transaction. If the operation was changing something, the transaction is marked, and
-//! whatever is asked of it next, commit included, rolls it back instead.
+//! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what
+//! was latched is in the transaction. If the operation was changing something, the transaction is
+//! marked, and whatever is asked of it next, commit included, rolls it back instead.
 //!
-//! *Fairness.* Operations on cached pages never suspend, so a task that runs one transaction after the
-//! other would keep its thread from answering other nodes. Ending a transaction lets other tasks run once,
-//! with nothing latched.
+//! *Fairness.* Operations on cached pages never suspend, so a task that runs one transaction after
+//! the other would keep its thread from answering other nodes. Ending a transaction lets other
+//! tasks run once, with nothing latched.
 //!
-//! *Upkeep.* Splits leave separators to be posted to parents, removals leave empty leaves. Neither is
-//! needed for correctness (a B-link tree is searched through its right links), and posting waits for
-//! latches; so both happen after the latches are released. What cannot be done then is kept for a later
-//! transaction of this database.
+//! *Upkeep.* Splits leave separators to be posted to parents, removals leave empty leaves. Neither
+//! is needed for correctness (a B-link tree is searched through its right links), and posting waits
+//! for latches; so both happen after the latches are released. What cannot be done then is kept for
+//! a later transaction of this database.
 
 use selkie_btree::Stamp;
 use selkie_engine::log::Lsn;
@@ -84,8 +84,8 @@ enum State {
 #[derive(Default)]
 pub(crate) struct Work<'db> {
     pub(crate) held: HeldLeaves<'db>,
-    /// The leaf last read whose latch is not kept ([`Isolation::ReadCommitted`], all but [`Protocol::TwoPhase`]), until
-    /// the next operation.
+    /// The leaf last read whose latch is not kept ([`Isolation::ReadCommitted`], all but
+    /// [`Protocol::TwoPhase`]), until the next operation.
     pub(crate) transient: Option<Shown<'db>>,
     pub(crate) undo: UndoLog,
     /// Changes that are kept aside, and leaves read and not held, of protocols that have such.
@@ -167,16 +167,20 @@ impl<'db> Txn<'db> {
         self
     }
 
-    /// Commits: releases every latch, which makes all changes visible to everyone at once. Before that, where changes
-    /// are kept aside, latches what is to be changed, and looks whether what was read is as it was
-    /// ([`Protocol::Optimistic`]), or nobody later was there ([`Protocol::Timestamp`]). Then does upkeep of the trees, waiting for inner pages only; if the future is dropped there the transaction
-    /// is committed nevertheless, and rolled back if it is dropped before.
+    /// Commits: releases every latch, which makes all changes visible to everyone at once. Before
+    /// that, where changes are kept aside, latches what is to be changed, and looks whether what
+    /// was read is as it was ([`Protocol::Optimistic`]), or nobody later was there
+    /// ([`Protocol::Timestamp`]). Then does upkeep of the trees, waiting for inner pages only; if
+    /// the future is dropped there the transaction is committed nevertheless, and rolled back if it
+    /// is dropped before.
     ///
     /// # Errors
     /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
-    /// half-way. Under [`Protocol::Optimistic`] and [`Protocol::Timestamp`] also [`TxnError::Stale`] or
-    /// [`TxnError::TooLate`], [`TxnError::Conflict`] and the other errors that roll back. [`TxnError::Undetermined`] if the node's log cannot be written: it has committed, but may be gone if
-    /// the node ends now. Nothing else: upkeep that fails is left for later.
+    /// half-way. Under [`Protocol::Optimistic`] and [`Protocol::Timestamp`] also
+    /// [`TxnError::Stale`] or [`TxnError::TooLate`], [`TxnError::Conflict`] and the other errors
+    /// that roll back. [`TxnError::Undetermined`] if the node's log cannot be written: it has
+    /// committed, but may be gone if the node ends now. Nothing else: upkeep that fails is left for
+    /// later.
     pub async fn commit(mut self) -> Result<(), TxnError> {
         self.check_active()?;
         if self.defers()
@@ -195,8 +199,8 @@ impl<'db> Txn<'db> {
         durable.map_err(|source| TxnError::Undetermined { source })
     }
 
-    /// Takes every change back, releases every latch, then does upkeep as [`commit`](Self::commit) does.
-    /// After an error that has rolled the transaction back already, only the upkeep.
+    /// Takes every change back, releases every latch, then does upkeep as [`commit`](Self::commit)
+    /// does. After an error that has rolled the transaction back already, only the upkeep.
     pub async fn rollback(mut self) {
         self.abort(self.requested());
         self.tidy().await;
@@ -305,8 +309,8 @@ impl<'db> Txn<'db> {
         }
     }
 
-    /// If it was rolled back as the log was full, waits until it has room: it would be rolled back again before. If there is
-    /// none in time, that is the error.
+    /// If it was rolled back as the log was full, waits until it has room: it would be rolled back
+    /// again before. If there is none in time, that is the error.
     async fn until_room(&self, error: TxnError) -> TxnError {
         if error.abort_cause() != Some(AbortCause::LogFull) {
             return error;
@@ -314,8 +318,8 @@ impl<'db> Txn<'db> {
         self.db.engine.until_room().await.map_or_else(TxnError::from, |()| error)
     }
 
-    /// Marks the transaction for the time of an await that it cannot survive being dropped in; returns
-    /// what [`close_critical`](Self::close_critical) wants.
+    /// Marks the transaction for the time of an await that it cannot survive being dropped in;
+    /// returns what [`close_critical`](Self::close_critical) wants.
     pub(crate) fn open_critical(&mut self) -> bool {
         std::mem::replace(&mut self.changing, true)
     }

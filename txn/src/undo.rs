@@ -1,12 +1,12 @@
 //! The undo log: what to do, in reverse order, to take a transaction back.
 //!
-//! Undo is logical by key: a record names the leaf the change was made in, and if that leaf was split
-//! since, the right links lead to where the key is now. All those leaves are held exclusively, so
-//! nothing is fetched, nothing is waited for, and nobody saw the change.
+//! Undo is logical by key: a record names the leaf the change was made in, and if that leaf was
+//! split since, the right links lead to where the key is now. All those leaves are held
+//! exclusively, so nothing is fetched, nothing is waited for, and nobody saw the change.
 //!
 //! A record holds only what its kind needs: the key for an insert, key and value for a delete or a
-//! replacement, key and the changed bytes for a change in place. Keys and images share one byte arena
-//! that is kept for the next transaction.
+//! replacement, key and the changed bytes for a change in place. Keys and images share one byte
+//! arena that is kept for the next transaction.
 
 use std::ops::Range;
 

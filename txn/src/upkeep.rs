@@ -5,8 +5,8 @@ use selkie_engine::GAddr;
 
 use crate::database::Inner;
 
-/// One thing to do. None of it is needed for correctness: a tree with unposted splits and empty leaves
-/// is valid.
+/// One thing to do. None of it is needed for correctness: a tree with unposted splits and empty
+/// leaves is valid.
 pub(crate) enum Upkeep {
     /// Tell the parent about a split.
     Post(Tree, PendingPost),
@@ -15,8 +15,9 @@ pub(crate) enum Upkeep {
 }
 
 impl Inner {
-    /// Does it, waiting for inner pages; the caller holds no latch. A page that stays busy puts it off;
-    /// any other failure is left to later traversals, because the transaction it came from has ended.
+    /// Does it, waiting for inner pages; the caller holds no latch. A page that stays busy puts it
+    /// off; any other failure is left to later traversals, because the transaction it came from has
+    /// ended.
     pub(crate) async fn do_upkeep(&self, upkeep: Upkeep) {
         match upkeep {
             Upkeep::Post(tree, post) => {

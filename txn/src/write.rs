@@ -1,18 +1,20 @@
-//! Changing: insert, update, delete, with the entries of every index. What is kept aside until commit is in
-//! [`crate::deferred`].
+//! Changing: insert, update, delete, with the entries of every index. What is kept aside until
+//! commit is in [`crate::deferred`].
 //!
 //! *Order.* An operation first latches and checks, then changes, and logs each change in the same
-//! breath. If it fails after some changes (a duplicate in the third index), what it did is undone from
-//! the log and the transaction goes on.
+//! breath. If it fails after some changes (a duplicate in the third index), what it did is undone
+//! from the log and the transaction goes on.
 //!
-//! *Why undo always has room.* Undo visits the states of the transaction backwards. As long as a leaf
-//! was not split, each of these states has been in that very page, so it fits. If it was split, the
-//! state before, restricted to the range of one half, must fit that half. Its entries do: they are some of
-//! those that fitted together, and each takes at most the same space, because a narrower range has a
-//! longer common prefix, which is not stored. But the half has another fence, perhaps a longer one. So
-//! every insert and every growing update here leaves the room that the longest possible fences of the
-//! tree would need ([`IndexInfo::max_key_bytes`], twice), and a removal or a shrinking update splits a
-//! leaf first that lacks it; hence any part of any state that undo goes back to fits under any fences. The limit of rows a page holds for a part if it held for the whole.
+//! *Why undo always has room.* Undo visits the states of the transaction backwards. As long as a
+//! leaf was not split, each of these states has been in that very page, so it fits. If it was
+//! split, the state before, restricted to the range of one half, must fit that half. Its entries
+//! do: they are some of those that fitted together, and each takes at most the same space, because
+//! a narrower range has a longer common prefix, which is not stored. But the half has another
+//! fence, perhaps a longer one. So every insert and every growing update here leaves the room that
+//! the longest possible fences of the tree would need ([`IndexInfo::max_key_bytes`], twice), and a
+//! removal or a shrinking update splits a leaf first that lacks it; hence any part of any state
+//! that undo goes back to fits under any fences. The limit of rows a page holds for a part if it
+//! held for the whole.
 
 use selkie_btree::{LeafView, Whereabouts, leaf_insert, leaf_remove, leaf_replace};
 
@@ -43,8 +45,9 @@ impl<'db> Txn<'db> {
     /// Inserts a row, made by [`Database::row`](crate::Database::row) for this table.
     ///
     /// # Errors
-    /// [`TxnError::Duplicate`] if the primary key or a unique index has the key already, naming which;
-    /// nothing is inserted then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that roll back.
+    /// [`TxnError::Duplicate`] if the primary key or a unique index has the key already, naming
+    /// which; nothing is inserted then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the
+    /// other errors that roll back.
     pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
         let info = self.db.table(table)?;
         if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
@@ -55,13 +58,13 @@ impl<'db> Txn<'db> {
         self.close_change(mark, result).await
     }
 
-    /// Changes the row with this primary key; `change` sees it and sets columns. Columns of fixed width
-    /// are changed in place. Returns what `change` returns.
+    /// Changes the row with this primary key; `change` sees it and sets columns. Columns of fixed
+    /// width are changed in place. Returns what `change` returns.
     ///
     /// # Errors
-    /// [`TxnError::NotFound`]; [`TxnError::Duplicate`] if a unique index has the new key already; what
-    /// `change` returns. Nothing is changed then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that
-    /// roll back.
+    /// [`TxnError::NotFound`]; [`TxnError::Duplicate`] if a unique index has the new key already;
+    /// what `change` returns. Nothing is changed then. [`TxnError::ReadOnly`];
+    /// [`TxnError::Conflict`] and the other errors that roll back.
     pub async fn update<R, F>(&mut self, table: Table, key: &[u8], change: F) -> Result<R, TxnError>
     where
         F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
@@ -79,7 +82,8 @@ impl<'db> Txn<'db> {
     /// Deletes the row with this primary key.
     ///
     /// # Errors
-    /// [`TxnError::NotFound`]; [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors that roll back.
+    /// [`TxnError::NotFound`]; [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors
+    /// that roll back.
     pub async fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), TxnError> {
         let info = self.db.table(table)?;
         info.check_key(&info.primary, key)?;
@@ -366,8 +370,8 @@ impl<'db> Txn<'db> {
         Ok(())
     }
 
-    /// Splits the leaf until undo has room for what is about to be taken from the entry at `slot`. Leaves
-    /// that were only ever changed here have it; those that absorbed a neighbour may not.
+    /// Splits the leaf until undo has room for what is about to be taken from the entry at `slot`.
+    /// Leaves that were only ever changed here have it; those that absorbed a neighbour may not.
     async fn with_reserve(
         &mut self,
         index: &IndexInfo,
@@ -409,7 +413,8 @@ impl<'db> Txn<'db> {
     ) -> Result<usize, TxnError> {
         let engine = &self.db.engine;
         let Some(guard) = self.work.held.exclusive_mut(leaf) else { return Err(restless(index)) };
-        // Linking the new leaf and handing over its guard happen without a suspension point between.
+        // Linking the new leaf and handing over its guard happen without a suspension point
+        // between.
         let (right, post) = index.tree.split_leaf(engine, guard, key).await?;
         let addr = right.addr();
         let right = self.work.held.add(index.number, addr, crate::held::Latch::Exclusive(right));

@@ -47,8 +47,8 @@ fn change(page: &mut impl PageMut, range: Range<usize>) -> Result<&mut [u8], Dam
 }
 
 /// Inserts an entry at `slot`, the place [`PageView::search`] named. `key` is the whole key.
-/// Compacts the page when its free bytes are scattered, else touches only the header, the slots from `slot` on
-/// and the new cell. On an error the page is unchanged.
+/// Compacts the page when its free bytes are scattered, else touches only the header, the slots
+/// from `slot` on and the new cell. On an error the page is unchanged.
 pub(crate) fn insert(
     page: &mut impl PageMut,
     slot: usize,
@@ -128,8 +128,9 @@ pub(crate) fn remove(page: &mut impl PageMut, slot: usize) -> Result<(), Damage>
     Ok(())
 }
 
-/// Gives the entry in `slot` a value of another length: where it is if that takes no more, or in another cell if there is room
-/// for one beside those that are there; else the page is compacted. On an error the page is unchanged.
+/// Gives the entry in `slot` a value of another length: where it is if that takes no more, or in
+/// another cell if there is room for one beside those that are there; else the page is compacted.
+/// On an error the page is unchanged.
 pub(crate) fn replace(page: &mut impl PageMut, slot: usize, value: &[u8]) -> Result<(), NoRoomOr> {
     let view = PageView::parse(page)?;
     let cell = view.cell(slot)?;

@@ -34,7 +34,8 @@ pub const fn max_entry(page_bytes: usize) -> usize {
     (page_bytes - HEADER - FENCE_RESERVE) / 3 - SLOT - CELL_HEADER + HEAD
 }
 
-/// Longest key, in bytes, for pages of `page_bytes`: an inner page then has at least three children.
+/// Longest key, in bytes, for pages of `page_bytes`: an inner page then has at least three
+/// children.
 pub const fn max_key(page_bytes: usize) -> usize {
     page_bytes / 32 * 3
 }

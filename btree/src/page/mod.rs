@@ -1,9 +1,10 @@
 //! One page of the tree: a slotted page over plain bytes, with no latch and no I/O.
 //!
-//! Everything here is a function of bytes, so it is tested without an engine; what edits a page in place says which bytes. Leaves and
-//! inner pages share the format; an inner entry's value is the child's address (8 bytes). Slot 0
-//! of an inner page carries the page's own low fence, so entry `i` covers `[key i, key i + 1)` and
-//! the last one ends at the high fence: there is no special first child.
+//! Everything here is a function of bytes, so it is tested without an engine; what edits a page in
+//! place says which bytes. Leaves and inner pages share the format; an inner entry's value is the
+//! child's address (8 bytes). Slot 0 of an inner page carries the page's own low fence, so entry
+//! `i` covers `[key i, key i + 1)` and the last one ends at the high fence: there is no special
+//! first child.
 //!
 //! # Byte map (little-endian)
 //!
@@ -27,7 +28,8 @@
 //! * `right`: address of the right neighbour, 0 exactly when the high fence is infinite.
 //! * `extra`: in a leaf, the most rows it may hold; in an inner page, how many separators reclaim
 //!   has removed from it (see [`crate::post`]).
-//! * `read`, `write`: in a leaf, two timestamps of the transaction layer (see [`Stamps`]); in an inner page 0.
+//! * `read`, `write`: in a leaf, two timestamps of the transaction layer (see [`Stamps`]); in an
+//!   inner page 0.
 //!
 //! # Damage
 //!

@@ -164,10 +164,10 @@ pub(crate) struct Cut {
 /// Chooses where to split `view` for `key`, which found no room in it.
 ///
 /// A key that goes at the end of the page cuts there: ascending inserts leave full pages behind,
-/// and a leaf's right page starts empty or nearly so. Otherwise both sides, the new entry included, come out as
-/// equal in bytes as they can. Every leaf cut leaves either side at most as many rows as there were,
-/// the new one included. A leaf's separator is as short as the two keys beside it allow; an inner
-/// page's is the key of the right page's first child.
+/// and a leaf's right page starts empty or nearly so. Otherwise both sides, the new entry included,
+/// come out as equal in bytes as they can. Every leaf cut leaves either side at most as many rows
+/// as there were, the new one included. A leaf's separator is as short as the two keys beside it
+/// allow; an inner page's is the key of the right page's first child.
 pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<Cut, Damage> {
     let found = view.search(key)?;
     let mut bytes = Vec::with_capacity(view.len() + 1);

@@ -109,7 +109,8 @@ fn fences() -> [(&'static [u8], &'static [u8]); 5] {
     ]
 }
 
-/// An entry's cell, its slot and those behind it, and the header: that is what goes to the log and home.
+/// An entry's cell, its slot and those behind it, and the header: that is what goes to the log and
+/// home.
 #[test]
 fn edits_tell_of_little_more_than_they_change() {
     let mut page = Told::new(leaf(2048, b"", b""));

@@ -1,7 +1,7 @@
 //! Reading what is added to the logs of all nodes while a backup is made.
 //!
-//! What is read of a log is written to the backup record by record, with places of its own: there it begins where every log
-//! does, and has no beginnings.
+//! What is read of a log is written to the backup record by record, with places of its own: there
+//! it begins where every log does, and has no beginnings.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,8 +24,8 @@ use crate::service::all_of;
 const AT_ONCE: u64 = 1 << 20;
 /// Bytes of records from which on they are written as an object.
 const OBJECT_BYTES: usize = 4 << 20;
-/// How often it is looked again where a record should be and is not, as others are behind it: they are written while they are
-/// read.
+/// How often it is looked again where a record should be and is not, as others are behind it: they
+/// are written while they are read.
 const LOOKS: u32 = 50;
 /// How long is waited before that, and before something is written again.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -111,10 +111,12 @@ impl Logs {
         all.into_iter().collect()
     }
 
-    /// Reads the logs up to a moment that all nodes mark in them, and those of nodes that are gone to their ends.
+    /// Reads the logs up to a moment that all nodes mark in them, and those of nodes that are gone
+    /// to their ends.
     ///
     /// # Errors
-    /// As [`Logs::follow`]; [`BackupError::NoMoment`] if they do not mark one together within the request timeout.
+    /// As [`Logs::follow`]; [`BackupError::NoMoment`] if they do not mark one together within the
+    /// request timeout.
     pub(super) async fn end(&mut self, core: &Core) -> Result<(), BackupError> {
         let (started, bound) = (core.env.now(), core.pool.state().timing.moment_bound());
         loop {
@@ -147,7 +149,8 @@ impl Logs {
         self.followed.iter().find(is_unmarked).map(|log| log.owner.node)
     }
 
-    /// Announces a moment, and reads the logs up to there; whether that is one to which they all go together.
+    /// Announces a moment, and reads the logs up to there; whether that is one to which they all go
+    /// together.
     async fn read_to_moment(&mut self, core: &Core) -> Result<bool, BackupError> {
         let until = core.env.now() + core.pool.state().timing.moment_bound();
         let Some((moment, asked)) = Announced::begin(core).await? else { return Ok(false) };
@@ -166,7 +169,8 @@ impl Logs {
         Ok(all_live && new_ones_live)
     }
 
-    /// Reads up to the marks of all who were in the pool when they were asked for; whether they are there by then.
+    /// Reads up to the marks of all who were in the pool when they were asked for; whether they are
+    /// there by then.
     async fn until_marked(
         &mut self,
         core: &Core,
@@ -466,7 +470,8 @@ impl Followed {
         }
     }
 
-    /// Drops what others pass over who make the pages of the node again, as they had read its log before that was added.
+    /// Drops what others pass over who make the pages of the node again, as they had read its log
+    /// before that was added.
     async fn end_early(
         &mut self,
         core: &Core,
@@ -545,7 +550,8 @@ mod tests {
     const OWNER: LogOwner = LogOwner { pool: 9, node: 3, incarnation: 1, line_bytes: LINE as u32 };
     const RECORD: u64 = 32 + 24 + LINE as u64;
 
-    /// Records of a page each, of which every third is a beginning, as a part of a log that begins at `at`.
+    /// Records of a page each, of which every third is a beginning, as a part of a log that begins
+    /// at `at`.
     fn piece(at: Lsn, records: std::ops::Range<u64>) -> Piece {
         let mut bytes = Vec::new();
         for psn in records {

@@ -37,7 +37,8 @@ struct Extent {
 }
 
 impl Core {
-    /// All lines that anybody may have made pages of. Those that are leased from now on are changed later.
+    /// All lines that anybody may have made pages of. Those that are leased from now on are changed
+    /// later.
     async fn extents_in_use(&self) -> Result<Vec<Extent>, EngineError> {
         let mut extents = Vec::new();
         for unit in 0..self.placement.units() {

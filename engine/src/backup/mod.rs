@@ -1,7 +1,7 @@
 //! Backups of a pool in use, in an object store, and pools made of them.
 //!
-//! A backup is an *image*, every page in use as it was at some moment of its own, and what was added to the logs of all
-//! compute nodes from then on until a moment that they all mark:
+//! A backup is an *image*, every page in use as it was at some moment of its own, and what was
+//! added to the logs of all compute nodes from then on until a moment that they all mark:
 //!
 //! ```text
 //! ends of all logs noted     each page read once, under a shared latch     all nodes mark a moment in their logs
@@ -9,32 +9,37 @@
 //!   +--------------------------+---------------------------------------------+---> labels, manifest
 //!   |<---------------- what is added to the logs is read as well ----------->|
 //! ```
-//! Nobody waits for it but as for any other reader of a page, and at the end, for as long as it takes to tell all of the moment
-//! and that it is over, who wants a page that another has changed in that time. The node that makes it is one more compute
-//! node of the pool.
+//! Nobody waits for it but as for any other reader of a page, and at the end, for as long as it
+//! takes to tell all of the moment and that it is over, who wants a page that another has changed
+//! in that time. The node that makes it is one more compute node of the pool.
 //!
 //! # Why that is one state
 //!
-//! A page is granted, and goes home, only after the record of its last change is durable (see [`crate::log`]). So
+//! A page is granted, and goes home, only after the record of its last change is durable (see
+//! [`crate::log`]). So
 //!
-//! 1. *the image is never ahead of the logs*: whatever change it has of a page, the record of that was durable when the page was
-//!    read, and is before the moment that is announced afterwards;
-//! 2. *nothing is missing between them*: a change that the image does not have of a page was made after the page was read,
-//!    hence after the ends of the logs were noted, and is recorded behind them;
-//! 3. *logs are closed up to their marks*: nothing that was changed behind one was seen by another node before that had
-//!    marked ([`crate::log`], `moment`).
+//! 1. *the image is never ahead of the logs*: whatever change it has of a page, the record of that
+//!    was durable when the page was read, and is before the moment that is announced afterwards;
+//! 2. *nothing is missing between them*: a change that the image does not have of a page was made
+//!    after the page was read, hence after the ends of the logs were noted, and is recorded behind
+//!    them;
+//! 3. *logs are closed up to their marks*: nothing that was changed behind one was seen by another
+//!    node before that had marked ([`crate::log`], `moment`).
 //!
-//! Records are of several pages that were changed together. Applied whole, to the image, they make a state that was there for
-//! all who wrote: a set of transactions with all that they have read and overwritten, in their order. All that was acknowledged
-//! before the backup began is in it, as that was durable. Of two transactions that had nothing to do with each other, on two
-//! nodes, the later one may be in it and the earlier not.
+//! Records are of several pages that were changed together. Applied whole, to the image, they make
+//! a state that was there for all who wrote: a set of transactions with all that they have read and
+//! overwritten, in their order. All that was acknowledged before the backup began is in it, as that
+//! was durable. Of two transactions that had nothing to do with each other, on two nodes, the later
+//! one may be in it and the earlier not.
 //!
-//! *Beginnings*, whole pages that a node repeats in its log for other reasons, are passed over: what they have is in the records
-//! of the changes. So records are written to the backup with places of their own.
+//! *Beginnings*, whole pages that a node repeats in its log for other reasons, are passed over:
+//! what they have is in the records of the changes. So records are written to the backup with
+//! places of their own.
 //!
-//! Nodes may join, leave and die meanwhile. A log that begins before the moment is followed from its beginning, that of a node
-//! that has gone is read to its end. If one marks and dies before all have marked, they mark another moment. A log that was
-//! cut off, or has gone, before it was read makes the backup fail.
+//! Nodes may join, leave and die meanwhile. A log that begins before the moment is followed from
+//! its beginning, that of a node that has gone is read to its end. If one marks and dies before all
+//! have marked, they mark another moment. A log that was cut off, or has gone, before it was read
+//! makes the backup fail.
 //!
 //! # What is there
 //!
@@ -44,12 +49,14 @@
 //! PLACE/manifest.json                            what belongs to the backup, and the pool's labels, written last: without it
 //!                                                there is none
 //! ```
-//! Contents: `image` (reading the pages), `follow` (reading the logs), `manifest`, `open` (the pages of a backup).
+//! Contents: `image` (reading the pages), `follow` (reading the logs), `manifest`, `open` (the
+//! pages of a backup).
 //!
-//! Not done: counters (`Engine::allocate_counter`) are no pages, and the pool's logical clock is none, so a pool that is made of
-//! a backup has its own. A record at the very end of a log in memory, not durable yet, that is lost with its node and all memory
-//! that has it after the backup has read it, may contradict what others do to its pages afterwards: opening the backup then
-//! says so. Backups are whole, never what changed since another one.
+//! Not done: counters (`Engine::allocate_counter`) are no pages, and the pool's logical clock is
+//! none, so a pool that is made of a backup has its own. A record at the very end of a log in
+//! memory, not durable yet, that is lost with its node and all memory that has it after the backup
+//! has read it, may contradict what others do to its pages afterwards: opening the backup then says
+//! so. Backups are whole, never what changed since another one.
 
 mod follow;
 mod image;
@@ -215,7 +222,8 @@ fn image_of(pool: u64, line_bytes: usize) -> LogOwner {
     LogOwner { pool, node: IMAGE_NODE, incarnation: 1, line_bytes: line_bytes as u32 }
 }
 
-/// As one that others can read: each page as it was at some moment, and what was recorded meanwhile.
+/// As one that others can read: each page as it was at some moment, and what was recorded
+/// meanwhile.
 struct Task<'t> {
     engine: &'t Engine,
     to: &'t LogObjects,
@@ -224,12 +232,13 @@ struct Task<'t> {
 }
 
 impl Engine {
-    /// Writes all pages of the pool, as they are together at a moment between the call and the return, to a place in an object
-    /// store that has nothing yet. Others go on. This node needs a log of the kind that the others have, unless it is
-    /// alone in the pool, and must not change pages meanwhile.
+    /// Writes all pages of the pool, as they are together at a moment between the call and the
+    /// return, to a place in an object store that has nothing yet. Others go on. This node needs a
+    /// log of the kind that the others have, unless it is alone in the pool, and must not change
+    /// pages meanwhile.
     ///
-    /// As many round trips as the pool has pages in use, 64 of them at a time, and for each node that has a log
-    /// some every 50 ms. Takes memory for 16 MiB of pages, and 4 MiB for each log.
+    /// As many round trips as the pool has pages in use, 64 of them at a time, and for each node
+    /// that has a log some every 50 ms. Takes memory for 16 MiB of pages, and 4 MiB for each log.
     ///
     /// # Errors
     /// [`BackupError`]: the place holds what was written until then, and no manifest.

@@ -81,11 +81,13 @@ impl Backup {
         Err(BackupError::LineBytes { backup: self.line_bytes, pool })
     }
 
-    /// Puts the pages into a pool that nobody has used yet. Incarnations are the caller's to count on, before a node of the
-    /// pool is started, and labels to set, afterwards, as others go by them. As [`Engine::restore`].
+    /// Puts the pages into a pool that nobody has used yet. Incarnations are the caller's to count
+    /// on, before a node of the pool is started, and labels to set, afterwards, as others go by
+    /// them. As [`Engine::restore`].
     ///
     /// # Errors
-    /// [`BackupError::LineBytes`] if the pool has lines of another size, else as [`Engine::restore`].
+    /// [`BackupError::LineBytes`] if the pool has lines of another size, else as
+    /// [`Engine::restore`].
     pub async fn restore(&self, into: &Engine) -> Result<(), BackupError> {
         self.check(into.core().gcl_bytes)?;
         Ok(into.restore(&self.lines).await?)

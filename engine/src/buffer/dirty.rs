@@ -5,7 +5,8 @@ use std::ops::Range;
 /// Pieces of a page that are told apart.
 pub(crate) const PIECES: u32 = u64::BITS;
 
-/// The pieces of a page, 64 of the same length, that differ from what is home: bit i stands for piece i.
+/// The pieces of a page, 64 of the same length, that differ from what is home: bit i stands for
+/// piece i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub(crate) struct Dirty(u64);
 
@@ -50,8 +51,8 @@ impl Dirty {
         self.0 & Self::of(range, page).0 != 0
     }
 
-    /// The stretches of a page of `page` bytes that may differ, in order, and with them what lies between if that is less
-    /// than `gap` bytes.
+    /// The stretches of a page of `page` bytes that may differ, in order, and with them what lies
+    /// between if that is less than `gap` bytes.
     pub(crate) fn stretches(self, page: usize, gap: usize) -> impl Iterator<Item = Range<usize>> {
         let piece = page / PIECES as usize;
         let mut rest = self.0;

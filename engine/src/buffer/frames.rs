@@ -40,8 +40,8 @@ pub(crate) struct Frame {
     right_since: AtomicU64,
     /// Readers whose bits in the latch word are the holder's to clear; under the shard's lock.
     carried: AtomicU64,
-    /// Up to where the node's log has to be durable before the line leaves. Written by the exclusive holder, or under
-    /// the shard's lock with the latch idle.
+    /// Up to where the node's log has to be durable before the line leaves. Written by the
+    /// exclusive holder, or under the shard's lock with the latch idle.
     lsn: AtomicU64,
     /// Where the log has the oldest change that is not home, or before that; 0 if all is. As `lsn`.
     unhomed: AtomicU64,
@@ -95,7 +95,8 @@ impl Frame {
     /// Where the log has the oldest change that is not home, or before that; 0 if all is.
     #[inline]
     pub(crate) fn unhomed(&self) -> u64 {
-        // Relaxed: who looks for the oldest of all has locked the log's tail after the changes that he is to see.
+        // Relaxed: who looks for the oldest of all has locked the log's tail after the changes that
+        // he is to see.
         self.unhomed.load(Ordering::Relaxed)
     }
 

@@ -27,7 +27,8 @@ const PENDING: u64 = 1 << 19;
 const REFERENCED: u64 = 1 << 20;
 const ONE_VERSION: u64 = 1 << 32;
 
-/// Shared holders a frame can have at once. One below the field, so that a full count never carries.
+/// Shared holders a frame can have at once. One below the field, so that a full count never
+/// carries.
 pub(crate) const MAX_READERS: u64 = READERS - 1;
 
 /// What the coherence state and the waiters demand of the latch.

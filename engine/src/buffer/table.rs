@@ -2,9 +2,9 @@
 //!
 //! Open addressing with linear probing inside a shard. An entry is one word, `tag << 32 | frame+1`
 //! (0 is empty), so readers see it whole. Writers hold the shard's lock and delete by shifting the
-//! cluster back; a reader that probes meanwhile may miss an entry, which merely sends it to the slow
-//! path, where the lock is held. A reader may also find an entry that is just being removed: it
-//! checks the frame's own address after it has latched it.
+//! cluster back; a reader that probes meanwhile may miss an entry, which merely sends it to the
+//! slow path, where the lock is held. A reader may also find an entry that is just being removed:
+//! it checks the frame's own address after it has latched it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

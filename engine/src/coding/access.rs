@@ -1,4 +1,5 @@
-//! Latch operations of coded pages: what is one chain of a page that lies whole on a memory node is several here.
+//! Latch operations of coded pages: what is one chain of a page that lies whole on a memory node is
+//! several here.
 //!
 //! ```text
 //! write back:  [parity splits] -> [dirty data splits] --.          (the stages of `torn`)
@@ -7,12 +8,13 @@
 //! read:                                      [READ k + Δ splits]   in the same round trip
 //! then, if the latch is had:                 [READ splits that did not suit]? -> reconstruct
 //! ```
-//! A read that finds the latch free takes one round trip: the splits are read while the latch is taken, and those
-//! that have the versions of the header, which was read under the latch, and the right checksum are of the page. The
-//! others were caught in a write-back: nobody writes any more, so they are read again.
+//! A read that finds the latch free takes one round trip: the splits are read while the latch is
+//! taken, and those that have the versions of the header, which was read under the latch, and the
+//! right checksum are of the page. The others were caught in a write-back: nobody writes any more,
+//! so they are read again.
 //!
-//! To the coherence machine all of it is one operation. What it needs of the frame is taken at the start, under the
-//! shard's lock: copies of what is written, leases of where is read into.
+//! To the coherence machine all of it is one operation. What it needs of the frame is taken at the
+//! start, under the shard's lock: copies of what is written, leases of where is read into.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -54,7 +56,8 @@ pub(crate) struct Coded {
     coding: Coding,
     codec: Arc<dyn Codec>,
     geometry: SlabGeometry,
-    /// Versions of the splits at home, of the pages held modified, by frame; under the shard's lock.
+    /// Versions of the splits at home, of the pages held modified, by frame; under the shard's
+    /// lock.
     versions: Box<[[AtomicU32; MAX_SPLITS]]>,
     journal: Places,
     /// Splits to be written again.
@@ -237,7 +240,8 @@ pub(crate) struct Job {
     home: Home,
     places: Written,
     operation: LatchOperation,
-    /// The header is read with the atomic: whoever gets the right to write has to know the versions.
+    /// The header is read with the atomic: whoever gets the right to write has to know the
+    /// versions.
     header: bool,
     write: Option<Write>,
     /// Where the data splits go, if the page is read.
@@ -343,16 +347,16 @@ impl Core {
             Counters::add(&self.counters.write_backs);
             active.homing = frame.unhomed();
             active.copied = is_given_away(active.line.phase) && self.may_copy();
-            // SAFETY: an operation is outstanding from here on, so nobody writes the frame, and the shard's
-            // lock is held: it stays as it is while it is encoded.
+            // SAFETY: an operation is outstanding from here on, so nobody writes the frame, and the
+            // shard's lock is held: it stays as it is while it is encoded.
             let page = unsafe { self.page(id) };
             let before = (!rejoins).then(|| coded.versions_of(id));
             job.write = Some(coded.encode(page, coded.dirty_set(dirty), before)?);
         }
         if job.operation.read {
             let lease = |split| {
-                // SAFETY: a line that fetches is not readable: nobody else touches the frame until the
-                // completion. The splits do not overlap.
+                // SAFETY: a line that fetches is not readable: nobody else touches the frame until
+                // the completion. The splits do not overlap.
                 let payload = unsafe { self.frames.lease(id, coded.payload_of(split)) };
                 (split, payload)
             };
@@ -364,7 +368,8 @@ impl Core {
         Ok(job)
     }
 
-    /// As [`Core::completed`], of a coded line; and what is to be awaited after it, if reads are late.
+    /// As [`Core::completed`], of a coded line; and what is to be awaited after it, if reads are
+    /// late.
     fn completed_coded(
         &self,
         addr: GAddr,
@@ -443,7 +448,8 @@ impl Core {
         self.config.planted == crate::Planted::UncheckedSplits || tag.is_of(payload)
     }
 
-    /// A free frame to take the place of one into which reads are under way, unless they have enough already.
+    /// A free frame to take the place of one into which reads are under way, unless they have
+    /// enough already.
     pub(super) fn frame_for_late(&self) -> Option<FrameId> {
         let most = self.frames.count() / LATE_FRAMES;
         // Relaxed: a bound on memory, nothing hangs on its order.
@@ -451,8 +457,8 @@ impl Core {
         is_free.then(|| self.frames.take_free()).flatten()
     }
 
-    /// Puts another frame into the place of one into which reads are still under way; that one is free when they
-    /// are over.
+    /// Puts another frame into the place of one into which reads are still under way; that one is
+    /// free when they are over.
     fn move_frame(
         &self,
         addr: GAddr,
@@ -619,8 +625,8 @@ impl Core {
     }
 }
 
-/// Takes a page to its splits, and into the journal before that if need be; the versions of the splits then, and the
-/// image's place, which stands in for the splits until the header says so.
+/// Takes a page to its splits, and into the journal before that if need be; the versions of the
+/// splits then, and the image's place, which stands in for the splits until the header says so.
 async fn write_home<'c>(
     core: &'c Core,
     coded: &Coded,
@@ -633,7 +639,8 @@ async fn write_home<'c>(
         Some(before) if !before.contains(&Version::LOST) => before,
         // A split that is made again has got another version since, perhaps.
         known => match (read_versions(core, home.node, header).await, known) {
-            // The page has to get to its splits all the same: the header will be made of what they say.
+            // The page has to get to its splits all the same: the header will be made of what they
+            // say.
             (Err(EngineError::Fabric(FabricError::PeerDead { peer })), Some(known))
                 if peer.is_memory() =>
             {
@@ -716,8 +723,9 @@ fn found_versions(chain: &Chain) -> Option<Versions> {
     Some(versions_from(header.get(layout::SPLIT_VERSION_AT as usize..)?))
 }
 
-/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long as the rest makes
-/// up the page. One that is on its way to another memory node is written there as well.
+/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long
+/// as the rest makes up the page. One that is on its way to another memory node is written there as
+/// well.
 async fn write_splits(
     core: &Core,
     coded: &Coded,

@@ -1,9 +1,10 @@
 //! Counters that outlive memory nodes: a counter in a coded pool has r + 1 copies.
 //!
-//! The first copy whose memory node lives says what the counter is; the others are raised to that before the sum is
-//! returned. So whichever is the first after a loss is beyond everything that was returned, also where who added died
-//! between the two. It becomes the first for all at the same time: adds wait while a rebuild is under way, and a
-//! rebuild waits for those that have begun. The same holds when a copy moves to another memory node.
+//! The first copy whose memory node lives says what the counter is; the others are raised to that
+//! before the sum is returned. So whichever is the first after a loss is beyond everything that was
+//! returned, also where who added died between the two. It becomes the first for all at the same
+//! time: adds wait while a rebuild is under way, and a rebuild waits for those that have begun. The
+//! same holds when a copy moves to another memory node.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,7 +18,8 @@ use crate::core::Core;
 use crate::placement::Counter;
 use crate::{EngineError, GAddr};
 
-/// What has begun at this node that must not meet a rebuild: adds, and what looks at headers without a latch.
+/// What has begun at this node that must not meet a rebuild: adds, and what looks at headers
+/// without a latch.
 #[derive(Default)]
 pub(crate) struct Adds(AtomicUsize);
 
@@ -64,7 +66,8 @@ impl Core {
         }
     }
 
-    /// Says of a line that it is a counter: in the tags of its copies, and in its header. Nobody knows the line yet.
+    /// Says of a line that it is a counter: in the tags of its copies, and in its header. Nobody
+    /// knows the line yet.
     pub(crate) async fn mark_counter(&self, counter: GAddr) -> Result<(), EngineError> {
         let _begun = self.begin_beside_rebuilds().await?;
         let _using = self.placement.using();
@@ -102,7 +105,8 @@ impl Core {
         }
     }
 
-    /// Adds to a counter, and returns what it was. A round trip, and one more for each further copy.
+    /// Adds to a counter, and returns what it was. A round trip, and one more for each further
+    /// copy.
     pub(crate) async fn add_to_copies(
         &self,
         counter: Counter,
@@ -111,7 +115,8 @@ impl Core {
         self.change_copies(counter, Change::Add(delta)).await
     }
 
-    /// Changes a counter; what it was before an add. A round trip, and one more for each further copy; of a raise, some.
+    /// Changes a counter; what it was before an add. A round trip, and one more for each further
+    /// copy; of a raise, some.
     pub(crate) async fn change_copies(
         &self,
         counter: Counter,

@@ -1,4 +1,5 @@
-//! How often memory nodes err: by that they are believed less, and at last done without (Hydra §4.1).
+//! How often memory nodes err: by that they are believed less, and at last done without (Hydra
+//! §4.1).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -61,13 +62,15 @@ impl Errors {
         }
     }
 
-    /// Whether a split lies at a memory node that errs more often than reads are to take the usual way.
+    /// Whether a split lies at a memory node that errs more often than reads are to take the usual
+    /// way.
     pub(crate) fn suspects(&self, places: &SplitsAt) -> bool {
         self.any.load(Ordering::Relaxed)
             && places.iter().flatten().any(|place| self.of(place.node) > self.correction_limit)
     }
 
-    /// The memory nodes that err more often than is put up with; what they did until now is forgotten.
+    /// The memory nodes that err more often than is put up with; what they did until now is
+    /// forgotten.
     pub(crate) fn take_beyond_limit(&self) -> Vec<usize> {
         if !self.any.load(Ordering::Relaxed) {
             return Vec::new();

@@ -1,13 +1,15 @@
-//! The journal: what a write-back is about to write, where it would not outlive its writer otherwise.
+//! The journal: what a write-back is about to write, where it would not outlive its writer
+//! otherwise.
 //!
 //! ```text
 //! [a share of each split that will be written, at its memory node] -> [the splits] -> versions in the header, latch
 //! ```
-//! Together the shares are the *image* of a write-back. They are there before the first split changes, and stand until
-//! others take their place; whoever looks after the writer's death tells by the versions whether they are of the
-//! write-back that was cut short. With the data splits that did not change they are a coded page: it survives the
-//! writer together with as many memory nodes as there are parity splits, but for the home, without which nobody knows
-//! what the page was before. Where shares lie, and how they look, is in [`selkie_memnode::layout`].
+//! Together the shares are the *image* of a write-back. They are there before the first split
+//! changes, and stand until others take their place; whoever looks after the writer's death tells
+//! by the versions whether they are of the write-back that was cut short. With the data splits that
+//! did not change they are a coded page: it survives the writer together with as many memory nodes
+//! as there are parity splits, but for the home, without which nobody knows what the page was
+//! before. Where shares lie, and how they look, is in [`selkie_memnode::layout`].
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +37,8 @@ const CHECKSUM_AT: usize = 32;
 const ALL_BEFORE_AT: usize = 36;
 const _: () = assert!(ALL_BEFORE_AT + 4 == SHARE_HEADER_BYTES as usize);
 
-/// The places for images in a node's own journal. Who has waited longest is next: thousands do while a cache is emptied.
+/// The places for images in a node's own journal. Who has waited longest is next: thousands do
+/// while a cache is emptied.
 pub(crate) struct Places {
     queue: Mutex<Queue>,
     /// Images so far.
@@ -154,8 +157,8 @@ pub(crate) struct Attempt {
     before: Version,
     /// What all versions before it sum up to.
     all_before: u32,
-    /// Incarnation of the writer, and its images before: later is larger. A write-back that failed before it changed
-    /// a split has the same versions as the next.
+    /// Incarnation of the writer, and its images before: later is larger. A write-back that failed
+    /// before it changed a split has the same versions as the next.
     number: (u32, u64),
 }
 
@@ -233,8 +236,9 @@ impl Image {
         self.splits.get(&split).map(Vec::as_slice)
     }
 
-    /// The images, of several journals, that were made of a page with this header: the one with most shares first, as it
-    /// may be of who wrote all of a page again of which another had died in its write-back.
+    /// The images, of several journals, that were made of a page with this header: the one with
+    /// most shares first, as it may be of who wrote all of a page again of which another had died
+    /// in its write-back.
     pub(crate) fn over<'i>(
         images: &'i [Self],
         addr: GAddr,
@@ -272,8 +276,8 @@ impl Image {
 }
 
 impl Core {
-    /// Writes into this node's journal what is going to be written: payloads of splits, with room for their tags. It is
-    /// safe there until the place is given back.
+    /// Writes into this node's journal what is going to be written: payloads of splits, with room
+    /// for their tags. It is safe there until the place is given back.
     pub(crate) async fn journal(
         &self,
         addr: GAddr,

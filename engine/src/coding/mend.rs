@@ -1,7 +1,8 @@
-//! Pages whose writer died in a write-back: their splits are made those of one page again (DESIGN §7).
+//! Pages whose writer died in a write-back: their splits are made those of one page again (DESIGN
+//! §7).
 //!
-//! Which page that is, says [`page_of`]; making it is what the writer would have done, or undoing that, with the very
-//! versions. So whoever does it may die as well, and the next one goes on.
+//! Which page that is, says [`page_of`]; making it is what the writer would have done, or undoing
+//! that, with the very versions. So whoever does it may die as well, and the next one goes on.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::layout;
@@ -32,8 +33,9 @@ struct Seen {
 }
 
 impl Core {
-    /// Makes the splits of a page whole that a dead node held: those of before its last write-back, or of after it.
-    /// `images` are those in its journal. Nobody else reads or writes the page meanwhile.
+    /// Makes the splits of a page whole that a dead node held: those of before its last write-back,
+    /// or of after it. `images` are those in its journal. Nobody else reads or writes the page
+    /// meanwhile.
     pub(crate) async fn mend(&self, addr: GAddr, images: &[Image]) -> Result<Mended, EngineError> {
         let (Some(coded), Some(home)) = (&self.coded, self.placement.home(addr)) else {
             return Ok(Mended::Nothing);
@@ -142,7 +144,8 @@ fn payloads<'a>(
     of.iter().filter_map(|split| Some((split, payload(split)?))).collect()
 }
 
-/// The versions after a write-back that wrote all parity, and the data splits that its version says.
+/// The versions after a write-back that wrote all parity, and the data splits that its version
+/// says.
 fn with_version(header: &Versions, data: usize, version: Version) -> Versions {
     let mut versions = *header;
     for (split, own) in versions.iter_mut().enumerate() {

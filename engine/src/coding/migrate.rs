@@ -1,9 +1,9 @@
 //! Slabs on their way from one living memory node to another: this node's part in it (DESIGN §7).
 //!
-//! What the stages are, and why nothing is lost at any moment, says [`selkie_memnode::Migration`]; who writes pages does so
-//! at both places by the placement map. Here is what the node does that makes the move: it has the headers leave the
-//! slab, clears the new place, fills in what was there before, page by page under its shared latch, and goes from
-//! stage to stage.
+//! What the stages are, and why nothing is lost at any moment, says [`selkie_memnode::Migration`];
+//! who writes pages does so at both places by the placement map. Here is what the node does that
+//! makes the move: it has the headers leave the slab, clears the new place, fills in what was there
+//! before, page by page under its shared latch, and goes from stage to stage.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ use crate::EngineError;
 use crate::core::Core;
 
 impl Core {
-    /// Moves one slab, or a step of the way, if there is one to be moved and nobody else does it; and lets memory nodes
-    /// go that are empty.
+    /// Moves one slab, or a step of the way, if there is one to be moved and nobody else does it;
+    /// and lets memory nodes go that are empty.
     pub(crate) async fn migrate(self: &Arc<Self>) -> Result<(), EngineError> {
         if self.coded.is_none() || self.config.reads_only {
             return Ok(());

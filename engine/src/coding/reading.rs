@@ -1,8 +1,9 @@
-//! The splits of a page while they come in: the first that make up the page are the page (late binding, Hydra §4.2).
+//! The splits of a page while they come in: the first that make up the page are the page (late
+//! binding, Hydra §4.2).
 //!
-//! Data splits are read into the page's frame, so that nothing is copied when they come first. If others come first,
-//! there is a read under way into the frame that cannot be called back: then the page goes into another frame, and
-//! the first one is free when its last split has come.
+//! Data splits are read into the page's frame, so that nothing is copied when they come first. If
+//! others come first, there is a read under way into the frame that cannot be called back: then the
+//! page goes into another frame, and the first one is free when its last split has come.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -130,7 +131,8 @@ impl<'c> Reading<'c> {
         self.under_way.push((split, core.queue_pair(node).post(chain)));
     }
 
-    /// Makes the page of these versions of what comes first, and of more if need be. The latch is had: nobody writes.
+    /// Makes the page of these versions of what comes first, and of more if need be. The latch is
+    /// had: nobody writes.
     pub(super) async fn finish(
         mut self,
         core: &Core,
@@ -244,8 +246,8 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// Sends back to where they came from the splits that are not of the page with these versions, or not what was
-    /// written.
+    /// Sends back to where they came from the splits that are not of the page with these versions,
+    /// or not what was written.
     fn sort_out(&mut self, core: &Core, versions: &Versions) {
         while let Some(arrival) = self.fresh.pop() {
             let Arrival { split, payload, tag } = &arrival;
@@ -272,8 +274,8 @@ impl<'c> Reading<'c> {
         }
     }
 
-    /// Whether those that have come belong together, as far as more have come than are needed. Where that is to be
-    /// corrected the wrong ones are sent back.
+    /// Whether those that have come belong together, as far as more have come than are needed.
+    /// Where that is to be corrected the wrong ones are sent back.
     async fn compare(&mut self, core: &Core, versions: &Versions) -> Result<bool, EngineError> {
         if self.arrived.len() < self.coded.data() {
             return Ok(false);
@@ -308,8 +310,8 @@ impl<'c> Reading<'c> {
         self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect()
     }
 
-    /// Sees to it that nothing is under way into the frame in which the page then is, which is made whole if there
-    /// is a page.
+    /// Sees to it that nothing is under way into the frame in which the page then is, which is made
+    /// whole if there is a page.
     async fn settle(&mut self, core: &Core, whole: bool) -> Result<Read, EngineError> {
         let data = self.coded.data();
         let (late, parity): (Vec<_>, Vec<_>) =

@@ -1,5 +1,5 @@
-//! New homes for the headers of a memory node that was lost, or of a slab that is to leave one: this node's part in it
-//! (DESIGN §7).
+//! New homes for the headers of a memory node that was lost, or of a slab that is to leave one:
+//! this node's part in it (DESIGN §7).
 //!
 //! ```text
 //! memory node declared dead, or headers to leave
@@ -8,12 +8,12 @@
 //!    --> hear the mail that others had sent, enter what this node has in the words             [entered]
 //!    --> [all entered] go on
 //! ```
-//! What a line is to the coherence machine while it stands still, and what it is afterwards, is `machine::home`, and
-//! model checked. Pages are read and written here all the while, where they are in the cache with the right to do so;
-//! who needs another right waits.
+//! What a line is to the coherence machine while it stands still, and what it is afterwards, is
+//! `machine::home`, and model checked. Pages are read and written here all the while, where they
+//! are in the cache with the right to do so; who needs another right waits.
 //!
-//! Where the memory node lives the versions come from the headers that are there, which nobody changes any more; and
-//! they tell what those had who died before they could enter it.
+//! Where the memory node lives the versions come from the headers that are there, which nobody
+//! changes any more; and they tell what those had who died before they could enter it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -52,7 +52,8 @@ pub(crate) struct Halted {
     entered: RwLock<BTreeSet<u64>>,
     /// Those among them whose words have what this node has: that is done once.
     in_words: Mutex<BTreeSet<u64>>,
-    /// Memory nodes that verbs found dead, and by when they will be missed, once it was looked where they are.
+    /// Memory nodes that verbs found dead, and by when they will be missed, once it was looked
+    /// where they are.
     suspects: Mutex<BTreeMap<usize, Option<Duration>>>,
     pub(crate) adds: Adds,
 }
@@ -62,7 +63,8 @@ impl Halted {
         self.tables.read().values().any(|tables| tables.contains(&table))
     }
 
-    /// Whether this node has entered what it has of a table, and waits for others to do so, or has just gone on with it.
+    /// Whether this node has entered what it has of a table, and waits for others to do so, or has
+    /// just gone on with it.
     fn has_entered(&self, table: (usize, usize)) -> bool {
         // In the order in which `end` takes them away.
         let tables = self.tables.read();
@@ -108,14 +110,16 @@ impl Core {
             && self.placement.table_of(addr).is_some_and(|table| self.halted.contains(table))
     }
 
-    /// An event of a line that stands still. What operations found does not matter any more, and of messages only
-    /// grants; but once this node has entered what it has, requests are of those that go on already.
+    /// An event of a line that stands still. What operations found does not matter any more, and of
+    /// messages only grants; but once this node has entered what it has, requests are of those that
+    /// go on already.
     pub(crate) fn run_halted(&self, addr: GAddr, active: &mut Active, event: Event) {
         match event {
             Event::Completed { .. } => active.halted = true,
             Event::Received { from, message: Message::Request(request) } => {
                 let table = self.placement.table_of(addr);
-                // It may have gone on since it was found to stand still: then it gets to this line when that is closed.
+                // It may have gone on since it was found to stand still: then it gets to this line
+                // when that is closed.
                 if !active.halted && table.is_some_and(|table| self.halted.has_entered(table)) {
                     active.line.deferred.push(Deferred { from, request });
                 }
@@ -197,7 +201,8 @@ impl Core {
             match (self.pool.is_memory_dead(memory), missed_by) {
                 (true, _) => {}
                 (false, Some(missed_by)) if now < missed_by => continue,
-                // Pages that others rely on cannot get home from here: who takes over from this node has a way.
+                // Pages that others rely on cannot get home from here: who takes over from this
+                // node has a way.
                 (false, Some(_)) => self.end_with(EngineError::Unreachable { memory }),
                 (false, None) => match self.endpoint.connect(peer) {
                     // Not every fabric can tell: others miss it if it is dead.
@@ -237,8 +242,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whether an operation is under way on a line of these tables. Takes every shard's lock, so that whatever was
-    /// begun before the node came to a stop is seen.
+    /// Whether an operation is under way on a line of these tables. Takes every shard's lock, so
+    /// that whatever was begun before the node came to a stop is seen.
     fn has_under_way(&self, tables: &BTreeSet<(usize, usize)>) -> bool {
         let mut found = false;
         for shard in self.all_shards() {
@@ -286,7 +291,8 @@ impl Core {
     /// Makes a header table anew: free words, and the versions that the splits' tags have.
     async fn write_headers(&self, to: Move) -> Result<(), EngineError> {
         let Some(table) = self.placement.table_at(to) else { return Ok(()) };
-        // Pages that were lost with compute nodes stay lost, whatever became of the words that said so.
+        // Pages that were lost with compute nodes stay lost, whatever became of the words that said
+        // so.
         let state = self.pool.state();
         let lost = &state.lost_pages;
         let dead = state.dead.first().and_then(|node| ComputeId::new(usize::from(*node)));
@@ -315,8 +321,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a header table anew from what it is where it was: the versions that are there, and the words of pages
-    /// that are lost with nodes that are not in the pool any more.
+    /// Makes a header table anew from what it is where it was: the versions that are there, and the
+    /// words of pages that are lost with nodes that are not in the pool any more.
     async fn copy_headers(&self, to: Move) -> Result<(), EngineError> {
         let from = self.placement.table_in_use(to.range, to.position);
         let (Some(from), Some(to)) = (from, self.placement.table_at(to)) else { return Ok(()) };
@@ -486,8 +492,8 @@ impl Core {
         lines
     }
 
-    /// What nobody has entered, one of those may have held who died before they could: until it is redone, it is
-    /// theirs, and lost.
+    /// What nobody has entered, one of those may have held who died before they could: until it is
+    /// redone, it is theirs, and lost.
     async fn doubt(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let (memory, nodes) = (rebuild.memory, &rebuild.doubtful);
         if !rebuild.before.is_empty() {
@@ -538,9 +544,9 @@ impl Core {
         Ok(())
     }
 
-    /// Has a word name a dead node if it names nobody; whether nobody has the line. Of lines that have readers it may
-    /// have granted the copies and died in its write-back: they look again when they hear of its death, and the sweep
-    /// takes it out of the word.
+    /// Has a word name a dead node if it names nobody; whether nobody has the line. Of lines that
+    /// have readers it may have granted the copies and died in its write-back: they look again when
+    /// they hear of its death, and the sweep takes it out of the word.
     async fn name_holder(
         &self,
         node: usize,
@@ -632,8 +638,9 @@ impl Core {
     }
 }
 
-/// The versions of a page, by the tags of its splits. No write-back is under way: what there is belongs together, but
-/// for the split that is being made again, `unmade`, which may not be there yet.
+/// The versions of a page, by the tags of its splits. No write-back is under way: what there is
+/// belongs together, but for the split that is being made again, `unmade`, which may not be there
+/// yet.
 fn versions_of(splits: usize, tags: &[Option<Tag>], unmade: Option<usize>) -> Versions {
     let mut versions = Versions::default();
     let never = tags.iter().flatten().all(|tag| tag.version == Version::NEVER);

@@ -4,9 +4,9 @@
 //! claim: range, position --> its slab moves to another memory node, all know it
 //!    --> a few pages at a time: shared latch, the split of the position into its place --> over
 //! ```
-//! One slab of the pool at a time, by one compute node; if that dies, another begins the slab anew. Nobody waits for
-//! it: until a split is there, its tag does not say what the header says, and the page is read without it. Writers
-//! write to the new place from the beginning.
+//! One slab of the pool at a time, by one compute node; if that dies, another begins the slab anew.
+//! Nobody waits for it: until a split is there, its tag does not say what the header says, and the
+//! page is read without it. Writers write to the new place from the beginning.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -29,7 +29,8 @@ use crate::service::all_of;
 use crate::stats::Counters;
 use crate::{EngineError, GAddr, SharedGuard};
 
-/// Pages whose splits are made at the same time: what takes long is the way to memory, and the way back.
+/// Pages whose splits are made at the same time: what takes long is the way to memory, and the way
+/// back.
 const PAGES_AT_ONCE: usize = 4;
 /// Pages after which other tasks get a turn, and a pause.
 const PAGES_A_TURN: usize = 16;
@@ -137,7 +138,8 @@ impl Core {
         Ok(())
     }
 
-    /// Puts what belongs to a position of a range where it is written at a memory node; how many pages that were.
+    /// Puts what belongs to a position of a range where it is written at a memory node; how many
+    /// pages that were.
     pub(crate) async fn fill(
         self: &Arc<Self>,
         range: usize,
@@ -148,7 +150,8 @@ impl Core {
         if range == 0 {
             self.raise_copy(Counter::Clock, memory).await?;
         }
-        // What is leased from now on is written there from the beginning. The first extent has lines of its own.
+        // What is leased from now on is written there from the beginning. The first extent has
+        // lines of its own.
         let leased = self.leased_lines(range).await?.max(EXTENT_GCLS);
         let is_leased = |addr: &GAddr| self.placement.line_in_range(*addr) < leased;
         let mut todo: Vec<GAddr> = self.placement.lines_of(range).take_while(is_leased).collect();
@@ -185,7 +188,8 @@ impl Core {
         Ok(pages)
     }
 
-    /// Raises the copy of a counter at a memory node to what the others have. Adds that come meanwhile raise it, too.
+    /// Raises the copy of a counter at a memory node to what the others have. Adds that come
+    /// meanwhile raise it, too.
     async fn raise_copy(&self, counter: Counter, memory: usize) -> Result<(), EngineError> {
         let _begun = self.begin_beside_rebuilds().await?;
         let _using = self.placement.using();
@@ -207,8 +211,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes splits again that were found to be damaged, as many as are begun within the time. Those with which that
-    /// fails are tried again.
+    /// Writes splits again that were found to be damaged, as many as are begun within the time.
+    /// Those with which that fails are tried again.
     pub(crate) async fn repair(self: &Arc<Self>, within: Duration) -> Result<(), EngineError> {
         let Some(coded) = &self.coded else { return Ok(()) };
         let (started, mut repaired) = (self.env.now(), Ok(()));
@@ -318,8 +322,8 @@ impl Core {
             self.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
         }
         if versions != header {
-            // Who waits for the right to change the page may have read the header already, and reads it again
-            // before it writes the page back.
+            // Who waits for the right to change the page may have read the header already, and
+            // reads it again before it writes the page back.
             let bytes = Buf::copy_of(&versions_bytes(&versions));
             let at = header_at.offset + SPLIT_VERSION_AT;
             let write = placed(RemoteAddr::new(header_at.region, at), bytes);
@@ -337,8 +341,8 @@ impl Core {
         Ok(())
     }
 
-    /// Latches a page shared of which all that was changed is home: what this node has changed, and what the one has
-    /// that granted the page.
+    /// Latches a page shared of which all that was changed is home: what this node has changed, and
+    /// what the one has that granted the page.
     async fn home_and_shared(
         &self,
         addr: GAddr,

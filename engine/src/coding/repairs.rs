@@ -1,5 +1,5 @@
-//! What a node does for the pool as a whole: made whole before it leaves, so that nothing of it comes after others have
-//! taken its place.
+//! What a node does for the pool as a whole: made whole before it leaves, so that nothing of it
+//! comes after others have taken its place.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -30,7 +30,8 @@ impl Drop for Step<'_> {
 impl Repairs {
     /// `None` if the node is about to leave.
     pub(crate) fn begin(&self) -> Option<Step<'_>> {
-        // SeqCst with `retire`: either that finds this step under way, or the load here finds that the node retires.
+        // SeqCst with `retire`: either that finds this step under way, or the load here finds that
+        // the node retires.
         self.under_way.fetch_add(1, Ordering::SeqCst);
         let step = Step(self);
         (!self.retired.load(Ordering::SeqCst)).then_some(step)

@@ -4,11 +4,11 @@
 //! tag      u64  version | checksum << 32
 //! version  u32  dirty set, 12 bits | sequence number << 12, 20 bits
 //! ```
-//! A write-back writes all parity splits and the data splits that it changes, its *dirty set*, all with one version:
-//! so a parity split tells which data splits go with it. The header of a page says which version each split has
-//! that is part of the page. Sequence numbers follow each other, from 1; they begin anew after 2^20 - 1, and are only
-//! compared with those of the write-backs right before and after. Version 0 is that of splits never written, which
-//! are zero, tag included.
+//! A write-back writes all parity splits and the data splits that it changes, its *dirty set*, all
+//! with one version: so a parity split tells which data splits go with it. The header of a page
+//! says which version each split has that is part of the page. Sequence numbers follow each other,
+//! from 1; they begin anew after 2^20 - 1, and are only compared with those of the write-backs
+//! right before and after. Version 0 is that of splits never written, which are zero, tag included.
 
 use std::fmt;
 
@@ -100,8 +100,8 @@ impl Version {
     /// Of the copies of a counter, which is no page.
     pub(crate) const COUNTER: Self = Self(VERSION_COUNTER);
 
-    /// The version of a write-back of these data splits to a page whose splits have these versions: no other
-    /// version that is about.
+    /// The version of a write-back of these data splits to a page whose splits have these versions:
+    /// no other version that is about.
     #[must_use]
     pub(crate) fn after(versions: &Versions, parity: usize, dirty: SplitSet) -> Self {
         let known = |version: &&Self| **version != Self::LOST;

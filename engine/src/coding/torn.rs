@@ -1,5 +1,5 @@
-//! Which page the splits make up: of a write-back that ended, of one that its writer did not live to end, with splits
-//! that are damaged or lost.
+//! Which page the splits make up: of a write-back that ended, of one that its writer did not live
+//! to end, with splits that are damaged or lost.
 //!
 //! A write-back is not atomic. With c dirty data splits and r parity splits it goes by [`Stages`]:
 //!
@@ -7,11 +7,12 @@
 //! c <= r   all parity | the dirty data splits | versions in the header, latch
 //! c > r    a share of each into the writer's journal | all of them | versions in the header, latch
 //! ```
-//! and what a stage writes is there before the next begins. In the first case, while splits of the first stage are
-//! torn or new, all data splits are old; and when the second begins, all parity is new, which makes up for c <= r data
-//! splits. In the second case all shares are there when the first split changes. So a writer's death alone loses
-//! nothing; nor does the loss of r memory nodes alone. Both at once can in the first case, unless pages are always
-//! journalled: of the shares, and the data splits that did not change, any k are the page, while its header is there.
+//! and what a stage writes is there before the next begins. In the first case, while splits of the
+//! first stage are torn or new, all data splits are old; and when the second begins, all parity is
+//! new, which makes up for c <= r data splits. In the second case all shares are there when the
+//! first split changes. So a writer's death alone loses nothing; nor does the loss of r memory
+//! nodes alone. Both at once can in the first case, unless pages are always journalled: of the
+//! shares, and the data splits that did not change, any k are the page, while its header is there.
 
 use selkie_memnode::{Coding, Journal};
 
@@ -54,15 +55,17 @@ pub(crate) enum Found {
 pub(crate) enum Page {
     /// The page as of the write-back that ended last: from any k of these splits.
     Old(SplitSet),
-    /// The page of the write-back under way, of this version: from any k of these, of which some may be in the journal.
+    /// The page of the write-back under way, of this version: from any k of these, of which some
+    /// may be in the journal.
     New(Version, SplitSet),
     /// It cannot be told from what there is.
     Lost,
 }
 
-/// The page that these splits make up, where the header says which versions are those of the page before a
-/// write-back that may have been cut short. `image` is what the writer's journal has of an image that was made over
-/// the page of the header: its version, and the splits of which there are shares.
+/// The page that these splits make up, where the header says which versions are those of the page
+/// before a write-back that may have been cut short. `image` is what the writer's journal has of an
+/// image that was made over the page of the header: its version, and the splits of which there are
+/// shares.
 pub(crate) fn page_of(
     coding: Coding,
     header: &Versions,
@@ -77,7 +80,8 @@ pub(crate) fn page_of(
     if old.len() >= data {
         return Page::Old(old);
     }
-    // The versions that parity has and the header has not: at most one write-back can have been under way.
+    // The versions that parity has and the header has not: at most one write-back can have been
+    // under way.
     let newer = found.iter().enumerate().skip(data).find_map(|(split, found)| match found {
         Found::Whole(version) if header.get(split) != Some(version) => Some(*version),
         _ => None,
@@ -133,8 +137,8 @@ mod tests {
         })
     }
 
-    /// All that can be found after a writer's death in a stage that writes these splits, the ones of earlier
-    /// stages being there.
+    /// All that can be found after a writer's death in a stage that writes these splits, the ones
+    /// of earlier stages being there.
     fn torn(
         case: &Case,
         written: SplitSet,
@@ -161,8 +165,8 @@ mod tests {
         })
     }
 
-    /// What `page_of` says must be made of splits that belong to one page: that before, or that after.
-    /// `shares` are those in the journal, of all that the write-back writes.
+    /// What `page_of` says must be made of splits that belong to one page: that before, or that
+    /// after. `shares` are those in the journal, of all that the write-back writes.
     fn check(case: &Case, found: &[Found], shares: SplitSet) -> bool {
         let data = case.coding.data();
         let image = (!shares.is_empty()).then_some((case.new, shares));

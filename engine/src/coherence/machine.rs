@@ -1,4 +1,5 @@
-//! The coherence state machine of one global cache line at one compute node: events in, actions out.
+//! The coherence state machine of one global cache line at one compute node: events in, actions
+//! out.
 //!
 //! The engine drives [`Line::step`] with local wants, completions and messages; the model checker
 //! drives the very same function against a model of home and network. Nothing here does I/O.
@@ -22,13 +23,15 @@
 //!  Shared --evicted--> Lapsed --want S--> Refetch --> Shared       Lapsed --want M--> Upgrade
 //!  Shared or Lapsed --asked by writer w--> Ceded{w} --want--> WaitRead{w}, WaitWrite{w}
 //! ```
-//! A `Look` or `UpgradeLook` at the word can go before AcquireShared, AcquireExclusive and Upgrade. During a
-//! recovery it does, and `Join`, a swap of what the look has found, is in the place of AcquireShared.
+//! A `Look` or `UpgradeLook` at the word can go before AcquireShared, AcquireExclusive and Upgrade.
+//! During a recovery it does, and `Join`, a swap of what the look has found, is in the place of
+//! AcquireShared.
 //!
 //! # Rules (SELCC §4, made safe)
 //! - R1: one outstanding latch operation per node and line; [`Phase::operation_outstanding`] says
 //!   when. The driver posts all of a line's operations on one queue pair.
-//! - R2: a failed shared acquire resets its bit and *waits for the reset* before it asks the holder.
+//! - R2: a failed shared acquire resets its bit and *waits for the reset* before it asks the
+//!   holder.
 //! - R3: a writer that meets only readers announces its intent in the holder field, then asks each.
 //! - R4: an upgrade that lost to another holder stays Shared; the winner's release request, already
 //!   on its way, takes the line away.
@@ -45,24 +48,24 @@
 //!
 //! # Beyond the published protocol, R2, R3 and R5
 //! - A cancelled intent ends in Shared rather than Invalid.
-//! - `NotHeld` may name the node the line was handed to, which the requester asks once before it goes
-//!   back to the word.
-//! - A shared copy that is evicted leaves its bit in the word (Lapsed). The bit is worth as much as the
-//!   copy: nobody becomes holder before this node was asked, so memory is current, and a READ suffices to
-//!   have the copy again.
-//! - A reader that a writer asks to release leaves its bit in the word, for the writer to clear in the
-//!   same atomic by which that one hands over, downgrades, evicts or gives its intent up
-//!   ([`Line::carried`]). Until then the reader has nothing to do with the word (Ceded): it asks the
-//!   writer, who answers only between its operations (R6). Any answer but Busy means that the bit is what
-//!   the answer says: set by a grant, else cleared. A node that leaves takes such a bit back first, as
-//!   a reader. Forgetting it would be unsafe: put in twice it carries into the next one, and in the end
-//!   into the holder's field.
+//! - `NotHeld` may name the node the line was handed to, which the requester asks once before it
+//!   goes back to the word.
+//! - A shared copy that is evicted leaves its bit in the word (Lapsed). The bit is worth as much as
+//!   the copy: nobody becomes holder before this node was asked, so memory is current, and a READ
+//!   suffices to have the copy again.
+//! - A reader that a writer asks to release leaves its bit in the word, for the writer to clear in
+//!   the same atomic by which that one hands over, downgrades, evicts or gives its intent up
+//!   ([`Line::carried`]). Until then the reader has nothing to do with the word (Ceded): it asks
+//!   the writer, who answers only between its operations (R6). Any answer but Busy means that the
+//!   bit is what the answer says: set by a grant, else cleared. A node that leaves takes such a bit
+//!   back first, as a reader. Forgetting it would be unsafe: put in twice it carries into the next
+//!   one, and in the end into the holder's field.
 //!
 //! # Death
 //! What the death of another node does to a line is in `death`.
 //!
-//! What the loss of its home does to a line is in `home`. How a page gets home in splits is nothing to the machine, and
-//! in the model (`model::coded`).
+//! What the loss of its home does to a line is in `home`. How a page gets home in splits is nothing
+//! to the machine, and in the model (`model::coded`).
 mod death;
 mod home;
 mod peers;
@@ -142,8 +145,8 @@ impl Line {
         }
     }
 
-    /// The line after its memory or a peer was lost: no copy, nothing under way. What is known of the
-    /// node's bit in the word stays true where nothing was done to the word.
+    /// The line after its memory or a peer was lost: no copy, nothing under way. What is known of
+    /// the node's bit in the word stays true where nothing was done to the word.
     pub(crate) fn forgotten(&self) -> Line {
         match self.phase {
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } if self.ceded => {
@@ -226,8 +229,8 @@ impl Line {
         event: Event,
         local: LocalUse,
     ) -> Result<Actions, Violation> {
-        // Nothing is granted to a dead node, also where this line has not heard of the death yet: its bit,
-        // which is left to the sweep, must not be put in once more.
+        // Nothing is granted to a dead node, also where this line has not heard of the death yet:
+        // its bit, which is left to the sweep, must not be put in once more.
         self.deferred.retain(|deferred| !rules.dead.contains(deferred.from));
         let mut cx =
             Step { line: self, rules, me, local, out: Actions::new(), event, handed_to: None };

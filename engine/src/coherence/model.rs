@@ -1,10 +1,10 @@
-//! Model check of the coherence machine: N nodes, one line, one home, driving [`super::machine`]'s own
-//! `Line::step` by `stateright`.
+//! Model check of the coherence machine: N nodes, one line, one home, driving [`super::machine`]'s
+//! own `Line::step` by `stateright`.
 //!
 //! Every verb of a chain is a step of its own at home, completion another; messages are FIFO per
 //! ordered pair of nodes and arbitrarily slow otherwise; callers want to read or write, with or
-//! without waiting and with any hint, latch, write and evict whenever the state allows. See `protocol` for what can
-//! happen, `properties` for what is checked, `world` for the state.
+//! without waiting and with any hint, latch, write and evict whenever the state allows. See
+//! `protocol` for what can happen, `properties` for what is checked, `world` for the state.
 //!
 //! Exhaustive searches (nodes of a kind are interchangeable; W: callers wait, D: callers are
 //! `nowait`, B: both):
@@ -29,12 +29,12 @@
 //! | the same, and one of the nodes may die at any moment, in a write-back too | 214,622 |
 //! | B B, the page coded, whose home may be lost at any moment | 352,865 |
 //!
-//! Not exhaustive: four nodes, a bounded search behind an ignored test; of three nodes that may die, what each run of
-//! the tests searches. Not checked: liveness under
-//! unfair scheduling (from every reachable state some way leads to rest, and no caller is left
-//! asleep at rest, is what is checked). Priorities are abstracted: a deferred request may overtake
-//! any others, so every order that priorities could make is searched. Of two that die, the survivor hears
-//! at the same time, and nobody dies while a recovery is under way.
+//! Not exhaustive: four nodes, a bounded search behind an ignored test; of three nodes that may
+//! die, what each run of the tests searches. Not checked: liveness under unfair scheduling (from
+//! every reachable state some way leads to rest, and no caller is left asleep at rest, is what is
+//! checked). Priorities are abstracted: a deferred request may overtake any others, so every order
+//! that priorities could make is searched. Of two that die, the survivor hears at the same time,
+//! and nobody dies while a recovery is under way.
 
 mod coded;
 mod death;
@@ -90,8 +90,9 @@ fn three_nodes_that_wait_are_safe_and_come_to_rest() {
     assert_eq!(lazy([Waiting, Waiting, Waiting]), 5_960_314);
 }
 
-/// Run this and the next with `cargo test --release -p selkie-engine nowait_are_safe -- --ignored`. What nodes that wait
-/// and nodes that do not meet among themselves, and two nodes of both kinds, is searched with every run of the tests.
+/// Run this and the next with `cargo test --release -p selkie-engine nowait_are_safe -- --ignored`.
+/// What nodes that wait and nodes that do not meet among themselves, and two nodes of both kinds,
+/// is searched with every run of the tests.
 #[test]
 #[ignore = "minutes; to be run by hand"]
 fn three_nodes_one_of_them_nowait_are_safe_and_come_to_rest() {
@@ -149,7 +150,8 @@ fn three_nodes_survive_the_loss_of_the_home() {
     assert_eq!(search(protocol, None), 12_493_722);
 }
 
-/// Lines that are handed over go home: a dead node's log, and those of others that died with it, say what home lacks.
+/// Lines that are handed over go home: a dead node's log, and those of others that died with it,
+/// say what home lacks.
 fn logged<const N: usize>(mut protocol: Protocol<N>) -> Protocol<N> {
     protocol.rules.home_first = true;
     protocol.logs = true;

@@ -1,14 +1,16 @@
-//! Keeping archives short: what a log was cut off of its front is home, so that nobody has to redo it while the pool lives,
-//! but it may be needed to make another pool of all logs when the memory of this one is lost.
+//! Keeping archives short: what a log was cut off of its front is home, so that nobody has to redo
+//! it while the pool lives, but it may be needed to make another pool of all logs when the memory
+//! of this one is lost.
 //!
 //! ```text
 //! archived files ---> the pages that they tell of, as these are now ---> beginnings at the log's end, durable
 //!                                                                          |
 //!                                              the archived files go     <-+
 //! ```
-//! A page that a beginning has as a whole needs nothing that comes before, in whichever log. That is done when the archive
-//! has become larger than what the pages took last time, twice, so that what is written for it stays in proportion. The
-//! node that finds logs of others, who have left or were recovered from, does the same with these.
+//! A page that a beginning has as a whole needs nothing that comes before, in whichever log. That
+//! is done when the archive has become larger than what the pages took last time, twice, so that
+//! what is written for it stays in proportion. The node that finds logs of others, who have left or
+//! were recovered from, does the same with these.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -24,11 +26,13 @@ use crate::{EngineError, GAddr};
 
 /// How often it is looked what is archived, and whether labels have changed.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Unless the own log was cut off, what others left is looked for only so often: places may want money to be looked at.
+/// Unless the own log was cut off, what others left is looked for only so often: places may want
+/// money to be looked at.
 const OTHERS_EVERY: Duration = Duration::from_secs(30);
 /// An archive may be so many times what its pages took when it was last made short.
 const GROWN: u64 = 2;
-/// How long it is waited after a failure, which may last and has recorded pages for nothing; at first, and at most.
+/// How long it is waited after a failure, which may last and has recorded pages for nothing; at
+/// first, and at most.
 const BACKOFF: Duration = Duration::from_secs(1);
 const MOST_BACKOFF: Duration = Duration::from_secs(600);
 /// Pages that are taken at the same time.
@@ -82,8 +86,8 @@ impl Core {
         }
     }
 
-    /// Makes archives short if they have grown beyond what the pages took before, and what the log may keep; what they took
-    /// now, bytes.
+    /// Makes archives short if they have grown beyond what the pages took before, and what the log
+    /// may keep; what they took now, bytes.
     async fn shorten_archives(
         &self,
         log: &Arc<Log>,

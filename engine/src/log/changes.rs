@@ -1,8 +1,10 @@
-//! What logs tell of some pages, put together: of each page the changes that follow each other, as one.
+//! What logs tell of some pages, put together: of each page the changes that follow each other, as
+//! one.
 //!
-//! A log has each page many times, and one after the other are pages that lie anywhere. So what is looked up for a record is
-//! small and lies together, the bytes of a page are in one place, and all pages of a record are looked up before any of them is
-//! changed: what has to come from memory comes at the same time.
+//! A log has each page many times, and one after the other are pages that lie anywhere. So what is
+//! looked up for a record is small and lies together, the bytes of a page are in one place, and all
+//! pages of a record are looked up before any of them is changed: what has to come from memory
+//! comes at the same time.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -17,7 +19,8 @@ use crate::core::LineHasher;
 /// Lines of a slab.
 const LINES: usize = 256;
 
-/// Changes of a page that follow each other, put together: of each piece what the last of them has made of it.
+/// Changes of a page that follow each other, put together: of each piece what the last of them has
+/// made of it.
 #[derive(Clone, Copy)]
 struct Stretch {
     /// The page's number before the first, and after the last.
@@ -27,7 +30,8 @@ struct Stretch {
     pieces: Dirty,
     /// The line.
     line: LineId,
-    /// The first is a beginning: it repeats what may be in the log of whoever has made the change, and has the whole page.
+    /// The first is a beginning: it repeats what may be in the log of whoever has made the change,
+    /// and has the whole page.
     repeats: bool,
 }
 
@@ -84,7 +88,8 @@ impl Lines {
 
 /// What one log, or a part of one, tells of some pages.
 struct Told {
-    /// There are no other logs that could have what is missing between changes: what lies before a gap is of no use.
+    /// There are no other logs that could have what is missing between changes: what lies before a
+    /// gap is of no use.
     alone: bool,
     /// The number of each page.
     numbers: HashMap<u64, u32, BuildHasherDefault<LineHasher>>,

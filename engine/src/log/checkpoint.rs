@@ -1,8 +1,9 @@
 //! How far a node's log is kept: from its oldest change that is not home.
 //!
-//! Pages go home when others want them or their frames are needed, and that may be never. So when the log has grown, those
-//! whose oldest change lies far back are written home, and stay here. A page that is being changed is tried again a little
-//! later: when the log is full nobody gets it for that any more.
+//! Pages go home when others want them or their frames are needed, and that may be never. So when
+//! the log has grown, those whose oldest change lies far back are written home, and stay here. A
+//! page that is being changed is tried again a little later: when the log is full nobody gets it
+//! for that any more.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -16,13 +17,15 @@ use crate::core::Core;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it is looked whether it is where it should be.
 const TEND_EVERY: Duration = Duration::from_millis(100);
-/// Eighths of what a log can keep from which on pages are written home: the later that is, the fewer times one that is
-/// changed all the time goes home, and at a half writers wait ([`super::FULL`]).
+/// Eighths of what a log can keep from which on pages are written home: the later that is, the
+/// fewer times one that is changed all the time goes home, and at a half writers wait
+/// ([`super::FULL`]).
 const GROWN: u64 = 3;
-/// Bytes from which on they are in any case, somewhat more than a gibibyte: what is kept is to be read and redone when the
-/// node dies.
+/// Bytes from which on they are in any case, somewhat more than a gibibyte: what is kept is to be
+/// read and redone when the node dies.
 const LONG: u64 = 5 << 28;
-/// How long it is waited for pages to get home before the log is cut: what comes later counts the next time.
+/// How long it is waited for pages to get home before the log is cut: what comes later counts the
+/// next time.
 const HOME_WITHIN: Duration = Duration::from_millis(1);
 /// Pages that begin to go home at a time, before others have their turn.
 const AT_ONCE: usize = 256;
@@ -77,8 +80,8 @@ impl Core {
         }
     }
 
-    /// Begins to write a line home if it is at rest and nobody waits for it. A shared copy is home, even if it was not seen
-    /// to get there, as when its memory node died: it goes.
+    /// Begins to write a line home if it is at rest and nobody waits for it. A shared copy is home,
+    /// even if it was not seen to get there, as when its memory node died: it goes.
     fn begin_write_back(&self, addr: GAddr) {
         let mut map = self.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
@@ -94,7 +97,8 @@ impl Core {
 /// Keeps the log short until the engine is gone.
 pub(crate) async fn run_checkpoints(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
-    // It shall be rid of a third of that. So many thirds were not enough, as a sink may keep whole files.
+    // It shall be rid of a third of that. So many thirds were not enough, as a sink may keep whole
+    // files.
     let mut in_vain = 0;
     let mut tended = env.now();
     loop {

@@ -1,5 +1,5 @@
-//! Logs in directories: for each a directory of its own, with files of a fixed length, one after the other, each named after
-//! the place where it begins.
+//! Logs in directories: for each a directory of its own, with files of a fixed length, one after
+//! the other, each named after the place where it begins.
 //!
 //! ```text
 //! ROOT/<pool>/<node>-<incarnation>/<LSN>.slog           what may have to be redone
@@ -7,8 +7,9 @@
 //! ROOT/<pool>/<node>-<incarnation>/ended                a header: where the log of one who was taken for dead ends
 //! ROOT/<pool>/labels.json                               the pool's labels, for the same
 //! ```
-//! A thread writes a log, as no file can be written without waiting. A file gets all of its length when it is made, so that
-//! making bytes in it durable takes no more than these bytes (`fdatasync`). Records do not go across files.
+//! A thread writes a log, as no file can be written without waiting. A file gets all of its length
+//! when it is made, so that making bytes in it durable takes no more than these bytes
+//! (`fdatasync`). Records do not go across files.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File, OpenOptions};
@@ -120,8 +121,8 @@ pub struct LogFiles {
 }
 
 impl LogFiles {
-    /// Logs below a directory, which is made if it is not there, in files with `file_bytes` bytes of records (64 KiB to
-    /// 4 GiB); each may keep `capacity` bytes, four files at least.
+    /// Logs below a directory, which is made if it is not there, in files with `file_bytes` bytes
+    /// of records (64 KiB to 4 GiB); each may keep `capacity` bytes, four files at least.
     ///
     /// # Errors
     /// [`LogError`] if it cannot be made, cannot be written in, or a size cannot be.
@@ -179,7 +180,8 @@ impl LogFiles {
         let (jobs, queue) = mpsc::channel();
         let file_bytes = self.file_bytes;
         let mut writer = Writer { directory: directory.clone(), owner, file_bytes, open: None };
-        // A log without a file would be none: what its node has is lost then, though it has changed nothing yet.
+        // A log without a file would be none: what its node has is lost then, though it has changed
+        // nothing yet.
         writer.open = Some(writer.next_file(FIRST_LSN, 0)?);
         let run = move || {
             while let Ok(job) = queue.recv() {
@@ -577,7 +579,8 @@ impl Writer {
             Job::Append { at, bytes, done } => {
                 let result = self.append(at, &bytes);
                 if result.is_err() {
-                    // Begun anew with the same bytes: the system may have forgotten what it could not write.
+                    // Begun anew with the same bytes: the system may have forgotten what it could
+                    // not write.
                     self.open = None;
                 }
                 done.finish(Written { bytes, result });
@@ -605,7 +608,8 @@ impl Writer {
         Ok(())
     }
 
-    /// A file that begins at this place, for so many bytes at least. One that an earlier try has left is made anew.
+    /// A file that begins at this place, for so many bytes at least. One that an earlier try has
+    /// left is made anew.
     fn next_file(&self, start: Lsn, least: u64) -> Result<Open, LogError> {
         let path = path_of(&self.directory, start);
         let bytes = self.file_bytes.max(least);
@@ -675,7 +679,8 @@ fn archived_in(directory: &Path) -> Result<Vec<(Lsn, PathBuf)>, LogError> {
     if archive.exists() { files_in(&archive) } else { Ok(Vec::new()) }
 }
 
-/// The name of a file that is being made, and nobody else's: others may make the same one now, also of other hosts.
+/// The name of a file that is being made, and nobody else's: others may make the same one now, also
+/// of other hosts.
 fn unnamed_in(directory: &Path, name: &str) -> PathBuf {
     let unique = RandomState::new().hash_one(std::process::id());
     directory.join(format!("{name}-{unique:016x}.{UNNAMED}"))

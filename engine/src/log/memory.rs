@@ -1,5 +1,5 @@
-//! Logs in memory of memory nodes: for each compute node that may register a ring at each of them, of which those of r + 1
-//! are used, so that a log is lost when the pages are.
+//! Logs in memory of memory nodes: for each compute node that may register a ring at each of them,
+//! of which those of r + 1 are used, so that a log is lost when the pages are.
 //!
 //! ```text
 //!  0   u64  MAGIC
@@ -13,13 +13,13 @@
 //! 64   the same once more: they are written in turn, so that one of them is whole
 //! 4096 ring: what lies at an LSN lies that many bytes on, going round
 //! ```
-//! Little-endian throughout; each log is as long as the pool says. An append writes to all the rings at once and is over when
-//! it is in place at each: two round trips where the log goes round, else one. What is overwritten was given up before, and
-//! the headers said so first.
+//! Little-endian throughout; each log is as long as the pool says. An append writes to all the
+//! rings at once and is over when it is in place at each: two round trips where the log goes round,
+//! else one. What is overwritten was given up before, and the headers said so first.
 //!
-//! A memory node that died is replaced by another, which gets what is kept from one that is left; until it has, there is a
-//! copy less. If none is left the log begins anew, and says so: until all that was changed before is home, nothing is made
-//! again from it.
+//! A memory node that died is replaced by another, which gets what is kept from one that is left;
+//! until it has, there is a copy less. If none is left the log begins anew, and says so: until all
+//! that was changed before is home, nothing is made again from it.
 
 use std::io;
 use std::path::PathBuf;
@@ -52,14 +52,16 @@ const SAID_BYTES: usize = 48;
 const HEAD_STRIDE: usize = 64;
 /// Bytes that are read from a ring, or copied to another, at a time.
 const AT_ONCE: u64 = 1 << 20;
-/// The same where records are looked at as they come: what was read is still in the processor's cache then.
+/// The same where records are looked at as they come: what was read is still in the processor's
+/// cache then.
 const SCANNED_AT_ONCE: u64 = 64 << 10;
 /// A log that is shorter is read in one go.
 const LEAST_CUT: u64 = 64 << 10;
 /// So far a record is looked for where one should be.
 const LOOKED_FOR: u64 = 256 << 10;
-/// Whether a log goes on behind something that is no record shows within so many bytes: what is made when this was durable comes
-/// behind what was written with it, and what waited meanwhile, and who has pages already may go beyond that bound.
+/// Whether a log goes on behind something that is no record shows within so many bytes: what is
+/// made when this was durable comes behind what was written with it, and what waited meanwhile, and
+/// who has pages already may go beyond that bound.
 const WITNESSED: u64 = 3 * MAX_WAITING_BYTES as u64;
 
 /// The logs of a pool, as one of its nodes sees them.
@@ -194,7 +196,8 @@ impl Core {
         Ok(bytes)
     }
 
-    /// Appends the bytes of the ring between two places to others. What they are read into is left for the next time.
+    /// Appends the bytes of the ring between two places to others. What they are read into is left
+    /// for the next time.
     async fn read_on(
         &self,
         owner: LogOwner,
@@ -223,9 +226,10 @@ impl Core {
 }
 
 impl Core {
-    /// Shows `visit` all records from `start` on, perhaps only up to where another begins, and reads no more than they take and
-    /// what tells that no more follow: a copy to its end, and on with another that has more. Copies differ in what was written
-    /// last, and one that is damaged, or whose memory node dies, is as good as others up to there.
+    /// Shows `visit` all records from `start` on, perhaps only up to where another begins, and
+    /// reads no more than they take and what tells that no more follow: a copy to its end, and on
+    /// with another that has more. Copies differ in what was written last, and one that is damaged,
+    /// or whose memory node dies, is as good as others up to there.
     async fn read_copies(
         &self,
         owner: LogOwner,
@@ -309,8 +313,8 @@ impl Core {
         }))
     }
 
-    /// Shows `visit` the records of a copy from `at` on, and no further than `to`; how they end. `at` is moved behind those
-    /// that were shown, also if the rest cannot be read.
+    /// Shows `visit` the records of a copy from `at` on, and no further than `to`; how they end.
+    /// `at` is moved behind those that were shown, also if the rest cannot be read.
     async fn follow(
         &self,
         owner: LogOwner,
@@ -349,8 +353,8 @@ impl Core {
         }
     }
 
-    /// A whole record of a copy between two places, made when more was durable than comes before the first of them; where it
-    /// is, and up to where that was.
+    /// A whole record of a copy between two places, made when more was durable than comes before
+    /// the first of them; where it is, and up to where that was.
     async fn witness(
         &self,
         owner: LogOwner,
@@ -497,8 +501,9 @@ impl LogStore for MemoryLogs {
                     best = Some((end, Piece { place, offset, bytes }));
                 }
             }
-            // What was given up is there until it is overwritten, and a record says itself where it belongs. Where there is none
-            // the heads, which come before what overwrites, say whether there was one.
+            // What was given up is there until it is overwritten, and a record says itself where it
+            // belongs. Where there is none the heads, which come before what overwrites, say
+            // whether there was one.
             if best.as_ref().is_none_or(|(end, _)| *end == from) {
                 check_kept(owner, from, &copies_of(&core, owner).await?)?;
             }
@@ -572,7 +577,8 @@ impl MemorySink {
         Kept { start: start.load(Ordering::Relaxed), anew: anew.load(Ordering::Relaxed) }
     }
 
-    /// Sees to it that r + 1 memory nodes that are to stay have the log up to `end`, or as many as there are.
+    /// Sees to it that r + 1 memory nodes that are to stay have the log up to `end`, or as many as
+    /// there are.
     async fn complete(&self, core: &Core, end: Lsn) -> Result<(), LogError> {
         let state = core.pool.state();
         let is_settled = |settled: &Arc<PoolState>| Arc::ptr_eq(settled, &state);

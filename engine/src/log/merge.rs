@@ -1,17 +1,19 @@
 //! What the records of several logs make of pages.
 //!
-//! A page is changed at one node after another, so its records lie in several logs, in each of them in their order, and
-//! its sequence number says how they go together. A record is applied whole, when all its pages are what they were before
-//! it: so what is made at any time is something that was there together. As no page leaves a node before its record is
-//! durable, some log always has a record that can be applied next, until all are read; when none has, a log lacks records.
-//! Whoever accepts that loses what builds upon these as well, and no more: the record that cannot be applied is left out, and
-//! so are those that find a page without its change.
+//! A page is changed at one node after another, so its records lie in several logs, in each of them
+//! in their order, and its sequence number says how they go together. A record is applied whole,
+//! when all its pages are what they were before it: so what is made at any time is something that
+//! was there together. As no page leaves a node before its record is durable, some log always has a
+//! record that can be applied next, until all are read; when none has, a log lacks records. Whoever
+//! accepts that loses what builds upon these as well, and no more: the record that cannot be
+//! applied is left out, and so are those that find a page without its change.
 //!
-//! A record that is a beginning, as those of pages that were put into a new pool or taken from an archive, has the whole page,
-//! and repeats the change that made the page what it is. What comes before it need not be there: so when no log goes on, all
-//! beginnings that come are put in place, and what they cover is passed over. From then on pages are together what they were at
-//! some time only when all logs are read to their ends; and where loss is accepted, of a lost record the part remains that
-//! somebody's beginning has.
+//! A record that is a beginning, as those of pages that were put into a new pool or taken from an
+//! archive, has the whole page, and repeats the change that made the page what it is. What comes
+//! before it need not be there: so when no log goes on, all beginnings that come are put in place,
+//! and what they cover is passed over. From then on pages are together what they were at some time
+//! only when all logs are read to their ends; and where loss is accepted, of a lost record the part
+//! remains that somebody's beginning has.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -69,7 +71,8 @@ impl Pages {
         self.pages.insert(addr, Page { line, base: psn, psn });
     }
 
-    /// Applies a record if its pages are what they were before it; `Err` with what is missing if not.
+    /// Applies a record if its pages are what they were before it; `Err` with what is missing if
+    /// not.
     ///
     /// # Errors
     /// [`Discord::Gap`]: it may be applied later. [`Discord::Fork`]: never.
@@ -180,12 +183,12 @@ pub enum MergeError {
     },
 }
 
-/// Makes pages of the records of logs, which are read piece by piece. With `accept_loss`, what a log lacks or nobody has is
-/// left out, with all that builds upon it.
+/// Makes pages of the records of logs, which are read piece by piece. With `accept_loss`, what a
+/// log lacks or nobody has is left out, with all that builds upon it.
 ///
 /// # Errors
-/// [`MergeError`]; with `accept_loss` only that a log cannot be read at all. Of two that tell different changes the one that
-/// is read first is taken then.
+/// [`MergeError`]; with `accept_loss` only that a log cannot be read at all. Of two that tell
+/// different changes the one that is read first is taken then.
 pub async fn merge(
     store: &dyn LogStore,
     owners: &[LogOwner],
@@ -268,7 +271,8 @@ async fn look_ahead(
 #[derive(Clone)]
 struct Reader {
     read: Read,
-    /// Pieces that were not read yet, the next one last, each with where it has to end, if that is known.
+    /// Pieces that were not read yet, the next one last, each with where it has to end, if that is
+    /// known.
     pieces: Vec<(Lsn, Option<Lsn>)>,
     /// The piece that is being read, where it begins, and up to where it has records.
     bytes: Vec<u8>,
@@ -514,7 +518,8 @@ mod tests {
         }
     }
 
-    /// Each log has the beginning of one page behind changes that build upon what the other log was cut off.
+    /// Each log has the beginning of one page behind changes that build upon what the other log was
+    /// cut off.
     #[test]
     fn logs_that_wait_for_each_others_beginnings_go_on() {
         let (_, line) = history(30);

@@ -1,4 +1,5 @@
-//! The redo log of a compute node: what it has changed, durable before anybody can rely on it (DESIGN §9).
+//! The redo log of a compute node: what it has changed, durable before anybody can rely on it
+//! (DESIGN §9).
 //!
 //! ```text
 //! guards let go --> record, at the end of the log in memory --> sink, many at once --> durable
@@ -6,21 +7,25 @@
 //!                     until then the page stays here: nobody is granted it,             |
 //!                     it does not go home, and who commits waits                      <-+
 //! ```
-//! There are no undo records: a page that is being changed is latched, and one that was changed does not leave before its
-//! record is durable. So whatever others have of a page, or home has, is in somebody's log, and the records of a page in all
-//! logs are in the order of its sequence numbers.
+//! There are no undo records: a page that is being changed is latched, and one that was changed
+//! does not leave before its record is durable. So whatever others have of a page, or home has, is
+//! in somebody's log, and the records of a page in all logs are in the order of its sequence
+//! numbers.
 //!
-//! A sink that fails is tried again with the same bytes. Until it succeeds nobody gets a page to change, and who has
-//! committed is told that it is not known whether that lasts.
+//! A sink that fails is tried again with the same bytes. Until it succeeds nobody gets a page to
+//! change, and who has committed is told that it is not known whether that lasts.
 //!
-//! A page that is handed over dirty goes home at the same time ([`home_first`]), so of each page home has all but what its
-//! holder has changed, which is in that one's log: from the oldest of these changes on the log is kept, and pages whose
-//! changes are old are written home so that it need not be (`checkpoint`).
+//! A page that is handed over dirty goes home at the same time ([`home_first`]), so of each page
+//! home has all but what its holder has changed, which is in that one's log: from the oldest of
+//! these changes on the log is kept, and pages whose changes are old are written home so that it
+//! need not be (`checkpoint`).
 //!
-//! Contents: `record` (the bytes), `store` (where they go, and how they are read again), `files` (a directory as such),
-//! `objects` (an object store as such), `memory` (memory nodes as such), `scan` (what is a log's end, and what damage),
-//! `moment` (up to where logs are one state), `checkpoint` (how far a log is kept), `archive` (what was cut off, for whoever makes another pool), `redo` (what a dead node
-//! has left), `changes` (that, put together), `merge` (what several logs make of pages), `restore` (putting these into a new pool).
+//! Contents: `record` (the bytes), `store` (where they go, and how they are read again), `files` (a
+//! directory as such), `objects` (an object store as such), `memory` (memory nodes as such), `scan`
+//! (what is a log's end, and what damage), `moment` (up to where logs are one state), `checkpoint`
+//! (how far a log is kept), `archive` (what was cut off, for whoever makes another pool), `redo`
+//! (what a dead node has left), `changes` (that, put together), `merge` (what several logs make of
+//! pages), `restore` (putting these into a new pool).
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
@@ -72,8 +77,8 @@ const MAX_WAITING_BYTES: usize = 16 << 20;
 /// After which time a sink that has failed is tried again.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// Of what a log can keep, the part from which on whoever wants to change pages waits: what those change who have pages
-/// already, needs room as well.
+/// Of what a log can keep, the part from which on whoever wants to change pages waits: what those
+/// change who have pages already, needs room as well.
 const FULL: u64 = 2;
 
 /// The log of a node while it runs.
@@ -165,7 +170,8 @@ impl Log {
         (self.end().saturating_sub(self.start()), capacity)
     }
 
-    /// Nothing before `lsn` is needed for this node's pages any more; from where the log is kept then.
+    /// Nothing before `lsn` is needed for this node's pages any more; from where the log is kept
+    /// then.
     pub(crate) async fn truncate(&self, lsn: Lsn) -> Result<Lsn, LogError> {
         let Some(sink) = self.sink.get() else { return Ok(lsn) };
         let start = sink.truncate(lsn).await?;
@@ -205,8 +211,9 @@ impl Log {
         }
     }
 
-    /// Adds a record of changes that took place together; the log has to be durable up to the place returned before
-    /// anybody else sees them. The caller has the pages latched exclusively. Does not wait.
+    /// Adds a record of changes that took place together; the log has to be durable up to the place
+    /// returned before anybody else sees them. The caller has the pages latched exclusively. Does
+    /// not wait.
     pub(crate) fn append(&self, changes: &[Change<'_>]) -> Lsn {
         self.append_as(changes, false)
     }
@@ -247,7 +254,8 @@ impl Log {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether what was recorded before `lsn` may leave the node: it is durable, and before a moment that not all have marked.
+    /// Whether what was recorded before `lsn` may leave the node: it is durable, and before a
+    /// moment that not all have marked.
     #[inline]
     pub(crate) fn may_leave(&self, lsn: Lsn) -> bool {
         // Acquire pairs with `stays_from`'s Release.
@@ -255,12 +263,13 @@ impl Log {
     }
 
     fn stays_from(&self, lsn: Lsn) {
-        // Release: whoever has a record behind a mark sees that it stays, as the tail's lock was taken in between; what
-        // waits is looked at after the bound is gone.
+        // Release: whoever has a record behind a mark sees that it stays, as the tail's lock was
+        // taken in between; what waits is looked at after the bound is gone.
         self.stays_from.store(lsn, Ordering::Release);
     }
 
-    /// Whether more waits than may, or the sink has failed: who wants to change pages has to wait, or is refused.
+    /// Whether more waits than may, or the sink has failed: who wants to change pages has to wait,
+    /// or is refused.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         // Relaxed: a bound, on which nothing hangs.
@@ -274,8 +283,8 @@ impl Log {
         }
     }
 
-    /// A line is to be looked at again when what was recorded before `lsn` may leave. Who finds that it may by now need not
-    /// wait for that.
+    /// A line is to be looked at again when what was recorded before `lsn` may leave. Who finds
+    /// that it may by now need not wait for that.
     pub(crate) fn hold_back(&self, addr: GAddr, lsn: Lsn) {
         self.lines.lock().entry(lsn).or_default().push(addr);
         self.wanted.ring();
@@ -284,7 +293,8 @@ impl Log {
     /// Waits until there is room for more, and the sink takes it.
     ///
     /// # Errors
-    /// When that takes longer than `bound`: [`EngineError::Log`] if the sink fails, `LogTimeout` if not.
+    /// When that takes longer than `bound`: [`EngineError::Log`] if the sink fails, `LogTimeout` if
+    /// not.
     pub(crate) async fn until_room(&self, env: &Env, bound: Duration) -> Result<(), EngineError> {
         let started = env.now();
         loop {
@@ -332,7 +342,8 @@ impl Log {
 
     /// The right to write to the sink, unless another has it.
     fn turn(&self) -> Option<Turn<'_>> {
-        // Acquire pairs with the end of the last turn. A turn is made only for who has it: the end of one gives it back.
+        // Acquire pairs with the end of the last turn. A turn is made only for who has it: the end
+        // of one gives it back.
         (!self.is_writing.swap(true, Ordering::Acquire)).then(|| Turn(self))
     }
 
@@ -396,7 +407,8 @@ async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
     let end = at + bytes.len() as u64;
     // Another may have taken it all.
     while !bytes.is_empty() {
-        // Who has failed may be recovered from, and what it adds now would not be of that. One that is gone has not failed.
+        // Who has failed may be recovered from, and what it adds now would not be of that. One that
+        // is gone has not failed.
         let lives = core.upgrade().is_none_or(|core| core.failed.get().is_none());
         let Some(sink) = log.sink.get().filter(|_| lives) else { return };
         let written = sink.append(at, bytes).await;
@@ -450,12 +462,12 @@ pub(crate) async fn run_log(core: Weak<Core>, log: Arc<Log>, env: Env) {
 }
 
 impl Core {
-    /// Waits until the log is durable up to `lsn`, and was so before anybody can have taken this node for dead, who then
-    /// reads the log. Who waits first writes what there is.
+    /// Waits until the log is durable up to `lsn`, and was so before anybody can have taken this
+    /// node for dead, who then reads the log. Who waits first writes what there is.
     ///
     /// # Errors
-    /// [`EngineError::Log`] if the sink fails, `LogTimeout` after the request timeout; it may become durable later. Why the
-    /// node has failed, if it has.
+    /// [`EngineError::Log`] if the sink fails, `LogTimeout` after the request timeout; it may
+    /// become durable later. Why the node has failed, if it has.
     pub(crate) async fn until_durable(&self, log: &Arc<Log>, lsn: Lsn) -> Result<(), EngineError> {
         let started = self.env.now();
         loop {
@@ -492,7 +504,8 @@ impl Core {
         }
     }
 
-    /// Begins to make durable what waits, unless somebody is at it. Where the sink does not wait it is done then.
+    /// Begins to make durable what waits, unless somebody is at it. Where the sink does not wait it
+    /// is done then.
     pub(crate) fn write_log(&self, log: &Arc<Log>) {
         let Some(turn) = log.turn() else { return };
         std::mem::forget(turn);

@@ -5,19 +5,23 @@
 //!                              |                                                               |
 //!                              +--- what it changes from here on does not leave the node ------+
 //! ```
-//! A change that is recorded behind a mark is seen by no other node before all have marked: so whatever builds upon it, or was
-//! made by who had read it, is behind a mark as well, in whichever log. What comes before the marks is closed: changes of a
-//! set of transactions in their order, all that they have read and overwritten included.
+//! A change that is recorded behind a mark is seen by no other node before all have marked: so
+//! whatever builds upon it, or was made by who had read it, is behind a mark as well, in whichever
+//! log. What comes before the marks is closed: changes of a set of transactions in their order, all
+//! that they have read and overwritten included.
 //!
-//! Nodes go on meanwhile, and commits last as ever: it takes what the control plane takes to tell all of two changes of the
-//! state, and only pages that were changed in that time wait to go to others.
+//! Nodes go on meanwhile, and commits last as ever: it takes what the control plane takes to tell
+//! all of two changes of the state, and only pages that were changed in that time wait to go to
+//! others.
 //!
-//! Whoever marks waits for no more than a part of a lease, by its own clock ([`Timing::moment_bound`]). So nobody can hold up
-//! others for long, and who wants the moment knows that nobody has gone on before all had marked, if all did so soon after it was
-//! announced, and it was the announced one until then.
+//! Whoever marks waits for no more than a part of a lease, by its own clock
+//! ([`Timing::moment_bound`]). So nobody can hold up others for long, and who wants the moment
+//! knows that nobody has gone on before all had marked, if all did so soon after it was announced,
+//! and it was the announced one until then.
 //!
-//! A node that comes in meanwhile marks before it changes anything, and is not waited for. One that marks and then dies may have
-//! its pages made again, and given to others, before all have marked: the moment is of no use then.
+//! A node that comes in meanwhile marks before it changes anything, and is not waited for. One that
+//! marks and then dies may have its pages made again, and given to others, before all have marked:
+//! the moment is of no use then.
 //!
 //! [`Timing::moment_bound`]: selkie_memnode::control::Timing::moment_bound
 
@@ -39,7 +43,8 @@ pub(super) struct Marked {
 }
 
 impl Log {
-    /// Marks a moment at the end of the log, unless it or a later one was; what is recorded from now on stays.
+    /// Marks a moment at the end of the log, unless it or a later one was; what is recorded from
+    /// now on stays.
     fn mark(&self, number: u64, now: Duration) {
         let Some(salt) = self.salt.get().copied() else { return };
         let mut marked = self.marked.lock();
@@ -72,7 +77,8 @@ impl Log {
 }
 
 impl Core {
-    /// Marks the moment that the pool's state names, if it does. Who wants it changes nothing, and who has left is not asked.
+    /// Marks the moment that the pool's state names, if it does. Who wants it changes nothing, and
+    /// who has left is not asked.
     pub(crate) fn mark_moment(&self, state: &PoolState) {
         let (Some(log), Some(Moment { number, by })) = (&self.log, state.moment) else { return };
         let has_ended = self.leaves.load(Ordering::Acquire) || self.failed.get().is_some();

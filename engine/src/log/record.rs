@@ -13,11 +13,12 @@
 //!       u64  its pieces that follow, one bit each
 //!       the bytes of these pieces
 //! ```
-//! Little-endian throughout. A record is redone by putting its pieces where they belong and counting each page's sequence
-//! number up: in the order of these numbers the records of all nodes make a page what it was.
+//! Little-endian throughout. A record is redone by putting its pieces where they belong and
+//! counting each page's sequence number up: in the order of these numbers the records of all nodes
+//! make a page what it was.
 //!
-//! What lies beyond the last whole record is torn, and was never durable, or it is damaged: it is damage if a whole record
-//! follows that was made when more was durable than is whole.
+//! What lies beyond the last whole record is torn, and was never durable, or it is damaged: it is
+//! damage if a whole record follows that was made when more was durable than is whole.
 
 use crate::GAddr;
 use crate::buffer::dirty::{Dirty, PIECES};
@@ -74,8 +75,8 @@ pub(crate) fn encode(
     encode_as(to, salt, (lsn, durable), (changes, false));
 }
 
-/// Appends a record of these changes, which begins at `lsn` of its log while that is durable up to `durable`, to `to`;
-/// perhaps as a beginning.
+/// Appends a record of these changes, which begins at `lsn` of its log while that is durable up to
+/// `durable`, to `to`; perhaps as a beginning.
 pub(crate) fn encode_as(
     to: &mut Vec<u8>,
     salt: u32,
@@ -199,7 +200,8 @@ impl<'a> Record<'a> {
         Ok(record)
     }
 
-    /// The length of the record that begins at `lsn` of a log, if what is there says that it is one.
+    /// The length of the record that begins at `lsn` of a log, if what is there says that it is
+    /// one.
     pub(super) fn length_at(bytes: &[u8], lsn: Lsn) -> Option<u64> {
         let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
         let length = word32(header, 4);
@@ -240,7 +242,8 @@ impl<'a> Record<'a> {
         Ok(())
     }
 
-    /// Appends the same record as one of another place, `lsn`, of a log that is durable up to `durable`.
+    /// Appends the same record as one of another place, `lsn`, of a log that is durable up to
+    /// `durable`.
     pub(crate) fn copy_to(&self, to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn)) {
         let start = to.len();
         to.extend_from_slice(self.bytes);
@@ -328,7 +331,8 @@ impl<'a> Redo<'a> {
         self.pieces
     }
 
-    /// Makes the line what it was after the change, if it is what it was before, or of any age since that the log covers.
+    /// Makes the line what it was after the change, if it is what it was before, or of any age
+    /// since that the log covers.
     ///
     /// # Panics
     /// If the line is of another size than the log's.

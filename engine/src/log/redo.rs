@@ -1,19 +1,24 @@
-//! What a dead node had changed of pages that nobody else has: made again from its log, on top of what home has.
+//! What a dead node had changed of pages that nobody else has: made again from its log, on top of
+//! what home has.
 //!
 //! ```text
 //! sweep: words that name the dead node --> its log, and those of others that died --> for each page:
 //!    home's page, mended --> the changes since --> home, with its latch word free
 //! ```
-//! A page that is handed over dirty goes home before the one who gets it is confirmed ([`home_first`]). So home has all
-//! of the page but what its last holder has changed, which is in that one's log without a gap; unless the one who gave it
-//! died as well, whose log has the rest then. The number of home's page may be that of a write-back that was cut short, so
-//! all changes of that stretch are made again, from its beginning: what a later one changes as well is changed last.
+//! A page that is handed over dirty goes home before the one who gets it is confirmed
+//! ([`home_first`]). So home has all of the page but what its last holder has changed, which is in
+//! that one's log without a gap; unless the one who gave it died as well, whose log has the rest
+//! then. The number of home's page may be that of a write-back that was cut short, so all changes
+//! of that stretch are made again, from its beginning: what a later one changes as well is changed
+//! last.
 //!
-//! Who died before it had acknowledged another's death may have had pages that this one granted, with changes that are in
-//! the log of this one only. So logs count until no recovery is under way, also when that of their node is over.
+//! Who died before it had acknowledged another's death may have had pages that this one granted,
+//! with changes that are in the log of this one only. So logs count until no recovery is under way,
+//! also when that of their node is over.
 //!
-//! A recovery that is cut short is begun anew by others: a page is home before its word is free, and what was made once may
-//! be made again. All go by the same log: where it ends is said before a page is made of it ([`LogStore::end_at`]).
+//! A recovery that is cut short is begun anew by others: a page is home before its word is free,
+//! and what was made once may be made again. All go by the same log: where it ends is said before a
+//! page is made of it ([`LogStore::end_at`]).
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
@@ -38,10 +43,12 @@ use crate::{EngineError, GAddr};
 const TRIES: u32 = 20;
 /// Pages that are made again at the same time, of each part.
 const AT_ONCE: usize = 64;
-/// Parts of a log that are read at the same time, and of the pages: putting changes together takes longer than reading them.
+/// Parts of a log that are read at the same time, and of the pages: putting changes together takes
+/// longer than reading them.
 const PARTS: usize = 2;
 
-/// Runs tasks at the same time; what came of each, in their order, but of one that did not come to its end.
+/// Runs tasks at the same time; what came of each, in their order, but of one that did not come to
+/// its end.
 async fn side_by_side<T: Send + 'static>(
     env: &Env,
     tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
@@ -102,8 +109,8 @@ async fn read_in_parts(
     Ok(all)
 }
 
-/// What the log of a dead node tells of pages, which is all that it will ever tell anybody: it may still be added to, as the
-/// node may only stand still.
+/// What the log of a dead node tells of pages, which is all that it will ever tell anybody: it may
+/// still be added to, as the node may only stand still.
 async fn read_to_end(
     env: &Env,
     store: &Arc<dyn LogStore>,
@@ -125,10 +132,12 @@ async fn read_to_end(
 }
 
 impl Core {
-    /// Makes pages again that were lost with a dead node, as far as its log is to be had here; those that stay lost.
+    /// Makes pages again that were lost with a dead node, as far as its log is to be had here;
+    /// those that stay lost.
     ///
     /// # Errors
-    /// If memory, a log or the control plane cannot be reached; it is to be begun anew then, a few times.
+    /// If memory, a log or the control plane cannot be reached; it is to be begun anew then, a few
+    /// times.
     pub(crate) async fn redo(
         &self,
         dead: ComputeId,
@@ -196,8 +205,8 @@ impl Core {
         Ok(still)
     }
 
-    /// Begins the recovery from nodes anew with which pages were lost, if their logs are here and nothing was made of
-    /// them yet: whoever had recovered from them did not reach these.
+    /// Begins the recovery from nodes anew with which pages were lost, if their logs are here and
+    /// nothing was made of them yet: whoever had recovered from them did not reach these.
     ///
     /// # Errors
     /// If the control plane cannot be reached.
@@ -229,8 +238,8 @@ impl Core {
         *tries < TRIES
     }
 
-    /// The logs that changes of pages may be in that a dead node had: its own, and those of others that died with it, who may
-    /// have granted it the page, or have been granted it.
+    /// The logs that changes of pages may be in that a dead node had: its own, and those of others
+    /// that died with it, who may have granted it the page, or have been granted it.
     fn logs_with(&self, dead: ComputeId) -> Vec<LogOwner> {
         let state = self.pool.state();
         let line_bytes = self.gcl_bytes as u32;

@@ -15,13 +15,13 @@ use crate::{EngineError, GAddr};
 const AT_ONCE: usize = 64;
 
 impl Engine {
-    /// Puts lines, as [`Pages::into_lines`](super::Pages::into_lines) gives them, into a pool in which nobody has allocated a page
-    /// yet. What lies between them is free afterwards. A few round trips for some pages at a time. If the node has a log, the
-    /// pages are in that as well.
+    /// Puts lines, as [`Pages::into_lines`](super::Pages::into_lines) gives them, into a pool in
+    /// which nobody has allocated a page yet. What lies between them is free afterwards. A few
+    /// round trips for some pages at a time. If the node has a log, the pages are in that as well.
     ///
     /// # Errors
-    /// `PoolFull` if the pool has not so many addresses, `Config` if lines have another size or the pool is in use; else as
-    /// [`Engine::exclusive`]. The pool is of no use then.
+    /// `PoolFull` if the pool has not so many addresses, `Config` if lines have another size or the
+    /// pool is in use; else as [`Engine::exclusive`]. The pool is of no use then.
     pub async fn restore(&self, lines: &BTreeMap<GAddr, Box<[u8]>>) -> Result<(), EngineError> {
         let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
         let core = self.core();

@@ -58,7 +58,8 @@ pub fn scan<'a>(
     }
 }
 
-/// A whole record after a place that has none, made when more was durable than comes before that place.
+/// A whole record after a place that has none, made when more was durable than comes before that
+/// place.
 fn witness(bytes: &[u8], start: Lsn, from: usize, format: Format) -> Option<Record<'_>> {
     let lsn = start + from as u64;
     let last = bytes.len().saturating_sub(HEADER_BYTES);

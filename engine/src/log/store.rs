@@ -83,19 +83,20 @@ pub struct Written {
 
 /// What a log is written to, one append after the other.
 pub trait Sink: Send + Sync {
-    /// Makes whole records durable that begin at `at`, where those before ended, the first at [`FIRST_LSN`]. After a
-    /// failure the very same bytes are given again: what is there of them is overwritten.
+    /// Makes whole records durable that begin at `at`, where those before ended, the first at
+    /// [`FIRST_LSN`]. After a failure the very same bytes are given again: what is there of them is
+    /// overwritten.
     fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written>;
 
-    /// What lies before `lsn`, the beginning of a record or the end, is not needed for the node's pages any more; from
-    /// where the log is kept then.
+    /// What lies before `lsn`, the beginning of a record or the end, is not needed for the node's
+    /// pages any more; from where the log is kept then.
     fn truncate(&self, lsn: Lsn) -> BoxFuture<'_, Result<Lsn, LogError>>;
 
     /// Bytes that it can keep.
     fn capacity(&self) -> u64;
 
-    /// Sees to it that what is kept, up to `end`, is kept where it should be, as places come and go. Nothing is appended
-    /// meanwhile.
+    /// Sees to it that what is kept, up to `end`, is kept where it should be, as places come and
+    /// go. Nothing is appended meanwhile.
     fn tend(&self, _end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }
@@ -113,8 +114,8 @@ pub struct Piece {
 }
 
 impl Piece {
-    /// Of a piece that begins at `start` what comes before `next`, if that is known: what lies beyond was tried and given
-    /// up, or came too late.
+    /// Of a piece that begins at `start` what comes before `next`, if that is known: what lies
+    /// beyond was tried and given up, or came too late.
     pub(super) fn up_to(mut self, next: Option<Lsn>, start: Lsn) -> Self {
         if let Some(next) = next {
             self.bytes.truncate(next.saturating_sub(start) as usize);
@@ -123,7 +124,8 @@ impl Piece {
     }
 }
 
-/// A part of a log: from where a record begins, or the log does, to where another begins, or the log ends.
+/// A part of a log: from where a record begins, or the log does, to where another begins, or the
+/// log ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Part {
     /// From where on; `None`: from the beginning.
@@ -146,14 +148,15 @@ pub trait LogStore: Send + Sync + fmt::Debug {
     /// Begins a log.
     fn create(&self, owner: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>>;
 
-    /// Where the pieces of a log begin, in order; none: it is not here, or not to be reached from here.
+    /// Where the pieces of a log begin, in order; none: it is not here, or not to be reached from
+    /// here.
     fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>>;
 
     /// A piece of a log.
     fn piece(&self, owner: LogOwner, start: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>>;
 
-    /// Shows `visit` the records of a part of a log in order; where they end, or `None` if the log is not here. Takes memory for a
-    /// piece at a time.
+    /// Shows `visit` the records of a part of a log in order; where they end, or `None` if the log
+    /// is not here. Takes memory for a piece at a time.
     ///
     /// # Errors
     /// [`ReadError`], after the records before it have been shown.
@@ -166,7 +169,8 @@ pub trait LogStore: Send + Sync + fmt::Debug {
         Box::pin(read_pieces(self, owner, part, visit))
     }
 
-    /// Where a log can be cut into so many parts of about the same length, or fewer, to read them at the same time.
+    /// Where a log can be cut into so many parts of about the same length, or fewer, to read them
+    /// at the same time.
     fn cuts(&self, owner: LogOwner, parts: usize) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
         Box::pin(async move {
             let pieces = pieces_of(self, owner).await?;
@@ -178,10 +182,10 @@ pub trait LogStore: Send + Sync + fmt::Debug {
         })
     }
 
-    /// Bytes of a log that is being written, from `from` on, where a record begins or it ends: about `length`, fewer at the
-    /// end of the log or of a piece. All that was durable when this was called is among them, or what follows has it; at
-    /// the end there may be more, and torn, also beyond [`LogStore::ended`]. [`ReadError::Cut`] if the log is kept only
-    /// from later.
+    /// Bytes of a log that is being written, from `from` on, where a record begins or it ends:
+    /// about `length`, fewer at the end of the log or of a piece. All that was durable when this
+    /// was called is among them, or what follows has it; at the end there may be more, and torn,
+    /// also beyond [`LogStore::ended`]. [`ReadError::Cut`] if the log is kept only from later.
     fn stretch(
         &self,
         owner: LogOwner,
@@ -191,15 +195,17 @@ pub trait LogStore: Send + Sync + fmt::Debug {
         Box::pin(stretch_of(self, owner, from, length))
     }
 
-    /// Says that a log ends at `end`, where a record of it does, unless that was said before: whoever was taken for dead may
-    /// add to it when others have read it for the last time, and go by what they have read. Where it ends.
+    /// Says that a log ends at `end`, where a record of it does, unless that was said before:
+    /// whoever was taken for dead may add to it when others have read it for the last time, and go
+    /// by what they have read. Where it ends.
     ///
     /// A store to which such a one cannot add need not keep that, nor one that nobody reads again.
     fn end_at(&self, _owner: LogOwner, end: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {
         Box::pin(async move { Ok(end) })
     }
 
-    /// Where a log ends, if that was said. [`LogStore::pieces`] may have more, which [`LogStore::read`] passes over.
+    /// Where a log ends, if that was said. [`LogStore::pieces`] may have more, which
+    /// [`LogStore::read`] passes over.
     fn ended(&self, _owner: LogOwner) -> BoxFuture<'_, Result<Option<Lsn>, ReadError>> {
         Box::pin(async { Ok(None) })
     }
@@ -210,8 +216,8 @@ pub trait LogStore: Send + Sync + fmt::Debug {
     /// All logs that are here.
     fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>>;
 
-    /// The pieces that a log was cut off of its front and that are kept for whoever makes another pool of all logs: where each
-    /// begins and what it takes, bytes.
+    /// The pieces that a log was cut off of its front and that are kept for whoever makes another
+    /// pool of all logs: where each begins and what it takes, bytes.
     fn archived(&self, _owner: LogOwner) -> BoxFuture<'_, Result<Vec<(Lsn, u64)>, ReadError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
@@ -221,8 +227,8 @@ pub trait LogStore: Send + Sync + fmt::Debug {
         Box::pin(async { Ok(()) })
     }
 
-    /// Keeps a pool's labels beside its logs, for whoever makes another pool of these. A store that does not outlive the
-    /// pool keeps none.
+    /// Keeps a pool's labels beside its logs, for whoever makes another pool of these. A store that
+    /// does not outlive the pool keeps none.
     fn keep_labels(&self, _pool: u64, _labels: Labels) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }
@@ -367,7 +373,8 @@ pub enum ReadError {
     },
 }
 
-/// Where the pieces of a log begin, in order, each with where what follows it begins, or the log was said to end.
+/// Where the pieces of a log begin, in order, each with where what follows it begins, or the log
+/// was said to end.
 pub(super) async fn pieces_of<S: LogStore + ?Sized>(
     store: &S,
     owner: LogOwner,
@@ -433,7 +440,8 @@ async fn read_pieces<S: LogStore + ?Sized>(
     Ok(end)
 }
 
-/// The end of a piece that begins at that offset of its place, and that LSN, and which another follows, or the log's end.
+/// The end of a piece that begins at that offset of its place, and that LSN, and which another
+/// follows, or the log's end.
 pub(super) fn followed_by(
     scanned: Result<LogEnd, LogDamage>,
     next: Option<Lsn>,
@@ -445,7 +453,8 @@ pub(super) fn followed_by(
     };
     let own = scanned.map_err(damaged)?;
     match next.filter(|next| *next != own.lsn) {
-        // A piece is begun when all before it is durable, and a log was read before it was said to end.
+        // A piece is begun when all before it is durable, and a log was read before it was said to
+        // end.
         Some(next) => {
             Err(damaged(LogDamage { lsn: own.lsn, why: own.then, witness: next, durable: next }))
         }

@@ -50,8 +50,8 @@ fn churn_neither_leaks_nor_reuses_under_a_pin() {
                 }
             }
         }
-        // Under a pin a freed line stays what it was. None ripens, so enough have to be ripe before, at the node
-        // that has more.
+        // Under a pin a freed line stays what it was. None ripens, so enough have to be ripe
+        // before, at the node that has more.
         let env = cluster.runtime.env();
         for _ in 0..10_000 {
             if cluster.engines.iter().all(|engine| engine.unused_lines().2 == 0) {
@@ -146,8 +146,8 @@ fn the_clock_goes_on_across_nodes_and_is_raised_but_not_set_back() {
     cluster.close_and_check();
 }
 
-/// Found in a load that filled its pool: others waited for the latches of one that waited for its own pin, for as long as
-/// a request may take.
+/// Found in a load that filled its pool: others waited for the latches of one that waited for its
+/// own pin, for as long as a request may take.
 #[test]
 fn a_full_pool_says_so_soon_though_the_caller_holds_freed_lines_back() {
     let cluster =

@@ -23,7 +23,8 @@ use selkie_memnode::{ComputeIndex, Pool, PoolConfig};
 use crate::common::pages::coded;
 use crate::common::{GCL, PAGE, engine_config, id, page};
 
-/// Pages that belong together lie that far from each other, so that they are read at different times.
+/// Pages that belong together lie that far from each other, so that they are read at different
+/// times.
 const PAIRS: usize = 400;
 /// Bytes of a log in memory that goes round many times while a backup waits for that.
 const SMALL_RING: u64 = 64 << 10;
@@ -138,8 +139,8 @@ impl Pairs {
         })
     }
 
-    /// Lets a backup go on only when so much has been changed that the logs in memory go round meanwhile; not for long, as it
-    /// reads these no further until then.
+    /// Lets a backup go on only when so much has been changed that the logs in memory go round
+    /// meanwhile; not for long, as it reads these no further until then.
     fn watch(&self) -> impl Fn(u64, u64) + Send + Sync {
         move |done, total| {
             assert!(done <= total);

@@ -18,7 +18,8 @@ use crate::common::load::until;
 use crate::common::pages::{check, cluster, coded, fill, pages, write};
 use crate::common::{Cluster, GCL, PAGE, engine_config, id};
 
-/// So many memory nodes are lost one after the other, and each time all pages are read, and changed, by all.
+/// So many memory nodes are lost one after the other, and each time all pages are read, and
+/// changed, by all.
 fn loses(memory_nodes: usize, coding: &str, victims: &[u16]) {
     let (mem, cluster) = cluster(3, memory_nodes, coding);
     cluster.run(async {
@@ -169,7 +170,8 @@ fn what_is_lost_is_made_again_while_others_write_and_as_much_may_be_lost_again()
     });
 }
 
-/// One memory node after the other that has a copy of the clock, also those that it was made again at.
+/// One memory node after the other that has a copy of the clock, also those that it was made again
+/// at.
 #[test]
 fn the_clock_outlives_all_memory_nodes_that_had_it() {
     let (mem, cluster) = cluster(2, 6, "2+1");
@@ -252,14 +254,16 @@ fn what_a_compute_node_had_is_lost_with_it_also_if_the_words_that_said_so_are() 
     }
 }
 
-/// Flips a bit in a split of each of the pages, in another of them each time; again to flip it back.
+/// Flips a bit in a split of each of the pages, in another of them each time; again to flip it
+/// back.
 fn flip(cluster: &Cluster, pages: &[GAddr], splits: usize) {
     for (number, addr) in pages.iter().enumerate() {
         flip_split(cluster, *addr, number, |_, split| split == number % splits);
     }
 }
 
-/// Flips a bit of the page, chosen by the number, in the split for which that is asked: by its node and number.
+/// Flips a bit of the page, chosen by the number, in the split for which that is asked: by its node
+/// and number.
 fn flip_split(cluster: &Cluster, addr: GAddr, number: usize, chosen: impl Fn(u16, usize) -> bool) {
     let (geometry, state) = (cluster.pool.descriptor().geometry(), cluster.pool.state());
     let (range, within) =
@@ -460,8 +464,9 @@ fn splits_that_were_never_written_are_made_again_as_such() {
     });
 }
 
-/// Found in simulation, with a home that was lost together with another split: who had the right to change the page, and
-/// had changed nothing, went by the versions of before, and wrote them into the header again.
+/// Found in simulation, with a home that was lost together with another split: who had the right to
+/// change the page, and had changed nothing, went by the versions of before, and wrote them into
+/// the header again.
 #[test]
 fn who_holds_a_page_hears_of_versions_that_are_new() {
     let (mem, cluster) = cluster(1, 4, "2+2");

@@ -1,5 +1,5 @@
-//! Memory nodes that leave a coded pool while it is worked on: nothing is lost, nobody meets an error, and at no moment
-//! is there less redundancy than before.
+//! Memory nodes that leave a coded pool while it is worked on: nothing is lost, nobody meets an
+//! error, and at no moment is there less redundancy than before.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -56,7 +56,8 @@ fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
     drains(4, "replicate=2", &[0, 1], &[3]);
 }
 
-/// Kills memory nodes when the move of a slab from another has got so far; where none is named, the one that gets it.
+/// Kills memory nodes when the move of a slab from another has got so far; where none is named, the
+/// one that gets it.
 fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: Stage) {
     let (mem, cluster) = cluster(3, memory_nodes, coding);
     let env = cluster.runtime.env();

@@ -1,5 +1,5 @@
-//! Memory nodes that take slabs back: compute nodes tell which are used, move what is evicted, and what is left of it is
-//! given back to the host.
+//! Memory nodes that take slabs back: compute nodes tell which are used, move what is evicted, and
+//! what is left of it is given back to the host.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -1,5 +1,5 @@
-//! Memory nodes that join a coded pool while it is worked on: what there is spreads over them, nothing is lost, nobody
-//! meets an error.
+//! Memory nodes that join a coded pool while it is worked on: what there is spreads over them,
+//! nothing is lost, nobody meets an error.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::sync::Arc;
@@ -74,8 +74,9 @@ fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
     grows(2, "replicate=2", 1, &[0]);
 }
 
-/// At each stage in turn of a slab's move to a memory node that has joined, the memory node dies that is named by the
-/// state from before and the move. What is lost is made good; `then` comes after that, under load still.
+/// At each stage in turn of a slab's move to a memory node that has joined, the memory node dies
+/// that is named by the state from before and the move. What is lost is made good; `then` comes
+/// after that, under load still.
 fn dies_at_each_stage(
     victim: fn(&PoolState, &Migration) -> u16,
     then: impl AsyncFn(&Cluster, u16, u16),

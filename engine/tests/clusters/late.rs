@@ -80,7 +80,8 @@ impl Slow {
         }
     }
 
-    /// Reads, and every third time changes, all pages at the second engine; how long each took, sorted.
+    /// Reads, and every third time changes, all pages at the second engine; how long each took,
+    /// sorted.
     fn read_all(&self) -> Vec<Duration> {
         let (engine, pages) = (self.engines.last().unwrap().clone(), self.pages.clone());
         let env = self.world.env_of(PeerId::compute(1));

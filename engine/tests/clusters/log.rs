@@ -293,8 +293,8 @@ fn while_the_log_cannot_be_written_nothing_is_changed_and_then_it_goes_on() {
     });
 }
 
-/// Several nodes change pages of each other, some of them together; whatever was durable at some moment makes pages
-/// that were there together.
+/// Several nodes change pages of each other, some of them together; whatever was durable at some
+/// moment makes pages that were there together.
 #[test]
 fn the_logs_make_the_pages_again() {
     let (valves, cluster) = valves(3, "2+1");
@@ -365,7 +365,8 @@ fn the_logs_make_the_pages_again() {
     }
 }
 
-/// Cut off anywhere, a log loses changes of both pages of a pair or of none, and others what builds upon them.
+/// Cut off anywhere, a log loses changes of both pages of a pair or of none, and others what builds
+/// upon them.
 async fn cut_short(valves: &[Arc<Valve>], owners: &[LogOwner], addrs: &[GAddr]) {
     let mut refused = 0;
     for cut in 1..20 {
@@ -468,8 +469,8 @@ fn what_a_dead_node_has_changed_alone_is_made_again_from_its_log() {
     }
 }
 
-/// Node 1 dies; what it has changed is there, but for what comes when its valve is shut. A memory node that has its log may
-/// die before.
+/// Node 1 dies; what it has changed is there, but for what comes when its valve is shut. A memory
+/// node that has its log may die before.
 fn redone(cluster: &Logged, valve: Option<&Valve>, memory_dies: Option<u16>) {
     let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
     cluster.runtime.block_on(async {
@@ -524,7 +525,8 @@ fn a_long_log_makes_the_pages_again_part_by_part() {
         }
         let mut lsn = FIRST_LSN;
         let mut number = 0;
-        // Of each page only the latest change is in the end of the log, and each word was changed at its own time.
+        // Of each page only the latest change is in the end of the log, and each word was changed
+        // at its own time.
         while lsn < 180 << 10 {
             number += 1;
             let mut page = dies.exclusive(addrs[number % 20]).await.unwrap();
@@ -601,8 +603,8 @@ fn what_is_written_home_stays_and_outlives_its_node() {
     }
 }
 
-/// A node is taken for dead while it writes its log, and has written it when that was read by others, who make the pages
-/// again, and by one who makes a backup.
+/// A node is taken for dead while it writes its log, and has written it when that was read by
+/// others, who make the pages again, and by one who makes a backup.
 #[test]
 fn what_is_added_too_late_is_no_part_of_a_log() {
     let place = tempfile::tempdir().unwrap();
@@ -731,7 +733,8 @@ fn a_log_directory_that_is_gone_for_a_while_stops_writers_and_loses_nothing() {
     });
 }
 
-/// The record that tells of the damage begins behind a long one, anywhere about the end of what is read at a time.
+/// The record that tells of the damage begins behind a long one, anywhere about the end of what is
+/// read at a time.
 #[test]
 fn what_tells_of_damage_may_lie_far_behind_it() {
     const READ_AT_ONCE: u64 = 64 << 10;
@@ -789,8 +792,8 @@ fn what_tells_of_damage_may_lie_far_behind_it() {
     }
 }
 
-/// One copy of a log that is damaged is as good as the other one up to there; if both are, what was durable is missed, and said
-/// to be.
+/// One copy of a log that is damaged is as good as the other one up to there; if both are, what was
+/// durable is missed, and said to be.
 #[test]
 fn a_damaged_copy_of_a_log_in_memory_does_not_matter_while_there_is_another() {
     for damaged in [1, 2] {

@@ -1,5 +1,5 @@
-//! Engines of several compute nodes on pools of all codings. One binary: each of its own would be linked with all
-//! of the engine again.
+//! Engines of several compute nodes on pools of all codings. One binary: each of its own would be
+//! linked with all of the engine again.
 
 mod allocation;
 mod backup;

@@ -1,4 +1,5 @@
-//! Who is in a pool, as seen by engines: deaths that are half known, nodes that come at the wrong moment.
+//! Who is in a pool, as seen by engines: deaths that are half known, nodes that come at the wrong
+//! moment.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

@@ -27,7 +27,8 @@ fn is_loss(error: &EngineError) -> bool {
     matches!(error, EngineError::Fabric(FabricError::PeerDead { peer }) if *peer == DEAD)
 }
 
-/// Pages on each of the memory nodes: written and cached at node 0, or written back and gone from it.
+/// Pages on each of the memory nodes: written and cached at node 0, or written back and gone from
+/// it.
 async fn pages(cluster: &Cluster, evicted: bool) -> Vec<GAddr> {
     let engine = &cluster.engines[0];
     let mut pages = Vec::new();

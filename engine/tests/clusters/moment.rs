@@ -1,4 +1,5 @@
-//! Moments that all logs mark: what is changed behind a mark stays where it is until all have marked, and backups are of one.
+//! Moments that all logs mark: what is changed behind a mark stays where it is until all have
+//! marked, and backups are of one.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -168,7 +169,8 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
     world.run(60 * LEASE, main).unwrap();
 }
 
-/// Each node writes to its own page what it has read in that of the one before it; the first counts.
+/// Each node writes to its own page what it has read in that of the one before it; the first
+/// counts.
 fn relay(apart: &Apart, addrs: &[GAddr], stop: &Arc<AtomicBool>) -> Vec<TaskHandle> {
     let nodes = apart.engines.iter().zip(addrs).enumerate();
     let spawned = nodes.map(|(number, (engine, addr))| {

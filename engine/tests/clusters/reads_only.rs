@@ -24,7 +24,8 @@ async fn write(engine: &Engine, addr: GAddr, value: u8) {
     engine.exclusive(addr).await.unwrap().bytes_mut(0..PAGE).fill(value);
 }
 
-/// A reader sees what a writer writes, also while both want the page again and again, and changes nothing.
+/// A reader sees what a writer writes, also while both want the page again and again, and changes
+/// nothing.
 async fn reads_and_writes_nothing(writer: &Engine, reader: &Engine) {
     let pages = [(); 5].map(|()| writer.allocate());
     let mut addrs = Vec::new();

@@ -113,7 +113,8 @@ fn what_the_dead_only_read_goes_on_and_what_it_held_alone_is_lost() {
     });
 }
 
-/// Who was refused once more took the ticket of another with it, who then waited in no line, for ever.
+/// Who was refused once more took the ticket of another with it, who then waited in no line, for
+/// ever.
 #[test]
 fn nobody_waits_for_ever_who_wants_a_lost_page_with_many() {
     // Operations take their time, or nobody would wait.
@@ -172,7 +173,8 @@ fn a_new_node_knows_what_is_lost_and_the_name_in_its_words_is_not_used_again() {
     });
 }
 
-/// Nodes come and go under one name, some leave and some die: their successors find no trace of them.
+/// Nodes come and go under one name, some leave and some die: their successors find no trace of
+/// them.
 #[test]
 fn a_name_that_no_word_contains_is_used_again() {
     let mut cluster = cluster();
@@ -234,7 +236,8 @@ fn expected(node: usize, error: &EngineError) {
     assert!(node == DEAD || matches!(error, EngineError::PageLost { .. }), "cn{node}: {error}");
 }
 
-/// Survivors count in pages that the dying node works on too; nothing that they wrote after its death is lost.
+/// Survivors count in pages that the dying node works on too; nothing that they wrote after its
+/// death is lost.
 #[test]
 fn survivors_go_on_while_a_node_dies_in_the_middle_of_everything() {
     for round in 0..20 {

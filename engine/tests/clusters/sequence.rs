@@ -1,4 +1,5 @@
-//! The sequence numbers of pages: counted once a guard that changed something, wherever the page goes.
+//! The sequence numbers of pages: counted once a guard that changed something, wherever the page
+//! goes.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use selkie_engine::{Engine, GAddr};

@@ -1,4 +1,5 @@
-//! A node that cannot show that it lives: hits wait, and go on or not, and none of them is stale. In virtual time.
+//! A node that cannot show that it lives: hits wait, and go on or not, and none of them is stale.
+//! In virtual time.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -28,7 +29,8 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Reads a page at one node again and again, and asserts that nothing that it gets is older than what is written.
+/// Reads a page at one node again and again, and asserts that nothing that it gets is older than
+/// what is written.
 struct Reader {
     seen: Arc<Seen>,
     task: TaskHandle,
@@ -218,8 +220,9 @@ fn the_answer_to_a_renewal_is_worth_nothing_when_the_lease_is_over() {
     });
 }
 
-/// The memory node is away from the plane too, from later on, and gets it back before it is missed itself: until then the
-/// death is not complete, and the node goes on. It cannot tell a memory node that it does not reach from one that acts.
+/// The memory node is away from the plane too, from later on, and gets it back before it is missed
+/// itself: until then the death is not complete, and the node goes on. It cannot tell a memory node
+/// that it does not reach from one that acts.
 #[test]
 fn a_memory_node_that_gets_the_plane_back_is_heard_before_it_acts() {
     for is_far in [false, true] {
@@ -261,7 +264,8 @@ fn a_memory_node_that_gets_the_plane_back_is_heard_before_it_acts() {
     }
 }
 
-/// The plane is away from all, and the node stands still for a moment: its memory nodes have heard nothing meanwhile.
+/// The plane is away from all, and the node stands still for a moment: its memory nodes have heard
+/// nothing meanwhile.
 #[test]
 fn who_hears_late_that_the_plane_is_away_goes_on_all_the_same() {
     in_virtual_time(1, LEASE, async |processes, env, network| {

@@ -75,8 +75,8 @@ impl QueuePair for InterposedQueuePair {
     }
 }
 
-/// An upgrade that fails because the readers changed between its two compare-and-swaps; before it the reader may have
-/// given up its copy, and left its bit in the word.
+/// An upgrade that fails because the readers changed between its two compare-and-swaps; before it
+/// the reader may have given up its copy, and left its bit in the word.
 fn upgrades_between_readers(evicts: bool) {
     let armed = Arc::new(Mutex::new(None));
     let hooks = Arc::clone(&armed);

@@ -76,8 +76,9 @@ impl Env {
         self.0.sleep(duration)
     }
 
-    /// Waits about `duration` while other tasks run. Unlike [`Env::sleep`] it keeps short waits short
-    /// where timers are coarse: there it yields until the time is over, which costs processor time.
+    /// Waits about `duration` while other tasks run. Unlike [`Env::sleep`] it keeps short waits
+    /// short where timers are coarse: there it yields until the time is over, which costs processor
+    /// time.
     pub async fn pause(&self, duration: Duration) {
         if duration >= self.0.timer_grain() {
             return self.sleep(duration).await;

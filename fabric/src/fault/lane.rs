@@ -1,4 +1,5 @@
-//! The lane of one queue pair: delayed chains in order, and the way of an outcome to its completion.
+//! The lane of one queue pair: delayed chains in order, and the way of an outcome to its
+//! completion.
 //!
 //! ```text
 //! post --(fate)--> queue --driver: sleep until `execute_at`, execute--> slot --completion: sleep

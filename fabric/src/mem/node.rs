@@ -85,8 +85,8 @@ impl Node {
         Executes(&self.executing)
     }
 
-    /// Waits until a node that was killed executes nothing: a chain was announced before the death and is
-    /// waited for here, or it sees the death. A chain takes microseconds.
+    /// Waits until a node that was killed executes nothing: a chain was announced before the death
+    /// and is waited for here, or it sees the death. A chain takes microseconds.
     pub(crate) fn until_idle(&self) {
         while self.executing.load(Ordering::SeqCst) != 0 {
             std::thread::yield_now();

@@ -35,7 +35,8 @@ pub struct ShmFabric {
 }
 
 impl ShmFabric {
-    /// The fabric whose directory is `root`, on a file system in memory; it is made if it does not exist.
+    /// The fabric whose directory is `root`, on a file system in memory; it is made if it does not
+    /// exist.
     ///
     /// # Errors
     /// `Segment` if it cannot be made.
@@ -62,13 +63,13 @@ impl ShmFabric {
         }
     }
 
-    /// Declares `peer` dead, and returns once it can execute nothing more. Its memory is not touched. Blocks
-    /// for a verb or two. Nothing happens if there is no such peer.
+    /// Declares `peer` dead, and returns once it can execute nothing more. Its memory is not
+    /// touched. Blocks for a verb or two. Nothing happens if there is no such peer.
     ///
     /// # Errors
-    /// `StillExecuting` if after `patience` the node is in the middle of a verb, as its process was stopped
-    /// there: it is marked dead, but may finish that verb once it goes on, unless it is ended first.
-    /// `Segment` if its files cannot be read.
+    /// `StillExecuting` if after `patience` the node is in the middle of a verb, as its process was
+    /// stopped there: it is marked dead, but may finish that verb once it goes on, unless it is
+    /// ended first. `Segment` if its files cannot be read.
     pub fn fence_patiently(&self, peer: PeerId, patience: Duration) -> Result<(), FabricError> {
         let (segment, control) = match Segment::open(&self.root, peer) {
             Ok(opened) => opened,
@@ -104,7 +105,8 @@ impl Fabric for ShmFabric {
         Ok(self.join_as(id)?)
     }
 
-    /// A process that was stopped in the middle of a verb is ended: nothing else can keep it from finishing.
+    /// A process that was stopped in the middle of a verb is ended: nothing else can keep it from
+    /// finishing.
     fn forget(&self, peer: PeerId) -> bool {
         let remove = || match Segment::open(&self.root, peer) {
             Ok((segment, control)) => {
@@ -140,8 +142,9 @@ fn end_process(process: u64) {
     let _ = process.map(|process| kill_process(process, Signal::KILL));
 }
 
-/// A node of this process while it stays: it leaves when its endpoint and queue pairs are gone. Its attendant has no share
-/// in that, as the process may end before it comes to see that it is the last.
+/// A node of this process while it stays: it leaves when its endpoint and queue pairs are gone. Its
+/// attendant has no share in that, as the process may end before it comes to see that it is the
+/// last.
 struct Stay(Arc<Own>);
 
 impl Deref for Stay {
@@ -339,8 +342,8 @@ impl QueuePair for ShmQueuePair {
 mod tests {
     use super::*;
 
-    /// Found by scenarios: a process ended while the attendant of its node looked after the peers, and left the node's
-    /// memory behind.
+    /// Found by scenarios: a process ended while the attendant of its node looked after the peers,
+    /// and left the node's memory behind.
     #[test]
     fn a_node_leaves_while_its_attendant_is_at_work() {
         let root = tempfile::tempdir().unwrap();

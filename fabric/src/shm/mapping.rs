@@ -30,7 +30,8 @@ impl Mapping {
     /// Maps the first `bytes` bytes of `file`, which has as many and never gets shorter.
     pub(super) fn of(file: &File, bytes: usize) -> Result<Self, Errno> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED);
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that is in use.
+        // SAFETY: a new mapping at an address of the kernel's choice touches nothing that is in
+        // use.
         let start = unsafe { mmap(ptr::null_mut(), bytes, protection, flags, file, 0) }?;
         let start = NonNull::new(start.cast::<u8>()).ok_or(Errno::NOMEM)?;
         // Fewer, larger pages where the system has them; where not, nothing is lost.
@@ -76,8 +77,8 @@ impl Mapping {
         assert!(offset.is_multiple_of(8) && offset < self.bytes - 7, "no word at {offset}");
         // SAFETY: the offset is inside the mapping.
         let at = unsafe { self.start.add(offset) };
-        // SAFETY: mappings are page aligned, so the word is aligned and inside; it lives as long as `self`,
-        // and everybody accesses it as an atomic.
+        // SAFETY: mappings are page aligned, so the word is aligned and inside; it lives as long as
+        // `self`, and everybody accesses it as an atomic.
         unsafe { at.cast::<AtomicU64>().as_ref() }
     }
 

@@ -1,9 +1,9 @@
-//! Files and locks of the `shm` fabric: how nodes find each other, and how the living are told from the
-//! dead.
+//! Files and locks of the `shm` fabric: how nodes find each other, and how the living are told from
+//! the dead.
 //!
-//! A node's directory is complete before it gets its name, so nobody meets half of one. Names change hands
-//! under the lock of the root. A directory whose node is dead goes away when its name is wanted again, or
-//! with what is left of joins that were cut short.
+//! A node's directory is complete before it gets its name, so nobody meets half of one. Names
+//! change hands under the lock of the root. A directory whose node is dead goes away when its name
+//! is wanted again, or with what is left of joins that were cut short.
 
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -54,8 +54,8 @@ impl Segment {
                 tracing::info!(node = %id, process = control.process(), "reclaimed what a dead node left");
             }
             Err(FabricError::UnknownPeer { .. }) => {}
-            // What cannot be read as a control page is nobody's, or of another version: it is not ours to
-            // throw away.
+            // What cannot be read as a control page is nobody's, or of another version: it is not
+            // ours to throw away.
             Err(error) => return Err(error),
         }
         let incarnation = random()?;
@@ -134,8 +134,8 @@ impl Segment {
         }
     }
 
-    /// Makes and maps the memory of a region, all of it there from the start: memory that a full machine
-    /// does not have is an error here, and not the end of whoever touches it first.
+    /// Makes and maps the memory of a region, all of it there from the start: memory that a full
+    /// machine does not have is an error here, and not the end of whoever touches it first.
     pub(super) fn create_region(&self, slot: usize, bytes: usize) -> Result<Mapping, FabricError> {
         let file = create_file(&self.directory, &self.path, &region_name(slot), bytes)?;
         Mapping::of_own(file, bytes).map_err(|e| failed(&self.path, e))
@@ -161,7 +161,8 @@ impl Segment {
         remove(root, &self.path, incarnation)
     }
 
-    /// As [`Segment::leave`], without waiting for others that join or leave: `false` if there are some.
+    /// As [`Segment::leave`], without waiting for others that join or leave: `false` if there are
+    /// some.
     pub(super) fn try_leave(&self, incarnation: u64) -> Result<bool, FabricError> {
         let Some(root) = self.path.parent() else { return Ok(true) };
         let Some(_lock) = try_lock_root(root)? else { return Ok(false) };
@@ -220,7 +221,8 @@ fn remove(root: &Path, path: &Path, incarnation: u64) -> Result<(), FabricError>
     fs::remove_dir_all(&gone).map_err(|e| failed(&gone, e))
 }
 
-/// Removes what joins and leaves that were cut short have left. The root is locked, so none is under way.
+/// Removes what joins and leaves that were cut short have left. The root is locked, so none is
+/// under way.
 fn clear_unfinished(root: &Path) -> Result<(), FabricError> {
     for entry in fs::read_dir(root).map_err(|e| failed(root, e))? {
         let entry = entry.map_err(|e| failed(root, e))?;

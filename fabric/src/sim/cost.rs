@@ -31,8 +31,8 @@ pub struct CostModel {
     pub message: Duration,
     /// Threads of a compute node that take messages in, each from its share of the senders.
     pub mail_threads: u32,
-    /// Processor time of a compute node's worker for one access to a cached page: drawing it, looking
-    /// it up, latching, reading or writing some words.
+    /// Processor time of a compute node's worker for one access to a cached page: drawing it,
+    /// looking it up, latching, reading or writing some words.
     pub access: Duration,
     /// Processor time of one core of a memory node to serve one remote procedure call.
     pub rpc: Duration,

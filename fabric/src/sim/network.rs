@@ -459,8 +459,8 @@ impl Network {
         Ok(None)
     }
 
-    /// When the thread that polls for messages of this queue pair has taken in one that comes now. What
-    /// a memory node does with its messages is charged by those who serve them.
+    /// When the thread that polls for messages of this queue pair has taken in one that comes now.
+    /// What a memory node does with its messages is charged by those who serve them.
     fn heard(&mut self, lane: usize) -> u64 {
         let (from, to, _) = self.lane(lane).ends();
         let (now, took) = (self.now, nanos(self.cost.message));

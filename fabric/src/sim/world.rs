@@ -87,9 +87,11 @@ pub enum RunError {
 /// What the parts of a world share.
 pub(super) struct Shared {
     pub(super) network: Mutex<Network>,
-    /// The network's clock as it was when tasks began to run, for those who only want to know the time.
+    /// The network's clock as it was when tasks began to run, for those who only want to know the
+    /// time.
     clock: AtomicU64,
-    /// Whether any node was ever paused or lost: until then no task need be asked whether its node runs.
+    /// Whether any node was ever paused or lost: until then no task need be asked whether its node
+    /// runs.
     any_stopped: AtomicBool,
     pub(super) ready: Arc<ReadyQueue>,
     /// Every task that was ever started, to be dropped with the world.
@@ -116,7 +118,8 @@ impl Shared {
         }
         let task = Task::new(node, name, &self.ready, Some(future));
         let mut tasks = self.tasks.lock();
-        // Finished tasks are forgotten now and then, so that the list stays as long as they are many.
+        // Finished tasks are forgotten now and then, so that the list stays as long as they are
+        // many.
         if tasks.len() >= 64 && tasks.len() == tasks.capacity() {
             tasks.retain(|task| task.strong_count() > 0);
         }
@@ -339,8 +342,8 @@ impl Controls {
         });
     }
 
-    /// As [`Controls::kill`], as soon as `verbs` more verbs of the node have been executed, be it in the middle of a chain;
-    /// `None`: not any more.
+    /// As [`Controls::kill`], as soon as `verbs` more verbs of the node have been executed, be it
+    /// in the middle of a chain; `None`: not any more.
     pub fn kill_after_verbs(&self, peer: PeerId, verbs: Option<u64>) {
         let what = match verbs {
             Some(verbs) => format!("{peer} is to be killed after {verbs} verbs"),

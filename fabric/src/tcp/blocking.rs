@@ -1,8 +1,8 @@
-//! A connection on which a thread blocks, plain or with TLS: on the side that serves, and where a connection is
-//! none of the fabric's.
+//! A connection on which a thread blocks, plain or with TLS: on the side that serves, and where a
+//! connection is none of the fabric's.
 //!
-//! One read over TLS may take several of the socket, until a whole record is there. They share the limit of the
-//! one, by the clock of the system, like the limits of sockets.
+//! One read over TLS may take several of the socket, until a whole record is there. They share the
+//! limit of the one, by the clock of the system, like the limits of sockets.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -112,8 +112,8 @@ impl Blocking {
         opened.map_err(untrusted)
     }
 
-    /// Says `last` past TLS, and hears for so long until the peer has closed the connection: with bytes nobody
-    /// has heard it would be closed so that the peer may not hear what was said.
+    /// Says `last` past TLS, and hears for so long until the peer has closed the connection: with
+    /// bytes nobody has heard it would be closed so that the peer may not hear what was said.
     pub(super) fn part(mut self, last: &[u8], limit: Duration) {
         let until = Instant::now() + limit;
         let socket = &self.socket;

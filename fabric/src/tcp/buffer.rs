@@ -1,7 +1,7 @@
 //! Received bytes of which whole frames are taken off the front.
 //!
-//! It grows with what has come, not with what a frame claims to be: at most to twice that, and never beyond
-//! the frame.
+//! It grows with what has come, not with what a frame claims to be: at most to twice that, and
+//! never beyond the frame.
 
 /// Room at first, and what is kept once a longer frame is gone.
 const KEPT_BYTES: usize = 64 << 10;

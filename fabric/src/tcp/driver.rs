@@ -1,5 +1,5 @@
-//! The driver of a node: a thread that accepts connections, receives for those who do not poll, sends what
-//! sockets did not take at once, and looks after silent peers.
+//! The driver of a node: a thread that accepts connections, receives for those who do not poll,
+//! sends what sockets did not take at once, and looks after silent peers.
 
 use std::collections::HashMap;
 use std::io;

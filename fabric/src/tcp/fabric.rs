@@ -57,9 +57,9 @@ impl TcpFabric {
         Arc::new(Self { common: Arc::new(Common::new(config, env)), directory: Arc::default() })
     }
 
-    /// Says that `peer` listens at `addr`, and has given this process `key` to be shown there, for connections
-    /// made from now on. An endpoint that lives in this process has introduced itself: only its key changes.
-    /// Who was fenced is taken for another from now on.
+    /// Says that `peer` listens at `addr`, and has given this process `key` to be shown there, for
+    /// connections made from now on. An endpoint that lives in this process has introduced itself:
+    /// only its key changes. Who was fenced is taken for another from now on.
     pub fn introduce(&self, peer: PeerId, addr: SocketAddr, key: Option<AccessKey>) {
         let mut directory = self.directory.write();
         let own = match directory.get_mut(&peer) {
@@ -82,11 +82,12 @@ impl TcpFabric {
         self.own(peer).map(|own| own.host.listen_addr())
     }
 
-    /// Invites `guest` to the endpoint `at` of this process: with [`Admission::Invited`](super::Admission) it
-    /// is admitted there, and nowhere else, if it shows the key of the invitation, and does there what the
-    /// domain of the invitation allows, by default everything. An invitation replaces an earlier one that
-    /// differs, and closes the connections that came by it; the same one again changes nothing. A guest that
-    /// was revoked or fenced stays out as it is; invite the next of its name by another key.
+    /// Invites `guest` to the endpoint `at` of this process: with
+    /// [`Admission::Invited`](super::Admission) it is admitted there, and nowhere else, if it shows
+    /// the key of the invitation, and does there what the domain of the invitation allows, by
+    /// default everything. An invitation replaces an earlier one that differs, and closes the
+    /// connections that came by it; the same one again changes nothing. A guest that was revoked or
+    /// fenced stays out as it is; invite the next of its name by another key.
     ///
     /// # Errors
     /// `UnknownPeer` if no such endpoint lives in this process.
@@ -101,19 +102,19 @@ impl TcpFabric {
         Ok(())
     }
 
-    /// Withdraws the invitation of `guest` to the endpoint `at` of this process, and closes its connections
-    /// there: once this returns none of its verbs executes there before it is admitted again. Blocks for a
-    /// chain. Nothing happens if there is no such endpoint.
+    /// Withdraws the invitation of `guest` to the endpoint `at` of this process, and closes its
+    /// connections there: once this returns none of its verbs executes there before it is admitted
+    /// again. Blocks for a chain. Nothing happens if there is no such endpoint.
     pub fn uninvite(&self, at: PeerId, guest: PeerId) {
         if let Some(at) = self.own(at) {
             at.host.uninvite(guest);
         }
     }
 
-    /// Declares an endpoint of this process dead: it listens no more, its connections are closed, and every
-    /// outstanding and later operation to it or of it ends with `PeerDead`. Once this returns its memory is
-    /// not changed by verbs, and it changes no memory of the other endpoints of this process. Blocks for a
-    /// chain or two. Nothing happens if there is no such endpoint.
+    /// Declares an endpoint of this process dead: it listens no more, its connections are closed,
+    /// and every outstanding and later operation to it or of it ends with `PeerDead`. Once this
+    /// returns its memory is not changed by verbs, and it changes no memory of the other endpoints
+    /// of this process. Blocks for a chain or two. Nothing happens if there is no such endpoint.
     pub fn kill(&self, peer: PeerId) {
         let Some(own) = self.own(peer) else { return };
         own.leave();
@@ -122,9 +123,10 @@ impl TcpFabric {
         }
     }
 
-    /// Closes all connections from the peer `of` to the endpoint `at` of this process, which refuses new
-    /// ones of the same incarnation of `of` from now on, and withdraws its invitation: once this returns no verb of `of` executes there.
-    /// Blocks for a chain. Nothing happens if there is no such endpoint.
+    /// Closes all connections from the peer `of` to the endpoint `at` of this process, which
+    /// refuses new ones of the same incarnation of `of` from now on, and withdraws its invitation:
+    /// once this returns no verb of `of` executes there. Blocks for a chain. Nothing happens if
+    /// there is no such endpoint.
     ///
     /// If `at` has never met `of`, the first incarnation that comes is the one it refuses.
     pub fn revoke(&self, at: PeerId, of: PeerId) {
@@ -134,12 +136,12 @@ impl TcpFabric {
         }
     }
 
-    /// Hands connections to endpoints of this process over whose first 8 bytes, little-endian, are `magic`,
-    /// though not if it is that of a hello: the handler gets the stream behind those bytes, with TLS if the
-    /// fabric's connections have it, blocking and without time limits, on a thread of its own, and should
-    /// return once the stream is shut down. That is done when the endpoint leaves. Nobody is asked for a key.
-    /// Of each endpoint [`MAX_HANDED_OVER`] run at a time; further connections are closed. Replaces an earlier
-    /// handler of the same magic.
+    /// Hands connections to endpoints of this process over whose first 8 bytes, little-endian, are
+    /// `magic`, though not if it is that of a hello: the handler gets the stream behind those
+    /// bytes, with TLS if the fabric's connections have it, blocking and without time limits, on a
+    /// thread of its own, and should return once the stream is shut down. That is done when the
+    /// endpoint leaves. Nobody is asked for a key. Of each endpoint [`MAX_HANDED_OVER`] run at a
+    /// time; further connections are closed. Replaces an earlier handler of the same magic.
     ///
     /// The fabric keeps the handler: one that needs the fabric has to hold it weakly.
     ///
@@ -163,8 +165,8 @@ impl TcpFabric {
         here.collect()
     }
 
-    /// Has `own`, which is new, and the other endpoints of this process admit each other, and those that this
-    /// process has met admitted by it.
+    /// Has `own`, which is new, and the other endpoints of this process admit each other, and those
+    /// that this process has met admitted by it.
     fn acquaint(&self, own: &Arc<Own>) {
         let id = own.host.id();
         let here;
@@ -222,9 +224,10 @@ impl Fabric for TcpFabric {
         Ok(Arc::new(TcpEndpoint { own }))
     }
 
-    /// Reaches this process: the peer is revoked at all its endpoints, those included that join later, and
-    /// their queue pairs to it end. Blocks for a chain. [`TcpFabric::introduce`] makes a peer that was fenced
-    /// one that can be connected to again: introduce its next incarnation, not the one that was fenced.
+    /// Reaches this process: the peer is revoked at all its endpoints, those included that join
+    /// later, and their queue pairs to it end. Blocks for a chain. [`TcpFabric::introduce`] makes a
+    /// peer that was fenced one that can be connected to again: introduce its next incarnation, not
+    /// the one that was fenced.
     fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
         let mut met = self.common.met.lock();
         met.remove(&peer);
@@ -233,7 +236,8 @@ impl Fabric for TcpFabric {
             *whereabouts = Whereabouts::Fenced;
         }
         let own = self.own(peer);
-        // From here to its end nobody is admitted anywhere: an endpoint that joins now asks it first.
+        // From here to its end nobody is admitted anywhere: an endpoint that joins now asks it
+        // first.
         let mut fenced = self.common.fenced.lock();
         let here = self.here();
         let mut known: Vec<_> = own.iter().map(|own| own.host.incarnation()).collect();

@@ -1,8 +1,8 @@
-//! Who may execute verbs on a node's memory: guests that are invited, connections that were admitted, and
-//! incarnations that never will be again. No input or output happens here.
+//! Who may execute verbs on a node's memory: guests that are invited, connections that were
+//! admitted, and incarnations that never will be again. No input or output happens here.
 //!
-//! A guest's key is looked at first: who has none, or another, learns nothing, and is not taken for the guest
-//! in anything that follows.
+//! A guest's key is looked at first: who has none, or another, learns nothing, and is not taken for
+//! the guest in anything that follows.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -160,8 +160,9 @@ impl<C> Guests<C> {
         known
     }
 
-    /// Invites `guest` on these terms and no others. Returns its connections that came on others, to be
-    /// closed, and whether the invitation tells the guest from one that was revoked before it was seen.
+    /// Invites `guest` on these terms and no others. Returns its connections that came on others,
+    /// to be closed, and whether the invitation tells the guest from one that was revoked before it
+    /// was seen.
     pub(super) fn invite(&mut self, guest: PeerId, invitation: Invitation) -> (Vec<Arc<C>>, bool) {
         if self.invitations.get(&guest) == Some(&invitation) {
             return (Vec::new(), false);
@@ -186,7 +187,8 @@ impl<C> Guests<C> {
         self.of(guest)
     }
 
-    /// Withdraws the invitation of `of`, which is being revoked. Returns its connections, to be closed.
+    /// Withdraws the invitation of `of`, which is being revoked. Returns its connections, to be
+    /// closed.
     pub(super) fn dismiss(&mut self, of: PeerId) -> Vec<Arc<C>> {
         if let Some(withdrawn) = self.invitations.remove(&of) {
             self.withdrawn.insert(of, withdrawn.key);
@@ -199,8 +201,8 @@ impl<C> Guests<C> {
         theirs.map(|(.., connection)| Arc::clone(connection)).collect()
     }
 
-    /// Admits no more of `of` as it is, which is the incarnation `known`, or what is known here, and withdraws
-    /// its invitation. Returns its connections, to be closed.
+    /// Admits no more of `of` as it is, which is the incarnation `known`, or what is known here,
+    /// and withdraws its invitation. Returns its connections, to be closed.
     pub(super) fn revoke(&mut self, of: PeerId, known: Option<u64>) -> Vec<Arc<C>> {
         let mut meant = self.known(of);
         meant.extend(known);

@@ -1,8 +1,8 @@
-//! How a connection begins: the hello of the node that connected, and the reply to it. No input or output
-//! happens here.
+//! How a connection begins: the hello of the node that connected, and the reply to it. No input or
+//! output happens here.
 //!
-//! All numbers are little-endian. The first three fields of a hello are the same in every version, and so is
-//! its length from version 2 on (version 1 ended before the key):
+//! All numbers are little-endian. The first three fields of a hello are the same in every version,
+//! and so is its length from version 2 on (version 1 ended before the key):
 //!
 //! ```text
 //! hello                                     reply

@@ -1,5 +1,5 @@
-//! The host: the side of a node that lends memory. It listens, hears who comes, and admits connections, one
-//! thread a connection; what they ask for is executed in their `session`.
+//! The host: the side of a node that lends memory. It listens, hears who comes, and admits
+//! connections, one thread a connection; what they ask for is executed in their `session`.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -263,8 +263,8 @@ impl Host {
         Ok(admitted)
     }
 
-    /// Hears what a connection begins with: the one word that says who serves it, or all of a hello, so that
-    /// who is refused has nothing under way that would break the reply.
+    /// Hears what a connection begins with: the one word that says who serves it, or all of a
+    /// hello, so that who is refused has nothing under way that would break the reply.
     fn hear_beginning(&self, stream: &mut Blocking, until: Duration) -> Result<Beginning, Ended> {
         let mut heard = Vec::with_capacity(HELLO_BYTES);
         self.hear(stream, &mut heard, hello::MAGIC_BYTES, until)?;

@@ -9,8 +9,8 @@ use rustix::rand::{GetRandomFlags, getrandom};
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
 
-/// 128 random bits that a node gives to a guest, and asks of it when it connects. Whoever has them is the
-/// guest, so they are neither printed nor compared faster where they differ earlier.
+/// 128 random bits that a node gives to a guest, and asks of it when it connects. Whoever has them
+/// is the guest, so they are neither printed nor compared faster where they differ earlier.
 #[derive(Clone, Copy)]
 pub struct AccessKey([u8; KEY_BYTES]);
 

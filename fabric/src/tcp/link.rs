@@ -1,22 +1,24 @@
 //! A link: the connecting side of one connection, which is one queue pair.
 //!
 //! # Sending
-//! Posts append requests to a queue. A post that finds nothing under way sends at once; others leave it to
-//! whoever comes first of: a poll of their completion, its drop, a full queue, the next response. So many
-//! chains go out with one system call when many are posted, and one chain goes out at once when it is alone.
-//! One thread at a time sends, outside of the lock; what the socket does not take is left to the driver.
+//! Posts append requests to a queue. A post that finds nothing under way sends at once; others
+//! leave it to whoever comes first of: a poll of their completion, its drop, a full queue, the next
+//! response. So many chains go out with one system call when many are posted, and one chain goes
+//! out at once when it is alone. One thread at a time sends, outside of the lock; what the socket
+//! does not take is left to the driver.
 //!
 //! # Receiving
-//! Whoever wants an outcome receives for all: a polling thread, or the *driver*, a thread of the node. The
-//! driver is told of readiness only while the link is `armed`, that is while a completion waits that nobody
-//! polls; else each response would wake it besides the thread that polls for it.
+//! Whoever wants an outcome receives for all: a polling thread, or the *driver*, a thread of the
+//! node. The driver is told of readiness only while the link is `armed`, that is while a completion
+//! waits that nobody polls; else each response would wake it besides the thread that polls for it.
 //!
 //! ```text
 //! armed by     a waker that is enlisted, a post behind another, a completion dropped before its outcome
 //! disarmed by  a poll that looks again and again or blocks for the only chain of the link, and whoever asks
 //!              for its outcome without ever having polled
 //! ```
-//! Locks: `inbox`, then `line`, then a slot. Wakers are called, and what others own is dropped, under none.
+//! Locks: `inbox`, then `line`, then a slot. Wakers are called, and what others own is dropped,
+//! under none.
 
 use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -125,8 +127,9 @@ impl Link {
         self.send_queue(self.line.lock());
     }
 
-    /// Sends what is queued and receives what has come, for somebody who will ask again, or else arm the link.
-    /// If `slot` is what the only chain of the link fills, the driver need not look meanwhile.
+    /// Sends what is queued and receives what has come, for somebody who will ask again, or else
+    /// arm the link. If `slot` is what the only chain of the link fills, the driver need not look
+    /// meanwhile.
     pub(super) fn ask(&self, slot: &Arc<Slot>) {
         let mut line = self.line.lock();
         if line.is_only(slot) {
@@ -297,7 +300,8 @@ impl Link {
         }
     }
 
-    /// Fills the slots of the whole responses in the inbox. Returns the length of the one that is not whole.
+    /// Fills the slots of the whole responses in the inbox. Returns the length of the one that is
+    /// not whole.
     fn deliver(&self, inbox: &mut FrameBuffer, filled: &mut Filled) -> Result<usize, Broken> {
         let mut line = self.line.lock();
         if line.end.is_some() {

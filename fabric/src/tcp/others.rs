@@ -1,4 +1,5 @@
-//! Connections that are not the fabric's, on the port of the fabric: whoever serves their magic gets them.
+//! Connections that are not the fabric's, on the port of the fabric: whoever serves their magic
+//! gets them.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -43,8 +44,8 @@ struct Streams {
 }
 
 impl HandedOver {
-    /// Calls the handler, unless there are too many; returns when it does. Keeps the stream in sight
-    /// meanwhile.
+    /// Calls the handler, unless there are too many; returns when it does. Keeps the stream in
+    /// sight meanwhile.
     pub(super) fn hand(&self, stream: Blocking, addr: SocketAddr, handler: &Handler) {
         let mut streams = self.0.lock();
         if streams.is_closed || streams.by_token.len() >= MAX_HANDED_OVER {

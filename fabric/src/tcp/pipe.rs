@@ -82,7 +82,8 @@ impl Pipe {
         let mut tls = tls.lock();
         let received = self.receive_sealed(&mut tls, room);
         if tls.wants_flush() {
-            // What the socket does not take now is asked for by `wants_flush`; if it breaks, the next call says so.
+            // What the socket does not take now is asked for by `wants_flush`; if it breaks, the
+            // next call says so.
             let _ = flush(&mut tls, self.socket.as_fd());
         }
         received

@@ -1,11 +1,13 @@
 //! `Security`: what a node needs for TLS, and what it asks of others.
 //!
-//! A pool has one *authority*. Its certificate is at every node; whoever has its key makes nodes. Both sides of
-//! a connection show a certificate that the authority signed, for the one name [`NODE_NAME`]: which node it is,
-//! its name in the pool and its access keys say. TLS 1.3 and nothing older; no session is resumed, so a
-//! certificate that has expired opens no further connection.
+//! A pool has one *authority*. Its certificate is at every node; whoever has its key makes nodes.
+//! Both sides of a connection show a certificate that the authority signed, for the one name
+//! [`NODE_NAME`]: which node it is, its name in the pool and its access keys say. TLS 1.3 and
+//! nothing older; no session is resumed, so a certificate that has expired opens no further
+//! connection.
 //!
-//! Whether a certificate is valid now, the system's calendar says: no clock of an environment has dates.
+//! Whether a certificate is valid now, the system's calendar says: no clock of an environment has
+//! dates.
 
 use std::fmt;
 use std::fs;
@@ -90,8 +92,8 @@ pub enum SecurityError {
 }
 
 impl Security {
-    /// Reads the files `ca.pem`, `node.pem` and `node.key` of a directory, in PEM, and looks whether others of
-    /// the pool would trust this node now. Blocks for the reads.
+    /// Reads the files `ca.pem`, `node.pem` and `node.key` of a directory, in PEM, and looks
+    /// whether others of the pool would trust this node now. Blocks for the reads.
     ///
     /// # Errors
     /// What is wrong, and with which file.
@@ -112,8 +114,8 @@ impl Security {
         Ok(Arc::new(security))
     }
 
-    /// Of the certificate of the authority, that of this node, and its key, all in PEM. Whether they are valid
-    /// is left to those who meet this node.
+    /// Of the certificate of the authority, that of this node, and its key, all in PEM. Whether
+    /// they are valid is left to those who meet this node.
     ///
     /// # Errors
     /// [`SecurityError::Content`].
@@ -129,11 +131,12 @@ impl Security {
     }
 
     /// Connects to `addr` and shakes hands, all within `limit`; for what is handed over to a
-    /// [`Handler`](super::Handler). Blocks. The other side may still refuse this node's certificate: the next
-    /// read says so.
+    /// [`Handler`](super::Handler). Blocks. The other side may still refuse this node's
+    /// certificate: the next read says so.
     ///
     /// # Errors
-    /// What the system says, `TimedOut` or `WouldBlock` after `limit`, or a [`Distrust`] of kind `InvalidData`.
+    /// What the system says, `TimedOut` or `WouldBlock` after `limit`, or a [`Distrust`] of kind
+    /// `InvalidData`.
     pub fn connect(&self, addr: SocketAddr, limit: Duration) -> io::Result<Box<dyn Stream>> {
         let tls = self.client().map_err(io::Error::other)?;
         Ok(Box::new(Blocking::connect(addr, tls, limit)?))

@@ -1,7 +1,8 @@
 //! The session of a guest: its requests are executed in the order in which they come.
 //!
-//! A thread receives, executes every whole request in its buffer, and answers them with one system call. A
-//! chain executes under the *gate* of its connection: whoever closes the gate knows that none executes after.
+//! A thread receives, executes every whole request in its buffer, and answers them with one system
+//! call. A chain executes under the *gate* of its connection: whoever closes the gate knows that
+//! none executes after.
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -174,8 +175,8 @@ impl<'h> Session<'h> {
 
 type Rung<'n> = SmallVec<[&'n MemRegion; 4]>;
 
-/// Executes a chain on the memory of `node`, as far as `domain` allows, and writes the response. The regions
-/// whose doorbell is to ring.
+/// Executes a chain on the memory of `node`, as far as `domain` allows, and writes the response.
+/// The regions whose doorbell is to ring.
 fn execute<'n>(
     node: &'n Node,
     domain: Option<&Domain>,

@@ -1,5 +1,5 @@
-//! TLS of one connection, as bytes: what came is opened, what is to go is sealed. No input or output happens
-//! here; who has the socket does it.
+//! TLS of one connection, as bytes: what came is opened, what is to go is sealed. No input or
+//! output happens here; who has the socket does it.
 
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
 
@@ -11,7 +11,8 @@ use crate::distrust::{Distrust, Fault, Whose};
 const SEALED_BYTES: usize = 64 << 10;
 /// Content type and major version of the record a client of TLS begins with.
 const CLIENT_BEGINS: [u8; 2] = [0x16, 0x03];
-/// The fatal alert `no_application_protocol`: what a node without TLS answers to one with it, in its language.
+/// The fatal alert `no_application_protocol`: what a node without TLS answers to one with it, in
+/// its language.
 pub(super) const NOTHING_OVER_TLS: [u8; 7] = [0x15, 0x03, 0x03, 0, 2, 2, 120];
 
 /// Whether these are the first bytes of a node that speaks TLS and connects.
@@ -59,8 +60,8 @@ impl Tls {
         self.end = count;
     }
 
-    /// Opens what has come, as far as there is room, which must not be empty. `None` if it takes more sealed
-    /// bytes; 0 once the other side has said that it is done.
+    /// Opens what has come, as far as there is room, which must not be empty. `None` if it takes
+    /// more sealed bytes; 0 once the other side has said that it is done.
     pub(super) fn open(&mut self, room: &mut [u8]) -> Result<Option<usize>, Distrust> {
         let mut opened = 0;
         self.holds_back = false;
@@ -104,7 +105,8 @@ impl Tls {
         processed.map(drop).map_err(|error| distrust(&error, is_handshake))
     }
 
-    /// Seals as much of `bytes` as there is space for, to be flushed. During the handshake it waits for its end.
+    /// Seals as much of `bytes` as there is space for, to be flushed. During the handshake it waits
+    /// for its end.
     pub(super) fn seal(&mut self, bytes: &[u8]) -> usize {
         // It only fails for writers that are done.
         self.connection.writer().write(bytes).unwrap_or(0)

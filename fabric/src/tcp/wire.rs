@@ -1,8 +1,8 @@
-//! Requests and responses as bytes: encoding, decoding and every bound on them. No input or output happens
-//! here.
+//! Requests and responses as bytes: encoding, decoding and every bound on them. No input or output
+//! happens here.
 //!
-//! All numbers are little-endian. Behind hello and reply (`hello`) a connection has requests, one a chain, and
-//! one response for each, in the same order:
+//! All numbers are little-endian. Behind hello and reply (`hello`) a connection has requests, one a
+//! chain, and one response for each, in the same order:
 //!
 //! ```text
 //! request                                   response
@@ -337,8 +337,8 @@ pub(super) fn decode_response(data: &[u8], limit: usize) -> Result<Next<Response
 }
 
 impl Response<'_> {
-    /// Fills the results into the chain that was posted to `peer`. Returns how many verbs were executed and
-    /// what stopped the next one.
+    /// Fills the results into the chain that was posted to `peer`. Returns how many verbs were
+    /// executed and what stopped the next one.
     pub(super) fn fill(
         &self,
         chain: &mut Chain,

@@ -1,11 +1,11 @@
 //! Fuzz targets of the bytes on a connection, those of `hello` too.
 //!
-//! Under `cargo test` each of them runs over the corpus in `__fuzz__` and a thousand random inputs. With
-//! `cargo bolero test -p selkie-fabric tcp::wire::fuzz::frames` a fuzzer looks for more.
+//! Under `cargo test` each of them runs over the corpus in `__fuzz__` and a thousand random inputs.
+//! With `cargo bolero test -p selkie-fabric tcp::wire::fuzz::frames` a fuzzer looks for more.
 //!
-//! What holds for every input: decoding does not panic; a whole frame lies within what has come and does not
-//! depend on what comes behind it; a partial one claims more than has come; and what was understood has only
-//! these bytes: encoded again it is the same.
+//! What holds for every input: decoding does not panic; a whole frame lies within what has come and
+//! does not depend on what comes behind it; a partial one claims more than has come; and what was
+//! understood has only these bytes: encoded again it is the same.
 
 use std::path::Path;
 
@@ -157,8 +157,8 @@ fn frames() {
     });
 }
 
-/// Frames of the corpus with some of their bytes changed, cut short, or followed by others: nearer to what is
-/// understood than any bytes at all.
+/// Frames of the corpus with some of their bytes changed, cut short, or followed by others: nearer
+/// to what is understood than any bytes at all.
 #[test]
 fn changed_frames() {
     let corpus = corpus();

@@ -4,30 +4,31 @@
 //! selkie/<pool>/state     {"change": n, "state": {...}}; the version is the key's mod_revision
 //! selkie/<pool>/beats/cn3 the newest beat of compute node 3, bound to a lease of that node
 //! ```
-//! The state is replaced by a transaction that compares the mod_revision, so the version of another state never
-//! returns. A state that has not changed since the plane read it is not sent again.
+//! The state is replaced by a transaction that compares the mod_revision, so the version of another
+//! state never returns. A state that has not changed since the plane read it is not sent again.
 //!
 //! # Age of a beat
-//! A beat renews its node's lease, and writes the key only if it says something new: nodes in a quiet pool write
-//! nothing. The age is the part of the lease that is over, by the clock of etcd's leader, which grants, renews
-//! and measures it. No host's clock takes part. etcd tells the rest in whole seconds, so ages are rounded
-//! down to whole seconds. A leader that is new extends all leases: a beat may then seem younger than it is, never
-//! older, and a dead process is found out later by no more than that lease. Beats whose lease has run out
-//! are not there.
+//! A beat renews its node's lease, and writes the key only if it says something new: nodes in a
+//! quiet pool write nothing. The age is the part of the lease that is over, by the clock of etcd's
+//! leader, which grants, renews and measures it. No host's clock takes part. etcd tells the rest in
+//! whole seconds, so ages are rounded down to whole seconds. A leader that is new extends all
+//! leases: a beat may then seem younger than it is, never older, and a dead process is found out
+//! later by no more than that lease. Beats whose lease has run out are not there.
 //!
 //! # Bounds
-//! Every call ends within [`PATIENCE`], and is tried again until then, which gets it over the election of a
-//! leader and past an endpoint that is away. An attempt at a change whose answer was lost may have been made: the
-//! state carries a random number of the change that wrote it, by which the next attempt knows its own. Only if
-//! others have changed the state since, or time runs out, the call ends in `Unavailable` and may have been
-//! made or not; an attempt that found no connection was not made. A call whose future is dropped may be
-//! made too. An attempt that arrives late does no harm, because the mod_revision that it expects is over.
+//! Every call ends within [`PATIENCE`], and is tried again until then, which gets it over the
+//! election of a leader and past an endpoint that is away. An attempt at a change whose answer was
+//! lost may have been made: the state carries a random number of the change that wrote it, by which
+//! the next attempt knows its own. Only if others have changed the state since, or time runs out,
+//! the call ends in `Unavailable` and may have been made or not; an attempt that found no
+//! connection was not made. A call whose future is dropped may be made too. An attempt that arrives
+//! late does no harm, because the mod_revision that it expects is over.
 //!
-//! The client needs tokio's network, which the environment of compute nodes does not have, so the plane
-//! runs it on a thread of its own.
+//! The client needs tokio's network, which the environment of compute nodes does not have, so the
+//! plane runs it on a thread of its own.
 //!
-//! Not done: TLS and passwords, so the network between hosts and etcd must be trusted; states larger than etcd's
-//! limit of a request (1.5 MiB unless it is told otherwise).
+//! Not done: TLS and passwords, so the network between hosts and etcd must be trusted; states
+//! larger than etcd's limit of a request (1.5 MiB unless it is told otherwise).
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -59,8 +60,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(50);
 const MIN_LEASE_SECONDS: u64 = 5;
 /// Of the pool's leases, how many a beat is kept for: a dead process is found out by its last beat.
 const LEASES_KEPT: u64 = 2;
-/// A connection that says nothing for so long is asked whether it lives; etcd refuses to be asked oftener than
-/// every 5 s.
+/// A connection that says nothing for so long is asked whether it lives; etcd refuses to be asked
+/// oftener than every 5 s.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// Most characters of a pool's name.
 const MAX_NAME: usize = 64;
@@ -86,7 +87,8 @@ struct Shared {
     beats_prefix: String,
     /// The state that was read last.
     known: parking_lot::Mutex<Option<Versioned>>,
-    /// Of the nodes that beat through this plane. Locked during a beat, so that what is here is what is stored.
+    /// Of the nodes that beat through this plane. Locked during a beat, so that what is here is
+    /// what is stored.
     leases: tokio::sync::Mutex<BTreeMap<PeerId, Lease>>,
 }
 
@@ -104,12 +106,13 @@ struct Stored {
 }
 
 impl EtcdPlane {
-    /// The plane of a pool (1 to 64 letters, digits, `-` or `_`) in the etcd whose members serve clients at
-    /// `endpoints`, written `http://HOST:PORT`. They are not contacted before the first call.
+    /// The plane of a pool (1 to 64 letters, digits, `-` or `_`) in the etcd whose members serve
+    /// clients at `endpoints`, written `http://HOST:PORT`. They are not contacted before the first
+    /// call.
     ///
     /// # Errors
-    /// [`PoolError::Config`] for an endpoint or a name that is not allowed, [`PoolError::Control`] if the system
-    /// refuses a thread.
+    /// [`PoolError::Config`] for an endpoint or a name that is not allowed, [`PoolError::Control`]
+    /// if the system refuses a thread.
     pub fn at(endpoints: &[impl AsRef<str>], pool: &str) -> Result<Self, PoolError> {
         let endpoints: Vec<String> = endpoints.iter().map(|url| url.as_ref().to_owned()).collect();
         check_pool(pool)?;
@@ -293,7 +296,8 @@ impl Shared {
         Ok(now)
     }
 
-    /// Writes the state if all of `compares` hold: the version written, `None` if there is another state.
+    /// Writes the state if all of `compares` hold: the version written, `None` if there is another
+    /// state.
     async fn put_state(
         &self,
         compares: Vec<Compare>,
@@ -428,8 +432,8 @@ async fn read_beats(prefix: String, client: Client) -> Result<Vec<(KeyValue, Dur
     Ok(beats)
 }
 
-/// How long ago a lease was renewed, in whole seconds, rounded down; `None` if it has run out. The rest is
-/// rounded down too.
+/// How long ago a lease was renewed, in whole seconds, rounded down; `None` if it has run out. The
+/// rest is rounded down too.
 fn age(granted_seconds: i64, rest_seconds: i64) -> Option<Duration> {
     if rest_seconds < 0 {
         return None;

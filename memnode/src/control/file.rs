@@ -5,8 +5,8 @@
 //! directory/state.lock     held by whoever replaces it
 //! directory/beats/cn3.json the newest beat of compute node 3
 //! ```
-//! A crash at any moment leaves the old state or the new one. Beats carry the time since the host started,
-//! but for when it was suspended, which all its processes share and nobody sets.
+//! A crash at any moment leaves the old state or the new one. Beats carry the time since the host
+//! started, but for when it was suspended, which all its processes share and nobody sets.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

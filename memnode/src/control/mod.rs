@@ -1,8 +1,9 @@
 //! The control plane: where the nodes of a pool agree on what the pool is and who is in it.
 //!
-//! It is a small document, [`PoolState`], that is replaced as a whole under compare-and-swap, and a beat of
-//! every node, which says how much of the document's history the node has seen, and how it is. Nothing of it is on a
-//! data path: nodes work from the copy they have, and only changes of membership wait for it.
+//! It is a small document, [`PoolState`], that is replaced as a whole under compare-and-swap, and a
+//! beat of every node, which says how much of the document's history the node has seen, and how it
+//! is. Nothing of it is on a data path: nodes work from the copy they have, and only changes of
+//! membership wait for it.
 //!
 //! | plane | for |
 //! | --- | --- |
@@ -52,8 +53,9 @@ use serde::{Deserialize, Serialize};
 /// Grows with every change of a pool's state.
 pub type Version = u64;
 
-/// Random: stands for one change of a pool's state, however often it is attempted. Planes keep that of the change
-/// that wrote the state they have, so that an attempt knows the work of the one before it, whose answer was lost.
+/// Random: stands for one change of a pool's state, however often it is attempted. Planes keep that
+/// of the change that wrote the state they have, so that an attempt knows the work of the one
+/// before it, whose answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Change(u64);
@@ -187,8 +189,8 @@ pub trait ControlPlane: Send + Sync {
         self.replace_as(Change::random(), expected, state)
     }
 
-    /// As [`ControlPlane::replace`], for who may have to ask again: if `change` itself wrote the state that is
-    /// there, the answer is that state's version, as it was the first time.
+    /// As [`ControlPlane::replace`], for who may have to ask again: if `change` itself wrote the
+    /// state that is there, the answer is that state's version, as it was the first time.
     ///
     /// # Errors
     /// As [`ControlPlane::replace`].
@@ -214,7 +216,8 @@ pub trait ControlPlane: Send + Sync {
     /// How often it pays to look for changes.
     fn pace(&self) -> Duration;
 
-    /// Removes the pool and all that is known of it. Processes that use it find that it is not there.
+    /// Removes the pool and all that is known of it. Processes that use it find that it is not
+    /// there.
     ///
     /// # Errors
     /// `Unavailable`, `Refused` by planes that do not do that.

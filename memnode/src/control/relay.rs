@@ -1,7 +1,8 @@
-//! Bytes between a process without a control plane of its own and a relay, a process that passes its calls on.
+//! Bytes between a process without a control plane of its own and a relay, a process that passes
+//! its calls on.
 //!
-//! Numbers are little-endian. Who connects says hello, and is replied to; the first two fields of both are the
-//! same in every version:
+//! Numbers are little-endian. Who connects says hello, and is replied to; the first two fields of
+//! both are the same in every version:
 //!
 //! ```text
 //! hello                                 reply
@@ -15,10 +16,12 @@
 //! 0   bytes    u32  at most MAX_FRAME_BYTES
 //! 4   JSON
 //! ```
-//! After a welcome there follow frames with a [`Request`] each, every one answered by a frame with a [`Response`]
-//! before the next is read. Any other verdict ends the connection, and so does whatever is wrong with bytes.
+//! After a welcome there follow frames with a [`Request`] each, every one answered by a frame with
+//! a [`Response`] before the next is read. Any other verdict ends the connection, and so does
+//! whatever is wrong with bytes.
 //!
-//! Nothing here waits without a bound: every read and write is told how much time is left ([`Stream`]).
+//! Nothing here waits without a bound: every read and write is told how much time is left
+//! ([`Stream`]).
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
@@ -30,8 +33,8 @@ use serde::{Deserialize, Serialize};
 use super::state::FORMAT;
 use super::{Beat, Change, ControlError, PoolState, Version};
 
-/// First word, little-endian, of a connection to a relay. Who accepts connections of several kinds at one port
-/// tells by it that the rest is for [`Relay::serve`](super::Relay::serve).
+/// First word, little-endian, of a connection to a relay. Who accepts connections of several kinds
+/// at one port tells by it that the rest is for [`Relay::serve`](super::Relay::serve).
 pub const RELAY_MAGIC: u64 = u64::from_le_bytes(*b"SELKCTL?");
 /// First word of a reply.
 const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"SELKCTL!");
@@ -251,8 +254,8 @@ pub(super) fn receive<T: DeserializeOwned>(
     receive_rest(stream, length, until)
 }
 
-/// The next frame, which has to be complete soon after its first byte; `None` if none begins until `first`, or
-/// the other end has closed the connection.
+/// The next frame, which has to be complete soon after its first byte; `None` if none begins until
+/// `first`, or the other end has closed the connection.
 pub(super) fn receive_next<T: DeserializeOwned>(
     stream: &mut dyn Stream,
     first: Instant,

@@ -1,26 +1,30 @@
-//! The control plane of a process that shares neither files nor an etcd with the pool: it asks relays.
+//! The control plane of a process that shares neither files nor an etcd with the pool: it asks
+//! relays.
 //!
 //! ```text
 //! call -> queue -> thread == one connection ==> the relay that answered last, else the next one
 //!   ^-- answer ----'
 //! ```
-//! A thread of the plane owns the connection and does one call after the other, so that no task of the caller
-//! blocks. A state that has not changed since the plane read it is not sent again. Ages of beats come as ages, so
-//! that no clock is compared with another: a beat may seem younger than it is, by the time that the answer took,
-//! never older.
+//! A thread of the plane owns the connection and does one call after the other, so that no task of
+//! the caller blocks. A state that has not changed since the plane read it is not sent again. Ages
+//! of beats come as ages, so that no clock is compared with another: a beat may seem younger than
+//! it is, by the time that the answer took, never older.
 //!
 //! # Bounds
-//! Every call ends within [`PATIENCE`]. Until then it is tried at one relay after the other; one attempt, with a new
-//! connection if it takes one, lasts at most [`FIRST_ATTEMPT`] at first, and later [`ATTEMPT`]. An attempt at a change whose answer was lost may
-//! have been made: the next one has the same number, by which the plane behind the relay knows it. Only if
-//! others have changed the state since, or time runs out, the call ends in `Unavailable` and may have been made or
-//! not; an attempt that found no connection was not made. A call whose future is dropped may be made too. What
-//! a relay that hung does late does little harm: the version that a change expects is over, and a beat may be taken
-//! for a younger one, so that a dead process is found out later by the length of a lease.
+//! Every call ends within [`PATIENCE`]. Until then it is tried at one relay after the other; one
+//! attempt, with a new connection if it takes one, lasts at most [`FIRST_ATTEMPT`] at first, and
+//! later [`ATTEMPT`]. An attempt at a change whose answer was lost may have been made: the next one
+//! has the same number, by which the plane behind the relay knows it. Only if others have changed
+//! the state since, or time runs out, the call ends in `Unavailable` and may have been made or not;
+//! an attempt that found no connection was not made. A call whose future is dropped may be made
+//! too. What a relay that hung does late does little harm: the version that a change expects is
+//! over, and a beat may be taken for a younger one, so that a dead process is found out later by
+//! the length of a lease.
 //!
 //! # Which pool
-//! Every relay says which pool it serves. The first one that the plane is let in to is its pool from then on, also
-//! where [`Expectation`] leaves that open; relays of other pools are passed over.
+//! Every relay says which pool it serves. The first one that the plane is let in to is its pool
+//! from then on, also where [`Expectation`] leaves that open; relays of other pools are passed
+//! over.
 //!
 //! Not done: making pools. A pool is made where it is kept.
 
@@ -45,8 +49,8 @@ use crate::error::PoolError;
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Bound of one attempt.
 const ATTEMPT: Duration = Duration::from_secs(2);
-/// Bound of an attempt while others have not been tried: a relay that hangs must not keep its clients' beats back
-/// until they are taken for dead.
+/// Bound of an attempt while others have not been tried: a relay that hangs must not keep its
+/// clients' beats back until they are taken for dead.
 const FIRST_ATTEMPT: Duration = Duration::from_millis(300);
 /// Of it, bound of finding the relay and connecting to it.
 const CONNECT_LIMIT: Duration = Duration::from_secs(1);
@@ -100,12 +104,13 @@ pub struct RemotePlane {
 type Job = Box<dyn FnOnce(&mut Line) + Send>;
 
 impl RemotePlane {
-    /// The plane behind the relays at `endpoints`, written `HOST:PORT`, which are of one pool. They are not
-    /// contacted before the first call, and names are looked up whenever a connection is made.
+    /// The plane behind the relays at `endpoints`, written `HOST:PORT`, which are of one pool. They
+    /// are not contacted before the first call, and names are looked up whenever a connection is
+    /// made.
     ///
     /// # Errors
-    /// [`PoolError::Config`] for an endpoint that is not allowed, [`PoolError::Control`] if the system refuses a
-    /// thread.
+    /// [`PoolError::Config`] for an endpoint that is not allowed, [`PoolError::Control`] if the
+    /// system refuses a thread.
     pub fn new(endpoints: &[impl AsRef<str>], pool: Expectation) -> Result<Self, PoolError> {
         let connect = |_: &str, address: SocketAddr, limit: Duration| {
             let stream = TcpStream::connect_timeout(&address, limit)?;
@@ -276,8 +281,8 @@ impl Line {
         }
     }
 
-    /// Attempts something until it succeeds or `until` is reached; says also whether an attempt before may have
-    /// done its work. `answer` is `None` for an answer to something else.
+    /// Attempts something until it succeeds or `until` is reached; says also whether an attempt
+    /// before may have done its work. `answer` is `None` for an answer to something else.
     fn insist<T>(
         &mut self,
         request: &Request,

@@ -1,8 +1,9 @@
 //! Which slabs of a coded pool are free, and who may have them.
 //!
-//! A search for slabs to be placed goes through all ranges, and is made again and again while there is something to be
-//! placed and no room for it. So what is free is found out once for all of it, and where a slab has found no place none
-//! is looked for again beside the same memory nodes: ranges lie on few sets of nodes (Hydra §5.2).
+//! A search for slabs to be placed goes through all ranges, and is made again and again while there
+//! is something to be placed and no room for it. So what is free is found out once for all of it,
+//! and where a slab has found no place none is looked for again beside the same memory nodes:
+//! ranges lie on few sets of nodes (Hydra §5.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +13,9 @@ use crate::coding_sets::{self, Place};
 use crate::error::PoolError;
 use crate::layout::MAX_RANGE_BYTES;
 
-/// Ranges of a coded pool, at most: with 12 slabs each, [`MAX_LOST_PAGES`](super::MAX_LOST_PAGES) and as many nodes as
-/// there can be, what says where they lie is within what every control plane takes, of which etcd takes least, 1.5 MiB.
+/// Ranges of a coded pool, at most: with 12 slabs each, [`MAX_LOST_PAGES`](super::MAX_LOST_PAGES)
+/// and as many nodes as there can be, what says where they lie is within what every control plane
+/// takes, of which etcd takes least, 1.5 MiB.
 pub const MAX_RANGES: usize = 4096;
 
 /// The free slabs of a pool, as they are taken.
@@ -50,8 +52,8 @@ impl PoolState {
         })
     }
 
-    /// Refuses memory of which a part could never be used, as there can be no more than [`MAX_RANGES`] ranges of this
-    /// size.
+    /// Refuses memory of which a part could never be used, as there can be no more than
+    /// [`MAX_RANGES`] ranges of this size.
     pub(crate) fn check_ranges(&self) -> Result<(), PoolError> {
         let living = || self.memory_nodes.iter().flatten().filter(|member| !member.dead);
         let beyond = MAX_RANGES as u64 + 1;
@@ -101,7 +103,8 @@ impl PoolState {
         slabs
     }
 
-    /// The first slab of a range, by range and position, that `is_to_go` and finds a place elsewhere, and that place.
+    /// The first slab of a range, by range and position, that `is_to_go` and finds a place
+    /// elsewhere, and that place.
     pub(crate) fn first_to_place(
         &self,
         is_to_go: impl Fn(&RangePlace, usize, &Slab) -> bool,
@@ -178,7 +181,8 @@ mod tests {
 
     const RANGES: u32 = 2_000;
 
-    /// A pool of coding 2+1 whose first three memory nodes have slabs of all ranges; each node lends so many.
+    /// A pool of coding 2+1 whose first three memory nodes have slabs of all ranges; each node
+    /// lends so many.
     fn pool(lent: &[u32]) -> PoolState {
         let config = PoolConfig {
             memory_nodes: lent.len(),

@@ -1,14 +1,16 @@
-//! The end of a relay that serves: calls of processes elsewhere are passed on to the plane that this process uses.
+//! The end of a relay that serves: calls of processes elsewhere are passed on to the plane that
+//! this process uses.
 //!
 //! ```text
 //! RemotePlane == connection ==> Relay ----> FilePlane, EtcdPlane
 //! ```
-//! One thread a connection, of the caller's: it reads a request, waits for the plane, answers. What is wrong with
-//! a connection ends that connection and no other. The relay keeps nothing: a change that is asked for again, here
-//! or at another relay of the pool, is known to the plane by its number.
+//! One thread a connection, of the caller's: it reads a request, waits for the plane, answers. What
+//! is wrong with a connection ends that connection and no other. The relay keeps nothing: a change
+//! that is asked for again, here or at another relay of the pool, is known to the plane by its
+//! number.
 //!
-//! Not done: who may ask. Whoever reaches the port may change the pool, unless the [`Stream`] lets in only
-//! those who may.
+//! Not done: who may ask. Whoever reaches the port may change the pool, unless the [`Stream`] lets
+//! in only those who may.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -53,9 +55,9 @@ impl Relay {
         Ok(Self { plane, name: name.to_owned(), connections: AtomicUsize::new(0) })
     }
 
-    /// Serves one connection, and returns when it is over: the other end has closed it, or has not asked
-    /// anything for 60 s. Blocks its thread. The first word of the connection must have been read already, and
-    /// have been [`RELAY_MAGIC`](super::RELAY_MAGIC).
+    /// Serves one connection, and returns when it is over: the other end has closed it, or has not
+    /// asked anything for 60 s. Blocks its thread. The first word of the connection must have been
+    /// read already, and have been [`RELAY_MAGIC`](super::RELAY_MAGIC).
     ///
     /// # Errors
     /// What was wrong with the connection.
@@ -63,7 +65,8 @@ impl Relay {
         self.serve_from_version(&mut stream)
     }
 
-    /// As [`Relay::serve`], for a port where only relays' connections come: reads the first word too.
+    /// As [`Relay::serve`], for a port where only relays' connections come: reads the first word
+    /// too.
     ///
     /// # Errors
     /// As [`Relay::serve`].

@@ -49,10 +49,11 @@ pub struct PoolState {
     pub coding: Coding,
     /// Bytes that each memory node keeps for the log of each compute node; 0: none.
     pub log_bytes: u64,
-    /// The ranges of a coded pool, by address. Without redundancy ranges follow from the memory nodes, and this is
-    /// empty.
+    /// The ranges of a coded pool, by address. Without redundancy ranges follow from the memory
+    /// nodes, and this is empty.
     pub ranges: Vec<RangePlace>,
-    /// Header tables of a coded pool that are to be made anew elsewhere, one rebuild after the other.
+    /// Header tables of a coded pool that are to be made anew elsewhere, one rebuild after the
+    /// other.
     pub rebuilds: Vec<Rebuild>,
     /// How many rebuilds there have been.
     pub rebuilds_begun: u64,
@@ -64,8 +65,9 @@ pub struct PoolState {
     pub memory_nodes: Vec<Option<MemoryMember>>,
     /// The compute nodes in the pool, by index.
     pub compute_nodes: BTreeMap<u16, Member>,
-    /// How nodes are reached and let in, by [`PeerId::to_raw`], on a fabric where they have to be told of each
-    /// other. A compute node has one from before it is in the pool until it is out of it.
+    /// How nodes are reached and let in, by [`PeerId::to_raw`], on a fabric where they have to be
+    /// told of each other. A compute node has one from before it is in the pool until it is out of
+    /// it.
     pub cards: BTreeMap<u16, Card>,
     /// Where the search for a free compute index begins; see [`crate::Pool::next_index`].
     pub next_index: u16,
@@ -73,16 +75,17 @@ pub struct PoolState {
     pub incarnations: BTreeMap<u16, u32>,
     /// The mailboxes at which memory nodes' processors serve calls, by index.
     pub directories: BTreeMap<usize, Mailbox>,
-    /// Global addresses of GCLs nobody leases. Bounded by the number of GCLs in the pool; a set, so that a
-    /// GCL donated twice is not adopted twice.
+    /// Global addresses of GCLs nobody leases. Bounded by the number of GCLs in the pool; a set, so
+    /// that a GCL donated twice is not adopted twice.
     pub donated: BTreeSet<u64>,
     /// Compute nodes that died and whose recovery is under way, by index.
     pub lost: BTreeMap<u16, Lost>,
-    /// Compute nodes that died, were recovered from, and are still named in the latch words of pages that were
-    /// lost with them; their indexes are not used again.
+    /// Compute nodes that died, were recovered from, and are still named in the latch words of
+    /// pages that were lost with them; their indexes are not used again.
     pub dead: BTreeSet<u16>,
-    /// Compute nodes that died while the recovery from one of them was under way, each with its incarnation, as long as
-    /// pages of one of them may be made again: what one had granted another is in its log only.
+    /// Compute nodes that died while the recovery from one of them was under way, each with its
+    /// incarnation, as long as pages of one of them may be made again: what one had granted another
+    /// is in its log only.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub fallen: Vec<BTreeMap<u16, u32>>,
     /// Global addresses of GCLs that were lost with the node that held them, lowest first, at most
@@ -99,8 +102,8 @@ pub struct PoolState {
 }
 
 impl PoolState {
-    /// A pool of this shape, without memory and without nodes. How much memory each node lends is its own
-    /// affair; the configuration says only how many there are to be.
+    /// A pool of this shape, without memory and without nodes. How much memory each node lends is
+    /// its own affair; the configuration says only how many there are to be.
     pub(crate) fn new(identity: Identity<'_>, timing: Timing, config: &PoolConfig) -> Self {
         Self {
             format: FORMAT,
@@ -226,7 +229,8 @@ impl PoolState {
         self.geometry().reading(lent.max().unwrap_or(0))
     }
 
-    /// The living memory nodes as places for slabs; those that are to leave, or to be rid of slabs, have no room.
+    /// The living memory nodes as places for slabs; those that are to leave, or to be rid of slabs,
+    /// have no room.
     pub(crate) fn places(&self) -> Vec<Place> {
         let slabs = self.slabs_by_node();
         let used = |node: u16| {
@@ -270,7 +274,8 @@ impl PoolState {
         Slab { node, slab }
     }
 
-    /// Appends a range to a coded pool; `false` if there is no room for one, or there are [`MAX_RANGES`].
+    /// Appends a range to a coded pool; `false` if there is no room for one, or there are
+    /// [`MAX_RANGES`].
     pub(crate) fn add_range(&mut self) -> bool {
         if self.ranges.len() >= MAX_RANGES {
             return false;
@@ -301,8 +306,8 @@ impl PoolState {
         alone + shared.len()
     }
 
-    /// Refuses a memory node that has just been entered if, whoever takes the places that are left, there will not
-    /// be a failure domain for each split.
+    /// Refuses a memory node that has just been entered if, whoever takes the places that are left,
+    /// there will not be a failure domain for each split.
     pub(crate) fn check_domain_of(&self, node: u16) -> Result<(), PoolError> {
         let open = self.memory_nodes.iter().filter(|slot| slot.is_none()).count();
         let most = Self::domains(self.memory_nodes.iter().flatten()) + open;
@@ -359,8 +364,8 @@ impl RangePlace {
         self.slabs.get(self.position_on(position, on)?).copied()
     }
 
-    /// The slab in which the headers lie that belong to a position, and how many positions on that is: which of its
-    /// header tables they are in.
+    /// The slab in which the headers lie that belong to a position, and how many positions on that
+    /// is: which of its header tables they are in.
     #[must_use]
     pub fn home_of(&self, position: usize) -> Option<(Slab, usize)> {
         let on = usize::from(*self.homes.get(position)?);
@@ -374,7 +379,8 @@ impl RangePlace {
     }
 }
 
-/// A piece of a memory node's memory. There are many in the state of a pool: written as a pair each takes less.
+/// A piece of a memory node's memory. There are many in the state of a pool: written as a pair each
+/// takes less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "(u16, u32)", into = "(u16, u32)")]
 pub struct Slab {
@@ -423,20 +429,22 @@ impl Timing {
         self.heartbeat * 3 / 2
     }
 
-    /// For how long a memory node that was away counts its looks before it says that it has acted upon what it has
-    /// found. Whoever relies on its being away has to look oftener.
+    /// For how long a memory node that was away counts its looks before it says that it has acted
+    /// upon what it has found. Whoever relies on its being away has to look oftener.
     #[must_use]
     pub fn acts_after(self) -> Duration {
         self.lease / 4
     }
 
-    /// For how long at most what was changed after a moment stays where it is ([`crate::Pool::begin_moment`]).
+    /// For how long at most what was changed after a moment stays where it is
+    /// ([`crate::Pool::begin_moment`]).
     #[must_use]
     pub fn moment_bound(self) -> Duration {
         self.lease / 4
     }
 
-    /// Checks that a node which lives is not taken for dead because one or two of its beats are late.
+    /// Checks that a node which lives is not taken for dead because one or two of its beats are
+    /// late.
     ///
     /// # Errors
     /// [`PoolError::Config`].
@@ -501,13 +509,15 @@ pub struct Card {
 /// A compute node that is in the pool.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
-    /// Random: stands for the process that runs the node. Nodes of one process learn of changes together.
+    /// Random: stands for the process that runs the node. Nodes of one process learn of changes
+    /// together.
     pub host: u64,
     /// The node is the one that had the index as the so-manieth, from 1.
     pub incarnation: u32,
     /// Where it receives messages.
     pub mailboxes: Vec<Mailbox>,
-    /// How often it has made sure that it still is in the pool after it could not show that it lives.
+    /// How often it has made sure that it still is in the pool after it could not show that it
+    /// lives.
     #[serde(default)]
     pub renewals: u64,
 }

@@ -11,9 +11,10 @@ use selkie_fabric::{Distrust, Stream};
 
 use crate::error::PoolError;
 
-/// Connects to a relay: `(host, address, limit)`, where `host` is the name or address in the endpoint, without the
-/// port, and `address` one of those it stands for. It may block its thread, for no longer than `limit`. This is
-/// where encryption is put in; an error that holds a [`Distrust`] says that it is no use to try again.
+/// Connects to a relay: `(host, address, limit)`, where `host` is the name or address in the
+/// endpoint, without the port, and `address` one of those it stands for. It may block its thread,
+/// for no longer than `limit`. This is where encryption is put in; an error that holds a
+/// [`Distrust`] says that it is no use to try again.
 pub type Connect =
     Arc<dyn Fn(&str, SocketAddr, Duration) -> io::Result<Box<dyn Stream>> + Send + Sync>;
 
@@ -84,7 +85,8 @@ impl Target {
         Err(distrust.map_or_else(lost, Unreached::Distrusted))
     }
 
-    /// The addresses of the endpoint; names are looked up in a thread, because nothing bounds how long it takes.
+    /// The addresses of the endpoint; names are looked up in a thread, because nothing bounds how
+    /// long it takes.
     fn look_up(&mut self, until: Instant) -> Result<Vec<SocketAddr>, String> {
         if let Ok(address) = self.endpoint.parse() {
             return Ok(vec![address]);

@@ -3,9 +3,10 @@
 //! ```text
 //! view --> beats --> silent for a lease? --> watched for long enough? --> compare-and-swap on that view
 //! ```
-//! The beats are read after the state, and the state is replaced only if it still is the one that they were judged
-//! with. So a node that changes the state after a beat of its own (`Pool::renew`) knows that nobody declares it dead for
-//! its silence before that beat: who has judged by older beats has an older state.
+//! The beats are read after the state, and the state is replaced only if it still is the one that
+//! they were judged with. So a node that changes the state after a beat of its own (`Pool::renew`)
+//! knows that nobody declares it dead for its silence before that beat: who has judged by older
+//! beats has an older state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,17 +17,17 @@ use super::{ATTEMPTS, Membership, Shown, declare_dead, watched};
 use crate::control::{PoolState, Timing, Versioned};
 use crate::error::PoolError;
 
-/// Heartbeats for which a node that has been silent for too long is watched before it is declared dead. Between two
-/// looks at most one counts: a machine that stands still silences all of its nodes, and who wakes first takes none of
-/// the others for dead.
+/// Heartbeats for which a node that has been silent for too long is watched before it is declared
+/// dead. Between two looks at most one counts: a machine that stands still silences all of its
+/// nodes, and who wakes first takes none of the others for dead.
 const WATCHED_BEATS: u32 = 2;
 
 /// A silent node with its process, and for how long it has shown nothing, where that is known.
 type Silent = (PeerId, u64, Option<Duration>);
 
 impl Membership {
-    /// A process whose nodes have not shown for the length of a lease that they live has lost them. Memory that
-    /// processes share outlives a silence of the process that lends it.
+    /// A process whose nodes have not shown for the length of a lease that they live has lost them.
+    /// Memory that processes share outlives a silence of the process that lends it.
     pub(super) async fn declare_silent_dead(&self, watched_for: Duration) -> Result<(), PoolError> {
         let mut watched_for = watched_for;
         for _ in 0..ATTEMPTS {
@@ -52,7 +53,8 @@ impl Membership {
         Err(PoolError::Contended { attempts: ATTEMPTS })
     }
 
-    /// Who is silent, and has been watched for long enough, all that were so at the last look for so long more.
+    /// Who is silent, and has been watched for long enough, all that were so at the last look for
+    /// so long more.
     async fn silent_for_long(
         &self,
         state: &PoolState,
@@ -78,15 +80,15 @@ impl Membership {
     }
 }
 
-/// For how long a node that has been silent for too long is watched: where a lease is few heartbeats, less than so many,
-/// as it is missed after some leases all the same.
+/// For how long a node that has been silent for too long is watched: where a lease is few
+/// heartbeats, less than so many, as it is missed after some leases all the same.
 fn watch_of(timing: Timing) -> Duration {
     (WATCHED_BEATS * timing.heartbeat).min(timing.lease / 4)
 }
 
 impl Shown {
-    /// Watches those who are silent now, all that were so at the last look for so long more; who has been watched for
-    /// long enough.
+    /// Watches those who are silent now, all that were so at the last look for so long more; who
+    /// has been watched for long enough.
     fn watch(
         &mut self,
         silent: impl Iterator<Item = (PeerId, u64)>,

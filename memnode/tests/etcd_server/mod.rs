@@ -1,4 +1,5 @@
-//! An etcd for tests: the one that `SELKIE_TEST_ETCD` names, or one that is started for them and ends with them.
+//! An etcd for tests: the one that `SELKIE_TEST_ETCD` names, or one that is started for them and
+//! ends with them.
 
 use std::collections::hash_map::RandomState;
 use std::fs::File;
@@ -135,7 +136,8 @@ pub(crate) fn ask<T>(
     })
 }
 
-/// A pool's name that nobody else uses, in an etcd that may be shared. Dropping it removes the pool.
+/// A pool's name that nobody else uses, in an etcd that may be shared. Dropping it removes the
+/// pool.
 pub(crate) struct Place {
     pub(crate) endpoints: Vec<String>,
     pub(crate) pool: String,

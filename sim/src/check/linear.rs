@@ -215,7 +215,8 @@ impl Search<'_> {
     }
 
     fn successors(&self, from: &Configuration) -> Vec<Configuration> {
-        // By invocation, so what is invoked after the earliest pending return cannot return earlier.
+        // By invocation, so what is invoked after the earliest pending return cannot return
+        // earlier.
         let mut deadline = None;
         let mut next = Vec::new();
         for (index, operation) in self.finished.iter().enumerate().skip(from.low) {

@@ -39,7 +39,8 @@ const DEPOSIT: i64 = 1000;
 const VERSION: usize = 1;
 const BALANCE: usize = 2;
 
-/// The log of a node that finds its disk full is tried again after a while; so often a step is, too, after so long.
+/// The log of a node that finds its disk full is tried again after a while; so often a step is,
+/// too, after so long.
 const PATIENCE: u32 = 20;
 const PATIENT_FOR: Duration = Duration::from_millis(50);
 
@@ -95,7 +96,8 @@ impl Bank {
         Ok(Self { branches, history, seed, steps: STEPS, epoch: Duration::ZERO })
     }
 
-    /// The same bank on all nodes of another world, whose clock begins when that of the former has ended.
+    /// The same bank on all nodes of another world, whose clock begins when that of the former has
+    /// ended.
     pub(super) fn reopened(self, cluster: &SimCluster, ended: Duration) -> Result<Self, SimError> {
         let Self { history, seed, steps, epoch, .. } = self;
         let epoch = epoch + ended + Duration::from_nanos(1);
@@ -270,7 +272,8 @@ struct Teller {
     broken: Mutex<Option<String>>,
 }
 
-/// A transaction, which is in the history from its beginning: whoever runs it may not live to its end.
+/// A transaction, which is in the history from its beginning: whoever runs it may not live to its
+/// end.
 struct Attempt {
     history: History,
     number: usize,

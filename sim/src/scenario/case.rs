@@ -107,7 +107,8 @@ impl Case {
         self.protocol
     }
 
-    /// How all transactions are kept apart, of scenarios that take a protocol; `None`: some are locked, some optimistic.
+    /// How all transactions are kept apart, of scenarios that take a protocol; `None`: some are
+    /// locked, some optimistic.
     pub(super) fn protocol(self) -> Option<Protocol> {
         const CHOICES: [Option<Protocol>; 4] =
             [Some(Protocol::TwoPhase), Some(Protocol::Timestamp), Some(Protocol::Optimistic), None];
@@ -143,7 +144,8 @@ impl Case {
         plan
     }
 
-    /// Nodes that `plan` loses and whose loss nobody makes good: an excuse for what clients meet afterwards.
+    /// Nodes that `plan` loses and whose loss nobody makes good: an excuse for what clients meet
+    /// afterwards.
     pub(super) fn lost_beyond(self, plan: &Plan) -> Vec<PeerId> {
         plan.lost_beyond(self.coding())
     }

@@ -1,10 +1,10 @@
 //! Bits of splits that change by themselves: see [`super::Scenario::Corruption`].
 //!
-//! At times drawn from the seed a bit of a split, or of its tag, is turned over in the memory of a memory node. Of each
-//! page it is always the same split: more of them wrong at a time than the coding can tell is not what it promises to
-//! notice. Headers are not touched, nothing protects them. Where damage is to be corrected the load is TPC-C in a quarter
-//! of the runs. In a quarter of the runs in which damage is to be corrected a
-//! compute node dies in a write-back.
+//! At times drawn from the seed a bit of a split, or of its tag, is turned over in the memory of a
+//! memory node. Of each page it is always the same split: more of them wrong at a time than the
+//! coding can tell is not what it promises to notice. Headers are not touched, nothing protects
+//! them. Where damage is to be corrected the load is TPC-C in a quarter of the runs. In a quarter
+//! of the runs in which damage is to be corrected a compute node dies in a write-back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -37,7 +37,8 @@ pub(super) const CODINGS: [&str; 8] = [
     "4+2,delta=2",
     "4+2,mode=ec-only",
 ];
-/// Streams of the seed that draw the coding, how many pages there are, and whether a compute node dies, and when.
+/// Streams of the seed that draw the coding, how many pages there are, and whether a compute node
+/// dies, and when.
 const SHAPE_STREAM: u64 = 10;
 const PAGES_STREAM: u64 = 11;
 const DEATH_STREAM: u64 = 12;
@@ -76,7 +77,8 @@ impl Flip {
     }
 }
 
-/// The bits that were turned over, of each split (memory node, offset), since it was last as it was written.
+/// The bits that were turned over, of each split (memory node, offset), since it was last as it was
+/// written.
 type Damage = Arc<Mutex<BTreeMap<(usize, usize), Vec<Flip>>>>;
 
 /// Draws bits to be turned over.
@@ -154,8 +156,8 @@ pub(super) fn run(
     Ok(done(&cluster, &tally))
 }
 
-/// Where damage is mended, or made up for: what was not found by the load is found by who reads everything, or is where
-/// nobody has to look.
+/// Where damage is mended, or made up for: what was not found by the load is found by who reads
+/// everything, or is where nobody has to look.
 fn after_correction(
     cluster: &mut SimCluster,
     case: Case,
@@ -270,7 +272,8 @@ async fn until_mended(
     }
 }
 
-/// Where damage is only noticed: when it is undone, here by whoever has done it, all pages are what was committed.
+/// Where damage is only noticed: when it is undone, here by whoever has done it, all pages are what
+/// was committed.
 fn after_detection(
     mut cluster: SimCluster,
     pages: &Pages,
@@ -284,7 +287,8 @@ fn after_detection(
             let first = flips.first();
             first.is_none_or(|flip| is_as_written(&*flip.region, *split_at, bytes))
         };
-        // Some of them have been written over, perhaps while others came: the rest is turned back, whichever it is.
+        // Some of them have been written over, perhaps while others came: the rest is turned back,
+        // whichever it is.
         let count = flips.len().min(MOST_OF_A_SPLIT);
         for chosen in 0_u32..1 << count {
             let turn = || {

@@ -7,8 +7,9 @@
 //! load, at any time in which or after which all die  -> another world: logs read, pages put into a new pool
 //!  -> audit, load, in which one may die  -> as above
 //! ```
-//! Nobody but the dead meets an error, no page is lost, no latch word taken, and the history of all worlds together is
-//! strictly serializable: what a dead node had begun is there as a whole or not at all, what it had acknowledged is.
+//! Nobody but the dead meets an error, no page is lost, no latch word taken, and the history of all
+//! worlds together is strictly serializable: what a dead node had begun is there as a whole or not
+//! at all, what it had acknowledged is.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -127,8 +128,8 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
         _ => (Duration::ZERO, Trouble::KillAtVerb(victim, 1 + random.below(VERBS))),
     };
     plan.troubles.push(death);
-    // What is not journalled does not survive the loss of a writer and of memory at once; and headers are made anew by those
-    // who are left.
+    // What is not journalled does not survive the loss of a writer and of memory at once; and
+    // headers are made anew by those who are left.
     let survives = case.coding().journal() == Journal::Always && Later::of(case.seed) != Later::All;
     if survives && random.below(2) == 0 {
         let memory = PeerId::memory(random.below(u64::from(memory_nodes(case))) as u16);
@@ -340,8 +341,8 @@ struct Loads<'p> {
 }
 
 impl Loads<'_> {
-    /// A load, in which some die, and one of those that are left, or of a fresh node; then looks at everything from
-    /// another fresh node.
+    /// A load, in which some die, and one of those that are left, or of a fresh node; then looks at
+    /// everything from another fresh node.
     fn run(
         &self,
         cluster: &mut SimCluster,

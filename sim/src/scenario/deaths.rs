@@ -21,8 +21,8 @@ use crate::splits::writer_of;
 pub(super) const LEASE: Duration = Duration::from_millis(5);
 /// How often those are looked at who do what a death is to interrupt.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
-/// How often pages are looked at whose write-back a death is to interrupt: their splits are written within less than a
-/// microsecond.
+/// How often pages are looked at whose write-back a death is to interrupt: their splits are written
+/// within less than a microsecond.
 const LOOK_AT_WRITES_EVERY: Duration = Duration::from_nanos(50);
 /// Such looks, at most.
 const LOOKS_AT_WRITES: usize = 100_000;
@@ -72,7 +72,8 @@ pub(super) fn bury_all(cluster: &SimCluster, gone: &Gone) {
     }));
 }
 
-/// Kills the first compute node that `who` finds in the state of the pool to do what it shall not live to end.
+/// Kills the first compute node that `who` finds in the state of the pool to do what it shall not
+/// live to end.
 pub(super) fn interrupt(
     cluster: &SimCluster,
     gone: &Gone,
@@ -93,8 +94,8 @@ pub(super) fn interrupt(
     }));
 }
 
-/// Kills, from then on, the first compute node that has written some of the splits of a page that it writes back, and
-/// others not.
+/// Kills, from then on, the first compute node that has written some of the splits of a page that
+/// it writes back, and others not.
 pub(super) fn interrupt_write_back(
     cluster: &SimCluster,
     gone: &Gone,
@@ -127,8 +128,9 @@ async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &Gone, node: u1
     let _ = pool.declare_dead(ComputeIndex::new(node)).await;
 }
 
-/// Sees to it that the memory nodes that died are known to have died, also where nobody has asked them for anything, and
-/// waits until nobody recovers from anything any more, and, `whole`, until all slabs are on living nodes.
+/// Sees to it that the memory nodes that died are known to have died, also where nobody has asked
+/// them for anything, and waits until nobody recovers from anything any more, and, `whole`, until
+/// all slabs are on living nodes.
 pub(super) async fn made_good(
     pool: &Pool,
     env: &Env,
@@ -162,8 +164,8 @@ pub(super) async fn made_good(
     }
 }
 
-/// Closes what is left of the cluster, and looks at all pages from a fresh node, and at memory; how many pages are lost with
-/// the compute nodes that died.
+/// Closes what is left of the cluster, and looks at all pages from a fresh node, and at memory; how
+/// many pages are lost with the compute nodes that died.
 pub(super) fn check_rest(
     cluster: &mut SimCluster,
     gone: &Gone,

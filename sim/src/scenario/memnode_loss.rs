@@ -1,13 +1,14 @@
-//! Memory nodes of a coded pool that die: see [`super::Scenario::MemnodeLoss`] and [`super::Scenario::TpccLoss`].
+//! Memory nodes of a coded pool that die: see [`super::Scenario::MemnodeLoss`] and
+//! [`super::Scenario::TpccLoss`].
 //!
 //! ```text
 //! load, in which the first die  -> all slabs are made again  -> look at memory
 //!  -> load, in which as many die as the coding has parity  -> look at memory
 //!  -> compute nodes leave, a fresh one reads everything: it is what was last committed
 //! ```
-//! Which die, and when, is drawn. In some runs a compute node dies as well: a writer, the one that moves the headers of
-//! lost homes, or the one that makes lost slabs again. In some a memory node joins during each load, before others die,
-//! among them, or after.
+//! Which die, and when, is drawn. In some runs a compute node dies as well: a writer, the one that
+//! moves the headers of lost homes, or the one that makes lost slabs again. In some a memory node
+//! joins during each load, before others die, among them, or after.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -35,7 +36,8 @@ const JOINS_STREAM: u64 = 13;
 const STEPS: usize = 120;
 /// Virtual time of a load: long enough for slabs to be made again meanwhile, in part.
 pub(super) const LOAD: Duration = Duration::from_millis(75);
-/// Within which a second memory node dies, if not at once: while headers are moved, or slabs made again.
+/// Within which a second memory node dies, if not at once: while headers are moved, or slabs made
+/// again.
 const LATE_LOSS: Duration = Duration::from_millis(65);
 /// Within which a memory node joins, in each load.
 const JOIN: Duration = Duration::from_millis(20);
@@ -50,7 +52,8 @@ enum Variant {
     WriterDies {
         among: bool,
     },
-    /// A compute node in the middle of a write-back, where that can be borne among the memory nodes.
+    /// A compute node in the middle of a write-back, where that can be borne among the memory
+    /// nodes.
     InWriteBack,
     /// The compute node that moves the headers of a lost home.
     RebuilderDies,
@@ -101,8 +104,8 @@ pub(super) fn coding_in_turn(seed: u64) -> Coding {
     in_turn(seed, None).map_or_else(|| usual_coding(seed), |(coding, ..)| coding)
 }
 
-/// Who dies in the run of TPC-C of a seed, and the coding, if none is asked for: each choice of those that die first in
-/// turn, with each shape; then again, with others that die after them.
+/// Who dies in the run of TPC-C of a seed, and the coding, if none is asked for: each choice of
+/// those that die first in turn, with each shape; then again, with others that die after them.
 fn in_turn(seed: u64, asked: Option<Coding>) -> Option<(Coding, Vec<u16>, Vec<u16>)> {
     let all_shapes = || SHAPES.map(|(shape, _)| with_journal(seed, shape)).to_vec();
     let codings = asked.map_or_else(all_shapes, |coding| vec![coding]);
@@ -122,7 +125,8 @@ fn others(all: &[u16], nodes: &[u16]) -> Vec<u16> {
     all.iter().copied().filter(|node| !nodes.contains(node)).collect()
 }
 
-/// The memory nodes of a run of TPC-C: its tables grow to the end, so that there has to be room for ranges.
+/// The memory nodes of a run of TPC-C: its tables grow to the end, so that there has to be room for
+/// ranges.
 fn tpcc_nodes(coding: Coding) -> Vec<u16> {
     (0..(coding.splits() + 2 * coding.parity()) as u16).collect()
 }
@@ -312,7 +316,8 @@ fn run_pages(
     let after = Duration::from_nanos(random.below(2_000_000));
     interrupt_helper(&cluster, &gone, variant, after);
     let mut tally = Tally::default();
-    // Pages whose words were lost in a load in which a compute node died: nobody knows which of them it had.
+    // Pages whose words were lost in a load in which a compute node died: nobody knows which of
+    // them it had.
     let mut in_doubt: BTreeSet<u64> = BTreeSet::new();
     for round in 0..2 {
         if grows {

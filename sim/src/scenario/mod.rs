@@ -43,11 +43,12 @@ pub enum Scenario {
     /// Increments and reads of a counter in each of some pages, latched in every way, some given up
     /// half-way. The history of each page is linearizable, no page is seen torn.
     Counter,
-    /// Transfers between accounts, audits of all accounts. No money is made or lost, and the history
-    /// is strictly serializable.
+    /// Transfers between accounts, audits of all accounts. No money is made or lost, and the
+    /// history is strictly serializable.
     Bank,
-    /// Transactions of every kind by each of the protocols: reads, writes, deletes and scans of registers, by their keys and
-    /// by an index, appends to lists, savepoints. The history is strictly serializable.
+    /// Transactions of every kind by each of the protocols: reads, writes, deletes and scans of
+    /// registers, by their keys and by an index, appends to lists, savepoints. The history is
+    /// strictly serializable.
     History,
     /// Inserts, updates, deletes, lookups and scans on one tree from all nodes, against an oracle.
     Tree,
@@ -55,24 +56,25 @@ pub enum Scenario {
     Tpcc,
     /// Messages from everybody to everybody: none lost, doubled, damaged or out of order.
     Ring,
-    /// As many memory nodes of a coded pool as that has parity splits die under one of the loads above, and, when what
-    /// they had is made again, as many others. Nobody notices, and nothing is lost, but what a compute node had
-    /// changed that died as well.
+    /// As many memory nodes of a coded pool as that has parity splits die under one of the loads
+    /// above, and, when what they had is made again, as many others. Nobody notices, and nothing is
+    /// lost, but what a compute node had changed that died as well.
     MemnodeLoss,
-    /// The same under TPC-C, where the seeds go through all choices of those that die: first of the first, with each of
-    /// the codings, then of the others.
+    /// The same under TPC-C, where the seeds go through all choices of those that die: first of the
+    /// first, with each of the codings, then of the others.
     TpccLoss,
-    /// Bits of splits change by themselves. No page is read that is not what was written; where damage is to be
-    /// corrected it is, all of it.
+    /// Bits of splits change by themselves. No page is read that is not what was written; where
+    /// damage is to be corrected it is, all of it.
     Corruption,
     /// Memory nodes answer many times slower, for a while. Pages are what they should be.
     Straggler,
-    /// Hosts of memory nodes run short of memory, so that slabs are evicted, and lent again later. Nobody notices, and
-    /// nothing is lost, but what a compute node had changed that died.
+    /// Hosts of memory nodes run short of memory, so that slabs are evicted, and lent again later.
+    /// Nobody notices, and nothing is lost, but what a compute node had changed that died.
     SlabEviction,
-    /// Compute nodes with logs die under transfers between accounts: one, also those that recover from it, or all; at any
-    /// time, verb, or append to a log. Others go on, nothing that was acknowledged is lost, and nothing else is half there.
-    /// In some runs the pool is lost as well, and made again from the logs.
+    /// Compute nodes with logs die under transfers between accounts: one, also those that recover
+    /// from it, or all; at any time, verb, or append to a log. Others go on, nothing that was
+    /// acknowledged is lost, and nothing else is half there. In some runs the pool is lost as well,
+    /// and made again from the logs.
     Crash,
 }
 
@@ -315,7 +317,8 @@ impl<'c> Clients<'c> {
         self.running.push((node, task));
     }
 
-    /// Waits for the clients of all nodes but the lost ones. Without a lost node an error of a client is the run's.
+    /// Waits for the clients of all nodes but the lost ones. Without a lost node an error of a
+    /// client is the run's.
     async fn finish(self, lost: &[PeerId]) -> Result<Tally, SimError> {
         let gone = Gone::default();
         gone.0.lock().nodes.extend(lost);
@@ -327,7 +330,8 @@ impl<'c> Clients<'c> {
         }
     }
 
-    /// As [`Clients::finish`], where a lost node is no excuse for the clients of the others, and may be lost on the way.
+    /// As [`Clients::finish`], where a lost node is no excuse for the clients of the others, and
+    /// may be lost on the way.
     async fn finish_all(self, gone: &Gone) -> Result<Tally, SimError> {
         let (tally, error) = self.join(gone).await?;
         error.map_or(Ok(tally), Err)
@@ -368,8 +372,9 @@ fn ensure(holds: bool, claim: impl FnOnce() -> String) -> Result<(), SimError> {
     if holds { Ok(()) } else { Err(SimError::Broken(claim())) }
 }
 
-/// One of some choices for a run, which the seed draws from a stream of its own: the remainders of seeds say already
-/// which scenario they run in a sweep over all, and would leave each scenario some of the choices only.
+/// One of some choices for a run, which the seed draws from a stream of its own: the remainders of
+/// seeds say already which scenario they run in a sweep over all, and would leave each scenario
+/// some of the choices only.
 fn drawn<T>(seed: u64, stream: u64, choices: &[T]) -> Option<&T> {
     let number = SplitMix::of_stream(seed, stream).below(choices.len() as u64);
     choices.get(usize::try_from(number).ok()?)

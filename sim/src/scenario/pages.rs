@@ -1,8 +1,10 @@
-//! Pages that many clients increment and read, latched in every way, some accesses given up half-way.
+//! Pages that many clients increment and read, latched in every way, some accesses given up
+//! half-way.
 //!
-//! A page is cut into [`PARTS`] parts. Each has a count, and every word of it follows from that; the value of the page is
-//! the sum of its counts. An increment changes one part, some, or all: so write-backs are of every extent, a page that
-//! is put together of old and new pieces has the wrong value, and a bit that is wrong shows wherever it is.
+//! A page is cut into [`PARTS`] parts. Each has a count, and every word of it follows from that;
+//! the value of the page is the sum of its counts. An increment changes one part, some, or all: so
+//! write-backs are of every extent, a page that is put together of old and new pieces has the wrong
+//! value, and a bit that is wrong shows wherever it is.
 
 use std::future::Future;
 use std::pin::pin;
@@ -144,8 +146,8 @@ impl Pages {
         FIRST + added.count() as u64
     }
 
-    /// Reads all pages at `engine` and compares them with what was done to them; how many are lost. `may_be_lost` says
-    /// which may be.
+    /// Reads all pages at `engine` and compares them with what was done to them; how many are lost.
+    /// `may_be_lost` says which may be.
     pub(super) async fn check_pages(
         &self,
         engine: &Engine,
@@ -171,8 +173,8 @@ impl Pages {
         Ok(lost)
     }
 
-    /// Whether a page may have been held modified by a node when it died: it wanted the right to change the page, and
-    /// nobody has done anything to the page since.
+    /// Whether a page may have been held modified by a node when it died: it wanted the right to
+    /// change the page, and nobody has done anything to the page since.
     pub(super) fn may_have_been_held(&self, page: usize, node: usize) -> bool {
         let Some(log) = self.logs.get(page) else { return false };
         let log = log.lock();
@@ -204,8 +206,8 @@ fn part_of(page_bytes: usize, part: usize) -> std::ops::Range<usize> {
     start(part)..start(part + 1)
 }
 
-/// The first word of a part is its count, the others are mixed of it. A part is zero until it is incremented, as a page
-/// is until it is written: not all of its splits are, the first time.
+/// The first word of a part is its count, the others are mixed of it. A part is zero until it is
+/// incremented, as a page is until it is written: not all of its splits are, the first time.
 fn word_of(addr: GAddr, part: usize, count: u64, word: u64) -> u64 {
     if word == 0 || count == 0 {
         return count;

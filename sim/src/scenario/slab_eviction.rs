@@ -6,8 +6,9 @@
 //!  -> no host is short: all is lent again  -> pages in new ranges, load
 //!  -> compute nodes leave, a fresh one reads everything
 //! ```
-//! Which hosts, when, and by how many slabs, is drawn. In some runs a compute node dies, any or the one that moves a slab, in
-//! others as many memory nodes as the coding has parity. In some a memory node joins.
+//! Which hosts, when, and by how many slabs, is drawn. In some runs a compute node dies, any or the
+//! one that moves a slab, in others as many memory nodes as the coding has parity. In some a memory
+//! node joins.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -84,7 +85,8 @@ pub(super) fn usual_coding(seed: u64) -> Coding {
     text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
 }
 
-/// Memory nodes of a run: so many that one can be rid of all its slabs when as many have died as may.
+/// Memory nodes of a run: so many that one can be rid of all its slabs when as many have died as
+/// may.
 pub(super) fn memory_nodes(case: Case) -> u16 {
     let coding = case.coding();
     (coding.splits() + coding.parity() + 1) as u16
@@ -353,7 +355,8 @@ pub(super) fn run(
     Ok(done(&cluster, &tally))
 }
 
-/// Waits until no host is short of memory, looks at what they got back, and waits until all is lent again.
+/// Waits until no host is short of memory, looks at what they got back, and waits until all is lent
+/// again.
 fn give_back_and_lend_again(
     cluster: &SimCluster,
     case: Case,

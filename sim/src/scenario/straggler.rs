@@ -1,5 +1,5 @@
-//! Memory nodes that are slow for a while: see [`super::Scenario::Straggler`]. In a quarter of the runs a compute node dies
-//! in a write-back.
+//! Memory nodes that are slow for a while: see [`super::Scenario::Straggler`]. In a quarter of the
+//! runs a compute node dies in a write-back.
 
 use std::time::Duration;
 

@@ -27,8 +27,8 @@ use crate::splits::{decay, look_at_splits};
 const DURATION: Duration = Duration::from_millis(5);
 /// As above, at most, where the end of something else ends the mix.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Virtual time of the mix while bits are turned over, how often one is drawn, which may be of a page that was never
-/// written, and within which what was found is mended.
+/// Virtual time of the mix while bits are turned over, how often one is drawn, which may be of a
+/// page that was never written, and within which what was found is mended.
 const DECAY: Duration = Duration::from_millis(15);
 const DRAWS: u32 = 2_000;
 /// So many that caches do not hold all.
@@ -76,7 +76,8 @@ impl Stage {
         };
         let progress: Arc<dyn Progress> = Arc::new(Silent);
         let env_of = |index: usize| world.env_of(PeerId::compute(index as u16));
-        // The workers are clients of their node, not part of it: a lost node fails what they ask of it.
+        // The workers are clients of their node, not part of it: a lost node fails what they ask of
+        // it.
         let driver = world.env();
         let start = Cluster::start_on(world.fabric(), &driver, env_of, &config);
         let cluster = world.run(RUN_BOUND, start)??;
@@ -125,8 +126,8 @@ impl Stage {
     }
 }
 
-/// By which protocol the transactions of all terminals are kept apart. The scenarios that are about memory keep to one, as
-/// they have none to spare for the rows of a faster one.
+/// By which protocol the transactions of all terminals are kept apart. The scenarios that are about
+/// memory keep to one, as they have none to spare for the rows of a faster one.
 fn protocol_of(case: Case) -> Protocol {
     match case.scenario {
         Scenario::Tpcc => case.protocol().unwrap_or_default(),
@@ -155,8 +156,8 @@ pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Don
     Ok(done(&stage.close()?, operations, gave_up))
 }
 
-/// The mix while memory nodes die, what they had is made again, and others die: no client notices, and all that was
-/// committed is there.
+/// The mix while memory nodes die, what they had is made again, and others die: no client notices,
+/// and all that was committed is there.
 pub(super) fn run_losing(
     case: Case,
     plan: &Plan,
@@ -191,8 +192,8 @@ async fn direct(pool: &Pool, env: &Env, controls: &Controls, plan: &Plan) -> Res
     made_good(pool, env, &plan.later, false).await
 }
 
-/// The mix while bits in memory are turned over: all that is read is what was written, and what was found wrong is
-/// written again.
+/// The mix while bits in memory are turned over: all that is read is what was written, and what was
+/// found wrong is written again.
 pub(super) fn run_decaying(
     case: Case,
     plan: &Plan,

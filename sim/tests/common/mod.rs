@@ -1,11 +1,13 @@
-//! The crate `adya`, an independent implementation of Elle, as a second opinion on histories of ours.
+//! The crate `adya`, an independent implementation of Elle, as a second opinion on histories of
+//! ours.
 
 #![allow(clippy::unwrap_used, reason = "test support: what goes wrong here shall panic")]
 
 use adya::{History, Opts, Report, Workload};
 use selkie_sim::check::serial::{Op, Status, Transaction};
 
-/// What `adya` says of a history, all of it of one workload. Written values follow the reads of their transactions.
+/// What `adya` says of a history, all of it of one workload. Written values follow the reads of
+/// their transactions.
 pub(crate) fn adya(history: &[Transaction], workload: Workload, model: &str) -> Report {
     let options = Opts { models: vec![model.into()], wfr_keys: true, ..Opts::default() };
     adya::check(&History::from_json(&to_adya(history)).unwrap(), workload, &options)

@@ -1,4 +1,5 @@
-//! A coded pool with its compute nodes on a simulated network, for what runs of the micro-benchmark do not tell.
+//! A coded pool with its compute nodes on a simulated network, for what runs of the micro-benchmark
+//! do not tell.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -118,7 +119,8 @@ impl<T: Send + 'static> Workers<T> {
     }
 }
 
-/// Room for twice the pages, that something can be made again elsewhere, and for what each compute node has leased.
+/// Room for twice the pages, that something can be made again elsewhere, and for what each compute
+/// node has leased.
 fn bytes_per_node(shape: Shape, coding: Coding) -> u64 {
     let stored = (shape.pages * GCL_BYTES * coding.splits()).div_ceil(coding.data()) as u64;
     let slack = shape.range_bytes * (4 + 2 * shape.compute_nodes as u64);

@@ -1,12 +1,12 @@
-//! What a memory node's death does to those who read and write, until what it had has been made again elsewhere and
-//! after that (Hydra §7.3), against copies and against no redundancy.
+//! What a memory node's death does to those who read and write, until what it had has been made
+//! again elsewhere and after that (Hydra §7.3), against copies and against no redundancy.
 //!
 //! ```text
 //! before | kill --> frozen --> [slab by slab: regenerating | waiting] --> after
 //! ```
-//! Workers of four compute nodes read and write pages that all share and of which the caches hold a part. An access
-//! counts for the phase in which it began, and all that began before the death and ended after it, or waited for the
-//! headers of the lost node, are *frozen*.
+//! Workers of four compute nodes read and write pages that all share and of which the caches hold a
+//! part. An access counts for the phase in which it began, and all that began before the death and
+//! ended after it, or waited for the headers of the lost node, are *frozen*.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,8 +1,8 @@
-//! How long reads and write-backs of pages that are not cached take, by coding and with stragglers (Hydra §7.2, figure
-//! 19), what TPC-C makes of it, and how much memory the pages take.
+//! How long reads and write-backs of pages that are not cached take, by coding and with stragglers
+//! (Hydra §7.2, figure 19), what TPC-C makes of it, and how much memory the pages take.
 //!
-//! Workers of four compute nodes, each with pages of its own, so that nobody waits for another: read a page that is not
-//! cached, give it up, write to it, give it up, which takes it home.
+//! Workers of four compute nodes, each with pages of its own, so that nobody waits for another:
+//! read a page that is not cached, give it up, write to it, give it up, which takes it home.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -13,7 +13,8 @@ use super::experiment::Point;
 use super::measure::{Failure, Measured, Outcome, Work};
 use super::table::{Plot, Row, Table};
 
-/// What each memory node lends, bytes: little, so that what a node has but once, as its journal, counts rather too much.
+/// What each memory node lends, bytes: little, so that what a node has but once, as its journal,
+/// counts rather too much.
 const LENT: u64 = 128 << 20;
 const RANGE_BYTES: u64 = 4 << 20;
 /// Of a pool for as many as there can be.

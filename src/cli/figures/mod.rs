@@ -1,8 +1,10 @@
 //! `selkie figures`: the experiments of the papers, measured again in virtual time.
 //!
 //! Contents: `experiment` (what is measured for each figure, and what was published), `sets`,
-//! `tpcc`, `two_phase`, `latency` and `failures` (points whose work is more than a run of the micro-benchmark), `cluster` (what they run on), `measure` (runs the points on all cores), `micro` (how its runs are
-//! shown), `table` (what is written of a figure), `plot` (SVG), `page` (CSV and Markdown).
+//! `tpcc`, `two_phase`, `latency` and `failures` (points whose work is more than a run of the
+//! micro-benchmark), `cluster` (what they run on), `measure` (runs the points on all cores),
+//! `micro` (how its runs are shown), `table` (what is written of a figure), `plot` (SVG), `page`
+//! (CSV and Markdown).
 
 mod cluster;
 mod experiment;
@@ -26,9 +28,10 @@ use clap::Args;
 
 use experiment::{Figure, Settings};
 
-/// Each figure is a sweep on a simulated network, or of drawn failures. In DIR there will be NAME.csv and NAME.svg
-/// for each (those of coding have several, NAME-PART), and README.md, which sets the ratios measured beside the published
-/// ones; what README.md says there of other figures stays.
+/// Each figure is a sweep on a simulated network, or of drawn failures. In DIR there will be
+/// NAME.csv and NAME.svg for each (those of coding have several, NAME-PART), and README.md, which
+/// sets the ratios measured beside the published ones; what README.md says there of other figures
+/// stays.
 ///
 /// Exit code 0: everything was measured; 1: a run failed or a file could not be written; 2: wrong
 /// arguments.

@@ -24,7 +24,8 @@ pub(super) fn make_folder(folder: &Path) -> Result<(), Unwritten> {
     fs::create_dir_all(folder).map_err(|error| failed(folder, error))
 }
 
-/// Writes everything into `folder`. Sections of the page that is there stay, but for those of what was measured.
+/// Writes everything into `folder`. Sections of the page that is there stay, but for those of what
+/// was measured.
 pub(super) fn write(
     folder: &Path,
     measured: &[Measured],

@@ -1,9 +1,10 @@
-//! How often several memory nodes fail at once and take data with them, and how evenly memory is used, by how the
-//! splits of ranges are placed (Hydra §5.2, figures 15 and 16).
+//! How often several memory nodes fail at once and take data with them, and how evenly memory is
+//! used, by how the splits of ranges are placed (Hydra §5.2, figures 15 and 16).
 //!
-//! CodingSets is what pools use, [`place_range`]. It is set against: splits on random nodes; each split on the less
-//! loaded of two random nodes; all splits on the least loaded nodes; and whole copies in place of splits. Which nodes
-//! fail is drawn; where placement is drawn, too, it is drawn anew for every sixteenth of the trials.
+//! CodingSets is what pools use, [`place_range`]. It is set against: splits on random nodes; each
+//! split on the less loaded of two random nodes; all splits on the least loaded nodes; and whole
+//! copies in place of splits. Which nodes fail is drawn; where placement is drawn, too, it is drawn
+//! anew for every sixteenth of the trials.
 
 use selkie::fabric::env::SplitMix;
 use selkie::memnode::FailureDomain;
@@ -59,7 +60,8 @@ impl Shape {
         self.data + self.parity
     }
 
-    /// The nodes of each range that is placed, beside `used` slabs of each node; these count what is placed.
+    /// The nodes of each range that is placed, beside `used` slabs of each node; these count what
+    /// is placed.
     fn place(&self, used: &mut [u32], random: &SplitMix) -> Vec<Vec<u16>> {
         let ranges = self.nodes * self.slabs / self.splits();
         // Memory is no bound here: how evenly it is used is what is asked.
@@ -211,8 +213,8 @@ impl Lost {
     }
 }
 
-/// A point of the balance: nodes begin with some slabs in use for something else, up to half as many as in the base,
-/// and ranges are placed beside them.
+/// A point of the balance: nodes begin with some slabs in use for something else, up to half as
+/// many as in the base, and ranges are placed beside them.
 pub(super) struct Balance {
     shape: Shape,
 }
@@ -473,8 +475,9 @@ mod tests {
         (0..count).map(|i| (of - i) as f64 / (i + 1) as f64).product()
     }
 
-    /// Probability that in some of `groups` disjoint groups of `size` more than `parity` of `failing` nodes fail: a
-    /// generating function, by how many of those that fail are in the groups looked at so far.
+    /// Probability that in some of `groups` disjoint groups of `size` more than `parity` of
+    /// `failing` nodes fail: a generating function, by how many of those that fail are in the
+    /// groups looked at so far.
     fn any_group_loses(nodes: u64, groups: u64, size: u64, parity: u64, failing: u64) -> f64 {
         let mut ways = vec![0.0; failing as usize + 1];
         ways[0] = 1.0;
@@ -510,7 +513,8 @@ mod tests {
             let groups = nodes as u64 / size;
             let exact = any_group_loses(nodes as u64, groups, size, parity as u64, failing as u64);
             let drawn = probability(shape, failing, 40_000);
-            // Where nodes are left over they join groups, of which more sets of splits are then in use.
+            // Where nodes are left over they join groups, of which more sets of splits are then in
+            // use.
             if nodes as u64 == groups * size {
                 assert!(is_near(drawn, exact, 40_000), "{nodes} nodes: {drawn}, exactly {exact}");
             } else {

@@ -1,5 +1,5 @@
-//! What is written of a figure: rows of numbers as they stand in its CSV file, cells of its table on the page, and
-//! lines of its plot.
+//! What is written of a figure: rows of numbers as they stand in its CSV file, cells of its table
+//! on the page, and lines of its plot.
 
 /// One plot or table of a figure, with the files of that name.
 pub(super) struct Table {

@@ -1,5 +1,5 @@
-//! TPC-C with the pages cached and without (SELCC §7.3.1): five transactions, each alone and in their mix, kept apart by
-//! each of the three protocols. There is no log.
+//! TPC-C with the pages cached and without (SELCC §7.3.1): five transactions, each alone and in
+//! their mix, kept apart by each of the three protocols. There is no log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,8 @@ const WAREHOUSES: u32 = 64;
 const DIVISOR: u32 = Scale::MAX_DIVISOR;
 /// The same where nothing but Delivery runs, which would soon be done with all orders.
 const DIVISOR_OF_DELIVERY: u32 = 40;
-/// Transactions take so much longer without a cache that they are measured for so many times as long.
+/// Transactions take so much longer without a cache that they are measured for so many times as
+/// long.
 const LONGER: u32 = 4;
 /// What each memory node lends, MiB: more than the data and what the fastest run adds.
 pub(super) const MEMORY_MIB: u64 = 256;
@@ -48,7 +49,8 @@ pub(super) fn config() -> Config {
     }
 }
 
-/// Where nothing but Delivery runs there are more orders, and only the first of a district is delivered before.
+/// Where nothing but Delivery runs there are more orders, and only the first of a district is
+/// delivered before.
 fn config_of(coherence: Coherence, protocol: Protocol, only: Option<Kind>) -> Config {
     let mut config = Config { coherence, protocol, only, ..config() };
     if only == Some(Kind::Delivery) {

@@ -1,9 +1,9 @@
-//! TPC-C on pages that all nodes share, and on partitions with two-phase commit, by how many transactions go beyond a node's
-//! own warehouses (SELCC §7.3.2).
+//! TPC-C on pages that all nodes share, and on partitions with two-phase commit, by how many
+//! transactions go beyond a node's own warehouses (SELCC §7.3.2).
 //!
-//! Both are two-phase locked and given the same inputs at the same nodes: each node has the terminals of its own warehouses.
-//! Where pages are shared, a transaction that needs another node's warehouse fetches its pages; where they are not, that node
-//! is asked.
+//! Both are two-phase locked and given the same inputs at the same nodes: each node has the
+//! terminals of its own warehouses. Where pages are shared, a transaction that needs another node's
+//! warehouse fetches its pages; where they are not, that node is asked.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ use super::tpcc::{self, COLUMNS, reports, values};
 
 /// Of a hundred NewOrder and Payment transactions, those that go beyond.
 const PERCENTS: [u32; 7] = [0, 1, 5, 10, 20, 50, 100];
-/// Length of the log of a node in memory: neither load nor run fills it, as pages would be written home for that.
+/// Length of the log of a node in memory: neither load nor run fills it, as pages would be written
+/// home for that.
 const LOG_MIB: u64 = 8 * Durability::MEMORY_LOG_MIB;
 /// What each memory node lends, MiB: logs of all nodes, and as much as where there is none.
 const MEMORY_MIB: u64 = tpcc::COMPUTE_NODES as u64 * LOG_MIB + tpcc::MEMORY_MIB;

@@ -14,7 +14,8 @@ use super::processes::Output;
 use super::stage::{Stage, say};
 use super::{report, verdict};
 
-/// Runs pools of real processes under TPC-C as a file says, with faults, and judges what came of it.
+/// Runs pools of real processes under TPC-C as a file says, with faults, and judges what came of
+/// it.
 #[derive(Args)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -23,8 +24,8 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs a scenario. Exit code 0: all went as it must; 1: it did not, or the scenario could not be run; 2: the file
-    /// is wrong, nothing was started
+    /// Runs a scenario. Exit code 0: all went as it must; 1: it did not, or the scenario could not
+    /// be run; 2: the file is wrong, nothing was started
     Run {
         /// The scenario file
         file: PathBuf,
@@ -34,7 +35,8 @@ enum Command {
         /// Print one JSON object instead of tables
         #[arg(long)]
         json: bool,
-        /// Keep the directory with the output of all processes, and say where it is, also if all went as it must
+        /// Keep the directory with the output of all processes, and say where it is, also if all
+        /// went as it must
         #[arg(long)]
         keep: bool,
     },

@@ -209,7 +209,8 @@ pub(crate) struct Expect {
     pub(crate) recovers: Text<Share>,
     /// ... and how long after the end of the lease at the latest.
     pub(crate) within: Text<Span>,
-    /// How long after the end of the lease those have ended at the latest that must end with an error.
+    /// How long after the end of the lease those have ended at the latest that must end with an
+    /// error.
     pub(crate) fails_within: Text<Span>,
 }
 

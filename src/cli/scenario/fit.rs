@@ -97,8 +97,8 @@ fn config(plan: &Plan, driver: &Driver) -> Config {
     Config { compute_nodes: driver.compute_nodes, homes, ..config }
 }
 
-/// Refuses deaths of memory nodes that a coded pool outlives if what those before had is made again by then, and else
-/// does not.
+/// Refuses deaths of memory nodes that a coded pool outlives if what those before had is made again
+/// by then, and else does not.
 fn check_deaths_of_memory(plan: &Plan) -> Result<(), String> {
     let coding = plan.file.pool.coding;
     let (parity, nodes) = (coding.parity(), plan.file.memory.nodes);
@@ -126,8 +126,8 @@ pub(crate) fn mib(bytes: u64) -> u64 {
     bytes >> 20
 }
 
-/// Refuses what chance would decide: whatever is done to a driver while a memory node that died ends all, or so late
-/// that the drivers may be over before it shows.
+/// Refuses what chance would decide: whatever is done to a driver while a memory node that died
+/// ends all, or so late that the drivers may be over before it shows.
 pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
     let lease = plan.file.pool.lease.0.0;
     let end = plan.memory_is_lost();

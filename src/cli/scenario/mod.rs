@@ -1,4 +1,5 @@
-//! `selkie scenario`: pools of real processes under load, with faults, and a judgement of what came of it.
+//! `selkie scenario`: pools of real processes under load, with faults, and a judgement of what came
+//! of it.
 //!
 //! ```text
 //! file ---> plan ---> stage: memory nodes, load, drivers, faults ---> outcome ---> verdict ---> report
@@ -6,9 +7,10 @@
 //! ```
 //! What is run is this program itself: the processes are those that people start by hand.
 //!
-//! Contents: `command` (what people say), `file` (as it is written), `plan` (what it means), `fit` (whether pool and
-//! drivers can be so), `options` (how processes are started), `stage` (while it runs), `processes`, `namespaces`,
-//! `outcome` (what was seen), `series` (throughput), `verdict`, `report`, `error`.
+//! Contents: `command` (what people say), `file` (as it is written), `plan` (what it means), `fit`
+//! (whether pool and drivers can be so), `options` (how processes are started), `stage` (while it
+//! runs), `processes`, `namespaces`, `outcome` (what was seen), `series` (throughput), `verdict`,
+//! `report`, `error`.
 
 mod command;
 mod error;

@@ -4,11 +4,11 @@
 //! ...-hub: bridge --+-- port 1 === eth0 of ...-1, 10.99.0.1
 //!                   +-- port 2 === eth0 of ...-2, 10.99.0.2
 //! ```
-//! Their names are `selkie-net-NAMESPACE-PID-...`, with the number of the harness and of the namespace of processes in
-//! which that is its number.
-//! To cut a process off is to take its port of the bridge down: what it sends and what is sent to it vanishes, as
-//! with a cable that is pulled. All of it goes with the namespaces when the value is dropped. A harness that is
-//! killed leaves them behind; [`Namespaces::make`] removes those of processes that are gone.
+//! Their names are `selkie-net-NAMESPACE-PID-...`, with the number of the harness and of the
+//! namespace of processes in which that is its number. To cut a process off is to take its port of
+//! the bridge down: what it sends and what is sent to it vanishes, as with a cable that is pulled.
+//! All of it goes with the namespaces when the value is dropped. A harness that is killed leaves
+//! them behind; [`Namespaces::make`] removes those of processes that are gone.
 
 use std::net::Ipv4Addr;
 use std::os::unix::process::CommandExt;
@@ -103,15 +103,16 @@ fn own() -> String {
     format!("{PREFIX}{}-{}-", process_namespace(), std::process::id())
 }
 
-/// The namespace in which this process has its number, as the system numbers these; 0 if it does not tell.
+/// The namespace in which this process has its number, as the system numbers these; 0 if it does
+/// not tell.
 fn process_namespace() -> u64 {
     let link = std::fs::read_link("/proc/self/ns/pid").unwrap_or_default();
     let digits = link.to_string_lossy().replace(|c: char| !c.is_ascii_digit(), "");
     digits.parse().unwrap_or(0)
 }
 
-/// The process that made a namespace of this name, if it is one of `namespace` of processes, and the name one of those
-/// that are given here.
+/// The process that made a namespace of this name, if it is one of `namespace` of processes, and
+/// the name one of those that are given here.
 fn maker(name: &str, namespace: u64) -> Option<u32> {
     let (of, rest) = name.strip_prefix(PREFIX)?.split_once('-')?;
     let (process, part) = rest.split_once('-')?;

@@ -30,7 +30,8 @@ pub(crate) fn memory(plan: &Plan, pool: &str, position: usize) -> Vec<String> {
     arguments
 }
 
-/// What loads the database. Its place in the network is that of the first driver, which has not started yet.
+/// What loads the database. Its place in the network is that of the first driver, which has not
+/// started yet.
 pub(crate) fn load(plan: &Plan, url: &str) -> Vec<String> {
     let mut arguments = tpcc(plan);
     arguments.extend(words(&["--pool", url, "--load-only"]));

@@ -1,13 +1,14 @@
 //! What a scenario means: who is started when, what happens to whom, and how everybody must end.
 //!
-//! A target is in one of these states, and a fault that has no meaning in it is refused before anything starts:
+//! A target is in one of these states, and a fault that has no meaning in it is refused before
+//! anything starts:
 //! ```text
 //! running --kill--> dead --restart--> running          running --cut--> cut --heal--> running
 //! running --stop--> stopped --continue--> running
 //! ```
-//! A driver that is stopped or cut off for less than half a lease goes on as if nothing had happened; for more than
-//! one and a half leases it is taken for dead, and must find that out itself. In between chance decides, so that a
-//! scenario may not say so.
+//! A driver that is stopped or cut off for less than half a lease goes on as if nothing had
+//! happened; for more than one and a half leases it is taken for dead, and must find that out
+//! itself. In between chance decides, so that a scenario may not say so.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -66,8 +67,8 @@ pub(crate) enum End {
     Killed,
     /// With an error of its own.
     Error(Failure),
-    /// Either of these: on shared memory a process that stands still in the middle of a verb can only be fenced by
-    /// ending it.
+    /// Either of these: on shared memory a process that stands still in the middle of a verb can
+    /// only be fenced by ending it.
     ErrorOrKilled(Failure),
 }
 
@@ -91,7 +92,8 @@ pub(crate) enum Cause {
 }
 
 impl Plan {
-    /// Makes sense of a file; with `duration` the scenario is stretched or shrunk to it, leases apart.
+    /// Makes sense of a file; with `duration` the scenario is stretched or shrunk to it, leases
+    /// apart.
     pub(crate) fn of(file: File, duration: Option<Duration>) -> Result<Self, String> {
         let written = file.duration.0.0;
         if written < Duration::from_secs(1) {
@@ -238,7 +240,8 @@ impl Plan {
         }
     }
 
-    /// Goes through the faults in their order, refuses what has no meaning, and finds out what kills.
+    /// Goes through the faults in their order, refuses what has no meaning, and finds out what
+    /// kills.
     fn check_faults(&mut self) -> Result<(), String> {
         let lease = self.file.pool.lease.0.0;
         // What happened last to a target, when, and as which fault.
@@ -362,8 +365,9 @@ impl Plan {
         }
     }
 
-    /// When more memory nodes are dead than the pool outlives, also if all is made good in between that can be: without
-    /// redundancy with the first of them, else when fewer live than a page has data splits.
+    /// When more memory nodes are dead than the pool outlives, also if all is made good in between
+    /// that can be: without redundancy with the first of them, else when fewer live than a page has
+    /// data splits.
     pub(crate) fn memory_is_lost(&self) -> Option<Duration> {
         let coding = self.file.pool.coding;
         let outlived = match coding.is_plain() {

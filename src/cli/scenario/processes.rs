@@ -1,7 +1,8 @@
-//! The processes of a scenario: started with their output in files, watched, signalled, and never left behind.
+//! The processes of a scenario: started with their output in files, watched, signalled, and never
+//! left behind.
 //!
-//! A process ends when the value that stands for it is dropped, and with the harness, however that ends: each is
-//! told by `--parent` to have itself killed with it.
+//! A process ends when the value that stands for it is dropped, and with the harness, however that
+//! ends: each is told by `--parent` to have itself killed with it.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -20,8 +21,8 @@ pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a process that was killed may take to be gone.
 const DEATH: Duration = Duration::from_secs(10);
 
-/// The directory with what the processes say, removed with the value unless it is to be kept. Its name is that of no
-/// other run, nor was it one before.
+/// The directory with what the processes say, removed with the value unless it is to be kept. Its
+/// name is that of no other run, nor was it one before.
 pub(crate) struct Output {
     name: String,
     directory: PathBuf,
@@ -106,7 +107,8 @@ impl Launcher {
         Ok(Process { name: name.to_owned(), child, stdout, stderr, end: None })
     }
 
-    /// Starts one, waits for its end, and returns what it said; an exit code other than 0 is an error.
+    /// Starts one, waits for its end, and returns what it said; an exit code other than 0 is an
+    /// error.
     pub(crate) fn run(
         &self,
         name: &str,

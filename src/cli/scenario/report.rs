@@ -137,7 +137,8 @@ fn value(driver: &DriverSeen, key: &str) -> Value {
     driver.report.as_ref().map(|report| report[key].clone()).unwrap_or_default()
 }
 
-/// The survivors' throughput in the seconds around a fault, each by its beginning relative to the fault.
+/// The survivors' throughput in the seconds around a fault, each by its beginning relative to the
+/// fault.
 fn around(plan: &Plan, outcome: &Outcome, recovered: &Recovered) -> Vec<(f64, f64)> {
     let tracks = survivors(outcome);
     let fault = outcome.faults.iter().find(|fault| fault.due == recovered.due);

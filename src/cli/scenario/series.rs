@@ -1,7 +1,8 @@
-//! Throughput over time, from the seconds that drivers count, and whether it came back after a fault.
+//! Throughput over time, from the seconds that drivers count, and whether it came back after a
+//! fault.
 //!
-//! Drivers begin to count at different moments. Within one of its seconds a driver is taken to have committed
-//! evenly, so that the throughput of several is known for any interval.
+//! Drivers begin to count at different moments. Within one of its seconds a driver is taken to have
+//! committed evenly, so that the throughput of several is known for any interval.
 
 /// What a driver has counted.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -60,9 +61,9 @@ const LEAST: f64 = 1.0;
 /// Beginning of a run that says nothing: caches are cold.
 const WARM_UP: f64 = 1.0;
 
-/// How the survivors' throughput came back after a fault at `at`, for which it has `bound` seconds. It can be seen
-/// between the event `since` before and the event `until` after it. Who began too late before the fault counts for
-/// nothing.
+/// How the survivors' throughput came back after a fault at `at`, for which it has `bound` seconds.
+/// It can be seen between the event `since` before and the event `until` after it. Who began too
+/// late before the fault counts for nothing.
 ///
 /// # Errors
 /// Why nothing can be said about it.

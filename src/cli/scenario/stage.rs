@@ -1,11 +1,13 @@
-//! A scenario while it runs: its processes, in the order in which they are needed, and the faults in between.
+//! A scenario while it runs: its processes, in the order in which they are needed, and the faults
+//! in between.
 //!
 //! ```text
 //! pool create --> memory nodes --> load --> drivers --[all run: time 0]--> faults, late drivers --> all have ended
 //!    --> pool status --> memory nodes stop --> pool destroy --> is anything left?
 //! ```
-//! All of it happens on the thread that called: processes are to end with it. Every wait has a bound, looks for
-//! signals to stop, and leaves by an error; whatever was made is removed when the stage is dropped.
+//! All of it happens on the thread that called: processes are to end with it. Every wait has a
+//! bound, looks for signals to stop, and leaves by an error; whatever was made is removed when the
+//! stage is dropped.
 
 mod take_down;
 

@@ -195,7 +195,8 @@ fn journal(plan: &Plan, outcome: &Outcome, driver: &DriverSeen) -> Check {
     }
 }
 
-/// What a driver takes for lost, the pool must know to be lost; and where no node died that is nothing.
+/// What a driver takes for lost, the pool must know to be lost; and where no node died that is
+/// nothing.
 fn losses(plan: &Plan, outcome: &Outcome, driver: &DriverSeen) -> Check {
     let (given_up, pages) = (driver.number("/lost/transactions"), driver.number("/lost/pages"));
     let found = format!("{} pages, {} transactions given up", show(pages), show(given_up));
@@ -296,8 +297,8 @@ fn comes_back(plan: &Plan, recovered: &Recovered) -> Check {
     }
 }
 
-/// Where nothing is said about throughput, those to whom nothing happened still do something after the last fault,
-/// be it in vain.
+/// Where nothing is said about throughput, those to whom nothing happened still do something after
+/// the last fault, be it in vain.
 fn goes_on(outcome: &Outcome, driver: &DriverSeen) -> Check {
     let last = outcome.faults.iter().map(|fault| fault.done_at).max().unwrap_or_default();
     let track = driver.track.as_ref();

@@ -1,7 +1,9 @@
-//! A snapshot on a terminal: a function of the snapshot and of the terminal's size, and of nothing else.
+//! A snapshot on a terminal: a function of the snapshot and of the terminal's size, and of nothing
+//! else.
 //!
-//! What does not fit is cut, with a note of how many rows are missing. The compute nodes come first; memory nodes and
-//! hottest lines get at least a quarter each of what the terminal has, if they need it.
+//! What does not fit is cut, with a note of how many rows are missing. The compute nodes come
+//! first; memory nodes and hottest lines get at least a quarter each of what the terminal has, if
+//! they need it.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -64,7 +66,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &Snapshot) {
     frame.render_widget(Line::from(KEYS).dim(), foot);
 }
 
-/// How many of so many lines each section gets: the later ones at most a quarter, unless some are left over.
+/// How many of so many lines each section gets: the later ones at most a quarter, unless some are
+/// left over.
 fn share(lines: u16, [compute, memory, hottest]: [u16; 3]) -> [u16; 3] {
     let quarter = lines / 4;
     let (least_memory, least_hottest) = (memory.min(quarter), hottest.min(quarter));

@@ -1,7 +1,7 @@
 //! `selkie top`: what a pool does, live or once.
 //!
-//! Contents: `snapshot` (what is seen, without I/O), `draw` (it on a terminal), `screen` (the terminal), `plain` (it as
-//! a table), `units` (figures in words).
+//! Contents: `snapshot` (what is seen, without I/O), `draw` (it on a terminal), `screen` (the
+//! terminal), `plain` (it as a table), `units` (figures in words).
 
 mod draw;
 mod plain;
@@ -22,14 +22,15 @@ use super::network::TlsArguments;
 use screen::Screen;
 use snapshot::{Snapshot, Watch};
 
-/// Nodes with their state, rates and memory, and the GCLs that they miss or take from each other most. Keys: q, Esc or
-/// Ctrl-C end it.
+/// Nodes with their state, rates and memory, and the GCLs that they miss or take from each other
+/// most. Keys: q, Esc or Ctrl-C end it.
 ///
-/// Rates come from what nodes report once a second; a node that does not report has none. Exit code 1: there is no such
-/// pool, or it is gone.
+/// Rates come from what nodes report once a second; a node that does not report has none. Exit code
+/// 1: there is no such pool, or it is gone.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Pool to look at: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
+    /// Pool to look at: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+    /// `etcd:HOST:PORT,.../NAME`
     #[arg(value_name = "POOL")]
     name: Place,
     /// Print one table, as soon as all nodes have reported twice, or after 2.5 s, and stop

@@ -1,5 +1,5 @@
-//! What is seen of a pool at a moment, and how it is found out: from the pool's state, its nodes' beats, and the
-//! two newest reports of each node. No I/O.
+//! What is seen of a pool at a moment, and how it is found out: from the pool's state, its nodes'
+//! beats, and the two newest reports of each node. No I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -239,7 +239,8 @@ impl Watch {
     }
 
     fn note(&mut self, beat: &Beat, now: Duration) {
-        // One that cannot be read is of another version of this software: the node is there, and no more is known.
+        // One that cannot be read is of another version of this software: the node is there, and no
+        // more is known.
         let Ok(report) = Report::parse(&beat.report) else { return };
         let fresh = Reports { host: beat.host, last: report.clone(), before: None, came: now };
         let known = self.nodes.entry(beat.node).or_insert(fresh);
@@ -251,7 +252,8 @@ impl Watch {
         }
     }
 
-    /// The newest report of a node, with the one before and the seconds between, unless it is an old one.
+    /// The newest report of a node, with the one before and the seconds between, unless it is an
+    /// old one.
     fn interval(&self, peer: PeerId, now: Duration) -> Option<(&Report, &Report, f64)> {
         let Reports { last, before, came, .. } = self.nodes.get(&peer)?;
         let before = before.as_ref()?;
@@ -341,7 +343,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A pool of two memory nodes, one of which has joined, and of compute nodes 0 to 3, of which 2 is lost and 3 dead.
+    /// A pool of two memory nodes, one of which has joined, and of compute nodes 0 to 3, of which 2
+    /// is lost and 3 dead.
     fn pool() -> PoolState {
         let member = |host| Member { host, incarnation: 1, mailboxes: Vec::new(), renewals: 0 };
         let mut state: PoolState = serde_json::from_value(json!({
@@ -419,7 +422,8 @@ mod tests {
     #[test]
     fn nodes_are_as_state_and_beats_say() {
         let state = pool();
-        // A beat of another process says nothing of this node; a report of the future nothing at all.
+        // A beat of another process says nothing of this node; a report of the future nothing at
+        // all.
         let future = r#"{"version":2}"#;
         let beats = [(beat(0, 7, &compute_report(1, 1)), SECOND), (beat(1, 2, future), SECOND)];
         let seen = Watch::default().look("p", SECOND, &state, &beats);

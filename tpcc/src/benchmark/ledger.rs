@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// One sum for each value that transactions change. Sums wrap around, so any two values of 64 bits have a difference.
+/// One sum for each value that transactions change. Sums wrap around, so any two values of 64 bits
+/// have a difference.
 #[derive(Debug)]
 pub struct Cells(Vec<AtomicI64>);
 
@@ -13,8 +14,8 @@ impl Cells {
         Self(std::iter::repeat_with(AtomicI64::default).take(cells).collect())
     }
 
-    /// Notes that a transaction that has committed added `difference` to a value. A cell that does not exist is
-    /// nobody's.
+    /// Notes that a transaction that has committed added `difference` to a value. A cell that does
+    /// not exist is nobody's.
     pub fn note(&self, cell: usize, difference: i64) {
         if let Some(sum) = self.0.get(cell) {
             // The check reads after all workers were waited for.

@@ -1,9 +1,11 @@
-//! What SmallBank and TATP have in common: everything but their tables, inputs, transactions and rules.
+//! What SmallBank and TATP have in common: everything but their tables, inputs, transactions and
+//! rules.
 //!
-//! A benchmark numbers its rows by keys from 1, accounts or subscribers, and makes what it loads for a key from seed and
-//! key alone. Workers on all compute nodes run its mix on the same data, and note in its *ledger*, after each commit,
-//! what the transaction has changed. The check reads every table once, when nobody writes any more, and compares it
-//! with what was loaded and what the ledger says.
+//! A benchmark numbers its rows by keys from 1, accounts or subscribers, and makes what it loads
+//! for a key from seed and key alone. Workers on all compute nodes run its mix on the same data,
+//! and note in its *ledger*, after each commit, what the transaction has changed. The check reads
+//! every table once, when nobody writes any more, and compares it with what was loaded and what the
+//! ledger says.
 //!
 //! ```text
 //! load       keys in pieces, pieces in transactions of some keys; all nodes side by side
@@ -11,9 +13,10 @@
 //! check      keys in pieces again: Findings, one rule after the other
 //! ```
 //!
-//! A ledger adds up what is *added* to a value (see [`Cells`]), so it does not matter in which order workers note what
-//! they did: where transactions are serializable, the sum of all differences leads from the first value of a row to the
-//! last. A transaction that worked on a stale value, or whose change was lost, breaks the sum.
+//! A ledger adds up what is *added* to a value (see [`Cells`]), so it does not matter in which
+//! order workers note what they did: where transactions are serializable, the sum of all
+//! differences leads from the first value of a row to the last. A transaction that worked on a
+//! stale value, or whose change was lost, breaks the sum.
 
 mod findings;
 mod ledger;
@@ -101,7 +104,8 @@ pub trait Benchmark: Clone + fmt::Debug + Send + Sync + 'static {
         random: Random,
     ) -> Result<impl Terminal<Kind = Self::Kind> + 'a, TpccError>;
 
-    /// Looks at all rows of these keys, whoever else's rows are among them. Nobody may write meanwhile.
+    /// Looks at all rows of these keys, whoever else's rows are among them. Nobody may write
+    /// meanwhile.
     ///
     /// # Errors
     /// What the database reports; a retryable one on a conflict.
@@ -155,7 +159,8 @@ pub struct Place<'a, B: Benchmark> {
 }
 
 impl<B: Benchmark> Place<'_, B> {
-    /// Executes a transaction again and again until it meets no conflict, and notes what it did if it did not fail.
+    /// Executes a transaction again and again until it meets no conflict, and notes what it did if
+    /// it did not fail.
     pub(crate) async fn transact<D, F>(
         &self,
         kind: B::Kind,
@@ -183,8 +188,8 @@ impl<B: Benchmark> Place<'_, B> {
     }
 }
 
-/// The range of a table that begins where the first of the keys does and ends where the first after them does; there is
-/// nothing before the range of key 1, and nothing after that of the last.
+/// The range of a table that begins where the first of the keys does and ends where the first after
+/// them does; there is nothing before the range of key 1, and nothing after that of the last.
 pub(crate) fn range_of(keys: &Range<i32>, last: i32, encode: impl Fn(i32) -> KeyBuf) -> KeyRange {
     let low = if keys.start > 1 { encode(keys.start) } else { KeyBuf::new() };
     if keys.end > last {
@@ -194,8 +199,8 @@ pub(crate) fn range_of(keys: &Range<i32>, last: i32, encode: impl Fn(i32) -> Key
     }
 }
 
-/// Shows `visit` every row of a range. Nobody may write meanwhile: latches are held leaf by leaf, as holding all would
-/// need a cache as large as the table.
+/// Shows `visit` every row of a range. Nobody may write meanwhile: latches are held leaf by leaf,
+/// as holding all would need a cache as large as the table.
 pub(crate) async fn scan<T: TableSet>(
     node: &Node<T>,
     table: Table,

@@ -29,7 +29,8 @@ pub struct Report<B: Benchmark> {
 }
 
 impl<B: Benchmark> Report<B> {
-    /// Whether every rule holds, and no page was taken for lost: in a pool of one process no node dies.
+    /// Whether every rule holds, and no page was taken for lost: in a pool of one process no node
+    /// dies.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.findings.hold() && self.interval.measurements.lost() == 0

@@ -23,7 +23,8 @@ use crate::run::{Interval, WORKER_STREAMS, measure_workers, tell_load, work};
 use crate::setup::MAX_VIRTUAL_DURATION;
 use crate::tasks::{LOADING, PATIENCE};
 
-/// Keys that a task loads or checks before it asks for more: so many that tasks seldom meet on a page.
+/// Keys that a task loads or checks before it asks for more: so many that tasks seldom meet on a
+/// page.
 const PIECE: i32 = 512;
 /// Keys that are loaded in one transaction.
 const BATCH: i32 = 16;
@@ -31,11 +32,13 @@ const BATCH: i32 = 16;
 const BOUND: Duration = Duration::from_secs(3 * 3600);
 const _: () = assert!(BOUND.as_secs() >= 3 * MAX_VIRTUAL_DURATION.as_secs());
 
-/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or, where the network is
-/// simulated, in virtual time. Blocks until all is over; starts the threads it needs.
+/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or,
+/// where the network is simulated, in virtual time. Blocks until all is over; starts the threads it
+/// needs.
 ///
 /// # Errors
-/// [`TpccError::PoolFull`]; else what broke. Rules that do not hold are no error but part of the report.
+/// [`TpccError::PoolFull`]; else what broke. Rules that do not hold are no error but part of the
+/// report.
 pub fn run<B: Benchmark>(
     config: &Valid<B>,
     progress: &Arc<dyn Progress>,
@@ -64,8 +67,8 @@ pub fn run<B: Benchmark>(
     }
 }
 
-/// A benchmark and the pool that it has for itself. [`run`] does one step after the other; tests do something in
-/// between.
+/// A benchmark and the pool that it has for itself. [`run`] does one step after the other; tests do
+/// something in between.
 pub struct Stage<B: Benchmark> {
     config: Arc<B>,
     cluster: Cluster<B::Tables>,
@@ -73,7 +76,8 @@ pub struct Stage<B: Benchmark> {
 }
 
 impl<B: Benchmark> Stage<B> {
-    /// Starts memory nodes, then compute nodes, each of these in an environment of its own, and creates the tables.
+    /// Starts memory nodes, then compute nodes, each of these in an environment of its own, and
+    /// creates the tables.
     ///
     /// # Errors
     /// What pool, engines and database report.
@@ -241,8 +245,8 @@ pub(crate) mod tests {
         Setup { compute_nodes: 1, memory_nodes: 1, network, ..Setup::default() }
     }
 
-    /// Loads a database in a world of its own and lets `test` work on it. All of it is checked then, against what `test`
-    /// returns.
+    /// Loads a database in a world of its own and lets `test` work on it. All of it is checked
+    /// then, against what `test` returns.
     pub(crate) fn on_loaded<B: Benchmark>(
         config: B,
         test: impl AsyncFnOnce(&[Arc<Node<B::Tables>>]) -> B::Ledger,

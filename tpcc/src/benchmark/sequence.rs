@@ -19,8 +19,8 @@ impl Sequence {
         Self { title, rule, left: keys }
     }
 
-    /// Meets a key, to which `order` compares others; says whether its turn has come. Keys before it will not be met any
-    /// more.
+    /// Meets a key, to which `order` compares others; says whether its turn has come. Keys before
+    /// it will not be met any more.
     pub(crate) fn meet(&mut self, order: impl Fn(i32) -> Ordering, found: &mut Findings) -> bool {
         while let Some(next) = self.due() {
             match order(next) {

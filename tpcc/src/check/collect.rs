@@ -20,8 +20,8 @@ use crate::progress::Progress;
 use crate::scale::DISTRICTS;
 use crate::tasks::PATIENCE;
 
-/// Reads every table the conditions speak about once, but for what is on pages that dead nodes took with them.
-/// The nodes share the warehouses.
+/// Reads every table the conditions speak about once, but for what is on pages that dead nodes took
+/// with them. The nodes share the warehouses.
 ///
 /// # Errors
 /// What the database reports.
@@ -54,7 +54,8 @@ pub async fn collect(
     Ok(facts)
 }
 
-/// All rows of one warehouse that can be read. Each table is read again from its beginning after a conflict.
+/// All rows of one warehouse that can be read. Each table is read again from its beginning after a
+/// conflict.
 async fn collect_warehouse(node: &Node, warehouse: i32) -> Result<Facts, TpccError> {
     let mut facts = Facts::default();
     for part in Part::ALL {
@@ -125,8 +126,8 @@ impl Source {
     ) -> Result<(Facts, Option<Met>), TpccError> {
         let mut facts = Facts::default();
         let mut last = None;
-        // Nobody writes, so reading leaf by leaf sees one state; holding every leaf would need a cache as
-        // large as the table.
+        // Nobody writes, so reading leaf by leaf sees one state; holding every leaf would need a
+        // cache as large as the table.
         let mut txn = node.db.begin_with(Isolation::ReadCommitted);
         let scanned = txn.scan(self.table, range, Direction::Forward, |row| {
             facts.rows += 1;
@@ -170,8 +171,9 @@ impl Source {
         Ok(facts)
     }
 
-    /// Reads the rows that begin with `prefix`, and goes on behind each lost page. Which numbers are on the page
-    /// is found by bisection, as they are neighbours: about thirty looks a page, not one a row.
+    /// Reads the rows that begin with `prefix`, and goes on behind each lost page. Which numbers
+    /// are on the page is found by bisection, as they are neighbours: about thirty looks a page,
+    /// not one a row.
     async fn read_pieces(
         &self,
         node: &Node,

@@ -41,8 +41,8 @@ impl fmt::Display for Broken {
 pub struct Judgement {
     /// Those that do not hold.
     pub broken: Vec<Broken>,
-    /// Conditions that are not judged for all that they speak about, as rows are on lost pages; for how many of
-    /// the warehouses, districts, customers or orders that were read.
+    /// Conditions that are not judged for all that they speak about, as rows are on lost pages; for
+    /// how many of the warehouses, districts, customers or orders that were read.
     pub unjudged: Vec<(u8, u64)>,
     /// How many conditions are judged for something.
     pub judged: usize,
@@ -188,8 +188,8 @@ fn condition_1(facts: &Facts) -> Findings {
     findings
 }
 
-/// Clause 3.3.2.2: `D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)` for each district; the last part only if
-/// it has new orders.
+/// Clause 3.3.2.2: `D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)` for each district; the last part
+/// only if it has new orders.
 fn condition_2(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(2, "D_NEXT_O_ID - 1 = max(O_ID) = max(NO_O_ID)");
     for (key, district) in &facts.districts {
@@ -204,7 +204,8 @@ fn condition_2(facts: &Facts, sums: &Sums) -> Findings {
     findings
 }
 
-/// Clause 3.3.2.3: `max(NO_O_ID) - min(NO_O_ID) + 1 =` rows of NEW-ORDER, for each district that has some.
+/// Clause 3.3.2.3: `max(NO_O_ID) - min(NO_O_ID) + 1 =` rows of NEW-ORDER, for each district that
+/// has some.
 fn condition_3(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(3, "max(NO_O_ID) - min(NO_O_ID) + 1 = count(NEW-ORDER)");
     for (key, sums) in sums.districts.iter().filter(|(_, sums)| sums.new_orders > 0) {
@@ -262,8 +263,8 @@ fn condition_6(facts: &Facts) -> Findings {
     findings
 }
 
-/// Clause 3.3.2.7: a line has no delivery date if and only if its order has no carrier. A line without
-/// an order breaks it too.
+/// Clause 3.3.2.7: a line has no delivery date if and only if its order has no carrier. A line
+/// without an order breaks it too.
 fn condition_7(facts: &Facts) -> Findings {
     let mut findings =
         Findings::new(7, "OL_DELIVERY_D is null if and only if O_CARRIER_ID is null");
@@ -323,7 +324,8 @@ fn condition_9(facts: &Facts) -> Findings {
     findings
 }
 
-/// Clause 3.3.2.10: `C_BALANCE = sum(OL_AMOUNT) - sum(H_AMOUNT)` for each customer, over delivered lines.
+/// Clause 3.3.2.10: `C_BALANCE = sum(OL_AMOUNT) - sum(H_AMOUNT)` for each customer, over delivered
+/// lines.
 fn condition_10(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(10, "C_BALANCE = sum(delivered OL_AMOUNT) - sum(H_AMOUNT)");
     let payments = facts.unread.has_all_payments();
@@ -342,8 +344,8 @@ fn condition_10(facts: &Facts, sums: &Sums) -> Findings {
     findings
 }
 
-/// Clause 3.3.2.11: rows of ORDER less rows of NEW-ORDER are 2,100 initially, and one more for each delivery
-/// since (see the module's front page), for each district.
+/// Clause 3.3.2.11: rows of ORDER less rows of NEW-ORDER are 2,100 initially, and one more for each
+/// delivery since (see the module's front page), for each district.
 fn condition_11(facts: &Facts, sums: &Sums, scale: &Scale) -> Findings {
     let mut findings =
         Findings::new(11, "count(ORDER) - count(NEW-ORDER) = initially delivered + deliveries");
@@ -362,7 +364,8 @@ fn condition_11(facts: &Facts, sums: &Sums, scale: &Scale) -> Findings {
     findings
 }
 
-/// Clause 3.3.2.12: `C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT)` for each customer, over delivered lines.
+/// Clause 3.3.2.12: `C_BALANCE + C_YTD_PAYMENT = sum(OL_AMOUNT)` for each customer, over delivered
+/// lines.
 fn condition_12(facts: &Facts, sums: &Sums) -> Findings {
     let mut findings = Findings::new(12, "C_BALANCE + C_YTD_PAYMENT = sum(delivered OL_AMOUNT)");
     for (key, customer) in &facts.customers {
@@ -438,7 +441,8 @@ mod tests {
         assert_eq!(broken(|f| f.customers.get_mut(&(1, 1, 1)).unwrap().balance += 1), [10, 12]);
     }
 
-    /// Conditions broken and not judged after rows were lost, with whatever the conditions say about them.
+    /// Conditions broken and not judged after rows were lost, with whatever the conditions say
+    /// about them.
     fn lost(change: impl FnOnce(&mut Facts)) -> (Vec<u8>, Vec<(u8, u64)>) {
         let (mut facts, scale) = facts();
         change(&mut facts);

@@ -58,7 +58,8 @@ enum Fate {
     Missing(String),
 }
 
-/// Looks for every transaction that the journal keeps, of a database with so many warehouses. Nobody may write meanwhile.
+/// Looks for every transaction that the journal keeps, of a database with so many warehouses.
+/// Nobody may write meanwhile.
 ///
 /// # Errors
 /// What the database reports, but for lost pages.

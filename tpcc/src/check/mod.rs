@@ -8,10 +8,10 @@
 //! before the first delivery. Here it says what is meant: that difference is the number of orders
 //! delivered initially plus the number delivered since, which the customers' `C_DELIVERY_CNT` tell.
 //!
-//! Where compute nodes died, pages that they alone held are lost. What is on them is left out (`unread`), and a
-//! condition is judged only for those warehouses, districts, customers and orders of which everything that it
-//! speaks about can be read. That no committed transaction is lost but with such a page, the driver's own
-//! journal says (`look_up`).
+//! Where compute nodes died, pages that they alone held are lost. What is on them is left out
+//! (`unread`), and a condition is judged only for those warehouses, districts, customers and orders
+//! of which everything that it speaks about can be read. That no committed transaction is lost but
+//! with such a page, the driver's own journal says (`look_up`).
 
 mod collect;
 mod conditions;

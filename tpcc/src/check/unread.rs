@@ -1,8 +1,9 @@
 //! What a check could not read, because nodes that died took the pages with them.
 //!
-//! A page is either as the last transaction that changed it left it, or it is lost: what is not committed is on
-//! pages that the dead node held, and those are lost. So whatever a condition says about rows that can all be
-//! read must hold; where a row that it speaks about may be on a lost page, it is not judged.
+//! A page is either as the last transaction that changed it left it, or it is lost: what is not
+//! committed is on pages that the dead node held, and those are lost. So whatever a condition says
+//! about rows that can all be read must hold; where a row that it speaks about may be on a lost
+//! page, it is not judged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,8 +52,9 @@ pub(crate) type Gap = (i32, i32);
 
 /// The keys that are on lost pages, and the pages.
 ///
-/// A key is that of the row but for WAREHOUSE, DISTRICT and HISTORY, where the district is 0: the number is
-/// then that of the warehouse, of the district, and of the writer; and for ORDER-LINE, where it is the order's.
+/// A key is that of the row but for WAREHOUSE, DISTRICT and HISTORY, where the district is 0: the
+/// number is then that of the warehouse, of the district, and of the writer; and for ORDER-LINE,
+/// where it is the order's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unread {
     gaps: BTreeMap<(Part, i32, i32), Vec<Gap>>,

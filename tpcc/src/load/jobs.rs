@@ -48,7 +48,8 @@ impl Queue {
         Self { queues: Mutex::new(queues), is_shared }
     }
 
-    /// The next job for a task of `node`: its own, else the last of whoever has most left, if others may do it.
+    /// The next job for a task of `node`: its own, else the last of whoever has most left, if
+    /// others may do it.
     pub(super) fn take(&self, node: usize) -> Option<Job> {
         let mut queues = self.queues.lock();
         let own = queues.get_mut(node).and_then(VecDeque::pop_front);
@@ -64,8 +65,8 @@ impl Queue {
     }
 }
 
-/// All jobs with the warehouse each belongs to. Tables alternate, so that tasks working side by side
-/// work on different ones and seldom meet on a page.
+/// All jobs with the warehouse each belongs to. Tables alternate, so that tasks working side by
+/// side work on different ones and seldom meet on a page.
 fn jobs(scale: &Scale, warehouses: i32) -> Vec<(Option<i32>, Job)> {
     let pieces: Vec<Range<i32>> = (0..DISTRICTS)
         .map(|piece| {

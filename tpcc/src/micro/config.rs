@@ -104,11 +104,13 @@ pub struct Config {
     pub sharing_ratio: f64,
     /// Chance that an access goes to the page of the access before, 0..=1.
     pub locality: f64,
-    /// Skew of the choice of pages: 0 is uniform; else the exponent of a Zipf distribution, below 10.
+    /// Skew of the choice of pages: 0 is uniform; else the exponent of a Zipf distribution, below
+    /// 10.
     pub zipf: f64,
     /// The first so many nodes only write and the others only read, whatever the read ratio says.
     pub writer_nodes: Option<usize>,
-    /// Tasks of each compute node that take messages in; in virtual time each has a processor of its own.
+    /// Tasks of each compute node that take messages in; in virtual time each has a processor of
+    /// its own.
     pub mail_tasks: usize,
     /// Cores of each memory node that serve calls, for protocols that make any.
     pub memnode_cores: f64,

@@ -29,8 +29,8 @@ const TURN: u64 = 32;
 /// Virtual time in which even the slowest run is over.
 const BOUND: Duration = Duration::from_secs(3 * 3600);
 
-/// Runs the benchmark. Blocks until it is over; starts the threads it needs. Its compute nodes are entered in
-/// the roster meanwhile, with their accesses.
+/// Runs the benchmark. Blocks until it is over; starts the threads it needs. Its compute nodes are
+/// entered in the roster meanwhile, with their accesses.
 ///
 /// # Errors
 /// [`TpccError::Config`] before anything is started; [`TpccError::Lost`] if writes were lost or

@@ -10,8 +10,8 @@ use selkie_engine::GAddr;
 
 use super::Config;
 
-/// The pages of a run: those that all nodes use, and each node's own. In an order of their own, so that
-/// the first pages of a skewed choice lie on all memory nodes.
+/// The pages of a run: those that all nodes use, and each node's own. In an order of their own, so
+/// that the first pages of a skewed choice lie on all memory nodes.
 pub(super) struct Pages {
     shared: Vec<GAddr>,
     own: Vec<Vec<GAddr>>,

@@ -1,12 +1,14 @@
-//! TPC-C on a partitioned database: each warehouse belongs to a compute node, which has tables of its own for its
-//! warehouses, and what a transaction needs of another node's it asks that node for (see
-//! [`selkie_txn::partition`]).
+//! TPC-C on a partitioned database: each warehouse belongs to a compute node, which has tables of
+//! its own for its warehouses, and what a transaction needs of another node's it asks that node for
+//! (see [`selkie_txn::partition`]).
 //!
-//! Of the five transactions two go beyond the home warehouse: NewOrder, whose lines may be supplied by others, and Payment,
-//! whose customer may belong to another. The items, which nobody changes, are in one table that all nodes cache.
+//! Of the five transactions two go beyond the home warehouse: NewOrder, whose lines may be supplied
+//! by others, and Payment, whose customer may belong to another. The items, which nobody changes,
+//! are in one table that all nodes cache.
 //!
-//! What goes elsewhere goes first, a request to each node that is involved, at the same time: its latches are held for
-//! longer then, but no latch at home is held while messages are on their way. `request` has the bytes.
+//! What goes elsewhere goes first, a request to each node that is involved, at the same time: its
+//! latches are held for longer then, but no latch at home is held while messages are on their way.
+//! `request` has the bytes.
 
 mod procedures;
 mod request;
@@ -46,7 +48,8 @@ pub(crate) fn connect(
     Ok(Partition::connect(members)?)
 }
 
-/// The node to which a warehouse, one of so many, belongs, where warehouses belong to nodes; else any of them.
+/// The node to which a warehouse, one of so many, belongs, where warehouses belong to nodes; else
+/// any of them.
 pub(crate) fn home_of<'n>(
     nodes: &'n [Arc<Node<Tables>>],
     node: &'n Arc<Node<Tables>>,

@@ -1,4 +1,5 @@
-//! The part of a report that all drivers have: rates, latencies, aborts, what the pool was asked for.
+//! The part of a report that all drivers have: rates, latencies, aborts, what the pool was asked
+//! for.
 
 use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use selkie_txn::Protocol;
@@ -83,7 +84,8 @@ impl<K: Mix, J> Interval<K, J> {
         table
     }
 
-    /// What all of them came to; `rate` is the driver's own, and `unit` what its seconds are called.
+    /// What all of them came to; `rate` is the driver's own, and `unit` what its seconds are
+    /// called.
     pub(crate) fn totals_table(&self, rate: (&str, f64), unit: &str) -> Table {
         let traffic = &self.traffic;
         let mut table = plain();
@@ -136,7 +138,8 @@ impl Shape {
         }))
     }
 
-    /// Adds what all drivers say about their nodes and their data; `nodes` is what more there is to the nodes.
+    /// Adds what all drivers say about their nodes and their data; `nodes` is what more there is to
+    /// the nodes.
     pub(crate) fn say(&self, nodes: &str, load: &LoadReport, after: u64, table: &mut Table) {
         let setup = &self.setup;
         let mut row = |name: &str, value: String| {

@@ -1,16 +1,18 @@
 //! The result of a run: as JSON, and as tables for people.
 //!
-//! * `tpmc`: NewOrder transactions completed a minute. The one in a hundred that is rolled back because of
-//!   an unused item is completed work and counts (clause 5.4.2 with 2.4.1.4); a transaction counts once
-//!   however often conflicts made it start again. Without think times (`--think`) and with a run of
-//!   less than two hours it is a measure of this engine and no result the specification would accept.
+//! * `tpmc`: NewOrder transactions completed a minute. The one in a hundred that is rolled back
+//!   because of an unused item is completed work and counts (clause 5.4.2 with 2.4.1.4); a
+//!   transaction counts once however often conflicts made it start again. Without think times
+//!   (`--think`) and with a run of less than two hours it is a measure of this engine and no result
+//!   the specification would accept.
 //! * `tps`: transactions of all five types completed a second, rolled-back ones included.
-//! * The quotients `*_per_txn` are counters of all compute nodes during the run over the number of these
-//!   transactions: attempts that ended in a conflict, eviction and messages between nodes included.
-//! * `lost`: a transaction that needs a page which a dead node took with it is rolled back, counted and given up;
-//!   it is in no other figure but the aborts.
-//! * `latency_us`: from the first attempt to the end of the last, Delivery from its first district to its
-//!   tenth.
+//! * The quotients `*_per_txn` are counters of all compute nodes during the run over the number of
+//!   these transactions: attempts that ended in a conflict, eviction and messages between nodes
+//!   included.
+//! * `lost`: a transaction that needs a page which a dead node took with it is rolled back, counted
+//!   and given up; it is in no other figure but the aborts.
+//! * `latency_us`: from the first attempt to the end of the last, Delivery from its first district
+//!   to its tenth.
 
 mod figures;
 mod json;
@@ -60,7 +62,8 @@ impl Report {
         Self { config: config.clone(), load, interval, checked, alone: false }
     }
 
-    /// The same of a run in a pool of its process alone, where no node dies and nothing may be lost.
+    /// The same of a run in a pool of its process alone, where no node dies and nothing may be
+    /// lost.
     #[must_use]
     pub(crate) fn alone(self) -> Self {
         Self { alone: true, ..self }
@@ -78,8 +81,8 @@ impl Report {
         self.broken().is_empty()
     }
 
-    /// Pages that the check met and that are lost with the nodes that held them. Where there are some, conditions
-    /// are judged on what can be read.
+    /// Pages that the check met and that are lost with the nodes that held them. Where there are
+    /// some, conditions are judged on what can be read.
     #[must_use]
     pub fn lost_pages(&self) -> usize {
         self.checked.lost_pages
@@ -97,8 +100,9 @@ impl Report {
         self.alone && (self.lost_pages() > 0 || self.lost() > 0 || self.journal().on_lost_pages > 0)
     }
 
-    /// Whether nothing is wrong: every condition holds on what can be read, no committed transaction is missing but
-    /// those on lost pages, and there are such pages only if nodes may have died.
+    /// Whether nothing is wrong: every condition holds on what can be read, no committed
+    /// transaction is missing but those on lost pages, and there are such pages only if nodes may
+    /// have died.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.is_consistent() && self.journal().missing == 0 && !self.lost_without_a_death()

@@ -1,4 +1,5 @@
-//! The measurement: workers on all compute nodes, the clock that stops them, and the counters at both ends.
+//! The measurement: workers on all compute nodes, the clock that stops them, and the counters at
+//! both ends.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -76,7 +77,8 @@ impl<K: Mix, J> Interval<K, J> {
         if hits + misses == 0 { 1.0 } else { hits as f64 / (hits + misses) as f64 }
     }
 
-    /// Attempts rolled back, by cause. Those asked for are the transactions that failed as the benchmark has it.
+    /// Attempts rolled back, by cause. Those asked for are the transactions that failed as the
+    /// benchmark has it.
     pub fn aborts(&self) -> impl Iterator<Item = (AbortCause, u64)> + '_ {
         let of = |cause| self.txn.iter().map(|stats| stats.aborts.of(cause)).sum();
         AbortCause::ALL.into_iter().map(move |cause| (cause, of(cause)))

@@ -33,15 +33,16 @@ pub struct Latency {
 pub struct KindStats {
     /// Completed, those that failed included.
     pub completed: u64,
-    /// Of these, those that failed as the benchmark has some of them fail: because of an unused item (TPC-C), of
-    /// insufficient funds (SmallBank), of a row that is not there or is there already (TATP).
+    /// Of these, those that failed as the benchmark has some of them fail: because of an unused
+    /// item (TPC-C), of insufficient funds (SmallBank), of a row that is not there or is there
+    /// already (TATP).
     pub failed: u64,
     /// Attempts beyond the first.
     pub retries: u64,
     /// Districts that had nothing to deliver.
     pub skipped: u64,
-    /// Given up, because a node that died took a page with it that they need. A Delivery is one if that is so
-    /// in at least one of its districts; it has delivered in the others.
+    /// Given up, because a node that died took a page with it that they need. A Delivery is one if
+    /// that is so in at least one of its districts; it has delivered in the others.
     pub lost: u64,
     /// From the first attempt to the end of the last, nanoseconds.
     latency: Histogram<u64>,
@@ -49,7 +50,8 @@ pub struct KindStats {
 
 impl KindStats {
     fn new() -> Result<Self, TpccError> {
-        // It grows with what is recorded: the memory of hundreds of workers' would take a second to make.
+        // It grows with what is recorded: the memory of hundreds of workers' would take a second to
+        // make.
         let latency = Histogram::new(DIGITS);
         let mut latency = latency.map_err(|error| TpccError::Histogram(error.to_string()))?;
         latency.auto(true);
@@ -128,13 +130,15 @@ impl<K: Mix> Measurements<K> {
         self.stats.iter().map(|stats| stats.failed).sum()
     }
 
-    /// Transactions of all types that were given up because of pages that dead nodes took with them.
+    /// Transactions of all types that were given up because of pages that dead nodes took with
+    /// them.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.stats.iter().map(|stats| stats.lost).sum()
     }
 
-    /// Transactions of all types that completed in each second of the run, up to the last that saw one.
+    /// Transactions of all types that completed in each second of the run, up to the last that saw
+    /// one.
     #[must_use]
     pub fn seconds(&self) -> &[u64] {
         &self.seconds

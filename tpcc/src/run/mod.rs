@@ -40,8 +40,9 @@ use worker::Worker;
 const BOUND: Duration = Duration::from_secs(3 * 3600);
 const _: () = assert!(BOUND.as_secs() >= 3 * MAX_VIRTUAL_DURATION.as_secs());
 
-/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or, where the network is
-/// simulated, in virtual time. Starts the threads it needs, and blocks until all is over.
+/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or,
+/// where the network is simulated, in virtual time. Starts the threads it needs, and blocks until
+/// all is over.
 ///
 /// # Errors
 /// [`TpccError::Config`] before anything is started; [`TpccError::PoolFull`]; else what broke.
@@ -110,9 +111,9 @@ pub enum Purpose {
     LoadOnly,
 }
 
-/// Drives TPC-C on a pool that other processes drive too: one of them loads, the others wait for it; the mix
-/// runs on all of them, and each checks when none runs any more. The report is that of this process; there is
-/// none if all it was to do was to load.
+/// Drives TPC-C on a pool that other processes drive too: one of them loads, the others wait for
+/// it; the mix runs on all of them, and each checks when none runs any more. The report is that of
+/// this process; there is none if all it was to do was to load.
 ///
 /// # Errors
 /// As [`run_on`], and [`TpccError::Config`] if the pool holds another database than asked for.
@@ -172,7 +173,8 @@ pub async fn run_shared(
         (left, cluster.close().await)
     };
     if done.as_ref().is_err_and(TpccError::ends_service) {
-        // What it holds of memory that is gone, or nobody takes from it any more, it would hold for long.
+        // What it holds of memory that is gone, or nobody takes from it any more, it would hold for
+        // long.
         let _ = within(env, pool.state().timing.lease, leave).await;
         return done;
     }

@@ -72,10 +72,12 @@ pub trait Terminal: Send {
     /// What it draws them with.
     fn random(&mut self) -> &mut Random;
 
-    /// Runs a transaction to its end, which began then by the environment's clock, and counts the attempts.
+    /// Runs a transaction to its end, which began then by the environment's clock, and counts the
+    /// attempts.
     ///
     /// # Errors
-    /// What trying again does not mend. That a page is lost with a node that died is counted, any other ends the run.
+    /// What trying again does not mend. That a page is lost with a node that died is counted, any
+    /// other ends the run.
     fn transact(
         &mut self,
         kind: Self::Kind,

@@ -179,15 +179,15 @@ impl Terminal for Worker<'_> {
     }
 }
 
-/// The number of a worker among all that ever work on the database: the same for no two of them. The loader's
-/// rows have number 0.
+/// The number of a worker among all that ever work on the database: the same for no two of them.
+/// The loader's rows have number 0.
 fn writer(ordinal: u64, incarnation: u32) -> i32 {
     let before = u64::from(incarnation.saturating_sub(1)) * WORKERS_OF_ALL_NODES as u64;
     i32::try_from(before + ordinal + 1).unwrap_or(i32::MAX)
 }
 
-/// Delivers in all ten districts; returns how many had nothing to deliver, and whether some could not be
-/// delivered in because of lost pages.
+/// Delivers in all ten districts; returns how many had nothing to deliver, and whether some could
+/// not be delivered in because of lost pages.
 async fn deliver(
     session: &Session<'_>,
     input: &DeliveryInput,

@@ -96,7 +96,8 @@ impl Inputs {
         number(self.place(class, at))
     }
 
-    /// Two of the same class, or any other for the second if the first is the only one of its class.
+    /// Two of the same class, or any other for the second if the first is the only one of its
+    /// class.
     fn customers(&mut self) -> (i32, i32) {
         let mut class = self.class();
         let mut at = self.random.amount(0, self.members(class) - 1);
@@ -124,9 +125,10 @@ impl Inputs {
         }
     }
 
-    /// Where the so-manieth account of a class is among all, both from 0. Hot ones are as far apart as they can be, cold
-    /// ones are in all places between: before a place `p` there are `ceil(p hot / accounts)` hot ones, so the rest is
-    /// `floor(p (accounts - hot) / accounts)`, which exceeds `at` behind the place that is wanted and behind no earlier.
+    /// Where the so-manieth account of a class is among all, both from 0. Hot ones are as far apart
+    /// as they can be, cold ones are in all places between: before a place `p` there are `ceil(p
+    /// hot / accounts)` hot ones, so the rest is `floor(p (accounts - hot) / accounts)`, which
+    /// exceeds `at` behind the place that is wanted and behind no earlier.
     fn place(&self, class: Class, at: i64) -> i64 {
         match class {
             Class::Hot => at * self.accounts / self.hot,

@@ -1,8 +1,8 @@
 //! The six transactions.
 //!
-//! Each begins with looking customers up by name, then reads and changes balances, those first on which it depends
-//! whether the rest is done, and says what it has changed. A conflict comes back as a retryable error with everything
-//! rolled back.
+//! Each begins with looking customers up by name, then reads and changes balances, those first on
+//! which it depends whether the rest is done, and says what it has changed. A conflict comes back
+//! as a retryable error with everything rolled back.
 
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -160,8 +160,8 @@ impl Work<'_> {
         Ok(before.unwrap_or_default())
     }
 
-    /// Gives a balance the value that `change` returns for it, if it returns any, and notes the difference. Returns
-    /// the balance before.
+    /// Gives a balance the value that `change` returns for it, if it returns any, and notes the
+    /// difference. Returns the balance before.
     async fn change(
         &mut self,
         account: Account,

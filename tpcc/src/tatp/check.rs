@@ -1,6 +1,7 @@
 //! What must hold after the run.
 //!
-//! Each table, and the index of subscribers, is read front to back, and held against the rows that belong there, which seed and ledger say.
+//! Each table, and the index of subscribers, is read front to back, and held against the rows that
+//! belong there, which seed and ledger say.
 
 use std::collections::BTreeMap;
 use std::fmt;

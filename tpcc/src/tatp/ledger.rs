@@ -6,7 +6,8 @@ use super::rows::{START_TIMES, TYPES};
 use super::transactions::Done;
 use crate::benchmark::Cells;
 
-/// Cells of a subscriber: location, bit, data of each facility, forwardings of each facility by hour.
+/// Cells of a subscriber: location, bit, data of each facility, forwardings of each facility by
+/// hour.
 const LOCATION: usize = 0;
 const BIT_1: usize = 1;
 const DATA_A: usize = 2;
@@ -22,8 +23,9 @@ pub(super) enum Value {
     Bit1,
     /// `data_a` of the facility of this type.
     DataA(i32),
-    /// The [`destination`](super::rows::destination) of the call_forwarding row of this facility that begins at this
-    /// hour; zero where there is none, so a difference above zero is an insert and one below zero a delete.
+    /// The [`destination`](super::rows::destination) of the call_forwarding row of this facility
+    /// that begins at this hour; zero where there is none, so a difference above zero is an insert
+    /// and one below zero a delete.
     Forwarding(i32, i32),
 }
 

@@ -1,4 +1,5 @@
-//! What is loaded: each subscriber's rows, from seed and number, in the description's cardinalities and distributions.
+//! What is loaded: each subscriber's rows, from seed and number, in the description's cardinalities
+//! and distributions.
 
 use std::fmt::Write;
 use std::ops::Range;
@@ -95,7 +96,8 @@ impl Subscriber {
         bit_1
     }
 
-    /// Whether a call to that facility in these hours is forwarded, by what GetNewDestination is to select.
+    /// Whether a call to that facility in these hours is forwarded, by what GetNewDestination is to
+    /// select.
     #[cfg(test)]
     pub(super) fn forwards(&self, sf_type: i32, start_time: i32, end_time: i32) -> bool {
         let facility = self.facilities.iter().find(|facility| facility.sf_type == sf_type);
@@ -147,8 +149,8 @@ impl Forwarding {
     }
 }
 
-/// `end_time` and `numberx` of a row of call_forwarding as one number, positive and another for all others: `32 numberx
-/// + end_time`. Of values out of range it need not be.
+/// `end_time` and `numberx` of a row of call_forwarding as one number, positive and another for all
+/// others: `32 numberx + end_time`. Of values out of range it need not be.
 pub(super) fn destination(end_time: i32, numberx: &str) -> i64 {
     32 * numberx.parse().unwrap_or(0) + i64::from(end_time)
 }

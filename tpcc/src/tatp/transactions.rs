@@ -1,7 +1,7 @@
 //! The seven transactions.
 //!
-//! Each says what it has changed, or that it failed as the description has it: then what it had changed is rolled back.
-//! A conflict comes back as a retryable error with everything rolled back.
+//! Each says what it has changed, or that it failed as the description has it: then what it had
+//! changed is rolled back. A conflict comes back as a retryable error with everything rolled back.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::AtomicU64;
@@ -219,7 +219,8 @@ impl Work<'_> {
         Ok(true)
     }
 
-    /// Deletes a row, and reads before what the ledger needs of it: on the leaf that deleting it latches too.
+    /// Deletes a row, and reads before what the ledger needs of it: on the leaf that deleting it
+    /// latches too.
     async fn delete(
         &mut self,
         s_id: i32,

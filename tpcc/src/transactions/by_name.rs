@@ -15,8 +15,8 @@ type CustomerKey = [u8; 12];
 /// Customers of one name kept on the stack; three on average.
 const INLINE: usize = 16;
 
-/// The primary key of a customer named by number or by last name. Of the n who bear the name, sorted
-/// by first name (the index is), it is the one at position n/2 rounded up.
+/// The primary key of a customer named by number or by last name. Of the n who bear the name,
+/// sorted by first name (the index is), it is the one at position n/2 rounded up.
 pub(super) async fn customer_key(
     session: &Session<'_>,
     txn: &mut Txn<'_>,

@@ -1,8 +1,9 @@
 //! Delivery: delivers the oldest undelivered order of each district (clause 2.7.4.2).
 //!
-//! One database transaction a district: clause 2.7.4 leaves open how many of the ten are delivered in one,
-//! and a small one holds its latches a tenth of the time. The worker goes through all ten districts;
-//! a district without undelivered orders is skipped and counted. It runs at once instead of from a queue.
+//! One database transaction a district: clause 2.7.4 leaves open how many of the ten are delivered
+//! in one, and a small one holds its latches a tenth of the time. The worker goes through all ten
+//! districts; a district without undelivered orders is skipped and counted. It runs at once instead
+//! of from a queue.
 
 use selkie_txn::{KeyRange, Txn, key};
 

@@ -1,13 +1,13 @@
 //! The five transactions (clauses 2.4 to 2.8).
 //!
-//! Each is one function: it begins a transaction, does what the clause's profile says and commits. A
-//! conflict comes back as a retryable error with everything rolled back; the worker tries again
+//! Each is one function: it begins a transaction, does what the clause's profile says and commits.
+//! A conflict comes back as a retryable error with everything rolled back; the worker tries again
 //! with the same input.
 //!
 //! Locks are leaf latches held to the end and nobody waits for one, so what is hot is touched last:
-//! the rows of WAREHOUSE and DISTRICT are on pages of their own and are reached after everything that
-//! does not depend on them. All but StockLevel are serializable; StockLevel runs at read committed,
-//! which clause 2.8.2.3 allows.
+//! the rows of WAREHOUSE and DISTRICT are on pages of their own and are reached after everything
+//! that does not depend on them. All but StockLevel are serializable; StockLevel runs at read
+//! committed, which clause 2.8.2.3 allows.
 
 mod by_name;
 mod delivery;

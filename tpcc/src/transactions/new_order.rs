@@ -1,12 +1,13 @@
 //! NewOrder: enters an order of five to fifteen lines (clause 2.4.2.2).
 //!
-//! Order of accesses: the stock of lines that other warehouses supply, whose pages may have to come from other nodes, and which
-//! is held from then on; the customer; item and stock of each other line; the district's next order number, which the inserts
-//! need; the inserts; and last the warehouse's tax rate, so that the hottest row of all is held while nothing else has to be
+//! Order of accesses: the stock of lines that other warehouses supply, whose pages may have to come
+//! from other nodes, and which is held from then on; the customer; item and stock of each other
+//! line; the district's next order number, which the inserts need; the inserts; and last the
+//! warehouse's tax rate, so that the hottest row of all is held while nothing else has to be
 //! fetched.
 //!
-//! One in a hundred has an item that does not exist. As clause 2.4.2.3 demands, its whole profile is
-//! executed, inserts included, except for the steps of that item, and then rolled back.
+//! One in a hundred has an item that does not exist. As clause 2.4.2.3 demands, its whole profile
+//! is executed, inserts included, except for the steps of that item, and then rolled back.
 
 use selkie_txn::{KeyBuf, RowMut, Txn, TxnError, key};
 use smallvec::SmallVec;
@@ -85,8 +86,8 @@ pub async fn new_order(
     Ok(output)
 }
 
-/// Takes what lines have from other warehouses: those pages may be cached at other nodes, and nothing of the home warehouse,
-/// which others wait for, is latched while they come.
+/// Takes what lines have from other warehouses: those pages may be cached at other nodes, and
+/// nothing of the home warehouse, which others wait for, is latched while they come.
 async fn take_elsewhere(
     session: &Session<'_>,
     txn: &mut Txn<'_>,
@@ -151,7 +152,8 @@ pub(crate) async fn enter_order(
     })
 }
 
-/// Looks up a line's item and takes it from stock, unless that was done; `None` if there is no such item.
+/// Looks up a line's item and takes it from stock, unless that was done; `None` if there is no such
+/// item.
 async fn price(
     session: &Session<'_>,
     txn: &mut Txn<'_>,
@@ -178,7 +180,8 @@ async fn price(
     Ok(Some(PricedLine { input: line, amount, dist_info, brand }))
 }
 
-/// Takes a line's item from stock, for an order of that district, which may be one of another warehouse.
+/// Takes a line's item from stock, for an order of that district, which may be one of another
+/// warehouse.
 pub(crate) async fn take_stock(
     session: &Session<'_>,
     txn: &mut Txn<'_>,

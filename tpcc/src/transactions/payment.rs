@@ -1,7 +1,7 @@
 //! Payment: a customer pays (clause 2.5.2.2).
 //!
-//! Order of accesses: the customer, then the district, then the warehouse, the hottest row of all, and
-//! last the HISTORY row, which needs both names and lies on a page only this worker appends to.
+//! Order of accesses: the customer, then the district, then the warehouse, the hottest row of all,
+//! and last the HISTORY row, which needs both names and lies on a page only this worker appends to.
 
 use std::fmt::Write;
 

@@ -39,14 +39,15 @@ impl<'db> Session<'db> {
         Self { db, tables, writer, next_history, access: Duration::ZERO, rows }
     }
 
-    /// The same with so much processor time for each access to a row, where time is virtual; in real time the work
-    /// takes what it takes.
+    /// The same with so much processor time for each access to a row, where time is virtual; in
+    /// real time the work takes what it takes.
     #[must_use]
     pub(crate) fn with_access_time(self, access: Duration) -> Self {
         Self { access, ..self }
     }
 
-    /// Accounts for the processor's work on so many rows, which a transaction does while it holds its latches.
+    /// Accounts for the processor's work on so many rows, which a transaction does while it holds
+    /// its latches.
     pub(crate) async fn work(&self, rows: u32) {
         if !self.access.is_zero() {
             self.db.engine().env().spend(self.access * rows).await;

@@ -1,7 +1,7 @@
 //! StockLevel: items of the district's last twenty orders that run short (clause 2.8.2.2).
 //!
-//! Runs at read committed, as clause 2.8.2.3 allows: latches of reads are released one by one, so its
-//! some two hundred stock pages do not stand in the way of orders.
+//! Runs at read committed, as clause 2.8.2.3 allows: latches of reads are released one by one, so
+//! its some two hundred stock pages do not stand in the way of orders.
 
 use std::ops::ControlFlow;
 

@@ -1,4 +1,5 @@
-//! SmallBank and TATP: whole runs on two compute nodes, and checks that find what was done behind the workers' backs.
+//! SmallBank and TATP: whole runs on two compute nodes, and checks that find what was done behind
+//! the workers' backs.
 
 use std::time::Duration;
 
@@ -24,7 +25,8 @@ fn register() -> tatp::Config {
     tatp::Config { subscribers: 1_000, setup: setup() }
 }
 
-/// Runs and expects every rule to hold, every type to have completed and both nodes to have worked on the same pages.
+/// Runs and expects every rule to hold, every type to have completed and both nodes to have worked
+/// on the same pages.
 fn run_consistently<B: Benchmark>(config: &B) -> Report<B> {
     let report = benchmark::run(&Valid::new(config.clone()).unwrap(), &silent()).unwrap();
     assert!(report.holds(), "{report}");
@@ -43,7 +45,8 @@ fn run_consistently<B: Benchmark>(config: &B) -> Report<B> {
     report
 }
 
-/// Runs, lets `plant` do something behind the workers' backs, and returns the rules that do not hold then.
+/// Runs, lets `plant` do something behind the workers' backs, and returns the rules that do not
+/// hold then.
 fn broken<B: Benchmark>(config: &B, plant: impl AsyncFnOnce(&Node<B::Tables>)) -> Vec<String> {
     let runtime = RealRuntime::with_seed(2, 1).unwrap();
     let env = runtime.env();
@@ -118,8 +121,8 @@ fn tatp_holds_on_two_nodes() {
     for (kind, stats) in report.interval.measurements.iter() {
         let completed = stats.completed as f64;
         let failed = stats.failed as f64 / completed;
-        // By the cardinalities. What GetNewDestination finds goes from what is loaded to what inserts and deletes make
-        // of it in the end; they themselves meet a row as often as none.
+        // By the cardinalities. What GetNewDestination finds goes from what is loaded to what
+        // inserts and deletes make of it in the end; they themselves meet a row as often as none.
         let (low, high) = match kind {
             tatp::Kind::GetSubscriberData | tatp::Kind::UpdateLocation => (0.0, 0.0),
             tatp::Kind::GetNewDestination => (1.0 - 0.204_25, 1.0 - 8_177.0 / 55_296.0),
@@ -130,14 +133,16 @@ fn tatp_holds_on_two_nodes() {
             assert_eq!(stats.failed, 0, "{kind:?}\n{report}");
             continue;
         }
-        // Five standard deviations of so many draws, and what this population differs from all that there could be.
+        // Five standard deviations of so many draws, and what this population differs from all that
+        // there could be.
         let slack = |share: f64| 5.0 * (share * (1.0 - share) / completed).sqrt() + 0.02;
         let expected = low - slack(low)..high + slack(high);
         assert!(expected.contains(&failed), "{kind:?}: {failed}, not {expected:?}\n{report}");
     }
     let requested = report.to_json()["aborts"]["requested"].as_u64().unwrap();
     let failed = report.interval.measurements.failed();
-    // Each of the eight workers may have rolled one back before the beginning that was completed after it, or so at the end.
+    // Each of the eight workers may have rolled one back before the beginning that was completed
+    // after it, or so at the end.
     assert!(failed.abs_diff(requested) <= 8, "{failed} and {requested}");
 }
 

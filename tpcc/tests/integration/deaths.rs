@@ -1,4 +1,5 @@
-//! A compute node dies and takes pages with it: the others go on, and say what is lost and nothing else.
+//! A compute node dies and takes pages with it: the others go on, and say what is lost and nothing
+//! else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,8 @@ impl Pair {
         let env = runtime.env();
         runtime.block_on(async {
             let mut cluster = Cluster::start(&env, &config).await.unwrap();
-            // It has not loaded anything: it would take inner pages of the trees along, which a scan need not read.
+            // It has not loaded anything: it would take inner pages of the trees along, which a
+            // scan need not read.
             let victim = cluster.nodes.pop().unwrap();
             load(&cluster, &config, &silent()).await.unwrap();
             let mut pair = Pair { cluster, victim, config };
@@ -155,7 +157,8 @@ fn the_survivor_goes_on_and_misses_nothing_of_its_own() {
     });
 }
 
-/// Deletes the last order of each district of warehouse 1 that is not an initial one; how many there were.
+/// Deletes the last order of each district of warehouse 1 that is not an initial one; how many
+/// there were.
 async fn delete_last_orders(node: &Node) -> u64 {
     let mut deleted = 0;
     for district in 1..=10 {

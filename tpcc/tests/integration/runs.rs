@@ -115,7 +115,8 @@ fn virtual_time_is_decided_by_the_seed_and_goes_by_the_work_on_rows() {
     let config = in_virtual_time();
     let reports = [(); 2].map(|()| run_consistently(&config).to_json());
     assert_eq!(reports[0], reports[1]);
-    // A NewOrder of ten lines works on some 35 rows, half a microsecond each, even if all pages are cached.
+    // A NewOrder of ten lines works on some 35 rows, half a microsecond each, even if all pages are
+    // cached.
     let alone = Config { compute_nodes: 1, only: Some(Kind::NewOrder), ..config };
     let json = run_consistently(&alone).to_json();
     let fastest = json["latency_us"]["new_order"]["p50"].as_f64().unwrap();

@@ -16,7 +16,8 @@ use crate::transaction::Txn;
 /// Partitions that a transaction involves beside its own, on the stack.
 type Participants = SmallVec<[usize; 4]>;
 
-/// A transaction that may involve several partitions. Dropping it without [`commit`](Self::commit) rolls it back in all.
+/// A transaction that may involve several partitions. Dropping it without [`commit`](Self::commit)
+/// rolls it back in all.
 pub struct Across<'p, P: Procedures> {
     shared: &'p Arc<Shared<P>>,
     id: TransactionId,
@@ -52,12 +53,12 @@ impl<'p, P: Procedures> Across<'p, P> {
         self.own.as_mut().ok_or(TxnError::RolledBack { cause: AbortCause::Requested })
     }
 
-    /// Has other partitions, each named once, execute a request each at the same time; the answers in the same order. A
-    /// message to each and one back.
+    /// Has other partitions, each named once, execute a request each at the same time; the answers
+    /// in the same order. A message to each and one back.
     ///
     /// # Errors
-    /// The first of a participant: [`PartitionError::Refused`] is to be retried, all others are not. The transaction has to
-    /// be dropped then.
+    /// The first of a participant: [`PartitionError::Refused`] is to be retried, all others are
+    /// not. The transaction has to be dropped then.
     pub async fn call(
         &mut self,
         requests: &[(usize, Vec<u8>)],
@@ -82,13 +83,15 @@ impl<'p, P: Procedures> Across<'p, P> {
         Ok(answers.into_iter().flatten().collect())
     }
 
-    /// Commits everywhere or nowhere. Where only its own partition is involved, as [`Txn::commit`]; else two messages to
-    /// each participant and two back, and three times that somebody waits for a log. If the future is dropped after the
-    /// decision, the transaction is committed nevertheless.
+    /// Commits everywhere or nowhere. Where only its own partition is involved, as [`Txn::commit`];
+    /// else two messages to each participant and two back, and three times that somebody waits for
+    /// a log. If the future is dropped after the decision, the transaction is committed
+    /// nevertheless.
     ///
     /// # Errors
-    /// What a vote against it was for, [`PartitionError::Refused`] if it is to be retried, and what [`Txn::commit`]
-    /// reports; [`PartitionError::Unfinished`] if it has committed and a participant cannot say that it has.
+    /// What a vote against it was for, [`PartitionError::Refused`] if it is to be retried, and what
+    /// [`Txn::commit`] reports; [`PartitionError::Unfinished`] if it has committed and a
+    /// participant cannot say that it has.
     pub async fn commit(mut self) -> Result<(), PartitionError> {
         if !self.participants.is_empty() {
             self.tell_all(Step::Prepare)?;
@@ -174,7 +177,8 @@ impl<P: Procedures> Drop for Across<'_, P> {
         }
         self.shared.leave(self.id);
         match self.stage {
-            // Who cannot be told is gone, or takes it back when it has heard nothing for long enough.
+            // Who cannot be told is gone, or takes it back when it has heard nothing for long
+            // enough.
             Stage::Open => {
                 let _ = self.tell_all(Step::Abort);
             }
@@ -192,8 +196,8 @@ impl<P: Procedures> Drop for Across<'_, P> {
 /// A worker that nobody is: its row in the ledger is there to be changed.
 const NOBODY: u32 = u32::MAX;
 
-/// Tells the participants of a decision that nobody waits for any more, once it is durable: the log is in order, so it is
-/// when something later is.
+/// Tells the participants of a decision that nobody waits for any more, once it is durable: the log
+/// is in order, so it is when something later is.
 async fn tell_decision<P: Procedures>(
     shared: Arc<Shared<P>>,
     id: TransactionId,

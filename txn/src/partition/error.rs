@@ -7,8 +7,8 @@ use selkie_channels::ChannelError;
 use crate::error::{AbortCause, TxnError};
 use crate::retry::Retryable;
 
-/// A transaction across partitions failed. But for [`Undetermined`](TxnError::Undetermined) and [`Self::Unfinished`] it is, or
-/// is about to be, rolled back wherever it was executed.
+/// A transaction across partitions failed. But for [`Undetermined`](TxnError::Undetermined) and
+/// [`Self::Unfinished`] it is, or is about to be, rolled back wherever it was executed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PartitionError {

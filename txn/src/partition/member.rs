@@ -36,7 +36,8 @@ pub trait Procedures: Send + Sync + 'static {
     /// Why a request was not executed.
     type Error: Retryable + std::error::Error + Send + 'static;
 
-    /// Executes a request in a transaction, which may have executed others before. An error rolls it back.
+    /// Executes a request in a transaction, which may have executed others before. An error rolls
+    /// it back.
     ///
     /// # Errors
     /// What the request comes to; on one that is to be retried the coordinator is told so.
@@ -70,14 +71,16 @@ pub(super) struct Shared<P> {
     pub(super) me: usize,
     pub(super) member: Member<P>,
     mailbox: Arc<Mailbox>,
-    /// Of the transactions that wait for messages: those that began here, and those executed here for others.
+    /// Of the transactions that wait for messages: those that began here, and those executed here
+    /// for others.
     inboxes: Mutex<HashMap<TransactionId, Arc<Inbox>>>,
     sequence: AtomicU64,
     stop: Arc<Doorbell>,
 }
 
 impl<P: Procedures> Partition<P> {
-    /// Opens partitions, numbered in the order of the members, and connects each to all others. No round trip.
+    /// Opens partitions, numbered in the order of the members, and connects each to all others. No
+    /// round trip.
     ///
     /// # Errors
     /// [`PartitionError::Message`] if a mailbox cannot be opened or connected.
@@ -119,7 +122,8 @@ impl<P: Procedures> Partition<P> {
         Ok(partitions)
     }
 
-    /// Begins a transaction, which may involve other partitions. No message. `worker` has no other under way.
+    /// Begins a transaction, which may involve other partitions. No message. `worker` has no other
+    /// under way.
     #[must_use]
     pub fn begin(&self, worker: u32) -> Across<'_, P> {
         // Relaxed: only that no number is given twice.
@@ -130,7 +134,8 @@ impl<P: Procedures> Partition<P> {
     /// Stops taking messages in, once nothing is executed here for others any more.
     ///
     /// # Errors
-    /// [`PartitionError::Silent`] with this partition if others have not ended a transaction here in time.
+    /// [`PartitionError::Silent`] with this partition if others have not ended a transaction here
+    /// in time.
     pub async fn close(&self) -> Result<(), PartitionError> {
         let Shared { me, member, inboxes, stop, .. } = &*self.0;
         let env = member.db.engine().env();
@@ -170,7 +175,8 @@ impl<P: Procedures> Shared<P> {
         self.inboxes.lock().remove(&id);
     }
 
-    /// Gives a message to whom it is for. Requests of a transaction that is not known here begin it.
+    /// Gives a message to whom it is for. Requests of a transaction that is not known here begin
+    /// it.
     fn receive(self: &Arc<Self>, from: usize, bytes: &[u8]) -> Result<(), PartitionError> {
         let Some((step, id, payload)) = decode(bytes, from, self.me) else {
             let what = "a damaged message".to_owned();

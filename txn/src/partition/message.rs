@@ -6,8 +6,9 @@
 //!      | tag | zero | worker | sequence | payload |
 //!      +-----+------+--------+----------+---------+
 //! ```
-//! Numbers are little-endian. Worker and sequence name a transaction of the coordinator, which is one of the two ends: the
-//! sender of what goes to participants, the receiver of what comes from them.
+//! Numbers are little-endian. Worker and sequence name a transaction of the coordinator, which is
+//! one of the two ends: the sender of what goes to participants, the receiver of what comes from
+//! them.
 
 /// Bytes before the payload.
 pub(super) const HEADER_BYTES: usize = 16;
@@ -73,8 +74,8 @@ pub(super) fn encode(step: Step, id: TransactionId) -> [u8; HEADER_BYTES] {
     [1 + step as u8, 0, 0, 0, a, b, c, d, e, f, g, h, i, j, k, l]
 }
 
-/// A message as `receiver` has it from `sender`: what it is, about which transaction, and its payload. `None` if it is
-/// damaged.
+/// A message as `receiver` has it from `sender`: what it is, about which transaction, and its
+/// payload. `None` if it is damaged.
 pub(super) fn decode(
     bytes: &[u8],
     sender: usize,

@@ -67,8 +67,8 @@ async fn take_part<P: Procedures>(
     }
 }
 
-/// Executes requests until the coordinator asks for the vote: all of them, each behind its length. The error is the last
-/// word.
+/// Executes requests until the coordinator asks for the vote: all of them, each behind its length.
+/// The error is the last word.
 async fn execute<P: Procedures>(
     shared: &Shared<P>,
     txn: &mut Txn<'_>,
@@ -101,8 +101,8 @@ async fn execute<P: Procedures>(
     }
 }
 
-/// Makes what was executed last until the decision, whatever happens: the record is durable, and the page that says how it
-/// ends is latched.
+/// Makes what was executed last until the decision, whatever happens: the record is durable, and
+/// the page that says how it ends is latched.
 async fn prepare<P: Procedures>(
     shared: &Shared<P>,
     txn: &mut Txn<'_>,

@@ -14,8 +14,8 @@ fn account(id: i32) -> Account {
     Account { tag: id, owner: format!("{}", id % 5), balance: 1, note: Some("n".repeat(30)) }
 }
 
-/// Polls a future each time it is woken, up to `polls` times, and drops it then; its output if it came
-/// to an end before.
+/// Polls a future each time it is woken, up to `polls` times, and drops it then; its output if it
+/// came to an end before.
 pub(crate) async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = Box::pin(future);
     let mut left = polls;
@@ -33,8 +33,8 @@ pub(crate) async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::
     .await
 }
 
-/// Every row and index entry can be changed by one transaction of this node: nobody else holds a leaf.
-/// A page may still be on its way to a node that gave up waiting for it; that passes.
+/// Every row and index entry can be changed by one transaction of this node: nobody else holds a
+/// leaf. A page may still be on its way to a node that gave up waiting for it; that passes.
 async fn latch_everything(db: &Database, table: Table) {
     let rows = crate::common::scan_all(db, table.into()).await;
     let ids: Vec<i32> =

@@ -1,4 +1,5 @@
-//! Transactions in the order of timestamps on nodes with logs: when they may rely on their stamps, and what becomes of these.
+//! Transactions in the order of timestamps on nodes with logs: when they may rely on their stamps,
+//! and what becomes of these.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use std::path::Path;
@@ -175,7 +176,8 @@ fn who_only_reads_commits_when_what_was_read_is_known_for_good() {
     cluster.close();
 }
 
-/// The stamps come back with the pages; the clock of the new pool begins anew, and is found to be behind.
+/// The stamps come back with the pages; the clock of the new pool begins anew, and is found to be
+/// behind.
 #[test]
 fn a_database_that_is_put_back_from_logs_goes_on() {
     let Logged { valve, cluster, databases, table, _place } = logged(2);

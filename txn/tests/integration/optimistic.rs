@@ -149,7 +149,8 @@ fn nobody_goes_by_pages_that_were_never_there_together() {
     cluster.close();
 }
 
-/// Leaves that were read before are all looked at again, and one that is latched may have been changed.
+/// Leaves that were read before are all looked at again, and one that is latched may have been
+/// changed.
 #[test]
 fn nobody_goes_by_what_was_changed_behind_a_latch_or_three_leaves_ago() {
     let (cluster, databases, table) = cluster();
@@ -429,7 +430,8 @@ async fn walk(db: Database, table: Table, id: i32, direction: Direction) -> Resu
     txn.commit().await
 }
 
-/// Others' requests for a leaf that is being changed wait, also when it is no longer changed but read here.
+/// Others' requests for a leaf that is being changed wait, also when it is no longer changed but
+/// read here.
 #[test]
 fn walks_in_opposite_directions_do_not_wait_for_each_other() {
     let (cluster, databases, table) = cluster();

@@ -140,7 +140,8 @@ impl Bank {
         add(&mut txn, self.accounts[branch], account, 0).await.is_err()
     }
 
-    /// Moves money from an account of branch 0 to the same account of others, in one transaction by worker 1.
+    /// Moves money from an account of branch 0 to the same account of others, in one transaction by
+    /// worker 1.
     async fn spread(&self, account: i32, amount: i64, to: &[usize]) -> Result<(), PartitionError> {
         let mut txn = self.branches[0].begin(1);
         let requests: Vec<_> = to.iter().map(|to| (*to, request(account, amount))).collect();
@@ -241,7 +242,8 @@ fn a_vote_against_it_undoes_everything() {
     let bank = Bank::open(3);
     bank.cluster.runtime.block_on(async {
         bank.spread(2, 10, &[1, 2]).await.unwrap();
-        // Whoever has the page of its record latched keeps branch 2 from voting, after branch 1 has voted or before.
+        // Whoever has the page of its record latched keeps branch 2 from voting, after branch 1 has
+        // voted or before.
         let mut in_the_way = bank.databases[2].begin();
         in_the_way.get(bank.ledgers[2], &key![0, 1]).await.unwrap().unwrap();
         let error = bank.spread(2, 5, &[1, 2]).await.unwrap_err();
@@ -287,7 +289,8 @@ fn a_transaction_dropped_at_any_await_is_everywhere_or_nowhere() {
     let bank = Bank::open(3);
     bank.cluster.runtime.block_on(async {
         let (mut given, mut undone, mut done) = (0, 0, 0);
-        // How often it is polled on its way is not always the same, so each number has many chances.
+        // How often it is polled on its way is not always the same, so each number has many
+        // chances.
         for (round, polls) in (0..40).flat_map(|round| (1..16).map(move |polls| (round, polls))) {
             let amount = if round % 2 == 0 { 1 } else { -1 };
             let output = poll_times(bank.spread(4, amount, &[1, 2]), polls).await;

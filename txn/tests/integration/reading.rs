@@ -108,7 +108,8 @@ fn who_only_reads_holds_nothing_that_writers_need() {
                 }
                 let stats = databases[writing].stats() - before;
                 assert_eq!(stats.aborts.total(), 0, "{protocol}: {stats:?}");
-                // What it has read is not what there is. In the order of timestamps it was before all of that.
+                // What it has read is not what there is. In the order of timestamps it was before
+                // all of that.
                 let ended = reader.commit().await;
                 match protocol {
                     Protocol::TwoPhase | Protocol::Optimistic => {

@@ -65,8 +65,8 @@ fn rollback_restores_every_byte_through_splits() {
     cluster.close();
 }
 
-/// A full leaf gives up its rows, fills up with others beyond them and splits at its end, so that the
-/// left half stays full; undo must put the deleted rows back under another, longer fence.
+/// A full leaf gives up its rows, fills up with others beyond them and splits at its end, so that
+/// the left half stays full; undo must put the deleted rows back under another, longer fence.
 #[test]
 fn deleted_rows_fit_back_under_longer_fences() {
     let cluster = Cluster::start(1, 512);

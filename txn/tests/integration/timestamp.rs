@@ -157,7 +157,8 @@ fn who_is_in_order_is_in_nobodys_way() {
             pay(other, table, 1, 1).await;
             earlier.update(table, &key![40], |row| Ok(row.set_i64(BALANCE, seen)?)).await.unwrap();
             earlier.commit().await.unwrap();
-            // The later one reads what the earlier one has changed, and changes what it has read and changed.
+            // The later one reads what the earlier one has changed, and changes what it has read
+            // and changed.
             let mut later = other.begin();
             assert_eq!(balance(&mut later, table, 40).await.unwrap(), seen);
             later.update(table, &key![40], |row| Ok(row.set_i64(BALANCE, 10)?)).await.unwrap();
@@ -333,7 +334,8 @@ fn stamps_go_with_the_keys_they_are_for() {
     cluster.close();
 }
 
-/// A walk latches nothing while it looks for its next leaf, which may have grown by the one that it comes from, or into it.
+/// A walk latches nothing while it looks for its next leaf, which may have grown by the one that it
+/// comes from, or into it.
 #[test]
 fn a_walk_meets_each_row_once_though_leaves_are_given_back_on_the_way() {
     let (cluster, databases, table) = cluster();

@@ -21,8 +21,9 @@ pub fn codec(data: usize, parity: usize) -> Result<Arc<dyn Codec>, CodecError> {
 
 /// A systematic Reed-Solomon code: computes splits from splits.
 ///
-/// All splits of a call have the same length, at least a byte; any alignment will do. None of this blocks.
-/// All codecs of a shape read each other's splits. Where an error is returned nothing was written.
+/// All splits of a call have the same length, at least a byte; any alignment will do. None of this
+/// blocks. All codecs of a shape read each other's splits. Where an error is returned nothing was
+/// written.
 ///
 /// ```
 /// use selkie_engine::coding::codec::codec;
@@ -53,8 +54,9 @@ pub trait Codec: Debug + Send + Sync {
     /// `Count`, `Length`, `Empty`.
     fn encode(&self, data: &[&[u8]], parity: &mut [&mut [u8]]) -> Result<(), CodecError>;
 
-    /// Makes the parity splits follow the change of data split `index` from `old` to `new`. Pays if few
-    /// data splits have changed: it reads two splits and the parity, however many data splits there are.
+    /// Makes the parity splits follow the change of data split `index` from `old` to `new`. Pays if
+    /// few data splits have changed: it reads two splits and the parity, however many data splits
+    /// there are.
     ///
     /// # Errors
     ///
@@ -67,8 +69,8 @@ pub trait Codec: Debug + Send + Sync {
         parity: &mut [&mut [u8]],
     ) -> Result<(), CodecError>;
 
-    /// Computes splits that are missing, data or parity, from k or more that are at hand, in any order.
-    /// If more than k are at hand, the first k are used. Not all that is missing must be
+    /// Computes splits that are missing, data or parity, from k or more that are at hand, in any
+    /// order. If more than k are at hand, the first k are used. Not all that is missing must be
     /// wanted.
     ///
     /// # Errors
@@ -80,12 +82,13 @@ pub trait Codec: Debug + Send + Sync {
         missing: &mut [(usize, &mut [u8])],
     ) -> Result<(), CodecError>;
 
-    /// Whether these splits, more than k, belong together. With n splits, up to n - k wrong ones are sure
-    /// to show.
+    /// Whether these splits, more than k, belong together. With n splits, up to n - k wrong ones
+    /// are sure to show.
     ///
     /// # Errors
     ///
-    /// As of [`reconstruct`](Codec::reconstruct); `TooFew` also if there are only k, which always do.
+    /// As of [`reconstruct`](Codec::reconstruct); `TooFew` also if there are only k, which always
+    /// do.
     fn verify(&self, present: &[(usize, &[u8])]) -> Result<bool, CodecError> {
         let data = self.shape().data();
         check::splits(self.shape(), present, &[])?;
@@ -115,14 +118,15 @@ pub trait Codec: Debug + Send + Sync {
         Ok(true)
     }
 
-    /// Finds which of these splits, more than k, are wrong: with n splits up to (n - k) / 2, by their
-    /// numbers, ascending; none if they belong together. If more are wrong than that, others may be
-    /// blamed.
+    /// Finds which of these splits, more than k, are wrong: with n splits up to (n - k) / 2, by
+    /// their numbers, ascending; none if they belong together. If more are wrong than that, others
+    /// may be blamed.
     ///
-    /// For when no checksum names them. It leaves out every set of splits of that many, the small ones
-    /// first, until the rest belongs together: that rest has k splits in common with the right ones, so it
-    /// is them. It allocates, and verifies as often as there are such sets: at most 11 times for 8+2, 79 for
-    /// 8+4, and 1586 for 2+10, as bad as it gets; a wrong guess mostly ends with its first 512 bytes.
+    /// For when no checksum names them. It leaves out every set of splits of that many, the small
+    /// ones first, until the rest belongs together: that rest has k splits in common with the right
+    /// ones, so it is them. It allocates, and verifies as often as there are such sets: at most 11
+    /// times for 8+2, 79 for 8+4, and 1586 for 2+10, as bad as it gets; a wrong guess mostly ends
+    /// with its first 512 bytes.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! GF(2^8): bytes as polynomials over GF(2), modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11D), of which x is a
-//! generator.
+//! GF(2^8): bytes as polynomials over GF(2), modulo x^8 + x^4 + x^3 + x^2 + 1 (0x11D), of which x
+//! is a generator.
 
 /// What remains of x^8: the polynomial without its highest term.
 pub(super) const POLYNOMIAL: u8 = 0x1D;

@@ -8,9 +8,10 @@ pub(super) type Row = [u8; MAX_SPLITS];
 
 /// The rows of all splits, data first.
 ///
-/// It is the Vandermonde matrix of 0, 1, 2, ..., multiplied by the inverse of its first k rows: so these
-/// become the identity, and any k rows remain independent, since any k rows of a Vandermonde matrix are.
-/// This is also how `reed-solomon-erasure` makes it, so that either reads what the other wrote.
+/// It is the Vandermonde matrix of 0, 1, 2, ..., multiplied by the inverse of its first k rows: so
+/// these become the identity, and any k rows remain independent, since any k rows of a Vandermonde
+/// matrix are. This is also how `reed-solomon-erasure` makes it, so that either reads what the
+/// other wrote.
 pub(super) fn generator(shape: Shape) -> Option<Vec<Row>> {
     let vandermonde = |split: usize| -> Row {
         let mut row = Row::default();

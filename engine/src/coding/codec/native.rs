@@ -6,8 +6,8 @@ use super::patterns::Patterns;
 use super::shape::SplitSet;
 use super::{Codec, CodecError, Kernel, Shape, check};
 
-/// Reed-Solomon by a [`Kernel`], with all its matrices computed beforehand. It allocates nothing while it
-/// encodes, updates or reconstructs.
+/// Reed-Solomon by a [`Kernel`], with all its matrices computed beforehand. It allocates nothing
+/// while it encodes, updates or reconstructs.
 #[derive(Debug)]
 pub struct Native {
     shape: Shape,

@@ -1,10 +1,10 @@
 //! The matrices of all reconstructions of a code.
 //!
-//! Which splits are at hand when a page is wanted is chance: late binding takes the first k that come.
-//! There are at most C(12, 6) = 924 such patterns; so the matrices of all are computed when a codec is made
-//! and stay as they are: a look-up is two loads and takes no lock. It takes 8 KiB for 8+2 and 141 KiB for
-//! 6+6, the most. A cache filled on demand would save the time of making a codec, and take synchronisation
-//! in every reconstruction.
+//! Which splits are at hand when a page is wanted is chance: late binding takes the first k that
+//! come. There are at most C(12, 6) = 924 such patterns; so the matrices of all are computed when a
+//! codec is made and stay as they are: a look-up is two loads and takes no lock. It takes 8 KiB for
+//! 8+2 and 141 KiB for 6+6, the most. A cache filled on demand would save the time of making a
+//! codec, and take synchronisation in every reconstruction.
 
 use super::matrix::{Row, generator, invert, times};
 use super::shape::SplitSet;
@@ -44,8 +44,8 @@ impl Patterns {
         Ok(Patterns { splits: shape.splits(), places: places.into(), rows: rows.into() })
     }
 
-    /// The rows of all splits, whose coefficients stand at the numbers of the splits of `at_hand`, and are
-    /// zero elsewhere; none if `at_hand` is not of k splits.
+    /// The rows of all splits, whose coefficients stand at the numbers of the splits of `at_hand`,
+    /// and are zero elsewhere; none if `at_hand` is not of k splits.
     #[inline]
     pub(super) fn rows(&self, at_hand: SplitSet) -> Option<&[Row]> {
         let place = *self.places.get(usize::from(at_hand.bits()))?;
@@ -54,7 +54,8 @@ impl Patterns {
     }
 }
 
-/// Puts the coefficients of a row, which are for the splits of `set` in turn, where the splits' numbers are.
+/// Puts the coefficients of a row, which are for the splits of `set` in turn, where the splits'
+/// numbers are.
 fn spread(row: &Row, set: SplitSet) -> Row {
     let mut spread = Row::default();
     for (split, coefficient) in set.iter().zip(row) {

@@ -4,11 +4,11 @@ use reed_solomon_erasure::galois_8::ReedSolomon;
 
 use super::{Codec, CodecError, MAX_SPLITS, Shape, check};
 
-/// The same code by a crate that many use: what [`Native`](super::Native) is tested against, and what
-/// can take its place.
+/// The same code by a crate that many use: what [`Native`](super::Native) is tested against, and
+/// what can take its place.
 ///
-/// That crate caches the matrices of the last 254 patterns of loss behind a lock, and wants all splits of
-/// a page mutable; so to reconstruct, this copies what is at hand, and it allocates.
+/// That crate caches the matrices of the last 254 patterns of loss behind a lock, and wants all
+/// splits of a page mutable; so to reconstruct, this copies what is at hand, and it allocates.
 #[derive(Debug)]
 pub struct Reference {
     shape: Shape,
@@ -59,7 +59,8 @@ impl Codec for Reference {
         check::update(self.shape, index, parity.len())?;
         check::lengths(&[old, new], parity)?;
         let Some(code) = &self.code else { return Ok(()) };
-        // The code is linear: what a page of the change alone has for parity is the change of parity.
+        // The code is linear: what a page of the change alone has for parity is the change of
+        // parity.
         let change: Vec<u8> = old.iter().zip(new).map(|(old, new)| old ^ new).collect();
         let zeros = vec![0; change.len()];
         let data =

@@ -1,7 +1,7 @@
 //! What the death of a node does to a line (DESIGN §8, F2 to F5).
 //!
-//! The dead node is fenced, and its mail has been taken in, before a line hears of its death: from then on
-//! nothing of it changes the word any more, and nothing new comes from it.
+//! The dead node is fenced, and its mail has been taken in, before a line hears of its death: from
+//! then on nothing of it changes the word any more, and nothing new comes from it.
 //!
 //! ```text
 //!  Lost(d):  waits for d, or Ceded to d -> Inquire{Ceded}
@@ -13,20 +13,22 @@
 //!  Inquire{Modified} -- word names d --> Claim --> Modified       -- names this node --> Modified
 //!  Inquire{Shared}   -- word names d --> Rejoin --> Shared        -- does not --> Shared
 //! ```
-//! A shared copy that d granted may be the only good one: d may have died in its write-back. So whoever has
-//! such a copy writes it home, and enters its bit. Several can have been granted copies together; they write
-//! the same bytes, and d stays in the word, so that nobody writes others before all have.
+//! A shared copy that d granted may be the only good one: d may have died in its write-back. So
+//! whoever has such a copy writes it home, and enters its bit. Several can have been granted copies
+//! together; they write the same bytes, and d stays in the word, so that nobody writes others
+//! before all have.
 //!
-//! A grant that d entered in the word may have been lost with d, and the only copy with it. Then the word is made to name d
-//! again, so that the sweep finds what it finds of a line that d had.
+//! A grant that d entered in the word may have been lost with d, and the only copy with it. Then
+//! the word is made to name d again, so that the sweep finds what it finds of a line that d had.
 //!
-//! Who meets d in the word backs off until the recovery is over. The bits of d itself are left to the sweep
-//! that ends it: nobody clears one on d's behalf any more, and d is granted nothing more.
+//! Who meets d in the word backs off until the recovery is over. The bits of d itself are left to
+//! the sweep that ends it: nobody clears one on d's behalf any more, and d is granted nothing more.
 //!
-//! The sweep takes a line that d holds for lost unless a survivor's bit is in the word, so bits must not be
-//! there by mistake. A reader that adds its bit in vain has it there until the reset; an add that was posted
-//! when the word had no holder can land when a survivor that had not heard of the death yet has handed the line
-//! to d. So during a recovery readers put their bits in by a swap of a word without a holder (Join).
+//! The sweep takes a line that d holds for lost unless a survivor's bit is in the word, so bits
+//! must not be there by mistake. A reader that adds its bit in vain has it there until the reset;
+//! an add that was posted when the word had no holder can land when a survivor that had not heard
+//! of the death yet has handed the line to d. So during a recovery readers put their bits in by a
+//! swap of a word without a holder (Join).
 
 use super::super::word::{ComputeId, LatchDelta, LatchWord};
 use super::terms::Inquiry;
@@ -62,7 +64,8 @@ impl Step<'_> {
             return self.inquire(of, dead);
         }
         match self.line.phase {
-            // The dead node may have granted the line in the word, by a message that was lost with it.
+            // The dead node may have granted the line in the word, by a message that was lost with
+            // it.
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } if holder == dead => {
                 self.inquire(Inquiry::Ceded, dead);
             }

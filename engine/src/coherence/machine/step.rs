@@ -100,8 +100,9 @@ impl Step<'_> {
         }
     }
 
-    /// Becomes a reader of a line that had no holder when the word was last looked at. In a recovery the bit
-    /// must not get into a word that names a dead holder by now, not even to be taken out again.
+    /// Becomes a reader of a line that had no holder when the word was last looked at. In a
+    /// recovery the bit must not get into a word that names a dead holder by now, not even to be
+    /// taken out again.
     pub(super) fn join(&mut self, old: LatchWord) {
         if !self.rules.recovering {
             return self.acquire(false);
@@ -130,7 +131,8 @@ impl Step<'_> {
         }
     }
 
-    /// The page goes home, and this node remains its holder: the word is left alone. Readers may look at it meanwhile.
+    /// The page goes home, and this node remains its holder: the word is left alone. Readers may
+    /// look at it meanwhile.
     pub(super) fn write_back(&mut self) {
         let is_written = matches!(self.local, LocalUse::Writer | LocalUse::WriterNext);
         let may_start = self.may_start() && self.line.deferred.is_empty();

@@ -72,8 +72,8 @@ pub enum Event {
         exclusive: bool,
         /// The caller rather has Busy than wait for latches elsewhere.
         nowait: bool,
-        /// Look at the word before the atomic that claims the line: somebody is probably in the way. A
-        /// guess: the wrong one costs a round trip, the right one saves an atomic or two.
+        /// Look at the word before the atomic that claims the line: somebody is probably in the
+        /// way. A guess: the wrong one costs a round trip, the right one saves an atomic or two.
         look: bool,
     },
     /// The buffer manager wants the frame.
@@ -96,7 +96,8 @@ pub enum Event {
     },
     /// The local latch was let go while requests were deferred.
     LocalFree,
-    /// A node is dead, fenced, and what it had sent has been received; [`Rules::dead`] has it from now on.
+    /// A node is dead, fenced, and what it had sent has been received; [`Rules::dead`] has it from
+    /// now on.
     Lost {
         /// The node.
         node: ComputeId,
@@ -184,8 +185,8 @@ pub enum Phase {
     },
     /// A shared copy.
     Shared,
-    /// `[CAS expected -> expected + bit; READ]` outstanding: a reader's way in while the recovery from a
-    /// death is under way.
+    /// `[CAS expected -> expected + bit; READ]` outstanding: a reader's way in while the recovery
+    /// from a death is under way.
     Join {
         /// The word without a holder that was found.
         expected: LatchWord,
@@ -209,8 +210,8 @@ pub enum Phase {
         /// Who was asked.
         holder: ComputeId,
     },
-    /// No copy, but this node's bit is still in the word: nobody can become holder before it has been
-    /// asked, so a reader needs the page only.
+    /// No copy, but this node's bit is still in the word: nobody can become holder before it has
+    /// been asked, so a reader needs the page only.
     Lapsed,
     /// From Lapsed: `READ` outstanding.
     Refetch,
@@ -261,14 +262,16 @@ pub enum Phase {
         /// The dead node.
         dead: ComputeId,
     },
-    /// `CAS expected -> me in place of dead` outstanding, for a line that the dead node had granted.
+    /// `CAS expected -> me in place of dead` outstanding, for a line that the dead node had
+    /// granted.
     Claim {
         /// The dead node.
         dead: ComputeId,
         /// The word that was found.
         expected: LatchWord,
     },
-    /// `CAS expected -> dead in place of me` outstanding, for a line whose grant was lost with the dead node.
+    /// `CAS expected -> dead in place of me` outstanding, for a line whose grant was lost with the
+    /// dead node.
     Disclaim {
         /// The dead node.
         dead: ComputeId,
@@ -282,7 +285,8 @@ pub enum Phase {
 /// What a node has of a line whose fate a dead one decided.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Inquiry {
-    /// No copy, but perhaps a bit in the word that was in the dead node's care, or a grant that was lost with it.
+    /// No copy, but perhaps a bit in the word that was in the dead node's care, or a grant that was
+    /// lost with it.
     Ceded,
     /// A shared copy, granted and not confirmed.
     Shared,
@@ -368,18 +372,18 @@ pub struct Rules {
     pub max_priority: u8,
     /// Ask the node a `NotHeld` names before going back to the word.
     pub follow_hints: bool,
-    /// Ask whoever is in the way; else try the word again and again, as the baseline without a cache
-    /// does, whose driver gives every latch up when the last local user has.
+    /// Ask whoever is in the way; else try the word again and again, as the baseline without a
+    /// cache does, whose driver gives every latch up when the last local user has.
     pub ask_holders: bool,
     /// Leave this node's bit in the word when a shared copy is evicted.
     pub sticky_bits: bool,
-    /// A line that is handed over goes home with that, so that home lacks nothing of its confirmed holder's page but
-    /// what that one has changed: its log says the rest.
+    /// A line that is handed over goes home with that, so that home lacks nothing of its confirmed
+    /// holder's page but what that one has changed: its log says the rest.
     pub home_first: bool,
     /// Nodes that were lost and are perhaps in latch words still: they are not asked.
     pub dead: NodeSet,
-    /// A sweep is to judge by readers' bits whether there is a copy of a line that a dead node holds: no bit is
-    /// put into a word but where it says so (`death`).
+    /// A sweep is to judge by readers' bits whether there is a copy of a line that a dead node
+    /// holds: no bit is put into a word but where it says so (`death`).
     pub recovering: bool,
     /// R5's Confirm; the published protocol has none.
     #[cfg(any(test, feature = "planted"))]

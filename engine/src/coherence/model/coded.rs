@@ -5,8 +5,9 @@
 //! a split is lost at any moment --> SplitLost --> a reader makes it again, whoever that is: SplitMade
 //! the writer dies: what was under way is there, or not, or torn --> the sweep mends the page by `page_of`
 //! ```
-//! Splits are read again until they have the versions of the header, under the latch; so one read when the latch is
-//! had stands for all. Nobody may be writing then, and two do not write at the same time.
+//! Splits are read again until they have the versions of the header, under the latch; so one read
+//! when the latch is had stands for all. Nobody may be writing then, and two do not write at the
+//! same time.
 
 use super::protocol::{Protocol, Step, What};
 use super::world::{Fault, Life, Verb, World};

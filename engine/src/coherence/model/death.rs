@@ -1,4 +1,5 @@
-//! The death of one node in the model, or of two at once, and the recovery from it (DESIGN §8, F1 to F5).
+//! The death of one node in the model, or of two at once, and the recovery from it (DESIGN §8, F1
+//! to F5).
 //!
 //! ```text
 //! Alive --at any moment--> Dead --F1--> Fenced --F2 to F4 at each survivor; all are through-->
@@ -6,17 +7,18 @@
 //!
 //! each survivor:  Nothing --all their mail is heard--> Noted --Lost--> Due --no operation outstanding--> Told
 //! ```
-//! A dead node's posted chain goes on at home and its mail on the wires, the end of which may be lost; fenced, the rest of the chain is gone,
-//! and a write-back in the middle of it leaves home torn. Nothing that is sent to it arrives.
+//! A dead node's posted chain goes on at home and its mail on the wires, the end of which may be
+//! lost; fenced, the rest of the chain is gone, and a write-back in the middle of it leaves home
+//! torn. Nothing that is sent to it arrives.
 //!
-//! A survivor knows of the death (Noted) before it tells its lines one by one. It tells those that it finds
-//! active first, then those whose frames and notes say something of the dead node: a line at rest that hands over
-//! in between is not told (Passed). A line that is told is through when it is seen, after that, without an
-//! operation outstanding.
+//! A survivor knows of the death (Noted) before it tells its lines one by one. It tells those that
+//! it finds active first, then those whose frames and notes say something of the dead node: a line
+//! at rest that hands over in between is not told (Passed). A line that is told is through when it
+//! is seen, after that, without an operation outstanding.
 //!
-//! Without logs there is no redo: the sweep takes the line for lost if the word names the dead node and no living node's bit
-//! is in it, and the word stays so. Else home must be fresh. With logs nothing is lost: what home lacks must be in the logs of
-//! those who died.
+//! Without logs there is no redo: the sweep takes the line for lost if the word names the dead node
+//! and no living node's bit is in it, and the word stays so. Else home must be fresh. With logs
+//! nothing is lost: what home lacks must be in the logs of those who died.
 
 use super::coded::Careless;
 use super::protocol::{Protocol, Step, What};
@@ -35,7 +37,8 @@ pub(super) enum Skipped {
     Inquiries,
     /// The sweep does not wait for operations that were under way before (F4).
     Operations,
-    /// The sweep waits for such an operation, and not for those that follow it in the same step (F4).
+    /// The sweep waits for such an operation, and not for those that follow it in the same step
+    /// (F4).
     FollowUps,
     /// Who wants to read adds its bit without a look while the sweep is to come.
     Looks,
@@ -130,7 +133,8 @@ impl<const N: usize> Protocol<N> {
         }
     }
 
-    /// What a dead node sent last, and more of that, may not have arrived, whatever it did at home after that.
+    /// What a dead node sent last, and more of that, may not have arrived, whatever it did at home
+    /// after that.
     fn lose_mail(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
         if world.stage == Stage::Alive || world.nodes[node].heard != Heard::Nothing {
             return;
@@ -201,8 +205,9 @@ impl<const N: usize> Protocol<N> {
         line.carried.contains(dead) || line.phase == Phase::Ceded { to: dead }
     }
 
-    /// Whether neither the frame nor what was left in the word speaks of a dead node any more. They do so until
-    /// the line comes to rest, but that the frame of a line that is given away goes at once.
+    /// Whether neither the frame nor what was left in the word speaks of a dead node any more. They
+    /// do so until the line comes to rest, but that the frame of a line that is given away goes at
+    /// once.
     fn is_unlisted(line: &Line) -> bool {
         matches!(line.phase, Phase::HandOver { .. } | Phase::ReleaseModified) || line.is_plain()
     }
@@ -237,8 +242,8 @@ impl<const N: usize> Protocol<N> {
         }
     }
 
-    /// Whether a node takes this event by the rules of a recovery: from some time after it knows of the death,
-    /// and before it has found the lines to be told.
+    /// Whether a node takes this event by the rules of a recovery: from some time after it knows of
+    /// the death, and before it has found the lines to be told.
     pub(super) fn recovers(&self, heard: Heard, event: Event) -> bool {
         let knows = matches!(heard, Heard::Passed | Heard::Told | Heard::Due);
         let joins = !self.skips(Skipped::Joins) || !matches!(event, Event::Completed { .. });
@@ -353,7 +358,8 @@ impl<const N: usize> World<N> {
         let left = self.nodes.iter().any(|node| node.life == Life::Dead);
         self.stage = if left { Stage::Fenced } else { Stage::Swept };
         let dead = self.dead();
-        // The logs of all the dead are read for a line that is lost, and not needed any more when all is over.
+        // The logs of all the dead are read for a line that is lost, and not needed any more when
+        // all is over.
         let is_lost = self.nodes.iter().any(|node| node.life == Life::Swept { lost: true });
         let owed = |node| if is_lost { !dead.contains(node) } else { !left && dead.contains(node) };
         if self.unhomed.iter().any(owed) {

@@ -1,8 +1,9 @@
 //! The loss of the home, in the model: one step that stands for all that follows.
 //!
-//! Nodes come to a stop at moments of their own, and no verb executes at a lost home; both are schedules that are
-//! searched anyway, as anything may be slow. What is left is the moment from which nobody does anything more, and
-//! what is made of it: that is the step. The home is lost once.
+//! Nodes come to a stop at moments of their own, and no verb executes at a lost home; both are
+//! schedules that are searched anyway, as anything may be slow. What is left is the moment from
+//! which nobody does anything more, and what is made of it: that is the step. The home is lost
+//! once.
 
 use super::protocol::{Protocol, Step, What};
 use super::world::{Fault, World, id};

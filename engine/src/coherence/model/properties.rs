@@ -69,7 +69,8 @@ fn single_writer<const N: usize>(_: &Protocol<N>, world: &World<N>) -> bool {
     readable <= 1 || !world.nodes.iter().any(|node| node.line.writable())
 }
 
-/// For each pair of nodes: exactly one of request, deferred request and answer exists while the asker counts on an answer, and none otherwise. Grants are answers.
+/// For each pair of nodes: exactly one of request, deferred request and answer exists while the
+/// asker counts on an answer, and none otherwise. Grants are answers.
 fn one_answer<const N: usize>(world: &World<N>) -> bool {
     let pairs = (0..N).flat_map(|asker| (0..N).map(move |asked| (asker, asked)));
     let both_run = |(asker, asked): &(usize, usize)| {

@@ -182,7 +182,8 @@ impl<const N: usize> Protocol<N> {
             || self.careless.is_some()
     }
 
-    /// Runs the checked function at a node that has heard of a death or not; `None` for an error or a panic.
+    /// Runs the checked function at a node that has heard of a death or not; `None` for an error or
+    /// a panic.
     pub(super) fn run(
         &self,
         line: &mut Line,

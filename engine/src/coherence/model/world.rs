@@ -16,8 +16,8 @@ use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, MAX_COMPUTE_NODES
 /// request, a Confirm. One more shows a fault.
 const WIRE_LIMIT: usize = 3;
 
-/// The id of the node at this place: the greatest ones, next to each other, so that what carries out of
-/// one's bit is seen in another's, or in the holder's field.
+/// The id of the node at this place: the greatest ones, next to each other, so that what carries
+/// out of one's bit is seen in another's, or in the holder's field.
 pub(super) fn id(place: usize) -> ComputeId {
     ComputeId::new(MAX_COMPUTE_NODES - 1 - place).unwrap()
 }
@@ -100,8 +100,8 @@ pub(super) enum Change {
 }
 
 impl Change {
-    /// What the operation of a line in `phase` does to the word, and the bits that it clears beside.
-    /// `None`: an addend that the rules do not have there.
+    /// What the operation of a line in `phase` does to the word, and the bits that it clears
+    /// beside. `None`: an addend that the rules do not have there.
     fn of(
         access: WordAccess,
         phase: Phase,
@@ -273,7 +273,8 @@ pub(super) struct Node {
     pub(super) heard: Heard,
     /// The dead nodes of which the line will be told.
     pub(super) untold: NodeSet,
-    /// It has taken the line over from a dead node, and not written it home since; only where there are logs.
+    /// It has taken the line over from a dead node, and not written it home since; only where there
+    /// are logs.
     pub(super) claimed: bool,
 }
 
@@ -294,7 +295,8 @@ pub(super) enum Heard {
     Nothing,
     /// It knows ([`crate::coherence::machine::Rules::dead`]); the line will be told.
     Noted,
-    /// As before; the line was at rest when the active ones were listed, and had to do with the dead node.
+    /// As before; the line was at rest when the active ones were listed, and had to do with the
+    /// dead node.
     Passed,
     /// The line was told, or has nothing to do with it.
     Told,
@@ -334,7 +336,8 @@ pub(super) enum Fault {
     Judgement,
     /// What a dead node had changed, or a living one, is neither at home nor in a log that is read.
     Unhomed,
-    /// Splits that are not of one page were taken for a page, or written beside those of another write-back.
+    /// Splits that are not of one page were taken for a page, or written beside those of another
+    /// write-back.
     Torn,
 }
 

@@ -1,5 +1,5 @@
-//! Logs in an object store: each append is an object of its own, named after the place where it begins, as objects cannot be
-//! added to.
+//! Logs in an object store: each append is an object of its own, named after the place where it
+//! begins, as objects cannot be added to.
 //!
 //! ```text
 //! PREFIX/<pool>/<node>-<incarnation>/<LSN>.slog      a header, as of a file of a log, and the records of an append
@@ -9,19 +9,23 @@
 //! PREFIX/<pool>/<node>-<incarnation>/ended           a header: where the log of one who was taken for dead ends
 //! PREFIX/<pool>/labels.json                          the pool's labels
 //! ```
-//! No name is used for two things: a request that failed may have been carried out, or be so later, and it does not matter
-//! when. What is tried again are the very same bytes. So an append is one request, and needs to know nothing of what is there.
+//! No name is used for two things: a request that failed may have been carried out, or be so later,
+//! and it does not matter when. What is tried again are the very same bytes. So an append is one
+//! request, and needs to know nothing of what is there.
 //!
-//! Objects that were cut off stay for whoever makes another pool of all logs, until the archive is made short. They are deleted
-//! after `archived` has said so, many at a time, in whatever order the store likes: what is left of them is not read. An
-//! object that is missing is seen, but for the last ones: the first one begins where `kept` or `archived` says, and each other
-//! where the one before ends. What has no `kept` is no log, nor is what has `removed`, which stays for what comes late.
+//! Objects that were cut off stay for whoever makes another pool of all logs, until the archive is
+//! made short. They are deleted after `archived` has said so, many at a time, in whatever order the
+//! store likes: what is left of them is not read. An object that is missing is seen, but for the
+//! last ones: the first one begins where `kept` or `archived` says, and each other where the one
+//! before ends. What has no `kept` is no log, nor is what has `removed`, which stays for what comes
+//! late.
 //!
-//! Contents: `url` (which store), `network` (where its client runs, and that each request has a bound), `sink` (a log that is
-//! being written).
+//! Contents: `url` (which store), `network` (where its client runs, and that each request has a
+//! bound), `sink` (a log that is being written).
 //!
-//! A node that was taken for dead may still be writing. Who reads its log to make its pages again says first where it
-//! ended, which is said once: the store has to know conditional requests (`If-None-Match` of S3).
+//! A node that was taken for dead may still be writing. Who reads its log to make its pages again
+//! says first where it ended, which is said once: the store has to know conditional requests
+//! (`If-None-Match` of S3).
 
 mod network;
 mod sink;
@@ -78,9 +82,10 @@ impl LogObjects {
         url::store_at(url).map(drop)
     }
 
-    /// Logs in a directory, or at a URL, as `file:///var/logs`, or with the feature `cloud` `s3://BUCKET/PREFIX`, `gs://`, `az://`
-    /// or `http://`, whose settings are those of the environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); each may keep `capacity`
-    /// bytes. Starts a thread, asks the store nothing.
+    /// Logs in a directory, or at a URL, as `file:///var/logs`, or with the feature `cloud`
+    /// `s3://BUCKET/PREFIX`, `gs://`, `az://` or `http://`, whose settings are those of the
+    /// environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); each may keep `capacity` bytes. Starts a
+    /// thread, asks the store nothing.
     ///
     /// # Errors
     /// [`LogError`] with what is wrong with the URL, or with the settings.
@@ -90,7 +95,8 @@ impl LogObjects {
         Ok(Self { network, prefix, capacity, reads_archives: false })
     }
 
-    /// Logs that are at a URL already, to be read, with what they were cut off. As [`LogObjects::at`].
+    /// Logs that are at a URL already, to be read, with what they were cut off. As
+    /// [`LogObjects::at`].
     ///
     /// # Errors
     /// [`LogError`] with what is wrong with the URL, or with the settings.
@@ -113,8 +119,8 @@ impl LogObjects {
         self.network.name_of(&self.prefix)
     }
 
-    /// Writes an object and deletes it: whoever cannot do that learns it now rather than with the first commit. Two round
-    /// trips, for which the thread blocks.
+    /// Writes an object and deletes it: whoever cannot do that learns it now rather than with the
+    /// first commit. Two round trips, for which the thread blocks.
     ///
     /// # Errors
     /// [`LogError`] with what the store says.
@@ -195,7 +201,8 @@ impl LogObjects {
     async fn listed_at(&self, log: &Path) -> Result<Listed, ReadError> {
         let mut listed = self.listed_once(log).await?;
         for _ in 0..LOOKS {
-            // A store may pass over a mark that goes while it lists, and not see yet the one that came before.
+            // A store may pass over a mark that goes while it lists, and not see yet the one that
+            // came before.
             if !listed.kept.is_empty() || listed.objects.is_empty() || listed.is_removed {
                 break;
             }
@@ -394,7 +401,8 @@ impl LogStore for LogObjects {
                     std::io::Error::new(std::io::ErrorKind::AlreadyExists, "a log is there");
                 return Err(LogError::new("begin a log at", self.place(first), error));
             }
-            // Without that it would be none: what its node has is lost then, though it has changed nothing yet.
+            // Without that it would be none: what its node has is lost then, though it has changed
+            // nothing yet.
             self.set_mark(owner, KEPT, FIRST_LSN).await?;
             let sink = ObjectSink::new(Arc::clone(&self.network), log, owner, self.capacity);
             Ok(Arc::new(sink) as Arc<dyn Sink>)

@@ -1,5 +1,5 @@
-//! Where the client of an object store runs: it needs tokio's network and its threads for files, which the environments of
-//! compute nodes need not have.
+//! Where the client of an object store runs: it needs tokio's network and its threads for files,
+//! which the environments of compute nodes need not have.
 
 use std::io;
 use std::sync::Arc;
@@ -87,7 +87,8 @@ impl Network {
         self.run("read", self.name_of(object), get).await
     }
 
-    /// The objects below a prefix, and their sizes. However many there are, each answer has the bound.
+    /// The objects below a prefix, and their sizes. However many there are, each answer has the
+    /// bound.
     pub(super) async fn objects_of(&self, prefix: &Path) -> Result<Vec<(Path, u64)>, LogError> {
         let (store, path) = (Arc::clone(&self.store), prefix.clone());
         let list = async move {
@@ -120,7 +121,8 @@ impl Network {
         self.run("list", self.name_of(prefix), list).await
     }
 
-    /// Deletes objects, as many with a request as the store takes. Those that are not there are deleted.
+    /// Deletes objects, as many with a request as the store takes. Those that are not there are
+    /// deleted.
     pub(super) async fn delete(&self, objects: Vec<Path>) -> Result<(), LogError> {
         let first = objects.first().map_or_else(String::new, |first| self.name_of(first));
         let store = Arc::clone(&self.store);
@@ -138,7 +140,8 @@ impl Network {
         self.run("delete", first, delete).await
     }
 
-    /// Waits for requests, and blocks the thread meanwhile; `None` if the store's own thread is gone.
+    /// Waits for requests, and blocks the thread meanwhile; `None` if the store's own thread is
+    /// gone.
     pub(super) fn wait_for<T: Send + 'static>(
         &self,
         requests: impl Future<Output = T> + Send + 'static,

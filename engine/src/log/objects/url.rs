@@ -27,7 +27,8 @@ pub(super) struct Named {
 /// Finds the store.
 ///
 /// # Errors
-/// [`LogError`] if it is no URL, of a scheme that is not known or not compiled in, or the store's settings do not do.
+/// [`LogError`] if it is no URL, of a scheme that is not known or not compiled in, or the store's
+/// settings do not do.
 pub(super) fn store_at(url: &str) -> Result<Named, LogError> {
     let refused =
         |why: String| LogError::new("use", url, io::Error::new(io::ErrorKind::InvalidInput, why));

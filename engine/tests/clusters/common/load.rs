@@ -35,7 +35,8 @@ pub fn is_whole(pool: &Pool) -> bool {
         && slabs.all(|slab| state.lives(slab.node))
 }
 
-/// Writers on all engines, each of which changes pages of its own and reads all, and adds to a counter.
+/// Writers on all engines, each of which changes pages of its own and reads all, and adds to a
+/// counter.
 pub struct Load {
     stop: Arc<AtomicBool>,
     tasks: Vec<TaskHandle>,
@@ -108,7 +109,8 @@ impl Load {
 }
 
 impl Load {
-    /// Ends, and finds that all writers have gone on, and that every engine reads what they did; the engines leave.
+    /// Ends, and finds that all writers have gone on, and that every engine reads what they did;
+    /// the engines leave.
     pub async fn ends_well(self, cluster: &Cluster, pages: &[GAddr]) {
         let outcomes = self.end().await;
         for outcome in &outcomes {
@@ -143,7 +145,8 @@ pub async fn prepare(cluster: &Cluster, count: usize) -> (Arc<Vec<GAddr>>, GAddr
     (Arc::new(pages(&cluster.engines[0], count).await), counter)
 }
 
-/// Does something at the moment at which the move of a slab gets to a stage: before who moves it begins with that.
+/// Does something at the moment at which the move of a slab gets to a stage: before who moves it
+/// begins with that.
 pub struct AtStage<F> {
     stage: Stage,
     pub met: OnceLock<Migration>,

@@ -46,8 +46,8 @@ pub fn pool_config(memory_nodes: usize, bytes_per_node: u64) -> PoolConfig {
     }
 }
 
-/// What the variable `SELKIE_TEST_CODING` says, where there are memory nodes enough: the tests of this folder are to
-/// hold for every coding.
+/// What the variable `SELKIE_TEST_CODING` says, where there are memory nodes enough: the tests of
+/// this folder are to hold for every coding.
 pub fn coding(memory_nodes: usize) -> Coding {
     let asked = std::env::var("SELKIE_TEST_CODING").map_or(Coding::PLAIN, |c| c.parse().unwrap());
     if memory_nodes < asked.splits() { Coding::PLAIN } else { asked }

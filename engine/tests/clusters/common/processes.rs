@@ -1,4 +1,5 @@
-//! A pool whose nodes are each as if in a process of its own, with a way to the control plane that can be cut.
+//! A pool whose nodes are each as if in a process of its own, with a way to the control plane that
+//! can be cut.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,8 +74,8 @@ impl ControlPlane for Aged {
     }
 }
 
-/// A simulated network where nodes have to be let in, and each process fences for itself. Fences do nothing: nothing but
-/// its own lease keeps a node that was declared dead from using what it has.
+/// A simulated network where nodes have to be let in, and each process fences for itself. Fences do
+/// nothing: nothing but its own lease keeps a node that was declared dead from using what it has.
 struct Carded(Arc<dyn Fabric>);
 
 struct CardedEndpoint(Arc<dyn Endpoint>);

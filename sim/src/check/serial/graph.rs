@@ -2,8 +2,8 @@
 //!
 //! Adya's dependencies between committed transactions: `ww`, the next version of an object was
 //! installed; `wr`, a version was read; `rw`, a version was read that the other replaced; and real
-//! time. Components are Tarjan's (linear); the shortest cycle of a component takes one breadth-first
-//! search from each of at most [`MAX_STARTS`] members.
+//! time. Components are Tarjan's (linear); the shortest cycle of a component takes one
+//! breadth-first search from each of at most [`MAX_STARTS`] members.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
@@ -180,7 +180,8 @@ impl<'h> Graph<'h> {
         cycles.min_by_key(Vec::len).unwrap_or_default()
     }
 
-    /// The shortest cycle through `start`: breadth first, back along the edges that got there first.
+    /// The shortest cycle through `start`: breadth first, back along the edges that got there
+    /// first.
     fn cycle_at(&self, start: Txn, members: &PerTxn<bool>, weakest: Dependency) -> Vec<Edge> {
         let mut reached: PerTxn<Option<Edge>> = PerTxn::new(self.history, None);
         let mut queue = VecDeque::from([start]);

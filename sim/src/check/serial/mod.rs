@@ -14,8 +14,8 @@
 //! ```
 //!
 //! *Workload.* The values written to an object are unique; the initial state of a register is
-//! absent, of a list empty, so a history includes what loaded the data. Registers are never deleted.
-//! Reads of transactions that do not count are not judged.
+//! absent, of a list empty, so a history includes what loaded the data. Registers are never
+//! deleted. Reads of transactions that do not count are not judged.
 //!
 //! *Cost.* For n transactions: n²/8 bytes and, in each round of inference, edges times n/64 steps;
 //! rounds are few. Only blind writes of registers can take exponential time, and that is bounded by

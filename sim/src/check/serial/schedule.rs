@@ -5,11 +5,11 @@
 //! its predecessors in the graph came, and nobody is still to read what it would overwrite; the
 //! earliest to return goes first, which is near the order in which a real engine commits.
 //!
-//! *Conflicts.* If nothing may come next, each candidate `Wi` would overwrite some `Ai` that `Ri` is
-//! still to read, and `Ri` waits for another candidate. So there is a circle of them in which not
-//! all `Ai` can come before their `Wi`. For each one the search starts again with an edge from `Wi`
-//! to `Ai` and what follows from it, so it is complete: no order is left out. After [`MAX_TRIES`]
-//! it gives up.
+//! *Conflicts.* If nothing may come next, each candidate `Wi` would overwrite some `Ai` that `Ri`
+//! is still to read, and `Ri` waits for another candidate. So there is a circle of them in which
+//! not all `Ai` can come before their `Wi`. For each one the search starts again with an edge from
+//! `Wi` to `Ai` and what follows from it, so it is complete: no order is left out. After
+//! [`MAX_TRIES`] it gives up.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,8 +1,8 @@
 //! Histories as text, one transaction a line.
 //!
-//! `10-20 r1=- w1=6 a2=5 l2=5,6 s1..9=1:6,2:7` ran from 10 to 20, read register 1 as absent, wrote 6
-//! to it, appended 5 to list 2, read list 2 as [5, 6], and scanned registers 1 to 9. `10-20!` aborted,
-//! and the outcome of `10-?` is unknown.
+//! `10-20 r1=- w1=6 a2=5 l2=5,6 s1..9=1:6,2:7` ran from 10 to 20, read register 1 as absent, wrote
+//! 6 to it, appended 5 to list 2, read list 2 as [5, 6], and scanned registers 1 to 9. `10-20!`
+//! aborted, and the outcome of `10-?` is unknown.
 
 use crate::check::serial::{Op, Status, Transaction};
 

@@ -1,4 +1,5 @@
-//! What transactions did: the history of a run, and the notes of one transaction until it is part of that.
+//! What transactions did: the history of a run, and the notes of one transaction until it is part
+//! of that.
 
 use std::collections::BTreeSet;
 
@@ -84,7 +85,8 @@ impl Notes {
         Mark(self.ops.len())
     }
 
-    /// Takes back what was written since, and with it what was read of that. What else was read stays: it was there.
+    /// Takes back what was written since, and with it what was read of that. What else was read
+    /// stays: it was there.
     pub(super) fn take_back(&mut self, mark: Mark) {
         let (mut registers, mut lists) = (BTreeSet::new(), BTreeSet::new());
         for op in self.ops.split_off(mark.0.min(self.ops.len())) {

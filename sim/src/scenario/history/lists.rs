@@ -1,4 +1,5 @@
-//! Lists: a row for each element, by list and number. Appending inserts after the last, reading scans all.
+//! Lists: a row for each element, by list and number. Appending inserts after the last, reading
+//! scans all.
 
 use std::ops::ControlFlow;
 

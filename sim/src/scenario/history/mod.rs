@@ -1,20 +1,25 @@
 //! Transactions of every kind on a few keys: see [`super::Scenario::History`].
 //!
-//! Sessions on all nodes read, write, delete and scan *registers*, and append to and read *lists*, each attempt a
-//! transaction of its own in one history (`journal.rs`). The history is judged as a whole: it is strictly serializable.
+//! Sessions on all nodes read, write, delete and scan *registers*, and append to and read *lists*,
+//! each attempt a transaction of its own in one history (`journal.rs`). The history is judged as a
+//! whole: it is strictly serializable.
 //!
-//! *What is written is unique, also nothing.* A history says who read from whom only if every version has a value of its
-//! own. A row that is not there has none: it may have never been inserted, or been deleted at any time. So whoever deletes
-//! a row leaves a *tombstone* in a table of its own, and whoever finds no row reads the tombstone (`registers.rs`). A scan
-//! reads both tables, and so says of each key in its range, there or not, which version it saw. Only deletions write
-//! tombstones: an insertion into a range that was scanned meets nothing of the scan's but the gap.
+//! *What is written is unique, also nothing.* A history says who read from whom only if every
+//! version has a value of its own. A row that is not there has none: it may have never been
+//! inserted, or been deleted at any time. So whoever deletes a row leaves a *tombstone* in a table
+//! of its own, and whoever finds no row reads the tombstone (`registers.rs`). A scan reads both
+//! tables, and so says of each key in its range, there or not, which version it saw. Only deletions
+//! write tombstones: an insertion into a range that was scanned meets nothing of the scan's but the
+//! gap.
 //!
-//! *Three protocols*, by the option or the seed; with a quarter of the seeds locking and optimistic sessions are mixed.
-//! All three claim real-time order: two-phase locked transactions hold all they touch when they commit, optimistic ones
-//! are valid at a moment when they hold all they change, and a timestamp is later than all that were drawn before.
+//! *Three protocols*, by the option or the seed; with a quarter of the seeds locking and optimistic
+//! sessions are mixed. All three claim real-time order: two-phase locked transactions hold all they
+//! touch when they commit, optimistic ones are valid at a moment when they hold all they change,
+//! and a timestamp is later than all that were drawn before.
 //!
-//! *Nodes may die*, with one plan in eight. What a survivor reads is what was committed, or an error: so the history up to
-//! there is judged as well, a transaction that was about to commit at a dead node being of unknown outcome.
+//! *Nodes may die*, with one plan in eight. What a survivor reads is what was committed, or an
+//! error: so the history up to there is judged as well, a transaction that was about to commit at a
+//! dead node being of unknown outcome.
 
 mod access;
 mod journal;
@@ -175,7 +180,8 @@ impl Stage {
     }
 }
 
-/// Creates the tables on the first node, with every other register set, and opens the database on all.
+/// Creates the tables on the first node, with every other register set, and opens the database on
+/// all.
 async fn open(
     cluster: &SimCluster,
     case: Case,

@@ -1,8 +1,9 @@
 //! Registers: rows that come and go, with an index by which they can be found as well.
 //!
-//! The version of a register is a number that no other write of the run uses. That of a deleted one stands in its
-//! tombstone. Each row is in one of some *groups*, drawn anew with every write; the index is by group and version, so that
-//! every write moves the row's entry. Notes of varying length make rows grow and shrink, and leaves split.
+//! The version of a register is a number that no other write of the run uses. That of a deleted one
+//! stands in its tombstone. Each row is in one of some *groups*, drawn anew with every write; the
+//! index is by group and version, so that every write moves the row's entry. Notes of varying
+//! length make rows grow and shrink, and leaves split.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -206,7 +207,8 @@ impl Registers {
         Ok(())
     }
 
-    /// Scans one group by the index. Then, if `resolve`, looks for each other register by its key: it is not in the group.
+    /// Scans one group by the index. Then, if `resolve`, looks for each other register by its key:
+    /// it is not in the group.
     pub(super) async fn scan_group(
         &self,
         access: &mut Access<'_, '_>,
@@ -257,8 +259,8 @@ impl Registers {
         Ok(())
     }
 
-    /// Reads the keys of all rows off the index, without the rows, and then each register by its key: exactly those are
-    /// there.
+    /// Reads the keys of all rows off the index, without the rows, and then each register by its
+    /// key: exactly those are there.
     pub(super) async fn scan_keys(
         &self,
         access: &mut Access<'_, '_>,

@@ -92,7 +92,8 @@ impl Session {
     /// Runs the session; returns how many transactions were committed.
     ///
     /// # Errors
-    /// What a transaction ends in other than a conflict; [`SimError::NoProgress`] if one waits in vain.
+    /// What a transaction ends in other than a conflict; [`SimError::NoProgress`] if one waits in
+    /// vain.
     pub(super) async fn run(self) -> Result<u64, SimError> {
         let mut values = Values { next: (self.number as u64 + 1) * VALUES };
         let mut committed = 0;

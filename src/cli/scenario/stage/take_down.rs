@@ -39,8 +39,8 @@ impl Stage<'_> {
         Ok(())
     }
 
-    /// Stops the memory nodes, removes all that was made, and looks for what is left. What cannot be done is noted;
-    /// the rest is done all the same.
+    /// Stops the memory nodes, removes all that was made, and looks for what is left. What cannot
+    /// be done is noted; the rest is done all the same.
     ///
     /// # Errors
     /// [`ScenarioError::Interrupted`].
@@ -79,7 +79,8 @@ impl Stage<'_> {
         let status = self.command("status", &["pool", "status", "--json"])?;
         let unknown = |what| ScenarioError::Process { name: "status".to_owned(), what };
         let seen = PoolSeen::of_status(&status).map_err(unknown)?;
-        // Of a node that has just died they may be there still: the others remove them in the next heartbeat.
+        // Of a node that has just died they may be there still: the others remove them in the next
+        // heartbeat.
         let died = outcome.drivers.iter().filter(|driver| driver.ended != Ended::Code(0));
         let died = died.filter_map(|driver| self.plan.drivers.get(driver.driver));
         let died = died.map(|role| role.driver.compute_nodes).sum();

@@ -1,5 +1,5 @@
-//! Sums of products by tables of nibbles, in vectors of 32 bytes: a byte's product is the sum of its low
-//! nibble's and its high nibble's, and `PSHUFB` looks up 32 nibbles at once.
+//! Sums of products by tables of nibbles, in vectors of 32 bytes: a byte's product is the sum of
+//! its low nibble's and its high nibble's, and `PSHUFB` looks up 32 nibbles at once.
 
 use std::arch::x86_64::{
     __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,

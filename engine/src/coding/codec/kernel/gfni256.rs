@@ -1,5 +1,5 @@
-//! Sums of products by bit matrices, in vectors of 32 bytes: `GF2P8AFFINEQB` multiplies each byte by the
-//! matrix of a coefficient. For CPUs that have GFNI and no AVX-512.
+//! Sums of products by bit matrices, in vectors of 32 bytes: `GF2P8AFFINEQB` multiplies each byte
+//! by the matrix of a coefficient. For CPUs that have GFNI and no AVX-512.
 
 use std::arch::x86_64::{
     __m256i, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256, _mm256_set1_epi64x,

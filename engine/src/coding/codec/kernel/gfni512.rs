@@ -1,5 +1,5 @@
-//! Sums of products by bit matrices, in vectors of 64 bytes: `GF2P8AFFINEQB` multiplies each byte by the
-//! matrix of a coefficient. What is left of a length is loaded and stored under a mask.
+//! Sums of products by bit matrices, in vectors of 64 bytes: `GF2P8AFFINEQB` multiplies each byte
+//! by the matrix of a coefficient. What is left of a length is loaded and stored under a mask.
 
 use std::arch::x86_64::{
     __m512i, __mmask64, _mm512_gf2p8affine_epi64_epi8, _mm512_mask_storeu_epi8,
@@ -70,7 +70,8 @@ unsafe fn sum<const M: usize, I: Source, O: Sink>(
     }
     if at < length {
         let mask = (1 << (length - at)) - 1;
-        // SAFETY: the mask has a bit for each of the bytes that follow `at`, which are fewer than 64.
+        // SAFETY: the mask has a bit for each of the bytes that follow `at`, which are fewer than
+        // 64.
         unsafe { block::<M, 1, I, O>(at, mask, task, &rows, outputs) };
     }
 }
@@ -79,7 +80,8 @@ unsafe fn sum<const M: usize, I: Source, O: Sink>(
 ///
 /// # Safety
 ///
-/// In every input and output there are `U` vectors from byte `at` on, but for the bytes not in `mask`.
+/// In every input and output there are `U` vectors from byte `at` on, but for the bytes not in
+/// `mask`.
 #[target_feature(enable = "avx512f,avx512bw,gfni")]
 #[inline]
 unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
@@ -94,7 +96,8 @@ unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
         for (sums, output) in sums.iter_mut().zip(outputs.iter_mut()) {
             for (place, sum) in sums.iter_mut().enumerate() {
                 let from = output.bytes_mut().as_ptr().wrapping_add(at + place * VECTOR);
-                // SAFETY: within the output, says the caller; no byte is read that the mask has not.
+                // SAFETY: within the output, says the caller; no byte is read that the mask has
+                // not.
                 *sum = unsafe { _mm512_maskz_loadu_epi8(mask, from.cast::<i8>()) };
             }
         }
@@ -117,8 +120,8 @@ unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
     }
 }
 
-/// Adds the products of `N` inputs, the first of which has this position. Of two at once, the sum and
-/// both products are added by one instruction.
+/// Adds the products of `N` inputs, the first of which has this position. Of two at once, the sum
+/// and both products are added by one instruction.
 ///
 /// # Safety
 ///

@@ -122,8 +122,8 @@ impl Loaded {
         }
     }
 
-    /// Each output becomes, or gets added, the sum of all inputs times coefficients: those at the inputs'
-    /// numbers in the row at the output's number.
+    /// Each output becomes, or gets added, the sum of all inputs times coefficients: those at the
+    /// inputs' numbers in the row at the output's number.
     ///
     /// # Errors
     ///
@@ -214,8 +214,8 @@ fn one_group<const M: usize, L: Lanes, I: Source, O: Sink>(
     for (place, (row, output)) in rows.iter_mut().zip(outputs.iter()).enumerate() {
         *row = task.rows.get(output.number(position + place)).unwrap_or(&ZEROS);
     }
-    // SAFETY: `multiply`, which alone makes tasks, has the length from a look at all inputs and outputs;
-    // these are slices, and their lengths do not change.
+    // SAFETY: `multiply`, which alone makes tasks, has the length from a look at all inputs and
+    // outputs; these are slices, and their lengths do not change.
     unsafe { lanes.group(task, rows, outputs) }
 }
 

@@ -1,8 +1,8 @@
 //! Sums of products in 64-bit words of eight bytes each, for any CPU; compilers make vectors of it.
 //!
-//! By Horner's rule: from the highest bit of the coefficients to the lowest, the sum is doubled, and the
-//! inputs whose coefficient has that bit are added. So a sum takes eight doublings, however many inputs
-//! it has. No table is read.
+//! By Horner's rule: from the highest bit of the coefficients to the lowest, the sum is doubled,
+//! and the inputs whose coefficient has that bit are added. So a sum takes eight doublings, however
+//! many inputs it has. No table is read.
 
 use super::super::MAX_SPLITS;
 use super::super::field::POLYNOMIAL;

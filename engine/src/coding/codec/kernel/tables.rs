@@ -17,8 +17,8 @@ impl<T> PerByte<T> {
 /// Nibble tables of multiplications: entry c is c times 0 to 15, then c times 0x00, 0x10 to 0xF0.
 pub(super) static NIBBLES: PerByte<[[u8; 16]; 2]> = PerByte(nibbles());
 
-/// Multiplications as 8x8 bit matrices: entry c maps a byte to c times it. Bit i of a product is the
-/// parity of the byte under row i; row i is byte 7 - i, as `GF2P8AFFINEQB` has it.
+/// Multiplications as 8x8 bit matrices: entry c maps a byte to c times it. Bit i of a product is
+/// the parity of the byte under row i; row i is byte 7 - i, as `GF2P8AFFINEQB` has it.
 ///
 /// (`GF2P8MULB` would multiply in another field, that of AES, with 0x11B.)
 pub(super) static MATRICES: PerByte<u64> = PerByte(matrices());

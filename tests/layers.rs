@@ -8,18 +8,20 @@ use cargo_metadata::{DependencyKind, MetadataCommand};
 const LAYERS: &[(&str, &[&str])] = &[
     ("selkie-fabric", &[]),
     ("selkie-channels", &["selkie-fabric"]),
+    ("selkie-erasure", &[]),
     ("selkie-memnode", &["selkie-fabric", "selkie-channels"]),
-    ("selkie-engine", &["selkie-fabric", "selkie-channels", "selkie-memnode"]),
-    ("selkie-btree", &["selkie-fabric", "selkie-channels", "selkie-memnode", "selkie-engine"]),
+    ("selkie-engine", &["selkie-fabric", "selkie-channels", "selkie-erasure", "selkie-memnode"]),
+    ("selkie-btree", &["selkie-fabric", "selkie-channels", "selkie-erasure", "selkie-memnode", "selkie-engine"]),
     (
         "selkie-txn",
-        &["selkie-fabric", "selkie-channels", "selkie-memnode", "selkie-engine", "selkie-btree"],
+        &["selkie-fabric", "selkie-channels", "selkie-erasure", "selkie-memnode", "selkie-engine", "selkie-btree"],
     ),
     (
         "selkie-tpcc",
         &[
             "selkie-fabric",
             "selkie-channels",
+            "selkie-erasure",
             "selkie-memnode",
             "selkie-engine",
             "selkie-btree",
@@ -31,6 +33,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "selkie-fabric",
             "selkie-channels",
+            "selkie-erasure",
             "selkie-memnode",
             "selkie-engine",
             "selkie-btree",

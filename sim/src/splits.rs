@@ -5,8 +5,8 @@
 //! way.
 
 use selkie_engine::coding::checksum;
-use selkie_engine::coding::codec::codec;
 use selkie_engine::coherence::word::LatchWord;
+use selkie_erasure::codec;
 use selkie_fabric::LocalRegion;
 use selkie_fabric::env::SplitMix;
 use selkie_memnode::Pool;

@@ -23,11 +23,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
+use selkie_erasure::{Codec, CodecError, codec};
 use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout::{self, MAX_SPLITS, SlabGeometry, TAG_BYTES};
 use selkie_memnode::{Coding, Mode, PoolDescriptor};
 
-use super::codec::{Codec, codec};
 use super::errors::Errors;
 use super::journal::{Place, Places};
 use super::placed::placed;
@@ -79,7 +79,7 @@ impl Coded {
         if coding.is_plain() {
             return Ok(None);
         }
-        let refused = |error: super::codec::CodecError| EngineError::Pool(error.to_string());
+        let refused = |error: CodecError| EngineError::Pool(error.to_string());
         let codec = codec(coding.data(), coding.parity()).map_err(refused)?;
         let versions = (0..frames).map(|_| Default::default()).collect();
         Ok(Some(Self {

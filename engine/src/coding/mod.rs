@@ -4,13 +4,12 @@
 //! computed from them; each lies on a memory node of its own, and any k of the k + r give the page
 //! back. Each page is coded by itself, so that a page remains what is fetched, latched and written.
 //!
-//! Computed from bytes alone: the [`codec`], the checksum that says whether a split is as it was
+//! Computed from bytes alone: splits by [`selkie_erasure`], the checksum that says whether a split is as it was
 //! written, and what a page is whose write-back was cut short (`torn`). Latch operations are in
 //! `access` and `reading`; what follows the loss of a memory node in `rebuild` and `regenerate`.
 
 mod access;
 mod checksum;
-pub mod codec;
 mod counter;
 mod errors;
 mod journal;

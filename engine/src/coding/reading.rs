@@ -9,6 +9,7 @@ use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use selkie_erasure::CodecError;
 use selkie_fabric::{
     Buf, Chain, ChainError, ChainResult, Completion, FabricError, RemoteAddr, Verb,
 };
@@ -16,7 +17,6 @@ use selkie_memnode::Mode;
 use selkie_memnode::layout::MAX_SPLITS;
 
 use super::access::Coded;
-use super::codec::CodecError;
 use super::tag::{SplitSet, Tag, Version, Versions};
 use crate::buffer::frames::FrameId;
 use crate::core::Core;

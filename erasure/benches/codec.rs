@@ -3,7 +3,7 @@
 //! with its vector code in C, called with buffers as it likes them best. Measured alternately in
 //! one run.
 //!
-//! Run with `cargo bench -p selkie-engine --bench codec`. Under `cargo test` it runs tiny.
+//! Run with `cargo bench -p selkie-erasure --bench codec`. Under `cargo test` it runs tiny.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
@@ -14,8 +14,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use reed_solomon_erasure::galois_8::ReedSolomon;
-use selkie_engine::coding::checksum;
-use selkie_engine::coding::codec::{Codec, Kernel, Native, Reference, Shape};
+use selkie_erasure::{Codec, Kernel, Native, Reference, Shape};
 
 const ROUNDS: usize = 31;
 
@@ -128,7 +127,7 @@ fn compare(name: &str, mut candidates: Vec<Candidate<'_>>, expected: &[Vec<u8>],
             assert_eq!(out, expected, "{name} by {}", candidate.name);
         }
     }
-    let sum = checksum(&out.concat());
+    let sum = crc_fast::crc32_iscsi(&out.concat());
     println!("{name}, checksum {sum:#x}");
     let ns: Vec<f64> = ns.into_iter().map(median).collect();
     for (candidate, own) in candidates.iter().zip(&ns) {

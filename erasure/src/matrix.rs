@@ -1,10 +1,11 @@
 //! Matrices of GF(2^8): the generator of a code, and inverses.
 
-use super::field::{inverse, multiply, power};
-use super::{MAX_SPLITS, Shape};
+use crate::field::{inverse, multiply, power};
+use crate::shape::Shape;
+use crate::split_set::MAX_SPLITS;
 
 /// Coefficients of a split, one for each input; zeros follow.
-pub(super) type Row = [u8; MAX_SPLITS];
+pub(crate) type Row = [u8; MAX_SPLITS];
 
 /// The rows of all splits, data first.
 ///
@@ -12,7 +13,7 @@ pub(super) type Row = [u8; MAX_SPLITS];
 /// these become the identity, and any k rows remain independent, since any k rows of a Vandermonde
 /// matrix are. This is also how `reed-solomon-erasure` makes it, so that either reads what the
 /// other wrote.
-pub(super) fn generator(shape: Shape) -> Option<Vec<Row>> {
+pub(crate) fn generator(shape: Shape) -> Option<Vec<Row>> {
     let vandermonde = |split: usize| -> Row {
         let mut row = Row::default();
         for (exponent, entry) in row.iter_mut().enumerate().take(shape.data()) {
@@ -26,7 +27,7 @@ pub(super) fn generator(shape: Shape) -> Option<Vec<Row>> {
 }
 
 /// A row times a matrix.
-pub(super) fn times(row: &Row, matrix: &[Row]) -> Row {
+pub(crate) fn times(row: &Row, matrix: &[Row]) -> Row {
     let mut product = Row::default();
     for (factor, other) in row.iter().zip(matrix) {
         add(&mut product, *factor, other);
@@ -35,7 +36,7 @@ pub(super) fn times(row: &Row, matrix: &[Row]) -> Row {
 }
 
 /// The inverse of a square matrix, by Gauss and Jordan; none if it is singular.
-pub(super) fn invert(matrix: &[Row]) -> Option<Vec<Row>> {
+pub(crate) fn invert(matrix: &[Row]) -> Option<Vec<Row>> {
     let unit = |place: usize| {
         let mut row = Row::default();
         row.iter_mut().skip(place).take(1).for_each(|entry| *entry = 1);

@@ -1,6 +1,6 @@
 //! What kernels look up for a coefficient, computed when this is compiled.
 
-use super::super::field::multiply;
+use crate::field::multiply;
 
 /// Something for each byte.
 #[repr(align(64))]

@@ -1,17 +1,18 @@
 //! What every codec asks of its arguments, before it writes anything.
 
-use super::shape::SplitSet;
-use super::split::{Sink, Source};
-use super::{CodecError, Shape};
+use crate::error::CodecError;
+use crate::shape::Shape;
+use crate::split::{Sink, Source};
+use crate::split_set::SplitSet;
 
 /// How many splits an encoding has.
-pub(super) fn encode(shape: Shape, data: usize, parity: usize) -> Result<(), CodecError> {
+pub(crate) fn encode(shape: Shape, data: usize, parity: usize) -> Result<(), CodecError> {
     count("data", shape.data(), data)?;
     count("parity", shape.parity(), parity)
 }
 
 /// Which data split is updated, and how many parity splits.
-pub(super) fn update(shape: Shape, index: usize, parity: usize) -> Result<(), CodecError> {
+pub(crate) fn update(shape: Shape, index: usize, parity: usize) -> Result<(), CodecError> {
     if index >= shape.data() {
         return Err(CodecError::Index { index, splits: shape.data() });
     }
@@ -20,7 +21,7 @@ pub(super) fn update(shape: Shape, index: usize, parity: usize) -> Result<(), Co
 
 /// Which splits are at hand and which are missing; returns the first k of those at hand.
 #[inline]
-pub(super) fn splits(
+pub(crate) fn splits(
     shape: Shape,
     present: &[(usize, &[u8])],
     missing: &[(usize, &mut [u8])],
@@ -42,13 +43,13 @@ pub(super) fn splits(
 }
 
 /// Whether so many splits are enough.
-pub(super) fn enough(needed: usize, given: usize) -> Result<(), CodecError> {
+pub(crate) fn enough(needed: usize, given: usize) -> Result<(), CodecError> {
     if given >= needed { Ok(()) } else { Err(CodecError::TooFew { needed, given }) }
 }
 
 /// The length that all have. Kernels rely on it.
 #[inline]
-pub(super) fn lengths<I: Source, O: Sink>(
+pub(crate) fn lengths<I: Source, O: Sink>(
     inputs: &[I],
     outputs: &[O],
 ) -> Result<usize, CodecError> {

@@ -2,7 +2,7 @@
 //! is a generator.
 
 /// What remains of x^8: the polynomial without its highest term.
-pub(super) const POLYNOMIAL: u8 = 0x1D;
+pub(crate) const POLYNOMIAL: u8 = 0x1D;
 
 /// `byte` times x.
 const fn double(byte: u8) -> u8 {
@@ -10,7 +10,7 @@ const fn double(byte: u8) -> u8 {
 }
 
 /// The product.
-pub(super) const fn multiply(a: u8, b: u8) -> u8 {
+pub(crate) const fn multiply(a: u8, b: u8) -> u8 {
     let (mut product, mut a, mut b) = (0, a, b);
     while b != 0 {
         product ^= a * (b & 1);
@@ -21,7 +21,7 @@ pub(super) const fn multiply(a: u8, b: u8) -> u8 {
 }
 
 /// `base` times itself, `exponent` factors; 1 of none, also of 0.
-pub(super) fn power(base: u8, exponent: usize) -> u8 {
+pub(crate) fn power(base: u8, exponent: usize) -> u8 {
     let (mut product, mut square, mut exponent) = (1, base, exponent);
     while exponent != 0 {
         if exponent & 1 == 1 {
@@ -34,7 +34,7 @@ pub(super) fn power(base: u8, exponent: usize) -> u8 {
 }
 
 /// What gives 1 when multiplied by `byte`; 0 has none, and gives 0.
-pub(super) fn inverse(byte: u8) -> u8 {
+pub(crate) fn inverse(byte: u8) -> u8 {
     // The group has 255 elements: byte^255 is 1.
     power(byte, 254)
 }

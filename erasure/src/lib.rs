@@ -21,9 +21,9 @@
 //! of a page is a wrong split to it.
 
 #[forbid(unsafe_code)]
-mod api;
-#[forbid(unsafe_code)]
 mod check;
+#[forbid(unsafe_code)]
+mod codec;
 #[forbid(unsafe_code)]
 mod error;
 #[forbid(unsafe_code)]
@@ -41,10 +41,13 @@ mod reference;
 mod shape;
 #[forbid(unsafe_code)]
 mod split;
+#[forbid(unsafe_code)]
+mod split_set;
 
-pub use api::{Codec, codec};
+pub use codec::Codec;
 pub use error::CodecError;
-pub use kernel::Kernel;
-pub use native::Native;
+pub use kernel::name::Kernel;
+pub use native::{Native, codec};
 pub use reference::Reference;
-pub use shape::{MAX_SPLITS, Shape};
+pub use shape::Shape;
+pub use split_set::MAX_SPLITS;

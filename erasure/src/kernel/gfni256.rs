@@ -1,34 +1,35 @@
-//! Sums of products by tables of nibbles, in vectors of 32 bytes: a byte's product is the sum of
-//! its low nibble's and its high nibble's, and `PSHUFB` looks up 32 nibbles at once.
+//! Sums of products by bit matrices, in vectors of 32 bytes: `GF2P8AFFINEQB` multiplies each byte
+//! by the matrix of a coefficient. For CPUs that have GFNI and no AVX-512.
 
 use std::arch::x86_64::{
-    __m128i, __m256i, _mm_loadu_si128, _mm256_and_si256, _mm256_broadcastsi128_si256,
-    _mm256_loadu_si256, _mm256_set1_epi8, _mm256_setzero_si256, _mm256_shuffle_epi8,
-    _mm256_srli_epi16, _mm256_storeu_si256, _mm256_xor_si256,
+    __m256i, _mm256_gf2p8affine_epi64_epi8, _mm256_loadu_si256, _mm256_set1_epi64x,
+    _mm256_setzero_si256, _mm256_storeu_si256, _mm256_xor_si256,
 };
 
-use super::super::matrix::Row;
-use super::super::split::{Sink, Source};
-use super::tables::NIBBLES;
-use super::{Lanes, Mode, Task, coefficient, portable};
+use super::lanes::{Lanes, Mode, Task, coefficient};
+use super::portable;
+use super::tables::MATRICES;
+use crate::matrix::Row;
+use crate::split::{Sink, Source};
 
 /// Bytes of a vector.
 const VECTOR: usize = 32;
 
-/// Vectors of each output that are summed together.
+/// Vectors of each output that are summed together: with four outputs 8 of the 16 registers.
 const TOGETHER: usize = 2;
 
-/// Says that the CPU has AVX2.
+/// Says that the CPU has GFNI and AVX2.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Avx2(());
+pub(crate) struct Gfni256(());
 
-impl Avx2 {
-    pub(super) fn detect() -> Option<Avx2> {
-        is_x86_feature_detected!("avx2").then_some(Avx2(()))
+impl Gfni256 {
+    pub(super) fn detect() -> Option<Gfni256> {
+        let has = is_x86_feature_detected!("gfni") && is_x86_feature_detected!("avx2");
+        has.then_some(Gfni256(()))
     }
 }
 
-impl Lanes for Avx2 {
+impl Lanes for Gfni256 {
     #[inline]
     unsafe fn group<const M: usize, I: Source, O: Sink>(
         self,
@@ -36,7 +37,7 @@ impl Lanes for Avx2 {
         rows: [&Row; M],
         outputs: &mut [O; M],
     ) {
-        // SAFETY: there is a value of this type only if `detect` saw the feature.
+        // SAFETY: there is a value of this type only if `detect` saw the features.
         // The lengths are as the caller says.
         unsafe { sum(task, rows, outputs) }
     }
@@ -45,7 +46,7 @@ impl Lanes for Avx2 {
 /// # Safety
 ///
 /// Every input and output has `task.length` bytes.
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,gfni")]
 unsafe fn sum<const M: usize, I: Source, O: Sink>(
     task: &Task<'_, I>,
     rows: [&Row; M],
@@ -73,7 +74,7 @@ unsafe fn sum<const M: usize, I: Source, O: Sink>(
 /// # Safety
 ///
 /// Every input and output has `U` vectors from byte `at` on.
-#[target_feature(enable = "avx2")]
+#[target_feature(enable = "avx2,gfni")]
 #[inline]
 unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
     at: usize,
@@ -81,7 +82,6 @@ unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
     rows: &[&Row; M],
     outputs: &mut [O; M],
 ) {
-    let nibble = _mm256_set1_epi8(0x0F);
     let mut sums = [[_mm256_setzero_si256(); U]; M];
     if task.mode == Mode::Add {
         for (sums, output) in sums.iter_mut().zip(outputs.iter_mut()) {
@@ -94,23 +94,17 @@ unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
     }
     for (position, input) in task.inputs.iter().enumerate() {
         let number = input.number(position);
-        let mut low = [_mm256_setzero_si256(); U];
-        let mut high = [_mm256_setzero_si256(); U];
-        for (place, (low, high)) in low.iter_mut().zip(&mut high).enumerate() {
+        let mut vectors = [_mm256_setzero_si256(); U];
+        for (place, vector) in vectors.iter_mut().enumerate() {
             let from = input.bytes().as_ptr().wrapping_add(at + place * VECTOR);
             // SAFETY: within the input, says the caller.
-            let bytes = unsafe { _mm256_loadu_si256(from.cast::<__m256i>()) };
-            *low = _mm256_and_si256(bytes, nibble);
-            *high = _mm256_and_si256(_mm256_srli_epi16::<4>(bytes), nibble);
+            *vector = unsafe { _mm256_loadu_si256(from.cast::<__m256i>()) };
         }
         for (row, sums) in rows.iter().zip(&mut sums) {
-            let [of_low, of_high] = NIBBLES.of(coefficient(row, number));
-            let (of_low, of_high) = (table(of_low), table(of_high));
-            for (sum, (low, high)) in sums.iter_mut().zip(low.iter().zip(&high)) {
-                let product = _mm256_xor_si256(
-                    _mm256_shuffle_epi8(of_low, *low),
-                    _mm256_shuffle_epi8(of_high, *high),
-                );
+            let matrix = *MATRICES.of(coefficient(row, number));
+            let matrix = _mm256_set1_epi64x(matrix.cast_signed());
+            for (sum, vector) in sums.iter_mut().zip(&vectors) {
+                let product = _mm256_gf2p8affine_epi64_epi8::<0>(*vector, matrix);
                 *sum = _mm256_xor_si256(*sum, product);
             }
         }
@@ -122,13 +116,4 @@ unsafe fn block<const M: usize, const U: usize, I: Source, O: Sink>(
             unsafe { _mm256_storeu_si256(to.cast::<__m256i>(), *sum) };
         }
     }
-}
-
-/// A table in both halves of a vector.
-#[target_feature(enable = "avx2")]
-#[inline]
-fn table(entries: &[u8; 16]) -> __m256i {
-    // SAFETY: these are 16 bytes.
-    let half = unsafe { _mm_loadu_si128(entries.as_ptr().cast::<__m128i>()) };
-    _mm256_broadcastsi128_si256(half)
 }

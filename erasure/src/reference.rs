@@ -2,9 +2,13 @@
 
 use reed_solomon_erasure::galois_8::ReedSolomon;
 
-use super::{Codec, CodecError, MAX_SPLITS, Shape, check};
+use crate::check;
+use crate::codec::Codec;
+use crate::error::CodecError;
+use crate::shape::Shape;
+use crate::split_set::MAX_SPLITS;
 
-/// The same code by a crate that many use: what [`Native`](super::Native) is tested against, and
+/// The same code by a crate that many use: what [`Native`](crate::native::Native) is tested against, and
 /// what can take its place.
 ///
 /// That crate caches the matrices of the last 254 patterns of loss behind a lock, and wants all

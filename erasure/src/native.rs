@@ -1,10 +1,27 @@
 //! The codec of our own.
 
-use super::kernel::{Loaded, Mode};
-use super::matrix::Row;
-use super::patterns::Patterns;
-use super::shape::SplitSet;
-use super::{Codec, CodecError, Kernel, Shape, check};
+use std::sync::Arc;
+
+use crate::check;
+use crate::codec::Codec;
+use crate::error::CodecError;
+use crate::kernel::lanes::Mode;
+use crate::kernel::loaded::Loaded;
+use crate::kernel::name::Kernel;
+use crate::matrix::Row;
+use crate::patterns::Patterns;
+use crate::shape::Shape;
+use crate::split_set::SplitSet;
+
+/// The fastest codec of k = `data` and r = `parity` splits on this CPU. Making one takes up to some
+/// milliseconds, using it takes nanoseconds: make one for a pool.
+///
+/// # Errors
+///
+/// [`CodecError::Shape`] if there is no such code.
+pub fn codec(data: usize, parity: usize) -> Result<Arc<dyn Codec>, CodecError> {
+    Ok(Arc::new(Native::new(Shape::new(data, parity)?)?))
+}
 
 /// Reed-Solomon by a [`Kernel`], with all its matrices computed beforehand. It allocates nothing
 /// while it encodes, updates or reconstructs.

@@ -1,23 +1,14 @@
 //! What a codec does, whoever does it.
 
 use std::fmt::Debug;
-use std::sync::Arc;
 
-use super::shape::SplitSet;
-use super::{CodecError, MAX_SPLITS, Native, Shape, check};
+use crate::check;
+use crate::error::CodecError;
+use crate::shape::Shape;
+use crate::split_set::{MAX_SPLITS, SplitSet};
 
 /// Bytes of each split that are compared at a time.
 const COMPARED_BYTES: usize = 512;
-
-/// The fastest codec of k = `data` and r = `parity` splits on this CPU. Making one takes up to some
-/// milliseconds, using it takes nanoseconds: make one for a pool.
-///
-/// # Errors
-///
-/// [`CodecError::Shape`] if there is no such code.
-pub fn codec(data: usize, parity: usize) -> Result<Arc<dyn Codec>, CodecError> {
-    Ok(Arc::new(Native::new(Shape::new(data, parity)?)?))
-}
 
 /// A systematic Reed-Solomon code: computes splits from splits.
 ///
@@ -26,7 +17,7 @@ pub fn codec(data: usize, parity: usize) -> Result<Arc<dyn Codec>, CodecError> {
 /// written.
 ///
 /// ```
-/// use selkie_engine::coding::codec::codec;
+/// use selkie_erasure::codec;
 ///
 /// let codec = codec(2, 1)?;
 /// let page = *b"one page of data";
@@ -38,7 +29,7 @@ pub fn codec(data: usize, parity: usize) -> Result<Arc<dyn Codec>, CodecError> {
 /// let mut again = [0; 8];
 /// codec.reconstruct(&[(1, second), (2, &parity)], &mut [(0, &mut again)])?;
 /// assert_eq!(&again, b"one page");
-/// # Ok::<(), selkie_engine::coding::codec::CodecError>(())
+/// # Ok::<(), selkie_erasure::CodecError>(())
 /// ```
 pub trait Codec: Debug + Send + Sync {
     /// How many splits the code has.

@@ -6,16 +6,17 @@
 //! 8+2 and 141 KiB for 6+6, the most. A cache filled on demand would save the time of making a
 //! codec, and take synchronisation in every reconstruction.
 
-use super::matrix::{Row, generator, invert, times};
-use super::shape::SplitSet;
-use super::{CodecError, Shape};
+use crate::error::CodecError;
+use crate::matrix::{Row, generator, invert, times};
+use crate::shape::Shape;
+use crate::split_set::SplitSet;
 
 /// Marks sets of splits that are not k.
 const NONE: u16 = u16::MAX;
 
 /// For each k splits at hand, the rows of all splits.
 #[derive(Debug)]
-pub(super) struct Patterns {
+pub(crate) struct Patterns {
     splits: usize,
     /// The place of each set's rows, in units of `splits` rows, or [`NONE`]; by the set's bits.
     places: Box<[u16]>,
@@ -23,7 +24,7 @@ pub(super) struct Patterns {
 }
 
 impl Patterns {
-    pub(super) fn new(shape: Shape) -> Result<Patterns, CodecError> {
+    pub(crate) fn new(shape: Shape) -> Result<Patterns, CodecError> {
         let singular = CodecError::Shape { data: shape.data(), parity: shape.parity() };
         let generator = generator(shape).ok_or(singular)?;
         let (mut places, mut rows) = (Vec::new(), Vec::new());
@@ -47,7 +48,7 @@ impl Patterns {
     /// The rows of all splits, whose coefficients stand at the numbers of the splits of `at_hand`,
     /// and are zero elsewhere; none if `at_hand` is not of k splits.
     #[inline]
-    pub(super) fn rows(&self, at_hand: SplitSet) -> Option<&[Row]> {
+    pub(crate) fn rows(&self, at_hand: SplitSet) -> Option<&[Row]> {
         let place = *self.places.get(usize::from(at_hand.bits()))?;
         let start = usize::from(place) * self.splits;
         self.rows.get(start..start + self.splits).filter(|_| place != NONE)

@@ -6,10 +6,10 @@ use std::arch::x86_64::{
     _mm512_maskz_loadu_epi8, _mm512_set1_epi64, _mm512_setzero_si512, _mm512_xor_si512,
 };
 
-use super::super::matrix::Row;
-use super::super::split::{Sink, Source};
+use super::lanes::{Lanes, Mode, Task, coefficient};
 use super::tables::MATRICES;
-use super::{Lanes, Mode, Task, coefficient};
+use crate::matrix::Row;
+use crate::split::{Sink, Source};
 
 /// Bytes of a vector.
 const VECTOR: usize = 64;
@@ -22,7 +22,7 @@ const ALL: __mmask64 = __mmask64::MAX;
 
 /// Says that the CPU has GFNI and AVX-512 with bytes.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Gfni512(());
+pub(crate) struct Gfni512(());
 
 impl Gfni512 {
     pub(super) fn detect() -> Option<Gfni512> {

@@ -7,9 +7,7 @@
 )]
 
 use proptest::prelude::*;
-use selkie_engine::coding::codec::{
-    Codec, CodecError, Kernel, MAX_SPLITS, Native, Reference, Shape, codec,
-};
+use selkie_erasure::{Codec, CodecError, Kernel, MAX_SPLITS, Native, Reference, Shape, codec};
 
 /// Bytes that look like chance and depend on the seed only.
 fn bytes(seed: u64, length: usize) -> Vec<u8> {

@@ -1,6 +1,7 @@
 //! What the codec refuses.
 
-use super::{Kernel, MAX_SPLITS};
+use crate::kernel::name::Kernel;
+use crate::split_set::MAX_SPLITS;
 
 /// Error of the codec. Nothing was written where one is returned.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
@@ -71,7 +72,7 @@ pub enum CodecError {
         /// As many splits as came.
         given: usize,
     },
-    /// The crate behind [`Reference`](super::Reference) refused what was found in order.
+    /// The crate behind [`Reference`](crate::Reference) refused what was found in order.
     #[error("reed-solomon-erasure: {0}")]
     Reference(reed_solomon_erasure::Error),
 }

@@ -4,11 +4,11 @@
 //! and the inputs whose coefficient has that bit are added. So a sum takes eight doublings, however
 //! many inputs it has. No table is read.
 
-use super::super::MAX_SPLITS;
-use super::super::field::POLYNOMIAL;
-use super::super::matrix::Row;
-use super::super::split::{Sink, Source};
-use super::{Mode, Task, coefficient};
+use super::lanes::{Lanes, Mode, Task, coefficient};
+use crate::field::POLYNOMIAL;
+use crate::matrix::Row;
+use crate::split::{Sink, Source};
+use crate::split_set::MAX_SPLITS;
 
 /// Bytes that are computed together.
 const BLOCK: usize = 128;
@@ -23,7 +23,18 @@ const fn each(byte: u8) -> u64 {
 
 /// The kernel for any CPU.
 #[derive(Clone, Copy, Debug)]
-pub(in super::super) struct Portable;
+pub(crate) struct Portable;
+
+impl Lanes for Portable {
+    unsafe fn group<const M: usize, I: Source, O: Sink>(
+        self,
+        task: &Task<'_, I>,
+        rows: [&Row; M],
+        outputs: &mut [O; M],
+    ) {
+        sum_from(0, task, &rows, outputs);
+    }
+}
 
 /// The bytes from `start` on. The last block may be a part of one.
 pub(super) fn sum_from<const M: usize, I: Source, O: Sink>(

@@ -1,7 +1,7 @@
 //! Splits as arguments: with their numbers, or in their order.
 
 /// A split that is read.
-pub(super) trait Source {
+pub(crate) trait Source {
     /// Its number, given its position among the arguments.
     fn number(&self, position: usize) -> usize;
 
@@ -10,7 +10,7 @@ pub(super) trait Source {
 }
 
 /// A split that is written.
-pub(super) trait Sink {
+pub(crate) trait Sink {
     /// Its number, given its position among the arguments.
     fn number(&self, position: usize) -> usize;
 

@@ -1,8 +1,8 @@
 //! What a node does about one page under a directory: events in, actions out, no I/O.
 //!
-//! The node's states are those of SELCC's machine that fit: Invalid, WaitRead, WaitWrite, Shared,
-//! Upgrade (asked to write, still a sharer) and Modified. A recall that meets a latch waits in the
-//! line's deferred requests, so that γ and the turn of local waiters work as they do for SELCC.
+//! The node uses these phases of SELCC's machine: Invalid, WaitRead, WaitWrite, Shared, Upgrade
+//! (has asked to write, is still a sharer) and Modified. A recall that meets a latch waits among the
+//! line's deferred requests, so that γ and the order of local waiters are those of SELCC.
 
 use smallvec::SmallVec;
 
@@ -19,7 +19,7 @@ pub(crate) enum ClientEvent {
     Evict,
     /// The local latch was let go while a recall waited.
     LocalFree,
-    /// The directory says something.
+    /// A message of the directory came.
     Told(ToNode),
 }
 
@@ -36,9 +36,9 @@ pub(crate) enum ClientAction {
 
 pub(crate) type ClientActions = SmallVec<[ClientAction; 4]>;
 
-/// The directory said what the state excludes.
+/// A message of the directory that the state excludes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Unexpected;
+pub(crate) struct UnexpectedReply;
 
 /// Takes one event. `local` is the use of the local copy at this moment.
 pub(crate) fn step(
@@ -46,7 +46,7 @@ pub(crate) fn step(
     me: ComputeId,
     event: ClientEvent,
     local: LocalUse,
-) -> Result<ClientActions, Unexpected> {
+) -> Result<ClientActions, UnexpectedReply> {
     let mut out = ClientActions::new();
     match event {
         ClientEvent::Want { exclusive, nowait } => {
@@ -89,7 +89,7 @@ pub(crate) fn step(
                 (Phase::WaitWrite { .. }, true, true) | (Phase::Upgrade, true, false) => {
                     Phase::Modified
                 }
-                _ => return Err(Unexpected),
+                _ => return Err(UnexpectedReply),
             };
             line.nowait = false;
             out.push(ClientAction::Wake);
@@ -98,7 +98,7 @@ pub(crate) fn step(
             line.phase = match line.phase {
                 Phase::WaitRead { .. } | Phase::WaitWrite { .. } => Phase::Invalid,
                 Phase::Upgrade => Phase::Shared,
-                _ => return Err(Unexpected),
+                _ => return Err(UnexpectedReply),
             };
             line.nowait = false;
             out.extend([ClientAction::Refuse, ClientAction::Wake]);
@@ -116,7 +116,7 @@ fn recalled(
     out: &mut ClientActions,
 ) {
     let in_use = match line.phase {
-        // A writer in waiting has no use for a shared copy.
+        // A local writer that is next has no use for a shared copy.
         Phase::Shared | Phase::Upgrade => !matches!(local, LocalUse::Idle | LocalUse::WriterNext),
         Phase::Modified if keep => matches!(local, LocalUse::Writer | LocalUse::WriterNext),
         Phase::Modified => local != LocalUse::Idle,
@@ -137,7 +137,7 @@ fn recalled(
         return;
     }
     out.push(ClientAction::Send(FromNode::Gave { page }));
-    // The right that was asked for will now come with the page.
+    // The right that was asked for now comes with the page.
     line.phase = match line.phase {
         Phase::Upgrade => Phase::WaitWrite { holder: me },
         _ => Phase::Invalid,
@@ -173,7 +173,7 @@ mod tests {
         let gave = FromNode::Gave { page: false };
         assert_eq!(step(ClientEvent::LocalFree, LocalUse::WriterNext), Ok(vec![gave]));
         let grant = |page| ClientEvent::Told(ToNode::Grant { exclusive: true, page });
-        assert_eq!(step(grant(false), LocalUse::Idle), Err(Unexpected), "the copy is gone");
+        assert_eq!(step(grant(false), LocalUse::Idle), Err(UnexpectedReply), "the copy is gone");
         assert_eq!(step(grant(true), LocalUse::Idle), Ok(vec![]));
         assert_eq!(line.phase, Phase::Modified);
     }

@@ -1,8 +1,9 @@
 //! What a directory does about one page: messages in, messages out, no I/O.
 //!
-//! One question (a *job*) is served at a time. A job recalls what is in the way, waits for every
-//! answer, and then grants or refuses. Questions that come meanwhile wait, oldest first; those that
-//! do not wait are refused at once, as the job may wait for a latch that its own asker holds.
+//! The directory serves one request for a page at a time. It recalls the copies that are in the way,
+//! waits for every answer, and then grants or refuses. Requests that come meanwhile wait, oldest
+//! first. A `nowait` request is refused at once instead: the request that is served may wait for a
+//! latch that the `nowait` caller holds.
 
 use std::collections::VecDeque;
 
@@ -11,31 +12,31 @@ use smallvec::SmallVec;
 use super::message::{FromNode, ToNode};
 use crate::coherence::word::{ComputeId, NodeSet};
 
-/// A question.
+/// A request for a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Ask {
+struct PageRequest {
     from: ComputeId,
     exclusive: bool,
     nowait: bool,
 }
 
-/// A question under way.
+/// The request that is served.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-struct Job {
-    ask: Ask,
-    /// Nodes whose answer is still to come.
+struct ServedRequest {
+    request: PageRequest,
+    /// Nodes that have not answered their recall yet.
     awaited: NodeSet,
-    /// One of them was busy.
+    /// A node has answered Busy.
     refused: bool,
 }
 
-/// One page.
+/// What a directory knows of one page.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
-pub(crate) struct Entry {
+pub(crate) struct DirectoryEntry {
     owner: Option<ComputeId>,
     sharers: NodeSet,
-    job: Option<Job>,
-    waiting: VecDeque<Ask>,
+    served: Option<ServedRequest>,
+    waiting: VecDeque<PageRequest>,
 }
 
 /// What the directory sends, in order. Where a page is to follow it is the one in memory.
@@ -44,17 +45,17 @@ pub(crate) type Answers = SmallVec<[(ComputeId, ToNode); 4]>;
 /// A message that the state excludes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{message:?} from {from} does not follow from what was asked of it")]
-pub(crate) struct Unexpected {
+pub(crate) struct UnexpectedMessage {
     from: ComputeId,
     message: FromNode,
 }
 
-impl Entry {
-    /// Whether nothing is known about the page that a new entry would not say.
+impl DirectoryEntry {
+    /// Whether the entry says the same as a new one.
     pub(crate) fn is_blank(&self) -> bool {
         self.owner.is_none()
             && self.sharers.is_empty()
-            && self.job.is_none()
+            && self.served.is_none()
             && self.waiting.is_empty()
     }
 
@@ -63,18 +64,18 @@ impl Entry {
         &mut self,
         from: ComputeId,
         message: FromNode,
-    ) -> Result<Answers, Unexpected> {
+    ) -> Result<Answers, UnexpectedMessage> {
         let mut out = Answers::new();
-        let unexpected = Unexpected { from, message };
+        let unexpected = UnexpectedMessage { from, message };
         match message {
             FromNode::Ask { exclusive, nowait } => {
-                let ask = Ask { from, exclusive, nowait };
-                if self.job.is_none() {
-                    self.begin(ask, &mut out);
+                let request = PageRequest { from, exclusive, nowait };
+                if self.served.is_none() {
+                    self.begin(request, &mut out);
                 } else if nowait {
                     out.push((from, ToNode::Refused));
                 } else {
-                    self.waiting.push_back(ask);
+                    self.waiting.push_back(request);
                 }
             }
             FromNode::Evict { page } => {
@@ -85,7 +86,7 @@ impl Entry {
             }
             FromNode::Kept | FromNode::Gave { .. } | FromNode::NotHeld | FromNode::Busy => {
                 self.answered(from, message).ok_or(unexpected)?;
-                self.go_on(&mut out);
+                self.finish_served(&mut out);
             }
         }
         Ok(out)
@@ -98,28 +99,28 @@ impl Entry {
         self.sharers = self.sharers.without(node);
     }
 
-    fn begin(&mut self, ask: Ask, out: &mut Answers) {
-        let recall = |keep| ToNode::Recall { keep, nowait: ask.nowait };
+    fn begin(&mut self, request: PageRequest, out: &mut Answers) {
+        let recall = |keep| ToNode::Recall { keep, nowait: request.nowait };
         let mut awaited = NodeSet::EMPTY;
-        if let Some(owner) = self.owner.filter(|owner| *owner != ask.from) {
+        if let Some(owner) = self.owner.filter(|owner| *owner != request.from) {
             awaited = awaited.with(owner);
-            out.push((owner, recall(!ask.exclusive)));
+            out.push((owner, recall(!request.exclusive)));
         }
-        if ask.exclusive {
-            for sharer in self.sharers.without(ask.from).iter() {
+        if request.exclusive {
+            for sharer in self.sharers.without(request.from).iter() {
                 awaited = awaited.with(sharer);
                 out.push((sharer, recall(false)));
             }
         }
-        self.job = Some(Job { ask, awaited, refused: false });
-        self.go_on(out);
+        self.served = Some(ServedRequest { request, awaited, refused: false });
+        self.finish_served(out);
     }
 
     fn answered(&mut self, from: ComputeId, message: FromNode) -> Option<()> {
-        let job = self.job.as_mut().filter(|job| job.awaited.contains(from))?;
-        job.awaited = job.awaited.without(from);
+        let served = self.served.as_mut().filter(|served| served.awaited.contains(from))?;
+        served.awaited = served.awaited.without(from);
         match message {
-            FromNode::Busy => job.refused = true,
+            FromNode::Busy => served.refused = true,
             FromNode::Kept if self.owner == Some(from) => {
                 self.owner = None;
                 self.sharers = self.sharers.with(from);
@@ -130,14 +131,14 @@ impl Entry {
         Some(())
     }
 
-    /// Ends the job when every answer is there, and begins the next.
-    fn go_on(&mut self, out: &mut Answers) {
-        while let Some(Job { ask, awaited, refused }) = self.job {
+    /// Ends the served request when every answer is there, and begins the next.
+    fn finish_served(&mut self, out: &mut Answers) {
+        while let Some(ServedRequest { request, awaited, refused }) = self.served {
             if !awaited.is_empty() {
                 return;
             }
-            self.job = None;
-            let Ask { from, exclusive, .. } = ask;
+            self.served = None;
+            let PageRequest { from, exclusive, .. } = request;
             if refused {
                 out.push((from, ToNode::Refused));
             } else {
@@ -177,11 +178,11 @@ mod tests {
         ToNode::Recall { keep, nowait }
     }
 
-    /// Who says what, and what is sent to whom then.
-    type Step<'s> = (usize, FromNode, &'s [(usize, ToNode)]);
+    /// A sender, its message, and the messages that the directory sends then.
+    type ScriptLine<'s> = (usize, FromNode, &'s [(usize, ToNode)]);
 
     /// Feeds messages and compares what is sent.
-    fn script(entry: &mut Entry, steps: &[Step<'_>]) {
+    fn script(entry: &mut DirectoryEntry, steps: &[ScriptLine<'_>]) {
         for (from, message, expected) in steps {
             let sent = entry.receive(id(*from), *message).unwrap();
             let expected: Answers =
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn readers_share_and_a_writer_waits_for_all_of_them() {
-        let mut entry = Entry::default();
+        let mut entry = DirectoryEntry::default();
         script(
             &mut entry,
             &[
@@ -207,7 +208,7 @@ mod tests {
                     &[(2, grant(true, true)), (2, recall(true, false))],
                 ),
                 (2, FromNode::Kept, &[(3, grant(false, true))]),
-                // Who has the page needs only the right.
+                // A sharer needs the right only.
                 (3, WRITE, &[(2, recall(false, false))]),
                 (2, FromNode::Gave { page: false }, &[(3, grant(true, false))]),
                 (3, FromNode::Evict { page: true }, &[]),
@@ -218,7 +219,7 @@ mod tests {
 
     #[test]
     fn an_eviction_that_crosses_a_recall_is_no_answer_to_it() {
-        let mut entry = Entry::default();
+        let mut entry = DirectoryEntry::default();
         script(
             &mut entry,
             &[
@@ -233,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn those_who_do_not_wait_are_refused() {
-        let mut entry = Entry::default();
+    fn nowait_requests_are_refused() {
+        let mut entry = DirectoryEntry::default();
         script(
             &mut entry,
             &[
@@ -250,7 +251,7 @@ mod tests {
 
     #[test]
     fn answers_to_nothing_are_refused() {
-        let mut entry = Entry::default();
+        let mut entry = DirectoryEntry::default();
         for message in
             [FromNode::Kept, FromNode::NotHeld, FromNode::Busy, FromNode::Gave { page: true }]
         {

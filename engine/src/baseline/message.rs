@@ -1,4 +1,4 @@
-//! What nodes and directories say to each other.
+//! Messages between compute nodes and directories.
 //!
 //! ```text
 //! byte 0     1       2..8   8..16   16..
@@ -22,9 +22,9 @@ const PAGE: u8 = 4;
 pub(crate) enum FromNode {
     /// The node wants the page.
     Ask {
-        /// To write it.
+        /// For writing.
         exclusive: bool,
-        /// It rather has Busy than wait for latches of others.
+        /// The caller takes Busy rather than a wait for latches of other nodes.
         nowait: bool,
     },
     /// Answer to a Recall that keeps: the owner is a sharer now; the page follows.
@@ -48,14 +48,14 @@ pub(crate) enum FromNode {
 /// From the directory to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum ToNode {
-    /// The page is the node's.
+    /// The node may use the page.
     Grant {
-        /// To write.
+        /// For writing.
         exclusive: bool,
-        /// The page follows; it does not where the node has it already.
+        /// The page follows; a sharer that upgrades has it already.
         page: bool,
     },
-    /// The question is answered by Busy.
+    /// The request is answered with Busy.
     Refused,
     /// The node must give its copy up.
     Recall {

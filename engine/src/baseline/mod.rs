@@ -8,17 +8,18 @@
 //!  <----- Grant{exclusive}, page|
 //!  Evict, dirty page ---------->|
 //! ```
-//! MSI: a page is with one owner that may write, or with sharers, or with nobody. The directory
-//! serves one question about a page at a time and keeps the others; it writes back what comes and
-//! sends pages from its own memory. It shares frames, local latches, waiters, allocation and mail
-//! with SELCC, so that a comparison compares protocols. Every message costs a core of the memory
-//! node some time, which SELCC does not need: that is the point.
+//! MSI: a page has one owner that may write, or sharers, or neither. The directory serves one
+//! request for a page at a time and queues the others. It writes pages that come into its memory and
+//! sends pages from there. The baseline shares frames, local latches, waiters, allocation and mail
+//! with SELCC, so that a comparison compares protocols. Every message costs time of a core of the
+//! memory node, which SELCC does not need: that is what the comparison measures.
 //!
 //! Messages between a node and a directory keep their order both ways. So an Evict that crosses a
 //! Recall comes before the NotHeld that answers it, and each Recall has exactly one answer.
 //!
-//! Contents: `message` (what is said), `directory` (pure: what the directory does), `client` (pure:
-//! what a node does), `driver` (frames and waiters around it), `server` (cores, mail, memory).
+//! Contents: `message` (the format), `directory` (pure: what the directory does), `client` (pure:
+//! what a node does), `driver` (frames and waiters of a node), `server` (cores, mail and memory of a
+//! memory node).
 //!
 //! # Not done
 //! Loss of a node or a directory, and requests that go to the owner directly.

@@ -1,4 +1,5 @@
-//! A memory node's processor at work: mail in, cores that serve it, pages from and to memory.
+//! The directory of a memory node: it takes mail in, its cores serve requests, and pages move from
+//! and to its memory.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::BuildHasherDefault;
@@ -11,7 +12,7 @@ use selkie_fabric::env::{Env, yield_now};
 use selkie_fabric::{Doorbell, Endpoint, LocalRegion};
 use selkie_memnode::{ComputeIndex, Pool, layout::SlabGeometry};
 
-use super::directory::Entry;
+use super::directory::DirectoryEntry;
 use super::message::{decode_from, encode_to};
 use crate::EngineError;
 use crate::coherence::word::ComputeId;
@@ -28,7 +29,7 @@ const OUTBOX_LIMIT: usize = 1 << 16;
 pub struct DirectoryConfig {
     /// Cores of each memory node; below 1 it is that share of one core.
     pub cores: f64,
-    /// Processor time of one core a message, in virtual time; in real time it takes what it takes.
+    /// Processor time of one core a message; in virtual time only.
     pub message: Duration,
     /// Ring that each compute node writes its messages into, bytes.
     pub ring_bytes: usize,
@@ -69,7 +70,7 @@ pub async fn start_directories(
             geometry: descriptor.geometry(),
             mailbox,
             connected: (0..computes).map(|_| OnceLock::new()).collect(),
-            cores: (0..cores).map(|_| Core::default()).collect(),
+            cores: (0..cores).map(|_| DirectoryCore::default()).collect(),
             failed: Mutex::new(None),
         });
         let work = config.message.div_f64(config.cores.min(1.0));
@@ -85,15 +86,15 @@ pub async fn start_directories(
     Ok(())
 }
 
-/// A message of a node, not looked at yet.
-type Letter = (usize, Vec<u8>);
+/// A message that waits for its core, with its sender.
+type QueuedMessage = (usize, Vec<u8>);
 
-/// One core: what waits for it, and the pages that are its own.
+/// One core: its queue, and the entries of its pages.
 #[derive(Default)]
-struct Core {
-    letters: Mutex<VecDeque<Letter>>,
+struct DirectoryCore {
+    queue: Mutex<VecDeque<QueuedMessage>>,
     bell: Doorbell,
-    entries: Mutex<HashMap<u64, Entry, BuildHasherDefault<LineHasher>>>,
+    entries: Mutex<HashMap<u64, DirectoryEntry, BuildHasherDefault<LineHasher>>>,
 }
 
 /// The directory of one memory node.
@@ -106,23 +107,24 @@ struct Server {
     geometry: SlabGeometry,
     mailbox: Mailbox,
     connected: Vec<OnceLock<()>>,
-    cores: Vec<Core>,
-    /// Why it serves nothing more.
+    cores: Vec<DirectoryCore>,
+    /// The error that ended the service.
     failed: Mutex<Option<EngineError>>,
 }
 
 impl Server {
-    /// Hands the mail to the cores, all of a page to the same.
+    /// Hands each message to a core; all messages for a page go to the same core.
     async fn take_mail(&self) {
         loop {
             let polled = self.mailbox.poll(MAIL_BUDGET, &mut |from, bytes| {
+                // A message without an address goes to some core, which refuses it.
                 let addr: [u8; 8] =
                     bytes.get(8..16).and_then(|b| b.try_into().ok()).unwrap_or([0; 8]);
                 // Pages of one memory node differ in the bits above a range's.
                 let page = u64::from_le_bytes(addr) / self.geometry.gcl_bytes() as u64;
                 let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
                 if let Some(core) = self.cores.get(spread as usize % self.cores.len()) {
-                    core.letters.lock().push_back((from, bytes.to_vec()));
+                    core.queue.lock().push_back((from, bytes.to_vec()));
                     core.bell.ring();
                 }
             });
@@ -138,8 +140,8 @@ impl Server {
         let Some(core) = self.cores.get(core) else { return };
         loop {
             let seen = core.bell.count();
-            let letter = core.letters.lock().pop_front();
-            let Some((from, bytes)) = letter else {
+            let message = core.queue.lock().pop_front();
+            let Some((from, bytes)) = message else {
                 core.bell.wait_past(seen).await;
                 continue;
             };
@@ -151,11 +153,11 @@ impl Server {
     }
 
     fn fail(&self, error: EngineError) {
-        // Nodes that wait for an answer have their own bound.
+        // The first error counts. Nodes that wait for an answer have their own bound.
         self.failed.lock().get_or_insert(error);
     }
 
-    fn handle(&self, core: &Core, from: usize, bytes: &[u8]) -> Result<(), EngineError> {
+    fn handle(&self, core: &DirectoryCore, from: usize, bytes: &[u8]) -> Result<(), EngineError> {
         let mail = |what| EngineError::Mail { from, what };
         let (addr, message, page) = decode_from(bytes, self.geometry.gcl_bytes()).map_err(mail)?;
         let node = ComputeId::new(from).ok_or(mail("sender is no compute node"))?;
@@ -197,6 +199,7 @@ impl Server {
                 Ok(()) | Err(selkie_channels::ChannelError::AlreadyConnected { .. }) => {}
                 Err(error) => return Err(failed(error)),
             }
+            // Another core may have set it meanwhile.
             let _ = connected.set(());
         }
         self.mailbox.send(to, header, page).map_err(failed)

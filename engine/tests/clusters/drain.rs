@@ -81,7 +81,7 @@ fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: St
             let state = cluster.pool.state();
             lost.iter().all(|victim| !state.lives(*victim)) && is_whole(&cluster.pool)
         };
-        until(&env, &cluster, "is made good", is_known).await;
+        until(&env, &cluster, "is regenerated", is_known).await;
         let outcomes = load.end().await;
         check_all(&cluster.engines[1], &pages, &outcomes).await;
         check_all(&cluster.engines[2], &pages, &outcomes).await;

@@ -123,7 +123,7 @@ fn a_memory_node_gives_back_all_it_lends_and_lends_it_again() {
         }
         // What was lost can only be made again where memory is lent again.
         free.store(u64::MAX, Ordering::Relaxed);
-        until(&env, &cluster, "is made good", || is_whole(&cluster.pool)).await;
+        until(&env, &cluster, "is regenerated", || is_whole(&cluster.pool)).await;
         assert!(cluster.pool.state().slabs_on(1) > 0 && reclaim(&cluster, 1).withdrawn.is_empty());
         for addr in &all {
             write(&cluster.engines[0], *addr, 2).await;

@@ -75,7 +75,7 @@ fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
 }
 
 /// At each stage in turn of a slab's move to a memory node that has joined, the memory node dies
-/// that is named by the state from before and the move. What is lost is made good; `then` comes
+/// that is named by the state from before and the move. What is lost is regenerated; `then` comes
 /// after that, under load still.
 fn dies_at_each_stage(
     victim: fn(&PoolState, &Migration) -> u16,
@@ -96,7 +96,7 @@ fn dies_at_each_stage(
             until(&env, &cluster, "moves", || watch.met.get().is_some()).await;
             let dead = victim(&before, watch.met.get().unwrap());
             let is_known = || !cluster.pool.state().lives(dead) && is_whole(&cluster.pool);
-            until(&env, &cluster, "is made good", is_known).await;
+            until(&env, &cluster, "is regenerated", is_known).await;
             then(&cluster, node, dead).await;
             let outcomes = load.end().await;
             for engine in &cluster.engines {
@@ -141,7 +141,7 @@ fn what_a_pool_has_lost_is_made_again_on_one_that_joins() {
         }
         assert!(!is_whole(&cluster.pool), "there is no room for what was lost");
         let node = grow(&cluster, LENT).await;
-        until(&env, &cluster, "is made good", || is_whole(&cluster.pool)).await;
+        until(&env, &cluster, "is regenerated", || is_whole(&cluster.pool)).await;
         assert!(cluster.pool.state().slabs_on(node) > 0);
         mem.kill(PeerId::memory(0));
         for addr in &all {

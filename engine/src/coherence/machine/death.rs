@@ -1,46 +1,49 @@
-//! What the death of a node does to a line (DESIGN §8, F2 to F5).
+//! What the death of a node does to a line (docs/design.md, Membership and recovery, F2 to F5).
 //!
-//! The dead node is fenced, and its mail has been taken in, before a line hears of its death: from
-//! then on nothing of it changes the word any more, and nothing new comes from it.
+//! A line is told of a death when the dead node is fenced and its mail has been handled. From then
+//! on the dead node changes no word and sends no message.
 //!
 //! ```text
 //!  Lost(d):  waits for d, or Ceded to d -> Inquire{Ceded}
 //!            grant of d unconfirmed -> Inquire{Shared or Modified}
-//!            else                   -> d's requests and answers are no more waited for
+//!            else                   -> the line waits no more for answers of d
 //!
 //!  Inquire{Ceded}    -- bit set --> ReleaseShared --> Invalid     -- not --> Invalid
 //!                    -- names this node --> Disclaim --> d is named again; as above
 //!  Inquire{Modified} -- word names d --> Claim --> Modified       -- names this node --> Modified
 //!  Inquire{Shared}   -- word names d --> Rejoin --> Shared        -- does not --> Shared
 //! ```
-//! A shared copy that d granted may be the only good one: d may have died in its write-back. So
-//! whoever has such a copy writes it home, and enters its bit. Several can have been granted copies
-//! together; they write the same bytes, and d stays in the word, so that nobody writes others
-//! before all have.
+//! A shared copy that d granted may be the only valid one: d may have died in its write-back. So a
+//! node with such a copy writes it home and enters its bit (Rejoin). Several nodes can have been
+//! granted copies together. They write the same bytes, and d stays in the word until all have
+//! written, so no node writes other bytes meanwhile.
 //!
 //! A grant that d entered in the word may have been lost with d, and the only copy with it. Then
-//! the word is made to name d again, so that the sweep finds what it finds of a line that d had.
+//! the node makes the word name d again (Disclaim), so that the sweep treats the line as one that d
+//! held.
 //!
-//! Who meets d in the word backs off until the recovery is over. The bits of d itself are left to
-//! the sweep that ends it: nobody clears one on d's behalf any more, and d is granted nothing more.
+//! A caller that finds d in the word backs off until the recovery is over. The sweep that ends the
+//! recovery clears the bits of d: no node clears one for d any more, and d gets no grant.
 //!
-//! The sweep takes a line that d holds for lost unless a survivor's bit is in the word, so bits
-//! must not be there by mistake. A reader that adds its bit in vain has it there until the reset;
-//! an add that was posted when the word had no holder can land when a survivor that had not heard
-//! of the death yet has handed the line to d. So during a recovery readers put their bits in by a
-//! swap of a word without a holder (Join).
+//! The sweep takes a line that d holds for lost unless a survivor's bit is in the word, so no bit
+//! may be there by mistake. The bit of a reader whose add failed is there until the reset. An add
+//! that was posted when the word had no holder can execute after a survivor that was not yet told
+//! of the death has handed the line to d. So during a recovery readers enter their bits by a swap
+//! of a word without a holder (Join).
 
-use super::super::word::{ComputeId, LatchDelta, LatchWord};
-use super::terms::Inquiry;
-use super::{Action, Atomic, LatchOperation, Phase, Step, UpgradeHope, Violation, WordAccess};
+use super::event::{Action, Atomic, LatchOperation, Violation, WordAccess};
+use super::line::UpgradeHope;
+use super::phase::{Inquiry, Phase};
+use super::transition::Transition;
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 
-impl Step<'_> {
-    /// Whether a node is not to be asked any more.
+impl Transition<'_> {
+    /// Whether a node is dead, as far as this node knows.
     pub(super) fn is_dead(&self, node: ComputeId) -> bool {
         self.rules.dead.contains(node)
     }
 
-    /// The word names a dead node: nothing can be had before the recovery is over.
+    /// The word names a dead node: the line can be acquired when the recovery is over.
     pub(super) fn back_off(&mut self, dead: ComputeId, phase: Phase) {
         self.out.push(Action::BackOff { dead });
         self.settle(phase);
@@ -49,7 +52,7 @@ impl Step<'_> {
     pub(super) fn lost(&mut self, dead: ComputeId) {
         self.line.carried = self.line.carried.without(dead);
         if self.line.upgrade == UpgradeHope::Lost {
-            // The winner may have been the dead node, whose request never comes.
+            // The winner may have been the dead node, which sends no release request.
             self.line.upgrade = UpgradeHope::Open;
             self.out.push(Action::Wake);
         }
@@ -57,15 +60,14 @@ impl Step<'_> {
             let of = match self.line.phase {
                 Phase::Modified => Inquiry::Modified,
                 Phase::Shared => Inquiry::Shared,
-                // The copy is gone already; the bit may be there or not.
+                // The copy is given up already; the bit may be in the word or not.
                 _ => Inquiry::Ceded,
             };
             self.line.grantor = None;
             return self.inquire(of, dead);
         }
         match self.line.phase {
-            // The dead node may have granted the line in the word, by a message that was lost with
-            // it.
+            // The dead node may have entered this node in the word, and the grant was lost with it.
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } if holder == dead => {
                 self.inquire(Inquiry::Ceded, dead);
             }
@@ -81,7 +83,7 @@ impl Step<'_> {
         self.look(Phase::Inquire { of, dead });
     }
 
-    /// What the word says of a line that a dead node had a hand in.
+    /// Acts on the word that an inquiry found.
     pub(super) fn inquired(
         &mut self,
         of: Inquiry,
@@ -119,7 +121,7 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// A swap of this node for the dead one is over.
+    /// The swap that puts the dead node back in the place of this one has completed.
     pub(super) fn disclaimed(
         &mut self,
         dead: ComputeId,
@@ -131,7 +133,7 @@ impl Step<'_> {
         self.inquired(Inquiry::Ceded, dead, word)
     }
 
-    /// A swap of the dead node for this one is over.
+    /// The swap that puts this node in the place of the dead one has completed.
     pub(super) fn claimed(
         &mut self,
         dead: ComputeId,
@@ -148,9 +150,11 @@ impl Step<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::word::NodeSet;
-    use super::super::{Deferred, Event, Line, LocalUse, Message, Request, RequestKind, Rules};
     use super::*;
+    use crate::coherence::machine::{
+        Deferred, Event, Line, LocalUse, Message, Request, RequestKind, Rules,
+    };
+    use crate::coherence::word::NodeSet;
 
     const READ: Request = Request { kind: RequestKind::Read, nowait: false, priority: 0 };
 
@@ -158,7 +162,7 @@ mod tests {
         ComputeId::new(index).unwrap()
     }
 
-    /// A line that has not heard of the death would put the bit that it carries in a second time.
+    /// A grant to a dead node would enter, a second time, a bit that the line carries.
     #[test]
     fn nothing_is_granted_to_a_node_known_to_be_dead() {
         let dead = NodeSet::EMPTY.with(node(1));

@@ -1,21 +1,22 @@
-//! The loss of a line's home: of its latch word, not of its page (DESIGN §7).
+//! The loss of a line's home: of its latch word, not of its page (docs/design.md, Coded pages).
 //!
-//! All nodes come to a stop with the line: they post nothing, send nothing, and what their
-//! operations found does not matter any more. Once that is known of all, nothing is under way but
-//! grants that were sent before; when those have been taken in, each node knows by itself what it
-//! has: nothing, a shared copy, or the page to change. That is what it enters in the word at the
-//! new home, and the line goes on when all have. Requests and all other answers are dropped:
-//! whoever waited begins anew.
+//! All nodes quiesce the line: they post no operation, send no message, and drop the results of
+//! their operations. When all have quiesced, only grants that were sent before can still arrive.
+//! When a node has taken those in, it knows what it has: no copy, a shared copy, or the modified
+//! page. It enters that in the word at the new home, and the line resumes when all nodes have.
+//! Requests and all other answers are dropped: callers begin again.
 //!
-//! What was to be written back by then is written: operations end only after the page has got to
-//! its splits, of which those at other nodes are not lost.
+//! Every write-back that was posted has reached its splits by then, because an operation completes
+//! only after that. The splits at other memory nodes are not lost.
 
-use super::{Inquiry, Line, Message, Phase};
+use super::line::Line;
+use super::message::Message;
+use super::phase::{Inquiry, Phase};
 use crate::coherence::word::{ComputeId, NodeSet};
 
 impl Line {
-    /// Takes in a message that was under way when the line came to a stop. Only grants count: with
-    /// them comes the only copy, or what its holder takes for granted.
+    /// Takes in a message that was sent before the line was quiesced. Only grants count: a grant
+    /// carries the only copy, or a copy that the grantor counts on.
     pub fn received_at_rest(&mut self, from: ComputeId, message: Message) {
         self.phase = match (message, self.phase) {
             (Message::GrantShared, Phase::WaitRead { holder }) if holder == from => Phase::Shared,
@@ -26,9 +27,9 @@ impl Line {
         };
     }
 
-    /// What the line is at this node once its home was lost and all grants have been taken in:
-    /// Invalid, Shared or Modified, and nothing besides; but that one of those who are `lost` has
-    /// granted it, and did not say that the page got home.
+    /// The line after the loss of its home, once all grants have been taken in: Invalid, Shared or
+    /// Modified. It keeps its grantor only if that node is `lost` and had not confirmed: then home
+    /// may lack the page.
     #[must_use]
     pub fn without_home(&self, lost: NodeSet) -> Line {
         let phase = match self.phase {
@@ -36,7 +37,7 @@ impl Line {
             | Phase::WriteBack
             | Phase::Claim { .. }
             | Phase::Inquire { of: Inquiry::Modified, .. } => Phase::Modified,
-            // An intent is as lost as the word; the copy is good as long as nobody writes.
+            // An intent is lost with the word; the copy is valid as long as no node writes.
             _ if self.readable() => Phase::Shared,
             _ => Phase::Invalid,
         };

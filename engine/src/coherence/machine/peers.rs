@@ -1,18 +1,20 @@
-//! Between lines of two nodes: requests, and the answers to them.
+//! Transitions that messages of other nodes cause: requests, and the answers to them.
 
-use super::super::word::{ComputeId, LatchDelta, NodeSet};
-use super::{
-    Action, Deferred, LocalUse, Message, Phase, Request, RequestKind, Step, UpgradeHope, Violation,
-};
+use super::event::{Action, LocalUse, Violation};
+use super::line::UpgradeHope;
+use super::message::{Deferred, Message, Request, RequestKind};
+use super::phase::Phase;
+use super::transition::Transition;
+use crate::coherence::word::{ComputeId, LatchDelta, NodeSet};
 
-impl Step<'_> {
-    /// A request of another node: answered, or deferred.
+impl Transition<'_> {
+    /// Answers or defers a request of another node.
     pub(super) fn request(&mut self, from: ComputeId, request: Request) {
         let defer = self.defers_all()
             || match (self.line.phase, request.kind) {
-                // R7: the intent holder answers once it is settled, and that may take latches
-                // elsewhere unless its own callers are `nowait`; a reader that waits for a
-                // grant cannot say whether it holds a copy until the holder has answered.
+                // R7: a node with an intent answers when its intent is decided. That may wait for
+                // latches at other nodes unless its own callers are `nowait`. A reader that waits
+                // for a grant cannot say whether it has a copy before the holder has answered.
                 (Phase::WaitSharers { .. }, RequestKind::Read | RequestKind::Write) => {
                     if request.nowait && !self.line.nowait {
                         return self.send(from, Message::Busy);
@@ -26,8 +28,8 @@ impl Step<'_> {
             return self.line.deferred.push(Deferred { from, request });
         }
         let in_use = match (self.line.phase, request.kind) {
-            // A writer in waiting has no use for a shared copy; it must not keep it from the one
-            // that it lost its upgrade to.
+            // A local writer that is next has no use for a shared copy, and must not keep it from
+            // the writer to which its upgrade lost.
             (Phase::Shared, RequestKind::Release) => {
                 !matches!(self.local, LocalUse::Idle | LocalUse::WriterNext)
             }
@@ -54,7 +56,7 @@ impl Step<'_> {
         }
     }
 
-    /// The writer that is answered Busy cancels its intent: upgrades may be tried again.
+    /// A writer that is answered Busy cancels its intent: upgrades may be tried again.
     pub(super) fn refuse_release(&mut self, kind: RequestKind) {
         if kind != RequestKind::Release {
             return;
@@ -65,11 +67,11 @@ impl Step<'_> {
         self.line.upgrade = UpgradeHope::Refused;
     }
 
-    /// R5, and the release of a shared copy.
+    /// Grants the line (R5), or releases a shared copy.
     pub(super) fn give(&mut self, to: ComputeId, kind: RequestKind) {
         let me = self.me;
         match kind {
-            // The writer clears the bit with its own next change of the word.
+            // The writer clears the bit with its next change of the word.
             RequestKind::Release => {
                 self.send(to, Message::Released);
                 self.settle(Phase::Ceded { to });
@@ -83,13 +85,13 @@ impl Step<'_> {
         }
     }
 
-    /// Whether those who ask to read may have a copy.
+    /// Whether requests to read are granted.
     pub(super) fn grants_reads(&self) -> bool {
         self.line.phase == Phase::Modified
             && !matches!(self.local, LocalUse::Writer | LocalUse::WriterNext)
     }
 
-    /// Grants shared copies, to `first` and to all others who wait to read: one atomic for all.
+    /// Grants shared copies to `first` and to all whose deferred requests are reads, by one atomic.
     pub(super) fn share(&mut self, first: ComputeId) {
         let mut to = NodeSet::EMPTY.with(first);
         self.line.deferred.retain(|deferred| {
@@ -157,7 +159,8 @@ impl Step<'_> {
         self.settle(if self.line.leaving { Phase::Lapsed } else { phase });
     }
 
-    /// The node asked does not hold the line: ask the one it names, once, or go back to the word.
+    /// The node that was asked does not hold the line: asks the node that it names, once, or goes
+    /// back to the word.
     pub(super) fn try_again(&mut self, exclusive: bool, hint: Option<ComputeId>) {
         if self.line.leaving {
             return self.settle(Phase::Invalid);
@@ -179,7 +182,7 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the acquisition under way may ask a node that need not be the holder: once.
+    /// Whether the current acquisition may ask a node that is perhaps not the holder: once.
     pub(super) fn follows(&self, holder: ComputeId) -> bool {
         self.rules.follow_hints && !self.line.hinted && holder != self.me && !self.is_dead(holder)
     }
@@ -208,7 +211,7 @@ impl Step<'_> {
         if !pending.is_empty() {
             self.line.phase = Phase::WaitSharers { pending, refused };
         } else if refused {
-            // R9: only this node can be the holder, so the add turns its intent into a bit.
+            // R9: only this node can be the holder, so the add turns its intent into its bit.
             let delta = LatchDelta::cancel_intent(self.me);
             self.post_add(Phase::CancelIntent, false, delta);
         } else {

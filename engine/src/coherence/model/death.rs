@@ -1,161 +1,116 @@
-//! The death of one node in the model, or of two at once, and the recovery from it (DESIGN §8, F1
-//! to F5).
+//! The death of one node in the model, or of two at once, and the recovery from it
+//! (docs/design.md, Membership and recovery, F1 to F5).
 //!
 //! ```text
-//! Alive --at any moment--> Dead --F1--> Fenced --F2 to F4 at each survivor; all are through-->
+//! Alive --at any time--> Dead --F1--> Fenced --F2 to F4 at each survivor; all are through-->
 //!       Looked --F5: swaps what it has seen in the word, or looks again--> Swept
 //!
-//! each survivor:  Nothing --all their mail is heard--> Noted --Lost--> Due --no operation outstanding--> Told
+//! each survivor:  Nothing --all their mail is handled--> Noted --Lost--> Due --no operation outstanding--> Told
 //! ```
-//! A dead node's posted chain goes on at home and its mail on the wires, the end of which may be
-//! lost; fenced, the rest of the chain is gone, and a write-back in the middle of it leaves home
-//! torn. Nothing that is sent to it arrives.
+//! The chain that a dead node posted still executes at home, and its mail still arrives, except
+//! perhaps the last messages. The fence cuts the rest of the chain off; a write-back that is cut
+//! short leaves home torn. Messages to the dead node do not arrive.
 //!
-//! A survivor knows of the death (Noted) before it tells its lines one by one. It tells those that
-//! it finds active first, then those whose frames and notes say something of the dead node: a line
-//! at rest that hands over in between is not told (Passed). A line that is told is through when it
-//! is seen, after that, without an operation outstanding.
+//! A survivor knows of the death (Noted) before it tells its lines one by one. It tells active lines
+//! first, then lines whose frames or notes name the dead node. A line at rest that hands over in
+//! between is not told (Passed). A line that was told is done when it is next without an outstanding
+//! operation.
 //!
-//! Without logs there is no redo: the sweep takes the line for lost if the word names the dead node
-//! and no living node's bit is in it, and the word stays so. Else home must be fresh. With logs
-//! nothing is lost: what home lacks must be in the logs of those who died.
+//! Without logs there is no redo: if the word names the dead node and no living node's bit is in it,
+//! the sweep takes the line for lost and leaves the word as it is. Otherwise home must be fresh.
+//! With logs nothing is lost: the changes that home lacks must be in the logs of the dead nodes.
 
-use super::coded::Careless;
-use super::protocol::{Protocol, Step, What};
-use super::world::{Chain, Fault, Heard, Life, Node, Stage, Verb, World, id, place};
+use super::chain::{ChainVerb, PostedChain};
+use super::omissions::{RecoveryOmission, RegenerationOmission};
+use super::protocol::{ModelEvent, ModelStep, ProtocolModel};
+use super::wire::{id, place};
+use super::world::{DeathKnowledge, ModelFault, ModelNode, ModelWorld, NodeLife, RecoveryStage};
 use crate::coherence::machine::{Event, Line, LocalUse, Message, Phase};
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 
-/// A part of the recovery that a test leaves out, to see it missed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Skipped {
-    /// The node is not fenced before it is taken for lost (F1).
-    Fence,
-    /// Survivors take the node for lost with its mail on the wires (F2).
-    Mail,
-    /// The sweep does not wait for operations that `Lost` began (F3).
-    Inquiries,
-    /// The sweep does not wait for operations that were under way before (F4).
-    Operations,
-    /// The sweep waits for such an operation, and not for those that follow it in the same step
-    /// (F4).
-    FollowUps,
-    /// Who wants to read adds its bit without a look while the sweep is to come.
-    Looks,
-    /// Who has looked adds its bit to whatever the word has become.
-    Joins,
-    /// No word is taken for lost (F5).
-    Loss,
-    /// Every word that names the node is taken for lost (F5).
-    Readers,
-    /// The bit of another dead node counts as a proof of a copy (F5).
-    DeadReaders,
-    /// The sweep writes the word whatever it has become (F5).
-    Compare,
-    /// The sweep goes on when the word has changed (F5).
-    Retry,
-}
-
-impl Skipped {
-    pub(super) const ALL: [Skipped; 12] = [
-        Skipped::Fence,
-        Skipped::Mail,
-        Skipped::Inquiries,
-        Skipped::Operations,
-        Skipped::FollowUps,
-        Skipped::Looks,
-        Skipped::Joins,
-        Skipped::Loss,
-        Skipped::Readers,
-        Skipped::DeadReaders,
-        Skipped::Compare,
-        Skipped::Retry,
-    ];
-}
-
-impl<const N: usize> Protocol<N> {
+impl<const N: usize> ProtocolModel<N> {
     /// The place of the node that may die, alone or with another.
     pub(super) const MORTAL: usize = N - 1;
 
     /// Whether the node at this place runs.
-    pub(super) fn runs(world: &World<N>, node: usize) -> bool {
-        world.nodes[node].life == Life::Runs
+    pub(super) fn runs(world: &ModelWorld<N>, node: usize) -> bool {
+        world.nodes[node].life == NodeLife::Runs
     }
 
-    fn skips(&self, part: Skipped) -> bool {
+    fn skips(&self, part: RecoveryOmission) -> bool {
         self.skipped == Some(part)
     }
 
-    /// What death and recovery can do next.
-    pub(super) fn death(&self, world: &World<N>, out: &mut Vec<Step<N>>) {
+    /// The steps of death and recovery.
+    pub(super) fn death(&self, world: &ModelWorld<N>, out: &mut Vec<ModelStep<N>>) {
         if !self.mortal {
             return;
         }
-        let mut plain = |node, what, change: &dyn Fn(&mut World<N>)| {
+        let mut plain = |node, what, change: &dyn Fn(&mut ModelWorld<N>)| {
             let mut after = world.clone();
             change(&mut after);
-            out.push(Step { node, what, after });
+            out.push(ModelStep { node, what, after });
         };
-        let dead = || world.places(|node| node.life == Life::Dead);
+        let dead = || world.places(|node| node.life == NodeLife::Dead);
         match world.stage {
-            Stage::Alive => {
-                plain(Self::MORTAL, What::Dies, &|after| after.die([Self::MORTAL]));
-                // Somebody is left to recover.
+            RecoveryStage::Alive => {
+                plain(Self::MORTAL, ModelEvent::Dies, &|after| after.die([Self::MORTAL]));
+                // One survivor is left to recover.
                 let others = if N > 2 { 0..Self::MORTAL } else { 0..0 };
                 for other in others {
-                    plain(other, What::DiesToo, &|after| after.die([Self::MORTAL, other]));
+                    plain(other, ModelEvent::DiesToo, &|after| after.die([Self::MORTAL, other]));
                 }
             }
-            Stage::Dead => {
+            RecoveryStage::Dead => {
                 for node in dead().filter(|node| world.nodes[*node].chain.is_some()) {
-                    plain(node, What::Fenced, &|after| self.fence(after, node));
-                    if world.is_writing_splits(node) && !self.skips(Skipped::Fence) {
-                        plain(node, What::Fenced, &|after| {
-                            after.tear(node, self.careless == Some(Careless::AtOnce));
+                    plain(node, ModelEvent::Fenced, &|after| self.fence(after, node));
+                    if world.is_writing_splits(node) && !self.skips(RecoveryOmission::Fence) {
+                        plain(node, ModelEvent::Fenced, &|after| {
+                            after.tear(node, self.careless == Some(RegenerationOmission::AtOnce));
                             self.fence(after, node);
                         });
                     }
                 }
             }
-            Stage::Fenced if world.is_through() => {
+            RecoveryStage::Fenced if world.is_through() => {
                 for node in dead() {
-                    plain(node, What::Looked, &|after| self.judge(after, node));
+                    plain(node, ModelEvent::Looked, &|after| self.judge(after, node));
                 }
             }
-            Stage::Looked { of, word } => {
-                plain(of, What::Swept, &|after| self.sweep(after, of, word));
+            RecoveryStage::Looked { of, word } => {
+                plain(of, ModelEvent::Swept, &|after| self.sweep(after, of, word));
             }
-            Stage::Fenced | Stage::Swept => {}
+            RecoveryStage::Fenced | RecoveryStage::Swept => {}
         }
-        for node in world.places(|node| node.life == Life::Runs) {
+        for node in world.places(|node| node.life == NodeLife::Runs) {
             self.lose_mail(world, node, out);
             self.hear(world, node, out);
         }
     }
 
-    /// What a dead node sent last, and more of that, may not have arrived, whatever it did at home
-    /// after that.
-    fn lose_mail(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
-        if world.stage == Stage::Alive || world.nodes[node].heard != Heard::Nothing {
+    /// The last messages of a dead node may be lost, also those that it sent before its last verb.
+    fn lose_mail(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
+        if world.stage == RecoveryStage::Alive || world.nodes[node].heard != DeathKnowledge::Nothing
+        {
             return;
         }
         for from in world.dead().iter().map(place) {
             if !world.wires[from][node].packets().is_empty() {
                 let mut after = world.clone();
                 after.wires[from][node].lose_last();
-                out.push(Step { node, what: What::MailLost { from }, after });
+                out.push(ModelStep { node, what: ModelEvent::MailLost { from }, after });
             }
         }
     }
 
     /// F1.
-    fn fence(&self, world: &mut World<N>, node: usize) {
-        if self.skips(Skipped::Fence) {
-            world.stage = Stage::Fenced;
+    fn fence(&self, world: &mut ModelWorld<N>, node: usize) {
+        if self.skips(RecoveryOmission::Fence) {
+            world.stage = RecoveryStage::Fenced;
             return;
         }
         let chain = world.nodes[node].chain.take();
-        if chain.is_some_and(|chain| chain.next() == Some(Verb::WriteBack)) {
+        if chain.is_some_and(|chain| chain.next() == Some(ChainVerb::WriteBack)) {
             world.home_fresh = false;
         }
         world.forget(node);
@@ -163,103 +118,115 @@ impl<const N: usize> Protocol<N> {
     }
 
     /// F2 and F3 at one survivor.
-    fn hear(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
-        if !matches!(world.stage, Stage::Fenced | Stage::Swept) {
+    fn hear(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
+        if !matches!(world.stage, RecoveryStage::Fenced | RecoveryStage::Swept) {
             return;
         }
         let state = &world.nodes[node];
-        let swept = world.stage == Stage::Swept;
+        let swept = world.stage == RecoveryStage::Swept;
         let received_all =
             world.dead().iter().all(|dead| world.wires[place(dead)][node].packets().is_empty());
         let mut plain = |heard| {
             let mut after = world.clone();
             after.nodes[node].heard = heard;
             after.nodes[node].untold = match heard {
-                Heard::Noted => world.dead(),
-                Heard::Passed => state.untold,
+                DeathKnowledge::Noted => world.dead(),
+                DeathKnowledge::Passed => state.untold,
                 _ => NodeSet::EMPTY,
             };
-            out.push(Step { node, what: What::Heard(heard), after });
+            out.push(ModelStep { node, what: ModelEvent::Heard(heard), after });
         };
-        let owes = state.claimed && state.line.phase == Phase::Modified && !self.hoards;
-        let told = if owes { Heard::Due } else { Heard::Told };
+        let owes = state.claimed && state.line.phase == Phase::Modified && !self.keeps_claimed;
+        let told = if owes { DeathKnowledge::Due } else { DeathKnowledge::Told };
         let touched = world.dead().iter().any(|dead| Self::is_touched(&state.line, dead));
         match state.heard {
-            Heard::Nothing if received_all || self.skips(Skipped::Mail) => plain(Heard::Noted),
-            Heard::Noted if !state.line.is_plain() => self.lose(world, node, out),
-            Heard::Noted if touched => plain(Heard::Passed),
-            Heard::Noted => plain(told),
-            Heard::Passed => {
+            DeathKnowledge::Nothing if received_all || self.skips(RecoveryOmission::Mail) => {
+                plain(DeathKnowledge::Noted)
+            }
+            DeathKnowledge::Noted if !state.line.is_plain() => self.lose(world, node, out),
+            DeathKnowledge::Noted if touched => plain(DeathKnowledge::Passed),
+            DeathKnowledge::Noted => plain(told),
+            DeathKnowledge::Passed => {
                 if !touched && Self::is_unlisted(&state.line) {
                     plain(told);
                 }
                 self.lose(world, node, out);
             }
-            Heard::Told if swept => plain(Heard::Over),
-            Heard::Nothing | Heard::Told | Heard::Due | Heard::Over => {}
+            DeathKnowledge::Told if swept => plain(DeathKnowledge::Over),
+            DeathKnowledge::Nothing
+            | DeathKnowledge::Told
+            | DeathKnowledge::Due
+            | DeathKnowledge::Over => {}
         }
     }
 
-    /// Whether a line at rest says something of a dead node.
+    /// Whether a line at rest names a dead node.
     fn is_touched(line: &Line, dead: ComputeId) -> bool {
         line.carried.contains(dead) || line.phase == Phase::Ceded { to: dead }
     }
 
-    /// Whether neither the frame nor what was left in the word speaks of a dead node any more. They
-    /// do so until the line comes to rest, but that the frame of a line that is given away goes at
-    /// once.
+    /// Whether neither the frame nor the notes of the line name a dead node any more. They do until
+    /// the line comes to rest; only the frame of a line that is handed over goes at once.
     fn is_unlisted(line: &Line) -> bool {
         matches!(line.phase, Phase::HandOver { .. } | Phase::ReleaseModified) || line.is_plain()
     }
 
-    /// A line is told of a death; of two, one after the other.
-    fn lose(&self, world: &World<N>, node: usize, out: &mut Vec<Step<N>>) {
+    /// Tells a line of a death; of two deaths, one after the other.
+    fn lose(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
         for dead in world.nodes[node].untold.iter() {
             let mut before = world.clone();
             let state = &mut before.nodes[node];
             state.untold = state.untold.without(dead);
             let was_under_way = state.line.phase.operation_outstanding();
             let waits = match self.skipped {
-                Some(Skipped::Inquiries) => was_under_way,
-                Some(Skipped::Operations) => !was_under_way,
+                Some(RecoveryOmission::Inquiries) => was_under_way,
+                Some(RecoveryOmission::Operations) => !was_under_way,
                 _ => true,
             };
             if state.untold.is_empty() {
-                // Due until the line is seen without an operation, perhaps at the end of this step.
-                state.heard = if waits { Heard::Due } else { Heard::Told };
+                // Due until the line has no operation, perhaps at the end of this step.
+                state.heard = if waits { DeathKnowledge::Due } else { DeathKnowledge::Told };
             }
             self.drive(&before, node, Event::Lost { node: dead }, |_, after| {
-                out.push(Step { node, what: What::Lost(place(dead)), after });
+                out.push(ModelStep { node, what: ModelEvent::Lost(place(dead)), after });
             });
         }
     }
 
-    /// An operation of a survivor is over; what follows has not begun.
-    pub(super) fn completes(&self, world: &mut World<N>, node: usize) {
+    /// An operation of a survivor has completed; the next one is not posted yet.
+    pub(super) fn completes(&self, world: &mut ModelWorld<N>, node: usize) {
         let heard = &mut world.nodes[node].heard;
-        if self.skips(Skipped::FollowUps) && *heard == Heard::Due {
-            *heard = Heard::Told;
+        if self.skips(RecoveryOmission::FollowUps) && *heard == DeathKnowledge::Due {
+            *heard = DeathKnowledge::Told;
         }
     }
 
-    /// Whether a node takes this event by the rules of a recovery: from some time after it knows of
-    /// the death, and before it has found the lines to be told.
-    pub(super) fn recovers(&self, heard: Heard, event: Event) -> bool {
-        let knows = matches!(heard, Heard::Passed | Heard::Told | Heard::Due);
-        let joins = !self.skips(Skipped::Joins) || !matches!(event, Event::Completed { .. });
-        knows && joins && !self.skips(Skipped::Looks)
+    /// Whether a node takes this event by the rules of a recovery. They hold from some time after
+    /// the node knows of the death, and before it lists the lines to be told.
+    pub(super) fn recovers(&self, heard: DeathKnowledge, event: Event) -> bool {
+        let knows =
+            matches!(heard, DeathKnowledge::Passed | DeathKnowledge::Told | DeathKnowledge::Due);
+        let joins =
+            !self.skips(RecoveryOmission::Joins) || !matches!(event, Event::Completed { .. });
+        knows && joins && !self.skips(RecoveryOmission::Looks)
     }
 
-    /// What the sweep for `dead` makes of a word: the new one, and whether the line is lost.
-    fn judgement(&self, world: &World<N>, dead: ComputeId, word: LatchWord) -> (LatchWord, bool) {
+    /// The decision of the sweep for `dead` about a word: the new word, and whether the line is
+    /// lost.
+    fn judgement(
+        &self,
+        world: &ModelWorld<N>,
+        dead: ComputeId,
+        word: LatchWord,
+    ) -> (LatchWord, bool) {
         let holds = word.holder() == Ok(Some(dead));
         let lives = |reader: ComputeId| {
-            let other = self.skips(Skipped::DeadReaders) && reader != dead;
+            let other = self.skips(RecoveryOmission::DeadReaders) && reader != dead;
             other || !world.dead().contains(reader)
         };
         let is_lost = match self.skipped {
-            Some(Skipped::Loss) => false,
-            Some(Skipped::Readers) => holds,
+            Some(RecoveryOmission::Loss) => false,
+            Some(RecoveryOmission::Readers) => holds,
             _ => holds && !word.readers().iter().any(lives),
         };
         let mut swept = word;
@@ -272,49 +239,49 @@ impl<const N: usize> Protocol<N> {
         (swept, is_lost)
     }
 
-    /// F5: the sweep has seen the word as it is.
-    fn judge(&self, world: &mut World<N>, of: usize) {
+    /// F5: the sweep has read the word.
+    fn judge(&self, world: &mut ModelWorld<N>, of: usize) {
         let word = world.word;
         let (swept, lost) = self.judgement(world, id(of), word);
         if swept == word {
-            self.mend(world, of, lost);
+            self.repair_torn(world, of, lost);
             world.end_sweep(of, lost);
         } else {
-            world.stage = Stage::Looked { of, word };
+            world.stage = RecoveryStage::Looked { of, word };
         }
     }
 
-    /// F5: the sweep swaps the word that it has seen, or sees another.
-    fn sweep(&self, world: &mut World<N>, of: usize, seen: LatchWord) {
+    /// F5: the sweep swaps the word that it has read, or reads another.
+    fn sweep(&self, world: &mut ModelWorld<N>, of: usize, seen: LatchWord) {
         let (swept, lost) = self.judgement(world, id(of), seen);
-        if world.word == seen || self.skips(Skipped::Compare) {
+        if world.word == seen || self.skips(RecoveryOmission::Compare) {
             world.word = swept;
-            self.mend(world, of, lost);
+            self.repair_torn(world, of, lost);
             world.end_sweep(of, lost);
             if seen.holder() != swept.holder() && !world.home_fresh {
-                world.fault = Some(Fault::Judgement);
+                world.fault = Some(ModelFault::Judgement);
             }
-        } else if self.skips(Skipped::Retry) {
-            self.mend(world, of, lost);
+        } else if self.skips(RecoveryOmission::Retry) {
+            self.repair_torn(world, of, lost);
             world.end_sweep(of, lost);
         } else {
             self.judge(world, of);
         }
     }
 
-    /// Death and recovery have nothing more to do.
-    pub(super) fn is_over(world: &World<N>) -> bool {
-        matches!(world.stage, Stage::Alive | Stage::Swept)
+    /// Whether death and recovery have no more steps.
+    pub(super) fn is_over(world: &ModelWorld<N>) -> bool {
+        matches!(world.stage, RecoveryStage::Alive | RecoveryStage::Swept)
     }
 }
 
-impl<const N: usize> World<N> {
-    /// Of dead nodes only their chains at home and their mail are left.
+impl<const N: usize> ModelWorld<N> {
+    /// Nodes die: only their chains at home and their mail are left.
     fn die<const D: usize>(&mut self, dead: [usize; D]) {
-        self.stage = Stage::Dead;
+        self.stage = RecoveryStage::Dead;
         for place in dead {
             let node = &mut self.nodes[place];
-            node.life = Life::Dead;
+            node.life = NodeLife::Dead;
             node.line = Line::new();
             node.latch = LocalUse::Idle;
             node.free_due = false;
@@ -328,60 +295,65 @@ impl<const N: usize> World<N> {
         }
     }
 
-    /// A dead node's chain that changes nothing more is as good as fenced.
+    /// Drops the chain of a dead node that changes nothing more, as the fence would.
     pub(super) fn forget_chain(&mut self, node: usize) {
         let chain = &mut self.nodes[node].chain;
-        *chain = chain.filter(Chain::will_change);
-        let acts = |node: &Node| node.life == Life::Dead && node.chain.is_some();
-        if self.stage == Stage::Dead && !self.nodes.iter().any(acts) {
-            self.stage = Stage::Fenced;
+        *chain = chain.filter(PostedChain::will_change);
+        let acts = |node: &ModelNode| node.life == NodeLife::Dead && node.chain.is_some();
+        if self.stage == RecoveryStage::Dead && !self.nodes.iter().any(acts) {
+            self.stage = RecoveryStage::Fenced;
         }
     }
 
-    /// F4: a line that had an operation outstanding is seen without one.
-    pub(super) fn see_through(&mut self, node: usize, hoards: bool) {
+    /// F4: notes that a line has no operation outstanding any more.
+    pub(super) fn see_through(&mut self, node: usize, keeps_claimed: bool) {
         let node = &mut self.nodes[node];
-        // What it has taken over from a dead node it brings home first.
-        let is_claimed = node.claimed && node.line.phase == Phase::Modified && !hoards;
-        if node.heard == Heard::Due && !node.line.phase.operation_outstanding() && !is_claimed {
-            node.heard = Heard::Told;
+        // The node first writes home what it has taken over from a dead node.
+        let is_claimed = node.claimed && node.line.phase == Phase::Modified && !keeps_claimed;
+        if node.heard == DeathKnowledge::Due
+            && !node.line.phase.operation_outstanding()
+            && !is_claimed
+        {
+            node.heard = DeathKnowledge::Told;
         }
     }
 
     /// Whether all survivors have acknowledged.
     fn is_through(&self) -> bool {
-        self.nodes.iter().all(|node| node.life != Life::Runs || node.heard == Heard::Told)
+        self.nodes
+            .iter()
+            .all(|node| node.life != NodeLife::Runs || node.heard == DeathKnowledge::Told)
     }
 
     fn end_sweep(&mut self, of: usize, lost: bool) {
-        self.nodes[of].life = Life::Swept { lost };
-        let left = self.nodes.iter().any(|node| node.life == Life::Dead);
-        self.stage = if left { Stage::Fenced } else { Stage::Swept };
+        self.nodes[of].life = NodeLife::Swept { lost };
+        let left = self.nodes.iter().any(|node| node.life == NodeLife::Dead);
+        self.stage = if left { RecoveryStage::Fenced } else { RecoveryStage::Swept };
         let dead = self.dead();
-        // The logs of all the dead are read for a line that is lost, and not needed any more when
-        // all is over.
-        let is_lost = self.nodes.iter().any(|node| node.life == Life::Swept { lost: true });
+        // For a lost line the logs of all dead nodes are read. They are not kept after the last
+        // sweep.
+        let is_lost = self.nodes.iter().any(|node| node.life == NodeLife::Swept { lost: true });
         let owed = |node| if is_lost { !dead.contains(node) } else { !left && dead.contains(node) };
         if self.unhomed.iter().any(owed) {
-            self.fault = Some(Fault::Unhomed);
+            self.fault = Some(ModelFault::Unhomed);
         }
     }
 }
 
-/// A word that has been swept names the dead node only if the line is lost, and then for ever.
-pub(super) fn swept<const N: usize>(world: &World<N>) -> bool {
+/// A swept word names the dead node exactly if the line is lost, and then for ever.
+pub(super) fn swept<const N: usize>(world: &ModelWorld<N>) -> bool {
     let (holder, readers) = (world.word.holder(), world.word.readers());
     world.nodes.iter().enumerate().all(|(place, node)| match node.life {
-        Life::Swept { lost } => {
+        NodeLife::Swept { lost } => {
             lost == (holder == Ok(Some(id(place)))) && !readers.contains(id(place))
         }
-        Life::Runs | Life::Dead => true,
+        NodeLife::Runs | NodeLife::Dead => true,
     })
 }
 
-/// No survivor has a copy of a line that is lost, or a grant of one.
-pub(super) fn lost_only_without_copies<const N: usize>(world: &World<N>) -> bool {
-    let is_lost = world.nodes.iter().any(|node| node.life == Life::Swept { lost: true });
+/// No survivor has a copy of a lost line, or a grant of one.
+pub(super) fn lost_only_without_copies<const N: usize>(world: &ModelWorld<N>) -> bool {
+    let is_lost = world.nodes.iter().any(|node| node.life == NodeLife::Swept { lost: true });
     let is_grant = |message| matches!(message, Message::GrantShared | Message::GrantModified);
     let packets = || world.wires.as_flattened().iter().flat_map(|wire| wire.packets());
     !is_lost

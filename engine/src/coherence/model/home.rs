@@ -1,32 +1,19 @@
-//! The loss of the home, in the model: one step that stands for all that follows.
+//! The loss of the home, in the model: one step for the whole relocation.
 //!
-//! Nodes come to a stop at moments of their own, and no verb executes at a lost home; both are
-//! schedules that are searched anyway, as anything may be slow. What is left is the moment from
-//! which nobody does anything more, and what is made of it: that is the step. The home is lost
-//! once.
+//! Nodes quiesce at different times, and a lost home executes no verb. Both are schedules that are
+//! searched anyway, because every step may be slow. So the model has one step, from the time when
+//! all nodes have quiesced to the time when all have entered their copies in the new word. The home
+//! is lost once.
 
-use super::protocol::{Protocol, Step, What};
-use super::world::{Fault, World, id};
+use super::omissions::RelocationOmission;
+use super::protocol::{ModelEvent, ModelStep, ProtocolModel};
+use super::wire::id;
+use super::world::{ModelFault, ModelWorld};
 use crate::coherence::machine::{LocalUse, Message, Phase};
 use crate::coherence::word::{LatchDelta, LatchWord, NodeSet};
 
-/// What the loss of a home can leave out, to show that it is needed.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Omitted {
-    /// Grants that are under way are not waited for.
-    Grants,
-    /// Operations are cut short before the page has got to its splits.
-    WriteBack,
-    /// Readers do not enter themselves in the new word.
-    Readers,
-}
-
-impl Omitted {
-    pub(super) const ALL: [Omitted; 3] = [Omitted::Grants, Omitted::WriteBack, Omitted::Readers];
-}
-
-impl<const N: usize> Protocol<N> {
-    pub(super) fn home_loss(&self, world: &World<N>, out: &mut Vec<Step<N>>) {
+impl<const N: usize> ProtocolModel<N> {
+    pub(super) fn home_loss(&self, world: &ModelWorld<N>, out: &mut Vec<ModelStep<N>>) {
         if !self.homeless || world.home_lost {
             return;
         }
@@ -34,7 +21,7 @@ impl<const N: usize> Protocol<N> {
         after.home_lost = true;
         for node in 0..N {
             let Some(chain) = after.nodes[node].chain.take() else { continue };
-            if chain.will_write_back() && self.omitted != Some(Omitted::WriteBack) {
+            if chain.will_write_back() && self.omitted != Some(RelocationOmission::WriteBack) {
                 after.home_fresh = after.nodes[node].fresh;
             }
         }
@@ -44,7 +31,7 @@ impl<const N: usize> Protocol<N> {
             wire.clear();
             for packet in packets {
                 let grant = matches!(packet.message, Message::GrantShared | Message::GrantModified);
-                if !grant || self.omitted == Some(Omitted::Grants) {
+                if !grant || self.omitted == Some(RelocationOmission::Grants) {
                     continue;
                 }
                 let node = &mut after.nodes[to];
@@ -52,8 +39,8 @@ impl<const N: usize> Protocol<N> {
                 node.fresh = packet.fresh;
             }
         }
-        // Who writes the page goes on until all splits are written.
-        if self.omitted != Some(Omitted::WriteBack) {
+        // The writer continues until all splits are written.
+        if self.omitted != Some(RelocationOmission::WriteBack) {
             after.store.end();
         }
         after.check_splits();
@@ -67,7 +54,7 @@ impl<const N: usize> Protocol<N> {
                 Phase::Modified => {
                     after.word = after.word.add(LatchDelta::add_holder(id(node)));
                 }
-                Phase::Shared if self.omitted != Some(Omitted::Readers) => {
+                Phase::Shared if self.omitted != Some(RelocationOmission::Readers) => {
                     after.word = after.word.add(LatchDelta::add_reader(id(node)));
                 }
                 _ => {}
@@ -78,10 +65,10 @@ impl<const N: usize> Protocol<N> {
                 LocalUse::Idle => true,
             };
             if !kept {
-                after.fault = Some(Fault::RightLost);
+                after.fault = Some(ModelFault::RightLost);
             }
             after.forget(node);
         }
-        out.push(Step { node: 0, what: What::HomeLost, after });
+        out.push(ModelStep { node: 0, what: ModelEvent::HomeLost, after });
     }
 }

@@ -1,10 +1,11 @@
-//! What must hold in every state.
+//! The properties that hold in every state.
 
 use stateright::Property;
 
 use super::death::{lost_only_without_copies, swept};
-use super::protocol::Protocol;
-use super::world::{Fault, Life, World, id};
+use super::protocol::ProtocolModel;
+use super::wire::id;
+use super::world::{ModelFault, ModelWorld, NodeLife};
 use crate::coherence::machine::{LocalUse, Message, Phase};
 use crate::coherence::word::{LatchDelta, LatchWord};
 
@@ -12,69 +13,74 @@ pub(super) const STALE_READ: &str = "no stale read";
 pub(super) const TORN: &str = "no torn page";
 pub(super) const TWO_WRITERS: &str = "single writer";
 
-/// What the published rules break.
-pub(super) fn safety<const N: usize>() -> Vec<Property<Protocol<N>>> {
+/// Safety: the properties that the published rules break.
+pub(super) fn safety<const N: usize>() -> Vec<Property<ProtocolModel<N>>> {
     vec![
-        Property::always(STALE_READ, |_, world: &World<N>| {
+        Property::always(STALE_READ, |_, world: &ModelWorld<N>| {
             world.nodes.iter().all(|node| node.fresh || !node.line.readable())
         }),
         Property::always(TWO_WRITERS, single_writer),
-        Property::always("sweeps the dead", |_, world: &World<N>| swept(world)),
-        Property::always("judges by fresh pages", |_, world: &World<N>| {
-            world.fault != Some(Fault::Judgement)
+        Property::always("sweeps the dead", |_, world: &ModelWorld<N>| swept(world)),
+        Property::always("judges by fresh pages", |_, world: &ModelWorld<N>| {
+            world.fault != Some(ModelFault::Judgement)
         }),
-        Property::always(TORN, |_, world: &World<N>| world.fault != Some(Fault::Torn)),
-        Property::always("can be redone", |_, world: &World<N>| {
-            world.fault != Some(Fault::Unhomed)
+        Property::always(TORN, |_, world: &ModelWorld<N>| world.fault != Some(ModelFault::Torn)),
+        Property::always("can be redone", |_, world: &ModelWorld<N>| {
+            world.fault != Some(ModelFault::Unhomed)
         }),
-        Property::always("loses no copy", |_, world: &World<N>| lost_only_without_copies(world)),
+        Property::always("loses no copy", |_, world: &ModelWorld<N>| {
+            lost_only_without_copies(world)
+        }),
     ]
 }
 
-/// What only makes sense for rules that keep the word whole.
-pub(super) fn answers_and_rest<const N: usize>() -> Vec<Property<Protocol<N>>> {
+/// Properties that need rules which keep the word correct.
+pub(super) fn answers_and_rest<const N: usize>() -> Vec<Property<ProtocolModel<N>>> {
     vec![
-        Property::always("no violation", |_, world: &World<N>| {
-            world.fault != Some(Fault::Violation)
+        Property::always("no violation", |_, world: &ModelWorld<N>| {
+            world.fault != Some(ModelFault::Violation)
         }),
-        Property::always("no impossible action", |_, world: &World<N>| {
-            world.fault != Some(Fault::Action)
+        Property::always("no impossible action", |_, world: &ModelWorld<N>| {
+            world.fault != Some(ModelFault::Action)
         }),
-        Property::always("no lost right", |_, world: &World<N>| {
-            world.fault != Some(Fault::RightLost)
+        Property::always("no lost right", |_, world: &ModelWorld<N>| {
+            world.fault != Some(ModelFault::RightLost)
         }),
-        Property::always("no lost wake-up", |_, world: &World<N>| {
-            world.fault != Some(Fault::WakeLost)
+        Property::always("no lost wake-up", |_, world: &ModelWorld<N>| {
+            world.fault != Some(ModelFault::WakeLost)
         }),
-        Property::always("one answer a request", |_, world: &World<N>| {
+        Property::always("one answer a request", |_, world: &ModelWorld<N>| {
             world.fault.is_some() || one_answer(world)
         }),
-        Property::always("comes to rest", |model: &Protocol<N>, world: &World<N>| {
+        Property::always("comes to rest", |model: &ProtocolModel<N>, world: &ModelWorld<N>| {
             let latched = world.nodes.iter().any(|node| node.latch != LocalUse::Idle);
             world.fault.is_some() || latched || !quiet(world) || at_rest(model, world)
         }),
-        Property::always("nowait waits for no latch", |model: &Protocol<N>, world: &World<N>| {
-            world.fault.is_some() || !quiet(world) || nowait_is_over(model, world)
-        }),
+        Property::always(
+            "nowait waits for no latch",
+            |model: &ProtocolModel<N>, world: &ModelWorld<N>| {
+                world.fault.is_some() || !quiet(world) || nowait_is_over(model, world)
+            },
+        ),
     ]
 }
 
-/// Only the application can move.
-fn quiet<const N: usize>(world: &World<N>) -> bool {
-    Protocol::is_over(world) && world.quiet()
+/// Whether only the application can move.
+fn quiet<const N: usize>(world: &ModelWorld<N>) -> bool {
+    ProtocolModel::is_over(world) && world.quiet()
 }
 
-fn single_writer<const N: usize>(_: &Protocol<N>, world: &World<N>) -> bool {
+fn single_writer<const N: usize>(_: &ProtocolModel<N>, world: &ModelWorld<N>) -> bool {
     let readable = world.nodes.iter().filter(|node| node.line.readable()).count();
     readable <= 1 || !world.nodes.iter().any(|node| node.line.writable())
 }
 
 /// For each pair of nodes: exactly one of request, deferred request and answer exists while the
 /// asker counts on an answer, and none otherwise. Grants are answers.
-fn one_answer<const N: usize>(world: &World<N>) -> bool {
+fn one_answer<const N: usize>(world: &ModelWorld<N>) -> bool {
     let pairs = (0..N).flat_map(|asker| (0..N).map(move |asked| (asker, asked)));
     let both_run = |(asker, asked): &(usize, usize)| {
-        Protocol::runs(world, *asker) && Protocol::runs(world, *asked)
+        ProtocolModel::runs(world, *asker) && ProtocolModel::runs(world, *asked)
     };
     pairs.filter(|(asker, asked)| asker != asked).filter(both_run).all(|(asker, asked)| {
         let line = &world.nodes[asker].line;
@@ -95,9 +101,9 @@ fn one_answer<const N: usize>(world: &World<N>) -> bool {
     })
 }
 
-/// Nothing under way, no latch held: every line rests, the word says the same as the lines, and
-/// every local caller that is not served could start.
-fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
+/// Without outstanding operations and latches every line is at rest, the word agrees with the
+/// lines, and every local caller can be served or can start an acquisition.
+fn at_rest<const N: usize>(model: &ProtocolModel<N>, world: &ModelWorld<N>) -> bool {
     let mut word = LatchWord::FREE;
     for (index, node) in world.nodes.iter().enumerate() {
         match node.line.phase {
@@ -112,7 +118,7 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
             _ => {}
         }
     }
-    for lost in world.places(|node| node.life == Life::Swept { lost: true }) {
+    for lost in world.places(|node| node.life == NodeLife::Swept { lost: true }) {
         word = LatchWord::from_bits(word.bits() + LatchWord::held_by(id(lost)).bits());
     }
     let calls = [(false, false), (false, true), (true, false), (true, true)];
@@ -129,9 +135,8 @@ fn at_rest<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
         })
 }
 
-/// Nothing under way, latches held for ever: no line goes on acquiring for `nowait` callers, and
-/// none keeps one of them waiting.
-fn nowait_is_over<const N: usize>(model: &Protocol<N>, world: &World<N>) -> bool {
+/// Without outstanding operations, while latches are held for ever, no `nowait` caller waits.
+fn nowait_is_over<const N: usize>(model: &ProtocolModel<N>, world: &ModelWorld<N>) -> bool {
     world.nodes.iter().enumerate().all(|(index, node)| {
         let line = &node.line;
         let at = world.site(index);

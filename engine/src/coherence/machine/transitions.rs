@@ -1,47 +1,13 @@
-//! A line's own transitions: what is wanted of it, and what its operations found.
+//! Transitions that local wants and completed operations cause.
 
-use super::super::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
-use super::{
-    Action, Atomic, Deferred, Inquiry, LatchOperation, LocalUse, Message, Phase, Request,
-    RequestKind, Step, UpgradeHope, Violation, WordAccess,
-};
+use super::event::{Action, Atomic, LatchOperation, LocalUse, Violation, WordAccess};
+use super::line::UpgradeHope;
+use super::message::RequestKind;
+use super::phase::{Inquiry, Phase};
+use super::transition::Transition;
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 
-impl Step<'_> {
-    pub(super) fn violation(&self) -> Violation {
-        Violation { phase: self.line.phase, event: self.event }
-    }
-
-    pub(super) fn post(&mut self, phase: Phase, write_back: bool, atomic: Atomic, read: bool) {
-        let word = WordAccess::Change(atomic);
-        self.post_chain(phase, LatchOperation { write_back, word, read });
-    }
-
-    pub(super) fn look(&mut self, phase: Phase) {
-        let operation = LatchOperation { write_back: false, word: WordAccess::Look, read: false };
-        self.post_chain(phase, operation);
-    }
-
-    pub(super) fn post_chain(&mut self, phase: Phase, operation: LatchOperation) {
-        assert!(!self.line.phase.operation_outstanding(), "R1: second operation on a line");
-        self.line.phase = phase;
-        self.out.push(Action::Post(operation));
-    }
-
-    pub(super) fn send(&mut self, to: ComputeId, message: Message) {
-        debug_assert!(to != self.me, "a node does not write to itself");
-        self.out.push(Action::Send { to, message });
-    }
-
-    pub(super) fn ask(&mut self, to: ComputeId, kind: RequestKind) {
-        let request = Request { kind, nowait: self.line.nowait, priority: self.line.retries };
-        self.send(to, Message::Request(request));
-    }
-
-    /// A global transition of the node's own may start.
-    pub(super) fn may_start(&self) -> bool {
-        self.line.phase.at_rest() && self.line.grantor.is_none()
-    }
-
+impl Transition<'_> {
     pub(super) fn want(&mut self, exclusive: bool, nowait: bool, look: bool) {
         if !self.may_start() {
             return;
@@ -66,7 +32,7 @@ impl Step<'_> {
             Phase::Shared | Phase::Lapsed
                 if exclusive && self.line.upgrade == UpgradeHope::Lost =>
             {
-                // The winner's request ends the wait of those who wait.
+                // The winner's release request wakes the callers that wait.
                 self.out.extend(nowait.then_some(Action::Refuse));
             }
             Phase::Shared | Phase::Lapsed if exclusive => {
@@ -81,7 +47,7 @@ impl Step<'_> {
         }
     }
 
-    /// Upgrades, if the word is what it is taken for: without a holder.
+    /// Upgrades if the word still is `expected`, which has no holder.
     pub(super) fn upgrade_from(&mut self, expected: LatchWord) {
         let atomic = Atomic::Swap { expected, desired: expected.with_intent(self.me) };
         let alone = expected == LatchWord::read_by(self.me);
@@ -100,9 +66,9 @@ impl Step<'_> {
         }
     }
 
-    /// Becomes a reader of a line that had no holder when the word was last looked at. In a
-    /// recovery the bit must not get into a word that names a dead holder by now, not even to be
-    /// taken out again.
+    /// Becomes a reader of a line whose word had no holder when it was last read. During a recovery
+    /// the bit must never enter a word that names a dead holder by now, so the node swaps the word
+    /// that it has read.
     pub(super) fn join(&mut self, old: LatchWord) {
         if !self.rules.recovering {
             return self.acquire(false);
@@ -116,13 +82,13 @@ impl Step<'_> {
         );
     }
 
-    /// Whether nothing keeps the node from giving its copy up.
+    /// Whether the node may give its copy up.
     pub(super) fn may_release(&self) -> bool {
         self.may_start() && self.local == LocalUse::Idle && self.line.deferred.is_empty()
     }
 
-    /// Eviction (R8). The bit of a shared copy stays in the word, where the rules have it so: the
-    /// atomic, and that of the next fetch, are only needed once a writer asks for them.
+    /// Eviction (R8). With [`super::Rules::sticky_bits`] the bit of a shared copy stays in the word:
+    /// that saves the atomics of the eviction and of the next fetch.
     pub(super) fn evict(&mut self) {
         if self.line.phase == Phase::Shared && self.rules.sticky_bits && self.may_release() {
             self.line.phase = Phase::Lapsed;
@@ -131,8 +97,8 @@ impl Step<'_> {
         }
     }
 
-    /// The page goes home, and this node remains its holder: the word is left alone. Readers may
-    /// look at it meanwhile.
+    /// Writes the page home. This node stays the holder, so the word is left alone. Local readers
+    /// may read meanwhile.
     pub(super) fn write_back(&mut self) {
         let is_written = matches!(self.local, LocalUse::Writer | LocalUse::WriterNext);
         let may_start = self.may_start() && self.line.deferred.is_empty();
@@ -143,7 +109,7 @@ impl Step<'_> {
         }
     }
 
-    /// The node leaves. A bit in another's care is taken back first, as a shared copy would be.
+    /// The node leaves. A ceded bit is first taken back, by a shared acquisition.
     pub(super) fn leave(&mut self) {
         match self.line.phase {
             Phase::Ceded { to } if self.may_release() && self.is_dead(to) => {
@@ -160,7 +126,7 @@ impl Step<'_> {
         }
     }
 
-    /// Gives up the copy and all that the word says of this node.
+    /// Gives up the copy, and takes this node out of the word.
     pub(super) fn release_own(&mut self) {
         if !self.may_release() {
             return;
@@ -177,9 +143,9 @@ impl Step<'_> {
         }
     }
 
-    /// The holder's change of the word, in which the bits that it carries go.
+    /// Posts the holder's change of the word, which also clears the carried bits.
     pub(super) fn post_add(&mut self, phase: Phase, write_back: bool, delta: LatchDelta) {
-        // A dead node's bit is for the sweep, also where this line has not heard of the death yet.
+        // The sweep clears a dead node's bit, also before this line is told of the death.
         let carried = std::mem::replace(&mut self.line.carried, NodeSet::EMPTY).iter();
         let clears = |reader: &ComputeId| !self.is_dead(*reader) || !self.rules.leaves_dead_bits();
         let carried = carried.filter(clears).collect();
@@ -193,10 +159,10 @@ impl Step<'_> {
         if holder == Some(me) && phase.acquires() || !phase.operation_outstanding() {
             return Err(self.violation());
         }
-        // The operation is over; every branch below sets the phase it leads to.
+        // The operation has completed; every branch below sets the next phase.
         self.line.phase = Phase::Invalid;
         if let Some(phase) = self.failed_try(phase, old) {
-            self.in_vain(phase);
+            self.try_failed(phase);
             return Ok(());
         }
         match (phase, holder) {
@@ -204,13 +170,13 @@ impl Step<'_> {
             (Phase::Claim { dead, expected }, _) => self.claimed(dead, expected, old)?,
             (Phase::Disclaim { dead, expected }, _) => self.disclaimed(dead, expected, old)?,
             (Phase::Rejoin, _) => self.settle(Phase::Shared),
-            _ => return self.operation_over(phase, holder, old),
+            _ => return self.operation_completed(phase, holder, old),
         }
         Ok(())
     }
 
-    /// What an operation found, but for those that follow a death.
-    fn operation_over(
+    /// Takes the completion of an operation, except of those that follow a death.
+    fn operation_completed(
         &mut self,
         phase: Phase,
         holder: Option<ComputeId>,
@@ -287,7 +253,8 @@ impl Step<'_> {
         Ok(())
     }
 
-    /// Where the line stands after an operation that met somebody who is not to be asked.
+    /// The phase after an operation that found another node, where holders are not asked
+    /// ([`super::Rules::ask_holders`]).
     fn failed_try(&self, phase: Phase, old: LatchWord) -> Option<Phase> {
         match phase {
             _ if self.rules.ask_holders => None,
@@ -298,15 +265,15 @@ impl Step<'_> {
         }
     }
 
-    /// Somebody is in the way who is not to be asked.
-    pub(super) fn in_vain(&mut self, phase: Phase) {
+    /// The try failed, and the node that is in the word is not asked.
+    pub(super) fn try_failed(&mut self, phase: Phase) {
         if self.line.nowait {
             self.out.push(Action::Refuse);
         }
         self.settle(phase);
     }
 
-    /// The word has no holder: it is free, or writer intent must be announced (R3).
+    /// The word has no holder: it is free, or the writer announces its intent (R3).
     pub(super) fn found_readers(&mut self, old: LatchWord) {
         if old == LatchWord::FREE {
             return self.settle(Phase::Modified);
@@ -316,7 +283,7 @@ impl Step<'_> {
     }
 
     pub(super) fn intent_won(&mut self, old: LatchWord) {
-        // A dead node reads no more; its bit is for the sweep that ends its recovery.
+        // A dead node reads no more; the sweep of its recovery clears its bit.
         let dead = self.rules.dead;
         let readers = old.readers().without(self.me).iter();
         let pending = readers.filter(|reader| !dead.contains(*reader)).collect::<NodeSet>();
@@ -326,7 +293,7 @@ impl Step<'_> {
         self.line.phase = Phase::WaitSharers { pending, refused: false };
         self.line.upgrade = UpgradeHope::Open;
         self.line.lapsed = false;
-        // Readers need not wait for the answers: the copy is good already.
+        // Local readers need not wait for the answers: the copy is valid already.
         self.out.push(Action::Wake);
         for reader in pending.iter() {
             self.ask(reader, RequestKind::Release);
@@ -334,10 +301,11 @@ impl Step<'_> {
         self.drain();
     }
 
-    /// R4: stay Shared. Behind a holder its release request comes; else readers changed: try anew.
+    /// R4: the line stays Shared. A holder sends its release request; if only the readers changed,
+    /// the caller tries again.
     pub(super) fn upgrade_lost(&mut self, holder: Option<ComputeId>) {
         match holder {
-            // Its request never comes.
+            // A dead holder sends no request.
             Some(dead) if self.is_dead(dead) => self.out.push(Action::BackOff { dead }),
             Some(_) if self.line.upgrade == UpgradeHope::Open => {
                 self.line.upgrade = UpgradeHope::Lost;
@@ -348,55 +316,5 @@ impl Step<'_> {
             self.out.push(Action::Refuse);
         }
         self.settle(if self.line.lapsed { Phase::Lapsed } else { Phase::Shared });
-    }
-
-    pub(super) fn confirm(&mut self, to: ComputeId) {
-        if self.rules.confirms() && !self.is_dead(to) {
-            self.send(to, Message::Confirm);
-        }
-    }
-
-    /// The line has come to rest: answer what waited, tell local waiters.
-    pub(super) fn settle(&mut self, phase: Phase) {
-        self.line.phase = phase;
-        self.line.nowait = false;
-        self.line.retries = 0;
-        self.line.hinted = false;
-        self.line.lapsed = false;
-        self.line.ceded = false;
-        self.line.leaving = false;
-        if !matches!(phase, Phase::Shared | Phase::Lapsed) {
-            self.line.upgrade = UpgradeHope::Open;
-        }
-        self.out.push(Action::Wake);
-        self.drain();
-    }
-
-    /// Gives deferred requests another chance, the highest priority first, older ones before
-    /// younger; those that must wait on are deferred again.
-    pub(super) fn drain(&mut self) {
-        if self.line.deferred.is_empty() || self.defers_all() {
-            return;
-        }
-        let mut waiting = std::mem::take(&mut self.line.deferred);
-        waiting.sort_by_key(|d| std::cmp::Reverse(d.request.priority));
-        if let Some(first) = waiting.first().copied()
-            && first.request.kind == RequestKind::Read
-            && self.grants_reads()
-        {
-            self.line.deferred = waiting;
-            return self.share(first.from);
-        }
-        for Deferred { from, mut request } in waiting {
-            // Who is passed over grows older, so that nobody waits for ever behind those who try
-            // again and again (SELCC §5.3).
-            request.priority = request.priority.saturating_add(1).min(self.rules.max_priority);
-            self.request(from, request);
-        }
-    }
-
-    /// R6.
-    pub(super) fn defers_all(&self) -> bool {
-        self.line.phase.operation_outstanding() || self.line.grantor.is_some()
     }
 }

@@ -1,0 +1,51 @@
+//! The checker's view of a model: first states, next steps, properties.
+
+use stateright::{Model, Property};
+
+use super::properties;
+use super::protocol::{ModelStep, ProtocolModel};
+use super::world::ModelWorld;
+
+impl<const N: usize> Model for ProtocolModel<N> {
+    type State = ModelWorld<N>;
+    type Action = ModelStep<N>;
+
+    fn init_states(&self) -> Vec<ModelWorld<N>> {
+        let class = |node| {
+            let mortal = if self.mortal && node == Self::MORTAL { 100 } else { 0 };
+            mortal + if self.symmetric { self.callers[node] as u8 } else { node as u8 }
+        };
+        vec![ModelWorld::new(std::array::from_fn(class))]
+    }
+
+    fn actions(&self, world: &ModelWorld<N>, out: &mut Vec<ModelStep<N>>) {
+        if world.fault.is_some() {
+            return;
+        }
+        self.death(world, out);
+        self.home_loss(world, out);
+        self.splits(world, out);
+        for node in 0..N {
+            self.system(world, node, out);
+            if !Self::runs(world, node) {
+                continue;
+            }
+            self.application(world, node, out);
+            for from in (0..N).filter(|from| *from != node) {
+                self.mail(world, node, from, out);
+            }
+        }
+    }
+
+    fn next_state(&self, _: &ModelWorld<N>, step: ModelStep<N>) -> Option<ModelWorld<N>> {
+        Some(step.after)
+    }
+
+    fn properties(&self) -> Vec<Property<Self>> {
+        let mut all = properties::safety();
+        if !self.published() {
+            all.extend(properties::answers_and_rest());
+        }
+        all
+    }
+}

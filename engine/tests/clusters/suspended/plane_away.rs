@@ -1,0 +1,99 @@
+//! The plane is away from memory nodes too, from all or from some.
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+
+use selkie_fabric::PeerId;
+
+use super::reader::{CUT, LEASE, is_recovered_from, ms, read, renewals, silent_for, until};
+use crate::common::processes::{in_virtual_time, value, write};
+
+/// The memory node is away from the plane too, from later on, and gets it back before it is missed
+/// itself: until then the death is not complete, and the node goes on. It cannot tell a memory node
+/// that it does not reach from one that acts.
+#[test]
+fn a_memory_node_that_gets_the_plane_back_is_heard_before_it_acts() {
+    for is_far in [false, true] {
+        in_virtual_time(1, LEASE, async |processes, env, network| {
+            let two = &processes.engines[1];
+            let (addr, reader) = read(&processes, &env).await;
+            processes.ways[0].cut(true);
+            env.sleep(LEASE / 4).await;
+            processes.memory_ways[0].cut(true);
+            let pool = &processes.pools[1];
+            until(&env, "it is declared dead", || !pool.is_member(CUT)).await;
+            assert!(silent_for(&processes, &env) > LEASE);
+            assert!(
+                env.now() - reader.latest() < ms(1),
+                "it goes on, as nobody has acted upon that"
+            );
+            let reads = reader.reads();
+            env.sleep(ms(100)).await;
+            assert!(reader.reads() - reads > 100);
+            assert!(!pool.lost().is_empty());
+            if is_far {
+                // What the node heard last is all that it has.
+                network.cut(PeerId::compute(CUT.get()), PeerId::memory(0));
+            }
+            processes.memory_ways[0].cut(false);
+            is_recovered_from(&env, pool).await;
+            write(two, addr, 2).await;
+            reader.written(2);
+            assert!(env.now() - reader.latest() > LEASE / 32, "it stopped well before");
+            // It has heard of the death, and is away again.
+            processes.memory_ways[0].cut(true);
+            env.sleep(LEASE / 2).await;
+            processes.ways[0].cut(false);
+            reader.is_expelled(&env).await;
+            two.close().await.unwrap();
+        });
+    }
+}
+
+/// The plane is away from all, and the node stands still for a moment: its memory nodes have heard
+/// nothing meanwhile.
+#[test]
+fn who_hears_late_that_the_plane_is_away_goes_on_all_the_same() {
+    in_virtual_time(1, LEASE, async |processes, env, network| {
+        let two = &processes.engines[1];
+        let (addr, reader) = read(&processes, &env).await;
+        processes.all_ways().for_each(|way| way.cut(true));
+        let cut_at = env.now();
+        env.sleep(2 * LEASE).await;
+        assert!(env.now() - reader.latest() < ms(1), "it goes on");
+        network.slow(PeerId::memory(0), 10_000_000);
+        reader.stops(&env).await;
+        network.slow(PeerId::memory(0), 1);
+        let reads = reader.reads();
+        until(&env, "it goes on", || reader.reads() > reads + 100).await;
+        assert!(env.now() - cut_at < 3 * LEASE);
+        write(two, addr, 2).await;
+        reader.written(2);
+        env.sleep(LEASE).await;
+        assert_eq!(renewals(&processes), 0, "all without the plane");
+        processes.all_ways().for_each(|way| way.cut(false));
+        until(&env, "it makes sure", || renewals(&processes) == 1).await;
+        assert!(reader.end().await.is_none());
+        processes.close().await;
+    });
+}
+
+/// One that alone is away may be declared dead as well, and is then asked no more.
+#[test]
+fn a_memory_node_that_alone_is_away_is_not_relied_on() {
+    in_virtual_time(2, LEASE, async |processes, env, _| {
+        let two = &processes.engines[1];
+        let (addr, reader) = read(&processes, &env).await;
+        processes.ways[0].cut(true);
+        processes.memory_ways[0].cut(true);
+        let (reads, cut_at) = (reader.reads(), env.now());
+        reader.stops(&env).await;
+        assert!(reader.reads() - reads > 1_000, "it went on before");
+        assert!(reader.latest() - cut_at < LEASE, "in time");
+        let pool = &processes.pools[1];
+        is_recovered_from(&env, pool).await;
+        assert!(pool.is_memory_dead(0) && !pool.is_memory_dead(1));
+        write(two, addr, 2).await;
+        reader.written(2);
+        reader.is_expelled(&env).await;
+        assert_eq!(value(two, addr).await.unwrap(), 2);
+    });
+}

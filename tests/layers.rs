@@ -11,10 +11,20 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("selkie-erasure", &[]),
     ("selkie-memnode", &["selkie-fabric", "selkie-channels"]),
     ("selkie-engine", &["selkie-fabric", "selkie-channels", "selkie-erasure", "selkie-memnode"]),
-    ("selkie-btree", &["selkie-fabric", "selkie-channels", "selkie-erasure", "selkie-memnode", "selkie-engine"]),
+    (
+        "selkie-btree",
+        &["selkie-fabric", "selkie-channels", "selkie-erasure", "selkie-memnode", "selkie-engine"],
+    ),
     (
         "selkie-txn",
-        &["selkie-fabric", "selkie-channels", "selkie-erasure", "selkie-memnode", "selkie-engine", "selkie-btree"],
+        &[
+            "selkie-fabric",
+            "selkie-channels",
+            "selkie-erasure",
+            "selkie-memnode",
+            "selkie-engine",
+            "selkie-btree",
+        ],
     ),
     (
         "selkie-tpcc",

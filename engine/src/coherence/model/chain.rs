@@ -103,10 +103,10 @@ pub(super) struct PostedChain {
     pub(super) coded: bool,
     pub(super) change: WordChange,
     /// Readers' bits that the change clears besides.
-    cleared: NodeSet,
-    read: bool,
+    pub(super) cleared: NodeSet,
+    pub(super) read: bool,
     /// The number of verbs that home has executed.
-    done: u8,
+    pub(super) done: u8,
     /// The word before the atomic.
     pub(super) old: LatchWord,
     /// The page that was read is fresh.

@@ -28,13 +28,13 @@ pub(super) struct Packet {
 /// The messages from one node to another, oldest first.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wire {
-    packets: [Packet; WIRE_LIMIT],
-    len: u8,
+    pub(super) packets: [Packet; WIRE_LIMIT],
+    pub(super) len: u8,
 }
 
 impl Wire {
     const BLANK: Packet = Packet { message: Message::Confirm, fresh: false };
-    const EMPTY: Wire = Wire { packets: [Wire::BLANK; WIRE_LIMIT], len: 0 };
+    pub(super) const EMPTY: Wire = Wire { packets: [Wire::BLANK; WIRE_LIMIT], len: 0 };
 
     pub(super) fn packets(&self) -> &[Packet] {
         &self.packets[..self.len as usize]

@@ -4,7 +4,7 @@ use super::chain::{PostedChain, WordChange};
 use super::coded_page::CodedPage;
 use super::wire::{Wire, id};
 use crate::coherence::machine::{Line, LocalUse};
-use crate::coherence::word::{ComputeId, LatchWord, NodeSet};
+use crate::coherence::word::{LatchWord, NodeSet};
 
 /// One compute node.
 #[derive(Clone, PartialEq, Eq, Debug)]

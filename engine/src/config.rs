@@ -168,6 +168,11 @@ impl EngineConfig {
         MIN_FRAMES * gcl_bytes as u64
     }
 
+    /// An error if the node reads only.
+    pub(crate) fn check_writes(&self) -> Result<(), EngineError> {
+        if self.reads_only { Err(EngineError::ReadsOnly) } else { Ok(()) }
+    }
+
     /// The rules of the coherence protocol.
     pub(crate) const fn rules(&self) -> Rules {
         Rules {

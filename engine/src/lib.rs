@@ -3,50 +3,35 @@
 //! An [`Engine`] is one compute node. It caches pages (global cache lines) of the pool and keeps
 //! them coherent with the other nodes' caches; guards are latches that hold in the whole cluster.
 
-mod absent;
-mod acquire;
-mod activity;
+mod access;
 mod addr;
-mod alloc;
+mod addressing;
 pub mod backup;
 mod baseline;
-mod buffer;
-mod claimed;
+mod cache;
 pub mod coding;
 pub mod coherence;
 mod config;
 mod core;
-mod engine;
-mod epoch;
 mod error;
-mod evict;
-mod guard;
-mod guess;
-mod hottest;
-mod lease;
-mod left;
-mod line;
+mod housekeeping;
+mod join;
+mod lifecycle;
 pub mod log;
-mod message;
-mod placement;
 mod recovery;
-mod roster;
-mod service;
-mod stats;
-mod waiters;
-mod ways;
+mod telemetry;
 
 #[cfg(feature = "planted")]
 pub use config::Planted;
 
+pub use access::engine::Engine;
+pub use access::guard::{ExclusiveGuard, PSN_BYTES, SharedGuard, change_together};
 pub use addr::GAddr;
+pub use addressing::epochs::EpochPin;
 pub use baseline::{DirectoryConfig, start_directories};
 pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
 pub use config::{Coherence, EngineConfig, MAX_MAIL_TASKS};
-pub use engine::Engine;
-pub use epoch::EpochPin;
 pub use error::EngineError;
-pub use guard::{ExclusiveGuard, PSN_BYTES, SharedGuard, change_together};
-pub use hottest::HotLine;
-pub use roster::{Entered, NodeCounters, Operations, Roster};
-pub use stats::EngineStats;
+pub use telemetry::hottest::HotLine;
+pub use telemetry::roster::{Entered, NodeCounters, Operations, Roster};
+pub use telemetry::stats::EngineStats;

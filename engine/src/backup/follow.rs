@@ -14,11 +14,11 @@ use super::BackupError;
 use super::manifest::Part;
 use crate::EngineError;
 use crate::core::Core;
+use crate::join::all_of;
 use crate::log::{
     FIRST_LSN, LogDamage, LogError, LogObjects, LogOwner, LogStore, Lsn, NoRecord, Piece,
     ReadError, Record, Sink, scan,
 };
-use crate::service::all_of;
 
 /// Bytes that are read of a log at a time, unless a record is longer.
 const AT_ONCE: u64 = 1 << 20;
@@ -532,7 +532,7 @@ impl Followed {
 
 impl Core {
     fn owner_of(&self, node: u16, incarnation: u32) -> LogOwner {
-        let (pool, line_bytes) = (self.pool.state().id, self.gcl_bytes as u32);
+        let (pool, line_bytes) = (self.pool.state().id, self.cache.gcl_bytes() as u32);
         LogOwner { pool, node, incarnation, line_bytes }
     }
 }
@@ -543,7 +543,7 @@ mod tests {
 
     use super::*;
     use crate::GAddr;
-    use crate::buffer::dirty::Dirty;
+    use crate::cache::dirty::Dirty;
     use crate::log::{Change, encode_as, read_log};
 
     const LINE: usize = 512;

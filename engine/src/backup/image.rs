@@ -5,11 +5,11 @@ use std::sync::atomic::Ordering;
 use selkie_memnode::layout::EXTENT_GCLS;
 
 use super::{BackupError, Task, Watch, image_of};
-use crate::buffer::dirty::Dirty;
+use crate::addressing::placement::Counter;
+use crate::cache::dirty::Dirty;
 use crate::core::Core;
+use crate::join::all_of;
 use crate::log::{Change, FIRST_LSN, LogStore, Lsn, encode_as};
-use crate::placement::Counter;
-use crate::service::all_of;
 use crate::{EngineError, GAddr};
 
 /// Pages that are read at the same time.
@@ -41,11 +41,11 @@ impl Core {
     /// later.
     async fn extents_in_use(&self) -> Result<Vec<Extent>, EngineError> {
         let mut extents = Vec::new();
-        for unit in 0..self.placement.units() {
+        for unit in 0..self.memory.placement.units() {
             let leased = self.add_to_copies(Counter::Leased(unit), 0).await?;
-            let used = 0..leased.min(self.placement.extents_of(unit));
+            let used = 0..leased.min(self.memory.placement.extents_of(unit));
             extents.extend(
-                used.map_while(|extent| self.placement.extent(unit, extent))
+                used.map_while(|extent| self.memory.placement.extent(unit, extent))
                     .map(|first| Extent { first, lines: EXTENT_GCLS }),
             );
         }
@@ -91,7 +91,7 @@ impl Task<'_> {
     /// Reads all pages; writes them as it goes.
     pub(super) async fn read_image(&self, watch: &dyn Watch) -> Result<Image, BackupError> {
         let core = self.engine.core();
-        let owner = image_of(core.pool.state().id, core.gcl_bytes);
+        let owner = image_of(core.pool.state().id, core.cache.gcl_bytes());
         let sink = self.to.create(owner).await?;
         let extents = core.extents_in_use().await?;
         let (mut done, total) = (0, extents.iter().map(|extent| extent.lines).sum());
@@ -99,7 +99,7 @@ impl Task<'_> {
         let mut records = Vec::with_capacity(OBJECT_BYTES + OBJECT_BYTES / 8);
         for Extent { first, lines } in extents {
             let addrs: Vec<GAddr> = (0..lines)
-                .map(|line| GAddr::from_u64(first.to_u64() + line * core.gcl_bytes as u64))
+                .map(|line| GAddr::from_u64(first.to_u64() + line * core.cache.gcl_bytes() as u64))
                 .filter(|addr| !addr.is_null())
                 .collect();
             for some in addrs.chunks(AT_ONCE) {

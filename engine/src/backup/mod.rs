@@ -70,10 +70,10 @@ use std::time::Duration;
 use selkie_fabric::env::Env;
 
 use crate::EngineError;
+use crate::access::engine::Engine;
 use crate::core::Core;
-use crate::engine::Engine;
+use crate::join::all_of;
 use crate::log::{LogError, LogObjects, LogOwner, MergeError, ReadError};
-use crate::service::all_of;
 use follow::Logs;
 use manifest::Manifest;
 pub use open::Backup;
@@ -262,7 +262,7 @@ impl Engine {
         let state = core.pool.state();
         logs.end(core).await?;
         let known = (core.pool.state().incarnations.clone(), state.labels.clone());
-        let of = (state.id, core.gcl_bytes);
+        let of = (state.id, core.cache.gcl_bytes());
         let manifest = Manifest::of(of, known, image, logs.parts());
         manifest.write(to).await?;
         let log_bytes = logs.parts().iter().map(|log| log.end - log.start).sum();

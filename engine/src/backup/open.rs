@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::BackupError;
 use super::manifest::Manifest;
 use crate::GAddr;
-use crate::engine::Engine;
+use crate::access::engine::Engine;
 use crate::log::{Labels, LogObjects, LogOwner, Lsn, Pages, Record, merge, read_log};
 
 /// A backup that is whole.
@@ -89,7 +89,7 @@ impl Backup {
     /// [`BackupError::LineBytes`] if the pool has lines of another size, else as
     /// [`Engine::restore`].
     pub async fn restore(&self, into: &Engine) -> Result<(), BackupError> {
-        self.check(into.core().gcl_bytes)?;
+        self.check(into.core().cache.gcl_bytes())?;
         Ok(into.restore(&self.lines).await?)
     }
 }

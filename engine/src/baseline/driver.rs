@@ -2,16 +2,16 @@
 
 use super::client::{ClientAction, ClientEvent, step};
 use super::message::{FromNode, ToNode, decode_to, encode_from};
-use crate::buffer::dirty::Dirty;
+use crate::cache::dirty::Dirty;
 use crate::coherence::machine::{Event, Phase};
+use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
-use crate::line::Active;
-use crate::stats::Counters;
+use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
 
 impl Core {
     /// Feeds an event of the driver's; those of latch operations do not happen here.
-    pub(crate) fn run_client(&self, addr: GAddr, active: &mut Active, event: Event) {
+    pub(crate) fn run_client(&self, addr: GAddr, active: &mut OpenLine, event: Event) {
         let event = match event {
             Event::Want { exclusive, nowait, .. } => ClientEvent::Want { exclusive, nowait },
             Event::Evict | Event::Leave => ClientEvent::Evict,
@@ -26,7 +26,7 @@ impl Core {
         let _ = self.feed(addr, active, event);
     }
 
-    fn feed(&self, addr: GAddr, active: &mut Active, event: ClientEvent) -> Result<(), ()> {
+    fn feed(&self, addr: GAddr, active: &mut OpenLine, event: ClientEvent) -> Result<(), ()> {
         let local = self.refresh_use(active);
         let actions = step(&mut active.line, self.me, event, local).map_err(drop)?;
         let mut wake = false;
@@ -47,8 +47,8 @@ impl Core {
         Ok(())
     }
 
-    fn send_to_directory(&self, addr: GAddr, active: &mut Active, message: FromNode) {
-        let counters = &self.counters;
+    fn send_to_directory(&self, addr: GAddr, active: &mut OpenLine, message: FromNode) {
+        let counters = &self.telemetry.counters;
         match message {
             FromNode::Gave { .. } => self.count_invalidation(addr),
             FromNode::Kept => Counters::add(&counters.downgrades),
@@ -60,12 +60,12 @@ impl Core {
         if let Some(id) = active.frame.filter(|_| message.carries_page()) {
             // SAFETY: the latch is sealed and no writer is in (a copy in use is not given), so the
             // bytes are stable while the shard's lock is held.
-            page = unsafe { self.page(id) };
-            self.frames.get(id).set_dirty(Dirty::NONE);
+            page = unsafe { self.cache.page(id) };
+            self.cache.frames.get(id).set_dirty(Dirty::NONE);
         }
         let header = encode_from(addr, message);
-        let sent = match self.placement.home(addr) {
-            Some(home) => self.deliver_to_directory(home.node, &header, page),
+        let sent = match self.memory.placement.home(addr) {
+            Some(home) => self.messenger.deliver_to_directory(home.node, &header, page),
             None => Err(EngineError::BadAddress { addr }),
         };
         if let Err(error) = sent {
@@ -80,19 +80,20 @@ impl Core {
         bytes: &[u8],
     ) -> Result<(), EngineError> {
         let mail = |what| EngineError::Mail { from, what };
-        let (addr, message, page) = decode_to(bytes, self.gcl_bytes).map_err(mail)?;
-        let home = self.placement.home(addr).ok_or(mail("about an address outside the pool"))?;
+        let (addr, message, page) = decode_to(bytes, self.cache.gcl_bytes()).map_err(mail)?;
+        let home =
+            self.memory.placement.home(addr).ok_or(mail("about an address outside the pool"))?;
         if home.node + self.pool.descriptor().max_compute_nodes != from {
             return Err(mail("about a page of another memory node"));
         }
-        let mut map = self.shard(addr).lock();
+        let mut map = self.cache.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         let waits = matches!(active.line.phase, Phase::WaitRead { .. } | Phase::WaitWrite { .. });
         if let (ToNode::Grant { page: true, .. }, Some(id), true) = (message, active.frame, waits) {
             // SAFETY: a line that waits for its page is not readable and has no local users; the
             // shard's lock is held.
-            unsafe { self.page_mut(id) }.copy_from_slice(page);
-            self.frames.get(id).set_dirty(Dirty::NONE);
+            unsafe { self.cache.page_mut(id) }.copy_from_slice(page);
+            self.cache.frames.get(id).set_dirty(Dirty::NONE);
         }
         let fed = self.feed(addr, &mut active, ClientEvent::Told(message));
         self.close(&mut map, addr, active);

@@ -15,9 +15,9 @@ use selkie_memnode::{ComputeIndex, Pool, layout::SlabGeometry};
 use super::directory::DirectoryEntry;
 use super::message::{decode_from, encode_to};
 use crate::EngineError;
+use crate::addressing::placement::PlacementMap;
+use crate::cache::shards::LineHasher;
 use crate::coherence::word::ComputeId;
-use crate::core::LineHasher;
-use crate::placement::PlacementMap;
 
 /// Messages handed to the cores before other tasks get a turn.
 const MAIL_BUDGET: usize = 64;

@@ -34,15 +34,16 @@ use super::placed::placed;
 use super::reading::{Moved, Reading};
 use super::tag::{SplitSet, Tag, Version, Versions};
 use super::torn::Stages;
-use crate::activity::Activity;
-use crate::buffer::dirty::Dirty;
-use crate::buffer::frames::FrameId;
+use crate::addressing::placement::{Home, SplitAt, SplitsAt, Written};
+use crate::cache::dirty::Dirty;
+use crate::cache::frames::FrameId;
+use crate::coherence::line::{NOTHING_FOUND, is_given_away, push_word};
 use crate::coherence::machine::{Atomic, Event, LatchOperation, LocalUse, Phase, WordAccess};
+use crate::coherence::open_line::OpenLine;
 use crate::coherence::word::LatchWord;
 use crate::core::Core;
-use crate::line::{Active, NOTHING_FOUND, is_given_away, push_word};
-use crate::placement::{Home, SplitAt, SplitsAt, Written};
-use crate::stats::Counters;
+use crate::telemetry::activity::Activity;
+use crate::telemetry::stats::Counters;
 use crate::{EngineConfig, EngineError, GAddr};
 
 /// Bytes of the versions of a page.
@@ -281,12 +282,12 @@ impl Core {
         &self,
         coded: &Coded,
         addr: GAddr,
-        active: &mut Active,
+        active: &mut OpenLine,
         operation: LatchOperation,
     ) -> Option<Event> {
-        let using = self.placement.using();
+        let using = self.memory.placement.using();
         let home = self.home_of(addr, active)?;
-        let places = self.placement.written(addr)?;
+        let places = self.memory.placement.written(addr)?;
         let job = match self.job(coded, active, Job::new(addr, home, places, operation)) {
             Ok(job) => job,
             Err(error) => {
@@ -295,7 +296,7 @@ impl Core {
             }
         };
         if let (true, Some((range, _))) =
-            (job.into.is_some() || job.write.is_some(), self.placement.table_of(addr))
+            (job.into.is_some() || job.write.is_some(), self.memory.placement.table_of(addr))
         {
             coded.activity.note(range);
         }
@@ -317,7 +318,7 @@ impl Core {
         drop(self.env.spawn("latch operation", async move {
             let outcome = run.await;
             let late = {
-                let mut map = core.shard(addr).lock();
+                let mut map = core.cache.shard(addr).lock();
                 let mut active = core.open(&mut map, addr);
                 let (event, late) = core.completed_coded(addr, &mut active, outcome);
                 if let Some(event) = event {
@@ -334,9 +335,9 @@ impl Core {
     }
 
     /// Takes what the operation needs out of the frame.
-    fn job(&self, coded: &Coded, active: &mut Active, mut job: Job) -> Result<Job, EngineError> {
+    fn job(&self, coded: &Coded, active: &mut OpenLine, mut job: Job) -> Result<Job, EngineError> {
         let Some(id) = active.frame else { return Ok(job) };
-        let frame = self.frames.get(id);
+        let frame = self.cache.frames.get(id);
         let rejoins = active.line.phase == Phase::Rejoin;
         if rejoins {
             // What home has may be torn, all of it.
@@ -344,12 +345,12 @@ impl Core {
         }
         let dirty = self.dirty_of(id);
         if job.operation.write_back && !dirty.is_empty() {
-            Counters::add(&self.counters.write_backs);
+            Counters::add(&self.telemetry.counters.write_backs);
             active.homing = frame.unhomed();
             active.copied = is_given_away(active.line.phase) && self.may_copy();
             // SAFETY: an operation is outstanding from here on, so nobody writes the frame, and the
             // shard's lock is held: it stays as it is while it is encoded.
-            let page = unsafe { self.page(id) };
+            let page = unsafe { self.cache.page(id) };
             let before = (!rejoins).then(|| coded.versions_of(id));
             job.write = Some(coded.encode(page, coded.dirty_set(dirty), before)?);
         }
@@ -357,7 +358,7 @@ impl Core {
             let lease = |split| {
                 // SAFETY: a line that fetches is not readable: nobody else touches the frame until
                 // the completion. The splits do not overlap.
-                let payload = unsafe { self.frames.lease(id, coded.payload_of(split)) };
+                let payload = unsafe { self.cache.frames.lease(id, coded.payload_of(split)) };
                 (split, payload)
             };
             job.into = Some((0..coded.coding.data()).map(lease).collect());
@@ -373,7 +374,7 @@ impl Core {
     fn completed_coded(
         &self,
         addr: GAddr,
-        active: &mut Active,
+        active: &mut OpenLine,
         outcome: Outcome,
     ) -> (Option<Event>, Option<impl Future<Output = ()> + use<>>) {
         self.write_done(active);
@@ -383,7 +384,9 @@ impl Core {
             Ok(done) => done,
             Err(error) => {
                 let writes_back = active.line.phase == Phase::WriteBack;
-                if let (true, Some(coded), Some(id)) = (writes_back, &self.coded, active.frame) {
+                if let (true, Some(coded), Some(id)) =
+                    (writes_back, &self.memory.coded, active.frame)
+                {
                     // Its splits may have got new ones, or some of them.
                     coded.set_versions(id, &unknown_versions());
                 }
@@ -399,7 +402,8 @@ impl Core {
                 return (None, late);
             }
         };
-        if let (Some(coded), Some(id), Some(versions)) = (&self.coded, active.frame, &done.versions)
+        if let (Some(coded), Some(id), Some(versions)) =
+            (&self.memory.coded, active.frame, &done.versions)
         {
             coded.set_versions(id, versions);
         }
@@ -409,10 +413,10 @@ impl Core {
             active.lost = Some(error.clone());
             active.damaged = Some(error);
         }
-        if let (Some(coded), false) = (&self.coded, done.corrupt.is_empty()) {
-            let places = self.placement.splits(addr);
+        if let (Some(coded), false) = (&self.memory.coded, done.corrupt.is_empty()) {
+            let places = self.memory.placement.splits(addr);
             for _ in 0..coded.note_corrupt(addr, done.corrupt, places.as_ref()) {
-                Counters::add(&self.counters.corruptions);
+                Counters::add(&self.telemetry.counters.corruptions);
             }
         }
         self.note_looks(active, done.old);
@@ -451,10 +455,10 @@ impl Core {
     /// A free frame to take the place of one into which reads are under way, unless they have
     /// enough already.
     pub(super) fn frame_for_late(&self) -> Option<FrameId> {
-        let most = self.frames.count() / LATE_FRAMES;
+        let most = self.cache.frames.count() / LATE_FRAMES;
         // Relaxed: a bound on memory, nothing hangs on its order.
-        let is_free = self.late_frames.load(Ordering::Relaxed) < most;
-        is_free.then(|| self.frames.take_free()).flatten()
+        let is_free = self.cache.late_frames.load(Ordering::Relaxed) < most;
+        is_free.then(|| self.cache.frames.take_free()).flatten()
     }
 
     /// Puts another frame into the place of one into which reads are still under way; that one is
@@ -462,7 +466,7 @@ impl Core {
     fn move_frame(
         &self,
         addr: GAddr,
-        active: &mut Active,
+        active: &mut OpenLine,
         moved: Moved,
     ) -> Option<impl Future<Output = ()> + use<>> {
         let Moved { to, late } = moved;
@@ -470,21 +474,21 @@ impl Core {
         let core = self.this.upgrade()?;
         let from = active.frame.replace(to);
         if let Some(from) = from {
-            self.vacate(addr, from);
+            self.cache.vacate(addr, from);
         }
-        active.seen = self.occupy(addr, to);
-        Counters::add(&self.counters.late_reads);
-        self.late_frames.fetch_add(1, Ordering::Relaxed);
+        active.seen = self.cache.occupy(addr, to);
+        Counters::add(&self.telemetry.counters.late_reads);
+        self.cache.late_frames.fetch_add(1, Ordering::Relaxed);
         Some(async move {
             for split in late {
                 // Whatever it is: nobody looks at it.
                 let _ = split.await;
             }
             if let Some(from) = from {
-                core.frames.give_back(from);
+                core.cache.frames.give_back(from);
             }
             // Release: who finds none left finds the frames free.
-            core.late_frames.fetch_sub(1, Ordering::Release);
+            core.cache.late_frames.fetch_sub(1, Ordering::Release);
         })
     }
 }
@@ -563,7 +567,7 @@ impl Job {
     }
 
     async fn carry_out(self, core: &Core, moved: &mut Option<Moved>) -> Result<Done, EngineError> {
-        let Some(coded) = &core.coded else { return Err(EngineError::Closed) };
+        let Some(coded) = &core.memory.coded else { return Err(EngineError::Closed) };
         let Self { addr, home, places, operation, header, write, into } = self;
         let mut chain = Chain::new();
         let header_at = |offset| {
@@ -584,7 +588,8 @@ impl Job {
         if header {
             chain.push(Verb::read(header_at(0), Buf::zeroed(layout::HEADER_BYTES as usize)));
         }
-        let at_home = (!chain.verbs.is_empty()).then(|| core.queue_pair(home.node).post(chain));
+        let at_home =
+            (!chain.verbs.is_empty()).then(|| core.memory.queue_pair(home.node).post(chain));
         let reading = into.map(|into| Reading::begin(core, coded, addr, &places.splits, into));
         let found = match at_home {
             Some(at_home) => at_home.await.map_err(|error| error.error),
@@ -614,10 +619,10 @@ impl Job {
 impl Core {
     /// Writes a whole line of a coded pool home, which nobody reads or writes meanwhile.
     pub(crate) async fn put_coded(&self, addr: GAddr, line: &[u8]) -> Result<(), EngineError> {
-        let Some(coded) = &self.coded else { return Err(EngineError::Closed) };
-        let _using = self.placement.using();
-        let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
-        let places = self.placement.written(addr).ok_or(EngineError::BadAddress { addr })?;
+        let Some(coded) = &self.memory.coded else { return Err(EngineError::Closed) };
+        let _using = self.memory.placement.using();
+        let home = self.memory.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
+        let places = self.memory.placement.written(addr).ok_or(EngineError::BadAddress { addr })?;
         let operation = LatchOperation { write_back: true, word: WordAccess::Skip, read: false };
         let mut job = Job::new(addr, home, places, operation);
         job.write = Some(coded.encode(line, coded.dirty_set(Dirty::ALL), None)?);
@@ -686,7 +691,7 @@ pub(crate) async fn read_versions(
     at: RemoteAddr,
 ) -> Result<Versions, EngineError> {
     let read = Verb::read(at, Buf::zeroed(layout::HEADER_BYTES as usize));
-    let chain = core.queue_pair(node).post(Chain::from(read)).await.map_err(|e| e.error)?;
+    let chain = core.memory.queue_pair(node).post(Chain::from(read)).await.map_err(|e| e.error)?;
     Ok(found_versions(&chain).unwrap_or_default())
 }
 
@@ -740,10 +745,12 @@ async fn write_splits(
         let mut posted: Vec<Completion> = Vec::new();
         for (split, buf) in stage {
             if let Some((_, SplitAt { node, at })) = places.also.filter(|(own, _)| *own == split) {
-                copies.push(core.queue_pair(node).post(core.write_split(at, Buf::copy_of(&buf))));
+                copies.push(
+                    core.memory.queue_pair(node).post(core.write_split(at, Buf::copy_of(&buf))),
+                );
             }
             if let Some(SplitAt { node, at }) = places.splits.get(split).copied().flatten() {
-                posted.push(core.queue_pair(node).post(core.write_split(at, buf)));
+                posted.push(core.memory.queue_pair(node).post(core.write_split(at, buf)));
             }
         }
         for written in posted {

@@ -14,8 +14,8 @@ use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
 use super::access::versions_bytes;
 use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
+use crate::addressing::placement::Counter;
 use crate::core::Core;
-use crate::placement::Counter;
 use crate::{EngineError, GAddr};
 
 /// What has begun at this node that must not meet a rebuild: adds, and what looks at headers
@@ -55,13 +55,13 @@ impl Core {
     /// Begins something that must not meet a rebuild; waits for one to end.
     pub(crate) async fn begin_beside_rebuilds(&self) -> Result<Begun<'_>, EngineError> {
         loop {
-            let begun = self.halted.adds.begin();
+            let begun = self.memory.halted.adds.begin();
             // After it has begun: a rebuild that is not seen here waits for it.
             if self.pool.state().rebuilds.is_empty() {
                 return Ok(begun);
             }
             drop(begun);
-            self.check_failed()?;
+            self.lifecycle.check_failed()?;
             self.env.sleep(self.config.tick).await;
         }
     }
@@ -70,10 +70,11 @@ impl Core {
     /// knows the line yet.
     pub(crate) async fn mark_counter(&self, counter: GAddr) -> Result<(), EngineError> {
         let _begun = self.begin_beside_rebuilds().await?;
-        let _using = self.placement.using();
-        let (Some(home), Some(copies)) =
-            (self.placement.home(counter), self.placement.copies(Counter::Line(counter)))
-        else {
+        let _using = self.memory.placement.using();
+        let (Some(home), Some(copies)) = (
+            self.memory.placement.home(counter),
+            self.memory.placement.copies(Counter::Line(counter)),
+        ) else {
             return Err(EngineError::BadAddress { addr: counter });
         };
         let parity = self.pool.descriptor().coding.parity();
@@ -99,7 +100,7 @@ impl Core {
 
     /// What is lost already is made again.
     async fn post_to_living(&self, node: usize, chain: Chain) -> Result<(), EngineError> {
-        match self.queue_pair(node).post(chain).await.map_err(|error| error.error) {
+        match self.memory.queue_pair(node).post(chain).await.map_err(|error| error.error) {
             Ok(_) => Ok(()),
             Err(error) => self.gone(error).await,
         }
@@ -126,9 +127,9 @@ impl Core {
         loop {
             let error = match self.try_to_change(counter, change).await {
                 Err(EngineError::Fabric(error @ FabricError::PeerDead { peer }))
-                    if self.coded.is_some() && peer.is_memory() =>
+                    if self.memory.coded.is_some() && peer.is_memory() =>
                 {
-                    self.halted.suspect(usize::from(peer.index()));
+                    self.memory.halted.suspect(usize::from(peer.index()));
                     Some(error)
                 }
                 Ok(None) => None,
@@ -140,7 +141,7 @@ impl Core {
                 let addr = counter.addr();
                 return Err(error.map_or(EngineError::Timeout { addr, waited }, EngineError::from));
             }
-            self.check_failed()?;
+            self.lifecycle.check_failed()?;
             self.env.sleep(self.config.tick).await;
         }
     }
@@ -151,14 +152,14 @@ impl Core {
         counter: Counter,
         change: Change,
     ) -> Result<Option<u64>, EngineError> {
-        let _begun = self.halted.adds.begin();
+        let _begun = self.memory.halted.adds.begin();
         // After it has begun: a rebuild that is not seen here waits for it.
         let state = self.pool.state();
         if !state.rebuilds.is_empty() {
             return Ok(None);
         }
-        let _using = self.placement.using();
-        let Some(copies) = self.placement.copies(counter) else {
+        let _using = self.memory.placement.using();
+        let Some(copies) = self.memory.placement.copies(counter) else {
             return Err(EngineError::BadAddress { addr: counter.addr() });
         };
         if copies.wait {
@@ -167,7 +168,7 @@ impl Core {
         let copies = copies.places;
         let lives = |(node, _): &&(usize, RemoteAddr)| {
             // As of that very state: who dies after it is the first until the rebuild is over.
-            self.coded.is_none() || state.lives(*node as u16)
+            self.memory.coded.is_none() || state.lives(*node as u16)
         };
         let mut living = copies.iter().filter(lives);
         let Some((node, at)) = living.next() else {
@@ -177,7 +178,7 @@ impl Core {
         let (old, now) = match change {
             Change::Add(delta) => {
                 let chain = Chain::from([Verb::fetch_and_add(*at, delta)]);
-                let done = self.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
+                let done = self.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
                 let old = done.old(0).unwrap_or_default();
                 (old, old.saturating_add(delta))
             }
@@ -206,7 +207,7 @@ impl Core {
         let mut known = least.saturating_sub(1);
         while known < least {
             let chain = Chain::from([Verb::compare_and_swap(at, known, least)]);
-            let done = self.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+            let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
             let old = done.old(0).unwrap_or(least);
             if old == known {
                 break;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use selkie_memnode::MAX_MEMORY_NODES;
 
 use crate::EngineConfig;
-use crate::placement::SplitsAt;
+use crate::addressing::placement::SplitsAt;
 
 /// Reads of pages after which what was counted is worth half.
 const WINDOW: u32 = 4096;
@@ -90,7 +90,7 @@ mod tests {
     use selkie_fabric::{RegionKey, RemoteAddr};
 
     use super::*;
-    use crate::placement::SplitAt;
+    use crate::addressing::placement::SplitAt;
 
     fn errors() -> Errors {
         let config = EngineConfig {

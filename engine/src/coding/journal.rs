@@ -26,9 +26,9 @@ use selkie_memnode::layout::{JOURNAL_IMAGES, MAX_SPLITS, SHARE_HEADER_BYTES, TAG
 use super::access::versions_bytes;
 use super::placed::placed;
 use super::tag::{SplitSet, Version, Versions};
+use crate::addressing::placement::SplitsAt;
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
-use crate::placement::SplitsAt;
 use crate::{EngineError, GAddr};
 
 /// Offset of the checksum in a share.
@@ -285,7 +285,7 @@ impl Core {
         places: &SplitsAt,
         splits: &[(usize, Buf)],
     ) -> Result<Place<'_>, EngineError> {
-        let Some(coded) = &self.coded else { return Err(EngineError::Closed) };
+        let Some(coded) = &self.memory.coded else { return Err(EngineError::Closed) };
         let own = coded.journal_places();
         let place = own.take().await;
         // Relaxed: the order of two write-backs of a page is that of their line.
@@ -300,8 +300,8 @@ impl Core {
             let Some(at) = places.get(*split).copied().flatten() else { continue };
             let payload = buf.get(..buf.len() - TAG_BYTES as usize).unwrap_or_default();
             let share =
-                placed(self.memory_at(at.node, offset)?, Share::to_buf(attempt, *split, payload));
-            posted.push(self.queue_pair(at.node).post(share));
+                placed(self.memory.at(at.node, offset)?, Share::to_buf(attempt, *split, payload));
+            posted.push(self.memory.queue_pair(at.node).post(share));
         }
         let parity = coded.coding().parity();
         let mut lost = 0;
@@ -322,10 +322,10 @@ impl Core {
         let geometry = self.pool.descriptor().geometry();
         let bytes = geometry.share_bytes();
         let mut images: Vec<Image> = Vec::new();
-        for number in 0..self.memory_nodes() {
-            let at = self.memory_at(number, geometry.share_offset(node.index(), 0))?;
+        for number in 0..self.memory.node_count() {
+            let at = self.memory.at(number, geometry.share_offset(node.index(), 0))?;
             let all = Buf::zeroed((JOURNAL_IMAGES * bytes) as usize);
-            let read = self.queue_pair(number).post(Chain::from(Verb::read(at, all)));
+            let read = self.memory.queue_pair(number).post(Chain::from(Verb::read(at, all)));
             let chain = match read.await {
                 Ok(chain) => chain,
                 Err(failed) => {

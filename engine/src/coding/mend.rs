@@ -37,10 +37,11 @@ impl Core {
     /// or of after it. `images` are those in its journal. Nobody else reads or writes the page
     /// meanwhile.
     pub(crate) async fn mend(&self, addr: GAddr, images: &[Image]) -> Result<Mended, EngineError> {
-        let (Some(coded), Some(home)) = (&self.coded, self.placement.home(addr)) else {
+        let (Some(coded), Some(home)) = (&self.memory.coded, self.memory.placement.home(addr))
+        else {
             return Ok(Mended::Nothing);
         };
-        let _using = self.placement.using();
+        let _using = self.memory.placement.using();
         let coding = self.pool.descriptor().coding;
         let header_at = |offset| {
             let at = home.latch.offset - layout::LATCH_AT + offset;
@@ -72,7 +73,9 @@ impl Core {
             Page::Lost => return Ok(Mended::Lost),
         };
         let line = splits.get(..coding.data()).unwrap_or(&splits).concat();
-        let Some(places) = self.placement.written(addr) else { return Ok(Mended::Page(line)) };
+        let Some(places) = self.memory.placement.written(addr) else {
+            return Ok(Mended::Page(line));
+        };
         for (split, payload) in splits.iter().enumerate() {
             let known = versions.get(split).copied().unwrap_or_default();
             let is_there = found.get(split) == Some(&Found::Whole(known));
@@ -85,7 +88,13 @@ impl Core {
             // What is on its way elsewhere may be there and not here.
             for place in places.places_of(split).skip(usize::from(is_there)) {
                 let write = placed(place.at, Buf::copy_of(&buf));
-                match self.queue_pair(place.node).post(write).await.map_err(|error| error.error) {
+                match self
+                    .memory
+                    .queue_pair(place.node)
+                    .post(write)
+                    .await
+                    .map_err(|error| error.error)
+                {
                     Ok(_) => {
                         if let Some(own) = versions.get_mut(split) {
                             *own = version;
@@ -98,7 +107,7 @@ impl Core {
         if versions != header {
             let bytes = Buf::copy_of(&versions_bytes(&versions));
             let write = placed(header_at(layout::SPLIT_VERSION_AT), bytes);
-            let written = self.queue_pair(home.node).post(write).await;
+            let written = self.memory.queue_pair(home.node).post(write).await;
             written.map_err(|error| error.error)?;
         }
         Ok(Mended::Page(line))
@@ -107,7 +116,7 @@ impl Core {
     /// All splits of a page; `None` for those whose memory is lost.
     async fn see_splits(&self, addr: GAddr) -> Result<Vec<Option<Seen>>, EngineError> {
         let bytes = self.pool.descriptor().geometry().payload_bytes();
-        let places = self.placement.splits(addr).ok_or(EngineError::BadAddress { addr })?;
+        let places = self.memory.placement.splits(addr).ok_or(EngineError::BadAddress { addr })?;
         let mut seen = Vec::new();
         for place in places.iter().flatten() {
             let tag_at = RemoteAddr::new(place.at.region, place.at.offset + bytes as u64);
@@ -115,7 +124,7 @@ impl Core {
                 Verb::read(place.at, Buf::zeroed(bytes)),
                 Verb::read(tag_at, Buf::zeroed(8)),
             ]);
-            let read = match self.queue_pair(place.node).post(chain).await {
+            let read = match self.memory.queue_pair(place.node).post(chain).await {
                 Ok(chain) => chain,
                 Err(failed) => {
                     self.gone(failed.error).await?;

@@ -16,7 +16,7 @@ impl Core {
     /// Moves one slab, or a step of the way, if there is one to be moved and nobody else does it;
     /// and lets memory nodes go that are empty.
     pub(crate) async fn migrate(self: &Arc<Self>) -> Result<(), EngineError> {
-        if self.coded.is_none() || self.config.reads_only {
+        if self.memory.coded.is_none() || self.config.reads_only {
             return Ok(());
         }
         let me = self.endpoint.id();
@@ -26,7 +26,7 @@ impl Core {
         let Some(mut task) = self.pool.claim_migration(self.index()).await? else { return Ok(()) };
         let started = self.env.now();
         loop {
-            self.check_alive()?;
+            self.lifecycle.check_alive()?;
             match task.stage {
                 Stage::Clearing => {
                     if self.pool.leave_headers(&task).await? {

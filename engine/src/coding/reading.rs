@@ -18,9 +18,9 @@ use selkie_memnode::layout::MAX_SPLITS;
 
 use super::access::Coded;
 use super::tag::{SplitSet, Tag, Version, Versions};
-use crate::buffer::frames::FrameId;
+use crate::addressing::placement::{SplitAt, SplitsAt};
+use crate::cache::frames::FrameId;
 use crate::core::Core;
-use crate::placement::{SplitAt, SplitsAt};
 use crate::{EngineError, GAddr};
 
 /// How often a split is asked for. Under the latch nobody writes: what comes then stays as it is.
@@ -128,7 +128,7 @@ impl<'c> Reading<'c> {
         let payload = self.take_buffer(split);
         let tag_at = RemoteAddr::new(at.region, at.offset + payload.len() as u64);
         let chain = Chain::from([Verb::read(at, payload), Verb::read(tag_at, Buf::zeroed(8))]);
-        self.under_way.push((split, core.queue_pair(node).post(chain)));
+        self.under_way.push((split, core.memory.queue_pair(node).post(chain)));
     }
 
     /// Makes the page of these versions of what comes first, and of more if need be. The latch is
@@ -236,7 +236,7 @@ impl<'c> Reading<'c> {
                 if let FabricError::PeerDead { peer } = error
                     && peer.is_memory()
                 {
-                    core.halted.suspect(usize::from(peer.index()));
+                    core.memory.halted.suspect(usize::from(peer.index()));
                 }
                 self.lost = self.lost.with(split);
                 self.suspects = self.suspects.without(SplitSet::EMPTY.with(split));
@@ -324,14 +324,14 @@ impl<'c> Reading<'c> {
             }
         } else if let Some(to) = core.frame_for_late() {
             if whole && let Err(error) = self.fill(core, to) {
-                core.frames.give_back(to);
+                core.cache.frames.give_back(to);
                 self.under_way = late;
                 self.rest(core).await;
                 return Err(error);
             }
             moved = Some(Moved { to, late: late.into_iter().map(|(_, late)| late).collect() });
         } else {
-            core.evict_bell.ring();
+            core.cache.evict_bell().ring();
             self.under_way = late;
             self.rest(core).await;
             // They are made from the others: whether they are right need not be known.
@@ -372,7 +372,7 @@ impl<'c> Reading<'c> {
     fn fill(&self, core: &Core, to: FrameId) -> Result<(), EngineError> {
         let present = self.present();
         // SAFETY: the frame was free and is nobody else's; the buffer is dropped here.
-        let mut page = unsafe { core.frames.lease(to, 0..core.gcl_bytes) };
+        let mut page = unsafe { core.cache.frames.lease(to, 0..core.cache.gcl_bytes()) };
         let mut missing = Vec::new();
         for (split, place) in page.chunks_exact_mut(self.coded.payload_bytes()).enumerate() {
             match present.iter().find(|(own, _)| *own == split) {

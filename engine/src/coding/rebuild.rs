@@ -28,12 +28,12 @@ use selkie_memnode::{ComputeIndex, Move, Rebuild};
 use super::counter::Adds;
 use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
-use crate::buffer::dirty::Dirty;
+use crate::addressing::placement::{Counter, HeaderTable};
+use crate::cache::dirty::Dirty;
 use crate::coherence::machine::{Deferred, Event, Message, Phase};
+use crate::coherence::open_line::OpenLine;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
-use crate::line::Active;
-use crate::placement::{Counter, HeaderTable};
 use crate::{EngineError, GAddr};
 
 /// GCLs whose tags are read at once.
@@ -100,27 +100,33 @@ impl Halted {
 
 impl Core {
     /// Whether this node stands still with a line, as its home is lost.
-    pub(crate) fn halts(&self, addr: GAddr, active: &Active) -> bool {
+    pub(crate) fn halts(&self, addr: GAddr, active: &OpenLine) -> bool {
         active.halted || self.halts_at(addr)
     }
 
     fn halts_at(&self, addr: GAddr) -> bool {
         // Acquire: pairs with `come_to_a_stop`, which takes every shard's lock afterwards.
-        self.halted.any.load(Ordering::Acquire)
-            && self.placement.table_of(addr).is_some_and(|table| self.halted.contains(table))
+        self.memory.halted.any.load(Ordering::Acquire)
+            && self
+                .memory
+                .placement
+                .table_of(addr)
+                .is_some_and(|table| self.memory.halted.contains(table))
     }
 
     /// An event of a line that stands still. What operations found does not matter any more, and of
     /// messages only grants; but once this node has entered what it has, requests are of those that
     /// go on already.
-    pub(crate) fn run_halted(&self, addr: GAddr, active: &mut Active, event: Event) {
+    pub(crate) fn run_halted(&self, addr: GAddr, active: &mut OpenLine, event: Event) {
         match event {
             Event::Completed { .. } => active.halted = true,
             Event::Received { from, message: Message::Request(request) } => {
-                let table = self.placement.table_of(addr);
+                let table = self.memory.placement.table_of(addr);
                 // It may have gone on since it was found to stand still: then it gets to this line
                 // when that is closed.
-                if !active.halted && table.is_some_and(|table| self.halted.has_entered(table)) {
+                if !active.halted
+                    && table.is_some_and(|table| self.memory.halted.has_entered(table))
+                {
                     active.line.deferred.push(Deferred { from, request });
                 }
             }
@@ -136,10 +142,10 @@ impl Core {
     }
 
     /// The line's home did not execute an operation: the line stands still until it has another.
-    pub(crate) fn halt(&self, addr: GAddr, active: &mut Active, error: &FabricError) -> bool {
+    pub(crate) fn halt(&self, addr: GAddr, active: &mut OpenLine, error: &FabricError) -> bool {
         let FabricError::PeerDead { peer } = error else { return false };
-        let home = self.placement.home(addr).map(|home| home.node);
-        let Some(memory) = home.filter(|_| peer.is_memory() && self.coded.is_some()) else {
+        let home = self.memory.placement.home(addr).map(|home| home.node);
+        let Some(memory) = home.filter(|_| peer.is_memory() && self.memory.coded.is_some()) else {
             return false;
         };
         let is_over = self.pool.is_memory_dead(memory)
@@ -149,13 +155,13 @@ impl Core {
             return false;
         }
         active.halted = true;
-        self.halted.suspect(usize::from(peer.index()));
+        self.memory.halted.suspect(usize::from(peer.index()));
         true
     }
 
     /// One look at what there is to do; what fails is tried again with the next.
     pub(crate) async fn make_good(self: &Arc<Self>) -> Result<(), EngineError> {
-        if self.coded.is_none() {
+        if self.memory.coded.is_none() {
             return Ok(());
         }
         self.declare_suspects().await?;
@@ -164,21 +170,21 @@ impl Core {
         if let Err(EngineError::Fabric(FabricError::PeerDead { peer })) = &step
             && peer.is_memory()
         {
-            self.halted.suspect(usize::from(peer.index()));
+            self.memory.halted.suspect(usize::from(peer.index()));
         }
         step
     }
 
     async fn go_on_with_rebuilds(self: &Arc<Self>) -> Result<(), EngineError> {
         let rebuilds = self.pool.rebuilds();
-        for number in self.halted.rebuilds() {
+        for number in self.memory.halted.rebuilds() {
             if !rebuilds.iter().any(|rebuild| rebuild.number == number) {
                 self.go_on_without(number);
             }
         }
         if let Some(rebuild) = rebuilds.into_iter().next() {
             let (me, number) = (self.index().get(), rebuild.number);
-            if !rebuild.quiet.contains(&me) || !self.halted.rebuilds().contains(&number) {
+            if !rebuild.quiet.contains(&me) || !self.memory.halted.rebuilds().contains(&number) {
                 self.come_to_a_stop(&rebuild).await?;
             } else if !rebuild.moved {
                 self.move_if_due(&rebuild).await?;
@@ -195,7 +201,7 @@ impl Core {
 
     /// Memory nodes whose lines stand still are declared dead if nobody can find them.
     async fn declare_suspects(&self) -> Result<(), EngineError> {
-        let suspects = self.halted.suspects.lock().clone();
+        let suspects = self.memory.halted.suspects.lock().clone();
         for (memory, missed_by) in suspects {
             let (peer, now) = (PeerId::memory(memory as u16), self.env.now());
             match (self.pool.is_memory_dead(memory), missed_by) {
@@ -208,7 +214,7 @@ impl Core {
                     // Not every fabric can tell: others miss it if it is dead.
                     Ok(_) => {
                         let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
-                        self.halted.suspects.lock().insert(memory, Some(missed_by));
+                        self.memory.halted.suspects.lock().insert(memory, Some(missed_by));
                         continue;
                     }
                     Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
@@ -218,7 +224,7 @@ impl Core {
                     Err(_) => continue,
                 },
             }
-            self.halted.suspects.lock().remove(&memory);
+            self.memory.halted.suspects.lock().remove(&memory);
         }
         Ok(())
     }
@@ -227,12 +233,12 @@ impl Core {
     async fn come_to_a_stop(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let moves = self.pool.state().moves_of(rebuild);
         let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
-        self.halted.tables.write().insert(rebuild.number, tables.clone());
-        self.halted.any.store(true, Ordering::Release);
-        self.until(|| !self.has_under_way(&tables) && self.halted.adds.are_over()).await?;
+        self.memory.halted.tables.write().insert(rebuild.number, tables.clone());
+        self.memory.halted.any.store(true, Ordering::Release);
+        self.until(|| !self.has_under_way(&tables) && self.memory.halted.adds.are_over()).await?;
         // What nobody takes in any more need not arrive.
         let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
-        for mailbox in &self.mailboxes {
+        for mailbox in self.messenger.mailboxes() {
             let mark = mailbox.mark();
             self.until(|| mailbox.is_through(&mark, takes_in)).await?;
         }
@@ -246,7 +252,7 @@ impl Core {
     /// that whatever was begun before the node came to a stop is seen.
     fn has_under_way(&self, tables: &BTreeSet<(usize, usize)>) -> bool {
         let mut found = false;
-        for shard in self.all_shards() {
+        for shard in self.cache.all_shards() {
             found |= shard.lock().iter().any(|(addr, active)| {
                 active.line.phase.operation_outstanding()
                     && !active.halted
@@ -257,7 +263,7 @@ impl Core {
     }
 
     fn is_in(&self, addr: GAddr, tables: &BTreeSet<(usize, usize)>) -> bool {
-        self.placement.table_of(addr).is_some_and(|table| tables.contains(&table))
+        self.memory.placement.table_of(addr).is_some_and(|table| tables.contains(&table))
     }
 
     /// Gives the tables new places, at one of those who are quiet, when all are.
@@ -276,7 +282,7 @@ impl Core {
                 Ok(()) => moved.push(to),
                 // That node is lost as well: the next look finds another place.
                 Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
-                    self.halted.suspect(usize::from(peer.index()));
+                    self.memory.halted.suspect(usize::from(peer.index()));
                     return Ok(());
                 }
                 Err(error) => return Err(error),
@@ -290,7 +296,7 @@ impl Core {
 
     /// Makes a header table anew: free words, and the versions that the splits' tags have.
     async fn write_headers(&self, to: Move) -> Result<(), EngineError> {
-        let Some(table) = self.placement.table_at(to) else { return Ok(()) };
+        let Some(table) = self.memory.placement.table_at(to) else { return Ok(()) };
         // Pages that were lost with compute nodes stay lost, whatever became of the words that said
         // so.
         let state = self.pool.state();
@@ -301,13 +307,14 @@ impl Core {
         for first in (0..table.headers).step_by(GCLS_AT_ONCE as usize) {
             let count = GCLS_AT_ONCE.min(table.headers - first);
             let addrs: Vec<GAddr> = (first..first + count)
-                .filter_map(|header| self.placement.addr_of(&table, header))
+                .filter_map(|header| self.memory.placement.addr_of(&table, header))
                 .collect();
             let tags = self.read_tags(&addrs).await?;
             let mut headers = Buf::zeroed((count * HEADER_BYTES) as usize);
             let places = headers.chunks_exact_mut(HEADER_BYTES as usize);
             for ((place, tags), addr) in places.zip(&tags).zip(&addrs) {
-                let unmade = unmade.and_then(|task| self.placement.split_at(*addr, task.position));
+                let unmade =
+                    unmade.and_then(|task| self.memory.placement.split_at(*addr, task.position));
                 let versions = versions_of(self.splits(), tags, unmade);
                 let latch = if lost.contains(&addr.to_u64()) { holder } else { LatchWord::FREE };
                 let split_version = versions.map(Version::to_bits);
@@ -316,7 +323,7 @@ impl Core {
             }
             let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
             let write = placed(at, headers);
-            self.queue_pair(table.node).post(write).await.map_err(|error| error.error)?;
+            self.memory.queue_pair(table.node).post(write).await.map_err(|error| error.error)?;
         }
         Ok(())
     }
@@ -324,8 +331,10 @@ impl Core {
     /// Makes a header table anew from what it is where it was: the versions that are there, and the
     /// words of pages that are lost with nodes that are not in the pool any more.
     async fn copy_headers(&self, to: Move) -> Result<(), EngineError> {
-        let from = self.placement.table_in_use(to.range, to.position);
-        let (Some(from), Some(to)) = (from, self.placement.table_at(to)) else { return Ok(()) };
+        let from = self.memory.placement.table_in_use(to.range, to.position);
+        let (Some(from), Some(to)) = (from, self.memory.placement.table_at(to)) else {
+            return Ok(());
+        };
         let state = self.pool.state();
         for first in (0..from.headers).step_by(GCLS_AT_ONCE as usize) {
             let count = GCLS_AT_ONCE.min(from.headers - first);
@@ -340,7 +349,7 @@ impl Core {
             }
             let at = RemoteAddr::new(to.at.region, to.at.offset + first * HEADER_BYTES);
             let write = placed(at, headers);
-            self.queue_pair(to.node).post(write).await.map_err(|error| error.error)?;
+            self.memory.queue_pair(to.node).post(write).await.map_err(|error| error.error)?;
         }
         Ok(())
     }
@@ -353,7 +362,8 @@ impl Core {
     ) -> Result<Buf, EngineError> {
         let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
         let read = Chain::from(Verb::read(at, Buf::zeroed((count * HEADER_BYTES) as usize)));
-        let done = self.queue_pair(table.node).post(read).await.map_err(|error| error.error)?;
+        let done =
+            self.memory.queue_pair(table.node).post(read).await.map_err(|error| error.error)?;
         let read = done.verbs.into_iter().next().and_then(Verb::into_buf);
         Ok(read.unwrap_or_else(|| Buf::zeroed(0)))
     }
@@ -367,7 +377,7 @@ impl Core {
         let mut tags = vec![vec![None; self.splits()]; addrs.len()];
         let mut chains: BTreeMap<usize, (Chain, Vec<(usize, usize)>)> = BTreeMap::new();
         for (line, addr) in addrs.iter().enumerate() {
-            let Some(places) = self.placement.splits(*addr) else { continue };
+            let Some(places) = self.memory.placement.splits(*addr) else { continue };
             for (split, place) in places.iter().flatten().enumerate() {
                 let payload = self.pool.descriptor().geometry().payload_bytes() as u64;
                 let at = RemoteAddr::new(place.at.region, place.at.offset + payload);
@@ -378,7 +388,7 @@ impl Core {
         }
         let posted: Vec<(Vec<(usize, usize)>, Completion)> = chains
             .into_iter()
-            .map(|(node, (chain, reads))| (reads, self.queue_pair(node).post(chain)))
+            .map(|(node, (chain, reads))| (reads, self.memory.queue_pair(node).post(chain)))
             .collect();
         for (reads, completion) in posted {
             let chain = match completion.await {
@@ -403,13 +413,13 @@ impl Core {
     /// Enters in the new words what this node has.
     async fn enter_all(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let (number, memory) = (rebuild.number, rebuild.memory);
-        let tables = self.halted.tables.read().get(&number).cloned().unwrap_or_default();
+        let tables = self.memory.halted.tables.read().get(&number).cloned().unwrap_or_default();
         // The state may be known before the placement follows it.
         let follows = || {
             let state = self.pool.state();
             tables.iter().all(|(range, _)| {
                 let place = state.ranges.get(*range);
-                place.is_none_or(|place| self.placement.has_homes(*range, &place.homes))
+                place.is_none_or(|place| self.memory.placement.has_homes(*range, &place.homes))
             })
         };
         self.until(follows).await?;
@@ -417,11 +427,11 @@ impl Core {
         let lost = self.pool.lost().into_iter().map(|(node, _)| node);
         let peers = self.pool.members().into_iter().chain(lost);
         for peer in peers.filter(|peer| *peer != self.index()) {
-            let mailbox = self.mailbox_for(peer.as_usize());
+            let mailbox = self.messenger.mailbox_for(peer.as_usize());
             self.until(|| !mailbox.has_mail_from(peer.as_usize())).await?;
         }
-        self.halted.entered.write().insert(number);
-        if !self.halted.in_words.lock().contains(&number) {
+        self.memory.halted.entered.write().insert(number);
+        if !self.memory.halted.in_words.lock().contains(&number) {
             let entered = self.enter_in_words(memory, number, &tables).await;
             // Nobody knows what is in the words: others have to take this node's lines for lost.
             entered.inspect_err(|error| self.end_with(error.clone()))?;
@@ -440,7 +450,7 @@ impl Core {
         let lost = self.pool.lost().into_iter();
         let lost = lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())).collect();
         for addr in self.lines_in(tables) {
-            let mut map = self.shard(addr).lock();
+            let mut map = self.cache.shard(addr).lock();
             let mut active = self.open(&mut map, addr);
             active.line = active.line.without_home(lost);
             active.halted = false;
@@ -448,7 +458,7 @@ impl Core {
                 (self.rules.home_first, active.line.phase, active.frame)
             {
                 // Who has granted it may not have got all of it to its splits.
-                self.frames.get(frame).set_dirty(Dirty::ALL);
+                self.cache.frames.get(frame).set_dirty(Dirty::ALL);
             }
             active.forget_deaths();
             let delta = match active.line.phase {
@@ -456,7 +466,7 @@ impl Core {
                 Phase::Shared => Some(LatchDelta::add_reader(self.me)),
                 _ => None,
             };
-            if let (Some(delta), Some(home)) = (delta, self.placement.home(addr)) {
+            if let (Some(delta), Some(home)) = (delta, self.memory.placement.home(addr)) {
                 words.entry(home.node).or_default().push((home.latch, delta));
             }
             self.close(&mut map, addr, active);
@@ -468,14 +478,14 @@ impl Core {
                 for (at, delta) in words {
                     chain.push(Verb::fetch_and_add(*at, delta.bits()));
                 }
-                match self.queue_pair(node).post(chain).await {
+                match self.memory.queue_pair(node).post(chain).await {
                     Ok(_) => entered += words.len(),
                     // Lost as well: its own rebuild makes the words anew.
                     Err(failed) => self.gone(failed.error).await?,
                 }
             }
         }
-        self.halted.in_words.lock().insert(number);
+        self.memory.halted.in_words.lock().insert(number);
         tracing::info!(node = %self.endpoint.id(), memory, entered, "rebuild: entered");
         Ok(())
     }
@@ -483,11 +493,11 @@ impl Core {
     /// All lines of these tables of which this node knows anything.
     fn lines_in(&self, tables: &BTreeSet<(usize, usize)>) -> BTreeSet<GAddr> {
         let mut lines = BTreeSet::new();
-        for shard in self.all_shards() {
+        for shard in self.cache.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
-        lines.extend(self.frames.ids().map(|id| self.frames.get(id).addr()));
-        lines.extend(self.left.all());
+        lines.extend(self.cache.frames.ids().map(|id| self.cache.frames.get(id).addr()));
+        lines.extend(self.cache.residual.all());
         lines.retain(|addr| !addr.is_null() && self.is_in(*addr, tables));
         lines
     }
@@ -507,20 +517,20 @@ impl Core {
         let is_swept = lost.lost.contains_key(&holder_index);
         let Some(holder) = ComputeId::new(usize::from(holder_index)) else { return Ok(()) };
         let number = rebuild.number;
-        let tables = self.halted.tables.read().get(&number).cloned().unwrap_or_default();
+        let tables = self.memory.halted.tables.read().get(&number).cloned().unwrap_or_default();
         let mut doubted = Vec::new();
         for (range, position) in tables {
             let leased = self.leased_lines(range).await?;
-            let Some(table) = self.placement.table_in_use(range, position) else { continue };
+            let Some(table) = self.memory.placement.table_in_use(range, position) else { continue };
             // Lost as well: its own rebuild has the same doubts.
             if self.pool.is_memory_dead(table.node) {
                 continue;
             }
             for header in 0..table.headers {
-                let addr = self.placement.addr_of(&table, header);
+                let addr = self.memory.placement.addr_of(&table, header);
                 // Nobody has had the null address, which has a header as well.
                 let Some(addr) = addr.filter(|addr| !addr.is_null()) else { continue };
-                if self.placement.line_in_range(addr) >= leased {
+                if self.memory.placement.line_in_range(addr) >= leased {
                     break;
                 }
                 // Nobody can have that.
@@ -558,7 +568,8 @@ impl Core {
         loop {
             let named = word.add(LatchDelta::add_holder(holder));
             let swap = Chain::from(Verb::compare_and_swap(at, word.bits(), named.bits()));
-            let done = self.queue_pair(node).post(swap).await.map_err(|error| error.error)?;
+            let done =
+                self.memory.queue_pair(node).post(swap).await.map_err(|error| error.error)?;
             let old = LatchWord::from_bits(done.old(0).unwrap_or_default());
             if old == word {
                 return Ok(word == LatchWord::FREE);
@@ -575,8 +586,8 @@ impl Core {
     async fn doubt_what_they_held(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let mut doubted = Vec::new();
         for before in &rebuild.before {
-            let now = self.placement.table_in_use(before.range, before.position);
-            let (Some(before), Some(now)) = (self.placement.table_at(*before), now) else {
+            let now = self.memory.placement.table_in_use(before.range, before.position);
+            let (Some(before), Some(now)) = (self.memory.placement.table_at(*before), now) else {
                 continue;
             };
             if self.pool.is_memory_dead(now.node) {
@@ -596,9 +607,9 @@ impl Core {
                     // Unless another has got it, or has a copy.
                     let (free, held) = (LatchWord::FREE.bits(), LatchWord::held_by(holder).bits());
                     let swap = Chain::from(Verb::compare_and_swap(at, free, held));
-                    let done = self.queue_pair(now.node).post(swap).await;
+                    let done = self.memory.queue_pair(now.node).post(swap).await;
                     let old = done.map_err(|error| error.error)?.old(0);
-                    let addr = self.placement.addr_of(&now, header);
+                    let addr = self.memory.placement.addr_of(&now, header);
                     if let (Some(addr), true) = (addr, old == Some(free) || old == Some(held)) {
                         doubted.push((holder.index() as u16, addr.to_u64()));
                     }
@@ -610,24 +621,24 @@ impl Core {
 
     /// Lines of a range that have been leased to nodes, from its beginning.
     pub(crate) async fn leased_lines(&self, range: usize) -> Result<u64, EngineError> {
-        let counters = self.placement.copies(Counter::Leased(range));
+        let counters = self.memory.placement.copies(Counter::Leased(range));
         let counters = counters.map(|copies| copies.places).unwrap_or_default();
         let living = |(node, _): &&(usize, RemoteAddr)| !self.pool.is_memory_dead(*node);
         let Some((node, at)) = counters.iter().find(living) else { return Ok(u64::MAX) };
         let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
-        let done = self.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
+        let done = self.memory.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
         let leased = done.buf(0).and_then(|buf| buf.words().first().copied());
         Ok(leased.map_or(0, u64::from_le).saturating_mul(EXTENT_GCLS))
     }
 
     fn go_on_without(&self, number: u64) {
-        let Some(tables) = self.halted.end(number) else { return };
+        let Some(tables) = self.memory.halted.end(number) else { return };
         let mut lines: Vec<GAddr> = Vec::new();
-        for shard in self.all_shards() {
+        for shard in self.cache.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
         for addr in lines.into_iter().filter(|addr| self.is_in(*addr, &tables)) {
-            let mut map = self.shard(addr).lock();
+            let mut map = self.cache.shard(addr).lock();
             let mut active = self.open(&mut map, addr);
             // Others may have asked already.
             self.run(addr, &mut active, Event::LocalFree, None);

@@ -21,12 +21,12 @@ use super::counter::Begun;
 use super::mend::Mended;
 use super::placed::placed;
 use super::tag::{SplitSet, Tag, Version};
-use crate::acquire::Access;
+use crate::access::acquire::Access;
+use crate::addressing::placement::Counter;
 use crate::coherence::machine::Event;
 use crate::core::Core;
-use crate::placement::Counter;
-use crate::service::all_of;
-use crate::stats::Counters;
+use crate::join::all_of;
+use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr, SharedGuard};
 
 /// Pages whose splits are made at the same time: what takes long is the way to memory, and the way
@@ -55,13 +55,13 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
     loop {
         env.sleep(LOOK_EVERY).await;
         let Some(core) = core.upgrade() else { return };
-        if core.coded.is_none() || core.failed.get().is_some() {
+        if core.memory.coded.is_none() || core.lifecycle.has_failed() {
             return;
         }
-        if core.check_alive().is_err() || core.config.reads_only {
+        if core.lifecycle.check_alive().is_err() || core.config.reads_only {
             continue;
         }
-        let Some(_step) = core.repairs.begin() else { continue };
+        let Some(_step) = core.recovery.repairs.begin() else { continue };
         // What fails is begun anew.
         if let Err(error) = core.repair(Duration::MAX).await {
             tracing::debug!(%error, "a repair failed");
@@ -81,7 +81,7 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
 impl Core {
     /// What lies on memory nodes that err more often than is put up with is moved elsewhere.
     async fn part_with_the_erring(&self) -> Result<(), EngineError> {
-        let Some(coded) = &self.coded else { return Ok(()) };
+        let Some(coded) = &self.memory.coded else { return Ok(()) };
         for memory in coded.errors.take_beyond_limit() {
             if !self.pool.state().stays(memory as u16) {
                 continue;
@@ -99,7 +99,7 @@ impl Core {
 
     /// Makes one slab again, if there is one to be made and nobody else does it.
     pub(crate) async fn regenerate(self: &Arc<Self>) -> Result<(), EngineError> {
-        if self.coded.is_none() || self.config.reads_only {
+        if self.memory.coded.is_none() || self.config.reads_only {
             return Ok(());
         }
         let Some(task) = self.pool.claim_regeneration(self.index()).await? else { return Ok(()) };
@@ -126,10 +126,10 @@ impl Core {
         let node = usize::from(slab.node);
         let (from, bytes) = (geometry.slab_offset(slab.slab), geometry.slab_bytes());
         for at in (0..bytes).step_by(CLEARED_AT_ONCE) {
-            self.check_alive()?;
+            self.lifecycle.check_alive()?;
             let zeros = Buf::zeroed(CLEARED_AT_ONCE.min((bytes - at) as usize));
-            let write = placed(self.memory_at(node, from + at)?, zeros);
-            if let Err(failed) = self.queue_pair(node).post(write).await {
+            let write = placed(self.memory.at(node, from + at)?, zeros);
+            if let Err(failed) = self.memory.queue_pair(node).post(write).await {
                 // Nobody else may use it yet, and find out.
                 self.gone(failed.error.clone()).await?;
                 return Err(failed.error.into());
@@ -153,8 +153,9 @@ impl Core {
         // What is leased from now on is written there from the beginning. The first extent has
         // lines of its own.
         let leased = self.leased_lines(range).await?.max(EXTENT_GCLS);
-        let is_leased = |addr: &GAddr| self.placement.line_in_range(*addr) < leased;
-        let mut todo: Vec<GAddr> = self.placement.lines_of(range).take_while(is_leased).collect();
+        let is_leased = |addr: &GAddr| self.memory.placement.line_in_range(*addr) < leased;
+        let mut todo: Vec<GAddr> =
+            self.memory.placement.lines_of(range).take_while(is_leased).collect();
         let (mut pages, mut turned) = (0, 0);
         let mut turn = self.env.now();
         for round in 0..TRIES {
@@ -162,7 +163,7 @@ impl Core {
             let mut again = Vec::new();
             for addrs in todo.chunks(PAGES_AT_ONCE) {
                 let make = |addr: &GAddr| {
-                    let (addr, split) = (*addr, self.placement.split_at(*addr, position)?);
+                    let (addr, split) = (*addr, self.memory.placement.split_at(*addr, position)?);
                     Some(async move { (addr, self.make_split_or_keep(addr, split, memory).await) })
                 };
                 for (addr, made) in all_of(addrs.iter().filter_map(make)).await {
@@ -174,7 +175,7 @@ impl Core {
                 }
                 if pages - turned >= PAGES_A_TURN {
                     turned = pages;
-                    self.check_alive()?;
+                    self.lifecycle.check_alive()?;
                     let took = self.env.now() - turn;
                     self.env.pause((took * PAUSE_TURNS).max(LEAST_PAUSE)).await;
                     turn = self.env.now();
@@ -192,15 +193,16 @@ impl Core {
     /// meanwhile raise it, too.
     async fn raise_copy(&self, counter: Counter, memory: usize) -> Result<(), EngineError> {
         let _begun = self.begin_beside_rebuilds().await?;
-        let _using = self.placement.using();
-        let Some(copies) = self.placement.copies(counter) else { return Ok(()) };
+        let _using = self.memory.placement.using();
+        let Some(copies) = self.memory.placement.copies(counter) else { return Ok(()) };
         let own = copies.places.iter().find(|(node, _)| *node == memory);
         let Some((_, own)) = own else { return Ok(()) };
         let mut most = 0;
         let living = |(node, _): &&(usize, RemoteAddr)| !self.pool.is_memory_dead(*node);
         for (node, at) in copies.places.iter().filter(living) {
             let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
-            let done = self.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
+            let done =
+                self.memory.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
             let word = done.buf(0).and_then(|buf| buf.words().first().copied());
             most = most.max(word.map_or(0, u64::from_le));
         }
@@ -214,14 +216,15 @@ impl Core {
     /// Writes splits again that were found to be damaged, as many as are begun within the time.
     /// Those with which that fails are tried again.
     pub(crate) async fn repair(self: &Arc<Self>, within: Duration) -> Result<(), EngineError> {
-        let Some(coded) = &self.coded else { return Ok(()) };
+        let Some(coded) = &self.memory.coded else { return Ok(()) };
         let (started, mut repaired) = (self.env.now(), Ok(()));
         for (addr, splits) in coded.corrupt() {
             for split in splits.iter() {
                 if self.env.now() - started > within {
                     return repaired;
                 }
-                let place = self.placement.splits(addr).and_then(|all| all.get(split).copied());
+                let place =
+                    self.memory.placement.splits(addr).and_then(|all| all.get(split).copied());
                 let living = place.flatten().filter(|place| !self.pool.is_memory_dead(place.node));
                 let made = match living {
                     Some(place) => self.make_split(addr, split, place.node).await.map(|()| true),
@@ -231,7 +234,7 @@ impl Core {
                     Ok(made) => {
                         // Not by another of these steps.
                         if coded.forget_corrupt(addr, split) && made {
-                            Counters::add(&self.counters.repairs);
+                            Counters::add(&self.telemetry.counters.repairs);
                         }
                     }
                     Err(
@@ -276,14 +279,14 @@ impl Core {
     /// The split of a page that is being made again, and may not be there yet.
     pub(crate) fn split_to_come(&self, addr: GAddr) -> Option<usize> {
         let task = self.pool.state().regeneration.filter(|task| task.begun)?;
-        let (range, _) = self.placement.table_of(addr)?;
-        let split = self.placement.split_at(addr, task.position)?;
+        let (range, _) = self.memory.placement.table_of(addr)?;
+        let split = self.memory.placement.split_at(addr, task.position)?;
         (range == task.range).then_some(split)
     }
 
     async fn is_counter(&self, addr: GAddr) -> Result<bool, EngineError> {
         let _begun = self.begin_beside_rebuilds().await?;
-        let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
+        let home = self.memory.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
         let header = RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT);
         Ok(read_versions(self, home.node, header).await?.contains(&Version::COUNTER))
     }
@@ -295,14 +298,15 @@ impl Core {
         split: usize,
         memory: usize,
     ) -> Result<(), EngineError> {
-        let Some(coded) = &self.coded else { return Ok(()) };
+        let Some(coded) = &self.memory.coded else { return Ok(()) };
         if self.is_counter(addr).await? {
             return self.raise_copy(Counter::Line(addr), memory).await;
         }
-        let was_cached = self.table.lookup(&self.frames, addr).is_some();
+        let was_cached = self.cache.table.lookup(&self.cache.frames, addr).is_some();
         let (guard, begun) = self.home_and_shared(addr).await?;
-        let using = self.placement.using();
-        let (Some(home), Some(places)) = (self.placement.home(addr), self.placement.written(addr))
+        let using = self.memory.placement.using();
+        let (Some(home), Some(places)) =
+            (self.memory.placement.home(addr), self.memory.placement.written(addr))
         else {
             return Err(EngineError::BadAddress { addr });
         };
@@ -319,7 +323,7 @@ impl Core {
         let buf = Tag::append(version, payload);
         for place in places.places_of(split).filter(|place| place.node == memory) {
             let write = placed(place.at, Buf::copy_of(&buf));
-            self.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
+            self.memory.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
         }
         if versions != header {
             // Who waits for the right to change the page may have read the header already, and
@@ -327,10 +331,10 @@ impl Core {
             let bytes = Buf::copy_of(&versions_bytes(&versions));
             let at = header_at.offset + SPLIT_VERSION_AT;
             let write = placed(RemoteAddr::new(header_at.region, at), bytes);
-            self.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
+            self.memory.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
             // This node may have the right already, and have changed nothing yet: it is told here.
-            let _map = self.shard(addr).lock();
-            if let Some(frame) = self.table.lookup(&self.frames, addr) {
+            let _map = self.cache.shard(addr).lock();
+            if let Some(frame) = self.cache.table.lookup(&self.cache.frames, addr) {
                 coded.set_versions(frame, &versions);
             }
         }
@@ -349,7 +353,7 @@ impl Core {
     ) -> Result<(SharedGuard<'_>, Begun<'_>), EngineError> {
         for _ in 0..LOOKS {
             let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
-            let begun = self.halted.adds.begin();
+            let begun = self.memory.halted.adds.begin();
             let is_quiet = self.pool.state().rebuilds.is_empty();
             if guard.is_clean() && self.is_settled(addr) && is_quiet {
                 return Ok((guard, begun));
@@ -363,7 +367,7 @@ impl Core {
 
     /// Whether nothing is under way for a line, here or at the node that granted it.
     pub(crate) fn is_settled(&self, addr: GAddr) -> bool {
-        let map = self.shard(addr).lock();
+        let map = self.cache.shard(addr).lock();
         map.get(&addr.to_u64()).is_none_or(|active| {
             active.line.grantor.is_none() && !active.line.phase.operation_outstanding()
         })

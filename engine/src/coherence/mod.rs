@@ -1,8 +1,13 @@
 //! Coherence: the latch word, the state machine of a line, and its model check.
 //!
-//! Everything here is pure; the engine's `line` module drives it.
+//! `machine`, `word` and `model` are pure; `line` drives them.
 
+pub(crate) mod line;
 pub mod machine;
+pub(crate) mod mail;
+pub(crate) mod message;
+pub(crate) mod messenger;
+pub(crate) mod open_line;
 pub mod word;
 
 #[cfg(test)]

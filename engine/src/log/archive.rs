@@ -17,11 +17,11 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use super::{Change, Labels, Log, LogError, LogOwner, LogStore, Lsn, ReadError, Record, scan};
-use crate::acquire::Access;
-use crate::buffer::dirty::Dirty;
+use crate::access::acquire::Access;
+use crate::access::guard::SharedGuard;
+use crate::cache::dirty::Dirty;
 use crate::core::Core;
-use crate::guard::SharedGuard;
-use crate::service::all_of;
+use crate::join::all_of;
 use crate::{EngineError, GAddr};
 
 /// How often it is looked what is archived, and whether labels have changed.
@@ -47,7 +47,7 @@ pub(crate) async fn run_archive(core: Weak<Core>) {
         env.sleep(LOOK_EVERY).await;
         let Some(core) = core.upgrade() else { return };
         let (Some(log), Some(store)) = (&core.log, core.log_store()) else { return };
-        if core.check_alive().is_err() {
+        if core.lifecycle.check_alive().is_err() {
             return;
         }
         let state = core.pool.state();
@@ -120,14 +120,14 @@ impl Core {
             let addrs = pages_of(store, owner, &starts).await?;
             self.begin_anew(log, &addrs).await?;
             // Who has closed leaves what there is.
-            self.check_alive()?;
+            self.lifecycle.check_alive()?;
             let done = match starts.last() {
                 Some(last) if owner == own => store.forget(owner, last + 1).await,
                 Some(_) => store.remove(owner).await,
                 None => Ok(()),
             };
             done.map_err(EngineError::Log)?;
-            took += addrs.len() as u64 * self.gcl_bytes as u64;
+            took += addrs.len() as u64 * self.cache.gcl_bytes() as u64;
         }
         tracing::info!(archived_mib = size >> 20, pages_mib = took >> 20, "made archives short");
         Ok(Some(took))

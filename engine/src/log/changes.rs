@@ -13,8 +13,8 @@ use smallvec::SmallVec;
 
 use super::{Discord, Record, Redo};
 use crate::GAddr;
-use crate::buffer::dirty::Dirty;
-use crate::core::LineHasher;
+use crate::cache::dirty::Dirty;
+use crate::cache::shards::LineHasher;
 
 /// Lines of a slab.
 const LINES: usize = 256;

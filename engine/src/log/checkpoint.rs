@@ -38,11 +38,11 @@ impl Core {
         let Some(log) = &self.log else { return 0 };
         // First: what is recorded from now on is recorded later in the log.
         let end = log.end();
-        let frames = self.frames.ids().map(|id| self.frames.get(id).unhomed());
+        let frames = self.cache.frames.ids().map(|id| self.cache.frames.get(id).unhomed());
         let oldest = frames.filter(|lsn| *lsn != 0).min().unwrap_or(end);
         // After the frames, which give their pages to these.
         let mut leaving = oldest;
-        for shard in self.all_shards() {
+        for shard in self.cache.all_shards() {
             let homing =
                 shard.lock().values().map(|active| active.homing).filter(|lsn| *lsn != 0).min();
             leaving = leaving.min(homing.unwrap_or(leaving));
@@ -66,8 +66,8 @@ impl Core {
             log.want();
         }
         let mut begun = 0;
-        for id in self.frames.ids() {
-            let frame = self.frames.get(id);
+        for id in self.cache.frames.ids() {
+            let frame = self.cache.frames.get(id);
             let (addr, unhomed) = (frame.addr(), frame.unhomed());
             if addr.is_null() || unhomed == 0 || unhomed >= lsn {
                 continue;
@@ -83,7 +83,7 @@ impl Core {
     /// Begins to write a line home if it is at rest and nobody waits for it. A shared copy is home,
     /// even if it was not seen to get there, as when its memory node died: it goes.
     fn begin_write_back(&self, addr: GAddr) {
-        let mut map = self.shard(addr).lock();
+        let mut map = self.cache.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         if active.line.phase.at_rest() && active.waiters.is_empty() {
             let stays = active.line.phase == Phase::Modified;
@@ -114,7 +114,7 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
         }
         let (kept, capacity) = log.kept();
         let grown = (capacity / 8 * GROWN).min(LONG);
-        if core.failed.get().is_some() || kept <= grown {
+        if core.lifecycle.has_failed() || kept <= grown {
             continue;
         }
         let start = log.end() - kept;

@@ -736,7 +736,7 @@ mod tests {
 
     use super::*;
     use crate::GAddr;
-    use crate::buffer::dirty::Dirty;
+    use crate::cache::dirty::Dirty;
     use crate::log::record::{Change, Record, encode};
     use crate::log::scan::LogEnd;
     use crate::log::store::read_log;

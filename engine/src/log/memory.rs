@@ -40,7 +40,7 @@ use crate::EngineError;
 use crate::coding::checksum;
 use crate::coding::placed::placed;
 use crate::core::Core;
-use crate::service::all_of;
+use crate::join::all_of;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SELKIEm\x01");
 /// Request timeouts for which a node waits for recoveries to be over before it begins its log.
@@ -127,7 +127,7 @@ impl Core {
 
     /// Memory nodes whose memory is there.
     fn living_memory(&self) -> Vec<usize> {
-        (0..self.memory_nodes()).filter(|node| !self.pool.is_memory_dead(*node)).collect()
+        (0..self.memory.node_count()).filter(|node| !self.pool.is_memory_dead(*node)).collect()
     }
 
     /// Those that are to stay.
@@ -139,8 +139,8 @@ impl Core {
 
     async fn read_head(&self, owner: LogOwner, memory: usize) -> Result<Option<Kept>, EngineError> {
         let offset = self.pool.descriptor().geometry().log_offset(usize::from(owner.node));
-        let read = Verb::read(self.memory_at(memory, offset)?, Buf::zeroed(2 * HEAD_STRIDE));
-        match self.queue_pair(memory).post(Chain::from(read)).await {
+        let read = Verb::read(self.memory.at(memory, offset)?, Buf::zeroed(2 * HEAD_STRIDE));
+        match self.memory.queue_pair(memory).post(Chain::from(read)).await {
             Ok(chain) => {
                 let heads = chain.buf(0).map(|heads| heads.chunks(HEAD_STRIDE));
                 let kept = heads.into_iter().flatten().filter_map(|head| kept_of(owner, head));
@@ -157,9 +157,14 @@ impl Core {
         (kept, number): (Kept, u64),
     ) -> Result<(), EngineError> {
         let offset = self.pool.descriptor().geometry().log_offset(usize::from(owner.node));
-        let at = self.memory_at(memory, offset + number % 2 * HEAD_STRIDE as u64)?;
+        let at = self.memory.at(memory, offset + number % 2 * HEAD_STRIDE as u64)?;
         let write = placed(at, Buf::copy_of(&head(owner, kept)));
-        self.queue_pair(memory).post(write).await.map(drop).map_err(|error| error.error.into())
+        self.memory
+            .queue_pair(memory)
+            .post(write)
+            .await
+            .map(drop)
+            .map_err(|error| error.error.into())
     }
 
     /// Writes records where they belong in the ring.
@@ -177,8 +182,8 @@ impl Core {
         let (first, rest) = bytes.split_at(before_end);
         let stretches = [(own + from, first), (own, rest)];
         for (offset, bytes) in stretches.into_iter().filter(|(_, bytes)| !bytes.is_empty()) {
-            let write = placed(self.memory_at(memory, offset)?, Buf::copy_of(bytes));
-            self.queue_pair(memory).post(write).await.map_err(|error| error.error)?;
+            let write = placed(self.memory.at(memory, offset)?, Buf::copy_of(bytes));
+            self.memory.queue_pair(memory).post(write).await.map_err(|error| error.error)?;
         }
         Ok(())
     }
@@ -214,8 +219,8 @@ impl Core {
             let some = AT_ONCE.min(ring - from).min(end - at);
             let into = spare.take().filter(|buf| buf.len() == some as usize);
             let into = into.unwrap_or_else(|| Buf::zeroed(some as usize));
-            let read = Verb::read(self.memory_at(memory, own + from)?, into);
-            let posted = self.queue_pair(memory).post(Chain::from(read)).await;
+            let read = Verb::read(self.memory.at(memory, own + from)?, into);
+            let posted = self.memory.queue_pair(memory).post(Chain::from(read)).await;
             let done = posted.map_err(|error| error.error)?;
             *spare = done.verbs.into_iter().find_map(Verb::into_buf);
             bytes.extend_from_slice(spare.as_deref().unwrap_or_default());

@@ -405,7 +405,7 @@ mod tests {
     use selkie_fabric::{BoxFuture, RealRuntime};
 
     use super::*;
-    use crate::buffer::dirty::Dirty;
+    use crate::cache::dirty::Dirty;
     use crate::log::record::{Change, Format, encode, encode_as};
     use crate::log::{FIRST_LSN, LogError, Sink};
 

@@ -69,7 +69,7 @@ pub use store::{
 };
 
 use crate::core::Core;
-use crate::service::either;
+use crate::join::either;
 use crate::{EngineError, GAddr};
 
 /// Bytes that may wait to become durable before whoever wants to change pages waits, too.
@@ -409,7 +409,7 @@ async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
     while !bytes.is_empty() {
         // Who has failed may be recovered from, and what it adds now would not be of that. One that
         // is gone has not failed.
-        let lives = core.upgrade().is_none_or(|core| core.failed.get().is_none());
+        let lives = core.upgrade().is_none_or(|core| !core.lifecycle.has_failed());
         let Some(sink) = log.sink.get().filter(|_| lives) else { return };
         let written = sink.append(at, bytes).await;
         bytes = written.bytes;
@@ -449,7 +449,9 @@ pub(crate) async fn run_log(core: Weak<Core>, log: Arc<Log>, env: Env) {
             continue;
         }
         // Of what nobody waited for there may be some when the last handle goes.
-        let Some(last) = core.upgrade().map(|core| core.stop_bell.clone()) else { return };
+        let Some(last) = core.upgrade().map(|core| core.lifecycle.stop_bell().clone()) else {
+            return;
+        };
         let wanted = async {
             log.wanted.wait_past(seen).await;
         };
@@ -486,10 +488,10 @@ impl Core {
     /// Waits until it is known that nobody has taken this node for dead as yet.
     async fn until_sure(&self, started: Duration) -> Result<(), EngineError> {
         loop {
-            self.check_failed()?;
+            self.lifecycle.check_failed()?;
             let (now, lease) = (self.env.now(), self.pool.state().timing.lease);
             let is_known = self.pool.signs_of_life(now).silent_for <= lease * 3 / 4;
-            if is_known && !self.is_suspended() {
+            if is_known && !self.lifecycle.is_suspended() {
                 return Ok(());
             }
             let waited = now - started;
@@ -498,8 +500,8 @@ impl Core {
             }
             // Until the node has judged anew: it may go on without the control plane.
             self.env.sleep(2 * self.config.tick).await;
-            if !is_known && !self.is_suspended() {
-                return self.check_failed();
+            if !is_known && !self.lifecycle.is_suspended() {
+                return self.lifecycle.check_failed();
             }
         }
     }
@@ -542,7 +544,7 @@ impl Core {
     fn log_of(&self, node: u16) -> LogOwner {
         let state = self.pool.state();
         let incarnation = state.incarnations.get(&node).copied().unwrap_or_default();
-        LogOwner { pool: state.id, node, incarnation, line_bytes: self.gcl_bytes as u32 }
+        LogOwner { pool: state.id, node, incarnation, line_bytes: self.cache.gcl_bytes() as u32 }
     }
 }
 

@@ -25,7 +25,6 @@
 //!
 //! [`Timing::moment_bound`]: selkie_memnode::control::Timing::moment_bound
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_memnode::control::{Moment, PoolState};
@@ -81,7 +80,7 @@ impl Core {
     /// who has left is not asked.
     pub(crate) fn mark_moment(&self, state: &PoolState) {
         let (Some(log), Some(Moment { number, by })) = (&self.log, state.moment) else { return };
-        let has_ended = self.leaves.load(Ordering::Acquire) || self.failed.get().is_some();
+        let has_ended = self.lifecycle.is_leaving() || self.lifecycle.has_failed();
         if by != self.index().get() && !has_ended {
             log.mark(number, self.env.now());
         }

@@ -21,9 +21,9 @@
 //! damage if a whole record follows that was made when more was durable than is whole.
 
 use crate::GAddr;
-use crate::buffer::dirty::{Dirty, PIECES};
+use crate::access::guard::PSN_BYTES;
+use crate::cache::dirty::{Dirty, PIECES};
 use crate::coding::checksum;
-use crate::guard::PSN_BYTES;
 
 /// Bytes before the first page.
 pub(super) const HEADER_BYTES: usize = 32;

@@ -36,7 +36,7 @@ use crate::coding::placed::placed;
 use crate::coding::{Image, Mended};
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
-use crate::service::all_of;
+use crate::join::all_of;
 use crate::{EngineError, GAddr};
 
 /// How often a log that cannot be read is tried.
@@ -151,7 +151,7 @@ impl Core {
         let started = self.env.now();
         let pages: Vec<GAddr> = lost.iter().copied().map(GAddr::from_u64).collect();
         let logs = self.logs_with(dead);
-        let none = || Changes::of(pages.iter().copied(), self.gcl_bytes, logs.len() == 1);
+        let none = || Changes::of(pages.iter().copied(), self.cache.gcl_bytes(), logs.len() == 1);
         let (mut changes, mut has_own) = (Changes::default(), false);
         for owner in logs.iter().copied() {
             let is_own = usize::from(owner.node) == dead.index();
@@ -169,7 +169,7 @@ impl Core {
             }
             has_own |= is_own;
         }
-        self.redone.lock().insert(self.log_of(dead.index() as u16), TRIES);
+        self.recovery.redo_attempts.lock().insert(self.log_of(dead.index() as u16), TRIES);
         if !has_own {
             tracing::warn!(
                 dead = dead.index(),
@@ -225,14 +225,14 @@ impl Core {
                     continue;
                 }
             }
-            self.redone.lock().insert(owner, TRIES);
+            self.recovery.redo_attempts.lock().insert(owner, TRIES);
         }
         Ok(())
     }
 
     /// Whether a log is to be tried once more, which counts as such.
     fn may_try_again(&self, owner: LogOwner) -> bool {
-        let mut redone = self.redone.lock();
+        let mut redone = self.recovery.redo_attempts.lock();
         let tries = redone.entry(owner).or_insert(0);
         *tries += u32::from(*tries < TRIES);
         *tries < TRIES
@@ -242,7 +242,7 @@ impl Core {
     /// that died with it, who may have granted it the page, or have been granted it.
     fn logs_with(&self, dead: ComputeId) -> Vec<LogOwner> {
         let state = self.pool.state();
-        let line_bytes = self.gcl_bytes as u32;
+        let line_bytes = self.cache.gcl_bytes() as u32;
         let of = |(node, incarnation)| LogOwner { pool: state.id, node, incarnation, line_bytes };
         state.fallen_with(dead.index() as u16).into_iter().map(of).collect()
     }
@@ -287,7 +287,7 @@ impl Core {
                 }
             }
         }
-        let Some(home) = self.placement.home(addr) else { return Ok(false) };
+        let Some(home) = self.memory.placement.home(addr) else { return Ok(false) };
         self.free_word(home.node, home.latch, dead).await?;
         Ok(true)
     }
@@ -298,30 +298,30 @@ impl Core {
         addr: GAddr,
         images: &[Image],
     ) -> Result<Option<Vec<u8>>, EngineError> {
-        if self.coded.is_some() {
+        if self.memory.coded.is_some() {
             return Ok(match self.mend(addr, images).await? {
                 Mended::Page(line) => Some(line),
                 Mended::Lost | Mended::Nothing => None,
             });
         }
-        let Some(home) = self.placement.home(addr) else { return Ok(None) };
-        let read = Verb::read(home.page, Buf::zeroed(self.gcl_bytes));
-        let done = self.queue_pair(home.node).post(Chain::from(read)).await;
+        let Some(home) = self.memory.placement.home(addr) else { return Ok(None) };
+        let read = Verb::read(home.page, Buf::zeroed(self.cache.gcl_bytes()));
+        let done = self.memory.queue_pair(home.node).post(Chain::from(read)).await;
         let done = done.map_err(|error| error.error)?;
         Ok(done.buf(0).map(|line| line.to_vec()))
     }
 
     /// Writes a whole line home, which nobody reads or writes meanwhile; it is in place then.
     pub(super) async fn put_home(&self, addr: GAddr, line: &[u8]) -> Result<(), EngineError> {
-        let home = self.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
-        let write = if self.coded.is_some() {
+        let home = self.memory.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
+        let write = if self.memory.coded.is_some() {
             self.put_coded(addr, line).await?;
             // What was written last is the header, which is in place when it can be read.
             Chain::from(Verb::read(home.latch, Buf::zeroed(8)))
         } else {
             placed(home.page, Buf::copy_of(line))
         };
-        let done = self.queue_pair(home.node).post(write).await;
+        let done = self.memory.queue_pair(home.node).post(write).await;
         done.map(drop).map_err(|error| error.error.into())
     }
 }

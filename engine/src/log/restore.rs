@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use selkie_memnode::layout::EXTENT_GCLS;
 
 use super::Change;
-use crate::buffer::dirty::Dirty;
-use crate::engine::Engine;
-use crate::placement::Counter;
-use crate::service::all_of;
+use crate::access::engine::Engine;
+use crate::addressing::placement::Counter;
+use crate::cache::dirty::Dirty;
+use crate::join::all_of;
 use crate::{EngineError, GAddr};
 
 /// Pages that are written at the same time.
@@ -25,15 +25,15 @@ impl Engine {
     pub async fn restore(&self, lines: &BTreeMap<GAddr, Box<[u8]>>) -> Result<(), EngineError> {
         let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
         let core = self.core();
-        if let Some(line) = lines.values().find(|line| line.len() != core.gcl_bytes) {
-            let allowed = format!("the {} bytes of a line of the pool", core.gcl_bytes);
+        if let Some(line) = lines.values().find(|line| line.len() != core.cache.gcl_bytes()) {
+            let allowed = format!("the {} bytes of a line of the pool", core.cache.gcl_bytes());
             return Err(EngineError::Config { key: "line", value: line.len() as u64, allowed });
         }
         core.grow_to(*last).await?;
-        let line_bytes = core.gcl_bytes as u64;
-        for unit in 0..core.placement.units() {
-            let extents = (0..core.placement.extents_of(unit)).map_while(|extent| {
-                let first = core.placement.extent(unit, extent)?;
+        let line_bytes = core.cache.gcl_bytes() as u64;
+        for unit in 0..core.memory.placement.units() {
+            let extents = (0..core.memory.placement.extents_of(unit)).map_while(|extent| {
+                let first = core.memory.placement.extent(unit, extent)?;
                 Some((extent, first, first.to_u64() + EXTENT_GCLS * line_bytes))
             });
             let used = |(_, first, end): &(u64, GAddr, u64)| {
@@ -48,7 +48,8 @@ impl Engine {
                 return Err(EngineError::Config { key: "extents in use", value: leased, allowed });
             }
             for (_, first, end) in all.iter().take(beyond) {
-                let free = (first.to_u64()..*end).step_by(core.gcl_bytes).map(GAddr::from_u64);
+                let free =
+                    (first.to_u64()..*end).step_by(core.cache.gcl_bytes()).map(GAddr::from_u64);
                 // The first two lines of a pool are the null address and the superblock.
                 let free = free.filter(|addr| addr.to_u64() >= 2 * line_bytes);
                 core.allocator.adopt(free.filter(|addr| !lines.contains_key(addr)));

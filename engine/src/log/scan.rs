@@ -75,7 +75,7 @@ fn witness(bytes: &[u8], start: Lsn, from: usize, format: Format) -> Option<Reco
 mod tests {
     use super::*;
     use crate::GAddr;
-    use crate::buffer::dirty::Dirty;
+    use crate::cache::dirty::Dirty;
     use crate::log::record::{Change, encode};
 
     const LINE: usize = 512;

@@ -15,7 +15,7 @@ use selkie_fabric::env::RealRuntime;
 
 use super::*;
 use crate::GAddr;
-use crate::buffer::dirty::Dirty;
+use crate::cache::dirty::Dirty;
 use crate::log::record::{Change, Record, encode};
 use crate::log::scan::LogEnd;
 use crate::log::store::read_log;

@@ -38,7 +38,6 @@
 //! a tick after it has woken up; and one on a host whose clock stood still with it (a suspended
 //! machine) until its next look at the plane.
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -157,7 +156,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
     loop {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
-        if core.failed.get().is_some() {
+        if core.lifecycle.has_failed() {
             // It answers nobody any more, so the others must not wait for it. What fails is tried
             // again.
             let gave_up = core.pool.give_up(core.index(), core.own_incarnation()).await;
@@ -168,7 +167,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
             continue;
         }
         let is_member = core.is_member_itself();
-        if core.leaves.load(Ordering::Acquire) && !is_member {
+        if core.lifecycle.is_leaving() && !is_member {
             continue;
         }
         if !is_member {
@@ -200,11 +199,11 @@ impl Core {
     /// Serves nothing more, for ever; if the others do not know yet, they are told.
     pub(crate) fn end_with(&self, error: EngineError) {
         tracing::warn!(node = %self.endpoint.id(), %error, "serves nothing more");
-        let _ = self.failed.set(error);
+        self.lifecycle.fail(error);
         // At once, and not frame by frame.
-        self.set_suspended(true);
+        self.lifecycle.set_suspended(true);
         self.fail_all_waits();
-        self.seal_all();
+        self.cache.seal_all();
     }
 
     /// What the node knows of its lease at a moment.
@@ -233,7 +232,7 @@ impl Core {
                 _ => before,
             },
             Ok(false) => {
-                if !self.leaves.load(Ordering::Acquire) {
+                if !self.lifecycle.is_leaving() {
                     self.end_with(EngineError::Expelled);
                 }
                 before
@@ -256,7 +255,7 @@ impl Core {
             }
             (false, true) => {
                 tracing::info!(%node, "is still in the pool, and goes on");
-                self.set_suspended(false);
+                self.lifecycle.set_suspended(false);
             }
             _ => {}
         }
@@ -266,8 +265,8 @@ impl Core {
     /// Lets hits wait. Whoever waited for a page before looks again, and does not hold up any more
     /// what other nodes ask for.
     fn suspend(&self) {
-        self.set_suspended(true);
-        for shard in self.all_shards() {
+        self.lifecycle.set_suspended(true);
+        for shard in self.cache.all_shards() {
             // Who has not seen it has the lock, and leaves behind whatever is not at rest.
             let lines: Vec<u64> = shard.lock().keys().copied().collect();
             lines.into_iter().for_each(|addr| self.notify(GAddr::from_u64(addr)));
@@ -286,33 +285,22 @@ impl Core {
     ) -> bool {
         let (state, watch) = (self.pool.state(), watch.lock());
         let living = |number: &usize| !self.pool.is_memory_dead(*number);
-        let mut living = (0..self.memory_nodes()).filter(living).peekable();
+        let mut living = (0..self.memory.node_count()).filter(living).peekable();
         let stand_still = |number: usize| {
             watch.get(number).is_some_and(|looks| looks.stand_still(since, now, within))
         };
         !state.cards.is_empty() && living.peek().is_some() && living.all(stand_still)
     }
 
-    /// For ever, as nothing is published any more once the node has failed: a hit finds the latch
-    /// sealed, and learns the rest on the slow path.
-    fn seal_all(&self) {
-        for id in self.frames.ids() {
-            let frame = self.frames.get(id);
-            let addr = frame.addr();
-            // Who publishes has the lock, and looks whether the node has failed.
-            let _line = (!addr.is_null()).then(|| self.shard(addr).lock());
-            let _ = frame.latch.seal();
-        }
-    }
-
     /// Asks all memory nodes how often they have looked at the plane. Does not wait.
     fn probe(&self, watch: &Watch, pause: Duration) {
-        let memory_nodes = self.memory_nodes();
+        let memory_nodes = self.memory.node_count();
         watch.lock().resize(memory_nodes, Looks::default());
         for number in 0..memory_nodes {
-            let Ok(at) = self.memory_at(number, layout::PLANE_LOOKS_AT) else { continue };
+            let Ok(at) = self.memory.at(number, layout::PLANE_LOOKS_AT) else { continue };
             let asked = self.env.now();
-            let read = self.queue_pair(number).post(Chain::from(Verb::read(at, Buf::zeroed(8))));
+            let read =
+                self.memory.queue_pair(number).post(Chain::from(Verb::read(at, Buf::zeroed(8))));
             let (watch, env) = (Arc::clone(watch), self.env.clone());
             drop(self.env.spawn("probe", async move {
                 // One that does not answer tells nothing.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use selkie_fabric::{Chain, Completion, FabricError, PeerId, QueuePair};
 
 /// Leads nowhere: whatever is posted ends with this error.
-struct Absent {
+struct DisconnectedQueuePair {
     peer: PeerId,
     error: FabricError,
 }
 
-impl QueuePair for Absent {
+impl QueuePair for DisconnectedQueuePair {
     fn peer(&self) -> PeerId {
         self.peer
     }
@@ -21,11 +21,11 @@ impl QueuePair for Absent {
 }
 
 /// The way to a peer that is gone.
-pub(crate) fn way_to(peer: PeerId) -> Arc<dyn QueuePair> {
-    Arc::new(Absent { peer, error: FabricError::PeerDead { peer } })
+pub(crate) fn gone(peer: PeerId) -> Arc<dyn QueuePair> {
+    Arc::new(DisconnectedQueuePair { peer, error: FabricError::PeerDead { peer } })
 }
 
 /// The way to a peer that nobody here has met yet.
 pub(crate) fn not_met(peer: PeerId) -> Arc<dyn QueuePair> {
-    Arc::new(Absent { peer, error: FabricError::UnknownPeer { peer } })
+    Arc::new(DisconnectedQueuePair { peer, error: FabricError::UnknownPeer { peer } })
 }

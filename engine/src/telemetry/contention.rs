@@ -15,13 +15,13 @@ const WEIGHT: u32 = 64;
 
 /// Estimates of how many acquisitions of a kind meet somebody in the way.
 #[derive(Default)]
-pub(crate) struct Guesses {
+pub(crate) struct ContentionPredictor {
     read: AtomicU32,
     write: AtomicU32,
     upgrade: AtomicU32,
 }
 
-impl Guesses {
+impl ContentionPredictor {
     /// Whether somebody is probably in the way of acquiring a line in this phase.
     pub(crate) fn in_the_way(&self, exclusive: bool, phase: Phase) -> bool {
         // A reader in vain takes its bit out again, so a look pays for it sooner.
@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn estimates_follow_what_is_met_each_for_its_kind() {
-        let guesses = Guesses::default();
+        let guesses = ContentionPredictor::default();
         let (me, other) = (ComputeId::new(0).unwrap(), ComputeId::new(1).unwrap());
         let expects = |exclusive, phase| guesses.in_the_way(exclusive, phase);
         for _ in 0..200 {

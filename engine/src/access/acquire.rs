@@ -11,12 +11,12 @@ use std::time::Duration;
 
 use selkie_fabric::env::yield_now;
 
-use crate::buffer::frames::FrameId;
+use crate::access::waiters::{Signal, Ticket};
+use crate::cache::frames::FrameId;
 use crate::coherence::machine::{Event, LocalUse, Phase};
+use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
-use crate::line::Active;
-use crate::stats::Counters;
-use crate::waiters::{Signal, Ticket};
+use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
 
 /// How long a caller that finds no frame, or a node that is suspended, pauses before it looks
@@ -57,7 +57,7 @@ struct Place<'e> {
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
-        let mut map = self.core.shard(self.addr).lock();
+        let mut map = self.core.cache.shard(self.addr).lock();
         let mut active = self.core.open(&mut map, self.addr);
         active.waiters.remove(ticket);
         // Whatever this waiter was told, or held up, is now for the others.
@@ -76,7 +76,7 @@ impl Future for Told<'_, '_> {
     type Output = Signal;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Signal> {
-        let mut map = self.place.core.shard(self.place.addr).lock();
+        let mut map = self.place.core.cache.shard(self.place.addr).lock();
         let Some(active) = map.get_mut(&self.place.addr.to_u64()) else {
             return Poll::Ready(Signal::Retry);
         };
@@ -96,9 +96,9 @@ impl Core {
         access: Access,
         nowait: bool,
     ) -> Result<FrameId, EngineError> {
-        self.check_alive()?;
+        self.lifecycle.check_alive()?;
         if access != Access::Shared {
-            self.check_writes()?;
+            self.config.check_writes()?;
             if let Some(log) = self.log.as_ref().filter(|log| log.is_full()) {
                 if nowait {
                     // Pages that the caller may hold cannot go home, for which the log would have
@@ -108,7 +108,7 @@ impl Core {
                 log.until_room(&self.env, self.config.request_timeout).await?;
             }
         }
-        if self.placement.home(addr).is_none() {
+        if self.memory.placement.home(addr).is_none() {
             return Err(EngineError::BadAddress { addr });
         }
         let mut place = Place { core: self, addr, ticket: None };
@@ -122,13 +122,15 @@ impl Core {
                     return Ok(id);
                 }
                 Outcome::Busy => {
-                    Counters::add(&self.counters.busy);
+                    Counters::add(&self.telemetry.counters.busy);
                     return Err(EngineError::Busy { addr });
                 }
                 Outcome::NoFrame => {
                     if !self.make_room() {
                         if paused >= self.config.request_timeout {
-                            return Err(EngineError::CacheFull { frames: self.frames.count() });
+                            return Err(EngineError::CacheFull {
+                                frames: self.cache.frames.count(),
+                            });
                         }
                         self.env.sleep(FRAME_PAUSE).await;
                         paused += FRAME_PAUSE;
@@ -141,7 +143,7 @@ impl Core {
                         return Err(EngineError::Timeout { addr, waited });
                     }
                     self.env.sleep(FRAME_PAUSE).await;
-                    self.check_alive()?;
+                    self.lifecycle.check_alive()?;
                     continue;
                 }
                 Outcome::Again(ticket) => {
@@ -156,11 +158,11 @@ impl Core {
                 Signal::None | Signal::Retry => {}
                 Signal::Failed(error) => return Err(error),
                 Signal::Refused => {
-                    Counters::add(&self.counters.busy);
+                    Counters::add(&self.telemetry.counters.busy);
                     return Err(EngineError::Busy { addr });
                 }
             }
-            self.check_alive()?;
+            self.lifecycle.check_alive()?;
         }
     }
 
@@ -172,12 +174,12 @@ impl Core {
         ticket: Option<Ticket>,
         missed: &mut bool,
     ) -> Result<Outcome, EngineError> {
-        let mut map = self.shard(addr).lock();
+        let mut map = self.cache.shard(addr).lock();
         // Under the lock, which whoever seals the lines of a failed node takes afterwards.
-        if let Some(error) = self.failed.get() {
+        if let Some(error) = self.lifecycle.failure() {
             return Err(error.clone());
         }
-        if self.is_suspended() {
+        if self.lifecycle.is_suspended() {
             return Ok(Outcome::Suspended);
         }
         let mut active = self.open(&mut map, addr);
@@ -209,7 +211,7 @@ impl Core {
             active.waiters.signal_all(false);
         }
         if matches!(outcome, Outcome::Latched(_)) && !*missed {
-            self.counters.hit();
+            self.telemetry.counters.hit();
         }
         self.close(&mut map, addr, active);
         Ok(outcome)
@@ -219,7 +221,7 @@ impl Core {
     fn try_latch(
         &self,
         addr: GAddr,
-        active: &mut Active,
+        active: &mut OpenLine,
         access: Access,
         nowait: bool,
         ticket: Option<Ticket>,
@@ -251,24 +253,24 @@ impl Core {
                 // Who had the page when it was lost still looks at it: nothing is read over that.
                 return if nowait { Some(Outcome::Busy) } else { None };
             }
-            if !self.ensure_frame(addr, active) {
+            if !self.cache.ensure_frame(addr, active) {
                 return Some(Outcome::NoFrame);
             }
-            let crowded = |id| self.frames.get(id).latch.is_crowded();
+            let crowded = |id| self.cache.frames.get(id).latch.is_crowded();
             if access == Access::Upgrade && active.frame.is_some_and(crowded) {
                 return Some(Outcome::Busy);
             }
             if !*missed {
                 *missed = true;
                 let upgrade = active.line.phase == Phase::Shared;
-                let counters = &self.counters;
+                let counters = &self.telemetry.counters;
                 Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
                 if !upgrade {
-                    self.hottest.note(addr);
+                    self.telemetry.hottest.note(addr);
                 }
             }
             let before = active.line.phase;
-            let look = self.config.looks && self.guesses.in_the_way(exclusive, before);
+            let look = self.config.looks && self.telemetry.contention.in_the_way(exclusive, before);
             self.run(addr, active, Event::Want { exclusive, nowait, look }, None);
             if active.refused && nowait {
                 return Some(Outcome::Busy);
@@ -291,13 +293,13 @@ impl Core {
     /// The line's state allows the access; the local latch and those who came before may not.
     fn try_latch_allowed(
         &self,
-        active: &mut Active,
+        active: &mut OpenLine,
         access: Access,
         nowait: bool,
         ticket: Option<Ticket>,
     ) -> Option<Outcome> {
         let id = active.frame?;
-        let frame = self.frames.get(id);
+        let frame = self.cache.frames.get(id);
         if access == Access::Upgrade {
             let won = frame.latch.try_upgrade_sealed();
             return Some(if won { Outcome::Latched(id) } else { Outcome::Busy });
@@ -316,22 +318,9 @@ impl Core {
 
     /// A latch was let go while somebody waited for it.
     pub(crate) fn notify(&self, addr: GAddr) {
-        let mut map = self.shard(addr).lock();
+        let mut map = self.cache.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         active.waiters.signal_all(false);
         self.close(&mut map, addr, active);
-    }
-
-    /// Ends the waits that are over their bound.
-    pub(crate) fn expire_waits(&self) {
-        let now = self.env.now();
-        for shard in self.all_shards() {
-            let mut map = shard.lock();
-            for (addr, active) in map.iter_mut() {
-                let addr = GAddr::from_u64(*addr);
-                let error = |waited| EngineError::Timeout { addr, waited };
-                active.waiters.expire(now, self.config.request_timeout, error);
-            }
-        }
     }
 }

@@ -16,7 +16,7 @@ use selkie_fabric::Buf;
 
 use super::latch::FrameLatch;
 use crate::GAddr;
-use crate::buffer::dirty::Dirty;
+use crate::cache::dirty::Dirty;
 use crate::coherence::word::{LatchWord, NodeSet};
 
 /// Alignment of the arena: a page of the machine.
@@ -181,6 +181,12 @@ impl Frames {
 
     pub(crate) fn count(&self) -> usize {
         self.meta.len()
+    }
+
+    /// Bytes of a frame's page, with its sequence number.
+    #[inline]
+    pub(crate) fn gcl_bytes(&self) -> usize {
+        self.gcl_bytes
     }
 
     /// All frames.

@@ -12,7 +12,6 @@
 //! (`log/redo.rs`), if they had any and whoever sweeps reaches them. Else it is lost, and stays so,
 //! until somebody comes who does; who wants it is told [`crate::EngineError::PageLost`].
 
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -20,13 +19,14 @@ use selkie_fabric::{Buf, Chain, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::control::PoolState;
 use selkie_memnode::{ComputeIndex, Observer, layout};
 
-use crate::buffer::dirty::Dirty;
+use crate::addressing::reclamation::epoch_node;
+use crate::cache::dirty::Dirty;
+use crate::cache::residual_readers::ResidualReader;
 use crate::coding::{Image, Mended};
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
-use crate::left::Left;
-use crate::service::{all_of, epoch_node};
+use crate::join::all_of;
 use crate::{Coherence, EngineError, GAddr};
 
 /// How often a recovery that waits for something looks again.
@@ -42,13 +42,13 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     loop {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
-        if core.failed.get().is_some() {
+        if core.lifecycle.has_failed() {
             return;
         }
-        if core.leaves.load(Ordering::Acquire) && !core.is_member_itself() {
+        if core.lifecycle.is_leaving() && !core.is_member_itself() {
             continue;
         }
-        let Some(_step) = core.repairs.begin() else { continue };
+        let Some(_step) = core.recovery.repairs.begin() else { continue };
         if let Err(error) = core.make_good().await {
             tracing::debug!(%error, "rebuild: a step failed");
         }
@@ -95,10 +95,10 @@ impl Observer for Core {
         self.mark_moment(state);
         // Of one that is fenced nothing executes, whatever it was about to do.
         let is_fenced = self.is_fenced_in(state);
-        if !is_fenced && !self.ways.follow(state) {
+        if !is_fenced && !self.memory.links.follow(state) {
             return false;
         }
-        self.placement.update(state) || is_fenced
+        self.memory.placement.update(state) || is_fenced
     }
 
     /// Makes room for a node that has the name of one that was known: nothing of that is left in
@@ -106,23 +106,23 @@ impl Observer for Core {
     /// the care of that one has been done, which is what its successor answers when it is asked.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
         let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
-        let (Some(known), Some(id)) = (self.known.get(index), id) else { return true };
-        let before = known.load(Ordering::Acquire);
+        let known = self.messenger.known_incarnation(index);
+        let (Some(before), Some(id)) = (known, id) else { return true };
         if before == incarnation || id == self.me {
             return true;
         }
-        let mailbox = self.mailbox_for(index);
+        let mailbox = self.messenger.mailbox_for(index);
         // The first one may have written already: what there is from it is new.
         if before != 0 {
-            if mailbox.has_mail_from(index) && self.failed.get().is_none() {
+            if mailbox.has_mail_from(index) && !self.lifecycle.has_failed() {
                 return false;
             }
             if mailbox.renew(index).is_err() {
                 return true;
             }
         }
-        self.dead.fetch_and(!NodeSet::EMPTY.with(id).to_bits(), Ordering::AcqRel);
-        known.store(incarnation, Ordering::Release);
+        self.recovery.forget_dead(id);
+        self.messenger.note_incarnation(index, incarnation);
         true
     }
 
@@ -130,9 +130,9 @@ impl Observer for Core {
     /// lives.
     fn gone(&self, node: ComputeIndex) {
         let index = node.as_usize();
-        let is_dead = |id| NodeSet::from_bits(self.dead.load(Ordering::Acquire)).contains(id);
+        let is_dead = |id| self.recovery.dead_nodes().contains(id);
         if index != self.me.index() && ComputeId::new(index).is_some_and(is_dead) {
-            let _ = self.mailbox_for(index).disconnect(index);
+            let _ = self.messenger.mailbox_for(index).disconnect(index);
         }
     }
 }
@@ -140,11 +140,11 @@ impl Observer for Core {
 impl Core {
     /// Whether this node was in the pool, and nothing that it does executes any more.
     fn is_fenced_in(&self, state: &PoolState) -> bool {
-        let (index, incarnation) = (self.index().get(), self.incarnation.get());
+        let (index, incarnation) = (self.index().get(), self.lifecycle.incarnation());
         let member = state.compute_nodes.get(&index);
-        let is_in = member.is_some_and(|member| incarnation == Some(&member.incarnation));
+        let is_in = member.is_some_and(|member| incarnation == Some(member.incarnation));
         let may_act = state.lost.get(&index).is_some_and(|lost| !lost.fenced);
-        let has_left = self.leaves.load(Ordering::Acquire);
+        let has_left = self.lifecycle.is_leaving();
         incarnation.is_some() && !is_in && !may_act && !has_left
     }
 }
@@ -160,12 +160,8 @@ impl Core {
         let (lost, dead) = (self.pool.lost(), self.pool.dead());
         let all = lost.iter().map(|(node, _)| *node).chain(dead);
         let all: NodeSet = all.filter_map(|node| ComputeId::new(node.as_usize())).collect();
-        self.dead.fetch_or(all.to_bits(), Ordering::AcqRel);
-        self.recovering.store(!lost.is_empty(), Ordering::Release);
-    }
-
-    pub(crate) fn index(&self) -> ComputeIndex {
-        ComputeIndex::new(self.me.index() as u16)
+        self.recovery.note_dead(all);
+        self.recovery.set_recovering(!lost.is_empty());
     }
 
     /// It has been since before this task began.
@@ -174,7 +170,7 @@ impl Core {
     }
 
     pub(crate) fn own_incarnation(&self) -> u32 {
-        self.incarnation.get().copied().unwrap_or_default()
+        self.lifecycle.incarnation().unwrap_or_default()
     }
 
     /// F1.
@@ -190,15 +186,14 @@ impl Core {
     /// F2 to F4.
     async fn take_note(self: &Arc<Self>, dead: ComputeId) -> Result<(), EngineError> {
         let started = self.env.now();
-        let mailbox = self.mailbox_for(dead.index());
+        let mailbox = self.messenger.mailbox_for(dead.index());
         self.until(|| !mailbox.has_mail_from(dead.index())).await?;
-        // Release: whoever works by it sees the mail handled.
-        self.dead.fetch_or(NodeSet::EMPTY.with(dead).to_bits(), Ordering::AcqRel);
-        self.recovering.store(true, Ordering::Release);
+        self.recovery.note_dead(NodeSet::EMPTY.with(dead));
+        self.recovery.set_recovering(true);
         let under_way = self.tell_lines(dead);
         for addr in &under_way {
-            let interrupted = || self.halted.has_suspects() || !self.rebuilds_are_over();
-            self.until(|| !self.is_under_way(*addr) || interrupted()).await?;
+            let interrupted = || self.memory.halted.has_suspects() || !self.rebuilds_are_over();
+            self.until(|| !self.cache.is_under_way(*addr) || interrupted()).await?;
             if interrupted() {
                 // Its home may be lost: then it stands still, and goes on when that is made good.
                 return Ok(());
@@ -220,17 +215,17 @@ impl Core {
     /// `false` if that has to wait.
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
-            let Some(addr) = self.claimed.last() else { return Ok(true) };
-            let frame = self.table.lookup(&self.frames, addr);
-            let is_here = frame.is_some_and(|id| self.frames.get(id).dirty() == Dirty::ALL);
-            if !is_here && !self.is_under_way(addr) {
-                self.claimed.remove(addr);
+            let Some(addr) = self.recovery.claimed.last() else { return Ok(true) };
+            let frame = self.cache.table.lookup(&self.cache.frames, addr);
+            let is_here = frame.is_some_and(|id| self.cache.frames.get(id).dirty() == Dirty::ALL);
+            if !is_here && !self.cache.is_under_way(addr) {
+                self.recovery.claimed.remove(addr);
                 continue;
             }
-            if self.halted.has_suspects() || !self.rebuilds_are_over() {
+            if self.memory.halted.has_suspects() || !self.rebuilds_are_over() {
                 return Ok(false);
             }
-            if let Some(error) = self.failed.get() {
+            if let Some(error) = self.lifecycle.failure() {
                 return Err(error.clone());
             }
             self.write_home(addr);
@@ -241,13 +236,13 @@ impl Core {
     /// Whether no header is being made anew, and no line of this node stands still for one: such
     /// lines hear of no death.
     fn rebuilds_are_over(&self) -> bool {
-        self.pool.rebuilds().is_empty() && self.halted.rebuilds().is_empty()
+        self.pool.rebuilds().is_empty() && self.memory.halted.rebuilds().is_empty()
     }
 
     /// Waits for what operations and messages under way bring about, or for the engine's own end.
     pub(crate) async fn until(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
         while !over() {
-            if let Some(error) = self.failed.get() {
+            if let Some(error) = self.lifecycle.failure() {
                 return Err(error.clone());
             }
             self.env.sleep(LOOK_EVERY).await;
@@ -259,20 +254,25 @@ impl Core {
     /// under way then, begun before or by that.
     fn tell_lines(&self, dead: ComputeId) -> Vec<GAddr> {
         let mut lines: Vec<GAddr> = Vec::new();
-        for shard in self.all_shards() {
+        for shard in self.cache.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
         // Lines at rest: copies that carry a bit of its, and bits that are in its care.
-        for id in self.frames.ids() {
-            let frame = self.frames.get(id);
+        for id in self.cache.frames.ids() {
+            let frame = self.cache.frames.get(id);
             if frame.carried().contains(dead) && !frame.addr().is_null() {
                 lines.push(frame.addr());
             }
         }
-        lines.extend(self.left.all().filter(|addr| self.left.get(*addr) == Left::BitWith(dead)));
+        lines.extend(
+            self.cache
+                .residual
+                .all()
+                .filter(|addr| self.cache.residual.get(*addr) == ResidualReader::BitHandedTo(dead)),
+        );
         let mut under_way = Vec::new();
         for addr in lines {
-            let mut map = self.shard(addr).lock();
+            let mut map = self.cache.shard(addr).lock();
             let mut active = self.open(&mut map, addr);
             self.run(addr, &mut active, Event::Lost { node: dead }, None);
             if active.line.phase.operation_outstanding() {
@@ -281,13 +281,6 @@ impl Core {
             self.close(&mut map, addr, active);
         }
         under_way
-    }
-
-    /// Operations follow each other on a line that is settled; it is through when it is seen
-    /// without one.
-    fn is_under_way(&self, addr: GAddr) -> bool {
-        let map = self.shard(addr).lock();
-        map.get(&addr.to_u64()).is_some_and(|active| active.line.phase.operation_outstanding())
     }
 
     /// F5, at one of those who have acknowledged.
@@ -346,14 +339,14 @@ impl Core {
     async fn sweep(&self, dead: ComputeId) -> Result<(Swept, Vec<Image>), EngineError> {
         let mut lines = Swept::default();
         let mut images = Vec::new();
-        if self.coded.is_some() {
+        if self.memory.coded.is_some() {
             // Who died after it may have been about to write what that one had granted.
             let lost = self.pool.lost().into_iter();
             for node in lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())) {
                 images.append(&mut self.images_of(node).await?);
             }
         }
-        for memory in 0..self.memory_nodes() {
+        for memory in 0..self.memory.node_count() {
             let swept = self.sweep_memory(memory, dead, &mut lines).await;
             // What is on a dead memory node is lost with that, or made anew.
             self.unless_memory_is_dead(memory, swept).await?;
@@ -379,7 +372,7 @@ impl Core {
             return done;
         }
         // Before the recovery is over: what the dead compute node had of its headers is in doubt.
-        if self.coded.is_some() {
+        if self.memory.coded.is_some() {
             self.pool.declare_memory_dead(peer.index()).await?;
         }
         Ok(())
@@ -413,7 +406,7 @@ impl Core {
         if !peer.is_memory() || !self.is_dead_for_all(memory).await? {
             return Err(error.into());
         }
-        if self.coded.is_some() && !self.pool.is_memory_dead(memory) {
+        if self.memory.coded.is_some() && !self.pool.is_memory_dead(memory) {
             self.pool.declare_memory_dead(peer.index()).await?;
         }
         Ok(())
@@ -425,7 +418,7 @@ impl Core {
         dead: ComputeId,
         lines: &mut Swept,
     ) -> Result<(), EngineError> {
-        for table in self.placement.header_tables(memory) {
+        for table in self.memory.placement.header_tables(memory) {
             for first in (0..table.headers).step_by(SWEEP_HEADERS as usize) {
                 // Others wait for this node to be quiet; somebody sweeps again afterwards.
                 if !self.pool.rebuilds().is_empty() {
@@ -438,14 +431,14 @@ impl Core {
                 };
                 let bytes = (count * layout::HEADER_BYTES) as usize;
                 let read = Verb::read(at(first), Buf::zeroed(bytes));
-                let done = self.queue_pair(memory).post(Chain::from(read)).await;
+                let done = self.memory.queue_pair(memory).post(Chain::from(read)).await;
                 let done = done.map_err(|error| error.error)?;
                 let words = done.buf(0).map(Buf::words).unwrap_or_default();
                 let header_words = (layout::HEADER_BYTES / 8) as usize;
                 let state = self.pool.state();
                 for (number, word) in (0..count).zip(words.iter().step_by(header_words)) {
                     let word = LatchWord::from_bits(u64::from_le(*word));
-                    let addr = self.placement.addr_of(&table, first + number);
+                    let addr = self.memory.placement.addr_of(&table, first + number);
                     let said = addr.is_some_and(|addr| state.lost_pages.contains(&addr.to_u64()));
                     let is_in = |node: &ComputeId| {
                         let node = u16::try_from(node.index()).unwrap_or(u16::MAX);
@@ -491,7 +484,7 @@ impl Core {
                 return Ok(is_lost);
             }
             let swap = Verb::compare_and_swap(at, word.bits(), swept.bits());
-            let done = self.queue_pair(memory).post(Chain::from(swap)).await;
+            let done = self.memory.queue_pair(memory).post(Chain::from(swap)).await;
             let old = done.map_err(|error| error.error)?.old(0).unwrap_or_default();
             if old == word.bits() {
                 return Ok(is_lost);
@@ -511,7 +504,7 @@ impl Core {
         while word.holder() == Ok(Some(dead)) {
             let free = word.add(LatchDelta::remove_holder(dead));
             let swap = Verb::compare_and_swap(at, word.bits(), free.bits());
-            let done = self.queue_pair(memory).post(Chain::from(swap)).await;
+            let done = self.memory.queue_pair(memory).post(Chain::from(swap)).await;
             let old = done.map_err(|error| error.error)?.old(0).unwrap_or_default();
             if old == word.bits() {
                 break;
@@ -531,8 +524,8 @@ impl Core {
 
     /// Lets those go on who backed off from nodes whose recovery is over.
     fn go_on(&self, recovering: bool) {
-        if !recovering && self.recovering.swap(false, Ordering::AcqRel) {
-            for shard in self.all_shards() {
+        if !recovering && self.recovery.end_recovery() {
+            for shard in self.cache.all_shards() {
                 for active in shard.lock().values_mut() {
                     if active.backs_off.take().is_some() {
                         active.waiters.signal_all(false);

@@ -10,10 +10,10 @@ use selkie_fabric::{Endpoint, FabricError, PeerId, QueuePair, RegionKey};
 use selkie_memnode::control::PoolState;
 use selkie_memnode::{MAX_MEMORY_NODES, MemoryNodeDescriptor, Pool};
 
-use crate::absent;
+use super::disconnected;
 
 /// The ways to all memory nodes, by index.
-pub(crate) struct Ways {
+pub(crate) struct MemoryLinks {
     endpoint: Arc<dyn Endpoint>,
     reads_only: bool,
     slots: Box<[Slot]>,
@@ -21,12 +21,12 @@ pub(crate) struct Ways {
 
 #[derive(Default)]
 struct Slot {
-    way: OnceLock<Way>,
+    way: OnceLock<MemoryLink>,
     /// Answers for a node to which there is no way yet.
     none: OnceLock<Arc<dyn QueuePair>>,
 }
 
-struct Way {
+struct MemoryLink {
     queue_pair: Arc<dyn QueuePair>,
     region: RegionKey,
     /// For write-backs that a planted bug takes off their queue pair.
@@ -34,7 +34,7 @@ struct Way {
     loose: Arc<dyn QueuePair>,
 }
 
-impl Ways {
+impl MemoryLinks {
     /// To all memory nodes that the pool has now. Does not wait.
     ///
     /// # Errors
@@ -75,16 +75,16 @@ impl Ways {
         // A coded pool does without those that died, and nothing is on those that have left.
         let is_coded = !state.coding.is_plain();
         let queue_pair = if is_coded && !state.lives(node as u16) {
-            absent::way_to(peer)
+            disconnected::gone(peer)
         } else {
             match self.way_to(state, peer) {
                 Err(FabricError::PeerDead { peer: dead }) if is_coded && dead == peer => {
-                    absent::way_to(peer)
+                    disconnected::gone(peer)
                 }
                 way => way?,
             }
         };
-        let way = Way {
+        let way = MemoryLink {
             #[cfg(feature = "planted")]
             loose: self.way_to(state, peer).unwrap_or_else(|_| Arc::clone(&queue_pair)),
             queue_pair,
@@ -120,7 +120,7 @@ impl Ways {
             None => {
                 let error = connected.err();
                 tracing::debug!(memory = node, ?error, "no way to a memory node yet");
-                &**slot.none.get_or_init(|| absent::not_met(PeerId::memory(node as u16)))
+                &**slot.none.get_or_init(|| disconnected::not_met(PeerId::memory(node as u16)))
             }
         }
     }

@@ -10,10 +10,10 @@ use selkie_fabric::env::yield_now;
 use selkie_fabric::{Chain, ChainError};
 
 use crate::GAddr;
+use crate::coherence::line::{Batch, old_values};
 use crate::coherence::machine::Event;
 use crate::core::Core;
-use crate::line::{Batch, old_values};
-use crate::stats::Counters;
+use crate::telemetry::stats::Counters;
 
 /// Frames the hand passes for one batch at most, relative to the cache: everything twice, so that
 /// every used frame had its second chance.
@@ -22,20 +22,20 @@ const SWEEPS: usize = 2;
 impl Core {
     /// Evicts a batch in the foreground. False: no line could be.
     pub(crate) fn make_room(&self) -> bool {
-        self.evict_batch() > 0 || self.frames.free_count() > 0
+        self.evict_batch() > 0 || self.cache.frames.free_count() > 0
     }
 
     /// Picks victims, posts one chain a memory node; how many lines were taken.
     pub(crate) fn evict_batch(&self) -> usize {
         let mut batches = Vec::new();
         let mut taken = 0;
-        let passes = SWEEPS * self.frames.count();
+        let passes = SWEEPS * self.cache.frames.count();
         for _ in 0..passes {
             if taken == self.config.eviction_batch {
                 break;
             }
-            let id = self.frames.advance_hand();
-            let frame = self.frames.get(id);
+            let id = self.cache.frames.advance_hand();
+            let frame = self.cache.frames.get(id);
             if frame.latch.second_chance_over() && self.evict_one(frame.addr(), &mut batches) {
                 taken += 1;
             }
@@ -63,7 +63,7 @@ impl Core {
         if addr.is_null() {
             return false;
         }
-        let mut map = self.shard(addr).lock();
+        let mut map = self.cache.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         let settled = active.line.phase.at_rest() && active.waiters.is_empty();
         if let Some(log) = &self.log {
@@ -80,7 +80,7 @@ impl Core {
                 phase => phase.operation_outstanding(),
             };
         if evicting {
-            Counters::add(&self.counters.evictions);
+            Counters::add(&self.telemetry.counters.evictions);
         }
         self.close(&mut map, addr, active);
         evicting
@@ -88,7 +88,7 @@ impl Core {
 
     fn post_batch(&self, node: usize, batch: Batch) {
         let Batch { chain, lines } = batch;
-        let mut completion = self.queue_pair(node).post(chain);
+        let mut completion = self.memory.queue_pair(node).post(chain);
         match completion.try_take() {
             Some(result) => self.batch_completed(&lines, result),
             None => {
@@ -105,7 +105,7 @@ impl Core {
         match result {
             Ok(chain) => {
                 for (addr, old) in lines.iter().zip(old_values(&chain)) {
-                    let mut map = self.shard(*addr).lock();
+                    let mut map = self.cache.shard(*addr).lock();
                     let mut active = self.open(&mut map, *addr);
                     self.write_done(&mut active);
                     let event = self.completed_with(&active, old);
@@ -116,7 +116,7 @@ impl Core {
             Err(error) => {
                 let failed = error.error;
                 for addr in lines {
-                    let mut map = self.shard(*addr).lock();
+                    let mut map = self.cache.shard(*addr).lock();
                     let mut active = self.open(&mut map, *addr);
                     self.write_done(&mut active);
                     if !self.halt(*addr, &mut active, &failed) {
@@ -132,12 +132,12 @@ impl Core {
 
 /// The background evictor; ends when the engine is gone.
 pub(crate) async fn run_evictor(core: Weak<Core>) {
-    let Some(bell) = core.upgrade().map(|c| c.evict_bell.clone()) else { return };
+    let Some(bell) = core.upgrade().map(|c| c.cache.evict_bell().clone()) else { return };
     let mut seen = 0;
     loop {
         loop {
             let Some(core) = core.upgrade() else { return };
-            if core.frames.free_count() >= core.high_water || core.evict_batch() == 0 {
+            if core.cache.has_free_frames() || core.evict_batch() == 0 {
                 break;
             }
             drop(core);

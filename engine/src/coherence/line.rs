@@ -8,86 +8,33 @@
 //! Completions that are ready at once (`mem`, `shm`) are handled in place; others by a task of
 //! their own, so that an operation belongs to the line and not to the caller that caused it.
 
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use selkie_channels::ChannelError;
 use selkie_fabric::{Buf, Chain, ChainError, FabricError, RemoteAddr, Verb};
 use selkie_memnode::ComputeIndex;
 
-use crate::buffer::dirty::Dirty;
-use crate::buffer::frames::{Frame, FrameId};
-use crate::buffer::latch::Permissions;
+use crate::addressing::placement::Home;
+use crate::cache::dirty::Dirty;
+use crate::cache::frames::{Frame, FrameId};
+use crate::cache::latch::Permissions;
+use crate::cache::residual_readers::ResidualReader;
+use crate::cache::shards::LineMap;
 use crate::coding::{self, VERSIONS_BYTES};
 use crate::coherence::machine::{
     Action, Atomic, Deferred, Event, Inquiry, LatchOperation, Line, LocalUse, Message, Phase,
     RequestKind, Rules, WordAccess,
 };
+use crate::coherence::message::{self, Envelope};
+use crate::coherence::open_line::OpenLine;
 use crate::coherence::word::{ComputeId, LatchWord, NodeSet};
-use crate::core::{Core, LineMap};
-use crate::left::Left;
-use crate::log::Lsn;
-use crate::message::{self, Envelope};
-use crate::placement::Home;
-use crate::stats::Counters;
-use crate::waiters::Waiters;
+use crate::core::Core;
+use crate::telemetry::stats::Counters;
 use crate::{Coherence, EngineError, GAddr};
-
-/// Copies of dirty pages that may be on their way home at a time; pages beyond that keep their
-/// frames until they are there.
-const SEND_RING_PAGES: usize = 1024;
 
 /// What was not changed between two changes is written with them unless it is as much as a verb
 /// more costs.
 const LEAST_GAP_BYTES: usize = 256;
-
-/// A line that is not at rest, or that somebody waits for.
-pub(crate) struct Active {
-    pub(crate) line: Line,
-    pub(crate) frame: Option<FrameId>,
-    pub(crate) waiters: Waiters,
-    /// Local accesses since a remote request was deferred, shared ones counting 1, exclusive ones
-    /// as many as there are threads (A of SELCC §5.3, times threads).
-    pub(crate) accesses: u64,
-    /// Use of the local copy that the last step was told.
-    pub(crate) seen: LocalUse,
-    /// An event since the line was opened refused the `nowait` callers.
-    pub(crate) refused: bool,
-    /// An event since the line was opened changed what waiters may hope for. Who is about to queue
-    /// was not among those told.
-    pub(crate) woken: bool,
-    /// What is known of the line's bit in the word, where there is no copy.
-    left: Left,
-    /// What the line allowed when it was opened: to read, to write.
-    allowed: (bool, bool),
-    /// Its home is lost, and its operation over.
-    pub(crate) halted: bool,
-    /// The last operation was a look at the word.
-    looked: bool,
-    /// A copy of the page is on its way home.
-    pub(crate) copied: bool,
-    /// Where the log has the oldest change that is on its way home; 0 if none is.
-    pub(crate) homing: Lsn,
-    /// A task will let go of the line when its time here is over.
-    timed: bool,
-    /// What the line was lost for in this step, for a caller who is not among the waiters yet.
-    pub(crate) lost: Option<EngineError>,
-    /// The page could not be put together: what the word gives this node is given back.
-    pub(crate) damaged: Option<EngineError>,
-    /// The word names a node that died: the waiters wait for the end of its recovery.
-    pub(crate) backs_off: Option<ComputeId>,
-    /// The word named this dead node though its recovery is over; if it does so again the line is
-    /// lost.
-    pub(crate) doubted: Option<ComputeId>,
-}
-
-impl Active {
-    /// Nothing that was in the way of the line is any more.
-    pub(crate) fn forget_deaths(&mut self) {
-        self.backs_off = None;
-        self.doubted = None;
-    }
-}
 
 /// Latch operations gathered for one memory node, to be posted as one chain.
 #[derive(Default)]
@@ -98,52 +45,36 @@ pub(crate) struct Batch {
 
 impl Core {
     /// Takes a line out of its shard for a step, its latch sealed. [`Core::close`] puts it back.
-    pub(crate) fn open(&self, map: &mut LineMap, addr: GAddr) -> Active {
+    pub(crate) fn open(&self, map: &mut LineMap, addr: GAddr) -> OpenLine {
         let mut active = map.remove(&addr.to_u64()).unwrap_or_else(|| {
-            let frame = self.table.lookup(&self.frames, addr);
-            let left = if frame.is_none() { self.left.get(addr) } else { Left::Nothing };
+            let frame = self.cache.table.lookup(&self.cache.frames, addr);
+            let left =
+                if frame.is_none() { self.cache.residual.get(addr) } else { ResidualReader::None };
             let left_with = match left {
                 // Who leaves the pool takes every bit in its care out of the words first; who dies
                 // does not.
-                Left::BitWith(to) if self.has_left(to) => Left::Nothing,
+                ResidualReader::BitHandedTo(to) if self.has_left(to) => ResidualReader::None,
                 left => left,
             };
-            let phase = match (frame.map(|f| self.frames.get(f).latch.permissions()), left_with) {
-                (Some((true, true)), _) => Phase::Modified,
-                (Some((true, false)), _) => Phase::Shared,
-                (_, Left::Bit) => Phase::Lapsed,
-                (_, Left::BitWith(to)) => Phase::Ceded { to },
-                (_, Left::Nothing) => Phase::Invalid,
-            };
+            let phase =
+                match (frame.map(|f| self.cache.frames.get(f).latch.permissions()), left_with) {
+                    (Some((true, true)), _) => Phase::Modified,
+                    (Some((true, false)), _) => Phase::Shared,
+                    (_, ResidualReader::Bit) => Phase::Lapsed,
+                    (_, ResidualReader::BitHandedTo(to)) => Phase::Ceded { to },
+                    (_, ResidualReader::None) => Phase::Invalid,
+                };
             let mut line = Line::resting(phase);
-            line.carried = frame.map_or(NodeSet::EMPTY, |f| self.frames.get(f).carried());
-            Active {
-                line,
-                frame,
-                waiters: Waiters::default(),
-                accesses: 0,
-                seen: LocalUse::Idle,
-                refused: false,
-                woken: false,
-                left,
-                allowed: (false, false),
-                halted: false,
-                looked: false,
-                copied: false,
-                homing: 0,
-                timed: false,
-                lost: None,
-                damaged: None,
-                backs_off: None,
-                doubted: None,
-            }
+            line.carried = frame.map_or(NodeSet::EMPTY, |f| self.cache.frames.get(f).carried());
+            OpenLine::resting(line, frame, left)
         });
         active.lost = None;
         let keeps = active.line.phase == Phase::WriteBack;
         active.allowed = (active.line.readable(), keeps || active.line.writable());
         active.refused = false;
         active.woken = false;
-        active.seen = active.frame.map_or(LocalUse::Idle, |f| self.frames.get(f).latch.seal());
+        active.seen =
+            active.frame.map_or(LocalUse::Idle, |f| self.cache.frames.get(f).latch.seal());
         active
     }
 
@@ -154,7 +85,7 @@ impl Core {
 
     /// Puts a line back: publishes what its state allows, keeps what is not at rest, frees the
     /// frame of a line without copy.
-    pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: Active) {
+    pub(crate) fn close(&self, map: &mut LineMap, addr: GAddr, mut active: OpenLine) {
         let (mut was_in_use, mut is_refused) = (false, false);
         loop {
             was_in_use |= active.seen != LocalUse::Idle;
@@ -166,7 +97,7 @@ impl Core {
             let gone = plain && active.line.phase.without_copy();
             if gone && active.seen == LocalUse::Idle {
                 if let Some(frame) = active.frame {
-                    self.release_frame(addr, frame);
+                    self.cache.release_frame(addr, frame);
                 }
                 return self.note_left(addr, &active);
             }
@@ -178,7 +109,7 @@ impl Core {
             // First: what is durable by then is seen to be below.
             self.keep_for_log(addr, &active);
             // A node that has failed may be dead for the others: its copies are old.
-            let serves = whole && self.failed.get().is_none();
+            let serves = whole && !self.lifecycle.has_failed();
             let permissions = Permissions {
                 readable: serves && active.line.readable(),
                 writable: serves && active.line.writable(),
@@ -190,10 +121,10 @@ impl Core {
                     || !self.caches()
                     || self.is_claimed(addr),
             };
-            let now = self.frames.get(frame).latch.publish(permissions);
+            let now = self.cache.frames.get(frame).latch.publish(permissions);
             let gives_up = self.gives_up(&active) || self.goes_home(addr, &active);
             if now == LocalUse::Idle && gives_up && !is_refused && !self.halts(addr, &active) {
-                active.seen = self.frames.get(frame).latch.seal();
+                active.seen = self.cache.frames.get(frame).latch.seal();
                 active.accesses = 0;
                 let before = active.line.phase;
                 self.run(addr, &mut active, Event::Evict, None);
@@ -202,14 +133,14 @@ impl Core {
                 continue;
             }
             if plain && !gone {
-                self.frames.get(frame).set_carried(active.line.carried);
+                self.cache.frames.get(frame).set_carried(active.line.carried);
                 return self.note_left(addr, &active);
             }
             if now != LocalUse::Idle {
                 break;
             }
             if self.must_answer(&active) && !self.halts(addr, &active) {
-                active.seen = self.frames.get(frame).latch.seal();
+                active.seen = self.cache.frames.get(frame).latch.seal();
                 self.run(addr, &mut active, Event::LocalFree, None);
             } else {
                 // Who let go between seal and publish, of any of the rounds, did not know that
@@ -224,7 +155,7 @@ impl Core {
     }
 
     /// Nobody gets the page here, or from here; the next one who wants it looks anew.
-    fn give_back_damaged(&self, addr: GAddr, active: &mut Active) {
+    fn give_back_damaged(&self, addr: GAddr, active: &mut OpenLine) {
         self.answer_not_held(addr, active);
         let rests = active.line.phase.at_rest() && active.line.grantor.is_none();
         if rests && active.seen == LocalUse::Idle && !self.halts(addr, active) {
@@ -239,7 +170,7 @@ impl Core {
 
     /// Nobody is granted a page that could not be put together; `true` if that was all the event
     /// asked for.
-    fn refuse_damaged(&self, addr: GAddr, active: &mut Active, event: Event) -> bool {
+    fn refuse_damaged(&self, addr: GAddr, active: &mut OpenLine, event: Event) -> bool {
         let asked = match event {
             Event::Received { from, message: Message::Request(request) } => {
                 active.line.deferred.push(Deferred { from, request });
@@ -251,23 +182,23 @@ impl Core {
         asked
     }
 
-    fn answer_not_held(&self, addr: GAddr, active: &mut Active) {
+    fn answer_not_held(&self, addr: GAddr, active: &mut OpenLine) {
         for asked in std::mem::take(&mut active.line.deferred) {
             let header = message::encode(addr, Message::NotHeld { holder: None }, Dirty::NONE);
             // The asker has its own bound; there is nobody else to tell.
-            let _ = self.deliver(asked.from, &header, &[]);
+            let _ = self.messenger.deliver(asked.from, &header, &[]);
         }
     }
 
     /// A line that comes to rest without a copy leaves nothing behind but its bit in the word.
-    fn note_left(&self, addr: GAddr, active: &Active) {
+    fn note_left(&self, addr: GAddr, active: &OpenLine) {
         let left = match active.line.phase {
-            Phase::Lapsed => Left::Bit,
-            Phase::Ceded { to } => Left::BitWith(to),
-            _ => Left::Nothing,
+            Phase::Lapsed => ResidualReader::Bit,
+            Phase::Ceded { to } => ResidualReader::BitHandedTo(to),
+            _ => ResidualReader::None,
         };
-        if left != active.left {
-            self.left.set(addr, left);
+        if left != active.residual {
+            self.cache.residual.set(addr, left);
         }
     }
 
@@ -277,21 +208,21 @@ impl Core {
     }
 
     /// Whether an idle page is to be given up at once: it has served somebody, or nobody wants it.
-    fn gives_up(&self, active: &Active) -> bool {
+    fn gives_up(&self, active: &OpenLine) -> bool {
         !self.caches()
             && !self.waits_for_log(active)
             && matches!(active.line.phase, Phase::Shared | Phase::Modified)
-            && (active.accesses > 0 || active.waiters.is_empty() || self.is_suspended())
+            && (active.accesses > 0 || active.waiters.is_empty() || self.lifecycle.is_suspended())
     }
 
     /// Whether the line was taken over from a dead node, and a recovery waits for it to be home.
     fn is_claimed(&self, addr: GAddr) -> bool {
-        self.log.is_some() && self.claimed.contains(addr)
+        self.log.is_some() && self.recovery.claimed.contains(addr)
     }
 
     /// Whether an idle page is to be given up as a recovery waits for that, before somebody latches
     /// it again who may himself wait for the recovery.
-    fn goes_home(&self, addr: GAddr, active: &Active) -> bool {
+    fn goes_home(&self, addr: GAddr, active: &OpenLine) -> bool {
         active.line.phase == Phase::Modified
             && active.line.grantor.is_none()
             // Who asked for it gets it by way of its home.
@@ -304,7 +235,7 @@ impl Core {
     /// Whether the deferred requests of an idle line have their turn: local waiters that the
     /// present state can serve go first, until γ accesses have been served since another node
     /// asked (SELCC §5.3).
-    fn must_answer(&self, active: &Active) -> bool {
+    fn must_answer(&self, active: &OpenLine) -> bool {
         let line = &active.line;
         let settled = line.phase.at_rest() && line.grantor.is_none()
             // A directory may take the copy from a node that has asked it for more.
@@ -313,7 +244,7 @@ impl Core {
             return false;
         }
         if self.gamma_used_up(active) {
-            Counters::add(&self.counters.gamma_hand_overs);
+            Counters::add(&self.telemetry.counters.gamma_hand_overs);
             return true;
         }
         match self.next_is_writer(active) {
@@ -323,27 +254,27 @@ impl Core {
     }
 
     /// What the waiter wants who is next, whether to write; nobody is while the node is suspended.
-    fn next_is_writer(&self, active: &Active) -> Option<bool> {
-        if self.is_suspended() { None } else { active.waiters.next_is_writer() }
+    fn next_is_writer(&self, active: &OpenLine) -> Option<bool> {
+        if self.lifecycle.is_suspended() { None } else { active.waiters.next_is_writer() }
     }
 
     /// Whether local accesses have to make way for a deferred request.
-    pub(crate) fn gamma_used_up(&self, active: &Active) -> bool {
+    pub(crate) fn gamma_used_up(&self, active: &OpenLine) -> bool {
         !active.line.deferred.is_empty()
             && active.accesses >= u64::from(self.config.gamma) * u64::from(self.config.threads)
     }
 
     /// Looks who is in the frame, and says who uses the local copy or is next to.
-    pub(crate) fn refresh_use(&self, active: &mut Active) -> LocalUse {
+    pub(crate) fn refresh_use(&self, active: &mut OpenLine) -> LocalUse {
         if let Some(frame) = active.frame {
-            active.seen = self.frames.get(frame).latch.in_use();
+            active.seen = self.cache.frames.get(frame).latch.in_use();
         }
         self.local_use(active)
     }
 
     /// Who uses the local copy or is next to: a waiter that was told to go on would find the line
     /// gone again if other nodes went first.
-    fn local_use(&self, active: &Active) -> LocalUse {
+    fn local_use(&self, active: &OpenLine) -> LocalUse {
         if self.waits_for_log(active) {
             // As if it were still being changed.
             return LocalUse::Writer;
@@ -362,7 +293,7 @@ impl Core {
 
     /// Who does not wait for a latch is not to be refused for a page nobody uses; and the node
     /// itself may give up what it has only just got.
-    fn without_hold(&self, active: &Active, event: Event, local: LocalUse) -> LocalUse {
+    fn without_hold(&self, active: &OpenLine, event: Event, local: LocalUse) -> LocalUse {
         let is_at_once = match event {
             Event::Received { message: Message::Request(request), .. } => request.nowait,
             Event::Evict | Event::WriteBack | Event::Leave => true,
@@ -375,48 +306,48 @@ impl Core {
     }
 
     /// Whether the line was changed and what was recorded of that may not leave yet.
-    fn waits_for_log(&self, active: &Active) -> bool {
+    fn waits_for_log(&self, active: &OpenLine) -> bool {
         #[cfg(feature = "planted")]
         if self.config.planted == crate::Planted::UnloggedGrant {
             return false;
         }
         let (Some(log), Some(frame)) = (&self.log, active.frame) else { return false };
-        !log.may_leave(self.frames.get(frame).lsn())
+        !log.may_leave(self.cache.frames.get(frame).lsn())
     }
 
     /// Sees to it that a line that would leave if it were not for the log is looked at when it may.
-    fn keep_for_log(&self, addr: GAddr, active: &Active) {
+    fn keep_for_log(&self, addr: GAddr, active: &OpenLine) {
         if active.line.deferred.is_empty() && self.caches() || !self.waits_for_log(active) {
             return;
         }
         if let (Some(log), Some(frame)) = (&self.log, active.frame) {
-            log.hold_back(addr, self.frames.get(frame).lsn());
+            log.hold_back(addr, self.cache.frames.get(frame).lsn());
         }
     }
 
     /// Whether the line has its right so lately that others have to wait
     /// ([`crate::EngineConfig::hold`]).
-    fn is_held(&self, active: &Active) -> bool {
+    fn is_held(&self, active: &OpenLine) -> bool {
         !self.config.hold.is_zero() && !self.hold_left(active).is_zero()
     }
 
-    fn hold_left(&self, active: &Active) -> Duration {
+    fn hold_left(&self, active: &OpenLine) -> Duration {
         let Some(frame) = active.frame.filter(|_| active.line.readable()) else {
             return Duration::ZERO;
         };
-        let until = self.frames.get(frame).right_since() + self.config.hold;
+        let until = self.cache.frames.get(frame).right_since() + self.config.hold;
         until.saturating_sub(self.env.now())
     }
 
     /// Notes when a right came, and sees to it that a line whose time is not over is looked at
     /// then.
-    fn keep_time(&self, addr: GAddr, active: &mut Active, frame: FrameId) {
+    fn keep_time(&self, addr: GAddr, active: &mut OpenLine, frame: FrameId) {
         if self.config.hold.is_zero() {
             return;
         }
         let (readable, writable) = (active.line.readable(), active.line.writable());
         if readable && !active.allowed.0 || writable && !active.allowed.1 {
-            self.frames.get(frame).set_right_since(self.env.now());
+            self.cache.frames.get(frame).set_right_since(self.env.now());
         }
         active.allowed = (readable, writable);
         if active.line.deferred.is_empty() || active.timed {
@@ -430,55 +361,11 @@ impl Core {
         active.timed = true;
         drop(self.env.spawn("hold", async move {
             core.env.pause(left).await;
-            let mut map = core.shard(addr).lock();
+            let mut map = core.cache.shard(addr).lock();
             let mut active = core.open(&mut map, addr);
             active.timed = false;
             core.close(&mut map, addr, active);
         }));
-    }
-
-    fn release_frame(&self, addr: GAddr, id: FrameId) {
-        self.vacate(addr, id);
-        self.frames.give_back(id);
-    }
-
-    /// The line is in this frame no more; the frame is nobody's.
-    pub(crate) fn vacate(&self, addr: GAddr, id: FrameId) {
-        let frame = self.frames.get(id);
-        self.table.remove(&self.frames, addr, id);
-        frame.set_addr(GAddr::NULL);
-        frame.set_dirty(Dirty::NONE);
-        frame.set_lsn(0);
-        frame.set_unhomed(0);
-        // A reader that found the entry a moment ago fails on the sealed latch.
-        let _ =
-            frame.latch.publish(Permissions { readable: false, writable: false, pending: false });
-    }
-
-    /// The line is in this frame, whose latch is sealed.
-    pub(crate) fn occupy(&self, addr: GAddr, id: FrameId) -> LocalUse {
-        let frame = self.frames.get(id);
-        frame.set_addr(addr);
-        frame.set_dirty(Dirty::NONE);
-        assert!(self.table.insert(addr, id), "address table: a shard has overflowed");
-        frame.latch.seal()
-    }
-
-    /// Gives an Invalid line a frame. False: none is free.
-    pub(crate) fn ensure_frame(&self, addr: GAddr, active: &mut Active) -> bool {
-        if active.frame.is_some() {
-            return true;
-        }
-        let Some(id) = self.frames.take_free() else {
-            self.evict_bell.ring();
-            return false;
-        };
-        if self.frames.free_count() < self.low_water {
-            self.evict_bell.ring();
-        }
-        active.frame = Some(id);
-        active.seen = self.occupy(addr, id);
-        true
     }
 
     /// Feeds one event, carries out the actions, and goes on with completions that are ready at
@@ -486,7 +373,7 @@ impl Core {
     pub(crate) fn run(
         &self,
         addr: GAddr,
-        active: &mut Active,
+        active: &mut OpenLine,
         event: Event,
         mut batch: Option<&mut Vec<Batch>>,
     ) {
@@ -504,14 +391,14 @@ impl Core {
             let is_over = matches!(event, Event::Completed { .. });
             if self.rules.home_first && is_over && goes_home(active.line.phase) {
                 // What it has taken over is home.
-                self.claimed.remove(addr);
+                self.recovery.claimed.remove(addr);
             }
             let local = self.refresh_use(active);
             let local = self.without_hold(active, event, local);
             // Acquire, as below: who finds the recovery under way finds the lines as the sweep may
             // see them.
-            let recovering = self.recovering.load(Ordering::Acquire);
-            let rules = Rules { dead: self.dead_nodes(), recovering, ..self.rules };
+            let recovering = self.recovery.is_recovering();
+            let rules = Rules { dead: self.recovery.dead_nodes(), recovering, ..self.rules };
             let actions = match active.line.step(&rules, self.me, event, local) {
                 Ok(actions) => actions,
                 Err(source) => return self.fail(active, EngineError::Protocol { addr, source }),
@@ -525,7 +412,7 @@ impl Core {
                             // What is coded goes home in steps.
                             Some(batch)
                                 if matches!(operation.word, WordAccess::Change(_))
-                                    && !(operation.write_back && self.coded.is_some()) =>
+                                    && !(operation.write_back && self.memory.coded.is_some()) =>
                             {
                                 self.gather(addr, active, operation, batch)
                             }
@@ -551,7 +438,7 @@ impl Core {
 
     /// The word names a dead node: who wants the line waits for the end of the recovery, or, if
     /// that is over, learns that the line is lost.
-    fn back_off(&self, addr: GAddr, active: &mut Active, dead: ComputeId) {
+    fn back_off(&self, addr: GAddr, active: &mut OpenLine, dead: ComputeId) {
         if self.recovers_from(dead) {
             active.backs_off = Some(dead);
             return;
@@ -565,19 +452,15 @@ impl Core {
         active.lost = Some(error);
     }
 
-    fn dead_nodes(&self) -> NodeSet {
-        NodeSet::from_bits(self.dead.load(Ordering::Acquire))
-    }
-
     /// Posts a latch operation; its completion event if it is ready at once.
-    fn post(&self, addr: GAddr, active: &mut Active, operation: LatchOperation) -> Option<Event> {
-        if let Some(coded) = &self.coded {
+    fn post(&self, addr: GAddr, active: &mut OpenLine, operation: LatchOperation) -> Option<Event> {
+        if let Some(coded) = &self.memory.coded {
             return self.post_coded(coded, addr, active, operation);
         }
         let home = self.home_of(addr, active)?;
         let mut chain = Chain::new();
         self.build(&home, active, operation, &mut chain);
-        let queue_pair = self.queue_pair(home.node);
+        let queue_pair = self.memory.queue_pair(home.node);
         let mut completion = queue_pair.post(chain);
         match completion.try_take() {
             Some(result) => self.completed(addr, active, result),
@@ -585,7 +468,7 @@ impl Core {
                 let core = self.this.upgrade()?;
                 drop(self.env.spawn("latch operation", async move {
                     let result = completion.await;
-                    let mut map = core.shard(addr).lock();
+                    let mut map = core.cache.shard(addr).lock();
                     let mut active = core.open(&mut map, addr);
                     if let Some(event) = core.completed(addr, &mut active, result) {
                         core.run(addr, &mut active, event, None);
@@ -597,7 +480,13 @@ impl Core {
         }
     }
 
-    fn gather(&self, addr: GAddr, active: &mut Active, op: LatchOperation, batch: &mut Vec<Batch>) {
+    fn gather(
+        &self,
+        addr: GAddr,
+        active: &mut OpenLine,
+        op: LatchOperation,
+        batch: &mut Vec<Batch>,
+    ) {
         let Some(home) = self.home_of(addr, active) else { return };
         // It has as many as have been needed so far.
         if batch.len() <= home.node {
@@ -609,8 +498,8 @@ impl Core {
         }
     }
 
-    pub(crate) fn home_of(&self, addr: GAddr, active: &mut Active) -> Option<Home> {
-        let home = self.placement.home(addr);
+    pub(crate) fn home_of(&self, addr: GAddr, active: &mut OpenLine) -> Option<Home> {
+        let home = self.memory.placement.home(addr);
         if home.is_none() {
             self.fail(active, EngineError::BadAddress { addr });
         }
@@ -618,31 +507,31 @@ impl Core {
     }
 
     /// Appends `[write the dirty bytes]* [atomic]? [read the page]?`.
-    fn build(&self, home: &Home, active: &mut Active, op: LatchOperation, chain: &mut Chain) {
+    fn build(&self, home: &Home, active: &mut OpenLine, op: LatchOperation, chain: &mut Chain) {
         let operation = op;
         if let (Phase::Rejoin, Some(id)) = (active.line.phase, active.frame) {
             // What home has may be torn, all of it.
-            self.frames.get(id).set_dirty(Dirty::ALL);
+            self.cache.frames.get(id).set_dirty(Dirty::ALL);
         }
         if let Some(id) = active.frame.filter(|_| operation.write_back) {
             let dirty = self.dirty_of(id);
             if !dirty.is_empty() {
-                Counters::add(&self.counters.write_backs);
-                active.homing = self.frames.get(id).unhomed();
+                Counters::add(&self.telemetry.counters.write_backs);
+                active.homing = self.cache.frames.get(id).unhomed();
                 active.copied = is_given_away(active.line.phase) && self.may_copy();
             }
             let mut last_word = None;
-            for dirty in dirty.stretches(self.gcl_bytes, LEAST_GAP_BYTES) {
+            for dirty in dirty.stretches(self.cache.gcl_bytes(), LEAST_GAP_BYTES) {
                 let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
                 last_word = Some(home.page.offset + dirty.end as u64 - 8);
                 let from = if active.copied {
                     // SAFETY: the line is being evicted: the latch is sealed and nobody is in.
-                    let page = unsafe { self.page(id) };
+                    let page = unsafe { self.cache.page(id) };
                     Buf::copy_of(page.get(dirty).unwrap_or_default())
                 } else {
                     // SAFETY: the line's operation is outstanding, so nobody writes the frame, and
                     // it is not reused before the completion; readers may share it.
-                    unsafe { self.frames.lease(id, dirty) }
+                    unsafe { self.cache.frames.lease(id, dirty) }
                 };
                 self.push_write_back(home.node, Verb::Write { at, from }, chain);
             }
@@ -656,14 +545,14 @@ impl Core {
         if let Some(id) = active.frame.filter(|_| operation.read) {
             // SAFETY: a line that fetches is not readable: nobody else touches the frame until
             // the completion.
-            let into = unsafe { self.frames.lease(id, 0..self.gcl_bytes) };
+            let into = unsafe { self.cache.frames.lease(id, 0..self.cache.gcl_bytes()) };
             chain.push(Verb::Read { at: home.page, into });
         }
     }
 
     /// What of a page goes home.
     pub(crate) fn dirty_of(&self, id: FrameId) -> Dirty {
-        match self.frames.get(id).dirty() {
+        match self.cache.frames.get(id).dirty() {
             dirty if dirty.is_empty() || self.config.dirty_bounds => dirty,
             _ => Dirty::ALL,
         }
@@ -672,25 +561,19 @@ impl Core {
     /// Whether a dirty page that leaves may be copied: as many copies are under way as there may
     /// be.
     pub(crate) fn may_copy(&self) -> bool {
-        // Relaxed: a bound on memory, nothing hangs on its order.
-        let full = || self.copies_under_way.load(Ordering::Relaxed) >= SEND_RING_PAGES;
-        if !self.config.send_ring || full() {
-            return false;
-        }
-        self.copies_under_way.fetch_add(1, Ordering::Relaxed);
-        true
+        self.config.send_ring && self.cache.begin_copy()
     }
 
     /// The operation that took a copy along is over.
-    pub(crate) fn write_done(&self, active: &mut Active) {
+    pub(crate) fn write_done(&self, active: &mut OpenLine) {
         active.homing = 0;
         if std::mem::take(&mut active.copied) {
-            self.copies_under_way.fetch_sub(1, Ordering::Relaxed);
+            self.cache.end_copy();
         }
     }
 
     /// Frees the frame of a line that is on its way out and whose page nobody needs here any more.
-    fn free_early(&self, addr: GAddr, active: &mut Active) {
+    fn free_early(&self, addr: GAddr, active: &mut OpenLine) {
         if !self.config.send_ring || active.seen != LocalUse::Idle {
             return;
         }
@@ -699,12 +582,12 @@ impl Core {
             Phase::ReleaseShared => true,
             phase if is_given_away(phase) => {
                 active.copied
-                    || active.frame.is_some_and(|id| self.frames.get(id).dirty().is_empty())
+                    || active.frame.is_some_and(|id| self.cache.frames.get(id).dirty().is_empty())
             }
             _ => false,
         };
         if let Some(frame) = active.frame.take_if(|_| free) {
-            self.release_frame(addr, frame);
+            self.cache.release_frame(addr, frame);
         }
     }
 
@@ -717,7 +600,7 @@ impl Core {
     /// As above, unless a planted bug takes it elsewhere.
     #[cfg(feature = "planted")]
     fn push_write_back(&self, node: usize, write: Verb, chain: &mut Chain) {
-        match (self.config.planted, &write, self.ways.loose(node)) {
+        match (self.config.planted, &write, self.memory.links.loose(node)) {
             (crate::Planted::LooseWriteBack, Verb::Write { at, from }, Some(loose)) => {
                 // A copy: the frame is only lent for as long as the latch operation lasts.
                 let copy = Verb::write(*at, selkie_fabric::Buf::copy_of(from));
@@ -731,7 +614,7 @@ impl Core {
     pub(crate) fn completed(
         &self,
         addr: GAddr,
-        active: &mut Active,
+        active: &mut OpenLine,
         result: Result<Chain, Box<ChainError>>,
     ) -> Option<Event> {
         self.write_done(active);
@@ -757,27 +640,27 @@ impl Core {
     }
 
     /// Takes note of what the word was. What follows a look says nothing new.
-    pub(crate) fn note_looks(&self, active: &mut Active, old: LatchWord) {
+    pub(crate) fn note_looks(&self, active: &mut OpenLine, old: LatchWord) {
         let looks = active.line.phase.looks();
         if !std::mem::replace(&mut active.looked, looks) {
-            self.guesses.learn(self.me, active.line.phase, old);
+            self.telemetry.contention.learn(self.me, active.line.phase, old);
         }
     }
 
     /// The event of an operation whose atomic found `old`.
-    pub(crate) fn completed_with(&self, active: &Active, old: LatchWord) -> Event {
+    pub(crate) fn completed_with(&self, active: &OpenLine, old: LatchWord) -> Event {
         // Whatever was written back is home now; whatever was read is what home has.
         let Some(id) = active.frame else { return Event::Completed { old } };
         match active.line.phase {
             // What home has of a line that a dead node granted may be torn.
             Phase::Claim { .. } if !self.rules.home_first => {
-                self.frames.get(id).set_dirty(Dirty::ALL);
+                self.cache.frames.get(id).set_dirty(Dirty::ALL);
             }
             Phase::Claim { .. } | Phase::Inquire { of: Inquiry::Modified, .. }
                 if self.rules.home_first =>
             {
-                self.frames.get(id).set_dirty(Dirty::ALL);
-                self.claimed.add(self.frames.get(id).addr());
+                self.cache.frames.get(id).set_dirty(Dirty::ALL);
+                self.recovery.claimed.add(self.cache.frames.get(id).addr());
             }
             phase if goes_home(phase) => self.is_home(id),
             Phase::Downgrade { .. } | Phase::Rejoin => self.is_home(id),
@@ -788,27 +671,27 @@ impl Core {
 
     /// All that was changed of a page is home.
     fn is_home(&self, id: FrameId) {
-        self.frames.get(id).set_dirty(Dirty::NONE);
-        self.frames.get(id).set_unhomed(0);
+        self.cache.frames.get(id).set_dirty(Dirty::NONE);
+        self.cache.frames.get(id).set_unhomed(0);
     }
 
     /// Sends a message about a line; grants take the page along.
-    fn send(&self, addr: GAddr, active: &mut Active, to: ComputeId, message: Message) {
+    fn send(&self, addr: GAddr, active: &mut OpenLine, to: ComputeId, message: Message) {
         let mut dirty = Dirty::NONE;
         let mut page: &[u8] = &[];
         self.count_sent(addr, active, message);
         if let Some(id) = active.frame.filter(|_| message::carries_page(message)) {
             if message == Message::GrantModified && !self.rules.home_first {
-                dirty = self.frames.get(id).dirty();
+                dirty = self.cache.frames.get(id).dirty();
             }
             // SAFETY: the latch is sealed and no writer is in (the machine grants only then), so
             // the bytes are stable while the shard's lock is held.
-            page = unsafe { self.page(id) };
+            page = unsafe { self.cache.page(id) };
         }
         let mut header = [0; message::HEADER_BYTES + VERSIONS_BYTES];
         let (own, more) = header.split_at_mut(message::HEADER_BYTES);
         own.copy_from_slice(&message::encode(addr, message, dirty));
-        let more = match (&self.coded, active.frame) {
+        let more = match (&self.memory.coded, active.frame) {
             (Some(coded), Some(id)) if message == Message::GrantModified => {
                 let goes_home = self.rules.home_first && !self.dirty_of(id).is_empty();
                 // Those that it gets on its way home are in the header then.
@@ -820,7 +703,7 @@ impl Core {
             _ => 0,
         };
         let header = header.get(..message::HEADER_BYTES + more).unwrap_or_default();
-        match self.deliver(to, header, page) {
+        match self.messenger.deliver(to, header, page) {
             Ok(()) => {}
             Err(error) if is_gone(&error) => {
                 // Its death, when that is known, ends the wait; one that has left is not to be
@@ -837,13 +720,13 @@ impl Core {
             // An answer that a living peer does not get would leave it waiting.
             Err(error) => {
                 active.waiters.fail_all(&error);
-                let _ = self.failed.set(error);
+                self.lifecycle.fail(error);
             }
         }
     }
 
-    fn count_sent(&self, addr: GAddr, active: &Active, message: Message) {
-        let counters = &self.counters;
+    fn count_sent(&self, addr: GAddr, active: &OpenLine, message: Message) {
+        let counters = &self.telemetry.counters;
         Counters::add(&counters.messages);
         match message {
             Message::Request(request) if request.kind != RequestKind::Read => {
@@ -858,8 +741,8 @@ impl Core {
 
     /// A copy is given up because another node asked for it.
     pub(crate) fn count_invalidation(&self, addr: GAddr) {
-        Counters::add(&self.counters.invalidations);
-        self.hottest.note(addr);
+        Counters::add(&self.telemetry.counters.invalidations);
+        self.telemetry.hottest.note(addr);
     }
 
     /// A message from another node.
@@ -868,15 +751,15 @@ impl Core {
         if from >= self.pool.descriptor().max_compute_nodes {
             return self.receive_from_directory(from, bytes);
         }
-        let versions = if self.coded.is_some() { VERSIONS_BYTES } else { 0 };
+        let versions = if self.memory.coded.is_some() { VERSIONS_BYTES } else { 0 };
         let (envelope, versions, page) =
-            message::decode(bytes, self.gcl_bytes, versions).map_err(mail)?;
+            message::decode(bytes, self.cache.gcl_bytes(), versions).map_err(mail)?;
         let Envelope { addr, message, dirty } = envelope;
         let from = ComputeId::new(from).ok_or(mail("sender is no node"))?;
-        if self.placement.home(addr).is_none() {
+        if self.memory.placement.home(addr).is_none() {
             return Err(mail("about an address outside the pool"));
         }
-        let mut map = self.shard(addr).lock();
+        let mut map = self.cache.shard(addr).lock();
         let mut active = self.open(&mut map, addr);
         if message::carries_page(message) {
             self.accept_page(&active, from, page, dirty, versions);
@@ -889,7 +772,7 @@ impl Core {
     /// Puts a granted page into the frame that waits for it.
     fn accept_page(
         &self,
-        active: &Active,
+        active: &OpenLine,
         sender: ComputeId,
         page: &[u8],
         dirty: Dirty,
@@ -903,10 +786,10 @@ impl Core {
         let Some(id) = active.frame.filter(|_| asked) else { return };
         // SAFETY: a line that waits for a grant is not readable and has no local users; the
         // shard's lock is held.
-        let own = unsafe { self.page_mut(id) };
+        let own = unsafe { self.cache.page_mut(id) };
         own.copy_from_slice(page);
-        self.frames.get(id).set_dirty(dirty);
-        if let Some(coded) = &self.coded
+        self.cache.frames.get(id).set_dirty(dirty);
+        if let Some(coded) = &self.memory.coded
             && !versions.is_empty()
         {
             coded.set_versions(id, &coding::versions_from(versions));
@@ -914,15 +797,15 @@ impl Core {
     }
 
     /// A protocol violation: this engine can serve nothing more.
-    fn fail(&self, active: &mut Active, error: EngineError) {
+    fn fail(&self, active: &mut OpenLine, error: EngineError) {
         active.waiters.fail_all(&error);
         if matches!(error, EngineError::Protocol { .. }) {
-            let _ = self.failed.set(error);
+            self.lifecycle.fail(error);
         }
     }
 
     /// The line's memory or a peer cannot be reached: ends the waits, forgets the copy.
-    pub(crate) fn fail_line(&self, addr: GAddr, active: &mut Active, error: &EngineError) {
+    pub(crate) fn fail_line(&self, addr: GAddr, active: &mut OpenLine, error: &EngineError) {
         active.waiters.fail_all(error);
         active.lost = Some(error.clone());
         if self.config.coherence == Coherence::Rpc {

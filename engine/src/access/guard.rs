@@ -11,10 +11,10 @@ use std::ptr::NonNull;
 
 use smallvec::SmallVec;
 
-use crate::acquire::Access;
-use crate::buffer::dirty::Dirty;
-use crate::buffer::frames::{Frame, FrameId};
-use crate::buffer::latch::Released;
+use crate::access::acquire::Access;
+use crate::cache::dirty::Dirty;
+use crate::cache::frames::{Frame, FrameId};
+use crate::cache::latch::Released;
 use crate::core::Core;
 use crate::log::{Change, Lsn};
 use crate::{EngineError, GAddr};
@@ -54,7 +54,11 @@ impl<'e> SharedGuard<'e> {
     /// The caller has latched the frame shared.
     #[inline]
     pub(crate) fn new(core: &'e Core, frame: FrameId) -> Self {
-        SharedGuard { core, frame: core.frames.get(frame), page: core.frames.page_ptr(frame) }
+        SharedGuard {
+            core,
+            frame: core.cache.frames.get(frame),
+            page: core.cache.frames.page_ptr(frame),
+        }
     }
 
     /// The line's address.
@@ -131,8 +135,8 @@ impl<'e> ExclusiveGuard<'e> {
     /// The caller has latched the frame exclusively.
     #[inline]
     pub(crate) fn new(core: &'e Core, frame: FrameId) -> Self {
-        let page = core.frames.page_ptr(frame);
-        ExclusiveGuard { core, frame: core.frames.get(frame), page, changed: Dirty::NONE }
+        let page = core.cache.frames.page_ptr(frame);
+        ExclusiveGuard { core, frame: core.cache.frames.get(frame), page, changed: Dirty::NONE }
     }
 
     /// The line's address.
@@ -160,7 +164,7 @@ impl<'e> ExclusiveGuard<'e> {
     /// If the range does not lie in the page.
     #[inline]
     pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
-        let bytes = self.core.gcl_bytes;
+        let bytes = self.core.cache.gcl_bytes();
         let range = range.start.saturating_add(PSN_BYTES)..range.end.saturating_add(PSN_BYTES);
         assert!(range.start <= range.end && range.end <= bytes, "range beyond the page");
         if !range.is_empty() {
@@ -175,7 +179,7 @@ impl<'e> ExclusiveGuard<'e> {
     fn line_mut(&mut self) -> &mut [u8] {
         // SAFETY: the line has gcl_bytes bytes, and the exclusive latch is held until the guard
         // drops; the borrow is `&mut self`'s.
-        unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), self.core.gcl_bytes) }
+        unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), self.core.cache.gcl_bytes()) }
     }
 
     /// The page is another than before, if bytes of it were changed.
@@ -193,7 +197,7 @@ impl<'e> ExclusiveGuard<'e> {
         if pieces.is_empty() {
             return None;
         }
-        self.frame.add_dirty(Dirty::of(&(0..PSN_BYTES), self.core.gcl_bytes));
+        self.frame.add_dirty(Dirty::of(&(0..PSN_BYTES), self.core.cache.gcl_bytes()));
         if let Some(psn) = self.line_mut().first_chunk_mut() {
             *psn = before.wrapping_add(1).to_le_bytes();
         }
@@ -273,7 +277,7 @@ pub fn change_together<'g, 'e: 'g>(
 fn line<'g, G>(start: NonNull<u8>, core: &Core, _guard: &'g G) -> &'g [u8] {
     // SAFETY: the line has gcl_bytes bytes; the guard, which the slice borrows, holds the latch
     // until it drops.
-    unsafe { std::slice::from_raw_parts(start.as_ptr(), core.gcl_bytes) }
+    unsafe { std::slice::from_raw_parts(start.as_ptr(), core.cache.gcl_bytes()) }
 }
 
 #[inline]

@@ -13,7 +13,7 @@
 //! differ from home.
 
 use crate::GAddr;
-use crate::buffer::dirty::Dirty;
+use crate::cache::dirty::Dirty;
 use crate::coherence::machine::{Message, Request, RequestKind};
 use crate::coherence::word::ComputeId;
 

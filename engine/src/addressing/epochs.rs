@@ -18,7 +18,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::stats::stripe;
+use crate::telemetry::stats::stripe;
 
 /// Pin counters; threads beyond share them.
 const STRIPES: usize = 16;

@@ -56,10 +56,10 @@ pub(crate) async fn run_activity(core: Weak<Core>) {
     loop {
         env.sleep(TOLD_EVERY).await;
         let Some(core) = core.upgrade() else { return };
-        if core.coded.is_none() || core.config.reads_only || core.failed.get().is_some() {
+        if core.memory.coded.is_none() || core.config.reads_only || core.lifecycle.has_failed() {
             return;
         }
-        if core.check_alive().is_ok() {
+        if core.lifecycle.check_alive().is_ok() {
             core.tell_activity().await;
         }
     }
@@ -69,17 +69,17 @@ impl Core {
     /// Tells the memory nodes that want to know how often their slabs were accessed. What is lost
     /// on the way is not told again: it is about what is used more and what less.
     async fn tell_activity(&self) {
-        let Some(coded) = &self.coded else { return };
+        let Some(coded) = &self.memory.coded else { return };
         let state = self.pool.state();
         let nodes = state.memory_nodes.len() as u16;
         if !(0..nodes).any(|node| is_watching(&state, node)) {
             return;
         }
         // A slab that is free, or is another range's, is not to be added to.
-        let using = self.placement.using();
+        let using = self.memory.placement.using();
         let mut words: Vec<Vec<(RemoteAddr, u64)>> = (0..nodes).map(|_| Vec::new()).collect();
         for (range, count) in coded.activity.take() {
-            for (node, at) in self.placement.activity_words(range) {
+            for (node, at) in self.memory.placement.activity_words(range) {
                 if let Some(words) = words.get_mut(node)
                     && is_watching(&state, node as u16)
                 {
@@ -91,7 +91,7 @@ impl Core {
             for words in words.chunks(TOLD_AT_ONCE) {
                 let mut chain = Chain::new();
                 words.iter().for_each(|(at, count)| chain.push(Verb::fetch_and_add(*at, *count)));
-                if let Err(error) = self.queue_pair(node).post(chain).await {
+                if let Err(error) = self.memory.queue_pair(node).post(chain).await {
                     tracing::debug!(node, error = %error.error, "cannot tell how active slabs are");
                     break;
                 }

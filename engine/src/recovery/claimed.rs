@@ -10,12 +10,12 @@ use crate::GAddr;
 /// Such lines, as long as they are not home. Mostly there are none, which costs a look at a
 /// counter.
 #[derive(Default)]
-pub(crate) struct Claimed {
+pub(crate) struct ClaimedLines {
     lines: Mutex<Vec<GAddr>>,
     count: AtomicUsize,
 }
 
-impl Claimed {
+impl ClaimedLines {
     pub(crate) fn add(&self, addr: GAddr) {
         let mut lines = self.lines.lock();
         lines.push(addr);

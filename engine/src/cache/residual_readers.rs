@@ -18,29 +18,29 @@ const CHUNK_LINES: usize = 4096;
 
 /// This node's bit in the word of a line that it has no copy of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Left {
+pub(crate) enum ResidualReader {
     /// It is not set.
-    Nothing,
+    None,
     /// It is set.
     Bit,
     /// It may be set; that node clears it.
-    BitWith(ComputeId),
+    BitHandedTo(ComputeId),
 }
 
-impl Left {
+impl ResidualReader {
     fn to_byte(self) -> u8 {
         match self {
-            Left::Nothing => 0,
-            Left::Bit => 1,
-            Left::BitWith(node) => 2 + node.index() as u8,
+            ResidualReader::None => 0,
+            ResidualReader::Bit => 1,
+            ResidualReader::BitHandedTo(node) => 2 + node.index() as u8,
         }
     }
 
-    fn from_byte(byte: u8) -> Left {
+    fn from_byte(byte: u8) -> ResidualReader {
         match (byte, byte.checked_sub(2).and_then(|index| ComputeId::new(index.into()))) {
-            (1, _) => Left::Bit,
-            (_, Some(node)) => Left::BitWith(node),
-            _ => Left::Nothing,
+            (1, _) => ResidualReader::Bit,
+            (_, Some(node)) => ResidualReader::BitHandedTo(node),
+            _ => ResidualReader::None,
         }
     }
 }
@@ -49,23 +49,23 @@ type Chunk = Box<[AtomicU8]>;
 /// The chunks of a range.
 type Chunks = Box<[OnceLock<Chunk>]>;
 
-/// [`Left`] of every line.
-pub(crate) struct LeftLines {
+/// [`ResidualReader`] of every line.
+pub(crate) struct ResidualReaders {
     ranges: Box<[OnceLock<Chunks>]>,
     lines_per_range: usize,
     gcl_shift: u32,
 }
 
-impl LeftLines {
+impl ResidualReaders {
     /// Nothing left in any line of the pool.
-    pub(crate) fn new(pool: &PoolDescriptor) -> LeftLines {
+    pub(crate) fn new(pool: &PoolDescriptor) -> ResidualReaders {
         let ranges = if pool.coding.is_plain() {
             pool.memory_nodes.iter().map(|node| node.ranges as usize).sum()
         } else {
             // It gets memory nodes, and ranges, as it goes.
             MAX_RANGES
         };
-        LeftLines {
+        ResidualReaders {
             ranges: (0..ranges).map(|_| OnceLock::new()).collect(),
             lines_per_range: pool.range_bytes as usize / pool.gcl_bytes,
             gcl_shift: pool.gcl_bytes.trailing_zeros(),
@@ -83,17 +83,19 @@ impl LeftLines {
         Some((range, line % self.lines_per_range))
     }
 
-    pub(crate) fn get(&self, addr: GAddr) -> Left {
+    pub(crate) fn get(&self, addr: GAddr) -> ResidualReader {
         let byte = self.place(addr).and_then(|(range, line)| {
             let chunk = range.get()?.get(line / CHUNK_LINES)?.get()?;
             chunk.get(line % CHUNK_LINES)
         });
         // Relaxed, as everywhere here: the shard's lock orders what belongs to a line.
-        byte.map_or(Left::Nothing, |byte| Left::from_byte(byte.load(Ordering::Relaxed)))
+        byte.map_or(ResidualReader::None, |byte| {
+            ResidualReader::from_byte(byte.load(Ordering::Relaxed))
+        })
     }
 
     /// Lines outside the pool are ignored: they have no word.
-    pub(crate) fn set(&self, addr: GAddr, left: Left) {
+    pub(crate) fn set(&self, addr: GAddr, left: ResidualReader) {
         let Some((range, line)) = self.place(addr) else { return };
         let chunks = range.get_or_init(|| self.chunks());
         let Some(chunk) = chunks.get(line / CHUNK_LINES) else { return };
@@ -136,7 +138,7 @@ mod tests {
     fn lines_keep_what_was_noted_for_them() {
         let (peer, region) = (PeerId::memory(0), RegionKey::from_raw(0));
         let node = MemoryNodeDescriptor { peer, region, ranges: 20 };
-        let lines = LeftLines::new(&PoolDescriptor {
+        let lines = ResidualReaders::new(&PoolDescriptor {
             gcl_bytes: 512,
             range_bytes: 256 << 10,
             max_compute_nodes: 1,
@@ -145,19 +147,19 @@ mod tests {
             memory_nodes: vec![node],
         });
         let line = |number: u64| GAddr::from_u64(number * 512);
-        let node = |index| Left::BitWith(ComputeId::new(index).unwrap());
-        let noted = (0..MAX_COMPUTE_NODES).map(node).chain([Left::Bit]);
-        let noted: Vec<(u64, Left)> = (4090..).zip(noted).collect();
+        let node = |index| ResidualReader::BitHandedTo(ComputeId::new(index).unwrap());
+        let noted = (0..MAX_COMPUTE_NODES).map(node).chain([ResidualReader::Bit]);
+        let noted: Vec<(u64, ResidualReader)> = (4090..).zip(noted).collect();
         for (number, left) in &noted {
             lines.set(line(*number), *left);
         }
         assert!(noted.iter().all(|(number, left)| lines.get(line(*number)) == *left));
         assert!(lines.all().eq(noted.iter().map(|(number, _)| line(*number))));
-        lines.set(line(4091), Left::Nothing);
-        assert_eq!(lines.get(line(4091)), Left::Nothing);
-        assert_eq!(lines.get(line(1)), Left::Nothing);
+        lines.set(line(4091), ResidualReader::None);
+        assert_eq!(lines.get(line(4091)), ResidualReader::None);
+        assert_eq!(lines.get(line(1)), ResidualReader::None);
         assert_eq!(lines.all().count(), noted.len() - 1);
-        lines.set(line(1 << 30), Left::Bit);
-        assert_eq!(lines.get(line(1 << 30)), Left::Nothing, "no line of the pool");
+        lines.set(line(1 << 30), ResidualReader::Bit);
+        assert_eq!(lines.get(line(1 << 30)), ResidualReader::None, "no line of the pool");
     }
 }

@@ -1,0 +1,421 @@
+//! One compute node's engine: start, access, allocate, close.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::env::Env;
+use selkie_fabric::{Buf, Chain, Endpoint, Verb};
+
+use super::acquire::Access;
+use super::guard::{ExclusiveGuard, PSN_BYTES, SharedGuard};
+use crate::addressing::epochs::EpochPin;
+use crate::addressing::placement::Counter;
+use crate::coding::CounterChange;
+use crate::coherence::word::ComputeId;
+use crate::core::Core;
+use crate::log::Lsn;
+use crate::telemetry::hottest::HotLine;
+use crate::telemetry::stats::EngineStats;
+use crate::{EngineError, GAddr};
+
+/// How exactly it is known when an eviction is over.
+const EVICTED_WITHIN: Duration = Duration::from_nanos(20);
+/// One compute node of a pool: a coherent cache of its pages. A cheap handle.
+///
+/// Accesses are futures that complete at once on a hit. A miss costs one round trip when no other
+/// node holds the page; else the holder is asked (SELCC §4). Every wait ends within
+/// [`EngineConfig::request_timeout`].
+#[derive(Clone)]
+pub struct Engine(pub(super) Arc<Core>);
+
+impl Engine {
+    /// Size of a global cache line in bytes: a page and its sequence number.
+    pub fn gcl_bytes(&self) -> usize {
+        self.0.cache.gcl_bytes()
+    }
+
+    /// Size of a page in bytes.
+    pub fn page_bytes(&self) -> usize {
+        self.0.cache.gcl_bytes() - PSN_BYTES
+    }
+
+    /// The well-known page that is zero when the pool starts and never allocated: for a catalogue.
+    pub fn superblock(&self) -> GAddr {
+        GAddr::from_u64(self.0.cache.gcl_bytes() as u64)
+    }
+
+    /// The environment the engine runs in.
+    pub fn env(&self) -> &Env {
+        &self.0.env
+    }
+
+    /// The node's end of the fabric, for messages beside the engine's own.
+    pub fn endpoint(&self) -> &Arc<dyn Endpoint> {
+        &self.0.endpoint
+    }
+
+    /// Which compute node this is.
+    pub fn node(&self) -> ComputeId {
+        self.0.me
+    }
+
+    /// What the engine has done so far.
+    pub fn stats(&self) -> EngineStats {
+        let core = &self.0;
+        core.telemetry.snapshot(core.cache.frames.count(), core.cache.frames.free_count())
+    }
+
+    /// At most `most` of the lines that this node misses or has to give up most often, of the 64
+    /// that are counted; first those with the most events that are certainly theirs. How exactly,
+    /// [`HotLine`] says.
+    pub fn hottest(&self, most: usize) -> Vec<HotLine> {
+        let top = self.0.telemetry.hottest.top(most).into_iter();
+        let home = |addr| self.0.memory.placement.home(addr).map(|home| home.node);
+        top.filter_map(|(addr, count, error)| {
+            Some(HotLine { addr, home: home(addr)?, count, error })
+        })
+        .collect()
+    }
+
+    /// Lines with something under way, in words for a person who looks for what is stuck.
+    pub fn active_lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        for shard in self.0.cache.all_shards() {
+            for (addr, active) in shard.lock().iter() {
+                let addr = GAddr::from_u64(*addr);
+                let latch = active.frame.map(|id| self.0.cache.frames.get(id).latch.in_use());
+                let (line, waiters) = (&active.line, &active.waiters);
+                lines.push(format!("{addr}: latched by {latch:?}, {line:?}, waiters {waiters:?}"));
+            }
+        }
+        lines
+    }
+
+    /// Bytes of memory that the cache takes beside the page data itself.
+    pub fn overhead_bytes(&self) -> usize {
+        self.0.cache.overhead_bytes()
+    }
+
+    /// Lines this node has leased or freed and not allocated: (fresh, reusable, on hold).
+    pub fn unused_lines(&self) -> (u64, u64, u64) {
+        self.0.allocator.unused(self.0.cache.gcl_bytes())
+    }
+
+    /// Bytes of all extents of the pool that are leased to compute nodes, whether in use or not. A
+    /// round trip to every memory node, or to one for each range of a coded pool, one after the
+    /// other.
+    ///
+    /// # Errors
+    /// `Fabric`.
+    pub async fn leased_bytes(&self) -> Result<u64, EngineError> {
+        let core = &self.0;
+        let mut extents = 0;
+        for unit in 0..core.memory.placement.units() {
+            let counters = core.memory.placement.copies(Counter::Leased(unit));
+            let counters = counters.map(|copies| copies.places).unwrap_or_default();
+            let living = counters.iter().find(|(node, _)| !core.pool.is_memory_dead(*node));
+            let Some((node, at)) = living.or(counters.first()) else { continue };
+            let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
+            let done = core.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
+            let words = done.buf(0).map(Buf::words).unwrap_or_default();
+            let leased = words.first().map_or(0, |word| u64::from_le(*word));
+            // The counter runs on when a unit is full.
+            extents += leased.min(core.memory.placement.extents_of(unit));
+        }
+        Ok(extents * core.pool.descriptor().geometry().extent_bytes())
+    }
+
+    /// Waits until this node's log is durable up to a place. Without a log nothing is ever durable,
+    /// and nobody waits.
+    ///
+    /// # Errors
+    /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may become durable
+    /// later all the same.
+    pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
+        let Some(log) = &self.0.log else { return Ok(()) };
+        #[cfg(feature = "planted")]
+        if self.0.config.planted == crate::Planted::EarlyCommit {
+            self.0.write_log(log);
+            return Ok(());
+        }
+        self.0.until_durable(log, lsn).await
+    }
+
+    /// Waits until this node's log has room for changes. Whoever waits should have no page latched,
+    /// as those that are cannot go home, for which there would be room.
+    ///
+    /// # Errors
+    /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full.
+    pub async fn until_room(&self) -> Result<(), EngineError> {
+        match &self.0.log {
+            Some(log) => log.until_room(&self.0.env, self.0.config.request_timeout).await,
+            None => Ok(()),
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.0
+    }
+
+    /// The bug that this node was configured with, for layers above that have some of their own.
+    #[cfg(feature = "planted")]
+    pub fn planted(&self) -> crate::Planted {
+        self.0.config.planted
+    }
+
+    /// Holds back the reuse of every line freed from now on, until the pin is dropped.
+    #[inline]
+    pub fn pin(&self) -> EpochPin<'_> {
+        self.0.epochs.pin()
+    }
+
+    /// The page, if it is cached and nobody is in the way: no waiting, no round trip. `None` also
+    /// while the node is suspended.
+    #[inline]
+    pub fn shared_hit(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
+        let guard = self.shared_if_cached(addr)?;
+        self.0.telemetry.counters.hit();
+        Some(guard)
+    }
+
+    /// The sequence number of a page, under the same conditions; `None` else. Counts as no access.
+    #[inline]
+    pub fn psn_if_cached(&self, addr: GAddr) -> Option<u64> {
+        self.shared_if_cached(addr).map(|page| page.psn())
+    }
+
+    #[inline]
+    fn shared_if_cached(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
+        let core = &*self.0;
+        if core.lifecycle.is_suspended() {
+            return None;
+        }
+        let id = core.cache.table.lookup(&core.cache.frames, addr)?;
+        let frame = core.cache.frames.get(id);
+        if !frame.latch.try_shared_fast() {
+            return None;
+        }
+        let guard = SharedGuard::new(core, id);
+        // The frame may have been given to another line since the lookup.
+        (frame.addr() == addr).then_some(guard)
+    }
+
+    /// As [`Engine::shared_hit`], to write.
+    #[inline]
+    pub fn exclusive_hit(&self, addr: GAddr) -> Option<ExclusiveGuard<'_>> {
+        let core = &*self.0;
+        if core.lifecycle.is_suspended() || core.log.as_ref().is_some_and(|log| log.is_full()) {
+            return None;
+        }
+        let id = core.cache.table.lookup(&core.cache.frames, addr)?;
+        let frame = core.cache.frames.get(id);
+        if !frame.latch.try_exclusive_fast() {
+            return None;
+        }
+        let guard = ExclusiveGuard::new(core, id);
+        if frame.addr() != addr {
+            return None;
+        }
+        core.telemetry.counters.hit();
+        Some(guard)
+    }
+
+    /// Latches the page shared; waits for latches here and elsewhere, and while the node is
+    /// suspended: it cannot show the others that it lives, and does not know whether it is still in
+    /// the pool. `Expelled` if it is not.
+    ///
+    /// # Errors
+    /// `Timeout`, `CacheFull`, `BadAddress`, `Fabric`, `Protocol`, `Closed`, `Expelled`.
+    pub async fn shared(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
+        match self.shared_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.shared_slow(addr, false).await,
+        }
+    }
+
+    /// Latches the page exclusively; waits as [`Engine::shared`].
+    ///
+    /// # Errors
+    /// As [`Engine::shared`].
+    pub async fn exclusive(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
+        match self.exclusive_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.exclusive_slow(addr, false).await,
+        }
+    }
+
+    /// Latches the page shared without waiting for latches. Waits all the same while the node is
+    /// suspended, at most for the request timeout, and keeps what the caller has latched before:
+    /// `Busy` says that somebody else uses the page, and whoever tries again would do so in vain
+    /// until the node goes on.
+    ///
+    /// # Errors
+    /// `Busy` if the page is latched exclusively, here or elsewhere; else as [`Engine::shared`].
+    pub async fn try_shared(&self, addr: GAddr) -> Result<SharedGuard<'_>, EngineError> {
+        match self.shared_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.shared_slow(addr, true).await,
+        }
+    }
+
+    /// Latches the page exclusively without waiting for latches. Waits as [`Engine::try_shared`].
+    ///
+    /// # Errors
+    /// `Busy` if the page is latched, here or elsewhere; else as [`Engine::shared`].
+    pub async fn try_exclusive(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
+        match self.exclusive_hit(addr) {
+            Some(guard) => Ok(guard),
+            None => self.exclusive_slow(addr, true).await,
+        }
+    }
+
+    async fn shared_slow(&self, addr: GAddr, nowait: bool) -> Result<SharedGuard<'_>, EngineError> {
+        let frame = self.0.acquire(addr, Access::Shared, nowait).await?;
+        Ok(SharedGuard::new(&self.0, frame))
+    }
+
+    async fn exclusive_slow(
+        &self,
+        addr: GAddr,
+        nowait: bool,
+    ) -> Result<ExclusiveGuard<'_>, EngineError> {
+        let frame = self.0.acquire(addr, Access::Exclusive, nowait).await?;
+        Ok(ExclusiveGuard::new(&self.0, frame))
+    }
+
+    /// Gives this node's copy of a page up, as if its frame were needed; when it returns, what was
+    /// changed is home. Does nothing to a page that somebody here uses or waits for.
+    ///
+    /// # Errors
+    /// `Timeout` if it takes longer than accesses may wait.
+    pub async fn evict(&self, addr: GAddr) -> Result<(), EngineError> {
+        let core = &self.0;
+        let started = core.env.now();
+        let mut begun = core.write_home(addr);
+        loop {
+            if core.is_settled(addr) {
+                if begun {
+                    return Ok(());
+                }
+                // It may have been on its way home for the log's sake, and have stayed.
+                core.write_home(addr);
+                begun = true;
+                continue;
+            }
+            let waited = core.env.now() - started;
+            if waited > core.config.request_timeout {
+                return Err(EngineError::Timeout { addr, waited });
+            }
+            core.env.pause(EVICTED_WITHIN).await;
+        }
+    }
+
+    /// A new page, zero, latched exclusively.
+    ///
+    /// # Errors
+    /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.
+    pub async fn allocate(&self) -> Result<ExclusiveGuard<'_>, EngineError> {
+        self.0.config.check_writes()?;
+        loop {
+            let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
+            let (addr, reused) = grant.parts();
+            let mut guard = match self.exclusive(addr).await {
+                // A line that is not to be had for good is nobody's: each node has finitely many of
+                // them.
+                Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
+                    grant.used();
+                    continue;
+                }
+                guard => guard?,
+            };
+            if reused {
+                let bytes = guard.len();
+                guard.bytes_mut(0..bytes).fill(0);
+            }
+            grant.used();
+            return Ok(guard);
+        }
+    }
+
+    /// Gives the page back to the pool. It keeps its bytes for those who come by old pointers, and
+    /// is reused once every pin held now, at any node, is gone. Does not wait.
+    pub fn free(&self, page: ExclusiveGuard<'_>) {
+        let addr = page.addr();
+        drop(page);
+        self.0.allocator.hold(addr, self.0.epochs.current());
+    }
+
+    /// A new 8-byte counter, zero, on a line of its own that must never be latched as a page.
+    ///
+    /// # Errors
+    /// `PoolFull`, `ReadsOnly`, `Fabric`.
+    pub async fn allocate_counter(&self) -> Result<GAddr, EngineError> {
+        self.0.config.check_writes()?;
+        // Only a line that no cache has ever held: a late write-back would overwrite the counter.
+        let counter = Taken { core: &self.0, grant: Some(self.0.grant(true).await?) };
+        let (addr, _) = counter.parts();
+        // From here on the line is no page, whatever becomes of it.
+        counter.used();
+        if self.0.memory.coded.is_some() {
+            self.0.mark_counter(addr).await?;
+        }
+        Ok(addr)
+    }
+
+    /// Adds to a counter, and returns its value before. One round trip; in a coded pool one more
+    /// for each parity split, and the counter must not wrap.
+    ///
+    /// # Errors
+    /// `BadAddress`, `ReadsOnly`, `Fabric`.
+    pub async fn fetch_add(&self, counter: GAddr, delta: u64) -> Result<u64, EngineError> {
+        self.0.config.check_writes()?;
+        self.0.add_to_copies(Counter::Line(counter), delta).await
+    }
+
+    /// Moves the pool's logical clock on by so many steps, and returns what it was. A pool has one
+    /// clock, zero at first, for whoever puts things in order across nodes: what was returned
+    /// later, anywhere, is greater, and nobody else has been given the steps in between. It
+    /// outlives memory nodes as counters do, but not the pool, also where pages are
+    /// [restored](Engine::restore). One round trip; in a coded pool one more for each parity split.
+    ///
+    /// # Errors
+    /// `ReadsOnly`, `Timeout`, `Fabric`.
+    pub async fn advance_clock(&self, steps: u64) -> Result<u64, EngineError> {
+        self.0.config.check_writes()?;
+        self.0.add_to_copies(Counter::Clock, steps).await
+    }
+
+    /// Moves the pool's logical clock on to `least`, unless it is there already. As many round
+    /// trips as [`advance_clock`](Engine::advance_clock), and more if others move it meanwhile.
+    ///
+    /// # Errors
+    /// As [`advance_clock`](Engine::advance_clock).
+    pub async fn raise_clock(&self, least: u64) -> Result<(), EngineError> {
+        self.0.config.check_writes()?;
+        self.0.change_copies(Counter::Clock, CounterChange::Raise(least)).await.map(drop)
+    }
+}
+
+/// A line taken from the allocator, put back unless it is used.
+struct Taken<'e> {
+    core: &'e Core,
+    grant: Option<crate::addressing::allocator::Grant>,
+}
+
+impl Taken<'_> {
+    fn parts(&self) -> (GAddr, bool) {
+        self.grant.as_ref().map_or((GAddr::NULL, false), |g| (g.addr, g.reused))
+    }
+
+    fn used(mut self) {
+        self.grant = None;
+    }
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(grant) = self.grant.take() {
+            self.core.allocator.put_back(grant);
+        }
+    }
+}

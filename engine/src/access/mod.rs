@@ -1,0 +1,8 @@
+//! Access: what a caller's access to a page does.
+
+pub(crate) mod acquire;
+pub(crate) mod close;
+pub(crate) mod engine;
+pub(crate) mod guard;
+pub(crate) mod start;
+pub(crate) mod waiters;

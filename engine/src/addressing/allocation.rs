@@ -1,0 +1,174 @@
+//! Allocation: lines from extents leased of the least loaded memory node, or range of a coded pool,
+//! freed lines through an epoch.
+//!
+//! An extent is [`EXTENT_GCLS`] lines of one of them, leased by one fetch-and-add on its bump
+//! counter, so 63 of 64 allocations need no round trip. Freed lines stay with the node that freed
+//! them, after the epoch has passed, and go to the pool's list when the node leaves.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use selkie_fabric::FabricError;
+use selkie_memnode::layout::EXTENT_GCLS;
+
+use super::allocator::Grant;
+use super::placement::Counter;
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// How long it is waited for the epoch of freed lines to pass: a multiple of the ticks that takes.
+const RIPENS_WITHIN: Duration = Duration::from_millis(250);
+/// Freed lines taken over from the pool at once.
+const ADOPT_LINES: usize = 64;
+
+impl Core {
+    /// A line for the caller to use; a round trip when an extent has to be leased.
+    pub(crate) async fn grant(&self, fresh_only: bool) -> Result<Grant, EngineError> {
+        let gcl_bytes = self.cache.gcl_bytes() as u64;
+        let started = self.env.now();
+        loop {
+            if let Some(grant) = self.allocator.take(gcl_bytes, fresh_only) {
+                return Ok(grant);
+            }
+            match self.lease_extent().await {
+                Ok(()) => {}
+                // Freed lines may only need their epoch to pass.
+                Err(full @ EngineError::PoolFull { .. }) => {
+                    // Mostly it does within some ticks. The caller's own pin may hold it back, and
+                    // then it never does: its latches are not to be held for that.
+                    let late = self.env.now() - started >= RIPENS_WITHIN;
+                    if fresh_only || late || !self.adopt_and_hold().await? {
+                        return Err(full);
+                    }
+                    self.env.sleep(self.config.tick).await;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes over lines that nodes gave back when they left, to be held for an epoch as they may
+    /// have been freed just before. Whether a freed line can be had, now or once its epoch has
+    /// passed.
+    async fn adopt_and_hold(&self) -> Result<bool, EngineError> {
+        let core = self.this.upgrade().ok_or(EngineError::Closed)?;
+        self.in_a_task("adoption", async move {
+            let lines = core.pool.adopt(ADOPT_LINES).await?;
+            let epoch = core.epochs.current();
+            for line in lines {
+                core.allocator.hold(GAddr::from_u64(line), epoch);
+            }
+            Ok(core.allocator.has_freed())
+        })
+        .await
+    }
+
+    /// Leases an extent, in a task of its own: a caller that goes away meanwhile leaves the extent
+    /// to the next one.
+    async fn lease_extent(&self) -> Result<(), EngineError> {
+        let core = self.this.upgrade().ok_or(EngineError::Closed)?;
+        self.in_a_task("extent lease", async move { core.lease_least_loaded().await }).await
+    }
+
+    /// Runs to its end what gets lines for this node, even if the caller goes away. Lines that come
+    /// when the node has closed go back.
+    async fn in_a_task<T: Clone + Send + 'static>(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = Result<T, EngineError>> + Send + 'static,
+    ) -> Result<T, EngineError> {
+        let core = self.this.upgrade().ok_or(EngineError::Closed)?;
+        let outcome = Arc::new(Mutex::new(Err(EngineError::Closed)));
+        let told = Arc::clone(&outcome);
+        let task = self.env.spawn(name, async move {
+            let done = task.await;
+            let closed = core.lifecycle.is_closed();
+            let given_back = if closed { core.give_lines_back().await } else { Ok(()) };
+            *told.lock() = given_back.and(done);
+        });
+        // A task that the environment cut short leaves `Closed`.
+        let _ = task.join().await;
+        outcome.lock().clone()
+    }
+
+    /// Gives every unused line to the pool: this node allocates no more.
+    pub(crate) async fn give_lines_back(&self) -> Result<(), EngineError> {
+        let lines = self.allocator.drain(self.cache.gcl_bytes() as u64);
+        let given = self.pool.donate(&lines).await;
+        if given.is_err() {
+            // They stay this node's, for whoever tries again.
+            self.allocator.take_back(lines);
+        }
+        Ok(given?)
+    }
+
+    /// Counts an extent of a unit as leased; which one, or one that there is not.
+    async fn lease_from(&self, unit: usize) -> Result<u64, EngineError> {
+        match self.add_to_copies(Counter::Leased(unit), 1).await {
+            Ok(extent) => Ok(extent),
+            // What it has is not to be had any more; the others have more.
+            Err(EngineError::Fabric(FabricError::PeerDead { peer }))
+                if peer != self.endpoint.id() =>
+            {
+                Ok(u64::MAX - 1)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes use of a range that a coded pool has got meanwhile, or has it get one; `false` if it
+    /// can have no more.
+    async fn grow(&self) -> Result<bool, EngineError> {
+        let known = self.allocator.known_units();
+        // Not before all others know of it: they will meet its addresses.
+        if !self.pool.add_range(&self.env, known).await? {
+            return Ok(false);
+        }
+        let units = self.allocator.note_units(self.memory.placement.units());
+        Ok(units > known)
+    }
+
+    /// Has the pool have ranges up to that of an address.
+    ///
+    /// # Errors
+    /// `PoolFull` if it can have no more.
+    pub(crate) async fn grow_to(&self, addr: GAddr) -> Result<(), EngineError> {
+        while self.memory.placement.home(addr).is_none() {
+            if self.memory.coded.is_none() || !self.grow().await? {
+                return Err(self.pool_full());
+            }
+        }
+        Ok(())
+    }
+
+    /// Leases an extent of the unit with the fewest leased, as far as this node knows.
+    async fn lease_least_loaded(&self) -> Result<(), EngineError> {
+        loop {
+            let extents_of = |unit| self.memory.placement.extents_of(unit);
+            let candidate = self.allocator.least_leased(self.me.index(), extents_of);
+            let Some(unit) = candidate else {
+                if self.memory.coded.is_some() && self.grow().await? {
+                    continue;
+                }
+                return Err(self.pool_full());
+            };
+            let extent = self.lease_from(unit).await?;
+            let gcl_bytes = self.cache.gcl_bytes() as u64;
+            let lines = self.memory.placement.extent(unit, extent).map(|first| {
+                // The first two lines of the pool are the null address and the superblock.
+                let next = first.to_u64().max(2 * gcl_bytes);
+                next..first.to_u64() + EXTENT_GCLS * gcl_bytes
+            });
+            if self.allocator.note_leased(unit, extent, lines) {
+                return Ok(());
+            }
+        }
+    }
+
+    fn pool_full(&self) -> EngineError {
+        let extent = EXTENT_GCLS * self.cache.gcl_bytes() as u64;
+        let used = self.allocator.leased_extents(|unit| self.memory.placement.extents_of(unit));
+        EngineError::PoolFull { used: used * extent, capacity: self.memory.placement.capacity() }
+    }
+}

@@ -1,0 +1,11 @@
+//! Addresses: where lines lie, how their memory nodes are reached, how lines are allocated and
+//! reclaimed.
+
+pub(crate) mod allocation;
+pub(crate) mod allocator;
+pub(crate) mod disconnected;
+pub(crate) mod epochs;
+pub(crate) mod memory_access;
+pub(crate) mod memory_links;
+pub(crate) mod placement;
+pub(crate) mod reclamation;

@@ -1,0 +1,94 @@
+//! Drives reclamation: publishes this node's epoch, moves the pool's, ripens freed lines.
+
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_memnode::{ComputeIndex, Pool, layout};
+
+use crate::EngineError;
+use crate::coherence::word::ComputeId;
+use crate::core::Core;
+
+/// The memory node that has the epochs: the first, or in a coded pool the first that lives and is
+/// to stay.
+pub(crate) fn epoch_node(pool: &Pool) -> Option<usize> {
+    let state = pool.state();
+    let stays = |node: &usize| pool.descriptor().coding.is_plain() || state.stays(*node as u16);
+    (0..state.memory_nodes.len()).find(stays)
+}
+
+impl Core {
+    /// A word of the epochs, and the memory node that has them.
+    fn epoch_word(&self, offset: u64) -> Option<(usize, RemoteAddr)> {
+        let node = epoch_node(&self.pool)?;
+        Some((node, self.memory.at(node, offset).ok()?))
+    }
+
+    /// Global epoch, and the oldest epoch that any node has published.
+    async fn read_epochs(&self) -> Result<Option<(u64, u64)>, EngineError> {
+        let nodes = self.pool.descriptor().max_compute_nodes;
+        let bytes = (layout::NODE_EPOCHS_AT - layout::GLOBAL_EPOCH_AT) as usize + 8 * nodes;
+        let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(None) };
+        let chain = Chain::from([Verb::read(at, Buf::zeroed(bytes))]);
+        let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+        let Some(words) = done.buf(0).map(Buf::words) else { return Ok(None) };
+        let global = words.first().map_or(0, |w| u64::from_le(*w));
+        let published = words.iter().skip(1).map(|w| u64::from_le(*w));
+        // A published epoch is stored plus one: 0 is an absent node, or one that has not published
+        // here yet.
+        let is_member = |index: usize| self.pool.is_member(ComputeIndex::new(index as u16));
+        let missing = |(index, epoch): (usize, u64)| epoch == 0 && is_member(index);
+        if published.clone().enumerate().any(missing) {
+            return Ok(Some((global, 0)));
+        }
+        let present = published.filter(|epoch| *epoch != 0);
+        Ok(Some((global, present.min().map_or(global, |e| e - 1))))
+    }
+
+    /// Publishes this node's epoch (plus one), or its absence (0).
+    pub(crate) async fn publish_epoch(&self, stored: u64) -> Result<(), EngineError> {
+        self.publish_epoch_of(self.me, stored).await
+    }
+
+    /// As [`Core::publish_epoch`], for a node that is not there to do it.
+    pub(crate) async fn publish_epoch_of(
+        &self,
+        node: ComputeId,
+        stored: u64,
+    ) -> Result<(), EngineError> {
+        let offset = layout::node_epoch_offset(node.index());
+        let Some((node, at)) = self.epoch_word(offset) else { return Ok(()) };
+        let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
+        self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+        Ok(())
+    }
+
+    /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.
+    pub(crate) async fn move_epochs(
+        &self,
+        published: &mut Option<(usize, u64)>,
+    ) -> Result<(), EngineError> {
+        let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(()) };
+        let Some((global, _)) = self.read_epochs().await? else { return Ok(()) };
+        let own = self.epochs.follow(global);
+        if *published != Some((node, own)) {
+            self.publish_epoch(own + 1).await?;
+            *published = Some((node, own));
+        }
+        if global < own {
+            // The memory node that had the epochs is lost: here they go on from where they were.
+            let chain = Chain::from([Verb::compare_and_swap(at, global, own)]);
+            self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+            return Ok(());
+        }
+        if !self.allocator.has_limbo() {
+            return Ok(());
+        }
+        let Some((global, oldest)) = self.read_epochs().await? else { return Ok(()) };
+        self.allocator.ripen(oldest);
+        if oldest == global {
+            let chain = Chain::from([Verb::compare_and_swap(at, global, global + 1)]);
+            // Somebody else may have moved it; that is as good.
+            self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,27 @@
+//! Housekeeping of a node, every tick: overdue waits, snapshot barriers, reclamation.
+
+use std::sync::Weak;
+use std::time::Duration;
+
+use crate::core::Core;
+
+/// Ends overdue waits and moments that are over, and moves reclamation on, every tick.
+pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
+    let Some(env) = core.upgrade().map(|c| c.env.clone()) else { return };
+    let mut published = None;
+    loop {
+        env.sleep(tick).await;
+        let Some(core) = core.upgrade() else { return };
+        core.cache.expire_waits(core.env.now(), core.config.request_timeout);
+        core.end_moment();
+        if let Some(log) = &core.log {
+            log.want();
+        }
+        if core.lifecycle.is_closed() {
+            continue;
+        }
+        // A memory node that cannot be reached stops reclamation, nothing else; accesses to it
+        // report the error to those who make them.
+        let _ = core.move_epochs(&mut published).await;
+    }
+}

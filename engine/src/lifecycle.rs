@@ -1,0 +1,107 @@
+//! Whether a node serves: from its entry into the pool to its failure, suspension, close and leave.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use selkie_fabric::Doorbell;
+
+use crate::EngineError;
+
+/// Read by every hit: on a cache line of its own, which is hardly ever written.
+#[repr(align(64))]
+#[derive(Default)]
+struct Suspended(AtomicBool);
+
+/// The stages of a node's life.
+#[derive(Default)]
+pub(crate) struct Lifecycle {
+    /// Why the engine serves nothing more.
+    failed: OnceLock<EngineError>,
+    /// The node serves no cached page until it knows that it is in the pool
+    /// ([`crate::recovery::lease`]).
+    suspended: Suspended,
+    /// How many nodes have had this node's index, itself included; unset before the node is in the
+    /// pool.
+    incarnation: OnceLock<u32>,
+    closed: AtomicBool,
+    /// The node leaves the pool, or has left.
+    leaves: AtomicBool,
+    /// Rung when the last handle is dropped, so that the tasks end.
+    stop_bell: Arc<Doorbell>,
+}
+
+impl Lifecycle {
+    /// Ends service for ever; the first error is the one that callers get.
+    pub(crate) fn fail(&self, error: EngineError) {
+        // An engine that has failed already keeps its first error.
+        let _ = self.failed.set(error);
+    }
+
+    /// Why the engine has failed, if it has.
+    #[inline]
+    pub(crate) fn failure(&self) -> Option<&EngineError> {
+        self.failed.get()
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.get().is_some()
+    }
+
+    /// An error if the engine has failed.
+    pub(crate) fn check_failed(&self) -> Result<(), EngineError> {
+        self.failure().map_or(Ok(()), |error| Err(error.clone()))
+    }
+
+    /// An error if the engine serves nothing more.
+    pub(crate) fn check_alive(&self) -> Result<(), EngineError> {
+        self.check_failed()?;
+        if self.is_closed() { Err(EngineError::Closed) } else { Ok(()) }
+    }
+
+    /// Whether hits have to wait.
+    #[inline]
+    pub(crate) fn is_suspended(&self) -> bool {
+        // Relaxed: a hit that misses the change is as one just before it. Steps of a line read it
+        // under the shard's lock, which the suspending task takes afterwards.
+        self.suspended.0.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_suspended(&self, suspended: bool) {
+        // Relaxed: as above.
+        self.suspended.0.store(suspended, Ordering::Relaxed);
+    }
+
+    /// The node's incarnation, once it is in the pool.
+    pub(crate) fn incarnation(&self) -> Option<u32> {
+        self.incarnation.get().copied()
+    }
+
+    /// The node is in the pool, under this incarnation.
+    pub(crate) fn enter(&self, incarnation: u32) {
+        assert!(self.incarnation.set(incarnation).is_ok(), "a node enters its pool once");
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        // Relaxed: closing waits for nobody; an access that slips in finds a page or a miss.
+        self.closed.load(Ordering::Relaxed)
+    }
+
+    /// Refuses new accesses from now on; whether it did already.
+    pub(crate) fn close(&self) -> bool {
+        self.closed.swap(true, Ordering::Relaxed)
+    }
+
+    /// Whether the node leaves the pool, or has left.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaves.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_leaving(&self, leaves: bool) {
+        self.leaves.store(leaves, Ordering::Release);
+    }
+
+    /// Rung when the last handle is dropped.
+    pub(crate) fn stop_bell(&self) -> &Arc<Doorbell> {
+        &self.stop_bell
+    }
+}

@@ -1,0 +1,6 @@
+//! Membership and recovery: the node's own lease, and its part after the death of another node.
+
+pub(crate) mod claimed;
+pub(crate) mod driver;
+pub(crate) mod lease;
+pub(crate) mod state;

@@ -1,0 +1,8 @@
+//! What a node counts about itself: operations, hot lines, contention, activity of ranges.
+
+pub(crate) mod activity;
+pub(crate) mod contention;
+pub(crate) mod counting;
+pub(crate) mod hottest;
+pub(crate) mod roster;
+pub(crate) mod stats;

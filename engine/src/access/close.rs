@@ -61,7 +61,7 @@ impl Engine {
             tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
             return Err(EngineError::Timeout { addr, waited });
         }
-        core.recovery.repairs.retire(core).await?;
+        core.recovery.repairs.retire(&core.env, core.config.request_timeout).await?;
         // Their splits come, or their memory nodes are dead.
         while core.cache.late_frames.load(Ordering::Acquire) > 0
             && core.env.now() - moved <= core.config.request_timeout
@@ -76,7 +76,7 @@ impl Engine {
         let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
         if left.as_ref().is_err_and(PoolError::is_retryable) {
             core.lifecycle.set_leaving(false);
-            core.recovery.repairs.go_on();
+            core.recovery.repairs.reopen();
         }
         let took = core.env.now() - started;
         match last {

@@ -10,7 +10,7 @@ use super::acquire::Access;
 use super::guard::{ExclusiveGuard, PSN_BYTES, SharedGuard};
 use crate::addressing::epochs::EpochPin;
 use crate::addressing::placement::Counter;
-use crate::coding::CounterChange;
+use crate::coding::counter::CounterChange;
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
 use crate::log::Lsn;

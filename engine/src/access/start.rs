@@ -16,7 +16,8 @@ use crate::addressing::memory_links::MemoryLinks;
 use crate::addressing::reclamation::epoch_node;
 use crate::cache::eviction::run_evictor;
 use crate::cache::page_cache::PageCache;
-use crate::coding::{Coded, run_regeneration};
+use crate::coding::coded::CodingState;
+use crate::coding::regenerate::run_regeneration;
 use crate::coherence::mail::run_mail;
 use crate::coherence::messenger::Messenger;
 use crate::coherence::word::ComputeId;
@@ -126,7 +127,7 @@ impl Engine {
         Self::declare_the_gone(pool, &*endpoint).await?;
         let links = MemoryLinks::open(pool, Arc::clone(&endpoint), config.reads_only)?;
         let frames = (config.cache_bytes / gcl_bytes as u64) as usize;
-        let coded = Coded::of(descriptor, &config, frames)?;
+        let coded = CodingState::of(descriptor, &config, frames)?;
         let first = epoch_node(pool);
         let epoch = Self::global_epoch(pool, env, first, &links).await?;
         // The ranges of a coded pool come as they are needed.

@@ -8,26 +8,27 @@ use selkie_memnode::Pool;
 use super::memory_links::MemoryLinks;
 use super::placement::PlacementMap;
 use crate::EngineError;
-use crate::coding::{Coded, Halted};
+use crate::coding::coded::CodingState;
+use crate::coding::quiesced::QuiescedHomes;
 
 /// Access to the memory nodes of a pool.
 pub(crate) struct MemoryAccess {
     pub(crate) placement: PlacementMap,
     pub(crate) links: MemoryLinks,
     /// Of pools with redundancy.
-    pub(crate) coded: Option<Coded>,
+    pub(crate) coded: Option<CodingState>,
     /// Operations that wait for a lost memory node to be replaced.
-    pub(crate) halted: Halted,
+    pub(crate) quiesced: QuiescedHomes,
     pool: Arc<Pool>,
 }
 
 impl MemoryAccess {
-    pub(crate) fn new(pool: &Arc<Pool>, links: MemoryLinks, coded: Option<Coded>) -> Self {
+    pub(crate) fn new(pool: &Arc<Pool>, links: MemoryLinks, coded: Option<CodingState>) -> Self {
         Self {
             placement: PlacementMap::new(pool.descriptor()),
             links,
             coded,
-            halted: Halted::default(),
+            quiesced: QuiescedHomes::default(),
             pool: Arc::clone(pool),
         }
     }

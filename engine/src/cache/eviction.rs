@@ -119,7 +119,7 @@ impl Core {
                     let mut map = self.cache.shard(*addr).lock();
                     let mut active = self.open(&mut map, *addr);
                     self.write_done(&mut active);
-                    if !self.halt(*addr, &mut active, &failed) {
+                    if !self.quiesce_line(*addr, &mut active, &failed) {
                         let error = crate::EngineError::Fabric(failed.clone());
                         self.fail_line(*addr, &mut active, &error);
                     }

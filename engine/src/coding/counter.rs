@@ -6,46 +6,19 @@
 //! time: adds wait while a rebuild is under way, and a rebuild waits for those that have begun. The
 //! same holds when a copy moves to another memory node.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
-use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
-
-use super::access::versions_bytes;
+use super::header_versions::versions_bytes;
 use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
+use super::unlatched::UnlatchedAccess;
 use crate::addressing::placement::Counter;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
-
-/// What has begun at this node that must not meet a rebuild: adds, and what looks at headers
-/// without a latch.
-#[derive(Default)]
-pub(crate) struct Adds(AtomicUsize);
-
-pub(crate) struct Begun<'a>(&'a Adds);
-
-impl Adds {
-    pub(crate) fn begin(&self) -> Begun<'_> {
-        self.0.fetch_add(1, Ordering::SeqCst);
-        Begun(self)
-    }
-
-    /// Whether none is under way.
-    pub(crate) fn are_over(&self) -> bool {
-        self.0.load(Ordering::SeqCst) == 0
-    }
-}
-
-impl Drop for Begun<'_> {
-    fn drop(&mut self) {
-        self.0.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
+use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
+use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
 
 /// What becomes of a counter.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Change {
+pub(crate) enum CounterChange {
     Add(u64),
     /// It is this afterwards, unless it is more.
     Raise(u64),
@@ -53,9 +26,9 @@ pub(crate) enum Change {
 
 impl Core {
     /// Begins something that must not meet a rebuild; waits for one to end.
-    pub(crate) async fn begin_beside_rebuilds(&self) -> Result<Begun<'_>, EngineError> {
+    pub(crate) async fn begin_unlatched(&self) -> Result<UnlatchedAccess<'_>, EngineError> {
         loop {
-            let begun = self.memory.halted.adds.begin();
+            let begun = self.memory.quiesced.unlatched.begin();
             // After it has begun: a rebuild that is not seen here waits for it.
             if self.pool.state().rebuilds.is_empty() {
                 return Ok(begun);
@@ -69,7 +42,7 @@ impl Core {
     /// Says of a line that it is a counter: in the tags of its copies, and in its header. Nobody
     /// knows the line yet.
     pub(crate) async fn mark_counter(&self, counter: GAddr) -> Result<(), EngineError> {
-        let _begun = self.begin_beside_rebuilds().await?;
+        let _begun = self.begin_unlatched().await?;
         let _using = self.memory.placement.using();
         let (Some(home), Some(copies)) = (
             self.memory.placement.home(counter),
@@ -113,7 +86,7 @@ impl Core {
         counter: Counter,
         delta: u64,
     ) -> Result<u64, EngineError> {
-        self.change_copies(counter, Change::Add(delta)).await
+        self.change_copies(counter, CounterChange::Add(delta)).await
     }
 
     /// Changes a counter; what it was before an add. A round trip, and one more for each further
@@ -121,7 +94,7 @@ impl Core {
     pub(crate) async fn change_copies(
         &self,
         counter: Counter,
-        change: Change,
+        change: CounterChange,
     ) -> Result<u64, EngineError> {
         let started = self.env.now();
         loop {
@@ -129,7 +102,7 @@ impl Core {
                 Err(EngineError::Fabric(error @ FabricError::PeerDead { peer }))
                     if self.memory.coded.is_some() && peer.is_memory() =>
                 {
-                    self.memory.halted.suspect(usize::from(peer.index()));
+                    self.memory.quiesced.suspect(usize::from(peer.index()));
                     Some(error)
                 }
                 Ok(None) => None,
@@ -150,9 +123,9 @@ impl Core {
     async fn try_to_change(
         &self,
         counter: Counter,
-        change: Change,
+        change: CounterChange,
     ) -> Result<Option<u64>, EngineError> {
-        let _begun = self.memory.halted.adds.begin();
+        let _begun = self.memory.quiesced.unlatched.begin();
         // After it has begun: a rebuild that is not seen here waits for it.
         let state = self.pool.state();
         if !state.rebuilds.is_empty() {
@@ -176,13 +149,13 @@ impl Core {
             return Err(EngineError::TooManyLost { lost, parity });
         };
         let (old, now) = match change {
-            Change::Add(delta) => {
+            CounterChange::Add(delta) => {
                 let chain = Chain::from([Verb::fetch_and_add(*at, delta)]);
                 let done = self.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
                 let old = done.old(0).unwrap_or_default();
                 (old, old.saturating_add(delta))
             }
-            Change::Raise(least) => {
+            CounterChange::Raise(least) => {
                 self.raise(*node, *at, least).await?;
                 (least, least)
             }

@@ -1,37 +1,42 @@
-//! Coded slabs: pages that outlive memory nodes without being copied (Hydra, FAST'22).
+//! Coded pages: pages that outlive memory nodes without being copied (Hydra, FAST'22).
 //!
 //! A page of a coded range is cut into k *data splits* of equal length, and r *parity splits* are
-//! computed from them; each lies on a memory node of its own, and any k of the k + r give the page
-//! back. Each page is coded by itself, so that a page remains what is fetched, latched and written.
+//! computed from them by [`selkie_erasure`]. Each split lies on a memory node of its own, and any k
+//! of the k + r give the page back. Each page is coded by itself, so that a page remains the unit of
+//! fetches, latches and write-backs.
 //!
-//! Computed from bytes alone: splits by [`selkie_erasure`], the checksum that says whether a split is as it was
-//! written, and what a page is whose write-back was cut short (`torn`). Latch operations are in
-//! `access` and `reading`; what follows the loss of a memory node in `rebuild` and `regenerate`.
+//! State and pure rules, which do not know the engine:
+//! - `tag`, `header_versions`: which write-back a split is of, and its checksum;
+//! - `torn_write`: the order of a write-back, and which page a torn one leaves;
+//! - `coded`: the state of a node of a coded pool; `page_write`: the splits of a write-back;
+//! - `node_errors`: damaged splits, by memory node; `placed`: writes that others may be told of;
+//! - `quiesced`, `unlatched`, `repair_gate`: what stands still, or must end, at a time.
+//!
+//! Protocols:
+//! - `access`, `operation`, `write_back`, `late_binding`, `journal`: latch operations;
+//! - `repair_torn`: pages whose writer died; `rebuild`: header tables that are lost or move;
+//! - `regenerate`, `migrate`: slabs that are lost or move; `counter`: counters with copies.
 
-mod access;
+pub(crate) mod access;
 mod checksum;
-mod counter;
-mod errors;
-mod journal;
-mod mend;
+pub(crate) mod coded;
+pub(crate) mod counter;
+pub(crate) mod header_versions;
+pub(crate) mod journal;
+mod late_binding;
 mod migrate;
+mod node_errors;
+mod operation;
+mod page_write;
 pub(crate) mod placed;
-mod reading;
+pub(crate) mod quiesced;
 mod rebuild;
-mod regenerate;
-mod repairs;
-mod tag;
-mod torn;
+pub(crate) mod regenerate;
+pub(crate) mod repair_gate;
+pub(crate) mod repair_torn;
+pub(crate) mod tag;
+pub(crate) mod torn_write;
+mod unlatched;
+mod write_back;
 
-pub(crate) use access::{Coded, VERSIONS_BYTES, unknown_versions, versions_bytes, versions_from};
 pub use checksum::checksum;
-pub(crate) use counter::Change as CounterChange;
-pub(crate) use journal::Image;
-pub(crate) use mend::Mended;
-pub(crate) use rebuild::Halted;
-pub(crate) use regenerate::run_regeneration;
-pub(crate) use repairs::Repairs;
-#[cfg(test)]
-pub(crate) use tag::{SplitSet, Version, Versions};
-#[cfg(test)]
-pub(crate) use torn::{Found, Page, page_of};

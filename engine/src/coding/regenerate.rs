@@ -16,11 +16,12 @@ use selkie_memnode::PoolError;
 use selkie_memnode::control::Slab;
 use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT};
 
-use super::access::{read_versions, versions_bytes};
-use super::counter::Begun;
-use super::mend::Mended;
+use super::header_versions::versions_bytes;
 use super::placed::placed;
+use super::repair_torn::RepairedPage;
 use super::tag::{SplitSet, Tag, Version};
+use super::unlatched::UnlatchedAccess;
+use super::write_back::read_versions;
 use crate::access::acquire::Access;
 use crate::addressing::placement::Counter;
 use crate::coherence::machine::Event;
@@ -66,7 +67,7 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
         if let Err(error) = core.repair(Duration::MAX).await {
             tracing::debug!(%error, "a repair failed");
         }
-        if let Err(error) = core.part_with_the_erring().await {
+        if let Err(error) = core.drain_erring_nodes().await {
             tracing::debug!(%error, "cannot part with a memory node");
         }
         if let Err(error) = core.regenerate().await {
@@ -80,7 +81,7 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
 
 impl Core {
     /// What lies on memory nodes that err more often than is put up with is moved elsewhere.
-    async fn part_with_the_erring(&self) -> Result<(), EngineError> {
+    async fn drain_erring_nodes(&self) -> Result<(), EngineError> {
         let Some(coded) = &self.memory.coded else { return Ok(()) };
         for memory in coded.errors.take_beyond_limit() {
             if !self.pool.state().stays(memory as u16) {
@@ -164,7 +165,9 @@ impl Core {
             for addrs in todo.chunks(PAGES_AT_ONCE) {
                 let make = |addr: &GAddr| {
                     let (addr, split) = (*addr, self.memory.placement.split_at(*addr, position)?);
-                    Some(async move { (addr, self.make_split_or_keep(addr, split, memory).await) })
+                    Some(
+                        async move { (addr, self.regenerate_split_or_keep(addr, split, memory).await) },
+                    )
                 };
                 for (addr, made) in all_of(addrs.iter().filter_map(make)).await {
                     match made {
@@ -192,7 +195,7 @@ impl Core {
     /// Raises the copy of a counter at a memory node to what the others have. Adds that come
     /// meanwhile raise it, too.
     async fn raise_copy(&self, counter: Counter, memory: usize) -> Result<(), EngineError> {
-        let _begun = self.begin_beside_rebuilds().await?;
+        let _begun = self.begin_unlatched().await?;
         let _using = self.memory.placement.using();
         let Some(copies) = self.memory.placement.copies(counter) else { return Ok(()) };
         let own = copies.places.iter().find(|(node, _)| *node == memory);
@@ -227,7 +230,9 @@ impl Core {
                     self.memory.placement.splits(addr).and_then(|all| all.get(split).copied());
                 let living = place.flatten().filter(|place| !self.pool.is_memory_dead(place.node));
                 let made = match living {
-                    Some(place) => self.make_split(addr, split, place.node).await.map(|()| true),
+                    Some(place) => {
+                        self.regenerate_split(addr, split, place.node).await.map(|()| true)
+                    }
                     None => Ok(false),
                 };
                 match made {
@@ -252,18 +257,18 @@ impl Core {
         repaired
     }
 
-    /// As [`Core::make_split`]; of a page that is lost, what there is of it is kept.
-    async fn make_split_or_keep(
+    /// As [`Core::regenerate_split`]; of a page that is lost, what there is of it is kept.
+    async fn regenerate_split_or_keep(
         self: &Arc<Self>,
         addr: GAddr,
         split: usize,
         memory: usize,
     ) -> Result<(), EngineError> {
-        match self.make_split(addr, split, memory).await {
+        match self.regenerate_split(addr, split, memory).await {
             // Nobody has the latch, nor will.
             Err(EngineError::PageLost { .. }) => {
-                let _begun = self.begin_beside_rebuilds().await?;
-                if matches!(self.mend(addr, &[]).await?, Mended::Lost) {
+                let _begun = self.begin_unlatched().await?;
+                if matches!(self.repair_torn_page(addr, &[]).await?, RepairedPage::Lost) {
                     tracing::warn!(%addr, "too little is left of a page");
                 }
                 Ok(())
@@ -285,14 +290,14 @@ impl Core {
     }
 
     async fn is_counter(&self, addr: GAddr) -> Result<bool, EngineError> {
-        let _begun = self.begin_beside_rebuilds().await?;
+        let _begun = self.begin_unlatched().await?;
         let home = self.memory.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
         let header = RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT);
         Ok(read_versions(self, home.node, header).await?.contains(&Version::COUNTER))
     }
 
     /// Puts a split of a page into its place, at this memory node.
-    async fn make_split(
+    async fn regenerate_split(
         self: &Arc<Self>,
         addr: GAddr,
         split: usize,
@@ -350,10 +355,10 @@ impl Core {
     async fn home_and_shared(
         &self,
         addr: GAddr,
-    ) -> Result<(SharedGuard<'_>, Begun<'_>), EngineError> {
+    ) -> Result<(SharedGuard<'_>, UnlatchedAccess<'_>), EngineError> {
         for _ in 0..LOOKS {
             let guard = SharedGuard::new(self, self.acquire(addr, Access::Shared, false).await?);
-            let begun = self.memory.halted.adds.begin();
+            let begun = self.memory.quiesced.unlatched.begin();
             let is_quiet = self.pool.state().rebuilds.is_empty();
             if guard.is_clean() && self.is_settled(addr) && is_quiet {
                 return Ok((guard, begun));

@@ -15,6 +15,8 @@ use std::fmt;
 use selkie_fabric::Buf;
 use selkie_memnode::layout::{MAX_SPLITS, TAG_BYTES, VERSION_COUNTER, VERSION_LOST, VERSION_NEVER};
 
+use super::checksum::checksum;
+
 /// A set of splits of a page: bit i stands for split i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(crate) struct SplitSet(u16);
@@ -172,12 +174,12 @@ impl Tag {
         if self.version == Version::NEVER {
             return self.checksum == 0 && payload.iter().all(|byte| *byte == 0);
         }
-        super::checksum(payload) == self.checksum
+        checksum(payload) == self.checksum
     }
 
     /// A split as it lies in memory: a payload and its tag.
     pub(crate) fn append(version: Version, payload: &[u8]) -> Buf {
-        let checksum = if version == Version::NEVER { 0 } else { super::checksum(payload) };
+        let checksum = if version == Version::NEVER { 0 } else { checksum(payload) };
         let mut buf = Buf::zeroed(payload.len() + TAG_BYTES as usize);
         for (to, from) in buf.iter_mut().zip(payload) {
             *to = *from;
@@ -230,7 +232,7 @@ mod tests {
     fn a_flipped_bit_shows_also_in_what_was_never_written() {
         let mut payload = vec![7_u8; 256];
         let version = Version::NEVER.next(SplitSet::first(2));
-        let tag = Tag { version, checksum: crate::coding::checksum(&payload) };
+        let tag = Tag { version, checksum: checksum(&payload) };
         assert!(tag.is_of(&payload));
         payload[200] ^= 4;
         assert!(!tag.is_of(&payload));

@@ -20,7 +20,7 @@ use crate::cache::frames::{Frame, FrameId};
 use crate::cache::latch::Permissions;
 use crate::cache::residual_readers::ResidualReader;
 use crate::cache::shards::LineMap;
-use crate::coding::{self, VERSIONS_BYTES};
+use crate::coding::header_versions::{self, VERSIONS_BYTES};
 use crate::coherence::machine::{
     Action, Atomic, Deferred, Event, Inquiry, LatchOperation, Line, LocalUse, Message, Phase,
     RequestKind, Rules, WordAccess,
@@ -123,7 +123,8 @@ impl Core {
             };
             let now = self.cache.frames.get(frame).latch.publish(permissions);
             let gives_up = self.gives_up(&active) || self.goes_home(addr, &active);
-            if now == LocalUse::Idle && gives_up && !is_refused && !self.halts(addr, &active) {
+            if now == LocalUse::Idle && gives_up && !is_refused && !self.is_quiesced(addr, &active)
+            {
                 active.seen = self.cache.frames.get(frame).latch.seal();
                 active.accesses = 0;
                 let before = active.line.phase;
@@ -139,7 +140,7 @@ impl Core {
             if now != LocalUse::Idle {
                 break;
             }
-            if self.must_answer(&active) && !self.halts(addr, &active) {
+            if self.must_answer(&active) && !self.is_quiesced(addr, &active) {
                 active.seen = self.cache.frames.get(frame).latch.seal();
                 self.run(addr, &mut active, Event::LocalFree, None);
             } else {
@@ -158,7 +159,7 @@ impl Core {
     fn give_back_damaged(&self, addr: GAddr, active: &mut OpenLine) {
         self.answer_not_held(addr, active);
         let rests = active.line.phase.at_rest() && active.line.grantor.is_none();
-        if rests && active.seen == LocalUse::Idle && !self.halts(addr, active) {
+        if rests && active.seen == LocalUse::Idle && !self.is_quiesced(addr, active) {
             if !active.line.phase.without_copy() {
                 self.run(addr, active, Event::Leave, None);
             }
@@ -382,8 +383,8 @@ impl Core {
         }
         let mut next = Some(event);
         while let Some(event) = next.take() {
-            if self.halts(addr, active) {
-                return self.run_halted(addr, active, event);
+            if self.is_quiesced(addr, active) {
+                return self.run_quiesced(addr, active, event);
             }
             if active.damaged.is_some() && self.refuse_damaged(addr, active, event) {
                 return;
@@ -695,9 +696,12 @@ impl Core {
             (Some(coded), Some(id)) if message == Message::GrantModified => {
                 let goes_home = self.rules.home_first && !self.dirty_of(id).is_empty();
                 // Those that it gets on its way home are in the header then.
-                let versions =
-                    if goes_home { coding::unknown_versions() } else { coded.versions_of(id) };
-                more.copy_from_slice(&coding::versions_bytes(&versions));
+                let versions = if goes_home {
+                    header_versions::unknown_versions()
+                } else {
+                    coded.versions_of(id)
+                };
+                more.copy_from_slice(&header_versions::versions_bytes(&versions));
                 VERSIONS_BYTES
             }
             _ => 0,
@@ -792,7 +796,7 @@ impl Core {
         if let Some(coded) = &self.memory.coded
             && !versions.is_empty()
         {
-            coded.set_versions(id, &coding::versions_from(versions));
+            coded.set_versions(id, &header_versions::versions_from(versions));
         }
     }
 

@@ -28,7 +28,7 @@ pub(crate) struct OpenLine {
     /// What the line allowed when it was opened: to read, to write.
     pub(crate) allowed: (bool, bool),
     /// Its home is lost, and its operation over.
-    pub(crate) halted: bool,
+    pub(crate) quiesced: bool,
     /// The last operation was a look at the word.
     pub(crate) looked: bool,
     /// A copy of the page is on its way home.
@@ -61,7 +61,7 @@ impl OpenLine {
             woken: false,
             residual,
             allowed: (false, false),
-            halted: false,
+            quiesced: false,
             looked: false,
             copied: false,
             homing: 0,

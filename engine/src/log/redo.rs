@@ -32,8 +32,9 @@ use super::changes::Changes;
 use super::scan::LogEnd;
 use super::store::{LogError, LogOwner, LogStore, Part, ReadError, read_log};
 use super::{Lsn, Record};
+use crate::coding::journal::share::JournalImage;
 use crate::coding::placed::placed;
-use crate::coding::{Image, Mended};
+use crate::coding::repair_torn::RepairedPage;
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
 use crate::join::all_of;
@@ -142,7 +143,7 @@ impl Core {
         &self,
         dead: ComputeId,
         lost: Vec<u64>,
-        images: &Arc<[Image]>,
+        images: &Arc<[JournalImage]>,
     ) -> Result<Vec<u64>, EngineError> {
         let Some(store) = self.log_store() else { return Ok(lost) };
         if lost.is_empty() {
@@ -253,7 +254,7 @@ impl Core {
         pages: &[GAddr],
         dead: ComputeId,
         changes: &Changes,
-        images: &[Image],
+        images: &[JournalImage],
     ) -> Result<Vec<u64>, EngineError> {
         let mut still = Vec::new();
         for some in pages.chunks(AT_ONCE) {
@@ -273,7 +274,7 @@ impl Core {
         addr: GAddr,
         dead: ComputeId,
         changes: &Changes,
-        images: &[Image],
+        images: &[JournalImage],
     ) -> Result<bool, EngineError> {
         // What was on its way home is in the log still: of another page home has all.
         if changes.tell_of(addr) || images.iter().any(|image| image.attempt.addr == addr) {
@@ -296,12 +297,12 @@ impl Core {
     async fn home_line(
         &self,
         addr: GAddr,
-        images: &[Image],
+        images: &[JournalImage],
     ) -> Result<Option<Vec<u8>>, EngineError> {
         if self.memory.coded.is_some() {
-            return Ok(match self.mend(addr, images).await? {
-                Mended::Page(line) => Some(line),
-                Mended::Lost | Mended::Nothing => None,
+            return Ok(match self.repair_torn_page(addr, images).await? {
+                RepairedPage::Whole(line) => Some(line),
+                RepairedPage::Lost | RepairedPage::NotCoded => None,
             });
         }
         let Some(home) = self.memory.placement.home(addr) else { return Ok(None) };

@@ -22,7 +22,8 @@ use selkie_memnode::{ComputeIndex, Observer, layout};
 use crate::addressing::reclamation::epoch_node;
 use crate::cache::dirty::Dirty;
 use crate::cache::residual_readers::ResidualReader;
-use crate::coding::{Image, Mended};
+use crate::coding::journal::share::JournalImage;
+use crate::coding::repair_torn::RepairedPage;
 use crate::coherence::machine::Event;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
@@ -32,7 +33,7 @@ use crate::{Coherence, EngineError, GAddr};
 /// How often a recovery that waits for something looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 /// Pages that are mended at the same time.
-const MENDED_AT_ONCE: usize = 64;
+const REPAIRED_AT_ONCE: usize = 64;
 /// Headers that the sweep reads at once.
 const SWEEP_HEADERS: u64 = 1024;
 
@@ -49,7 +50,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
             continue;
         }
         let Some(_step) = core.recovery.repairs.begin() else { continue };
-        if let Err(error) = core.make_good().await {
+        if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");
         }
         // Words that are being made anew say nothing of the dead yet.
@@ -192,7 +193,7 @@ impl Core {
         self.recovery.set_recovering(true);
         let under_way = self.tell_lines(dead);
         for addr in &under_way {
-            let interrupted = || self.memory.halted.has_suspects() || !self.rebuilds_are_over();
+            let interrupted = || self.memory.quiesced.has_suspects() || !self.rebuilds_are_over();
             self.until(|| !self.cache.is_under_way(*addr) || interrupted()).await?;
             if interrupted() {
                 // Its home may be lost: then it stands still, and goes on when that is made good.
@@ -222,7 +223,7 @@ impl Core {
                 self.recovery.claimed.remove(addr);
                 continue;
             }
-            if self.memory.halted.has_suspects() || !self.rebuilds_are_over() {
+            if self.memory.quiesced.has_suspects() || !self.rebuilds_are_over() {
                 return Ok(false);
             }
             if let Some(error) = self.lifecycle.failure() {
@@ -236,7 +237,7 @@ impl Core {
     /// Whether no header is being made anew, and no line of this node stands still for one: such
     /// lines hear of no death.
     fn rebuilds_are_over(&self) -> bool {
-        self.pool.rebuilds().is_empty() && self.memory.halted.rebuilds().is_empty()
+        self.pool.rebuilds().is_empty() && self.memory.quiesced.rebuilds().is_empty()
     }
 
     /// Waits for what operations and messages under way bring about, or for the engine's own end.
@@ -317,15 +318,16 @@ impl Core {
         &self,
         dead: ComputeId,
         Swept { lost, mut found }: Swept,
-        images: Arc<[Image]>,
+        images: Arc<[JournalImage]>,
     ) -> Result<(Vec<u64>, Vec<u64>), EngineError> {
         let still = self.redo(dead, lost.clone(), &images).await?;
         // What is lost is what the node had not written back; what it was about to write back, or
         // what there was before, is made whole while its journal is there.
-        for some in still.chunks(MENDED_AT_ONCE) {
-            let mended = some.iter().map(|addr| self.mend(GAddr::from_u64(*addr), &images));
+        for some in still.chunks(REPAIRED_AT_ONCE) {
+            let mended =
+                some.iter().map(|addr| self.repair_torn_page(GAddr::from_u64(*addr), &images));
             for (addr, mended) in some.iter().zip(all_of(mended).await) {
-                if matches!(mended?, Mended::Lost) {
+                if matches!(mended?, RepairedPage::Lost) {
                     tracing::warn!(addr = %GAddr::from_u64(*addr), "too little is left of a page");
                 }
             }
@@ -336,14 +338,14 @@ impl Core {
 
     /// Takes the dead node out of all latch words, and out of the epochs; what became of lines, and
     /// what is in the journals of the dead.
-    async fn sweep(&self, dead: ComputeId) -> Result<(Swept, Vec<Image>), EngineError> {
+    async fn sweep(&self, dead: ComputeId) -> Result<(Swept, Vec<JournalImage>), EngineError> {
         let mut lines = Swept::default();
         let mut images = Vec::new();
         if self.memory.coded.is_some() {
             // Who died after it may have been about to write what that one had granted.
             let lost = self.pool.lost().into_iter();
             for node in lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())) {
-                images.append(&mut self.images_of(node).await?);
+                images.append(&mut self.journal_images_of(node).await?);
             }
         }
         for memory in 0..self.memory.node_count() {

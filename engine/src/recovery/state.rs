@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use parking_lot::Mutex;
 
 use super::claimed::ClaimedLines;
-use crate::coding::Repairs;
+use crate::coding::repair_gate::RepairGate;
 use crate::coherence::word::{ComputeId, NodeSet};
 use crate::log::LogOwner;
 
@@ -22,7 +22,7 @@ pub(crate) struct RecoveryState {
     /// Logs of dead nodes that this node has tried to redo, and how often.
     pub(crate) redo_attempts: Mutex<BTreeMap<LogOwner, u32>>,
     /// Steps that this node takes for the pool as a whole.
-    pub(crate) repairs: Repairs,
+    pub(crate) repairs: RepairGate,
 }
 
 impl RecoveryState {

@@ -14,7 +14,7 @@ use super::coded_page::{CHANGED, DATA, SPLITS, SplitContent};
 use super::omissions::RegenerationOmission;
 use super::protocol::{ModelEvent, ModelStep, ProtocolModel};
 use super::world::{ModelFault, ModelWorld, NodeLife};
-use crate::coding::Page;
+use crate::coding::torn_write::ResolvedPage;
 
 impl<const N: usize> ModelWorld<N> {
     /// Home and the memory nodes have executed a stage of a write-back.
@@ -43,7 +43,7 @@ impl<const N: usize> ModelWorld<N> {
 
     /// A node with the latch reads: no node may be writing, and the splits must be a page.
     pub(super) fn read_splits(&mut self) {
-        if self.store.writer.is_some() || !matches!(self.store.page(), Page::Old(_)) {
+        if self.store.writer.is_some() || !matches!(self.store.page(), ResolvedPage::Before(_)) {
             self.fault = Some(ModelFault::Torn);
         }
     }
@@ -110,15 +110,15 @@ impl<const N: usize> ProtocolModel<N> {
             return;
         }
         // The sweep repairs lost pages only.
-        let page = if lost { world.store.page() } else { Page::Lost };
+        let page = if lost { world.store.page() } else { ResolvedPage::Lost };
         match page {
-            Page::Old(_) => {}
-            Page::New(..) => world.home_fresh = world.store.new_fresh,
+            ResolvedPage::Before(_) => {}
+            ResolvedPage::After(..) => world.home_fresh = world.store.new_fresh,
             // The writer and a memory node are lost.
-            Page::Lost if lost && world.store.lost.is_some() => {
+            ResolvedPage::Lost if lost && world.store.lost.is_some() => {
                 (world.home_fresh, world.store.refused) = (false, true);
             }
-            Page::Lost => world.fault = Some(ModelFault::Torn),
+            ResolvedPage::Lost => world.fault = Some(ModelFault::Torn),
         }
         world.store.end();
     }

@@ -1,6 +1,7 @@
 //! The splits of the model's coded page: two of data, one of parity.
 
-use crate::coding::{Found, Page, SplitSet, Version, Versions, page_of};
+use crate::coding::tag::{SplitSet, Version, Versions};
+use crate::coding::torn_write::{ResolvedPage, SplitFinding, resolve_torn_write};
 
 /// Splits of the page: two of data, the first of which is changed, and one of parity.
 pub(super) const SPLITS: usize = 3;
@@ -48,23 +49,23 @@ impl CodedPage {
     }
 
     /// The versions in the header, and the splits that a reader finds.
-    fn found(&self) -> (Versions, Vec<Found>) {
+    fn found(&self) -> (Versions, Vec<SplitFinding>) {
         let old = Version::NEVER.next(SplitSet::first(DATA));
         let new = old.next(SplitSet::EMPTY.with(CHANGED));
         let mut header = Versions::default();
         header.iter_mut().take(SPLITS).for_each(|version| *version = old);
         let found = self.splits.iter().enumerate().map(|(number, split)| match split {
-            _ if self.lost == Some(number) => Found::Nothing,
-            SplitContent::Old => Found::Whole(old),
-            SplitContent::New => Found::Whole(new),
-            SplitContent::Torn => Found::Nothing,
+            _ if self.lost == Some(number) => SplitFinding::Nothing,
+            SplitContent::Old => SplitFinding::Whole(old),
+            SplitContent::New => SplitFinding::Whole(new),
+            SplitContent::Torn => SplitFinding::Nothing,
         });
         (header, found.collect())
     }
 
-    pub(super) fn page(&self) -> Page {
+    pub(super) fn page(&self) -> ResolvedPage {
         let (header, found) = self.found();
         let coding = selkie_memnode::Coding::new(DATA, SPLITS - DATA).unwrap();
-        page_of(coding, &header, &found, None)
+        resolve_torn_write(coding, &header, &found, None)
     }
 }

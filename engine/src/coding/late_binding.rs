@@ -16,7 +16,7 @@ use selkie_fabric::{
 use selkie_memnode::Mode;
 use selkie_memnode::layout::MAX_SPLITS;
 
-use super::access::Coded;
+use super::coded::CodingState;
 use super::tag::{SplitSet, Tag, Version, Versions};
 use crate::addressing::placement::{SplitAt, SplitsAt};
 use crate::cache::frames::FrameId;
@@ -27,7 +27,7 @@ use crate::{EngineError, GAddr};
 const ASKED_AT_MOST: u8 = 3;
 
 /// A split that has come.
-struct Arrival {
+struct ArrivedSplit {
     split: usize,
     payload: Buf,
     tag: Tag,
@@ -35,24 +35,24 @@ struct Arrival {
 
 /// What came of a read.
 #[derive(Default)]
-pub(super) struct Read {
+pub(super) struct ReadResult {
     /// The page was to be had and cannot be put together.
     pub(super) damaged: bool,
     /// Splits that are not as they were written.
     pub(super) corrupt: SplitSet,
     /// The page is in another frame.
-    pub(super) moved: Option<Moved>,
+    pub(super) moved: Option<MovedFrame>,
 }
 
 /// A frame that takes the place of one into which reads are still under way.
-pub(super) struct Moved {
+pub(super) struct MovedFrame {
     pub(super) to: FrameId,
     pub(super) late: Vec<Completion>,
 }
 
 /// The splits of a page while they come in.
-pub(super) struct Reading<'c> {
-    coded: &'c Coded,
+pub(super) struct LateBindingRead<'c> {
+    coded: &'c CodingState,
     addr: GAddr,
     places: SplitsAt,
     /// Under way, by split.
@@ -60,9 +60,9 @@ pub(super) struct Reading<'c> {
     /// Buffers of data splits that nothing is under way into.
     idle: Vec<(usize, Buf)>,
     /// Come, and not looked at yet.
-    fresh: Vec<Arrival>,
+    fresh: Vec<ArrivedSplit>,
     /// Splits of the page.
-    arrived: Vec<Arrival>,
+    arrived: Vec<ArrivedSplit>,
     /// How often each was asked for.
     asked: [u8; MAX_SPLITS],
     /// Asked for, and not to be had.
@@ -76,11 +76,11 @@ pub(super) struct Reading<'c> {
     corrupt: SplitSet,
 }
 
-impl<'c> Reading<'c> {
+impl<'c> LateBindingRead<'c> {
     /// Asks for the first splits, the data splits into these buffers.
     pub(super) fn begin(
         core: &Core,
-        coded: &'c Coded,
+        coded: &'c CodingState,
         addr: GAddr,
         places: &SplitsAt,
         into: Vec<(usize, Buf)>,
@@ -137,7 +137,7 @@ impl<'c> Reading<'c> {
         mut self,
         core: &Core,
         versions: &Versions,
-    ) -> Result<Read, EngineError> {
+    ) -> Result<ReadResult, EngineError> {
         self.has_latch = true;
         self.collect(core, versions, self.coded.compared(&self.places)).await;
         let whole = self.compare(core, versions).await;
@@ -146,13 +146,13 @@ impl<'c> Reading<'c> {
         if tells || !matches!(whole, Ok(true)) {
             self.rest(core).await;
             whole?;
-            return Ok(Read { damaged: true, corrupt: self.corrupt, moved: None });
+            return Ok(ReadResult { damaged: true, corrupt: self.corrupt, moved: None });
         }
         self.settle(core, true).await
     }
 
     /// The page is not to be had: nothing is to be under way into the frame.
-    pub(super) async fn give_up(mut self, core: &Core) -> Result<Read, EngineError> {
+    pub(super) async fn give_up(mut self, core: &Core) -> Result<ReadResult, EngineError> {
         self.settle(core, false).await
     }
 
@@ -229,14 +229,14 @@ impl<'c> Reading<'c> {
                 let mut bufs = chain.verbs.into_iter().filter_map(Verb::into_buf);
                 let (Some(payload), Some(tag)) = (bufs.next(), bufs.next()) else { return };
                 let word = tag.words().first().map_or(0, |word| u64::from_le(*word));
-                self.fresh.push(Arrival { split, payload, tag: Tag::from_word(word) });
+                self.fresh.push(ArrivedSplit { split, payload, tag: Tag::from_word(word) });
             }
             Err(failed) => {
                 let ChainError { chain, error, .. } = *failed;
                 if let FabricError::PeerDead { peer } = error
                     && peer.is_memory()
                 {
-                    core.memory.halted.suspect(usize::from(peer.index()));
+                    core.memory.quiesced.suspect(usize::from(peer.index()));
                 }
                 self.lost = self.lost.with(split);
                 self.suspects = self.suspects.without(SplitSet::EMPTY.with(split));
@@ -250,7 +250,7 @@ impl<'c> Reading<'c> {
     /// or not what was written.
     fn sort_out(&mut self, core: &Core, versions: &Versions) {
         while let Some(arrival) = self.fresh.pop() {
-            let Arrival { split, payload, tag } = &arrival;
+            let ArrivedSplit { split, payload, tag } = &arrival;
             let own = SplitSet::EMPTY.with(*split);
             let version = versions.get(*split).copied().unwrap_or_default();
             self.suspects = self.suspects.without(own);
@@ -312,7 +312,7 @@ impl<'c> Reading<'c> {
 
     /// Sees to it that nothing is under way into the frame in which the page then is, which is made
     /// whole if there is a page.
-    async fn settle(&mut self, core: &Core, whole: bool) -> Result<Read, EngineError> {
+    async fn settle(&mut self, core: &Core, whole: bool) -> Result<ReadResult, EngineError> {
         let data = self.coded.data();
         let (late, parity): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.under_way).into_iter().partition(|(split, _)| *split < data);
@@ -329,7 +329,7 @@ impl<'c> Reading<'c> {
                 self.rest(core).await;
                 return Err(error);
             }
-            moved = Some(Moved { to, late: late.into_iter().map(|(_, late)| late).collect() });
+            moved = Some(MovedFrame { to, late: late.into_iter().map(|(_, late)| late).collect() });
         } else {
             core.cache.evict_bell().ring();
             self.under_way = late;
@@ -340,7 +340,7 @@ impl<'c> Reading<'c> {
                 self.fill_in_place()?;
             }
         }
-        Ok(Read { damaged: false, corrupt: self.corrupt, moved })
+        Ok(ReadResult { damaged: false, corrupt: self.corrupt, moved })
     }
 
     /// Waits for all that is under way.

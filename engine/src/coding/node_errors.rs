@@ -12,7 +12,7 @@ use crate::addressing::placement::SplitsAt;
 const WINDOW: u32 = 4096;
 
 /// Damaged splits of each memory node in about the last [`WINDOW`] reads of pages.
-pub(crate) struct Errors {
+pub(crate) struct MemoryNodeErrors {
     damaged: Box<[AtomicU32]>,
     reads: AtomicU32,
     /// Some have been counted: looked at first, as there are none mostly.
@@ -21,7 +21,7 @@ pub(crate) struct Errors {
     regeneration_limit: u32,
 }
 
-impl Errors {
+impl MemoryNodeErrors {
     pub(crate) fn new(config: &EngineConfig) -> Self {
         Self {
             damaged: (0..MAX_MEMORY_NODES).map(|_| AtomicU32::new(0)).collect(),
@@ -92,13 +92,13 @@ mod tests {
     use super::*;
     use crate::addressing::placement::SplitAt;
 
-    fn errors() -> Errors {
+    fn errors() -> MemoryNodeErrors {
         let config = EngineConfig {
             error_correction_limit: 2,
             slab_regeneration_limit: 5,
             ..EngineConfig::default()
         };
-        Errors::new(&config)
+        MemoryNodeErrors::new(&config)
     }
 
     fn at(node: usize) -> SplitsAt {

@@ -1,7 +1,7 @@
 //! Which page the splits make up: of a write-back that ended, of one that its writer did not live
 //! to end, with splits that are damaged or lost.
 //!
-//! A write-back is not atomic. With c dirty data splits and r parity splits it goes by [`Stages`]:
+//! A write-back is not atomic. With c dirty data splits and r parity splits it goes by [`WriteOrder`]:
 //!
 //! ```text
 //! c <= r   all parity | the dirty data splits | versions in the header, latch
@@ -20,7 +20,7 @@ use super::tag::{SplitSet, Version, Versions};
 
 /// In which order a write-back writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stages {
+pub(crate) struct WriteOrder {
     /// First of all, all of them into the journal.
     pub journal: bool,
     /// Then these splits.
@@ -29,7 +29,7 @@ pub(crate) struct Stages {
     pub second: SplitSet,
 }
 
-impl Stages {
+impl WriteOrder {
     /// For a page of which these data splits have changed.
     pub(crate) fn of(coding: Coding, dirty: SplitSet) -> Self {
         let (data, splits) = (coding.data(), coding.splits());
@@ -43,7 +43,7 @@ impl Stages {
 
 /// What there is of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum SplitFinding {
     /// Nothing: its memory is lost, or its bytes are not what its tag says.
     Nothing,
     /// Bytes that are what was written with this version.
@@ -52,12 +52,12 @@ pub(crate) enum Found {
 
 /// What the splits of a page come to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Page {
+pub(crate) enum ResolvedPage {
     /// The page as of the write-back that ended last: from any k of these splits.
-    Old(SplitSet),
+    Before(SplitSet),
     /// The page of the write-back under way, of this version: from any k of these, of which some
     /// may be in the journal.
-    New(Version, SplitSet),
+    After(Version, SplitSet),
     /// It cannot be told from what there is.
     Lost,
 }
@@ -66,27 +66,30 @@ pub(crate) enum Page {
 /// before a write-back that may have been cut short. `image` is what the writer's journal has of an
 /// image that was made over the page of the header: its version, and the splits of which there are
 /// shares.
-pub(crate) fn page_of(
+pub(crate) fn resolve_torn_write(
     coding: Coding,
     header: &Versions,
-    found: &[Found],
+    found: &[SplitFinding],
     image: Option<(Version, SplitSet)>,
-) -> Page {
+) -> ResolvedPage {
     let data = coding.data();
-    let with = |split: usize, version: Version| found.get(split) == Some(&Found::Whole(version));
+    let with =
+        |split: usize, version: Version| found.get(split) == Some(&SplitFinding::Whole(version));
     let splits = || 0..coding.splits();
     let old: SplitSet =
         splits().filter(|split| header.get(*split).is_some_and(|v| with(*split, *v))).collect();
     if old.len() >= data {
-        return Page::Old(old);
+        return ResolvedPage::Before(old);
     }
     // The versions that parity has and the header has not: at most one write-back can have been
     // under way.
     let newer = found.iter().enumerate().skip(data).find_map(|(split, found)| match found {
-        Found::Whole(version) if header.get(split) != Some(version) => Some(*version),
+        SplitFinding::Whole(version) if header.get(split) != Some(version) => Some(*version),
         _ => None,
     });
-    let Some(version) = image.map(|(version, _)| version).or(newer) else { return Page::Lost };
+    let Some(version) = image.map(|(version, _)| version).or(newer) else {
+        return ResolvedPage::Lost;
+    };
     let shares = image.map_or(SplitSet::EMPTY, |(_, shares)| shares);
     let new: SplitSet = splits()
         .filter(|split| {
@@ -94,7 +97,7 @@ pub(crate) fn page_of(
             shares.contains(*split) || with(*split, version) || unchanged && old.contains(*split)
         })
         .collect();
-    if new.len() >= data { Page::New(version, new) } else { Page::Lost }
+    if new.len() >= data { ResolvedPage::After(version, new) } else { ResolvedPage::Lost }
 }
 
 #[cfg(test)]
@@ -109,7 +112,7 @@ mod tests {
         header: Versions,
         new: Version,
         dirty: SplitSet,
-        stages: Stages,
+        stages: WriteOrder,
     }
 
     fn cases() -> impl Iterator<Item = Case> {
@@ -130,7 +133,7 @@ mod tests {
                         header[data..data + parity].fill(last);
                     }
                     let new = last.next(dirty);
-                    let stages = Stages::of(coding, dirty);
+                    let stages = WriteOrder::of(coding, dirty);
                     Case { coding, header, new, dirty, stages }
                 })
             })
@@ -143,7 +146,7 @@ mod tests {
         case: &Case,
         written: SplitSet,
         under_way: SplitSet,
-    ) -> impl Iterator<Item = Vec<Found>> {
+    ) -> impl Iterator<Item = Vec<SplitFinding>> {
         let count = STATES.pow(under_way.len() as u32);
         (0..count).map(move |mut number| {
             let mut state = || {
@@ -153,37 +156,37 @@ mod tests {
             };
             (0..case.coding.splits())
                 .map(|split| match () {
-                    () if written.contains(split) => Found::Whole(case.new),
-                    () if !under_way.contains(split) => Found::Whole(case.header[split]),
+                    () if written.contains(split) => SplitFinding::Whole(case.new),
+                    () if !under_way.contains(split) => SplitFinding::Whole(case.header[split]),
                     () => match state() {
-                        0 => Found::Whole(case.header[split]),
-                        1 => Found::Nothing,
-                        _ => Found::Whole(case.new),
+                        0 => SplitFinding::Whole(case.header[split]),
+                        1 => SplitFinding::Nothing,
+                        _ => SplitFinding::Whole(case.new),
                     },
                 })
                 .collect()
         })
     }
 
-    /// What `page_of` says must be made of splits that belong to one page: that before, or that
+    /// What `resolve_torn_write` says must be made of splits that belong to one page: that before, or that
     /// after. `shares` are those in the journal, of all that the write-back writes.
-    fn check(case: &Case, found: &[Found], shares: SplitSet) -> bool {
+    fn check(case: &Case, found: &[SplitFinding], shares: SplitSet) -> bool {
         let data = case.coding.data();
         let image = (!shares.is_empty()).then_some((case.new, shares));
-        match page_of(case.coding, &case.header, found, image) {
-            Page::Old(splits) => {
+        match resolve_torn_write(case.coding, &case.header, found, image) {
+            ResolvedPage::Before(splits) => {
                 assert!(splits.len() >= data);
-                splits.iter().all(|split| found[split] == Found::Whole(case.header[split]))
+                splits.iter().all(|split| found[split] == SplitFinding::Whole(case.header[split]))
             }
-            Page::New(version, splits) => {
+            ResolvedPage::After(version, splits) => {
                 assert!(splits.len() >= data && version == case.new);
                 splits.iter().all(|split| {
                     let as_before = split < data && !case.dirty.contains(split);
                     let expected = if as_before { case.header[split] } else { case.new };
-                    found[split] == Found::Whole(expected) || shares.contains(split)
+                    found[split] == SplitFinding::Whole(expected) || shares.contains(split)
                 })
             }
-            Page::Lost => false,
+            ResolvedPage::Lost => false,
         }
     }
 
@@ -191,7 +194,7 @@ mod tests {
     fn a_writer_that_dies_anywhere_leaves_the_page_before_or_after() {
         let mut seen = 0_u64;
         for case in cases() {
-            let Stages { journal, first, second } = case.stages;
+            let WriteOrder { journal, first, second } = case.stages;
             let shares = if journal { first.union(second) } else { SplitSet::EMPTY };
             let all = torn(&case, SplitSet::EMPTY, first).chain(torn(&case, first, second));
             for found in all {
@@ -199,8 +202,9 @@ mod tests {
                 let (coding, dirty) = (case.coding, case.dirty);
                 assert!(check(&case, &found, shares), "{coding:?} {dirty:?} {found:?}");
             }
-            let untouched: Vec<_> =
-                (0..case.coding.splits()).map(|split| Found::Whole(case.header[split])).collect();
+            let untouched: Vec<_> = (0..case.coding.splits())
+                .map(|split| SplitFinding::Whole(case.header[split]))
+                .collect();
             for unwritten in subsets(case.coding.splits()) {
                 let some = shares.without(unwritten);
                 assert!(check(&case, &untouched, some), "died in the journal");
@@ -218,13 +222,13 @@ mod tests {
             for kept in kept {
                 let found: Vec<_> = (0..splits)
                     .map(|split| match kept >> split & 1 {
-                        1 => Found::Whole(case.header[split]),
-                        _ => Found::Nothing,
+                        1 => SplitFinding::Whole(case.header[split]),
+                        _ => SplitFinding::Nothing,
                     })
                     .collect();
-                let page = page_of(case.coding, &case.header, &found, None);
+                let page = resolve_torn_write(case.coding, &case.header, &found, None);
                 assert!(
-                    matches!(page, Page::Old(splits) if splits.len() == kept.count_ones() as usize)
+                    matches!(page, ResolvedPage::Before(splits) if splits.len() == kept.count_ones() as usize)
                 );
             }
         }
@@ -241,7 +245,7 @@ mod tests {
             for found in torn(&case, SplitSet::EMPTY, case.stages.first) {
                 for lost in subsets(found.len()).filter(|lost| lost.len() <= parity) {
                     let mut found = found.clone();
-                    lost.iter().for_each(|split| found[split] = Found::Nothing);
+                    lost.iter().for_each(|split| found[split] = SplitFinding::Nothing);
                     let shares = case.stages.first.without(lost);
                     assert!(check(&case, &found, shares), "{found:?} {shares:?}");
                 }
@@ -257,12 +261,16 @@ mod tests {
         let new = old.next(SplitSet::EMPTY.with(0));
         let mut header = [Version::NEVER; 12];
         header[..3].fill(old);
-        let whole = Found::Whole;
-        let lost = [whole(new), Found::Nothing, Found::Nothing];
-        assert_eq!(page_of(coding, &header, &lost, None), Page::Lost);
-        let mixed = [whole(new), whole(old), Found::Nothing];
-        assert_eq!(page_of(coding, &header, &mixed, None), Page::Lost, "parity tells, and is gone");
-        let stranger = [Found::Nothing, whole(new.next(SplitSet::EMPTY)), whole(new)];
-        assert_eq!(page_of(coding, &header, &stranger, None), Page::Lost);
+        let whole = SplitFinding::Whole;
+        let lost = [whole(new), SplitFinding::Nothing, SplitFinding::Nothing];
+        assert_eq!(resolve_torn_write(coding, &header, &lost, None), ResolvedPage::Lost);
+        let mixed = [whole(new), whole(old), SplitFinding::Nothing];
+        assert_eq!(
+            resolve_torn_write(coding, &header, &mixed, None),
+            ResolvedPage::Lost,
+            "parity tells, and is gone"
+        );
+        let stranger = [SplitFinding::Nothing, whole(new.next(SplitSet::EMPTY)), whole(new)];
+        assert_eq!(resolve_torn_write(coding, &header, &stranger, None), ResolvedPage::Lost);
     }
 }

@@ -1,33 +1,34 @@
 //! Pages whose writer died in a write-back: their splits are made those of one page again (DESIGN
 //! §7).
 //!
-//! Which page that is, says [`page_of`]; making it is what the writer would have done, or undoing
+//! Which page that is, says [`resolve_torn_write`]; making it is what the writer would have done, or undoing
 //! that, with the very versions. So whoever does it may die as well, and the next one goes on.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::layout;
 
-use super::access::{read_versions, versions_bytes};
-use super::journal::Image;
+use super::header_versions::versions_bytes;
+use super::journal::share::JournalImage;
 use super::placed::placed;
 use super::tag::{SplitSet, Tag, Version, Versions};
-use super::torn::{Found, Page, page_of};
+use super::torn_write::{ResolvedPage, SplitFinding, resolve_torn_write};
+use super::write_back::read_versions;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
 /// What has become of a page.
 #[must_use]
-pub(crate) enum Mended {
+pub(crate) enum RepairedPage {
     /// It is whole: its line.
-    Page(Vec<u8>),
+    Whole(Vec<u8>),
     /// Its splits are no page: more is lost than may be.
     Lost,
     /// It is not coded, or its home is not known.
-    Nothing,
+    NotCoded,
 }
 
 /// A split as it was found.
-struct Seen {
+struct FoundSplit {
     payload: Buf,
     tag: Tag,
 }
@@ -36,10 +37,14 @@ impl Core {
     /// Makes the splits of a page whole that a dead node held: those of before its last write-back,
     /// or of after it. `images` are those in its journal. Nobody else reads or writes the page
     /// meanwhile.
-    pub(crate) async fn mend(&self, addr: GAddr, images: &[Image]) -> Result<Mended, EngineError> {
+    pub(crate) async fn repair_torn_page(
+        &self,
+        addr: GAddr,
+        images: &[JournalImage],
+    ) -> Result<RepairedPage, EngineError> {
         let (Some(coded), Some(home)) = (&self.memory.coded, self.memory.placement.home(addr))
         else {
-            return Ok(Mended::Nothing);
+            return Ok(RepairedPage::NotCoded);
         };
         let _using = self.memory.placement.using();
         let coding = self.pool.descriptor().coding;
@@ -49,36 +54,38 @@ impl Core {
         };
         let header = read_versions(self, home.node, header_at(0)).await?;
         let seen = self.see_splits(addr).await?;
-        let found: Vec<Found> = seen
+        let found: Vec<SplitFinding> = seen
             .iter()
             .map(|seen| match seen {
-                Some(seen) if seen.tag.is_of(&seen.payload) => Found::Whole(seen.tag.version),
-                _ => Found::Nothing,
+                Some(seen) if seen.tag.is_of(&seen.payload) => {
+                    SplitFinding::Whole(seen.tag.version)
+                }
+                _ => SplitFinding::Nothing,
             })
             .collect();
-        let known = Image::over(images, addr, &header, coding.data());
+        let known = JournalImage::over(images, addr, &header, coding.data());
         let candidates = known.into_iter().map(Some).chain([None]);
         let pages = candidates.map(|image| {
             let shares = image.map(|image| (image.attempt.version, image.splits()));
-            (image, page_of(coding, &header, &found, shares))
+            (image, resolve_torn_write(coding, &header, &found, shares))
         });
-        let found_page = pages.into_iter().find(|(_, page)| *page != Page::Lost);
-        let (image, page) = found_page.unwrap_or((None, Page::Lost));
+        let found_page = pages.into_iter().find(|(_, page)| *page != ResolvedPage::Lost);
+        let (image, page) = found_page.unwrap_or((None, ResolvedPage::Lost));
         let (mut versions, splits) = match page {
-            Page::Old(of) => (header, coded.splits_from(&payloads(&seen, of, None))?),
-            Page::New(version, of) => (
+            ResolvedPage::Before(of) => (header, coded.splits_from(&payloads(&seen, of, None))?),
+            ResolvedPage::After(version, of) => (
                 with_version(&header, coding.data(), version),
                 coded.splits_from(&payloads(&seen, of, image))?,
             ),
-            Page::Lost => return Ok(Mended::Lost),
+            ResolvedPage::Lost => return Ok(RepairedPage::Lost),
         };
         let line = splits.get(..coding.data()).unwrap_or(&splits).concat();
         let Some(places) = self.memory.placement.written(addr) else {
-            return Ok(Mended::Page(line));
+            return Ok(RepairedPage::Whole(line));
         };
         for (split, payload) in splits.iter().enumerate() {
             let known = versions.get(split).copied().unwrap_or_default();
-            let is_there = found.get(split) == Some(&Found::Whole(known));
+            let is_there = found.get(split) == Some(&SplitFinding::Whole(known));
             // What was lost with a home may have a place again.
             let version = match known {
                 Version::LOST => Version::after(&versions, coding.data(), SplitSet::EMPTY),
@@ -110,11 +117,11 @@ impl Core {
             let written = self.memory.queue_pair(home.node).post(write).await;
             written.map_err(|error| error.error)?;
         }
-        Ok(Mended::Page(line))
+        Ok(RepairedPage::Whole(line))
     }
 
     /// All splits of a page; `None` for those whose memory is lost.
-    async fn see_splits(&self, addr: GAddr) -> Result<Vec<Option<Seen>>, EngineError> {
+    async fn see_splits(&self, addr: GAddr) -> Result<Vec<Option<FoundSplit>>, EngineError> {
         let bytes = self.pool.descriptor().geometry().payload_bytes();
         let places = self.memory.placement.splits(addr).ok_or(EngineError::BadAddress { addr })?;
         let mut seen = Vec::new();
@@ -136,7 +143,7 @@ impl Core {
             let (payload, tag) = (bufs.next(), bufs.next());
             let word = tag.and_then(|tag| tag.words().first().copied()).unwrap_or_default();
             let tag = Tag::from_word(u64::from_le(word));
-            seen.push(payload.map(|payload| Seen { payload, tag }));
+            seen.push(payload.map(|payload| FoundSplit { payload, tag }));
         }
         Ok(seen)
     }
@@ -144,9 +151,9 @@ impl Core {
 
 /// Splits as they are in the image, or else in their place.
 fn payloads<'a>(
-    seen: &'a [Option<Seen>],
+    seen: &'a [Option<FoundSplit>],
     of: SplitSet,
-    image: Option<&'a Image>,
+    image: Option<&'a JournalImage>,
 ) -> Vec<(usize, &'a [u8])> {
     let in_place = |split: usize| Some(&*seen.get(split)?.as_ref()?.payload);
     let payload = |split| image.and_then(|image| image.payload(split)).or_else(|| in_place(split));

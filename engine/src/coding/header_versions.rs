@@ -1,0 +1,42 @@
+//! The versions of the splits of a page, as they lie in the page's header and in messages.
+
+use selkie_fabric::{Buf, Chain};
+use selkie_memnode::layout::{self, MAX_SPLITS};
+
+use super::tag::{Version, Versions};
+
+/// Bytes of the versions of a page.
+pub(crate) const VERSIONS_BYTES: usize = 4 * MAX_SPLITS;
+
+/// Versions as they lie in a header, in a message too.
+pub(crate) fn versions_bytes(versions: &Versions) -> [u8; VERSIONS_BYTES] {
+    let mut bytes = [0; VERSIONS_BYTES];
+    for (to, version) in bytes.as_chunks_mut().0.iter_mut().zip(versions) {
+        *to = version.to_bits().to_le_bytes();
+    }
+    bytes
+}
+
+/// Versions of which it has to be asked what they are.
+pub(crate) fn unknown_versions() -> Versions {
+    [Version::LOST; MAX_SPLITS]
+}
+
+/// Versions from how they lie in a header.
+pub(crate) fn versions_from(bytes: &[u8]) -> Versions {
+    let mut versions = Versions::default();
+    for (version, bytes) in versions.iter_mut().zip(bytes.as_chunks().0) {
+        *version = Version::from_bits(u32::from_le_bytes(*bytes));
+    }
+    versions
+}
+
+pub(super) fn versions_buf(versions: &Versions) -> Buf {
+    Buf::copy_of(&versions_bytes(versions))
+}
+
+/// The versions in a header that a chain ended with.
+pub(super) fn found_versions(chain: &Chain) -> Option<Versions> {
+    let header = chain.verbs.last()?.buf()?;
+    Some(versions_from(header.get(layout::SPLIT_VERSION_AT as usize..)?))
+}

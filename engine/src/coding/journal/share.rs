@@ -1,0 +1,254 @@
+//! The shares of an image, and what they say of a write-back that was cut short.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use selkie_fabric::Buf;
+use selkie_memnode::layout::{MAX_SPLITS, SHARE_HEADER_BYTES};
+
+use crate::GAddr;
+use crate::coding::checksum::checksum;
+use crate::coding::header_versions::versions_bytes;
+use crate::coding::tag::{SplitSet, Version, Versions};
+
+/// Offset of the checksum in a share.
+const CHECKSUM_AT: usize = 32;
+
+/// Offset of what the versions before sum up to.
+const ALL_BEFORE_AT: usize = 36;
+
+const _: () = assert!(ALL_BEFORE_AT + 4 == SHARE_HEADER_BYTES as usize);
+
+/// Of which write-back something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WriteAttempt {
+    pub(crate) addr: GAddr,
+    /// Of the splits after it.
+    pub(crate) version: Version,
+    /// Of the first parity split before it.
+    pub(super) before: Version,
+    /// What all versions before it sum up to.
+    pub(super) all_before: u32,
+    /// Incarnation of the writer, and its images before: later is larger. A write-back that failed
+    /// before it changed a split has the same versions as the next.
+    pub(super) number: (u32, u64),
+}
+
+/// What is to become of a split.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct JournalShare {
+    attempt: WriteAttempt,
+    split: usize,
+    payload: Vec<u8>,
+}
+
+/// The last image of a page in a journal that was made over the same versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct JournalImage {
+    pub(crate) attempt: WriteAttempt,
+    splits: BTreeMap<usize, Vec<u8>>,
+}
+
+impl JournalShare {
+    pub(super) fn to_buf(attempt: WriteAttempt, split: usize, payload: &[u8]) -> Buf {
+        let header = SHARE_HEADER_BYTES as usize;
+        let mut buf = Buf::zeroed(header + payload.len());
+        let WriteAttempt { addr, version, before, all_before, number } = attempt;
+        let versions = u64::from(version.to_bits()) | u64::from(before.to_bits()) << 32;
+        let which = u64::from(number.0) | (split as u64) << 32;
+        let words = [addr.to_u64(), versions, number.1, which];
+        for (to, word) in buf.words_mut().iter_mut().zip(words) {
+            *to = word.to_le();
+        }
+        if let Some(to) = buf.get_mut(header..) {
+            to.copy_from_slice(payload);
+        }
+        if let Some(to) = buf.get_mut(ALL_BEFORE_AT..ALL_BEFORE_AT + 4) {
+            to.copy_from_slice(&all_before.to_le_bytes());
+        }
+        let checksum = checksum(&buf);
+        if let Some(to) = buf.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4) {
+            to.copy_from_slice(&checksum.to_le_bytes());
+        }
+        buf
+    }
+
+    /// `None` if there is none, or not a whole one.
+    pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let mut copy = bytes.to_vec();
+        let field = copy.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4)?;
+        let known = u32::from_le_bytes(field.try_into().ok()?);
+        field.fill(0);
+        let word = |at: usize| Some(u64::from_le_bytes(bytes.get(at..at + 8)?.try_into().ok()?));
+        let (addr, versions, count, which) = (word(0)?, word(8)?, word(16)?, word(24)?);
+        let split = (which >> 32) as usize;
+        if addr == 0 || split >= MAX_SPLITS || checksum(&copy) != known {
+            return None;
+        }
+        let all_before = bytes.get(ALL_BEFORE_AT..ALL_BEFORE_AT + 4)?.try_into().ok()?;
+        let attempt = WriteAttempt {
+            addr: GAddr::from_u64(addr),
+            version: Version::from_bits(versions as u32),
+            before: Version::from_bits((versions >> 32) as u32),
+            all_before: u32::from_le_bytes(all_before),
+            number: (which as u32, count),
+        };
+        let payload = bytes.get(SHARE_HEADER_BYTES as usize..)?.to_vec();
+        Some(Self { attempt, split, payload })
+    }
+}
+
+impl JournalImage {
+    /// The splits of which it has shares.
+    pub(crate) fn splits(&self) -> SplitSet {
+        self.splits.keys().copied().collect()
+    }
+
+    pub(crate) fn payload(&self, split: usize) -> Option<&[u8]> {
+        self.splits.get(&split).map(Vec::as_slice)
+    }
+
+    /// The images, of several journals, that were made of a page with this header: the one with
+    /// most shares first, as it may be of who wrote all of a page again of which another had died
+    /// in its write-back.
+    pub(crate) fn over<'i>(
+        images: &'i [Self],
+        addr: GAddr,
+        header: &Versions,
+        data: usize,
+    ) -> Vec<&'i Self> {
+        let latest = header.get(data).copied().unwrap_or_default();
+        let is_over = |attempt: &WriteAttempt| {
+            // One that is not known is no one's: then all have to be the same.
+            let is_same = || attempt.all_before == sum_of(header);
+            attempt.before == latest && (latest != Version::LOST || is_same())
+        };
+        let own = images.iter().filter(|own| own.attempt.addr == addr && is_over(&own.attempt));
+        let mut own: Vec<&Self> = own.collect();
+        own.sort_by_key(|image| Reverse(image.splits.len()));
+        own
+    }
+
+    pub(super) fn put(images: &mut Vec<Self>, share: JournalShare) {
+        let JournalShare { attempt, split, payload } = share;
+        let is_of = |image: &&mut Self| {
+            (image.attempt.addr, image.attempt.before) == (attempt.addr, attempt.before)
+        };
+        let Some(image) = images.iter_mut().find(is_of) else {
+            images.push(Self { attempt, splits: BTreeMap::from([(split, payload)]) });
+            return;
+        };
+        if image.attempt.number < attempt.number {
+            *image = Self { attempt, splits: BTreeMap::new() };
+        }
+        if image.attempt == attempt {
+            image.splits.insert(split, payload);
+        }
+    }
+}
+
+pub(super) fn sum_of(versions: &Versions) -> u32 {
+    checksum(&versions_bytes(versions))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attempt(number: (u32, u64)) -> WriteAttempt {
+        WriteAttempt {
+            addr: GAddr::from_u64(512 * 77),
+            version: Version::from_bits(0x0000_5003),
+            before: Version::from_bits(0x0000_4001),
+            all_before: 77,
+            number,
+        }
+    }
+
+    #[test]
+    fn a_share_is_read_as_it_was_written_or_not_at_all() {
+        let payload: Vec<u8> = (0..512_u32).map(|byte| byte as u8).collect();
+        let mut bytes = JournalShare::to_buf(attempt((2, 9)), 7, &payload).to_vec();
+        let share = JournalShare { attempt: attempt((2, 9)), split: 7, payload };
+        assert_eq!(JournalShare::from_bytes(&bytes), Some(share));
+        assert_eq!(JournalShare::from_bytes(&vec![0; bytes.len()]), None);
+        for at in [0, 9, 13, 17, 24, 28, 32, 36, 64, 550] {
+            bytes[at] ^= 1;
+            assert_eq!(JournalShare::from_bytes(&bytes), None, "byte {at}");
+            bytes[at] ^= 1;
+        }
+        assert_eq!(JournalShare::from_bytes(&bytes[..100]), None, "torn");
+        let none = JournalShare::to_buf(attempt((2, 9)), MAX_SPLITS, &[0; 512]);
+        assert_eq!(JournalShare::from_bytes(&none), None, "there is no such split");
+    }
+
+    /// Two write-backs of a page can have the same versions: their shares must not be mixed.
+    #[test]
+    fn an_image_has_the_shares_of_the_last_attempt_alone() {
+        let early = [(1, 2, 1), (1, 2, 5)];
+        let late = [(1, 3, 2), (1, 3, 5)];
+        let next = [(2, 0, 2), (2, 0, 5)];
+        let WriteAttempt { addr, version, before, .. } = attempt((0, 0));
+        let header = |version| {
+            let mut header = Versions::default();
+            header[4] = version;
+            header
+        };
+        let over = |images: &[JournalImage], version| {
+            let own = JournalImage::over(images, addr, &header(version), 4);
+            own.into_iter().cloned().collect::<Vec<_>>()
+        };
+        for (first, second) in [(early, late), (late, early), (late, next), (next, late)] {
+            let mut images = Vec::new();
+            for (incarnation, count, split) in first.into_iter().chain(second) {
+                let payload = vec![10 * incarnation as u8 + count as u8; 8];
+                let attempt = attempt((incarnation, count));
+                JournalImage::put(&mut images, JournalShare { attempt, split, payload });
+            }
+            let last = if first == next || second == next { 20 } else { 13 };
+            let [image] = &over(&images, before)[..] else { panic!("one image") };
+            assert_eq!(image.splits(), [2, 5].into_iter().collect());
+            assert_eq!(image.payload(5), Some(&[last; 8][..]));
+            assert_eq!((images.len(), image.payload(1)), (1, None));
+            assert_eq!(over(&images, version), []);
+        }
+    }
+
+    /// The version of a split that was lost is the same each time.
+    #[test]
+    fn an_image_over_a_lost_version_is_of_that_very_header() {
+        let mut header = Versions::default();
+        header[2] = Version::LOST;
+        header[0] = Version::from_bits(0x0000_4001);
+        let number = (1, 1);
+        let attempt =
+            WriteAttempt { before: Version::LOST, all_before: sum_of(&header), ..attempt(number) };
+        let mut images = Vec::new();
+        JournalImage::put(&mut images, JournalShare { attempt, split: 1, payload: vec![1; 8] });
+        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2).len(), 1);
+        header[0] = Version::from_bits(0x0000_6001);
+        assert_eq!(JournalImage::over(&images, attempt.addr, &header, 2).len(), 0);
+    }
+
+    /// Two nodes have images of the same page if one took over from the other, and died as well.
+    #[test]
+    fn of_two_images_the_one_that_has_more_of_the_page_is_first() {
+        let mut images = Vec::new();
+        for (node, splits) in [(1, 0..3), (2, 0..6)] {
+            let mut own = Vec::new();
+            for split in splits {
+                let attempt = attempt((1, node));
+                JournalImage::put(
+                    &mut own,
+                    JournalShare { attempt, split, payload: vec![node as u8; 8] },
+                );
+            }
+            images.append(&mut own);
+        }
+        let mut header = Versions::default();
+        header[4] = attempt((0, 0)).before;
+        let own = JournalImage::over(&images, attempt((0, 0)).addr, &header, 4);
+        let counts: Vec<usize> = own.iter().map(|image| image.splits().len()).collect();
+        assert_eq!(counts, [6, 3]);
+    }
+}

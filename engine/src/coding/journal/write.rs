@@ -1,0 +1,87 @@
+//! Writes images into this node's journal, and reads those of others.
+
+use std::sync::atomic::Ordering;
+
+use selkie_fabric::{Buf, Chain, Completion, Verb};
+use selkie_memnode::layout::{JOURNAL_IMAGES, TAG_BYTES};
+
+use super::share::{JournalImage, JournalShare, WriteAttempt, sum_of};
+use super::slots::JournalSlot;
+use crate::addressing::placement::SplitsAt;
+use crate::coding::placed::placed;
+use crate::coding::tag::Versions;
+use crate::coherence::word::ComputeId;
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+impl Core {
+    /// Writes into this node's journal what is going to be written: payloads of splits, with room
+    /// for their tags. It is safe there until the place is given back.
+    pub(crate) async fn journal(
+        &self,
+        addr: GAddr,
+        (before, after): (&Versions, &Versions),
+        places: &SplitsAt,
+        splits: &[(usize, Buf)],
+    ) -> Result<JournalSlot<'_>, EngineError> {
+        let Some(coded) = &self.memory.coded else { return Err(EngineError::Closed) };
+        let own = coded.journal_slots();
+        let place = own.take().await;
+        // Relaxed: the order of two write-backs of a page is that of their line.
+        let number = (self.own_incarnation(), own.count.fetch_add(1, Ordering::Relaxed));
+        let of = |versions: &Versions| versions.get(coded.data()).copied().unwrap_or_default();
+        let (version, all_before) = (of(after), sum_of(before));
+        let attempt = WriteAttempt { addr, version, before: of(before), all_before, number };
+        let offset = self.pool.descriptor().geometry().share_offset(self.me.index(), place.number);
+        let mut posted: Vec<Completion> = Vec::with_capacity(splits.len());
+        for (split, buf) in splits {
+            // What has no place will not be written.
+            let Some(at) = places.get(*split).copied().flatten() else { continue };
+            let payload = buf.get(..buf.len() - TAG_BYTES as usize).unwrap_or_default();
+            let share = placed(
+                self.memory.at(at.node, offset)?,
+                JournalShare::to_buf(attempt, *split, payload),
+            );
+            posted.push(self.memory.queue_pair(at.node).post(share));
+        }
+        let parity = coded.coding().parity();
+        let mut lost = 0;
+        for share in posted {
+            if let Err(failed) = share.await {
+                self.gone(failed.error).await?;
+                lost += 1;
+            }
+        }
+        if lost > parity {
+            return Err(EngineError::TooManyLost { lost, parity });
+        }
+        Ok(place)
+    }
+
+    /// What there is of the images in a node's journal.
+    pub(crate) async fn journal_images_of(
+        &self,
+        node: ComputeId,
+    ) -> Result<Vec<JournalImage>, EngineError> {
+        let geometry = self.pool.descriptor().geometry();
+        let bytes = geometry.share_bytes();
+        let mut images: Vec<JournalImage> = Vec::new();
+        for number in 0..self.memory.node_count() {
+            let at = self.memory.at(number, geometry.share_offset(node.index(), 0))?;
+            let all = Buf::zeroed((JOURNAL_IMAGES * bytes) as usize);
+            let read = self.memory.queue_pair(number).post(Chain::from(Verb::read(at, all)));
+            let chain = match read.await {
+                Ok(chain) => chain,
+                Err(failed) => {
+                    self.gone(failed.error).await?;
+                    continue;
+                }
+            };
+            let read = chain.buf(0).map(|buf| &**buf).unwrap_or_default();
+            for share in read.chunks_exact(bytes as usize).filter_map(JournalShare::from_bytes) {
+                JournalImage::put(&mut images, share);
+            }
+        }
+        Ok(images)
+    }
+}

@@ -1,0 +1,141 @@
+//! A latch operation of a coded page, from its post to its result.
+
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_memnode::layout;
+
+use super::header_versions::{found_versions, versions_buf};
+use super::late_binding::{LateBindingRead, MovedFrame};
+use super::page_write::PageWrite;
+use super::tag::{SplitSet, Versions};
+use super::write_back::write_home;
+use crate::addressing::placement::{Home, Written};
+use crate::coherence::line::push_word;
+use crate::coherence::machine::{Atomic, LatchOperation, WordAccess};
+use crate::coherence::word::LatchWord;
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// A latch operation of a coded line.
+pub(super) struct CodedOperation {
+    pub(super) addr: GAddr,
+    pub(super) home: Home,
+    pub(super) places: Written,
+    pub(super) operation: LatchOperation,
+    /// The header is read with the atomic: whoever gets the right to write has to know the
+    /// versions.
+    pub(super) header: bool,
+    pub(super) write: Option<PageWrite>,
+    /// Where the data splits go, if the page is read.
+    pub(super) into: Option<Vec<(usize, Buf)>>,
+}
+
+/// What came of an operation.
+pub(super) struct OperationResult {
+    pub(super) old: LatchWord,
+    /// What the header says now, where that was asked for.
+    pub(super) versions: Option<Versions>,
+    /// The page was to be had and cannot be put together.
+    pub(super) damaged: bool,
+    /// Splits that are not as they were written.
+    pub(super) corrupt: SplitSet,
+}
+
+/// An operation that is over, however.
+pub(super) struct FinishedOperation {
+    pub(super) done: Result<OperationResult, EngineError>,
+    /// The page is not in the frame it was to be read into.
+    pub(super) moved: Option<MovedFrame>,
+}
+
+/// What an atomic found and whether the right that goes with the page was had.
+fn is_granted(word: WordAccess, old: LatchWord) -> bool {
+    match word {
+        WordAccess::Change(Atomic::Swap { expected, .. }) => old == expected,
+        WordAccess::Change(Atomic::Add(_)) => matches!(old.holder(), Ok(None)),
+        WordAccess::Look | WordAccess::Skip => true,
+    }
+}
+
+impl CodedOperation {
+    pub(super) fn new(addr: GAddr, home: Home, places: Written, operation: LatchOperation) -> Self {
+        Self { addr, home, places, operation, header: false, write: None, into: None }
+    }
+
+    pub(super) async fn run(self, core: &Core) -> FinishedOperation {
+        let mut moved = None;
+        let done = self.carry_out(core, &mut moved).await;
+        FinishedOperation { done, moved }
+    }
+
+    async fn carry_out(
+        self,
+        core: &Core,
+        moved: &mut Option<MovedFrame>,
+    ) -> Result<OperationResult, EngineError> {
+        let Some(coded) = &core.memory.coded else { return Err(EngineError::Closed) };
+        let Self { addr, home, places, operation, header, write, into } = self;
+        let mut chain = Chain::new();
+        let header_at = |offset| {
+            let at = home.latch.offset - layout::LATCH_AT + offset;
+            RemoteAddr::new(home.latch.region, at)
+        };
+        let mut done = OperationResult {
+            old: LatchWord::FREE,
+            versions: None,
+            damaged: false,
+            corrupt: SplitSet::EMPTY,
+        };
+        // Until the operation is over: the image stands in for the splits.
+        let mut journal_place = None;
+        if let Some(write) = write {
+            let (versions, place) = write_home(core, coded, addr, &places, (home, write)).await?;
+            journal_place = place;
+            done.versions = Some(versions);
+            chain.push(Verb::write(header_at(layout::SPLIT_VERSION_AT), versions_buf(&versions)));
+        }
+        push_word(&mut chain, home.latch, operation.word);
+        if header {
+            chain.push(Verb::read(header_at(0), Buf::zeroed(layout::HEADER_BYTES as usize)));
+        }
+        let at_home =
+            (!chain.verbs.is_empty()).then(|| core.memory.queue_pair(home.node).post(chain));
+        let reading =
+            into.map(|into| LateBindingRead::begin(core, coded, addr, &places.splits, into));
+        let found = match at_home {
+            Some(at_home) => at_home.await.map_err(|error| error.error),
+            None => Ok(Chain::new()),
+        };
+        if let Ok(chain) = &found {
+            done.old = found_word(operation.word, chain);
+            if header {
+                done.versions = found_versions(chain);
+            }
+        }
+        if let Some(reading) = reading {
+            let read = if found.is_ok() && is_granted(operation.word, done.old) {
+                coded.errors.note_read();
+                reading.finish(core, &done.versions.unwrap_or_default()).await?
+            } else {
+                reading.give_up(core).await?
+            };
+            (*moved, done.damaged, done.corrupt) = (read.moved, read.damaged, read.corrupt);
+        }
+        found?;
+        drop(journal_place);
+        Ok(done)
+    }
+}
+
+/// What the atomic, or the look, of a chain found.
+fn found_word(word: WordAccess, chain: &Chain) -> LatchWord {
+    let bits = match word {
+        WordAccess::Skip => return LatchWord::FREE,
+        WordAccess::Look => chain
+            .verbs
+            .iter()
+            .find_map(Verb::buf)
+            .and_then(|buf| buf.words().first().map(|word| u64::from_le(*word))),
+        WordAccess::Change(_) => chain.verbs.iter().find_map(Verb::old),
+    };
+    LatchWord::from_bits(bits.unwrap_or_default())
+}

@@ -1,0 +1,109 @@
+//! Enters what this node has of its lines in the words at their new homes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use selkie_fabric::{Chain, RemoteAddr, Verb};
+use selkie_memnode::Rebuild;
+
+use crate::cache::dirty::Dirty;
+use crate::coherence::machine::Phase;
+use crate::coherence::word::{ComputeId, LatchDelta};
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// Words that are changed by one chain.
+const WORDS_A_CHAIN: usize = 256;
+
+impl Core {
+    /// Enters in the new words what this node has.
+    pub(super) async fn enter_lines(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let (number, memory) = (rebuild.number, rebuild.memory);
+        let tables = self.memory.quiesced.tables.read().get(&number).cloned().unwrap_or_default();
+        // The state may be known before the placement follows it.
+        let follows = || {
+            let state = self.pool.state();
+            tables.iter().all(|(range, _)| {
+                let place = state.ranges.get(*range);
+                place.is_none_or(|place| self.memory.placement.has_homes(*range, &place.homes))
+            })
+        };
+        self.until(follows).await?;
+        // A grant of one that died counts as well.
+        let lost = self.pool.lost().into_iter().map(|(node, _)| node);
+        let peers = self.pool.members().into_iter().chain(lost);
+        for peer in peers.filter(|peer| *peer != self.index()) {
+            let mailbox = self.messenger.mailbox_for(peer.as_usize());
+            self.until(|| !mailbox.has_mail_from(peer.as_usize())).await?;
+        }
+        self.memory.quiesced.entered.write().insert(number);
+        if !self.memory.quiesced.in_words.lock().contains(&number) {
+            let entered = self.enter_in_words(memory, number, &tables).await;
+            // Nobody knows what is in the words: others have to take this node's lines for lost.
+            entered.inspect_err(|error| self.end_with(error.clone()))?;
+        }
+        self.pool.note_entered(number, self.index()).await?;
+        Ok(())
+    }
+
+    async fn enter_in_words(
+        &self,
+        memory: u16,
+        number: u64,
+        tables: &BTreeSet<(usize, usize)>,
+    ) -> Result<(), EngineError> {
+        let mut words: BTreeMap<usize, Vec<(RemoteAddr, LatchDelta)>> = BTreeMap::new();
+        let lost = self.pool.lost().into_iter();
+        let lost = lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())).collect();
+        for addr in self.lines_in(tables) {
+            let mut map = self.cache.shard(addr).lock();
+            let mut active = self.open(&mut map, addr);
+            active.line = active.line.without_home(lost);
+            active.quiesced = false;
+            if let (true, Phase::Modified, Some(frame)) =
+                (self.rules.home_first, active.line.phase, active.frame)
+            {
+                // Who has granted it may not have got all of it to its splits.
+                self.cache.frames.get(frame).set_dirty(Dirty::ALL);
+            }
+            active.forget_deaths();
+            let delta = match active.line.phase {
+                Phase::Modified => Some(LatchDelta::add_holder(self.me)),
+                Phase::Shared => Some(LatchDelta::add_reader(self.me)),
+                _ => None,
+            };
+            if let (Some(delta), Some(home)) = (delta, self.memory.placement.home(addr)) {
+                words.entry(home.node).or_default().push((home.latch, delta));
+            }
+            self.close(&mut map, addr, active);
+        }
+        let mut entered = 0;
+        for (node, words) in words {
+            for words in words.chunks(WORDS_A_CHAIN) {
+                let mut chain = Chain::new();
+                for (at, delta) in words {
+                    chain.push(Verb::fetch_and_add(*at, delta.bits()));
+                }
+                match self.memory.queue_pair(node).post(chain).await {
+                    Ok(_) => entered += words.len(),
+                    // Lost as well: its own rebuild makes the words anew.
+                    Err(failed) => self.gone(failed.error).await?,
+                }
+            }
+        }
+        self.memory.quiesced.in_words.lock().insert(number);
+        tracing::info!(node = %self.endpoint.id(), memory, entered, "rebuild: entered");
+        Ok(())
+    }
+
+    /// All lines of these tables of which this node knows anything.
+    fn lines_in(&self, tables: &BTreeSet<(usize, usize)>) -> BTreeSet<GAddr> {
+        let mut lines = BTreeSet::new();
+        for shard in self.cache.all_shards() {
+            lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
+        }
+        lines.extend(self.cache.frames.ids().map(|id| self.cache.frames.get(id).addr()));
+        lines.extend(self.cache.residual.all());
+        lines.retain(|addr| !addr.is_null() && self.is_in(*addr, tables));
+        lines
+    }
+}

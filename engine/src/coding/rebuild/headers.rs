@@ -1,0 +1,181 @@
+//! Makes header tables at their new places, of the headers that live or of the splits' tags.
+
+use std::collections::BTreeMap;
+
+use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
+use selkie_memnode::layout::{HEADER_BYTES, Header};
+use selkie_memnode::{Move, Rebuild};
+
+use crate::addressing::placement::HeaderTable;
+use crate::coding::placed::placed;
+use crate::coding::tag::{Tag, Version, Versions};
+use crate::coherence::word::{ComputeId, LatchWord};
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// GCLs whose tags are read at once.
+pub(super) const GCLS_AT_ONCE: u64 = 128;
+
+impl Core {
+    /// Gives the tables new places, at one of those who are quiet, when all are.
+    pub(super) async fn move_if_due(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        if self.config.reads_only || !self.pool.claim_rebuild(rebuild.number, self.index()).await? {
+            return Ok(());
+        }
+        let started = self.env.now();
+        let mut moved = Vec::new();
+        for to in self.pool.state().moves_to_make(rebuild) {
+            let made = match rebuild.leaving {
+                Some(_) => self.copy_headers(to).await,
+                None => self.write_headers(to).await,
+            };
+            match made {
+                Ok(()) => moved.push(to),
+                // That node is lost as well: the next look finds another place.
+                Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
+                    self.memory.quiesced.suspect(usize::from(peer.index()));
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.pool.move_homes(rebuild.number, self.index(), &moved).await?;
+        let (took, memory) = (self.env.now() - started, rebuild.memory);
+        tracing::info!(node = %self.endpoint.id(), memory, tables = moved.len(), ?took, "rebuild: moved");
+        Ok(())
+    }
+
+    /// Makes a header table anew: free words, and the versions that the splits' tags have.
+    async fn write_headers(&self, to: Move) -> Result<(), EngineError> {
+        let Some(table) = self.memory.placement.table_at(to) else { return Ok(()) };
+        // Pages that were lost with compute nodes stay lost, whatever became of the words that said
+        // so.
+        let state = self.pool.state();
+        let lost = &state.lost_pages;
+        let dead = state.dead.first().and_then(|node| ComputeId::new(usize::from(*node)));
+        let holder = dead.map_or(LatchWord::FREE, LatchWord::held_by);
+        let unmade = state.regeneration.filter(|task| task.begun && task.range == to.range);
+        for first in (0..table.headers).step_by(GCLS_AT_ONCE as usize) {
+            let count = GCLS_AT_ONCE.min(table.headers - first);
+            let addrs: Vec<GAddr> = (first..first + count)
+                .filter_map(|header| self.memory.placement.addr_of(&table, header))
+                .collect();
+            let tags = self.read_tags(&addrs).await?;
+            let mut headers = Buf::zeroed((count * HEADER_BYTES) as usize);
+            let places = headers.chunks_exact_mut(HEADER_BYTES as usize);
+            for ((place, tags), addr) in places.zip(&tags).zip(&addrs) {
+                let unmade =
+                    unmade.and_then(|task| self.memory.placement.split_at(*addr, task.position));
+                let versions = versions_of(self.splits(), tags, unmade);
+                let latch = if lost.contains(&addr.to_u64()) { holder } else { LatchWord::FREE };
+                let split_version = versions.map(Version::to_bits);
+                let header = Header { latch: latch.bits(), split_version, ..Header::default() };
+                place.copy_from_slice(&header.to_bytes());
+            }
+            let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
+            let write = placed(at, headers);
+            self.memory.queue_pair(table.node).post(write).await.map_err(|error| error.error)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a header table anew from what it is where it was: the versions that are there, and the
+    /// words of pages that are lost with nodes that are not in the pool any more.
+    async fn copy_headers(&self, to: Move) -> Result<(), EngineError> {
+        let from = self.memory.placement.table_in_use(to.range, to.position);
+        let (Some(from), Some(to)) = (from, self.memory.placement.table_at(to)) else {
+            return Ok(());
+        };
+        let state = self.pool.state();
+        for first in (0..from.headers).step_by(GCLS_AT_ONCE as usize) {
+            let count = GCLS_AT_ONCE.min(from.headers - first);
+            let mut headers = self.read_headers(&from, first, count).await?;
+            for header in headers.chunks_exact_mut(HEADER_BYTES as usize) {
+                let Some(word) = header.first_chunk_mut::<8>() else { continue };
+                let holder =
+                    LatchWord::from_bits(u64::from_le_bytes(*word)).holder().ok().flatten();
+                let is_lost = |node: &ComputeId| state.dead.contains(&(node.index() as u16));
+                let latch = holder.filter(is_lost).map_or(LatchWord::FREE, LatchWord::held_by);
+                *word = latch.bits().to_le_bytes();
+            }
+            let at = RemoteAddr::new(to.at.region, to.at.offset + first * HEADER_BYTES);
+            let write = placed(at, headers);
+            self.memory.queue_pair(to.node).post(write).await.map_err(|error| error.error)?;
+        }
+        Ok(())
+    }
+
+    pub(super) async fn read_headers(
+        &self,
+        table: &HeaderTable,
+        first: u64,
+        count: u64,
+    ) -> Result<Buf, EngineError> {
+        let at = RemoteAddr::new(table.at.region, table.at.offset + first * HEADER_BYTES);
+        let read = Chain::from(Verb::read(at, Buf::zeroed((count * HEADER_BYTES) as usize)));
+        let done =
+            self.memory.queue_pair(table.node).post(read).await.map_err(|error| error.error)?;
+        let read = done.verbs.into_iter().next().and_then(Verb::into_buf);
+        Ok(read.unwrap_or_else(|| Buf::zeroed(0)))
+    }
+
+    fn splits(&self) -> usize {
+        self.pool.descriptor().coding.splits()
+    }
+
+    /// The tags of the splits of lines; `None` for those whose memory is lost.
+    async fn read_tags(&self, addrs: &[GAddr]) -> Result<Vec<Vec<Option<Tag>>>, EngineError> {
+        let mut tags = vec![vec![None; self.splits()]; addrs.len()];
+        let mut chains: BTreeMap<usize, (Chain, Vec<(usize, usize)>)> = BTreeMap::new();
+        for (line, addr) in addrs.iter().enumerate() {
+            let Some(places) = self.memory.placement.splits(*addr) else { continue };
+            for (split, place) in places.iter().flatten().enumerate() {
+                let payload = self.pool.descriptor().geometry().payload_bytes() as u64;
+                let at = RemoteAddr::new(place.at.region, place.at.offset + payload);
+                let (chain, reads) = chains.entry(place.node).or_default();
+                chain.push(Verb::read(at, Buf::zeroed(8)));
+                reads.push((line, split));
+            }
+        }
+        let posted: Vec<(Vec<(usize, usize)>, Completion)> = chains
+            .into_iter()
+            .map(|(node, (chain, reads))| (reads, self.memory.queue_pair(node).post(chain)))
+            .collect();
+        for (reads, completion) in posted {
+            let chain = match completion.await {
+                Ok(chain) => chain,
+                Err(failed) => {
+                    // Its splits are taken for lost for ever.
+                    self.gone(failed.error).await?;
+                    continue;
+                }
+            };
+            for ((line, split), verb) in reads.into_iter().zip(&chain.verbs) {
+                let word = verb.buf().and_then(|buf| buf.words().first().copied());
+                let tag = tags.get_mut(line).and_then(|tags| tags.get_mut(split));
+                if let (Some(tag), Some(word)) = (tag, word) {
+                    *tag = Some(Tag::from_word(u64::from_le(word)));
+                }
+            }
+        }
+        Ok(tags)
+    }
+}
+
+/// The versions of a page, by the tags of its splits. No write-back is under way: what there is
+/// belongs together, but for the split that is being made again, `unmade`, which may not be there
+/// yet.
+fn versions_of(splits: usize, tags: &[Option<Tag>], unmade: Option<usize>) -> Versions {
+    let mut versions = Versions::default();
+    let never = tags.iter().flatten().all(|tag| tag.version == Version::NEVER);
+    for (split, (version, tag)) in versions.iter_mut().zip(tags).enumerate().take(splits) {
+        let is_missing =
+            |tag: &Tag| unmade == Some(split) && !never && tag.version == Version::NEVER;
+        *version = match tag.filter(|tag| !is_missing(tag)) {
+            Some(tag) => tag.version,
+            None if never => Version::NEVER,
+            None => Version::LOST,
+        };
+    }
+    versions
+}

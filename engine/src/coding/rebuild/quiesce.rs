@@ -1,0 +1,206 @@
+//! Quiesces the lines of header tables that are lost or move, takes the steps of a rebuild in their
+//! order, and resumes.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use selkie_fabric::{FabricError, PeerId};
+use selkie_memnode::{ComputeIndex, Rebuild};
+
+use crate::coherence::machine::{Deferred, Event, Message};
+use crate::coherence::open_line::OpenLine;
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+impl Core {
+    /// Whether this node stands still with a line, as its home is lost.
+    pub(crate) fn is_quiesced(&self, addr: GAddr, active: &OpenLine) -> bool {
+        active.quiesced || self.is_quiesced_at(addr)
+    }
+
+    fn is_quiesced_at(&self, addr: GAddr) -> bool {
+        // Acquire: pairs with `quiesce`, which takes every shard's lock afterwards.
+        self.memory.quiesced.any.load(Ordering::Acquire)
+            && self
+                .memory
+                .placement
+                .table_of(addr)
+                .is_some_and(|table| self.memory.quiesced.contains(table))
+    }
+
+    /// An event of a line that stands still. What operations found does not matter any more, and of
+    /// messages only grants; but once this node has entered what it has, requests are of those that
+    /// go on already.
+    pub(crate) fn run_quiesced(&self, addr: GAddr, active: &mut OpenLine, event: Event) {
+        match event {
+            Event::Completed { .. } => active.quiesced = true,
+            Event::Received { from, message: Message::Request(request) } => {
+                let table = self.memory.placement.table_of(addr);
+                // It may have gone on since it was found to stand still: then it gets to this line
+                // when that is closed.
+                if !active.quiesced
+                    && table.is_some_and(|table| self.memory.quiesced.has_entered(table))
+                {
+                    active.line.deferred.push(Deferred { from, request });
+                }
+            }
+            Event::Received { from, message } => active.line.received_at_rest(from, message),
+            // Callers look again when the line goes on.
+            Event::Want { .. }
+            | Event::Evict
+            | Event::WriteBack
+            | Event::Leave
+            | Event::LocalFree
+            | Event::Lost { .. } => {}
+        }
+    }
+
+    /// The line's home did not execute an operation: the line stands still until it has another.
+    pub(crate) fn quiesce_line(
+        &self,
+        addr: GAddr,
+        active: &mut OpenLine,
+        error: &FabricError,
+    ) -> bool {
+        let FabricError::PeerDead { peer } = error else { return false };
+        let home = self.memory.placement.home(addr).map(|home| home.node);
+        let Some(memory) = home.filter(|_| peer.is_memory() && self.memory.coded.is_some()) else {
+            return false;
+        };
+        let is_over = self.pool.is_memory_dead(memory)
+            && !self.pool.rebuilds().iter().any(|rebuild| usize::from(rebuild.memory) == memory);
+        // A home that was not moved has nowhere to go.
+        if is_over && usize::from(peer.index()) == memory {
+            return false;
+        }
+        active.quiesced = true;
+        self.memory.quiesced.suspect(usize::from(peer.index()));
+        true
+    }
+
+    /// One look at what there is to do; what fails is tried again with the next.
+    pub(crate) async fn advance_rebuilds(self: &Arc<Self>) -> Result<(), EngineError> {
+        if self.memory.coded.is_none() {
+            return Ok(());
+        }
+        self.declare_suspects().await?;
+        let step = self.advance_rebuild().await;
+        // Who is found dead by nothing but this would be so for ever.
+        if let Err(EngineError::Fabric(FabricError::PeerDead { peer })) = &step
+            && peer.is_memory()
+        {
+            self.memory.quiesced.suspect(usize::from(peer.index()));
+        }
+        step
+    }
+
+    async fn advance_rebuild(self: &Arc<Self>) -> Result<(), EngineError> {
+        let rebuilds = self.pool.rebuilds();
+        for number in self.memory.quiesced.rebuilds() {
+            if !rebuilds.iter().any(|rebuild| rebuild.number == number) {
+                self.resume_lines(number);
+            }
+        }
+        if let Some(rebuild) = rebuilds.into_iter().next() {
+            let (me, number) = (self.index().get(), rebuild.number);
+            if !rebuild.quiet.contains(&me) || !self.memory.quiesced.rebuilds().contains(&number) {
+                self.quiesce(&rebuild).await?;
+            } else if !rebuild.moved {
+                self.move_if_due(&rebuild).await?;
+            } else if !rebuild.entered.contains(&me) {
+                self.enter_lines(&rebuild).await?;
+            } else if rebuild.doubtful.is_empty() {
+                self.pool.end_rebuild(number).await?;
+            } else if self.pool.claim_doubts(number, self.index()).await? {
+                self.mark_unclaimed(&rebuild).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Memory nodes whose lines stand still are declared dead if nobody can find them.
+    async fn declare_suspects(&self) -> Result<(), EngineError> {
+        let suspects = self.memory.quiesced.suspects.lock().clone();
+        for (memory, missed_by) in suspects {
+            let (peer, now) = (PeerId::memory(memory as u16), self.env.now());
+            match (self.pool.is_memory_dead(memory), missed_by) {
+                (true, _) => {}
+                (false, Some(missed_by)) if now < missed_by => continue,
+                // Pages that others rely on cannot get home from here: who takes over from this
+                // node has a way.
+                (false, Some(_)) => self.end_with(EngineError::Unreachable { memory }),
+                (false, None) => match self.endpoint.connect(peer) {
+                    // Not every fabric can tell: others miss it if it is dead.
+                    Ok(_) => {
+                        let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
+                        self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
+                        continue;
+                    }
+                    Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
+                        self.pool.declare_memory_dead(memory as u16).await?;
+                    }
+                    // That says nothing of it: the next look may.
+                    Err(_) => continue,
+                },
+            }
+            self.memory.quiesced.suspects.lock().remove(&memory);
+        }
+        Ok(())
+    }
+
+    /// Stands still with all lines whose headers are to move, and waits for what is under way.
+    async fn quiesce(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let moves = self.pool.state().moves_of(rebuild);
+        let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
+        self.memory.quiesced.tables.write().insert(rebuild.number, tables.clone());
+        self.memory.quiesced.any.store(true, Ordering::Release);
+        self.until(|| !self.has_under_way(&tables) && self.memory.quiesced.unlatched.are_over())
+            .await?;
+        // What nobody takes in any more need not arrive.
+        let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
+        for mailbox in self.messenger.mailboxes() {
+            let mark = mailbox.mark();
+            self.until(|| mailbox.is_through(&mark, takes_in)).await?;
+        }
+        self.pool.note_quiet(rebuild.number, self.index()).await?;
+        let memory = rebuild.memory;
+        tracing::info!(node = %self.endpoint.id(), memory, tables = tables.len(), "rebuild: quiet");
+        Ok(())
+    }
+
+    /// Whether an operation is under way on a line of these tables. Takes every shard's lock, so
+    /// that whatever was begun before the node came to a stop is seen.
+    fn has_under_way(&self, tables: &BTreeSet<(usize, usize)>) -> bool {
+        let mut found = false;
+        for shard in self.cache.all_shards() {
+            found |= shard.lock().iter().any(|(addr, active)| {
+                active.line.phase.operation_outstanding()
+                    && !active.quiesced
+                    && self.is_in(GAddr::from_u64(*addr), tables)
+            });
+        }
+        found
+    }
+
+    pub(super) fn is_in(&self, addr: GAddr, tables: &BTreeSet<(usize, usize)>) -> bool {
+        self.memory.placement.table_of(addr).is_some_and(|table| tables.contains(&table))
+    }
+
+    fn resume_lines(&self, number: u64) {
+        let Some(tables) = self.memory.quiesced.end(number) else { return };
+        let mut lines: Vec<GAddr> = Vec::new();
+        for shard in self.cache.all_shards() {
+            lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
+        }
+        for addr in lines.into_iter().filter(|addr| self.is_in(*addr, &tables)) {
+            let mut map = self.cache.shard(addr).lock();
+            let mut active = self.open(&mut map, addr);
+            // Others may have asked already.
+            self.run(addr, &mut active, Event::LocalFree, None);
+            active.waiters.signal_all(false);
+            self.close(&mut map, addr, active);
+        }
+        tracing::info!(node = %self.endpoint.id(), number, "rebuild: over");
+    }
+}

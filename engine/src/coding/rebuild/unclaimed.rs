@@ -1,0 +1,142 @@
+//! Lines that no survivor has entered: a node that died before it could may have held them.
+
+use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
+use selkie_memnode::Rebuild;
+use selkie_memnode::layout::{EXTENT_GCLS, HEADER_BYTES, LATCH_AT};
+
+use super::headers::GCLS_AT_ONCE;
+use crate::EngineError;
+use crate::addressing::placement::Counter;
+use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
+use crate::core::Core;
+
+impl Core {
+    /// What nobody has entered, one of those may have held who died before they could: until it is
+    /// redone, it is theirs, and lost.
+    pub(super) async fn mark_unclaimed(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let (memory, nodes) = (rebuild.memory, &rebuild.doubtful);
+        if !rebuild.before.is_empty() {
+            return self.mark_by_old_words(rebuild).await;
+        }
+        let lost = self.pool.state();
+        let is_swept = |node: &&u16| lost.lost.contains_key(node);
+        // One that is still to be swept out of the words, if there is one.
+        let holder = nodes.iter().find(is_swept).or(nodes.first()).copied();
+        let Some(holder_index) = holder else { return Ok(()) };
+        let is_swept = lost.lost.contains_key(&holder_index);
+        let Some(holder) = ComputeId::new(usize::from(holder_index)) else { return Ok(()) };
+        let number = rebuild.number;
+        let tables = self.memory.quiesced.tables.read().get(&number).cloned().unwrap_or_default();
+        let mut doubted = Vec::new();
+        for (range, position) in tables {
+            let leased = self.leased_lines(range).await?;
+            let Some(table) = self.memory.placement.table_in_use(range, position) else { continue };
+            // Lost as well: its own rebuild has the same doubts.
+            if self.pool.is_memory_dead(table.node) {
+                continue;
+            }
+            for header in 0..table.headers {
+                let addr = self.memory.placement.addr_of(&table, header);
+                // Nobody has had the null address, which has a header as well.
+                let Some(addr) = addr.filter(|addr| !addr.is_null()) else { continue };
+                if self.memory.placement.line_in_range(addr) >= leased {
+                    break;
+                }
+                // Nobody can have that.
+                if addr.is_null() {
+                    continue;
+                }
+                let at = table.at.offset + header * HEADER_BYTES + LATCH_AT;
+                let at = RemoteAddr::new(table.at.region, at);
+                if self.name_holder(table.node, at, holder, is_swept).await? {
+                    doubted.push((holder_index, addr.to_u64()));
+                }
+            }
+        }
+        tracing::warn!(
+            memory,
+            ?nodes,
+            lines = doubted.len(),
+            "rebuild: nobody knows who had these lines"
+        );
+        self.pool.clear_doubts(number, nodes, &doubted).await?;
+        Ok(())
+    }
+
+    /// Has a word name a dead node if it names nobody; whether nobody has the line. Of lines that
+    /// have readers it may have granted the copies and died in its write-back: they look again when
+    /// they hear of its death, and the sweep takes it out of the word.
+    async fn name_holder(
+        &self,
+        node: usize,
+        at: RemoteAddr,
+        holder: ComputeId,
+        is_swept: bool,
+    ) -> Result<bool, EngineError> {
+        let mut word = LatchWord::FREE;
+        loop {
+            let named = word.add(LatchDelta::add_holder(holder));
+            let swap = Chain::from(Verb::compare_and_swap(at, word.bits(), named.bits()));
+            let done =
+                self.memory.queue_pair(node).post(swap).await.map_err(|error| error.error)?;
+            let old = LatchWord::from_bits(done.old(0).unwrap_or_default());
+            if old == word {
+                return Ok(word == LatchWord::FREE);
+            }
+            if old.holder() != Ok(None) || !is_swept {
+                // Also what somebody marked who died before it could say so.
+                return Ok(old == LatchWord::held_by(holder));
+            }
+            word = old;
+        }
+    }
+
+    /// As [`Core::doubt`], where the words can still be read that say what they held.
+    async fn mark_by_old_words(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
+        let mut doubted = Vec::new();
+        for before in &rebuild.before {
+            let now = self.memory.placement.table_in_use(before.range, before.position);
+            let (Some(before), Some(now)) = (self.memory.placement.table_at(*before), now) else {
+                continue;
+            };
+            if self.pool.is_memory_dead(now.node) {
+                continue;
+            }
+            for first in (0..before.headers).step_by(GCLS_AT_ONCE as usize) {
+                let count = GCLS_AT_ONCE.min(before.headers - first);
+                let headers = self.read_headers(&before, first, count).await?;
+                let words = headers.words().iter().step_by((HEADER_BYTES / 8) as usize);
+                for (header, word) in (first..).zip(words) {
+                    let held = LatchWord::from_bits(u64::from_le(*word)).holder().ok().flatten();
+                    let is_doubtful =
+                        |node: &ComputeId| rebuild.doubtful.contains(&(node.index() as u16));
+                    let Some(holder) = held.filter(is_doubtful) else { continue };
+                    let at = now.at.offset + header * HEADER_BYTES + LATCH_AT;
+                    let at = RemoteAddr::new(now.at.region, at);
+                    // Unless another has got it, or has a copy.
+                    let (free, held) = (LatchWord::FREE.bits(), LatchWord::held_by(holder).bits());
+                    let swap = Chain::from(Verb::compare_and_swap(at, free, held));
+                    let done = self.memory.queue_pair(now.node).post(swap).await;
+                    let old = done.map_err(|error| error.error)?.old(0);
+                    let addr = self.memory.placement.addr_of(&now, header);
+                    if let (Some(addr), true) = (addr, old == Some(free) || old == Some(held)) {
+                        doubted.push((holder.index() as u16, addr.to_u64()));
+                    }
+                }
+            }
+        }
+        Ok(self.pool.clear_doubts(rebuild.number, &rebuild.doubtful, &doubted).await?)
+    }
+
+    /// Lines of a range that have been leased to nodes, from its beginning.
+    pub(crate) async fn leased_lines(&self, range: usize) -> Result<u64, EngineError> {
+        let counters = self.memory.placement.copies(Counter::Leased(range));
+        let counters = counters.map(|copies| copies.places).unwrap_or_default();
+        let living = |(node, _): &&(usize, RemoteAddr)| !self.pool.is_memory_dead(*node);
+        let Some((node, at)) = counters.iter().find(living) else { return Ok(u64::MAX) };
+        let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
+        let done = self.memory.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
+        let leased = done.buf(0).and_then(|buf| buf.words().first().copied());
+        Ok(leased.map_or(0, u64::from_le).saturating_mul(EXTENT_GCLS))
+    }
+}

@@ -1,0 +1,128 @@
+//! The write-back of a coded page: the journal if need be, then its splits stage by stage.
+
+use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
+use selkie_memnode::layout;
+
+use super::coded::CodingState;
+use super::header_versions::found_versions;
+use super::journal::slots::JournalSlot;
+use super::page_write::PageWrite;
+use super::placed::placed;
+use super::tag::{Version, Versions};
+use super::torn_write::WriteOrder;
+use crate::addressing::placement::{Home, SplitAt, Written};
+use crate::core::Core;
+use crate::{EngineError, GAddr};
+
+/// Takes a page to its splits, and into the journal before that if need be; the versions of the
+/// splits then, and the image's place, which stands in for the splits until the header says so.
+pub(super) async fn write_home<'c>(
+    core: &'c Core,
+    coded: &CodingState,
+    addr: GAddr,
+    places: &Written,
+    (home, mut write): (Home, PageWrite),
+) -> Result<(Versions, Option<JournalSlot<'c>>), EngineError> {
+    let header = RemoteAddr::new(home.latch.region, home.latch.offset - layout::LATCH_AT);
+    let before = match write.before {
+        Some(before) if !before.contains(&Version::LOST) => before,
+        // A split that is made again has got another version since, perhaps.
+        known => match (read_versions(core, home.node, header).await, known) {
+            // The page has to get to its splits all the same: the header will be made of what they
+            // say.
+            (Err(EngineError::Fabric(FabricError::PeerDead { peer })), Some(known))
+                if peer.is_memory() =>
+            {
+                known
+            }
+            (read, _) => read?,
+        },
+    };
+    let versions = write.tag(coded.coding(), &before);
+    let stages = WriteOrder::of(coded.coding(), write.dirty);
+    #[cfg(feature = "planted")]
+    let stages = WriteOrder {
+        journal: stages.journal && core.config.planted != crate::Planted::NoJournal,
+        ..stages
+    };
+    let mut place = None;
+    if stages.journal {
+        let both = (&before, &versions);
+        place = Some(core.journal(addr, both, &places.splits, &write.splits).await?);
+    }
+    write_splits(core, coded, places, (stages, write)).await?;
+    Ok((versions, place))
+}
+
+/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long
+/// as the rest makes up the page. One that is on its way to another memory node is written there as
+/// well.
+async fn write_splits(
+    core: &Core,
+    coded: &CodingState,
+    places: &Written,
+    (stages, write): (WriteOrder, PageWrite),
+) -> Result<(), EngineError> {
+    let (first, second): (Vec<_>, Vec<_>) =
+        write.splits.into_iter().partition(|(split, _)| stages.first.contains(*split));
+    let mut lost = 0;
+    let mut copies: Vec<Completion> = Vec::new();
+    for stage in [first, second] {
+        let mut posted: Vec<Completion> = Vec::new();
+        for (split, buf) in stage {
+            if let Some((_, SplitAt { node, at })) = places.also.filter(|(own, _)| *own == split) {
+                copies.push(
+                    core.memory.queue_pair(node).post(core.write_split(at, Buf::copy_of(&buf))),
+                );
+            }
+            if let Some(SplitAt { node, at }) = places.splits.get(split).copied().flatten() {
+                posted.push(core.memory.queue_pair(node).post(core.write_split(at, buf)));
+            }
+        }
+        for written in posted {
+            if let Err(failed) = written.await {
+                core.gone(failed.error).await?;
+                lost += 1;
+            }
+            if lost > coded.coding().parity() {
+                return Err(EngineError::TooManyLost { lost, parity: coded.coding().parity() });
+            }
+        }
+    }
+    for copy in copies {
+        // The page has its split elsewhere.
+        if let Err(failed) = copy.await {
+            core.gone(failed.error).await?;
+        }
+    }
+    Ok(())
+}
+
+impl Core {
+    /// A split's write-back, which is over when it is in place.
+    #[cfg(not(feature = "planted"))]
+    #[expect(clippy::unused_self, reason = "a planted bug is this node's")]
+    fn write_split(&self, at: RemoteAddr, split: Buf) -> Chain {
+        placed(at, split)
+    }
+
+    /// As above, unless a planted bug does not look whether it is.
+    #[cfg(feature = "planted")]
+    fn write_split(&self, at: RemoteAddr, split: Buf) -> Chain {
+        match self.config.planted {
+            crate::Planted::UnplacedSplits => Chain::from(Verb::write(at, split)),
+            _ => placed(at, split),
+        }
+    }
+}
+
+/// Asks the home for the versions of a page.
+pub(crate) async fn read_versions(
+    core: &Core,
+    node: usize,
+    at: RemoteAddr,
+) -> Result<Versions, EngineError> {
+    let read = Verb::read(at, Buf::zeroed(layout::HEADER_BYTES as usize));
+    let chain = core.memory.queue_pair(node).post(Chain::from(read)).await.map_err(|e| e.error)?;
+    Ok(found_versions(&chain).unwrap_or_default())
+}

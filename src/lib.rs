@@ -5,7 +5,6 @@
 //! crate is the facade: it re-exports the layers, each with its own documentation.
 //!
 //! ```text
-//! tpcc       drivers: TPC-C, SmallBank, TATP        selkie_tpcc
 //! txn        tables, indexes, transactions         selkie_txn
 //! btree      B-link tree over pages                selkie_btree
 //! engine     page cache, coherence, allocation     selkie_engine
@@ -72,14 +71,15 @@
 //! ```
 #![forbid(unsafe_code)]
 
-pub mod cert;
-pub mod pool;
+mod embed;
 pub mod report;
+pub mod shared;
+
+pub use embed::{Database, Durability, OpenError, Pool, PoolOptions, block_on};
 
 pub use selkie_btree as btree;
 pub use selkie_channels as channels;
 pub use selkie_engine as engine;
 pub use selkie_fabric as fabric;
 pub use selkie_memnode as memnode;
-pub use selkie_tpcc as tpcc;
 pub use selkie_txn as txn;

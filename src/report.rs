@@ -9,7 +9,7 @@
 //! those that a writer does not know are zero or absent. A report of another version is refused.
 //!
 //! [`publish`] reports for the compute nodes in a [`Roster`]; memory nodes that
-//! [`crate::pool::SharedPool::lend`] lends report by themselves.
+//! [`crate::shared::SharedPool::lend`] lends report by themselves.
 
 use std::sync::Arc;
 use std::time::Duration;

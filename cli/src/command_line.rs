@@ -1,0 +1,141 @@
+//! The command line: its commands, and the options of all of them.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::commands::{
+    backup, cert, config, memnode, micro, pool, recover, restore, sim, smallbank, tatp, tpcc,
+};
+use crate::support::config_file::{self, Checked};
+use crate::support::exit::{self, Refusal};
+use crate::support::log;
+use crate::{figures, scenario, top};
+
+/// A multi-primary storage engine over disaggregated memory.
+#[derive(Parser)]
+#[command(name = "selkie", version, about)]
+struct Cli {
+    /// TOML file with a section for each command, as [tpcc] or [pool.create], whose keys are the
+    /// command's options without the dashes; options given here override it
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// What to log on stderr: off, error, warn, info, debug or trace, also for parts, as
+    /// warn,selkie_engine=info
+    #[arg(long, global = true, value_name = "FILTER", env = "SELKIE_LOG", default_value = "warn")]
+    log: log::Filter,
+    /// End with the process of this number, which has started this one
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    parent: Option<u32>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Runs TPC-C: loads, runs the standard mix, checks the result.
+    Tpcc(Box<tpcc::Arguments>),
+    /// Runs SmallBank: loads, runs the mix, checks every balance.
+    Smallbank(Box<smallbank::Arguments>),
+    /// Runs TATP: loads, runs the mix, checks every row.
+    Tatp(Box<tatp::Arguments>),
+    /// Makes, shows and removes pools that several processes share.
+    Pool(pool::Arguments),
+    /// Writes what a shared pool holds to an object store, while its nodes go on.
+    Backup(Box<backup::Arguments>),
+    /// Puts a backup into a new shared pool.
+    Restore(Box<restore::Arguments>),
+    /// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, in
+    /// another pool.
+    Recover(Box<recover::Arguments>),
+    /// Lends memory to a pool that several processes share.
+    Memnode(memnode::Arguments),
+    /// Makes and shows certificates for pools over TCP.
+    Cert(cert::Arguments),
+    /// Shows what a pool that several processes share does.
+    Top(top::Arguments),
+    /// Measures page accesses under a coherence protocol, in real or in virtual time.
+    Micro(Box<micro::Arguments>),
+    /// Measures the papers' experiments in virtual time: CSV, plots, and a page that compares.
+    Figures(figures::Arguments),
+    /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
+    Sim(sim::Arguments),
+    /// Runs pools of real processes under load, with faults, and judges what came of it.
+    Scenario(scenario::Arguments),
+    /// Checks configuration files.
+    Config(config::Arguments),
+}
+
+impl Checked for Cli {
+    fn check(&self) -> Result<(), Refusal> {
+        self.command.check()
+    }
+}
+
+impl Command {
+    /// Looks for values out of range without starting anything. What only the run can know is left
+    /// to it.
+    fn check(&self) -> Result<(), Refusal> {
+        match self {
+            Command::Tpcc(arguments) => tpcc::check(arguments),
+            Command::Smallbank(arguments) => smallbank::check(arguments),
+            Command::Tatp(arguments) => tatp::check(arguments),
+            Command::Pool(arguments) => pool::check(arguments),
+            Command::Recover(arguments) => recover::check(arguments),
+            Command::Backup(arguments) => backup::check(arguments),
+            Command::Restore(arguments) => restore::check(arguments),
+            Command::Top(arguments) => top::check(arguments),
+            Command::Micro(arguments) => micro::check(arguments),
+            Command::Memnode(arguments) => memnode::check(arguments),
+            Command::Cert(arguments) => cert::check(arguments),
+            Command::Sim(arguments) => sim::check(arguments),
+            Command::Figures(_) | Command::Scenario(_) | Command::Config(_) => Ok(()),
+        }
+    }
+}
+
+/// Parses the arguments and runs the command.
+pub(crate) fn main() -> ExitCode {
+    let cli = match config_file::parse::<Cli>(std::env::args_os().collect()) {
+        Ok(cli) => cli,
+        Err(error) => {
+            eprintln!("error: {error}");
+            return ExitCode::from(exit::USAGE);
+        }
+    };
+    log::install(cli.log);
+    if let Some(parent) = cli.parent
+        && let Err(error) = end_with(parent)
+    {
+        return exit::fail(&error);
+    }
+    match cli.command {
+        Command::Tpcc(arguments) => tpcc::run(&arguments),
+        Command::Smallbank(arguments) => smallbank::run(&arguments),
+        Command::Tatp(arguments) => tatp::run(&arguments),
+        Command::Pool(arguments) => pool::run(&arguments),
+        Command::Recover(arguments) => recover::run(&arguments),
+        Command::Top(arguments) => top::run(&arguments),
+        Command::Backup(arguments) => backup::run(&arguments),
+        Command::Restore(arguments) => restore::run(&arguments),
+        Command::Memnode(arguments) => memnode::run(&arguments),
+        Command::Cert(arguments) => cert::run(&arguments),
+        Command::Figures(arguments) => figures::run(&arguments),
+        Command::Micro(arguments) => micro::run(&arguments),
+        Command::Sim(arguments) => sim::run(&arguments),
+        Command::Scenario(arguments) => scenario::run(&arguments),
+        Command::Config(arguments) => config::run::<Cli>(&arguments),
+    }
+}
+
+/// Has the system kill this process when its parent ends, which must be the one that is named.
+fn end_with(parent: u32) -> std::io::Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
+    let now = rustix::process::getppid().map(rustix::process::Pid::as_raw_nonzero);
+    if now.is_some_and(|now| now.get().unsigned_abs() == parent) {
+        return Ok(());
+    }
+    // It ended before the system knew.
+    Err(std::io::Error::other("the process that started this one is gone"))
+}

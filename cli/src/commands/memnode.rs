@@ -1,0 +1,130 @@
+//! `selkie memnode`.
+
+use std::process::ExitCode;
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use clap::Args;
+use rustix::process::{Pid, getpid};
+use selkie::fabric::{Env, RealRuntime};
+use selkie::memnode::{FailureDomain, Lent, LentEnd, Offer};
+use selkie::report::{Report, cpu_time};
+use selkie::shared::{FabricKind, Place, SharedPool};
+use selkie_tpcc::units;
+use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::iterator::Signals;
+
+use crate::options::network::NetworkArguments;
+use crate::options::values;
+use crate::support::exit;
+use crate::support::metrics;
+
+/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM), or has left it (`selkie
+/// pool drain`). It may join a coded pool at any time: part of what the others have moves there. If
+/// it is stopped, what the pool keeps there is gone: pages of a coded pool are made again from what
+/// others have.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by
+    /// other memory nodes of it, or `etcd:HOST:PORT,.../NAME`
+    #[arg(long, value_name = "POOL")]
+    pool: Place,
+    /// Memory to lend, as 512M or 2G
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    memory: u64,
+    /// What it fails together with, as rack-7: no two splits of a page lie in one domain [default:
+    /// one of its own]
+    #[arg(long, value_name = "NAME")]
+    domain: Option<FailureDomain>,
+    /// Memory of the host to keep free, as 4G: when less is, the node gives back what it lends,
+    /// once its pages have moved to other memory nodes, and lends it again later. Of coded pools
+    /// [default: it gives nothing back]
+    #[arg(long, value_name = "SIZE", value_parser = values::size)]
+    headroom: Option<u64>,
+    /// How compute nodes reach it, `shm` or `tcp`, as the pool was made [default: that of the pool]
+    #[arg(long, value_name = "FABRIC")]
+    fabric: Option<FabricKind>,
+    #[command(flatten)]
+    network: NetworkArguments,
+    #[command(flatten)]
+    metrics: metrics::Options,
+}
+
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
+    arguments.network.check(arguments.metrics.are_given())
+}
+
+/// How often it is looked whether to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(refusal) = check(arguments) {
+        return exit::refuse(&refusal);
+    }
+    // From here on a signal stops the node in an orderly way.
+    let mut signals = match Signals::new([SIGINT, SIGTERM]) {
+        Ok(signals) => signals,
+        Err(error) => return exit::fail(&error),
+    };
+    let runtime = match RealRuntime::new(1) {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::fail(&error),
+    };
+    let env = runtime.env();
+    let joined: Arc<OnceLock<Weak<Lent>>> = Arc::default();
+    let insecure = arguments.network.insecure();
+    let _serving = match metrics::serve(&arguments.metrics, insecure, source(&joined, &env)) {
+        Ok(serving) => serving,
+        Err(code) => return code,
+    };
+    let (network, fabric) = (arguments.network.network(), arguments.fabric);
+    let lent = runtime.block_on(async {
+        let shared = SharedPool::at(&arguments.pool, arguments.network.tls().security()?)?;
+        let domain = arguments.domain.clone().unwrap_or_default();
+        let offer = Offer { bytes: arguments.memory, domain, headroom: arguments.headroom };
+        shared.lend(&env, offer, fabric, &network).await
+    });
+    let lent = match lent {
+        Ok(lent) => lent,
+        Err(error) => return exit::fail(&error),
+    };
+    let _ = joined.set(Arc::downgrade(&lent));
+    let (name, bytes) = (lent.node().descriptor().peer, lent.node().region().len() as u64);
+    let (pool, process) = (&arguments.pool, Pid::as_raw_nonzero(getpid()));
+    let card = lent.node().endpoint().card();
+    let at = card.as_deref().and_then(|card| card.split(' ').next());
+    let at = at.map_or_else(String::new, |at| format!(" at {at}"));
+    println!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));
+    while signals.pending().next().is_none() {
+        match lent.end() {
+            None => {}
+            Some(LentEnd::PoolGone) => {
+                return exit::fail(&format_args!("pool {pool} was removed"));
+            }
+            Some(LentEnd::Left) => {
+                eprintln!("{name} of pool {pool} has left: nothing is on it any more");
+                break;
+            }
+            Some(LentEnd::Dead) => {
+                return exit::fail(&format_args!("the pool has declared {name} dead"));
+            }
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    drop(lent);
+    eprintln!("{name} stops after {:.2?} of processor time", cpu_time());
+    ExitCode::SUCCESS
+}
+
+/// The node, from when it has joined until it stops.
+fn source(joined: &Arc<OnceLock<Weak<Lent>>>, env: &Env) -> metrics::Source {
+    let (joined, env) = (Arc::clone(joined), env.clone());
+    Arc::new(move || {
+        let lent = joined.get().and_then(Weak::upgrade);
+        let report =
+            lent.map(|lent| (lent.node().descriptor().peer, Report::of_memory(&env, &lent)));
+        report.into_iter().collect()
+    })
+}

@@ -1,0 +1,378 @@
+//! `selkie pool`.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::{Args, Subcommand};
+use comfy_table::{Table, presets};
+use selkie::fabric::{Env, PeerId, RealRuntime};
+use selkie::memnode::control::{MemoryMember, PoolState, Timing};
+use selkie::memnode::{self, Coding, PoolConfig, PoolError, Reclaim, Stay};
+use selkie::shared::{FabricKind, Place, SharedPool, SharedPoolError};
+use selkie_tpcc::units;
+use serde_json::json;
+
+use crate::options::network::TlsArguments;
+use crate::options::values;
+use crate::support::exit;
+
+/// Pools that the processes of this host share.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Makes a pool; memory nodes then join it with `selkie memnode`
+    Create {
+        /// `NAME` on this host (1 to 64 letters, digits, `-` or `_`), or `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
+        /// How its nodes reach its memory: `shm`, memory shared by the processes of one host, or
+        /// `tcp`
+        #[arg(long, value_name = "FABRIC", default_value = "shm")]
+        fabric: FabricKind,
+        /// Memory nodes that are to join, 1 to 1024
+        #[arg(long, value_name = "N", default_value_t = 3)]
+        memory_nodes: usize,
+        /// Compute nodes that may use the pool at a time, 1 to 58
+        #[arg(long, value_name = "N", default_value_t = 58)]
+        max_compute_nodes: usize,
+        /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
+        #[arg(long, value_name = "BYTES", default_value_t = 2048)]
+        gcl: usize,
+        /// Bytes of a range, what a memory node gives at once: a power of two, as 4M. A coded pool
+        /// can have 4096 of them, so that with more than 16G of pages they have to be larger
+        #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = values::size)]
+        range: u64,
+        /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
+        /// `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default:
+        /// 2+1, or plain with fewer than 3 memory nodes]
+        #[arg(long, value_name = "CODING")]
+        coding: Option<Coding>,
+        /// Memory that each memory node keeps for the log of each compute node, as 64M, if there
+        /// are to be any, for `--durability memory`. Of what a memory node lends it takes as much,
+        /// times --max-compute-nodes
+        #[arg(long, value_name = "SIZE", value_parser = values::size)]
+        log_size: Option<u64>,
+        /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4
+        /// heartbeats
+        #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
+        lease: Duration,
+        /// How often a node shows that it lives, 10ms to 10min
+        #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = humantime::parse_duration)]
+        heartbeat: Duration,
+    },
+    /// Shows a pool's nodes, and whether they live
+    Status {
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+        /// `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
+        /// Print one JSON object instead of a table
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        tls: TlsArguments,
+    },
+    /// Has a memory node leave a pool in use: what it has is moved to the others, then its process
+    /// ends
+    Drain {
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+        /// `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
+        /// The memory node, as `pool status` shows it: mem2, or 2
+        #[arg(value_name = "NODE", value_parser = memory_node)]
+        node: u16,
+        /// Do not wait until it has left
+        #[arg(long)]
+        no_wait: bool,
+        #[command(flatten)]
+        tls: TlsArguments,
+    },
+    /// Removes a pool and all it holds
+    Destroy {
+        /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+        /// `etcd:HOST:PORT,.../NAME`
+        #[arg(value_name = "POOL")]
+        name: Place,
+        /// Also if nodes of it live: they find that their pool is gone
+        #[arg(long)]
+        force: bool,
+        #[command(flatten)]
+        tls: TlsArguments,
+    },
+}
+
+/// A memory node's index, with or without `mem` before it.
+fn memory_node(text: &str) -> Result<u16, String> {
+    let digits = text.strip_prefix("mem").unwrap_or(text);
+    digits
+        .parse()
+        .map_err(|_| "a memory node is its number, or that behind `mem`, as mem2".to_owned())
+}
+
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
+    let Command::Create {
+        memory_nodes,
+        max_compute_nodes,
+        gcl,
+        range,
+        coding,
+        log_size,
+        lease,
+        heartbeat,
+        ..
+    } = &arguments.command
+    else {
+        return Ok(());
+    };
+    let timing = Timing { lease: *lease, heartbeat: *heartbeat };
+    let config =
+        config(*memory_nodes, *max_compute_nodes, (*gcl, *range), *coding, log_size.unwrap_or(0));
+    config.validate().and_then(|()| timing.validate()).map_err(|error| match error {
+        PoolError::Config { key, value, allowed } => {
+            let key = match key {
+                "gcl_bytes" => "gcl",
+                "range_bytes" => "range",
+                "log_bytes" => "log-size",
+                key => key,
+            };
+            exit::Refusal::new(&key.replace('_', "-"), &value, &allowed)
+        }
+        error => exit::Refusal { key: String::new(), what: error.to_string() },
+    })
+}
+
+fn config(
+    memory_nodes: usize,
+    max_compute_nodes: usize,
+    (gcl_bytes, range_bytes): (usize, u64),
+    coding: Option<Coding>,
+    log_bytes: u64,
+) -> PoolConfig {
+    let coding = coding.unwrap_or(Coding::usual_for(memory_nodes));
+    // How much memory there will be is not known yet: enough for a range.
+    let logs = log_bytes.saturating_mul(max_compute_nodes as u64);
+    let bytes_per_node =
+        u64::from(u32::MAX).max(range_bytes.saturating_mul(4)).saturating_add(logs);
+    PoolConfig {
+        memory_nodes,
+        bytes_per_node,
+        gcl_bytes,
+        range_bytes,
+        max_compute_nodes,
+        coding,
+        log_bytes,
+    }
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let runtime = match RealRuntime::new(1) {
+        Ok(runtime) => runtime,
+        Err(error) => return exit::fail(&error),
+    };
+    let env = runtime.env();
+    let done = match &arguments.command {
+        Command::Create {
+            name,
+            fabric,
+            memory_nodes,
+            max_compute_nodes,
+            gcl,
+            range,
+            coding,
+            log_size,
+            lease,
+            heartbeat,
+        } => {
+            let config = config(
+                *memory_nodes,
+                *max_compute_nodes,
+                (*gcl, *range),
+                *coding,
+                log_size.unwrap_or(0),
+            );
+            let timing = Timing { lease: *lease, heartbeat: *heartbeat };
+            runtime.block_on(create(&env, name, *fabric, &config, timing))
+        }
+        Command::Drain { name, node, no_wait, tls } => {
+            runtime.block_on(drain(&env, name, *node, *no_wait, tls))
+        }
+        Command::Status { name, json, tls } => runtime.block_on(status(name, tls, *json)),
+        Command::Destroy { name, force, tls } => {
+            runtime.block_on(async { SharedPool::at(name, tls.security()?)?.destroy(*force).await })
+        }
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+async fn create(
+    env: &Env,
+    name: &Place,
+    fabric: FabricKind,
+    config: &PoolConfig,
+    timing: Timing,
+) -> Result<(), SharedPoolError> {
+    SharedPool::at(name, None)?.create(env, fabric, config, timing).await?;
+    let nodes = config.memory_nodes;
+    println!(
+        "pool {name} waits for {nodes} memory nodes: selkie memnode --pool {name} --memory SIZE"
+    );
+    Ok(())
+}
+
+/// How often it is looked how far a memory node is with leaving.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Waits as long as it takes: how long that is, is a matter of how much there is, and of who is
+/// there to move it.
+async fn drain(
+    env: &Env,
+    name: &Place,
+    node: u16,
+    no_wait: bool,
+    tls: &TlsArguments,
+) -> Result<(), SharedPoolError> {
+    let shared = SharedPool::at(name, tls.security()?)?;
+    let mut leaving = memnode::drain(shared.plane(), node).await?;
+    let (mut told, mut is_told_of_hands) = (None, false);
+    loop {
+        if leaving.has_left {
+            println!("mem{node} of pool {name} has left: nothing is on it any more");
+            return Ok(());
+        }
+        if told != Some(leaving.slabs) {
+            told = Some(leaving.slabs);
+            eprintln!("mem{node} of pool {name} is to leave: {} slabs to be moved", leaving.slabs);
+        }
+        if no_wait {
+            return Ok(());
+        }
+        env.sleep(LOOK_EVERY).await;
+        let state = shared.plane().load().await?.state;
+        if state.compute_nodes.is_empty() && !is_told_of_hands {
+            is_told_of_hands = true;
+            eprintln!("no compute node is in the pool to move them: it waits for one");
+        }
+        leaving = state.leaving_of(node);
+        if !leaving.has_left && !state.lives(node) {
+            let why = "it died before it was empty".to_owned();
+            return Err(PoolError::CannotLeave { node: usize::from(node), why }.into());
+        }
+    }
+}
+
+/// What people are told of a memory node.
+fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
+    let node = member.descriptor.peer.index();
+    match (member.stay, lives) {
+        (Stay::Left, _) => "has left".to_owned(),
+        (_, false) => "dead".to_owned(),
+        (Stay::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
+        (Stay::Stays, true) => {
+            let Reclaim { evicting, withdrawn, .. } = &member.reclaim;
+            let evicting =
+                (!evicting.is_empty()).then(|| format!("{} slabs to be moved", evicting.len()));
+            let withdrawn =
+                (!withdrawn.is_empty()).then(|| format!("{} not lent", withdrawn.len()));
+            let all = [Some("lives".to_owned()), evicting, withdrawn];
+            all.into_iter().flatten().collect::<Vec<_>>().join(", ")
+        }
+    }
+}
+
+fn status_as_json(
+    state: &PoolState,
+    lives: impl Fn(PeerId) -> bool,
+    bytes: impl Fn(u32) -> u64,
+) -> serde_json::Value {
+    let memory = state.memory_nodes.iter().enumerate();
+    let memory: Vec<_> = memory
+        .map(|(index, node)| match node {
+            Some(node) => {
+                json!({
+                    "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges),
+                    "domain": node.domain.to_string(), "leaves": node.stay == Stay::Leaving,
+                    "left": node.stay == Stay::Left, "slabs": node.descriptor.ranges,
+                    "slabs_used": state.slabs_on(node.descriptor.peer.index()),
+                    "slabs_evicting": node.reclaim.evicting.len(), "slabs_withdrawn": node.reclaim.withdrawn.len(),
+                })
+            }
+            None => json!({ "node": index, "lives": false, "bytes": 0 }),
+        })
+        .collect();
+    let compute = state
+        .compute_nodes
+        .keys()
+        .map(|index| json!({ "node": index, "lives": lives(PeerId::compute(*index)) }));
+    let compute: Vec<_> = compute.collect();
+    json!({
+        "pool": state.name, "fabric": state.fabric, "lease_ms": state.timing.lease.as_millis() as u64,
+        "heartbeat_ms": state.timing.heartbeat.as_millis() as u64, "gcl_bytes": state.gcl_bytes,
+        "range_bytes": state.range_bytes, "coding": state.coding.to_string(), "ranges": state.ranges.len(), "memory_nodes": memory,
+        "rebuilding": state.rebuilds.iter().map(|rebuild| rebuild.memory).collect::<Vec<_>>(),
+        "regenerating": state.regeneration.is_some(), "moving": state.migration.is_some(),
+        "compute_nodes": compute, "recovering_from": state.lost.keys().collect::<Vec<_>>(),
+        "dead_compute_nodes": state.dead, "lost_pages": state.lost_pages, "labels": state.labels,
+    })
+}
+
+async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), SharedPoolError> {
+    let shared = SharedPool::at(name, tls.security()?)?;
+    let state = shared.plane().load().await?.state;
+    let living = shared.living().await?;
+    let lives = |peer: PeerId| living.contains(&peer);
+    let bytes = |slabs: u32| state.page_bytes_in(slabs);
+    let memory: Vec<_> = state.memory_nodes.iter().enumerate().collect();
+    if as_json {
+        println!("{}", status_as_json(&state, lives, bytes));
+        return Ok(());
+    }
+    let mut table = Table::new();
+    table
+        .load_preset(presets::UTF8_FULL_CONDENSED)
+        .set_header(["node", "state", "lends", "domain"]);
+    let word = |lives| if lives { "lives" } else { "dead" };
+    for (index, node) in memory {
+        match node {
+            Some(node) => table.add_row([
+                format!("mem{index}"),
+                state_of(&state, node, lives(node.descriptor.peer)),
+                units::bytes(bytes(node.descriptor.ranges)),
+                node.domain.to_string(),
+            ]),
+            None => table.add_row([format!("mem{index}"), "has not joined".into()]),
+        };
+    }
+    for index in state.compute_nodes.keys() {
+        let state = word(lives(PeerId::compute(*index)));
+        table.add_row([format!("cn{index}"), state.to_owned()]);
+    }
+    for index in state.lost.keys() {
+        table.add_row([format!("cn{index}"), "dead, being recovered from".into()]);
+    }
+    for index in &state.dead {
+        table.add_row([format!("cn{index}"), "died".to_owned()]);
+    }
+    let (fabric, lease) = (&state.fabric, state.timing.lease);
+    println!(
+        "pool {name}, fabric {fabric}, lease {lease:?}, cache lines of {} bytes, coding {}\n{table}",
+        state.gcl_bytes, state.coding
+    );
+    if !state.lost_pages.is_empty() {
+        let pages = state.lost_pages.len();
+        println!(
+            "{pages} pages are lost with the nodes that held them; --json lists their addresses"
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! `selkie recover`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use comfy_table::{Table, presets};
+use indicatif::ProgressBar;
+use selkie::engine::log::{
+    Joined, LogError, LogFiles, LogObjects, LogOwner, LogStore, MergeError, NoRecord, Pages, Read,
+    merge,
+};
+use selkie::engine::{Engine, GAddr};
+use selkie::fabric::{Env, RealRuntime};
+use selkie::memnode::Pool;
+use selkie::shared::Place;
+use selkie_tpcc::units;
+use serde_json::json;
+
+use crate::options::member::{self, Logs, MemberArguments};
+use crate::support::exit;
+use exit::Refusal;
+
+/// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, and puts them
+/// into another pool.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Directory of logs, or URL of an object store, as given to `--durability disk`; more than
+    /// once if the nodes had different ones: all logs of the pool are needed
+    #[arg(long, value_name = "DIR", required = true)]
+    log_dir: Vec<PathBuf>,
+    /// The pool that was lost, as `pool status` shows it, if there are logs of several
+    #[arg(long, value_name = "ID", value_parser = pool_id)]
+    pool_id: Option<u64>,
+    /// Only look what the logs make, and what is wrong with them
+    #[arg(long, conflicts_with = "into")]
+    dry_run: bool,
+    /// Leave out what damaged or missing logs have, and all that builds upon it
+    #[arg(long)]
+    accept_loss: bool,
+    /// The pool to put the pages into, which nobody has used: `NAME` on this host,
+    /// `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`. Its logs, from then
+    /// on, begin in the first --log-dir
+    #[arg(long, value_name = "POOL")]
+    into: Option<Place>,
+    /// Print one JSON object on stdout instead of tables
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    member: MemberArguments,
+}
+
+fn pool_id(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).map_err(|_| {
+        "a pool's name for itself is a number of up to 16 hexadecimal digits".to_owned()
+    })
+}
+
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), Refusal> {
+    if arguments.into.is_none() && !arguments.dry_run {
+        return Err(Refusal::new("into", "", "is needed, or --dry-run"));
+    }
+    arguments.member.check()
+}
+
+/// Why there are no pages.
+#[derive(Debug, thiserror::Error)]
+enum Failure {
+    #[error(transparent)]
+    Merge(#[from] MergeError),
+    #[error(transparent)]
+    Read(#[from] selkie::engine::log::ReadError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Member(#[from] member::Failure),
+    #[error(transparent)]
+    Start(#[from] std::io::Error),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// What logs make.
+struct Found {
+    owners: Vec<LogOwner>,
+    /// Why they are refused, if they are not accepted as they are.
+    refused: Option<String>,
+    logs: Vec<Read>,
+    lines: BTreeMap<GAddr, Box<[u8]>>,
+    labels: BTreeMap<String, String>,
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(refusal) = check(arguments) {
+        return exit::refuse(&refusal);
+    }
+    let (found, took) = match recover(arguments) {
+        Ok(done) => done,
+        Err(error) => return exit::fail(&error),
+    };
+    let text =
+        if arguments.json { found.json(arguments, took) } else { found.table(arguments, took) };
+    let code = exit::print(&text, found.refused.is_none());
+    if let Some(refused) = &found.refused {
+        eprintln!("error: {refused}");
+        eprintln!("{}", found.advice());
+    }
+    code
+}
+
+fn recover(arguments: &Arguments) -> Result<(Found, Duration), Failure> {
+    let started = Instant::now();
+    let bar = ProgressBar::new_spinner();
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar.set_message("reading logs");
+    let places = arguments.log_dir.iter().map(|place| existing(place));
+    let store = Joined(places.collect::<Result<_, _>>()?);
+    let found = RealRuntime::new(2)?.block_on(async {
+        let owners = owners(&store, arguments).await?;
+        look(&store, owners, arguments).await
+    })?;
+    if let (Some(into), None) = (&arguments.into, &found.refused) {
+        bar.set_message(format!("putting {} pages into {into}", found.lines.len()));
+        put(&found, into, arguments)?;
+    }
+    bar.finish_and_clear();
+    Ok((found, started.elapsed()))
+}
+
+/// Logs that are there, with what they were cut off.
+fn existing(place: &Path) -> Result<Arc<dyn LogStore>, Failure> {
+    if let Some(url) = place.to_str().filter(|place| LogObjects::is_url(place)) {
+        return Ok(Arc::new(LogObjects::existing(url)?));
+    }
+    if !place.is_dir() {
+        return Err(Failure::Other(format!("{}: no such directory", place.display())));
+    }
+    Ok(Arc::new(LogFiles::existing(place)))
+}
+
+/// The logs of the pool that is asked for, or the only one.
+async fn owners(store: &Joined, arguments: &Arguments) -> Result<Vec<LogOwner>, Failure> {
+    let mut owners = store.owners().await?;
+    let pools: BTreeSet<u64> = owners.iter().map(|owner| owner.pool).collect();
+    let listed = || pools.iter().map(|id| format!("{id:016x}")).collect::<Vec<_>>().join(", ");
+    let directories = arguments.log_dir.iter().map(|directory| directory.display().to_string());
+    let place = directories.collect::<Vec<_>>().join(", ");
+    let id = match (arguments.pool_id, pools.first()) {
+        (_, None) => return Err(Failure::Other(format!("{place}: no logs are here"))),
+        (Some(id), _) if pools.contains(&id) => id,
+        (Some(id), _) => {
+            let what = format!("pool-id {id:016x}: {place} has logs of {}", listed());
+            return Err(Failure::Other(what));
+        }
+        (None, Some(id)) if pools.len() == 1 => *id,
+        (None, _) => {
+            let what =
+                format!("{place} has logs of several pools: give --pool-id, one of {}", listed());
+            return Err(Failure::Other(what));
+        }
+    };
+    owners.retain(|owner| owner.pool == id);
+    Ok(owners)
+}
+
+/// Makes pages of logs; if they are refused, what would be had all the same, if that is asked for.
+async fn look(
+    store: &Joined,
+    owners: Vec<LogOwner>,
+    arguments: &Arguments,
+) -> Result<Found, Failure> {
+    let first = owners.first();
+    let (line_bytes, pool) = first.map_or((0, 0), |owner| (owner.line_bytes as usize, owner.pool));
+    if let Some(other) = owners.iter().find(|owner| owner.line_bytes as usize != line_bytes) {
+        let what = format!(
+            "logs of one pool with lines of {line_bytes} and {} bytes: they are damaged",
+            other.line_bytes
+        );
+        return Err(Failure::Other(what));
+    }
+    let mut pages = Pages::new(line_bytes);
+    let mut refused = None;
+    let mut merged = merge(store, &owners, &mut pages, false).await;
+    if let Err(error) = &merged {
+        if !arguments.accept_loss {
+            refused = Some(error.to_string());
+        }
+        pages = Pages::new(line_bytes);
+        merged = merge(store, &owners, &mut pages, true).await;
+    }
+    let labels = match store.labels(pool).await {
+        Err(_) if arguments.accept_loss => BTreeMap::new(),
+        labels => labels?,
+    };
+    Ok(Found { owners, refused, logs: merged?, lines: pages.into_lines(), labels })
+}
+
+/// Puts pages and labels into a pool.
+fn put(found: &Found, into: &Place, arguments: &Arguments) -> Result<(), member::Failure> {
+    let before = async |pool: &Pool| {
+        let (pool_bytes, logs) = (pool.descriptor().gcl_bytes, found.line_bytes());
+        if pool_bytes != logs {
+            return Err(member::Failure::LineBytes { pool: pool_bytes, logs });
+        }
+        let mut incarnations = BTreeMap::new();
+        for owner in &found.owners {
+            let last = incarnations.entry(owner.node).or_insert(owner.incarnation);
+            *last = owner.incarnation.max(*last);
+        }
+        Ok(pool.count_on(&incarnations).await?)
+    };
+    let work = async |_: &Env, pool: &Arc<Pool>, engine: &Engine| {
+        engine.restore(&found.lines).await?;
+        member::set_labels(pool, &found.labels).await
+    };
+    let logs = Logs::In(arguments.log_dir.first());
+    arguments.member.take_part(into, logs, before, work)
+}
+
+impl Found {
+    fn line_bytes(&self) -> usize {
+        self.owners.first().map_or(0, |owner| owner.line_bytes as usize)
+    }
+
+    fn left_out(&self) -> u64 {
+        self.logs.iter().map(|log| log.left_out).sum()
+    }
+
+    fn advice(&self) -> String {
+        let damaged = self.logs.iter().filter(|log| log.damage.is_some()).count();
+        format!(
+            "with --accept-loss {} records are left out, and what {damaged} damaged logs have beyond their damage",
+            self.left_out()
+        )
+    }
+
+    fn table(&self, arguments: &Arguments, took: Duration) -> String {
+        let mut table = Table::new();
+        table.load_preset(presets::UTF8_FULL_CONDENSED).set_header([
+            "log",
+            "records",
+            "left out",
+            "ends at",
+            "behind its end",
+        ]);
+        for log in &self.logs {
+            table.add_row([
+                format!("cn{}-{}", log.owner.node, log.owner.incarnation),
+                log.applied.to_string(),
+                log.left_out.to_string(),
+                log.end.to_string(),
+                behind(log),
+            ]);
+        }
+        let pool = self.owners.first().map_or(0, |owner| owner.pool);
+        let bytes = self.lines.len() as u64 * self.line_bytes() as u64;
+        let done = match (&arguments.into, &self.refused) {
+            (Some(into), None) => format!("are in pool {into}"),
+            _ => "would be there".to_owned(),
+        };
+        format!(
+            "Logs of pool {pool:016x}\n{table}\n{} pages, {}, {done}, after {:.1} s\n",
+            self.lines.len(),
+            units::bytes(bytes),
+            took.as_secs_f64()
+        )
+    }
+
+    fn json(&self, arguments: &Arguments, took: Duration) -> String {
+        let logs: Vec<_> = self.logs.iter().map(|log| {
+            json!({
+                "node": log.owner.node, "incarnation": log.owner.incarnation, "records": log.applied,
+                "left_out": log.left_out, "end": log.end, "damage": log.damage.as_ref().map(ToString::to_string),
+            })
+        }).collect();
+        let into = arguments.into.as_ref().filter(|_| self.refused.is_none());
+        let object = json!({
+            "pool": self.owners.first().map(|owner| format!("{:016x}", owner.pool)), "logs": logs,
+            "pages": self.lines.len(), "bytes": self.lines.len() * self.line_bytes(),
+            "refused": self.refused, "into": into.map(ToString::to_string), "labels": self.labels,
+            "seconds": took.as_secs_f64(),
+        });
+        format!("{object}\n")
+    }
+}
+
+/// What is told of what follows a log's last whole record.
+fn behind(log: &Read) -> String {
+    match (&log.damage, log.then) {
+        (Some(damage), _) => damage.to_string(),
+        (None, NoRecord::End | NoRecord::Length(0)) => "nothing".to_owned(),
+        (None, then) => format!("{then}: never durable"),
+    }
+}

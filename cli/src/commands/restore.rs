@@ -1,0 +1,106 @@
+//! `selkie restore`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Args;
+use selkie::engine::Engine;
+use selkie::engine::backup::Backup;
+use selkie::engine::log::LogObjects;
+use selkie::fabric::{Env, RealRuntime};
+use selkie::memnode::Pool;
+use selkie::shared::Place;
+use selkie_tpcc::units;
+use serde_json::json;
+
+use crate::options::member::{Failure, Logs, MemberArguments, set_labels};
+use crate::support::exit;
+
+/// Puts a backup into a shared pool that nobody has used yet, with pages of the same size; all else
+/// of the pool may be as one likes. The backup is read and checked whole before the pool is
+/// touched.
+///
+/// Exit code 0: the pool holds what the backup has; 1: it does not, and is of no use if anything
+/// was written; 2: wrong arguments, nothing was started.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Where the backup is: the directory or URL that it was written to
+    #[arg(long, value_name = "URL")]
+    from: String,
+    /// The new pool: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+    /// `etcd:HOST:PORT,.../NAME`
+    #[arg(long, value_name = "POOL")]
+    into: Place,
+    /// Where nodes of the new pool will have their logs, if they are to have them outside of it
+    /// (`--durability disk`): the pages are recorded there as well
+    #[arg(long, value_name = "DIR")]
+    log_dir: Option<PathBuf>,
+    /// Print one JSON object instead of a line
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    member: MemberArguments,
+}
+
+/// What was restored.
+struct Restored {
+    pages: usize,
+    bytes: u64,
+    seconds: f64,
+}
+
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
+    LogObjects::check(&arguments.from).map_err(|error| exit::Refusal {
+        key: "from".to_owned(),
+        what: format!("from: {error}"),
+    })?;
+    arguments.member.check()
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(refusal) = check(arguments) {
+        return exit::refuse(&refusal);
+    }
+    let done = restore(arguments);
+    let Restored { pages, bytes, seconds } = match done {
+        Ok(restored) => restored,
+        Err(error) => return exit::fail(&error),
+    };
+    let pool = &arguments.into;
+    let text = if arguments.json {
+        let mib = bytes as f64 / f64::from(1 << 20);
+        let object = json!({
+            "pool": pool.to_string(), "pages": pages, "mib": mib, "seconds": seconds,
+        });
+        format!("{object}\n")
+    } else {
+        let bytes = units::bytes(bytes);
+        format!("pool {pool} has {pages} pages, {bytes}, of the backup after {seconds:.1} s\n")
+    };
+    exit::print(&text, true)
+}
+
+fn restore(arguments: &Arguments) -> Result<Restored, Failure> {
+    let from = LogObjects::at(&arguments.from, 0)?;
+    let backup = RealRuntime::new(1)?.block_on(Backup::open(&from))?;
+    let before = async |pool: &Pool| {
+        // The whole pool would be of no use: before it is touched.
+        backup.check(pool.descriptor().gcl_bytes)?;
+        Ok(pool.count_on(backup.incarnations()).await?)
+    };
+    let work = async |env: &Env, pool: &Arc<Pool>, engine: &Engine| {
+        let started = env.now();
+        backup.restore(engine).await?;
+        // When the pages are there.
+        set_labels(pool, backup.labels()).await?;
+        Ok((env.now() - started).as_secs_f64())
+    };
+    let logs = Logs::In(arguments.log_dir.as_ref());
+    let seconds = arguments.member.take_part(&arguments.into, logs, before, work)?;
+    let pages = backup.lines().len();
+    let bytes = (pages * backup.line_bytes()) as u64;
+    Ok(Restored { pages, bytes, seconds })
+}

@@ -1,0 +1,370 @@
+//! `selkie tpcc`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use clap::{Args, ValueEnum};
+use selkie_tpcc::{Affinity, Config, Durability, Progress, Report, Scale, TpccError};
+
+use selkie::engine::Roster;
+use selkie::fabric::RealRuntime;
+use selkie::memnode::{Coding, PoolDescriptor};
+use selkie::report;
+use selkie::shared::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
+use selkie::txn::Protocol;
+use selkie_tpcc::{Loading, Purpose};
+
+use crate::options::durability::DurabilityArguments;
+use crate::options::network::NetworkArguments;
+use crate::options::values;
+use crate::support::exit;
+use crate::support::metrics;
+use crate::support::progress::Stderr;
+
+/// As the help says.
+const _: () = assert!(selkie_tpcc::JOURNAL_ENTRIES == 262_144);
+
+/// With --pool embedded: the database is loaded afresh, in memory of this process. In a pool that
+/// processes share the first driver loads it and the others wait; each runs the mix on its own
+/// compute nodes and checks when none runs any more. Without --think the workers never pause.
+///
+/// When a compute node of another process dies, pages that it alone had are made again from its
+/// log, or are lost if it has none (--durability). A transaction that needs one that is lost is
+/// rolled back and counted as lost, and the driver goes on. After the run the consistency
+/// conditions are judged on what can be read. And each NewOrder and Payment that this driver
+/// committed, or of more than 262144 a random sample of so many, is looked for: it is found as it
+/// was committed, or it is on a lost page, or it is missing.
+///
+/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a
+/// second one ends the process.
+///
+/// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is
+/// missing, also if pages of a shared pool are lost; 1: the run failed, a condition is broken or a
+/// transaction is missing; 2: wrong arguments, nothing was started.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// The pool: `embedded:`, one of this process's own; or one that processes share: `NAME` or
+    /// `shm:NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, `etcd:HOST:PORT,.../NAME`
+    #[arg(long, value_name = "URL", default_value = "embedded:")]
+    pool: PoolUrl,
+    /// Load the database into a shared pool, if no driver has, and stop
+    #[arg(long)]
+    load_only: bool,
+    /// Load a new database into a shared pool, also if it holds one, of whatever numbers. Refused
+    /// while other drivers work on that one; its memory is not reclaimed, but by destroying the
+    /// pool
+    #[arg(long)]
+    reload: bool,
+    /// Warehouses to load, 1 to 100000; each takes about 100 MiB
+    #[arg(long, value_name = "N", default_value_t = Config::default().warehouses)]
+    warehouses: u32,
+    /// Seconds to run the mix for, 1 to 86400
+    #[arg(long, value_name = "SECONDS", default_value_t = Config::default().duration.as_secs())]
+    duration: u64,
+    /// Compute nodes of this process, each with its own cache, 1 to 58 [default: 2, in a shared
+    /// pool 1]
+    #[arg(long, value_name = "N")]
+    compute_nodes: Option<usize>,
+    /// Memory nodes of an embedded pool, 1 to 1024 [default: 3]
+    #[arg(long, value_name = "N")]
+    memory_nodes: Option<usize>,
+    /// Worker tasks of each compute node, 1 to 1024
+    #[arg(long, value_name = "N", default_value_t = Config::default().workers)]
+    workers: usize,
+    /// Threads of the process, 1 to 1024; they run all nodes [default: one for each core]
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Cache of each compute node in MiB [default: half of the loaded database]
+    #[arg(long, value_name = "N")]
+    cache_mb: Option<u64>,
+    /// Memory lent by each memory node of an embedded pool in MiB [default: what data, growth and
+    /// headroom take]
+    #[arg(long, value_name = "N")]
+    memory_mb: Option<u64>,
+    /// Bytes of a cache line of an embedded pool, the unit of caching: a power of two, 2048 to 8192
+    /// [default: 2048]
+    #[arg(long, value_name = "BYTES")]
+    gcl: Option<usize>,
+    /// How an embedded pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity
+    /// splits, with `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always`
+    /// [default: 2+1, or plain with fewer than 3 memory nodes]
+    #[arg(long, value_name = "CODING")]
+    coding: Option<Coding>,
+    /// How the transactions of this process are kept apart: `2pl`, two-phase locking without
+    /// waiting, `to`, in the order of timestamps, or `occ`, optimistic with validation at commit.
+    /// On a database that was loaded with `to` all drivers have it, and none on another; else they
+    /// may differ
+    #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
+    protocol: Protocol,
+    #[command(flatten)]
+    durability: DurabilityArguments,
+    /// Which warehouses a compute node works on
+    #[arg(long, value_enum, default_value = "shared")]
+    affinity: AffinityArgument,
+    /// First and last of the warehouses to which the terminals of this process belong [default: all
+    /// of them]; remote accesses of the mix still go anywhere
+    #[arg(long, value_name = "FIRST-LAST", value_parser = values::homes)]
+    homes: Option<(u32, u32)>,
+    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with
+    /// another node's warehouse, or with --affinity shared with another than their own, 0 to 100
+    /// [default: as the standard has it]
+    #[arg(long, value_name = "N")]
+    remote_percent: Option<u32>,
+    /// Seed of the data and of the transactions' inputs
+    #[arg(long, value_name = "N", default_value_t = Config::default().seed)]
+    seed: u64,
+    /// Let workers wait as people at terminals do, by clause 5.2.5.7
+    #[arg(long)]
+    think: bool,
+    /// Add each NewOrder and Payment to this file as soon as it has committed, for --look-for of
+    /// another run, should this one be killed
+    #[arg(long, value_name = "FILE")]
+    note_commits: Option<PathBuf>,
+    /// Look also for what another run has committed, which was to --note-commits in this file; may
+    /// be given more than once
+    #[arg(long, value_name = "FILE")]
+    look_for: Vec<PathBuf>,
+    /// Divide the number of items, customers and initial orders by N, 1 to 100; above 1 the figures
+    /// are no TPC-C figures, but the run is short
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    scale: u32,
+    /// Print one JSON object on stdout instead of tables
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    network: NetworkArguments,
+    #[command(flatten)]
+    metrics: metrics::Options,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum AffinityArgument {
+    /// Every node on every warehouse
+    Shared,
+    /// Each node on its own; remote accesses of the mix still go anywhere
+    Warehouse,
+    /// Each node on its own, and nobody else on their pages: what a transaction needs of another
+    /// node's warehouses that node does, and all commit by two-phase commit; a baseline, only with
+    /// --pool embedded: and --protocol 2pl
+    Partitioned,
+}
+
+/// Looks for values out of range.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
+    config(arguments).map(drop).map_err(exit::refusal)?;
+    check_network(arguments)
+}
+
+fn check_network(arguments: &Arguments) -> Result<(), exit::Refusal> {
+    let Network { listen, advertise, insecure } = arguments.network.network();
+    let insecure = insecure && !arguments.metrics.are_given();
+    let secured = arguments.network.tls().are_given();
+    let given = listen.is_some() || advertise.is_some() || insecure || secured;
+    if given && arguments.pool == PoolUrl::Embedded {
+        let what = SharedPoolError::NoNetwork.to_string();
+        return Err(exit::Refusal { key: "listen".to_owned(), what });
+    }
+    arguments.network.check(arguments.metrics.are_given())
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    let progress = Stderr::new();
+    if let Err(error) = progress.mind_signals() {
+        return exit::fail(&error);
+    }
+    let (roster, began) = (progress.nodes().clone(), progress.began());
+    let progress: Arc<dyn Progress> = Arc::new(progress);
+    let config = match config(arguments) {
+        Ok(config) => config,
+        Err(error) => return exit::fail_driver(&error),
+    };
+    if let Err(refusal) = check_network(arguments) {
+        return exit::refuse(&refusal);
+    }
+    let insecure = arguments.network.insecure();
+    let served = metrics::serve(&arguments.metrics, insecure, metrics::of_roster(&roster));
+    let _serving = match served {
+        Ok(serving) => serving,
+        Err(code) => return code,
+    };
+    match &arguments.pool {
+        PoolUrl::Embedded => match selkie_tpcc::run(&config, &progress) {
+            Ok(report) => finish(&report, arguments.json, began.get()),
+            Err(error) => exit::fail_driver(&error),
+        },
+        PoolUrl::Shared(place) => match run_shared(place, arguments, config, &progress, roster) {
+            Ok(Some(report)) => finish(&report, arguments.json, began.get()),
+            Ok(None) => ExitCode::SUCCESS,
+            Err(SharedError::Tpcc(error)) => exit::fail_driver(&error),
+            Err(SharedError::Pool(error)) => exit::fail(&error),
+        },
+    }
+}
+
+enum SharedError {
+    Tpcc(TpccError),
+    Pool(SharedPoolError),
+}
+
+impl<E: Into<TpccError>> From<E> for SharedError {
+    fn from(error: E) -> Self {
+        Self::Tpcc(error.into())
+    }
+}
+
+fn run_shared(
+    place: &Place,
+    arguments: &Arguments,
+    config: Config,
+    progress: &Arc<dyn Progress>,
+    roster: Roster,
+) -> Result<Option<Report>, SharedError> {
+    let runtime = RealRuntime::new(config.setup().processors())?;
+    let env = runtime.env();
+    let security = arguments.network.tls().security().map_err(SharedError::Pool)?;
+    let shared = SharedPool::at(place, security).map_err(SharedError::Pool)?;
+    let (network, progress) = (arguments.network.network(), Arc::clone(progress));
+    let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
+    let loading = if arguments.reload { Loading::Anew } else { Loading::IfMissing };
+    runtime.block_on(async move {
+        let (fabric, pool) = shared.open(&env, &network).await.map_err(SharedError::Pool)?;
+        let config = of_pool(config, pool.descriptor());
+        config.validate()?;
+        report::publish(&pool, &env, &roster);
+        Ok(selkie_tpcc::run_shared(fabric, &pool, &env, &config, (purpose, loading), &progress)
+            .await?)
+    })
+}
+
+fn config(arguments: &Arguments) -> Result<Config, TpccError> {
+    if !(1..=Scale::MAX_DIVISOR).contains(&arguments.scale) {
+        return Err(TpccError::Config {
+            key: "scale",
+            value: arguments.scale.to_string(),
+            allowed: format!("must be 1 to {}", Scale::MAX_DIVISOR),
+        });
+    }
+    let shared = arguments.pool != PoolUrl::Embedded;
+    check_pool(arguments, shared)?;
+    let default = Config::default();
+    let memory_nodes = arguments.memory_nodes.unwrap_or(default.memory_nodes);
+    let config = Config {
+        warehouses: arguments.warehouses,
+        duration: Duration::from_secs(arguments.duration),
+        compute_nodes: arguments.compute_nodes.unwrap_or(if shared {
+            1
+        } else {
+            default.compute_nodes
+        }),
+        memory_nodes,
+        workers: arguments.workers,
+        network: selkie_tpcc::Network::in_process(arguments.threads),
+        cache_mib: arguments.cache_mb,
+        memory_mib: arguments.memory_mb,
+        gcl_bytes: arguments.gcl.unwrap_or(default.gcl_bytes),
+        coding: arguments.coding.unwrap_or(Coding::usual_for(memory_nodes)),
+        protocol: arguments.protocol,
+        durability: arguments.durability.durability()?,
+        affinity: match arguments.affinity {
+            AffinityArgument::Shared => Affinity::Shared,
+            AffinityArgument::Warehouse => Affinity::Warehouse,
+            AffinityArgument::Partitioned => Affinity::Partitioned,
+        },
+        homes: arguments.homes,
+        remote_percent: arguments.remote_percent,
+        seed: arguments.seed,
+        think: arguments.think,
+        note_commits: arguments.note_commits.clone(),
+        look_for: arguments.look_for.clone(),
+        scale: Scale::divided_by(arguments.scale),
+        ..default
+    };
+    config.validate()?;
+    Ok(config)
+}
+
+/// The configuration with the pool's own numbers; memory nodes that differ count with their mean.
+fn of_pool(config: Config, pool: &PoolDescriptor) -> Config {
+    let nodes = pool.memory_nodes.len();
+    let slabs: u64 = pool.memory_nodes.iter().map(|node| u64::from(node.ranges)).sum();
+    let lent = pool.geometry().region_bytes(slabs / nodes.max(1) as u64).unwrap_or(u64::MAX);
+    let (gcl_bytes, coding, memory_mib) =
+        (pool.gcl_bytes, pool.coding, Some(lent.div_ceil(1 << 20)));
+    let durability = match config.durability {
+        // A pool without room for logs says so when a node begins one.
+        Durability::Memory { .. } => Durability::Memory { log_mib: (pool.log_bytes >> 20).max(1) },
+        other => other,
+    };
+    Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, durability, ..config }
+}
+
+/// Refuses what has no meaning with the pool asked for.
+fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
+    let refused = |key, value: String, allowed: &str| {
+        Err(TpccError::Config { key, value, allowed: allowed.to_owned() })
+    };
+    if !shared {
+        let allowed = "needs a --pool that outlives the process";
+        return match arguments {
+            Arguments { load_only: true, .. } => refused("load-only", String::new(), allowed),
+            Arguments { reload: true, .. } => refused("reload", String::new(), allowed),
+            _ => Ok(()),
+        };
+    }
+    let own = "is that of the pool, and not to be given with a shared --pool";
+    if let Some(nodes) = arguments.memory_nodes {
+        return refused("memory-nodes", nodes.to_string(), own);
+    }
+    if let Some(bytes) = arguments.gcl {
+        return refused("gcl", bytes.to_string(), own);
+    }
+    if let Some(coding) = arguments.coding {
+        return refused("coding", coding.to_string(), own);
+    }
+    if let Some(memory) = arguments.memory_mb {
+        return refused("memory-mb", memory.to_string(), own);
+    }
+    if arguments.durability.is_in_memory() && arguments.durability.says_length() {
+        return refused("log-mb", String::new(), own);
+    }
+    let affinity = match arguments.affinity {
+        AffinityArgument::Shared => return Ok(()),
+        AffinityArgument::Warehouse => "warehouse",
+        AffinityArgument::Partitioned => "partitioned",
+    };
+    let allowed = "with a shared --pool must be shared: processes divide the warehouses by --homes";
+    refused("affinity", affinity.to_owned(), allowed)
+}
+
+fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
+    let text = if json {
+        let mut object = report.to_json();
+        // By the host's clock, so that the seconds of several processes can be put side by side.
+        let began = began.and_then(|began| began.duration_since(UNIX_EPOCH).ok());
+        if let (Some(began), Some(object)) = (began, object.as_object_mut()) {
+            object.insert("began_unix_ms".to_owned(), (began.as_millis() as u64).into());
+        }
+        format!("{object}\n")
+    } else {
+        report.to_string()
+    };
+    let code = exit::print(&text, report.holds());
+    for broken in report.broken() {
+        eprintln!("error: {broken}");
+    }
+    if report.journal().missing > 0 {
+        let journal = report.journal();
+        let first = journal.examples.join("; ");
+        eprintln!("error: {} committed transactions are missing, first {first}", journal.missing);
+    }
+    if report.lost_without_a_death() {
+        let (pages, given_up) = (report.lost_pages(), report.lost());
+        eprintln!(
+            "error: {pages} pages are taken for lost, and {given_up} transactions were given up, though no node died"
+        );
+    }
+    code
+}

@@ -1,0 +1,20 @@
+//! The `selkie` command line.
+//!
+//! Results go to stdout, progress and errors to stderr. Exit codes: 0, all is well; 1, the run
+//! failed or a consistency condition does not hold; 2, the arguments are wrong and nothing was
+//! started.
+#![forbid(unsafe_code)]
+
+mod command_line;
+mod commands;
+mod figures;
+mod options;
+mod scenario;
+mod support;
+mod top;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    command_line::main()
+}

@@ -1,0 +1,120 @@
+//! Commands that take part in a shared pool as a compute node of their own for a moment.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::Args;
+use selkie::engine::backup::BackupError;
+use selkie::engine::log::{Labels, LogError, LogTo};
+use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError};
+use selkie::fabric::{Env, RealRuntime};
+use selkie::memnode::{Pool, PoolError};
+use selkie::shared::{Place, SharedPool, SharedPoolError};
+use selkie_tpcc::{Durability, logs_at};
+
+use super::network::NetworkArguments;
+use crate::support::exit;
+
+/// Length of the log of a node that changes nothing, MiB: as little as files take, as it stays
+/// there.
+const IDLE_LOG_MIB: u64 = 16;
+/// As drivers have it: not over while a memory node that died is not missed yet.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why such a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    #[error(transparent)]
+    Shared(#[from] SharedPoolError),
+    #[error(transparent)]
+    Pool(#[from] PoolError),
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    #[error("label {name} of the pool is set already: somebody uses it")]
+    Label { name: String },
+    #[error(
+        "the pool has lines of {pool} bytes, the logs are of {logs}: make one with --gcl {logs}"
+    )]
+    LineBytes { pool: usize, logs: usize },
+    #[error(transparent)]
+    Io(#[from] std::io::Error),
+}
+
+/// How to take part.
+#[derive(Args)]
+pub(crate) struct MemberArguments {
+    #[command(flatten)]
+    network: NetworkArguments,
+}
+
+/// Where the logs are.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Logs<'a> {
+    /// As the pool's other nodes: in a directory or object store, or in memory if the pool has room
+    /// for them.
+    AsOthers(Option<&'a PathBuf>),
+    /// Only where it is said.
+    In(Option<&'a PathBuf>),
+}
+
+impl MemberArguments {
+    /// Looks for values out of range.
+    pub(crate) fn check(&self) -> Result<(), exit::Refusal> {
+        self.network.check(false)
+    }
+
+    /// Takes part in a pool as one more compute node as long as `work` takes; `before` that.
+    pub(crate) fn take_part<T>(
+        &self,
+        place: &Place,
+        logs: Logs<'_>,
+        before: impl AsyncFnOnce(&Pool) -> Result<(), Failure>,
+        work: impl AsyncFnOnce(&Env, &Arc<Pool>, &Engine) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let runtime = RealRuntime::new(2)?;
+        let env = runtime.env();
+        let shared = SharedPool::at(place, self.network.tls().security()?)?;
+        runtime.block_on(async {
+            let (fabric, pool) = shared.open(&env, &self.network.network()).await?;
+            before(&pool).await?;
+            let log = log_to(&pool, logs)?;
+            let missed = pool.all_missed_within().unwrap_or_default();
+            let request_timeout = REQUEST_TIMEOUT.max(2 * missed);
+            let config = EngineConfig { log, request_timeout, ..EngineConfig::default() };
+            let index = pool.next_index().await?.as_usize();
+            let full = || EngineError::Pool(format!("{index} is no compute node's number"));
+            let id = ComputeId::new(index).ok_or_else(full)?;
+            let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
+            let done = work(&env, &pool, &engine).await;
+            let closed = engine.close().await;
+            // Why the work failed says more.
+            let done = done?;
+            closed?;
+            Ok(done)
+        })
+    }
+}
+
+/// Sets labels of a new pool, which others go by.
+pub(crate) async fn set_labels(pool: &Pool, labels: &Labels) -> Result<(), Failure> {
+    for (name, label) in labels {
+        if !pool.set_label(name, None, Some(label)).await? {
+            return Err(Failure::Label { name: name.clone() });
+        }
+    }
+    Ok(())
+}
+
+fn log_to(pool: &Pool, logs: Logs<'_>) -> Result<Option<LogTo>, LogError> {
+    let (place, log_mib) = match logs {
+        Logs::AsOthers(None) if pool.descriptor().log_bytes > 0 => return Ok(Some(LogTo::Memory)),
+        Logs::AsOthers(place) => (place, IDLE_LOG_MIB),
+        Logs::In(place) => (place, Durability::DISK_LOG_MIB),
+    };
+    place.map(|place| Ok(LogTo::Store(logs_at(place, log_mib)?))).transpose()
+}

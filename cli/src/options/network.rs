@@ -1,0 +1,83 @@
+//! Options of commands that take part in a pool over TCP.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use clap::Args;
+use selkie::fabric::tcp::Security;
+use selkie::shared::{Network, SharedPoolError};
+
+use crate::support::exit;
+
+/// How connections to the nodes of a pool over TCP are secured.
+#[derive(Args)]
+pub(crate) struct TlsArguments {
+    /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it: connections of
+    /// a pool over TCP are encrypted, and only those who have a certificate of the pool's authority
+    /// take part
+    #[arg(long, value_name = "DIR")]
+    tls: Option<PathBuf>,
+}
+
+impl TlsArguments {
+    /// Whether they are.
+    pub(crate) fn are_given(&self) -> bool {
+        self.tls.is_some()
+    }
+
+    /// Reads the files.
+    pub(crate) fn security(&self) -> Result<Option<Arc<Security>>, SharedPoolError> {
+        Ok(self.tls.as_deref().map(Security::load).transpose()?)
+    }
+}
+
+/// How this process is reached in a pool over TCP.
+#[derive(Args)]
+pub(crate) struct NetworkArguments {
+    /// Address and port to listen at in a pool over TCP; port 0 lets the system choose [default:
+    /// 127.0.0.1:0]
+    #[arg(long, value_name = "ADDR:PORT")]
+    listen: Option<SocketAddr>,
+    /// Address by which others reach this host, if it is not that of --listen
+    #[arg(long, value_name = "HOST")]
+    advertise: Option<IpAddr>,
+    /// Listen beyond loopback without --tls, and there for --metrics: whoever comes is not
+    /// authenticated and nothing is encrypted
+    #[arg(long)]
+    insecure: bool,
+    #[command(flatten)]
+    tls: TlsArguments,
+}
+
+impl NetworkArguments {
+    /// What they say.
+    pub(crate) fn network(&self) -> Network {
+        Network { listen: self.listen, advertise: self.advertise, insecure: self.insecure }
+    }
+
+    /// Whether to listen beyond loopback.
+    pub(crate) fn insecure(&self) -> bool {
+        self.insecure
+    }
+
+    /// How connections are secured.
+    pub(crate) fn tls(&self) -> &TlsArguments {
+        &self.tls
+    }
+
+    /// Looks for values out of range, and such that contradict each other; metrics may be what is
+    /// insecure.
+    pub(crate) fn check(&self, has_metrics: bool) -> Result<(), exit::Refusal> {
+        if self.insecure && self.tls.are_given() && !has_metrics {
+            let what = "insecure: contradicts --tls: give one of them".to_owned();
+            return Err(exit::Refusal { key: "insecure".to_owned(), what });
+        }
+        self.network().check(self.tls.are_given()).map_err(|error| match error {
+            SharedPoolError::Address { option, address, why } => {
+                exit::Refusal::new(option.trim_start_matches('-'), &address, why)
+            }
+            error => exit::Refusal { key: String::new(), what: error.to_string() },
+        })
+    }
+}

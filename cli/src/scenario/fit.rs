@@ -1,0 +1,162 @@
+//! Whether pool and drivers can be as a file says: what would be refused when they start.
+
+use std::time::Duration;
+
+use selkie::engine::MAX_COMPUTE_NODES;
+use selkie::memnode::PoolConfig;
+use selkie::memnode::control::Timing;
+use selkie_tpcc::{Affinity, Config, Network, Scale, units};
+
+use super::file::{DriverSection, FabricKind, FaultAction, ScenarioFile};
+use super::plan::{FaultTarget, Plan};
+use crate::options::values::RANGE_BYTES;
+
+/// Refuses a file with the first thing in it that cannot be.
+pub(crate) fn check(plan: &Plan) -> Result<(), String> {
+    let ScenarioFile { fabric, memory, pool, database, drivers, .. } = &plan.file;
+    if !(1..=Scale::MAX_DIVISOR).contains(&database.scale) {
+        return Err(format!(
+            "database: scale = {}: must be 1 to {}",
+            database.scale,
+            Scale::MAX_DIVISOR
+        ));
+    }
+    for role in &plan.drivers {
+        let config = config(plan, &role.driver);
+        config.validate().map_err(|error| format!("{}: {error}", role.name))?;
+    }
+    if *fabric == FabricKind::Mem {
+        return Ok(());
+    }
+    let timing = Timing { lease: pool.lease.0.0, heartbeat: pool.heartbeat.0.0 };
+    timing.validate().map_err(|error| format!("pool: {error}"))?;
+    let shape = shape(&plan.file);
+    shape.validate().map_err(|error| format!("memory: {error}"))?;
+    let lent = memory.size.0.0.saturating_mul(memory.nodes as u64);
+    let lent = lent / pool.coding.splits() as u64 * pool.coding.data() as u64;
+    let least = Scale::divided_by(database.scale).database_bytes(database.warehouses);
+    if lent < least {
+        let (lent, least) = (units::bytes(lent), units::bytes(least));
+        return Err(format!("memory: {lent} in all: the database takes about {least}"));
+    }
+    // The names of dead nodes are not used again while pages are lost with them.
+    let of = |driver: usize| drivers.get(driver).map_or(0, |driver| driver.compute_nodes);
+    let deaths = plan.faults.iter().filter_map(|due| match due.target {
+        FaultTarget::Driver(driver) if due.kills => Some(of(driver)),
+        _ => None,
+    });
+    let nodes = drivers.iter().map(|driver| driver.compute_nodes).chain(deaths).sum::<usize>();
+    if nodes > MAX_COMPUTE_NODES {
+        return Err(format!(
+            "{nodes} compute nodes, with those that die: must be at most {MAX_COMPUTE_NODES}"
+        ));
+    }
+    Ok(())
+}
+
+/// The pool: its ranges are so large that all memory can be used.
+pub(crate) fn shape(file: &ScenarioFile) -> PoolConfig {
+    let shape = PoolConfig {
+        memory_nodes: file.memory.nodes,
+        bytes_per_node: file.memory.size.0.0,
+        gcl_bytes: file.pool.gcl,
+        range_bytes: RANGE_BYTES,
+        max_compute_nodes: MAX_COMPUTE_NODES,
+        coding: file.pool.coding,
+        log_bytes: 0,
+    };
+    // What is wrong with them is said of the sizes that were asked for.
+    if shape.validate().is_err() { shape } else { shape.with_large_enough_ranges() }
+}
+
+/// What a driver is started with.
+fn config(plan: &Plan, driver: &DriverSection) -> Config {
+    let ScenarioFile { fabric, memory, pool, database, drivers, .. } = &plan.file;
+    let config = Config {
+        warehouses: database.warehouses,
+        duration: whole_seconds(plan.duration),
+        memory_nodes: memory.nodes,
+        workers: driver.workers,
+        network: Network::in_process(driver.threads),
+        think: driver.think,
+        cache_mib: driver.cache.map(|cache| mib(cache.0.0)),
+        memory_mib: Some(mib(memory.size.0.0)),
+        gcl_bytes: pool.gcl,
+        coding: pool.coding,
+        seed: database.seed,
+        scale: Scale::divided_by(database.scale),
+        ..Config::default()
+    };
+    if *fabric == FabricKind::Mem {
+        let divided = drivers.iter().any(|driver| driver.homes.is_some());
+        let affinity = if divided { Affinity::Warehouse } else { Affinity::Shared };
+        let compute_nodes = drivers.iter().map(|driver| driver.compute_nodes).sum();
+        return Config { compute_nodes, affinity, ..config };
+    }
+    let homes = driver.homes.map(|homes| (homes.0.0, homes.0.1));
+    Config { compute_nodes: driver.compute_nodes, homes, ..config }
+}
+
+/// Refuses deaths of memory nodes that a coded pool outlives if what those before had is made again
+/// by then, and else does not.
+fn check_deaths_of_memory(plan: &Plan) -> Result<(), String> {
+    let coding = plan.file.pool.coding;
+    let (parity, nodes) = (coding.parity(), plan.file.memory.nodes);
+    let Some(due) = plan.deaths_of_memory().nth(parity) else { return Ok(()) };
+    if plan.memory_is_lost().is_some_and(|lost| due.at >= lost) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} {} at {:?}: coding {coding} outlives {parity} of {nodes} memory nodes, and one more only if what those had \
+         is made again by then, so that chance decides what comes of it",
+        due.action.name(),
+        plan.name_of(due.target),
+        due.at
+    ))
+}
+
+/// Drivers take seconds: rather one that runs on a little than one that is gone too soon.
+pub(crate) fn whole_seconds(time: Duration) -> Duration {
+    let more = u64::from(time.subsec_nanos() > 0);
+    Duration::from_secs((time.as_secs() + more).max(1))
+}
+
+/// As the options say it.
+pub(crate) fn mib(bytes: u64) -> u64 {
+    bytes >> 20
+}
+
+/// Refuses what chance would decide: whatever is done to a driver while a memory node that died
+/// ends all, or so late that the drivers may be over before it shows.
+pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
+    let lease = plan.file.pool.lease.0.0;
+    let end = plan.memory_is_lost();
+    let is_late = |at: Duration| end.is_some_and(|end| at >= end);
+    check_deaths_of_memory(plan)?;
+    for due in &plan.faults {
+        let said = format!("{} {} at {:?}", due.action.name(), plan.name_of(due.target), due.at);
+        if matches!(due.target, FaultTarget::Driver(_)) && is_late(due.at) {
+            return Err(format!("{said}: a memory node is dead by then, which ends all drivers"));
+        }
+        if due.action == FaultAction::Kill && plan.duration - due.at <= lease * 3 / 2 {
+            return Err(format!(
+                "{said}: must be one and a half leases before the end, for the others to notice"
+            ));
+        }
+    }
+    if let Some(role) =
+        plan.drivers.iter().find(|role| !role.delay.is_zero() && is_late(role.delay))
+    {
+        return Err(format!("{}: start-delay: a memory node is dead by then", role.name));
+    }
+    let is_touched =
+        |driver: usize| plan.faults.iter().any(|due| due.target == FaultTarget::Driver(driver));
+    let nobody = end.is_some() || (0..plan.drivers.len()).all(is_touched);
+    if plan.file.expect.recovers.0.0 > 0.0 && plan.loses_drivers() && nobody {
+        return Err(
+            "expect: recovers: something happens to every driver, so that nobody's throughput can come back: say 0"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,494 @@
+//! Makes the plan of a scenario from its file, and refuses what has no meaning.
+//!
+//! A target is in one of these states, and a fault that has no meaning in it is refused before
+//! anything starts:
+//! ```text
+//! running --kill--> dead --restart--> running          running --cut--> cut --heal--> running
+//! running --stop--> stopped --continue--> running
+//! ```
+//! A driver that is stopped or cut off for less than half a lease goes on as if nothing had
+//! happened; for more than one and a half leases it is taken for dead, and must find that out
+//! itself. In between chance decides, so that a scenario may not say so.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::file::{
+    DriverSection, FabricKind, FaultAction, FaultSection, NetworkKind, ScenarioFile,
+};
+use super::fit;
+use super::plan::{FaultTarget, Plan, PlannedDriver, PlannedFault};
+
+/// Processes of a scenario, at most.
+const MAX_PROCESSES: usize = 100;
+/// Faults, at most.
+const MAX_FAULTS: usize = 10_000;
+
+impl Plan {
+    /// Makes sense of a file; with `duration` the scenario is stretched or shrunk to it, leases
+    /// apart.
+    pub(crate) fn of(file: ScenarioFile, duration: Option<Duration>) -> Result<Self, String> {
+        let written = file.duration.0.0;
+        if written < Duration::from_secs(1) {
+            return Err("duration: must be at least 1s".to_owned());
+        }
+        let duration = duration.unwrap_or(written);
+        let factor = duration.as_secs_f64() / written.as_secs_f64();
+        let scaled = |time: Duration| time.mul_f64(factor);
+        let mut plan = Self { duration, drivers: Vec::new(), faults: Vec::new(), file };
+        plan.check_file()?;
+        for (at, driver) in plan.file.drivers.iter().enumerate() {
+            let name = driver.name.clone().unwrap_or_else(|| format!("driver-{}", at + 1));
+            let delay = driver.start_delay.map_or(Duration::ZERO, |delay| scaled(delay.0.0));
+            if delay >= duration {
+                return Err(format!("{name}: start-delay: must be less than the duration"));
+            }
+            if !is_name(&name) {
+                return Err(format!("driver {name:?}: {NAMES}"));
+            }
+            if plan.drivers.iter().any(|other| other.name == name) || name.starts_with("memory-") {
+                return Err(format!("driver {name:?}: others have names like that"));
+            }
+            plan.drivers.push(PlannedDriver { name, delay, driver: driver.clone() });
+        }
+        for fault in &plan.file.faults {
+            for time in 0..fault.times {
+                if plan.faults.len() >= MAX_FAULTS {
+                    return Err(format!("more than {MAX_FAULTS} faults"));
+                }
+                let apart = fault.every.map_or(Duration::ZERO, |every| every.0.0);
+                let at = scaled(fault.at.0.0 + apart * time);
+                let due = plan.due(fault, at)?;
+                plan.faults.push(due);
+            }
+        }
+        plan.faults.sort_by_key(|due| due.at);
+        plan.check_faults()?;
+        fit::check_chances(&plan)?;
+        fit::check(&plan)?;
+        Ok(plan)
+    }
+
+    fn check_file(&self) -> Result<(), String> {
+        let ScenarioFile { name, fabric, network, memory, drivers, faults, .. } = &self.file;
+        if !is_name(name) {
+            return Err(format!("name {name:?}: {NAMES}"));
+        }
+        if self.duration < Duration::from_secs(1) {
+            return Err("duration: must be at least 1s".to_owned());
+        }
+        if memory.nodes == 0 || drivers.is_empty() {
+            return Err("there must be a memory node and a driver".to_owned());
+        }
+        if memory.nodes + drivers.len() > MAX_PROCESSES {
+            return Err(format!("more than {MAX_PROCESSES} memory nodes and drivers"));
+        }
+        if *network == NetworkKind::Namespaces && *fabric != FabricKind::Tcp {
+            return Err("network = \"namespaces\" is for fabric = \"tcp\"".to_owned());
+        }
+        if let Some(fault) = faults.iter().find(|fault| fault.times > 1 && fault.every.is_none()) {
+            return Err(format!("fault {} times: every how long?", fault.times));
+        }
+        if faults.iter().any(|fault| fault.times == 0) {
+            return Err("fault 0 times: must be at least once".to_owned());
+        }
+        if *fabric == FabricKind::Mem {
+            return self.check_mem();
+        }
+        Ok(())
+    }
+
+    /// In one process all nodes are alike, and nothing can happen to one of them.
+    fn check_mem(&self) -> Result<(), String> {
+        if !self.file.faults.is_empty() {
+            return Err(
+                "fabric = \"mem\" is one process: there are no faults in it; use shm or tcp"
+                    .to_owned(),
+            );
+        }
+        let same = |value: fn(&DriverSection) -> Option<u64>| {
+            let mut values = self.file.drivers.iter().map(value);
+            let first = values.next();
+            values.all(|value| Some(value) == first)
+        };
+        let alike = same(|driver| Some(driver.workers as u64))
+            && same(|driver| Some(u64::from(driver.think)))
+            && same(|driver| driver.cache.map(|cache| cache.0.0))
+            && same(|driver| driver.threads.map(|threads| threads as u64))
+            && self.file.drivers.iter().all(|driver| driver.start_delay.is_none());
+        if alike {
+            return Ok(());
+        }
+        Err("fabric = \"mem\" is one process: its drivers must have the same workers, think, cache and \
+            threads, and no start-delay"
+            .to_owned())
+    }
+
+    fn due(&self, fault: &FaultSection, at: Duration) -> Result<PlannedFault, String> {
+        let FaultSection { action, target: name, .. } = fault;
+        let said = format!("{} {name} at {at:?}", action.name());
+        let target = self.target(name).ok_or_else(|| {
+            format!("{said}: there is no {name}; there are {}", self.names().join(", "))
+        })?;
+        if at >= self.duration {
+            return Err(format!("{said}: the scenario is over by then"));
+        }
+        if matches!((target, action), (FaultTarget::Memory(_), action) if *action != FaultAction::Kill)
+        {
+            return Err(format!(
+                "{said}: memory nodes can only be killed; what one held is gone then, and while one \
+                 stands still its memory is as good as ever or it is dead",
+            ));
+        }
+        let is_link = matches!(action, FaultAction::Cut | FaultAction::Heal);
+        if is_link && self.file.network != NetworkKind::Namespaces {
+            return Err(format!("{said}: needs network = \"namespaces\""));
+        }
+        if is_link && self.file.pool.lease.0.0 < Duration::from_millis(500) {
+            return Err(format!("{said}: needs a lease of at least 500ms"));
+        }
+        Ok(PlannedFault { at, action: *action, target, kills: *action == FaultAction::Kill })
+    }
+
+    /// Goes through the faults in their order, refuses what has no meaning, and finds out what
+    /// kills.
+    fn check_faults(&mut self) -> Result<(), String> {
+        let lease = self.file.pool.lease.0.0;
+        // What happened last to a target, when, and as which fault.
+        let mut states: BTreeMap<FaultTarget, (FaultAction, usize)> = BTreeMap::new();
+        let mut kills = Vec::new();
+        for (number, due) in self.faults.iter().enumerate() {
+            let before = states.get(&due.target).copied();
+            let said =
+                format!("{} {} at {:?}", due.action.name(), self.name_of(due.target), due.at);
+            let since = |number: usize| {
+                let began = self.faults.get(number).map_or(Duration::ZERO, |due| due.at);
+                due.at.saturating_sub(began)
+            };
+            if let FaultTarget::Driver(position) = due.target
+                && let Some(role) = self.drivers.get(position)
+                && due.at < role.delay
+            {
+                return Err(format!("{said}: it has not started by then"));
+            }
+            let after = match (due.action, before.map(|(action, _)| action)) {
+                (FaultAction::Kill, None) => Some(FaultAction::Kill),
+                (FaultAction::Stop, None) => Some(FaultAction::Stop),
+                (FaultAction::Cut, None) => Some(FaultAction::Cut),
+                (FaultAction::Restart, Some(FaultAction::Kill)) => None,
+                (FaultAction::Continue, Some(FaultAction::Stop))
+                | (FaultAction::Heal, Some(FaultAction::Cut)) => {
+                    let (_, began) = before.unwrap_or((due.action, number));
+                    if !is_clear(since(began), lease) {
+                        return Err(format!(
+                            "{said}: after {:?}, so that chance decides what comes of it; a lease is {lease:?}: \
+                             less than half of it, or more than one and a half",
+                            since(began)
+                        ));
+                    }
+                    let dies = since(began) > lease;
+                    if dies {
+                        kills.push(began);
+                    }
+                    // Whoever was taken for dead ends.
+                    dies.then_some(FaultAction::Heal)
+                }
+                (_, None) => return Err(format!("{said}: it is running then")),
+                (_, Some(FaultAction::Kill)) => return Err(format!("{said}: it is dead by then")),
+                (_, Some(FaultAction::Stop)) => return Err(format!("{said}: it is stopped then")),
+                (_, Some(FaultAction::Cut)) => return Err(format!("{said}: it is cut off then")),
+                (_, Some(_)) => return Err(format!("{said}: it has ended by then")),
+            };
+            match after {
+                Some(action) => states.insert(due.target, (action, number)),
+                None => states.remove(&due.target),
+            };
+        }
+        for (action, number) in states.into_values() {
+            if matches!(action, FaultAction::Stop | FaultAction::Cut) {
+                let due = self.faults.get(number).map_or(Duration::ZERO, |due| due.at);
+                if self.duration.saturating_sub(due) <= lease * 3 / 2 {
+                    return Err(
+                        "who is stopped or cut off to the end must be so for one and a half leases"
+                            .to_owned(),
+                    );
+                }
+                kills.push(number);
+            }
+        }
+        for number in kills {
+            if let Some(due) = self.faults.get_mut(number) {
+                due.kills = true;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether it is certain what comes of a silence.
+fn is_clear(silence: Duration, lease: Duration) -> bool {
+    silence < lease / 2 || silence > lease * 3 / 2
+}
+
+const NAMES: &str = "a name is 1 to 30 letters, digits or `-`";
+
+fn is_name(name: &str) -> bool {
+    let allowed = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    (1..=30).contains(&name.len()) && name.chars().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::ends::{ErrorCause, ExpectedEnd, ExpectedError};
+
+    fn plan(head: &str, faults: &[(&str, &str, &str)]) -> Result<Plan, String> {
+        let mut text = format!(
+            "name = \"x\"\nduration = \"60s\"\n{head}\n[memory]\nnodes = 2\nsize = \"1G\"\n\
+             [[driver]]\n[[driver]]\nname = \"late\"\nstart-delay = \"5s\"\n[expect]\nrecovers = 0\n"
+        );
+        for (at, action, target) in faults {
+            text +=
+                &format!("[[fault]]\nat = \"{at}\"\ndo = \"{action}\"\ntarget = \"{target}\"\n");
+        }
+        Plan::of(ScenarioFile::parse("f", &text).map_err(|error| error.to_string())?, None)
+    }
+
+    const SHM: &str = "fabric = \"shm\"";
+    const NETS: &str = "fabric = \"tcp\"\nnetwork = \"namespaces\"";
+
+    #[test]
+    fn ends_follow_from_the_faults() {
+        let seconds = Duration::from_secs;
+        let quiet = plan(SHM, &[]).unwrap();
+        assert_eq!(
+            (quiet.end_of(0, 0), quiet.end_of(1, 0)),
+            (ExpectedEnd::Well, ExpectedEnd::Well)
+        );
+        assert!(!quiet.loses_drivers());
+
+        let killed = plan(
+            SHM,
+            &[
+                ("30s", "restart", "driver-1"),
+                ("20s", "kill", "driver-1"),
+                ("40s", "kill", "driver-1"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(killed.faults[0].at, seconds(20), "by time");
+        let ends = [0, 1, 2].map(|incarnation| killed.end_of(0, incarnation));
+        assert_eq!(ends, [ExpectedEnd::Killed, ExpectedEnd::Killed, ExpectedEnd::Well]);
+        assert_eq!(killed.end_of(1, 0), ExpectedEnd::Well);
+        assert!(killed.loses_drivers());
+
+        // Too short to be noticed, then far too long.
+        let stopped = plan(
+            SHM,
+            &[
+                ("10s", "stop", "late"),
+                ("10500ms", "continue", "late"),
+                ("20s", "stop", "late"),
+                ("30s", "continue", "late"),
+            ],
+        )
+        .unwrap();
+        assert_eq!(
+            stopped.faults.iter().map(|due| due.kills).collect::<Vec<_>>(),
+            [false, false, true, false]
+        );
+        let expelled = |from, by| {
+            let (from, by) = (seconds(from), seconds(by));
+            ExpectedError { cause: ErrorCause::Expelled, from, by }
+        };
+        assert_eq!(stopped.end_of(1, 0), ExpectedEnd::ErrorOrKilled(expelled(30, 35)));
+        assert_eq!(stopped.says(ErrorCause::Expelled), ["declared dead by the others"]);
+        let stays = plan(SHM, &[("20s", "stop", "late")]).unwrap();
+        assert_eq!(stays.end_of(1, 0), ExpectedEnd::Killed);
+
+        let cut = plan(NETS, &[("20s", "cut", "late"), ("25s", "heal", "late")]).unwrap();
+        assert_eq!(
+            (cut.end_of(0, 0), cut.end_of(1, 0)),
+            (ExpectedEnd::Well, ExpectedEnd::Error(expelled(20, 27)))
+        );
+
+        let memory = plan(SHM, &[("20s", "kill", "memory-2")]).unwrap();
+        let failure = ExpectedError { cause: ErrorCause::Memory, ..expelled(20, 27) };
+        assert_eq!(memory.end_of(0, 0), ExpectedEnd::Error(failure));
+        assert_eq!(memory.says(ErrorCause::Memory), ["peer mem1 is dead"]);
+        assert!(!memory.loses_drivers());
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_refused() {
+        let mem = "fabric = \"mem\"";
+        for (head, faults, expected) in [
+            (
+                SHM,
+                &[("5s", "kill", "driver-3")][..],
+                "there are driver-1, late, memory-1, memory-2",
+            ),
+            (SHM, &[("60s", "kill", "driver-1")], "is over by then"),
+            (SHM, &[("3s", "kill", "late")], "has not started by then"),
+            (SHM, &[("5s", "restart", "driver-1")], "it is running then"),
+            (SHM, &[("5s", "kill", "driver-1"), ("6s", "stop", "driver-1")], "it is dead by then"),
+            (SHM, &[("5s", "stop", "driver-1"), ("6s", "kill", "driver-1")], "it is stopped then"),
+            (SHM, &[("5s", "stop", "driver-1"), ("7s", "continue", "driver-1")], "chance decides"),
+            (SHM, &[("58s", "stop", "driver-1")], "for one and a half leases"),
+            (SHM, &[("5s", "stop", "memory-1")], "memory nodes can only be killed"),
+            (SHM, &[("5s", "cut", "driver-1")], "needs network = \"namespaces\""),
+            (
+                SHM,
+                &[
+                    ("5s", "stop", "driver-1"),
+                    ("15s", "continue", "driver-1"),
+                    ("16s", "kill", "driver-1"),
+                ],
+                "it has ended by then",
+            ),
+            (SHM, &[("20s", "kill", "memory-1"), ("30s", "kill", "driver-1")], "is dead by then"),
+            (SHM, &[("20s", "kill", "memory-1"), ("20s", "stop", "driver-1")], "is dead by then"),
+            (
+                SHM,
+                &[
+                    ("10s", "kill", "driver-1"),
+                    ("20s", "kill", "memory-1"),
+                    ("30s", "restart", "driver-1"),
+                ],
+                "is dead by then",
+            ),
+            (SHM, &[("4s", "kill", "memory-1")], "late: start-delay: a memory node is dead"),
+            (SHM, &[("57s", "kill", "driver-1")], "must be one and a half leases before the end"),
+            (SHM, &[("57s", "kill", "memory-1")], "must be one and a half leases before the end"),
+            (mem, &[("5s", "kill", "driver-1")], "there are no faults in it"),
+            (mem, &[], "no start-delay"),
+            ("fabric = \"shm\"\nnetwork = \"namespaces\"", &[], "is for fabric = \"tcp\""),
+        ] {
+            let error = plan(head, faults).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn deaths_of_memory_nodes_that_may_be_made_good_in_between_are_left_to_nobody() {
+        let coded = |nodes: usize, coding: &str, deaths: &[&str]| {
+            let mut text = format!(
+                "name = \"x\"\nfabric = \"shm\"\nduration = \"60s\"\n[memory]\nnodes = {nodes}\nsize = \"2G\"\n\
+                 [pool]\ncoding = \"{coding}\"\n[[driver]]\n[expect]\nrecovers = 0\n"
+            );
+            for (number, at) in (1..).zip(deaths) {
+                text += &format!(
+                    "[[fault]]\nat = \"{at}\"\ndo = \"kill\"\ntarget = \"memory-{number}\"\n"
+                );
+            }
+            Plan::of(ScenarioFile::parse("f", &text).unwrap(), None)
+        };
+        let lost = |nodes, coding, deaths| coded(nodes, coding, deaths).unwrap().memory_is_lost();
+        let at = |seconds| Some(Duration::from_secs(seconds));
+        assert_eq!(lost(4, "2+1", &["10s"][..]), None);
+        assert_eq!(lost(4, "plain", &["10s"]), at(10));
+        assert_eq!(lost(6, "4+2", &["10s", "20s"]), None);
+        // There is nowhere to make again what the first had.
+        assert_eq!(lost(3, "2+1", &["10s", "20s"]), at(20));
+        // Nor is there time.
+        assert_eq!(lost(4, "2+1", &["10s", "10s", "10s"]), at(10));
+        for (nodes, coding, deaths) in [
+            (4, "2+1", &["10s", "20s"][..]),
+            (4, "2+1", &["10s", "10s"]),
+            (4, "2+1", &["10s", "20s", "30s"]),
+            (8, "4+2", &["10s", "20s", "30s"]),
+        ] {
+            let error = coded(nodes, coding, deaths).unwrap_err();
+            let says = format!("coding {coding} outlives ");
+            assert!(error.contains(&says) && error.contains("chance decides"), "{error}");
+        }
+    }
+
+    #[test]
+    fn faults_are_repeated_and_scaled_with_the_duration() {
+        let text = "name = \"x\"\nfabric = \"shm\"\nduration = \"60s\"\n[memory]\nnodes = 1\nsize = \"1G\"\n\
+            [[driver]]\n[[fault]]\nat = \"10s\"\nevery = \"20s\"\ntimes = 2\ndo = \"kill\"\ntarget = \"driver-1\"\n\
+            [[fault]]\nat = \"20s\"\nevery = \"20s\"\ntimes = 2\ndo = \"restart\"\ntarget = \"driver-1\"\n\
+            [expect]\nrecovers = 0\n";
+        let plan = |duration| Plan::of(ScenarioFile::parse("f", text).unwrap(), duration).unwrap();
+        let times = |plan: Plan| plan.faults.iter().map(|due| due.at.as_secs()).collect::<Vec<_>>();
+        assert_eq!(times(plan(None)), [10, 20, 30, 40]);
+        assert_eq!(times(plan(Some(Duration::from_secs(600)))), [100, 200, 300, 400]);
+        let without_every = text.replace("every = \"20s\"\n", "");
+        let error = Plan::of(ScenarioFile::parse("f", &without_every).unwrap(), None).unwrap_err();
+        assert!(error.contains("every how long"), "{error}");
+    }
+
+    #[test]
+    fn what_would_be_refused_at_the_start_is_refused_before() {
+        const FILE: &str = "name = \"x\"\nfabric = \"FABRIC\"\nduration = \"60s\"\n[memory]\nnodes = 2\n\
+            size = \"1G\"\n[database]\nscale = 10\n[pool]\nlease = \"2s\"\n[[driver]]\nworkers = 4\n";
+        let refused = |fabric: &str, from: &str, to: &str| {
+            let text = FILE.replace("FABRIC", fabric);
+            assert!(text.contains(from), "{from}");
+            Plan::of(ScenarioFile::parse("f", &text.replace(from, to)).unwrap(), None).map(drop)
+        };
+        assert_eq!(refused("shm", "x", "y"), Ok(()));
+        for fabric in ["shm", "mem"] {
+            for (from, to, expected) in [
+                ("scale = 10", "scale = 500", "scale = 500: must be 1 to 100"),
+                ("scale = 10", "scale = 0", "scale = 0: must be 1 to 100"),
+                ("scale = 10", "warehouses = 0", "driver-1: warehouses = 0"),
+                ("workers = 4", "workers = 0", "driver-1: workers = 0"),
+                ("workers = 4", "threads = 0", "driver-1: threads = 0"),
+                ("workers = 4", "compute-nodes = 0", "driver-1: compute-nodes = 0"),
+                ("workers = 4", "cache = \"512K\"", "driver-1: cache-mb = 0"),
+                ("lease = \"2s\"", "gcl = 100", "driver-1: gcl = 100"),
+                ("size = \"1G\"", "size = \"1M\"", "memory-mb = 1"),
+            ] {
+                let error = refused(fabric, from, to).unwrap_err();
+                assert!(error.contains(expected), "{error}");
+            }
+        }
+        for (from, to, expected) in [
+            ("workers = 4", "homes = \"4-5\"", "driver-1: homes = 4-5: must be a range within 1-4"),
+            ("lease = \"2s\"", "lease = \"900ms\"", "pool: lease = 900ms"),
+            ("lease = \"2s\"", "heartbeat = \"1ms\"", "pool: heartbeat = 1ms"),
+            ("scale = 10", "warehouses = 400", "memory: 2.0 GiB in all: the database takes about"),
+        ] {
+            let error = refused("shm", from, to).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+        let many = "workers = 4\n[[fault]]\nat = \"1s\"\nevery = \"1s\"\ntimes = 50\ndo = \"kill\"\n\
+            target = \"driver-1\"\n[[fault]]\nat = \"1500ms\"\nevery = \"1s\"\ntimes = 50\ndo = \"restart\"\n\
+            target = \"driver-1\"\n[expect]\nrecovers = 0";
+        assert_eq!(refused("shm", "workers = 4", many), Ok(()));
+        let nodes = many.replace("workers = 4", "compute-nodes = 2");
+        let error = refused("shm", "workers = 4", &nodes).unwrap_err();
+        assert!(error.contains("102 compute nodes, with those that die"), "{error}");
+        let alone = many.replace("recovers = 0", "recovers = 0.1");
+        let error = refused("shm", "workers = 4", &alone).unwrap_err();
+        assert!(error.contains("something happens to every driver"), "{error}");
+        for (from, to, expected) in [
+            ("times = 50", "times = 0", "must be at least once"),
+            ("times = 50", "times = 4294967295", "is over by then"),
+        ] {
+            let error = refused("shm", "workers = 4", &many.replace(from, to)).unwrap_err();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_time_is_too_long_to_reckon_with() {
+        let day = "86400s";
+        let text = format!(
+            "name = \"x\"\nfabric = \"shm\"\nduration = \"1s\"\n[memory]\nnodes = 1\nsize = \"1G\"\n\
+             [[driver]]\nstart-delay = \"{day}\"\n[[fault]]\nat = \"{day}\"\nevery = \"{day}\"\ntimes = 10000\n\
+             do = \"kill\"\ntarget = \"memory-1\"\n[expect]\nfails-within = \"{day}\"\nwithin = \"{day}\"\n"
+        );
+        for delay in [day, "0s"] {
+            let text = text.replacen(day, delay, 1);
+            let file = ScenarioFile::parse("f", &text).unwrap();
+            let error = Plan::of(file, Some(Duration::from_secs(86_400))).unwrap_err();
+            assert!(error.contains("start-delay") || error.contains("is over by then"), "{error}");
+        }
+        let short = text.replace("\"1s\"", "\"999ms\"");
+        let error = Plan::of(ScenarioFile::parse("f", &short).unwrap(), None).unwrap_err();
+        assert!(error.contains("duration: must be at least 1s"), "{error}");
+    }
+}

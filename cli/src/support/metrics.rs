@@ -1,0 +1,392 @@
+//! `--metrics`: what the nodes of this process have done, for a Prometheus that asks, in the
+//! OpenMetrics text format.
+//!
+//! Nothing is measured for it: an answer is made from what nodes count anyway ([`Report`]), when
+//! somebody asks. The address is bound before anything else starts, so that a run does not end with
+//! the news that it was taken. Whoever reaches the address may read it; so one that other hosts
+//! reach takes `--insecure`.
+
+use std::fmt;
+use std::io::Cursor;
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use clap::Args;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::registry::{Registry, Unit};
+use selkie::engine::Roster;
+use selkie::fabric::PeerId;
+use selkie::report::{ComputeReport, MemoryReport, NodeReport, Report, Traffic};
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use crate::support::exit;
+
+/// Options of the commands that run nodes.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Serve metrics of this process's nodes to Prometheus at http://HOST:PORT/metrics; with port 0
+    /// at one that is free, which stderr names
+    #[arg(long, value_name = "ADDR")]
+    metrics: Option<Address>,
+}
+
+impl Options {
+    /// Whether there is anything to serve.
+    pub(crate) fn are_given(&self) -> bool {
+        self.metrics.is_some()
+    }
+}
+
+/// Refuses `--insecure` where there is nothing to be reached.
+pub(crate) fn check_insecure(options: &Options, insecure: bool) -> Result<(), exit::Refusal> {
+    if insecure && !options.are_given() {
+        return Err(exit::Refusal::new("insecure", "", "goes with --metrics only"));
+    }
+    Ok(())
+}
+
+/// HOST:PORT.
+#[derive(Clone, Debug, PartialEq)]
+struct Address(String);
+
+impl FromStr for Address {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let allowed = || "an address is HOST:PORT, as 127.0.0.1:9100 or [::1]:0".to_owned();
+        let (host, port) = text.rsplit_once(':').ok_or_else(allowed)?;
+        let bare = !host.contains(':') || host.starts_with('[') && host.ends_with(']');
+        if host.is_empty() || !bare || port.parse::<u16>().is_err() {
+            return Err(allowed());
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+/// The newest reports of nodes, as often as they are asked for.
+pub(crate) type Source = Arc<dyn Fn() -> Vec<(PeerId, Report)> + Send + Sync>;
+
+/// The compute nodes in a roster.
+pub(crate) fn of_roster(roster: &Roster) -> Source {
+    let roster = roster.clone();
+    Arc::new(move || {
+        let counters = roster.counters(0).into_iter();
+        let peer = |index: usize| PeerId::compute(index as u16);
+        counters.map(|c| (peer(c.node.index()), Report::of_compute(&c))).collect()
+    })
+}
+
+/// Why metrics are not served.
+#[derive(Debug, thiserror::Error)]
+enum MetricsError {
+    #[error("--metrics {address}: other hosts could reach {bound}; that takes --insecure")]
+    Open { address: String, bound: SocketAddr },
+    #[error("--metrics {address}: {source}")]
+    Address { address: String, source: std::io::Error },
+    #[error("--metrics {address}: {what}")]
+    Server { address: String, what: String },
+}
+
+/// Serves until it is dropped.
+pub(crate) struct Serving {
+    server: Arc<Server>,
+    over: Arc<AtomicBool>,
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.server.unblock();
+    }
+}
+
+/// Serves what the source says, if it is asked for; says where on stderr. What is wrong is told
+/// there too, with the exit code for it. Other hosts can reach it only if it is to be `insecure`.
+pub(crate) fn serve(
+    options: &Options,
+    insecure: bool,
+    source: Source,
+) -> Result<Option<Serving>, ExitCode> {
+    let Some(address) = &options.metrics else { return Ok(None) };
+    match Serving::start(address, insecure, source) {
+        Ok((serving, at)) => {
+            eprintln!("metrics at http://{at}/metrics");
+            Ok(Some(serving))
+        }
+        Err(error) => {
+            let code = exit::fail(&error);
+            let is_usage = matches!(error, MetricsError::Open { .. });
+            Err(if is_usage { ExitCode::from(exit::USAGE) } else { code })
+        }
+    }
+}
+
+impl Serving {
+    fn start(
+        Address(address): &Address,
+        insecure: bool,
+        source: Source,
+    ) -> Result<(Self, SocketAddr), MetricsError> {
+        let address = address.clone();
+        let failed = |source| MetricsError::Address { address: address.clone(), source };
+        let resolved: Vec<_> = address.to_socket_addrs().map_err(failed)?.collect();
+        if let Some(bound) = resolved.iter().find(|at| !at.ip().is_loopback())
+            && !insecure
+        {
+            return Err(MetricsError::Open { address, bound: *bound });
+        }
+        let listener = TcpListener::bind(&resolved[..]).map_err(failed)?;
+        let at = listener.local_addr().map_err(failed)?;
+        let server = Server::from_listener(listener, None);
+        let wrong = |what: String| MetricsError::Server { address: address.clone(), what };
+        let server = Arc::new(server.map_err(|error| wrong(error.to_string()))?);
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(Nodes(source)));
+        let over = Arc::new(AtomicBool::new(false));
+        let serving = Self { server: Arc::clone(&server), over: Arc::clone(&over) };
+        let answer_all = move || {
+            for request in server.incoming_requests() {
+                answer(request, &registry);
+            }
+            if !over.load(Ordering::Relaxed) {
+                tracing::warn!("metrics are served no more");
+            }
+        };
+        let thread = thread::Builder::new().name("metrics".to_owned()).spawn(answer_all);
+        thread.map_err(|error| wrong(error.to_string()))?;
+        Ok((serving, at))
+    }
+}
+
+fn answer(request: Request, registry: &Registry) {
+    let path = request.url().split('?').next();
+    let response = match (request.method(), path) {
+        (Method::Get | Method::Head, Some("/metrics")) => {
+            let mut text = String::new();
+            match encode(&mut text, registry) {
+                Ok(()) => Response::from_string(text).with_header_of(CONTENT_TYPE),
+                Err(error) => Response::from_string(error.to_string()).with_status_code(500),
+            }
+        }
+        (_, Some("/metrics")) => Response::from_string("GET only\n").with_status_code(405),
+        _ => Response::from_string("metrics are at /metrics\n").with_status_code(404),
+    };
+    // Who has gone away needs no answer.
+    let _ = request.respond(response);
+}
+
+const CONTENT_TYPE: [&str; 2] =
+    ["Content-Type", "application/openmetrics-text; version=1.0.0; charset=utf-8"];
+
+trait WithHeader: Sized {
+    fn with_header_of(self, header: [&str; 2]) -> Self;
+}
+
+impl WithHeader for Response<Cursor<Vec<u8>>> {
+    fn with_header_of(mut self, [name, value]: [&str; 2]) -> Self {
+        if let Ok(header) = Header::from_bytes(name, value) {
+            self.add_header(header);
+        }
+        self
+    }
+}
+
+/// A figure of a node.
+enum Value {
+    Count(u64),
+    Seconds(f64),
+}
+
+/// Figures of one name, of all nodes that have them.
+struct Family {
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    kind: MetricType,
+    value: fn(&Report) -> Option<Value>,
+}
+
+/// Reads the nodes when it is asked.
+struct Nodes(Source);
+
+impl fmt::Debug for Nodes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Nodes")
+    }
+}
+
+impl Collector for Nodes {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let reports = (self.0)();
+        for family in &FAMILIES {
+            let values = reports.iter().filter_map(|(node, report)| {
+                (family.value)(report).map(|value| ([("node", node.to_string())], value))
+            });
+            let values: Vec<_> = values.collect();
+            if values.is_empty() {
+                continue;
+            }
+            let Family { name, help, unit, kind, .. } = family;
+            let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), *kind)?;
+            for (labels, value) in &values {
+                let mut sample = metric.encode_family(labels)?;
+                match (kind, value) {
+                    (MetricType::Counter, Value::Count(count)) => {
+                        sample.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+                    }
+                    (MetricType::Counter, Value::Seconds(seconds)) => {
+                        sample.encode_counter::<NoLabelSet, _, u64>(seconds, None)?;
+                    }
+                    (_, Value::Count(count)) => sample.encode_gauge(count)?,
+                    (_, Value::Seconds(seconds)) => sample.encode_gauge(seconds)?,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn compute(report: &Report, figure: impl FnOnce(&ComputeReport) -> Option<u64>) -> Option<Value> {
+    match &report.node {
+        NodeReport::Compute(compute) => figure(compute).map(Value::Count),
+        NodeReport::Memory(_) => None,
+    }
+}
+
+fn traffic(report: &Report, figure: impl FnOnce(&Traffic) -> u64) -> Option<Value> {
+    compute(report, |compute| compute.traffic.as_ref().map(figure))
+}
+
+fn memory(report: &Report, figure: impl FnOnce(&MemoryReport) -> u64) -> Option<Value> {
+    match &report.node {
+        NodeReport::Memory(memory) => Some(Value::Count(figure(memory))),
+        NodeReport::Compute(_) => None,
+    }
+}
+
+const fn counter(
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    value: fn(&Report) -> Option<Value>,
+) -> Family {
+    Family { name, help, unit, kind: MetricType::Counter, value }
+}
+
+const fn gauge(
+    name: &'static str,
+    help: &'static str,
+    unit: Option<Unit>,
+    value: fn(&Report) -> Option<Value>,
+) -> Family {
+    Family { name, help, unit, kind: MetricType::Gauge, value }
+}
+
+/// All there are. Names get their unit, and counters `_total`, when they are written.
+static FAMILIES: [Family; 24] = [
+    counter("selkie_operations", "Operations that the node's user has completed", None, |r| {
+        compute(r, |c| c.operations)
+    }),
+    counter("selkie_hits", "Accesses served by the cache", None, |r| compute(r, |c| Some(c.hits))),
+    counter("selkie_misses", "Accesses that fetched the page or a right to it", None, |r| {
+        compute(r, |c| Some(c.misses))
+    }),
+    counter("selkie_round_trips", "Chains of verbs posted", None, |r| {
+        traffic(r, |t| t.round_trips)
+    }),
+    counter("selkie_atomics", "Remote atomics posted", None, |r| traffic(r, |t| t.atomics)),
+    counter("selkie_read", "Payload of remote reads", Some(Unit::Bytes), |r| {
+        traffic(r, |t| t.read_bytes)
+    }),
+    counter("selkie_written", "Payload of remote writes", Some(Unit::Bytes), |r| {
+        traffic(r, |t| t.written_bytes)
+    }),
+    counter("selkie_invalidations_sent", "Requests to others to give copies up", None, |r| {
+        compute(r, |c| Some(c.invalidations_sent))
+    }),
+    counter("selkie_invalidations_received", "Copies given up as another node asked", None, |r| {
+        compute(r, |c| Some(c.invalidations_received))
+    }),
+    counter("selkie_evictions", "Pages evicted", None, |r| compute(r, |c| Some(c.evictions))),
+    counter("selkie_write_backs", "Write-backs of dirty pages", None, |r| {
+        compute(r, |c| Some(c.write_backs))
+    }),
+    counter("selkie_corruptions", "Splits found not to be as they were written", None, |r| {
+        compute(r, |c| Some(c.corruptions))
+    }),
+    counter("selkie_repairs", "Such splits that were written again", None, |r| {
+        compute(r, |c| Some(c.repairs))
+    }),
+    gauge("selkie_cache_frames", "Frames of the cache", None, |r| compute(r, |c| Some(c.frames))),
+    gauge("selkie_cache_frames_used", "Frames of the cache in use", None, |r| {
+        compute(r, |c| Some(c.frames_used))
+    }),
+    gauge("selkie_memory_lent", "Memory lent to the pool", Some(Unit::Bytes), |r| {
+        memory(r, |m| m.lent_bytes)
+    }),
+    gauge("selkie_memory_leased", "Pages leased to compute nodes", Some(Unit::Bytes), |r| {
+        memory(r, |m| m.leased_bytes)
+    }),
+    gauge("selkie_extents", "Extents of the node", None, |r| memory(r, |m| m.extents)),
+    gauge("selkie_extents_leased", "Extents leased to compute nodes", None, |r| {
+        memory(r, |m| m.extents_leased)
+    }),
+    gauge("selkie_slabs", "Slabs of the node", None, |r| memory(r, |m| m.slabs)),
+    gauge("selkie_slabs_used", "Slabs in use", None, |r| memory(r, |m| m.slabs_used)),
+    gauge("selkie_slabs_evicting", "Slabs in use that are to be moved elsewhere", None, |r| {
+        memory(r, |m| m.slabs_evicting)
+    }),
+    gauge("selkie_slabs_withdrawn", "Slabs not lent as the host is short of memory", None, |r| {
+        memory(r, |m| m.slabs_withdrawn)
+    }),
+    counter("selkie_cpu", "Processor time of the process", Some(Unit::Seconds), |r| {
+        match &r.node {
+            NodeReport::Memory(m) => Some(Value::Seconds(m.cpu_us as f64 / 1e6)),
+            NodeReport::Compute(_) => None,
+        }
+    }),
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_and_others_refused() {
+        for good in ["127.0.0.1:0", "[::1]:9100", "localhost:65535"] {
+            assert_eq!(good.parse(), Ok(Address(good.to_owned())));
+        }
+        for bad in ["", "9100", ":9100", "localhost", "localhost:", "localhost:65536", "::1:9100"] {
+            assert!(bad.parse::<Address>().unwrap_err().contains("HOST:PORT"), "{bad}");
+        }
+    }
+
+    fn start(address: &str, insecure: bool) -> Result<(Serving, SocketAddr), MetricsError> {
+        Serving::start(&address.parse().unwrap(), insecure, Arc::new(Vec::new))
+    }
+
+    #[test]
+    fn an_address_beyond_the_host_takes_a_word_of_its_own() {
+        for open in ["0.0.0.0:0", "[::]:0"] {
+            let error = start(open, false).map(|(_, at)| at).unwrap_err();
+            assert!(error.to_string().contains("that takes --insecure"), "{open}: {error}");
+        }
+        let (_serving, at) = start("0.0.0.0:0", true).unwrap();
+        assert!(at.port() > 0);
+    }
+
+    #[test]
+    fn an_address_in_use_is_refused_and_free_again_in_the_end() {
+        let (serving, at) = start("127.0.0.1:0", false).unwrap();
+        let error = start(&at.to_string(), false).map(|(_, at)| at).unwrap_err();
+        assert!(error.to_string().contains("in use"), "{error}");
+        drop(serving);
+    }
+}

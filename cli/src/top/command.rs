@@ -1,0 +1,167 @@
+//! `selkie top`.
+
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use selkie::fabric::RealRuntime;
+use selkie::memnode::control::ControlError;
+use selkie::shared::{Place, SharedPool, SharedPoolError};
+
+use super::plain;
+use super::screen::Screen;
+use super::snapshot::{Snapshot, Watch};
+use crate::options::network::TlsArguments;
+use crate::support::exit;
+
+/// Nodes with their state, rates and memory, and the GCLs that they miss or take from each other
+/// most. Keys: q, Esc or Ctrl-C end it.
+///
+/// Rates come from what nodes report once a second; a node that does not report has none. Exit code
+/// 1: there is no such pool, or it is gone.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    /// Pool to look at: `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
+    /// `etcd:HOST:PORT,.../NAME`
+    #[arg(value_name = "POOL")]
+    name: Place,
+    /// Print one table, as soon as all nodes have reported twice, or after 2.5 s, and stop
+    #[arg(long)]
+    once: bool,
+    /// With --once: print one JSON object instead
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    tls: TlsArguments,
+}
+
+/// How often the view is renewed.
+const REFRESH: Duration = Duration::from_secs(1);
+/// How long reports are waited for with --once, and how often they are looked for.
+const ONCE_PATIENCE: Duration = Duration::from_millis(2500);
+const ONCE_LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long a plane that cannot be read is put up with.
+const PLANE_PATIENCE: Duration = Duration::from_secs(5);
+
+#[derive(Debug, thiserror::Error)]
+enum TopError {
+    #[error("{0}")]
+    Control(#[from] ControlError),
+    #[error("{0}")]
+    Pool(#[from] SharedPoolError),
+    #[error("pool {0} is gone")]
+    Vanished(Place),
+    #[error("no terminal to draw on: use --once")]
+    NoTerminal,
+    #[error("terminal: {0}")]
+    Terminal(std::io::Error),
+    #[error("stdout: {0}")]
+    Stdout(std::io::Error),
+    #[error("{0}")]
+    Runtime(String),
+}
+
+/// Looks for values that do not go together.
+pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
+    if arguments.json && !arguments.once {
+        return Err(exit::Refusal::new("json", "", "goes with --once only"));
+    }
+    Ok(())
+}
+
+/// Runs the command.
+pub(crate) fn run(arguments: &Arguments) -> ExitCode {
+    if let Err(exit::Refusal { what, .. }) = check(arguments) {
+        eprintln!("error: --{what}");
+        return ExitCode::from(exit::USAGE);
+    }
+    let result = if arguments.once { once(arguments) } else { live(arguments) };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => exit::fail(&error),
+    }
+}
+
+/// A pool that is looked at.
+struct View {
+    name: Place,
+    pool: SharedPool,
+    runtime: RealRuntime,
+    watch: Watch,
+    started: Instant,
+    /// What was seen last, and when.
+    latest: Option<(Snapshot, Instant)>,
+}
+
+impl View {
+    fn open(Arguments { name, tls, .. }: &Arguments) -> Result<Self, TopError> {
+        let runtime = RealRuntime::new(1).map_err(|error| TopError::Runtime(error.to_string()))?;
+        let pool = SharedPool::at(name, tls.security()?)?;
+        let (watch, started) = (Watch::default(), Instant::now());
+        Ok(Self { name: name.clone(), pool, runtime, watch, started, latest: None })
+    }
+
+    /// What is seen now; of a plane that is away for a moment, what was seen before.
+    fn look(&mut self) -> Result<Snapshot, TopError> {
+        let plane = self.pool.plane();
+        let looked = self.runtime.block_on(async {
+            let state = plane.load().await?.state;
+            Ok::<_, ControlError>((state, plane.beats().await?))
+        });
+        let now = Instant::now();
+        let error = match looked {
+            Ok((state, beats)) => {
+                let at = now - self.started;
+                let seen = self.watch.look(&self.name.to_string(), at, &state, &beats);
+                self.latest = Some((seen.clone(), now));
+                return Ok(seen);
+            }
+            Err(error) => error,
+        };
+        match &self.latest {
+            Some(_) if matches!(error, ControlError::NoPool { .. }) => {
+                Err(TopError::Vanished(self.name.clone()))
+            }
+            Some((seen, at)) if error.is_retryable() && now - *at < PLANE_PATIENCE => {
+                Ok(seen.clone())
+            }
+            _ => Err(error.into()),
+        }
+    }
+}
+
+fn once(arguments: &Arguments) -> Result<(), TopError> {
+    let mut view = View::open(arguments)?;
+    let snapshot = loop {
+        let snapshot = view.look()?;
+        if view.watch.is_complete(&snapshot) || view.started.elapsed() >= ONCE_PATIENCE {
+            break snapshot;
+        }
+        std::thread::sleep(ONCE_LOOK_EVERY);
+    };
+    let text = if arguments.json {
+        let json = serde_json::to_string(&snapshot);
+        json.map_err(|error| TopError::Stdout(error.into()))? + "\n"
+    } else {
+        plain::text(&snapshot)
+    };
+    std::io::stdout().write_all(text.as_bytes()).map_err(TopError::Stdout)
+}
+
+fn live(arguments: &Arguments) -> Result<(), TopError> {
+    let mut view = View::open(arguments)?;
+    // What is wrong with the pool is told on the terminal as it is.
+    let mut snapshot = view.look()?;
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(TopError::NoTerminal);
+    }
+    let mut screen = Screen::open().map_err(TopError::Terminal)?;
+    loop {
+        screen.show(&snapshot).map_err(TopError::Terminal)?;
+        if screen.wait(REFRESH, &snapshot).map_err(TopError::Terminal)? {
+            return Ok(());
+        }
+        snapshot = view.look()?;
+    }
+}

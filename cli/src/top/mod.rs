@@ -1,0 +1,13 @@
+//! `selkie top`: what a pool does, live or once.
+//!
+//! Contents: `snapshot` (what is seen, without I/O), `draw` (it on a terminal), `screen` (the
+//! terminal), `plain` (it as a table), `units` (figures in words).
+
+mod command;
+mod draw;
+mod plain;
+mod screen;
+mod snapshot;
+mod units;
+
+pub(crate) use command::{Arguments, check, run};

@@ -1,0 +1,119 @@
+//! A database that is open, with all that it stands on.
+
+use std::ops::Deref;
+
+use super::error::OpenError;
+use super::options::PoolOptions;
+use super::pool::Pool;
+use crate::engine::EngineError;
+use crate::txn::{self, DatabaseSchema, TxnError};
+
+/// A database, opened on one compute node of this process. A cheap handle: clones share everything.
+///
+/// It is the [`txn::Database`] of the layer below, with the pool that it is in: tables, rows and
+/// transactions are found there.
+///
+/// ```
+/// use selkie::Database;
+/// use selkie::txn::{ColumnType, TableSchema, key};
+///
+/// # selkie::block_on(async {
+/// let account = TableSchema::new("account")
+///     .column("id", ColumnType::I32)
+///     .column("cents", ColumnType::I64)
+///     .primary_key([0]);
+/// let db = Database::create("embedded:", vec![account]).await?;
+/// let account = db.table("account")?;
+/// let mut row = db.row(account)?;
+/// let mut txn = db.begin();
+/// txn.insert(account, row.i32(7).i64(1_000).finish()?).await?;
+/// txn.commit().await?;
+/// db.close().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Database {
+    database: txn::Database,
+    pool: Pool,
+}
+
+impl Database {
+    pub(super) fn new(pool: Pool, database: txn::Database) -> Self {
+        Self { database, pool }
+    }
+
+    /// Makes a database of a pool that was opened for it. The node leaves the pool if that fails.
+    pub(super) async fn from_opened(
+        pool: Pool,
+        open: impl AsyncFnOnce(&Pool) -> Result<Self, TxnError>,
+    ) -> Result<Self, OpenError> {
+        let opened = open(&pool).await;
+        if opened.is_err()
+            && let Err(error) = pool.close().await
+        {
+            // Why there is no database says more.
+            tracing::warn!(%error, "cannot close a pool without a database");
+        }
+        Ok(opened?)
+    }
+
+    /// Opens the database of the pool at `url`, as one more compute node of the pool, with the
+    /// default options ([`PoolOptions`] has others).
+    ///
+    /// # Errors
+    /// [`OpenError::Url`] naming the part of the URL that is wrong, [`OpenError::Database`] if the
+    /// pool has no database (so has each new `embedded:` pool); else why the pool cannot be used.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        PoolOptions::new().open_database(url).await
+    }
+
+    /// Creates a database with these tables in the pool at `url`.
+    ///
+    /// # Errors
+    /// As [`Database::open`], but that the pool must have no database.
+    pub async fn create(url: &str, schema: impl Into<DatabaseSchema>) -> Result<Self, OpenError> {
+        PoolOptions::new().create_database(url, schema).await
+    }
+
+    /// Opens the database of the pool at `url`, whatever its tables are, or creates it with these
+    /// tables if the pool has none.
+    ///
+    /// # Errors
+    /// As [`Database::open`], but for a missing database.
+    pub async fn open_or_create(
+        url: &str,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Self, OpenError> {
+        PoolOptions::new().open_or_create_database(url, schema).await
+    }
+
+    /// Closes the database and the compute node below it: see [`Pool::close`]. Transactions that
+    /// are open must have ended.
+    ///
+    /// # Errors
+    /// As [`Pool::close`].
+    pub async fn close(&self) -> Result<(), EngineError> {
+        self.pool.close().await
+    }
+
+    /// Runs a future on the calling thread: see [`block_on`](super::block_on).
+    pub fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.pool.block_on(future)
+    }
+
+    /// The pool that the database is in, with the layers below.
+    #[must_use]
+    pub fn pool(&self) -> &Pool {
+        &self.pool
+    }
+}
+
+impl Deref for Database {
+    type Target = txn::Database;
+
+    fn deref(&self) -> &txn::Database {
+        &self.database
+    }
+}

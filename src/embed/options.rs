@@ -1,0 +1,243 @@
+//! Options of a compute node that a program opens in a pool.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+
+use super::database::Database;
+use super::error::OpenError;
+use super::pool::Pool;
+use crate::engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
+use crate::memnode::{Coding, PoolConfig};
+use crate::shared::{Network, PoolUrl};
+use crate::txn::DatabaseSchema;
+
+const MIB: u64 = 1 << 20;
+/// Memory for pages of an embedded pool.
+const EMBEDDED_BYTES: u64 = 256 * MIB;
+/// Compute nodes that an embedded pool has room for.
+const EMBEDDED_NODES: usize = 8;
+/// Bytes of a page of an embedded pool.
+const EMBEDDED_GCL_BYTES: usize = 2048;
+/// Bytes of a range of an embedded pool.
+const EMBEDDED_RANGE_BYTES: u64 = 4 * MIB;
+/// Log of each compute node in the memory of an embedded pool.
+const EMBEDDED_LOG_BYTES: u64 = 16 * MIB;
+/// Log of a compute node on disk, and bytes of one of its files.
+const DISK_LOG_BYTES: u64 = 4096 * MIB;
+const DISK_FILE_BYTES: u64 = 64 * MIB;
+
+/// What outlives the compute node of a committed transaction.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Durability {
+    /// Pages that were written home. There is no log.
+    #[default]
+    None,
+    /// All that has committed, as long as the memory of the pool lives: the log is in memory of
+    /// several memory nodes. A shared pool must have been made with room for logs.
+    Memory,
+    /// All that has committed: the log is in this directory, or in an object store if it is a URL.
+    /// All compute nodes of a pool must reach it.
+    Disk(PathBuf),
+}
+
+/// How to open a pool or a database, where the defaults of [`Pool::open`] and [`Database::open`] do
+/// not fit.
+///
+/// ```
+/// use selkie::{Durability, PoolOptions};
+///
+/// # selkie::block_on(async {
+/// let options = PoolOptions::new().cache_bytes(16 << 20).durability(Durability::Memory);
+/// let pool = options.open("embedded:").await?;
+/// pool.close().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct PoolOptions {
+    memory_bytes: Option<u64>,
+    pub(super) cache_bytes: Option<u64>,
+    pub(super) threads: Option<usize>,
+    pub(super) node: Option<usize>,
+    pub(super) durability: Durability,
+    pub(super) reads_only: bool,
+    pub(super) network: Network,
+    pub(super) tls: Option<PathBuf>,
+}
+
+impl PoolOptions {
+    /// The defaults.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Memory of an embedded pool in bytes, 256 MiB by default. A shared pool has what its memory
+    /// nodes lend.
+    #[must_use]
+    pub fn memory_bytes(mut self, bytes: u64) -> Self {
+        self.memory_bytes = Some(bytes);
+        self
+    }
+
+    /// Cache of the compute node in bytes, 64 MiB by default.
+    #[must_use]
+    pub fn cache_bytes(mut self, bytes: u64) -> Self {
+        self.cache_bytes = Some(bytes);
+        self
+    }
+
+    /// Worker threads, by default one for each core.
+    #[must_use]
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = Some(threads);
+        self
+    }
+
+    /// Index of the compute node in the pool, by default the next one that is free.
+    #[must_use]
+    pub fn node(mut self, index: usize) -> Self {
+        self.node = Some(index);
+        self
+    }
+
+    /// What outlives the compute node; nothing but written pages by default.
+    #[must_use]
+    pub fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
+        self
+    }
+
+    /// Whether the node only reads: accesses that change a page are refused then.
+    #[must_use]
+    pub fn reads_only(mut self, reads_only: bool) -> Self {
+        self.reads_only = reads_only;
+        self
+    }
+
+    /// Where this process listens in a pool over TCP, on loopback by default.
+    #[must_use]
+    pub fn network(mut self, network: Network) -> Self {
+        self.network = network;
+        self
+    }
+
+    /// Directory with the certificate of this node, for a pool over TCP whose nodes have some.
+    #[must_use]
+    pub fn tls(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.tls = Some(directory.into());
+        self
+    }
+
+    /// Opens a pool as one more compute node of it.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub async fn open(&self, url: &str) -> Result<Pool, OpenError> {
+        Pool::open_with(url, self).await
+    }
+
+    /// Opens the database of a pool.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub async fn open_database(&self, url: &str) -> Result<Database, OpenError> {
+        Database::from_opened(self.open(url).await?, async |pool| pool.open_database().await).await
+    }
+
+    /// Creates a database in a pool.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    pub async fn create_database(
+        &self,
+        url: &str,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Database, OpenError> {
+        let schema = schema.into();
+        let create = async |pool: &Pool| pool.create_database(schema).await;
+        Database::from_opened(self.open(url).await?, create).await
+    }
+
+    /// Opens the database of a pool, or creates it if the pool has none.
+    ///
+    /// # Errors
+    /// As [`Database::open_or_create`].
+    pub async fn open_or_create_database(
+        &self,
+        url: &str,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Database, OpenError> {
+        let schema = schema.into();
+        let open = async |pool: &Pool| pool.open_or_create_database(schema).await;
+        Database::from_opened(self.open(url).await?, open).await
+    }
+
+    /// Refuses options that have no meaning for the pool.
+    pub(super) fn check(&self, url: &PoolUrl) -> Result<(), OpenError> {
+        let refused = |option, allowed: &str| {
+            Err(OpenError::Option { option, url: url.to_string(), allowed: allowed.to_owned() })
+        };
+        let Network { listen, advertise, insecure } = &self.network;
+        let is_networked = listen.is_some() || advertise.is_some() || *insecure;
+        match url {
+            PoolUrl::Embedded if is_networked => refused("network", "is for pools over TCP"),
+            PoolUrl::Embedded if self.tls.is_some() => refused("tls", "is for pools over TCP"),
+            PoolUrl::Shared(_) if self.memory_bytes.is_some() => refused(
+                "memory_bytes",
+                "is for `embedded:`; memory nodes lend that of a shared pool",
+            ),
+            _ if self.threads == Some(0) => refused("threads", "must be at least 1"),
+            _ => Ok(()),
+        }
+    }
+
+    /// Worker threads to start.
+    pub(super) fn worker_threads(&self) -> usize {
+        let cores = || thread::available_parallelism().map_or(1, |cores| cores.get());
+        self.threads.unwrap_or_else(cores)
+    }
+
+    /// The shape of an embedded pool: one memory node, as redundancy within one process is of no
+    /// use.
+    pub(super) fn embedded_config(&self) -> PoolConfig {
+        let log_bytes = match self.durability {
+            Durability::Memory => EMBEDDED_LOG_BYTES,
+            Durability::None | Durability::Disk(_) => 0,
+        };
+        let pages = self.memory_bytes.unwrap_or(EMBEDDED_BYTES);
+        PoolConfig {
+            memory_nodes: 1,
+            bytes_per_node: pages.saturating_add(log_bytes * EMBEDDED_NODES as u64),
+            gcl_bytes: EMBEDDED_GCL_BYTES,
+            range_bytes: EMBEDDED_RANGE_BYTES,
+            max_compute_nodes: EMBEDDED_NODES,
+            coding: Coding::PLAIN,
+            log_bytes,
+        }
+    }
+
+    /// Where the node keeps its log.
+    pub(super) fn log(&self) -> Result<Option<LogTo>, LogError> {
+        Ok(match &self.durability {
+            Durability::None => None,
+            Durability::Memory => Some(LogTo::Memory),
+            Durability::Disk(place) => Some(LogTo::Store(log_store_at(place)?)),
+        })
+    }
+}
+
+/// Opens the store of logs in a directory or an object store.
+fn log_store_at(place: &Path) -> Result<Arc<dyn LogStore>, LogError> {
+    match place.to_str().filter(|place| LogObjects::is_url(place)) {
+        Some(url) => {
+            let objects = LogObjects::at(url, DISK_LOG_BYTES)?;
+            objects.probe()?;
+            Ok(Arc::new(objects))
+        }
+        None => Ok(Arc::new(LogFiles::new(place, DISK_FILE_BYTES, DISK_LOG_BYTES)?)),
+    }
+}

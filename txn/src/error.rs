@@ -3,9 +3,9 @@
 use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};
 
-use crate::catalogue::CatalogueError;
-use crate::row::RowError;
-use crate::schema::SchemaError;
+use crate::catalogue::error::CatalogueError;
+use crate::catalogue::schema::SchemaError;
+use crate::encoding::row_error::RowError;
 
 /// Why a transaction was rolled back: the key of the abort statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -186,7 +186,7 @@ pub enum TxnError {
     },
     /// A leaf kept moving, or a split gave no room, for so many attempts in a row.
     #[error("no leaf for the key in tree {root:?} after {attempts} attempts")]
-    Restless {
+    NoStableLeaf {
         /// Root of the tree.
         root: GAddr,
         /// The bound that was reached.
@@ -222,7 +222,7 @@ impl TxnError {
             | Self::Tree(TreeError::Engine(EngineError::LogFull)) => AbortCause::LogFull,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
-            Self::Restless { .. } => AbortCause::Timeout,
+            Self::NoStableLeaf { .. } => AbortCause::Timeout,
             Self::Engine(_)
             | Self::Tree(_)
             | Self::Catalogue(_)

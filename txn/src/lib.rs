@@ -4,21 +4,21 @@
 //! same time. A table is a B-link tree whose leaves hold the rows in the order of the primary key;
 //! each secondary index is a tree of its own. Schemas and roots stand in a catalogue that begins in
 //! the superblock. A [`Txn`] reads and changes rows of any table, serializably, by the [`Protocol`]
-//! of the handle: two-phase locked without waiting, the locks being the latches of the leaf pages,
-//! which the pool's coherence protocol makes valid across nodes; optimistic; or in the order of
-//! timestamps.
+//! of the handle: two-phase locking without waiting, with the latches of leaf pages as locks, which
+//! the pool's coherence protocol makes valid across nodes; optimistic; or timestamp ordering.
 //!
-//! | to learn about | read |
+//! | folder | duty |
 //! |---|---|
-//! | locking, rollback, cancellation | [`Txn`] and `transaction.rs`, `savepoint.rs` |
-//! | why undo always has room, what an update logs | `write.rs`, `undo.rs` |
-//! | what is kept aside until commit, and validation | [`Protocol`], `overlay.rs`, `reads.rs`, `apply.rs` |
-//! | reading without being in the way of writers | [`Database::begin_to_read`] |
-//! | the order of timestamps, and where they come from | `stamps.rs`, `clock.rs` |
-//! | finding and holding leaves | `latch.rs`, `held.rs`, `cursor.rs` |
-//! | partitions and two-phase commit, a baseline | [`partition`] |
-//! | rows and keys, byte by byte | `row.rs`, [`mod@key`] |
-//! | the catalogue | `catalogue.rs` |
+//! | `catalogue/` | schemas, the stored catalogue, tables as operations use them |
+//! | `encoding/` | rows and [keys](mod@key), byte by byte |
+//! | `protocol/` | what [`Protocol`]s require, and their state: lock set, read set, write set, undo log, timestamps |
+//! | `transaction/` | [`Database`], [`Txn`], commit, rollback, savepoints, [retry](retry()), maintenance of trees |
+//! | `access/` | leaves, cursors, reads and changes of rows |
+//! | [`partition`] | partitions and two-phase commit, a baseline |
+//!
+//! Each may use those above it, except that `error.rs` and `stats.rs` are for all. `transaction/`
+//! and `access/` share the type [`Txn`]: `transaction/txn.rs` has its state, operations and commit
+//! stand on that.
 //!
 //! # Example
 //!
@@ -78,48 +78,22 @@
 //! ```
 #![forbid(unsafe_code)]
 
-mod apply;
+mod access;
 mod catalogue;
-mod clock;
-mod cursor;
-mod database;
-mod deferred;
+mod encoding;
 mod error;
-mod held;
-pub mod key;
-mod latch;
-mod overlay;
 pub mod partition;
 mod protocol;
-mod read;
-mod reads;
-mod retry;
-mod rollback;
-mod row;
-mod row_write;
-mod savepoint;
-mod schema;
-mod stamps;
 mod stats;
-mod structure;
 mod transaction;
-mod undo;
-mod upkeep;
-mod write;
 
-pub use catalogue::CatalogueError;
-pub use database::{Database, Index, Isolation, Source, Table};
-pub use error::{AbortCause, TxnError};
-pub use key::{KeyBuf, KeyPart, KeyRange};
-pub use protocol::{Protocol, UnknownProtocol};
-pub use retry::{RetryError, RetryPolicy, Retryable, retry};
-pub use row::{RowError, RowRef, Value};
-pub use row_write::{RowBuilder, RowMut};
-pub use savepoint::Savepoint;
-pub use schema::{
-    Column, ColumnType, DatabaseSchema, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError,
-    TableSchema,
+pub use catalogue::{
+    CatalogueError, Column, ColumnType, DatabaseSchema, Index, IndexSchema, MAX_COLUMN_BYTES,
+    MAX_COLUMNS, SchemaError, Source, Table, TableSchema,
 };
+pub use encoding::{KeyBuf, KeyPart, KeyRange, RowBuilder, RowError, RowMut, RowRef, Value, key};
+pub use error::{AbortCause, TxnError};
+pub use protocol::{Isolation, Protocol, UnknownProtocol};
 pub use selkie_btree::Direction;
 pub use stats::{AbortCounts, TxnStats};
-pub use transaction::Txn;
+pub use transaction::{Database, RetryError, RetryPolicy, Retryable, Savepoint, Txn, retry};

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::AbortCause;
 
-/// How many copies of the counters (and pools of scratch memory) there are.
+/// How many shards there are of the counters, and of the pool of workspaces.
 pub(crate) const SHARDS: usize = 16;
 
 const CAUSES: usize = AbortCause::ALL.len();
@@ -66,34 +66,35 @@ impl Sub for TxnStats {
 /// One copy of the counters, alone on its cache lines (two: the adjacent one is prefetched).
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct Shard {
+struct StatsShard {
     commits: AtomicU64,
     aborts: [AtomicU64; CAUSES],
     splits: AtomicU64,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct StatsShards([Shard; SHARDS]);
+pub(crate) struct StatsShards([StatsShard; SHARDS]);
 
 impl StatsShards {
     pub(crate) fn committed(&self, shard: usize) {
-        if let Some(shard) = self.0.get(shard) {
-            shard.commits.fetch_add(1, Ordering::Relaxed);
-        }
+        self.shard(shard).commits.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn aborted(&self, shard: usize, cause: AbortCause) {
-        let place = AbortCause::ALL.iter().position(|&other| other == cause);
-        let shard = self.0.get(shard);
-        if let Some(count) = shard.zip(place).and_then(|(shard, place)| shard.aborts.get(place)) {
-            count.fetch_add(1, Ordering::Relaxed);
+        for (count, other) in self.shard(shard).aborts.iter().zip(AbortCause::ALL) {
+            if other == cause {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
     pub(crate) fn split(&self, shard: usize) {
-        if let Some(shard) = self.0.get(shard) {
-            shard.splits.fetch_add(1, Ordering::Relaxed);
-        }
+        self.shard(shard).splits.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "shards are numbered below SHARDS")]
+    fn shard(&self, shard: usize) -> &StatsShard {
+        &self.0[shard]
     }
 
     pub(crate) fn snapshot(&self) -> TxnStats {

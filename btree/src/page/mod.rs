@@ -42,6 +42,7 @@ mod order;
 mod rebuild;
 mod stamps;
 mod view;
+mod write;
 
 #[cfg(test)]
 mod tests;
@@ -49,9 +50,9 @@ mod tests;
 pub use layout::{max_entry, max_key};
 pub use stamps::{Stamp, Stamps};
 
-#[cfg(test)]
-pub(crate) use edit::PageMut;
 pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};
 pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};
 pub(crate) use rebuild::{Spec, absorb, choose_cut, format, split, split_into};
 pub(crate) use view::{PageView, Placement, Target};
+#[cfg(test)]
+pub(crate) use write::PageMut;

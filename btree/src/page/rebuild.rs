@@ -6,11 +6,11 @@
 
 use std::ops::Range;
 
-use super::edit::{PageMut, cell_before, put, put_cell};
 use super::layout::{Damage, HEAD, HEADER, Header, SLOT, Slot, entry_bytes};
 use super::order::head_of;
 use super::stamps::Stamps;
 use super::view::PageView;
+use super::write::{PageMut, cell_before, put, put_cell};
 
 /// What a page is, apart from its entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

@@ -15,7 +15,7 @@ mod request;
 
 use std::sync::Arc;
 
-use selkie_txn::partition::{Across, Member, Partition};
+use selkie_txn::partition::{DistributedTxn, Member, Partition};
 use smallvec::SmallVec;
 
 use crate::cluster::Node;
@@ -99,7 +99,7 @@ impl Route {
     /// Takes what lines have from other partitions; by line, `None` for those of the own.
     async fn take_stock(
         &self,
-        txn: &mut Across<'_, Branch>,
+        txn: &mut DistributedTxn<'_, Branch>,
         input: &NewOrderInput,
     ) -> Result<Supplied, TpccError> {
         let mut supplied: Supplied = input.lines.iter().map(|_| None).collect();

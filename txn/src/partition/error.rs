@@ -5,7 +5,7 @@ use std::time::Duration;
 use selkie_channels::ChannelError;
 
 use crate::error::{AbortCause, TxnError};
-use crate::retry::Retryable;
+use crate::transaction::retry::Retryable;
 
 /// A transaction across partitions failed. But for [`Undetermined`](TxnError::Undetermined) and
 /// [`Self::Unfinished`] it is, or is about to be, rolled back wherever it was executed.

@@ -1,31 +1,31 @@
-//! The ledger: what a partition has to know of a transaction after its death, in rows.
-
-use crate::database::{Database, Table};
-use crate::error::TxnError;
-use crate::key;
-use crate::row_write::RowMut;
-use crate::schema::{ColumnType, TableSchema};
-use crate::transaction::Txn;
+//! The ledger: rows in which a partition records what it must know of a transaction after a crash.
 
 use super::message::TransactionId;
+use crate::catalogue::handles::Table;
+use crate::catalogue::schema::{ColumnType, TableSchema};
+use crate::encoding::key::KeyBuf;
+use crate::encoding::row_mut::RowMut;
+use crate::error::TxnError;
+use crate::transaction::database::Database;
+use crate::transaction::txn::Txn;
 
-/// Bytes that the requests of a transaction to one participant may have in all, with two for each.
+/// Most bytes of all requests of a transaction to one participant, two more for each included.
 pub const MAX_REQUEST_BYTES: usize = 384;
 
 const SEQUENCE: usize = 2;
 const STATE: usize = 3;
 const REQUESTS: usize = 4;
 
-/// How far a transaction has come.
+/// How far a transaction has come, as the ledger records it.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum State {
-    /// It waits for the coordinator's decision; the requests say what it was about.
+pub(super) enum LedgerState {
+    /// It waits for the coordinator's decision; the record has its requests.
     Prepared = 1,
-    /// It has committed. In the coordinator's own ledger this is the decision for all.
+    /// It has committed. In the coordinator's own ledger this is the decision for all partitions.
     Committed = 2,
 }
 
-/// The table of that name that a partition keeps its records in.
+/// The schema of a ledger: the table of that name in which a partition keeps its records.
 #[must_use]
 pub fn ledger(name: &str) -> TableSchema {
     TableSchema::new(name)
@@ -38,22 +38,23 @@ pub fn ledger(name: &str) -> TableSchema {
         .max_rows_per_page(1)
 }
 
-/// Writes the record of a transaction over that of the one before.
+/// Writes the record of a transaction, in place of the record of the worker's one before.
 pub(super) async fn record(
     (db, ledger): (&Database, Table),
     txn: &mut Txn<'_>,
     id: TransactionId,
-    state: State,
+    state: LedgerState,
     requests: &[u8],
 ) -> Result<(), TxnError> {
-    let coordinator = i32::try_from(id.coordinator).unwrap_or(i32::MAX);
+    let coordinator = id.coordinator_column();
     let (worker, sequence) = (id.worker.cast_signed(), id.sequence.cast_signed());
     let change = |row: &mut RowMut<'_>| {
         row.set_i64(SEQUENCE, sequence)?;
         row.set_i32(STATE, state as i32)?;
         Ok(row.set_bytes(REQUESTS, requests)?)
     };
-    match txn.update(ledger, &key![coordinator, worker], change).await {
+    let key = KeyBuf::new().i32(coordinator).i32(worker);
+    match txn.update(ledger, &key, change).await {
         Err(TxnError::NotFound { .. }) => {
             let mut row = db.row(ledger)?;
             row.i32(coordinator).i32(worker).i64(sequence).i32(state as i32).bytes(requests);

@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_engine::log::{LogStore, LogTo};
-use selkie_txn::partition::{Across, Member, Partition, PartitionError, Procedures, ledger};
+use selkie_txn::partition::{
+    DistributedTxn, Member, Partition, PartitionError, Procedures, ledger,
+};
 use selkie_txn::{
     AbortCause, ColumnType, Database, RetryPolicy, Retryable, RowMut, Table, TableSchema, Txn,
     TxnError, key, retry,
@@ -164,7 +166,7 @@ impl Bank {
 
 /// Takes money from an account of the coordinator's own.
 async fn take(
-    txn: &mut Across<'_, Teller>,
+    txn: &mut DistributedTxn<'_, Teller>,
     table: Table,
     account: i32,
     amount: i64,

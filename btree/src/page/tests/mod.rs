@@ -1,0 +1,6 @@
+//! Page tests: edits, splits, damage.
+
+mod common;
+mod damage;
+mod edits;
+mod splits;

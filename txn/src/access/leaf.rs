@@ -1,0 +1,257 @@
+//! Finding and latching the leaf for a key.
+
+use selkie_btree::{LeafView, Stamp, Whereabouts};
+use selkie_engine::{EngineError, GAddr};
+
+use crate::catalogue::table_info::IndexInfo;
+use crate::error::TxnError;
+use crate::protocol::choice::ReadRule;
+use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
+use crate::transaction::txn::Txn;
+
+/// How often a leaf is located anew after it was split, emptied or given back before it was latched.
+pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
+
+/// How many right links are followed after one descent: splits whose separators are not posted yet,
+/// also the many that one large transaction may have made itself.
+pub(crate) const RIGHT_HOPS: u32 = 4096;
+
+/// A leaf that an operation reads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LeafRef {
+    /// At this position of the lock set.
+    Held(usize),
+    /// The leaf last read (`Workspace::last_read`), until the next operation.
+    LastRead,
+}
+
+/// A key's leaf, and the key's slot there or the slot where it would be.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyPosition {
+    pub(crate) leaf: LeafRef,
+    pub(crate) slot: Result<usize, usize>,
+}
+
+/// A position of the lock set, and a key's slot in that leaf or the slot where it would be.
+type HeldPosition = (usize, Result<usize, usize>);
+
+/// A leaf that is latched, and of which it is not yet decided how long it stays so.
+pub(crate) enum LatchedLeaf<'db> {
+    /// In the lock set before.
+    Held(usize),
+    Fresh(LeafLatch<'db>),
+    /// To be read and stamped at this place in the order of all transactions.
+    Ordered(LeafLatch<'db>, Stamp),
+}
+
+impl<'db> Txn<'db> {
+    /// Latches the leaf that holds `key` or the gap where it would be.
+    ///
+    /// First searches the leaves of the tree that were latched last: transactions access the same
+    /// leaf again much more often than not, and that saves the descent.
+    pub(crate) async fn find(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+        mode: LatchMode,
+    ) -> Result<KeyPosition, TxnError> {
+        // While it waits for a leaf, a transaction latches none that is not in its lock set.
+        self.work.last_read = None;
+        if let Some((held, slot)) = self.find_recent(index, key)? {
+            self.ensure(held, mode).await?;
+            return Ok(KeyPosition { leaf: LeafRef::Held(held), slot });
+        }
+        let engine = &self.db.engine;
+        for _ in 0..LOCATE_ATTEMPTS {
+            // Pages named by a page read under the pin are not reused for other data meanwhile.
+            let _pin = engine.pin();
+            let mut addr = index.tree.locate(engine, key).await?;
+            for _ in 0..RIGHT_HOPS {
+                let latched = self.latch(addr, mode).await?;
+                match LeafView::new(self.latched_bytes(&latched))?.where_is(key)? {
+                    #[cfg(feature = "planted")]
+                    Whereabouts::Here(slot @ Err(_)) if self.leaves_gaps(mode) => {
+                        return Ok(KeyPosition { leaf: self.copy_unguarded(latched), slot });
+                    }
+                    Whereabouts::Here(slot) => {
+                        let leaf = self.keep(index, addr, latched, mode).await?;
+                        return Ok(KeyPosition { leaf, slot });
+                    }
+                    Whereabouts::Right(next) => addr = next,
+                    Whereabouts::Elsewhere => break,
+                }
+            }
+        }
+        Err(no_stable_leaf(index))
+    }
+
+    /// Searches for `key` in the leaves of the tree that were latched last.
+    fn find_recent(&self, index: &IndexInfo, key: &[u8]) -> Result<Option<HeldPosition>, TxnError> {
+        let locks = &self.work.locks;
+        for held in locks.recent(index.number) {
+            if let Whereabouts::Here(slot) = LeafView::new(locks.bytes(held))?.where_is(key)? {
+                return Ok(Some((held, slot)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The leaf at `addr`: as it is held, or freshly latched. Waits for no latch, or holds none.
+    pub(crate) async fn latch(
+        &mut self,
+        addr: GAddr,
+        mode: LatchMode,
+    ) -> Result<LatchedLeaf<'db>, TxnError> {
+        if let Some(held) = self.work.locks.position(addr) {
+            return Ok(LatchedLeaf::Held(held));
+        }
+        if self.must_stamp(mode) {
+            let stamp = self.order.draw().await?;
+            return Ok(LatchedLeaf::Ordered(self.order.latch(addr, stamp).await?, stamp));
+        }
+        let engine = &self.db.engine;
+        let latch = match mode {
+            // It may wait: it holds no leaf that another could wait for.
+            _ if self.only_reads_leaves() => engine.shared(addr).await.map(LeafLatch::Shared),
+            LatchMode::Shared => engine.try_shared(addr).await.map(LeafLatch::Shared),
+            LatchMode::Exclusive => engine.try_exclusive(addr).await.map(LeafLatch::Exclusive),
+        };
+        Ok(LatchedLeaf::Fresh(latch?))
+    }
+
+    /// Keeps a latched leaf as long as protocol and isolation require.
+    pub(crate) async fn keep(
+        &mut self,
+        index: &IndexInfo,
+        addr: GAddr,
+        latched: LatchedLeaf<'db>,
+        mode: LatchMode,
+    ) -> Result<LeafRef, TxnError> {
+        match latched {
+            LatchedLeaf::Held(held) => {
+                self.ensure(held, mode).await?;
+                Ok(LeafRef::Held(held))
+            }
+            LatchedLeaf::Fresh(LeafLatch::Shared(guard)) if self.only_reads_leaves() => {
+                if self.read_matters(mode) {
+                    self.record_read(addr, guard.psn(), guard.lsn()).await?;
+                }
+                self.work.reads.rely_on(guard.lsn());
+                self.work.last_read = Some(match self.rules().reads() {
+                    ReadRule::Stamp => LeafImage::copy_of(&guard),
+                    ReadRule::HoldLatch | ReadRule::RecordPsn => LeafImage::Latched(guard),
+                });
+                Ok(LeafRef::LastRead)
+            }
+            LatchedLeaf::Fresh(LeafLatch::Shared(guard)) if !self.holds_reads() => {
+                self.work.reads.rely_on(guard.lsn());
+                self.work.last_read = Some(LeafImage::Latched(guard));
+                Ok(LeafRef::LastRead)
+            }
+            LatchedLeaf::Ordered(latch, stamp) => {
+                let (image, lsn) = self.order.read(latch, stamp)?;
+                self.work.reads.rely_on(lsn);
+                self.work.last_read = Some(image);
+                Ok(LeafRef::LastRead)
+            }
+            LatchedLeaf::Fresh(latch) => {
+                Ok(LeafRef::Held(self.work.locks.add(index.number, addr, latch)))
+            }
+        }
+    }
+
+    /// Whether a read has to be valid at commit. A read that a change depends on has to be, whatever
+    /// the isolation: otherwise the change could overwrite another's.
+    fn read_matters(&self, mode: LatchMode) -> bool {
+        self.is_serializable() || mode == LatchMode::Exclusive
+    }
+
+    /// Whether a leaf that is read in this mode is stamped.
+    fn must_stamp(&self, mode: LatchMode) -> bool {
+        self.rules().reads() == ReadRule::Stamp
+            && self.only_reads_leaves()
+            && self.read_matters(mode)
+    }
+
+    /// Whether a leaf that was only read stays latched to the end.
+    fn holds_reads(&self) -> bool {
+        #[cfg(feature = "planted")]
+        if self.db.engine.planted() == selkie_engine::Planted::EarlyUnlock {
+            return false;
+        }
+        self.is_serializable()
+    }
+
+    /// Whether a planted bug leaves the gap unguarded that is read.
+    #[cfg(feature = "planted")]
+    fn leaves_gaps(&self, mode: LatchMode) -> bool {
+        mode == LatchMode::Shared
+            && self.db.engine.planted() == selkie_engine::Planted::UnguardedGaps
+    }
+
+    /// Keeps only a copy of a leaf, until the next operation.
+    #[cfg(feature = "planted")]
+    fn copy_unguarded(&mut self, latched: LatchedLeaf<'db>) -> LeafRef {
+        match latched {
+            LatchedLeaf::Held(held) => LeafRef::Held(held),
+            LatchedLeaf::Fresh(latch) | LatchedLeaf::Ordered(latch, _) => {
+                self.work.last_read = Some(LeafImage::copy_of(latch.bytes()));
+                LeafRef::LastRead
+            }
+        }
+    }
+
+    /// Makes sure that a held leaf is held exclusively, if that is the mode.
+    async fn ensure(&mut self, held: usize, mode: LatchMode) -> Result<(), TxnError> {
+        let is_exclusive = matches!(self.work.locks.latch(held), LeafLatch::Exclusive(_));
+        if mode == LatchMode::Shared || is_exclusive {
+            return Ok(());
+        }
+        self.upgrade(held).await
+    }
+
+    /// Upgrades a leaf that is held shared. Its latch is in the future meanwhile: if that is dropped
+    /// the latch is gone, and with it the right to rely on what was read; hence the critical mark.
+    async fn upgrade(&mut self, held: usize) -> Result<(), TxnError> {
+        let guard = self.work.locks.take_shared(held);
+        let before = self.open_critical();
+        let upgraded = guard.try_upgrade().await;
+        self.close_critical(before);
+        match upgraded {
+            Ok(guard) => {
+                self.work.locks.put_back(held, LeafLatch::Exclusive(guard));
+                Ok(())
+            }
+            Err((guard, error)) => {
+                self.work.locks.put_back(held, LeafLatch::Shared(guard));
+                Err(match error {
+                    EngineError::Busy { addr } => TxnError::Conflict { leaf: addr, upgrade: true },
+                    other => other.into(),
+                })
+            }
+        }
+    }
+
+    pub(crate) fn latched_bytes<'a>(&'a self, latched: &'a LatchedLeaf<'db>) -> &'a [u8] {
+        match latched {
+            LatchedLeaf::Held(held) => self.work.locks.bytes(*held),
+            LatchedLeaf::Fresh(latch) | LatchedLeaf::Ordered(latch, _) => latch.bytes(),
+        }
+    }
+
+    /// The bytes of a leaf that the current operation has found.
+    #[expect(clippy::expect_used, reason = "only the next operation forgets the leaf last read")]
+    pub(crate) fn leaf_bytes(&self, leaf: LeafRef) -> &[u8] {
+        match leaf {
+            LeafRef::Held(held) => self.work.locks.bytes(held),
+            LeafRef::LastRead => {
+                self.work.last_read.as_deref().expect("the leaf last read is still there")
+            }
+        }
+    }
+}
+
+/// The error for a leaf that kept changing before it could be latched.
+pub(crate) fn no_stable_leaf(index: &IndexInfo) -> TxnError {
+    TxnError::NoStableLeaf { root: index.tree.root(), attempts: LOCATE_ATTEMPTS }
+}

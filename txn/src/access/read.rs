@@ -1,0 +1,331 @@
+//! Reads of a transaction: by key, in ranges, through indexes.
+
+use std::ops::ControlFlow;
+
+use selkie_btree::{Direction, LeafView};
+
+use crate::access::cursor::{Cursor, EntryPosition};
+use crate::access::leaf::{KeyPosition, LeafRef};
+use crate::catalogue::handles::{Index, Source, Table};
+use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::encoding::key::KeyRange;
+use crate::encoding::row_ref::RowRef;
+use crate::error::TxnError;
+use crate::protocol::leaf_latch::LatchMode;
+use crate::protocol::write_set::WrittenEntry;
+use crate::transaction::txn::Txn;
+
+/// Where a row is; valid until the next operation of the transaction.
+enum RowPosition {
+    /// In a slot of a leaf.
+    Leaf(LeafRef, usize),
+    /// In the write set, under this key.
+    WriteSet(Box<[u8]>),
+}
+
+impl<'db> Txn<'db> {
+    /// The row with this primary key. At most one descent and one leaf; nothing is allocated, and
+    /// under [`Protocol::TwoPhase`](crate::Protocol::TwoPhase) nothing copied. Under
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) it waits for a leaf that is being
+    /// changed, under [`Protocol::Timestamp`](crate::Protocol::Timestamp) also for one that others
+    /// read; there the first access is one round trip more.
+    ///
+    /// # Errors
+    /// [`TxnError::Conflict`] and the other errors that roll back (see [`TxnError`]);
+    /// [`TxnError::KeyMismatch`].
+    pub async fn get(&mut self, table: Table, key: &[u8]) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.get_in(table, key, LatchMode::Shared).await
+    }
+
+    /// As [`get`](Self::get), for a row that will be changed. Under
+    /// [`Protocol::TwoPhase`](crate::Protocol::TwoPhase) the leaf is latched exclusively, which
+    /// saves the conflict of two readers that both want to write; under
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic) it has to be the same at commit,
+    /// whatever the isolation, and under [`Protocol::Timestamp`](crate::Protocol::Timestamp) it is
+    /// stamped.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`TxnError::ReadOnly`].
+    pub async fn get_for_update(
+        &mut self,
+        table: Table,
+        key: &[u8],
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.get_in(table, key, LatchMode::Exclusive).await
+    }
+
+    /// Shows `visit` every row of a key range, in the order of the table's primary key or of the
+    /// index, until it breaks or the range ends. Every leaf crossed stays latched (under
+    /// [`ReadCommitted`](crate::Isolation::ReadCommitted) and
+    /// [`Protocol::Optimistic`](crate::Protocol::Optimistic): one at a time; under
+    /// [`Protocol::Timestamp`](crate::Protocol::Timestamp): none). An index scan fetches each row
+    /// through the primary key.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); an error of `visit` ends the scan and is passed on.
+    pub async fn scan<F>(
+        &mut self,
+        source: impl Into<Source>,
+        range: &KeyRange,
+        direction: Direction,
+        visit: F,
+    ) -> Result<(), TxnError>
+    where
+        F: FnMut(RowRef<'_>) -> Result<ControlFlow<()>, TxnError> + Send,
+    {
+        let source = source.into();
+        self.open_read()?;
+        let mut entry = std::mem::take(&mut self.work.entry);
+        let result = self.scan_rows(source, range, direction, visit, &mut entry).await;
+        self.work.entry = entry;
+        self.close_read(result).await
+    }
+
+    /// Shows `visit` the primary keys of an index range without touching the rows.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    pub async fn scan_keys<F>(
+        &mut self,
+        index: Index,
+        range: &KeyRange,
+        direction: Direction,
+        visit: F,
+    ) -> Result<(), TxnError>
+    where
+        F: FnMut(&[u8]) -> Result<ControlFlow<()>, TxnError> + Send,
+    {
+        self.open_read()?;
+        let mut entry = std::mem::take(&mut self.work.entry);
+        let result = self.scan_index(index, range, direction, visit, &mut entry).await;
+        self.work.entry = entry;
+        self.close_read(result).await
+    }
+
+    /// The first row of a key range.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn first(
+        &mut self,
+        source: impl Into<Source>,
+        range: &KeyRange,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.edge(source.into(), range, Direction::Forward, LatchMode::Shared).await
+    }
+
+    /// The last row of a key range.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub async fn last(
+        &mut self,
+        source: impl Into<Source>,
+        range: &KeyRange,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.edge(source.into(), range, Direction::Reverse, LatchMode::Shared).await
+    }
+
+    /// As [`first`](Self::first), with the row's leaf latched exclusively.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`TxnError::ReadOnly`].
+    pub async fn first_for_update(
+        &mut self,
+        source: impl Into<Source>,
+        range: &KeyRange,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.edge(source.into(), range, Direction::Forward, LatchMode::Exclusive).await
+    }
+
+    /// As [`last`](Self::last), with the row's leaf latched exclusively.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get); [`TxnError::ReadOnly`].
+    pub async fn last_for_update(
+        &mut self,
+        source: impl Into<Source>,
+        range: &KeyRange,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        self.edge(source.into(), range, Direction::Reverse, LatchMode::Exclusive).await
+    }
+
+    async fn get_in(
+        &mut self,
+        table: Table,
+        key: &[u8],
+        mode: LatchMode,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        let info = self.db.directory.table(table)?;
+        self.open_read_for(mode)?;
+        info.check_key(&info.primary, key)?;
+        let found = self.find_row_position(info, key, mode).await;
+        let position = self.close_read(found).await?;
+        position.map(|position| self.row_at(info, position)).transpose()
+    }
+
+    /// Where the row with this primary key is.
+    async fn find_row_position(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        mode: LatchMode,
+    ) -> Result<Option<RowPosition>, TxnError> {
+        match self.work.writes.get(info.primary.number, key) {
+            WrittenEntry::Present(_) => return Ok(Some(RowPosition::WriteSet(key.into()))),
+            WrittenEntry::Removed => return Ok(None),
+            WrittenEntry::Unchanged => {}
+        }
+        let KeyPosition { leaf, slot } = self.find(&info.primary, key, mode).await?;
+        Ok(slot.ok().map(|slot| RowPosition::Leaf(leaf, slot)))
+    }
+
+    /// The first or last row of a key range, by the direction.
+    async fn edge(
+        &mut self,
+        source: Source,
+        range: &KeyRange,
+        direction: Direction,
+        mode: LatchMode,
+    ) -> Result<Option<RowRef<'_>>, TxnError> {
+        let (info, index) = self.db.directory.source(source)?;
+        self.open_read_for(mode)?;
+        let found = self.find_edge(info, index, range, direction, mode).await;
+        let position = self.close_read(found).await?;
+        position.map(|position| self.row_at(info, position)).transpose()
+    }
+
+    async fn find_edge(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        range: &KeyRange,
+        direction: Direction,
+        mode: LatchMode,
+    ) -> Result<Option<RowPosition>, TxnError> {
+        info.check_prefix(index, range.low())?;
+        let is_table = index.number == info.primary.number;
+        // An index entry leads to the row but is not what will be changed.
+        let index_mode = if is_table { mode } else { LatchMode::Shared };
+        let mut cursor = Cursor::new(index, range, direction, index_mode);
+        let Some(at) = cursor.next(self).await? else { return Ok(None) };
+        if is_table {
+            return Ok(Some(match at {
+                EntryPosition::Slot(slot) => RowPosition::Leaf(cursor.into_leaf(self), slot),
+                EntryPosition::WriteSet(key) => RowPosition::WriteSet(key),
+            }));
+        }
+        cursor.release_latch(self);
+        let mut entry = std::mem::take(&mut self.work.entry);
+        let position = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
+        self.work.entry = entry;
+        position.map(Some)
+    }
+
+    async fn scan_rows(
+        &mut self,
+        source: Source,
+        range: &KeyRange,
+        direction: Direction,
+        mut visit: impl FnMut(RowRef<'_>) -> Result<ControlFlow<()>, TxnError> + Send,
+        entry: &mut Vec<u8>,
+    ) -> Result<(), TxnError> {
+        let (info, index) = self.db.directory.source(source)?;
+        info.check_prefix(index, range.low())?;
+        let is_table = index.number == info.primary.number;
+        let mut cursor = Cursor::new(index, range, direction, LatchMode::Shared);
+        while let Some(at) = cursor.next(self).await? {
+            let flow = if is_table {
+                visit(RowRef::new(&info.layout, cursor.value(self, &at)?))?
+            } else {
+                cursor.release_latch(self);
+                let mode = LatchMode::Shared;
+                let position = self.follow(info, index, &cursor, &at, entry, mode).await?;
+                visit(self.row_at(info, position)?)?
+            };
+            if flow.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn scan_index(
+        &mut self,
+        index: Index,
+        range: &KeyRange,
+        direction: Direction,
+        mut visit: impl FnMut(&[u8]) -> Result<ControlFlow<()>, TxnError> + Send,
+        entry: &mut Vec<u8>,
+    ) -> Result<(), TxnError> {
+        let (info, index) = self.db.directory.source(index.into())?;
+        info.check_prefix(index, range.low())?;
+        let mut cursor = Cursor::new(index, range, direction, LatchMode::Shared);
+        while let Some(at) = cursor.next(self).await? {
+            cursor.key_into(self, &at, entry)?;
+            let primary = index.primary_key(entry, cursor.value(self, &at)?);
+            if visit(primary.ok_or_else(|| info.inconsistent(index))?)?.is_break() {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// From an index entry to its row. `entry` is a buffer.
+    #[expect(clippy::indexing_slicing, reason = "the primary key is the end of the entry")]
+    async fn follow(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        cursor: &Cursor<'_, 'db>,
+        at: &EntryPosition,
+        entry: &mut Vec<u8>,
+        mode: LatchMode,
+    ) -> Result<RowPosition, TxnError> {
+        self.work.last_read = None;
+        let start = if index.unique {
+            entry.clear();
+            entry.extend_from_slice(cursor.value(self, at)?);
+            0
+        } else {
+            cursor.key_into(self, at, entry)?;
+            let primary = index.primary_key(entry, &[]).map(<[u8]>::len);
+            entry.len() - primary.ok_or_else(|| info.inconsistent(index))?
+        };
+        match self.find_row_position(info, &entry[start..], mode).await? {
+            Some(position) => Ok(position),
+            None => Err(self.error_of_valid_reads(info.inconsistent(index)).await),
+        }
+    }
+
+    /// The row at a position that the current operation has found.
+    fn row_at<'a>(
+        &'a mut self,
+        info: &'db TableInfo,
+        position: RowPosition,
+    ) -> Result<RowRef<'a>, TxnError> {
+        // Where changes are kept aside no latch outlives the operation: the row is copied.
+        let must_copy = self.defers_writes();
+        let image = self.work.last_read.take_if(|_| must_copy);
+        let value = match (position, image) {
+            (RowPosition::Leaf(LeafRef::LastRead, slot), Some(image)) => {
+                let leaf = LeafView::new(&image)?;
+                self.work.copied_row.clear();
+                self.work.copied_row.extend_from_slice(leaf.value(slot)?);
+                &self.work.copied_row
+            }
+            (RowPosition::Leaf(leaf, slot), _) => {
+                LeafView::new(self.leaf_bytes(leaf))?.value(slot)?
+            }
+            (RowPosition::WriteSet(key), _) => {
+                match self.work.writes.get(info.primary.number, &key) {
+                    WrittenEntry::Present(value) => value,
+                    WrittenEntry::Removed | WrittenEntry::Unchanged => {
+                        unreachable!("no operation changes the write set while another reads it")
+                    }
+                }
+            }
+        };
+        Ok(RowRef::new(&info.layout, value))
+    }
+}

@@ -1,0 +1,236 @@
+//! Changes of rows: insert, update, delete, with the entries of every index.
+//!
+//! An operation first latches and checks, then changes. If it fails after some changes (a duplicate
+//! in the third index), what it did is taken back and the transaction continues. Under two-phase
+//! locking a change is made in its leaf at once ([`leaf_write`](crate::access::leaf_write)); where
+//! changes are kept aside it is entered in the write set ([`deferred`](crate::access::deferred)).
+
+use selkie_btree::LeafView;
+
+use crate::access::leaf::LeafRef;
+use crate::catalogue::handles::Table;
+use crate::catalogue::table_info::{IndexInfo, TableInfo};
+use crate::encoding::key::KeyBuf;
+use crate::encoding::row_mut::RowMut;
+use crate::encoding::row_ref::RowRef;
+use crate::error::TxnError;
+use crate::protocol::leaf_latch::LatchMode;
+use crate::transaction::txn::Txn;
+
+/// Where a row is that is to be changed.
+#[derive(Clone, Copy)]
+enum ChangedRow {
+    /// In a slot of the leaf at this position of the lock set.
+    Held(usize, usize),
+    /// In the write set, or about to be.
+    Deferred,
+}
+
+impl Txn<'_> {
+    /// Inserts a row, made by [`Database::row`](crate::Database::row) for this table.
+    ///
+    /// # Errors
+    /// [`TxnError::Duplicate`] if the primary key or a unique index has the key already, naming
+    /// which; nothing is inserted then. [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the
+    /// other errors that roll back.
+    pub async fn insert(&mut self, table: Table, row: RowRef<'_>) -> Result<(), TxnError> {
+        let info = self.db.directory.table(table)?;
+        if !std::ptr::eq(row.layout(), &raw const info.layout) && *row.layout() != info.layout {
+            return Err(TxnError::ForeignRow { table: info.schema.name.clone() });
+        }
+        let mark = self.open_change()?;
+        let result = self.insert_row(info, row).await;
+        self.close_change(mark, result).await
+    }
+
+    /// Changes the row with this primary key; `change` sees it and sets columns. Columns of fixed
+    /// width are changed in position. Returns what `change` returns.
+    ///
+    /// # Errors
+    /// [`TxnError::NotFound`]; [`TxnError::Duplicate`] if a unique index has the new key already;
+    /// what `change` returns. Nothing is changed then. [`TxnError::ReadOnly`];
+    /// [`TxnError::Conflict`] and the other errors that roll back.
+    pub async fn update<R, F>(&mut self, table: Table, key: &[u8], change: F) -> Result<R, TxnError>
+    where
+        F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
+        R: Send,
+    {
+        let info = self.db.directory.table(table)?;
+        info.check_key(&info.primary, key)?;
+        let mark = self.open_change()?;
+        let mut row = std::mem::take(&mut self.work.row);
+        let result = self.update_row(info, key, &mut row, change).await;
+        self.work.row = row;
+        self.close_change(mark, result).await
+    }
+
+    /// Deletes the row with this primary key.
+    ///
+    /// # Errors
+    /// [`TxnError::NotFound`]; [`TxnError::ReadOnly`]; [`TxnError::Conflict`] and the other errors
+    /// that roll back.
+    pub async fn delete(&mut self, table: Table, key: &[u8]) -> Result<(), TxnError> {
+        let info = self.db.directory.table(table)?;
+        info.check_key(&info.primary, key)?;
+        let mark = self.open_change()?;
+        let mut row = std::mem::take(&mut self.work.row);
+        let result = self.delete_row(info, key, &mut row).await;
+        self.work.row = row;
+        self.close_change(mark, result).await
+    }
+
+    async fn insert_row(&mut self, info: &TableInfo, row: RowRef<'_>) -> Result<(), TxnError> {
+        let mut primary = KeyBuf::new();
+        info.primary.encode(row, &mut primary)?;
+        self.add(info, &info.primary, &primary, row.as_bytes()).await?;
+        for index in &info.indexes {
+            let mut key = KeyBuf::new();
+            index.encode(row, &mut key)?;
+            self.add_entry(info, index, key, &primary).await?;
+        }
+        Ok(())
+    }
+
+    async fn update_row<R, F>(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        row: &mut Vec<u8>,
+        change: F,
+    ) -> Result<R, TxnError>
+    where
+        F: FnOnce(&mut RowMut<'_>) -> Result<R, TxnError> + Send,
+        R: Send,
+    {
+        let position = self.find_row(info, key, row).await?;
+        let is_deferred = matches!(position, ChangedRow::Deferred);
+        // Index entries are made from the row before and after the change.
+        let before = (is_deferred && !info.indexes.is_empty()).then(|| row.clone());
+        let mut row_mut = RowMut::new(&info.layout, row);
+        let returned = change(&mut row_mut)?;
+        let changes = row_mut.into_changes();
+        for index in info.indexes.iter().filter(|index| index.mask & changes.columns != 0) {
+            let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
+            let before = match (position, &before) {
+                (ChangedRow::Held(leaf, slot), _) => {
+                    LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?
+                }
+                (ChangedRow::Deferred, Some(before)) => before,
+                (ChangedRow::Deferred, None) => unreachable!("the table has an index"),
+            };
+            index.encode(RowRef::new(&info.layout, before), &mut old)?;
+            index.encode(RowRef::new(&info.layout, row), &mut new)?;
+            if old != new {
+                self.remove_entry(info, index, old, key).await?;
+                self.add_entry(info, index, new, key).await?;
+            }
+        }
+        match position {
+            ChangedRow::Deferred if changes.columns != 0 => {
+                self.work.writes.set(info.primary.number, key, Some(row));
+            }
+            ChangedRow::Held(leaf, slot) if changes.rebuilt => {
+                self.replace(&info.primary, leaf, slot, key, row).await?;
+            }
+            ChangedRow::Held(leaf, slot) if changes.columns != 0 => {
+                self.patch(leaf, slot, key, row, &changes)?;
+            }
+            ChangedRow::Held(..) | ChangedRow::Deferred => {}
+        }
+        Ok(returned)
+    }
+
+    async fn delete_row(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        row: &mut Vec<u8>,
+    ) -> Result<(), TxnError> {
+        let position = self.find_row(info, key, row).await?;
+        for index in &info.indexes {
+            let mut entry = KeyBuf::new();
+            index.encode(RowRef::new(&info.layout, row), &mut entry)?;
+            self.remove_entry(info, index, entry, key).await?;
+        }
+        match position {
+            ChangedRow::Held(leaf, slot) => self.remove(&info.primary, leaf, slot, key).await,
+            ChangedRow::Deferred => {
+                self.work.writes.set(info.primary.number, key, None);
+                Ok(())
+            }
+        }
+    }
+
+    /// Finds a row that is to be changed, and copies it.
+    async fn find_row(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        row: &mut Vec<u8>,
+    ) -> Result<ChangedRow, TxnError> {
+        if self.defers_writes() {
+            self.copy_row(info, key, row).await?;
+            return Ok(ChangedRow::Deferred);
+        }
+        let found = self.find(&info.primary, key, LatchMode::Exclusive).await?;
+        let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
+            return Err(info.not_found());
+        };
+        row.clear();
+        row.extend_from_slice(LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?);
+        Ok(ChangedRow::Held(leaf, slot))
+    }
+
+    /// Adds an entry to a secondary index; `key` has the index columns.
+    async fn add_entry(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        mut key: KeyBuf,
+        primary: &[u8],
+    ) -> Result<(), TxnError> {
+        if index.unique {
+            return self.add(info, index, &key, primary).await;
+        }
+        key.push_encoded(primary);
+        self.add(info, index, &key, &[]).await
+    }
+
+    async fn remove_entry(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        mut key: KeyBuf,
+        primary: &[u8],
+    ) -> Result<(), TxnError> {
+        if !index.unique {
+            key.push_encoded(primary);
+        }
+        if self.defers_writes() {
+            return self.defer_remove(info, index, &key).await;
+        }
+        let found = self.find(index, &key, LatchMode::Exclusive).await?;
+        let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
+            return Err(info.inconsistent(index));
+        };
+        self.remove(index, leaf, slot, &key).await
+    }
+
+    /// Adds an entry to any tree.
+    async fn add(
+        &mut self,
+        info: &TableInfo,
+        index: &IndexInfo,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        if self.defers_writes() {
+            return self.defer_add(info, index, key, value).await;
+        }
+        let found = self.find(index, key, LatchMode::Exclusive).await?;
+        let (LeafRef::Held(leaf), Err(_)) = (found.leaf, found.slot) else {
+            return Err(info.duplicate(index));
+        };
+        self.add_at(index, leaf, key, value).await
+    }
+}

@@ -1,0 +1,57 @@
+//! Why a catalogue cannot be written or read.
+
+use selkie_engine::GAddr;
+
+use crate::protocol::choice::Protocol;
+
+/// The version of the stored format.
+pub(crate) const CATALOGUE_VERSION: u32 = 2;
+/// Longest catalogue, so that a damaged length or a loop in the chain ends.
+pub(crate) const MAX_CATALOGUE_BYTES: u64 = 16 << 20;
+
+/// Why a catalogue cannot be written or read.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CatalogueError {
+    /// The pool holds no database.
+    #[error("there is no database in this pool")]
+    Missing,
+    /// The pool holds a database already.
+    #[error("there is a database in this pool already")]
+    Exists,
+    /// A page of the catalogue is not what was written.
+    #[error("the catalogue is damaged at page {page:?}: {reason}")]
+    Damaged {
+        /// The page.
+        page: GAddr,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The catalogue was written by another version.
+    #[error("the catalogue has version {found} (supported: {CATALOGUE_VERSION})")]
+    Version {
+        /// Its version.
+        found: u32,
+    },
+    /// The schemas together are too long.
+    #[error("the catalogue takes {bytes} bytes (allowed: {MAX_CATALOGUE_BYTES})")]
+    TooLong {
+        /// Its length.
+        bytes: u64,
+    },
+    /// The database was created for another family of protocols.
+    #[error("the database is for protocol {allowed}: {wanted} cannot be used on it", allowed = allowed_beside(*.wanted))]
+    Protocol {
+        /// The protocol that cannot be used on it.
+        wanted: Protocol,
+    },
+    /// The document does not read as a catalogue.
+    #[error("the catalogue cannot be read or written: {0}")]
+    Document(#[from] serde_json::Error),
+}
+
+/// The protocols of a database that does not allow `wanted`.
+fn allowed_beside(wanted: Protocol) -> String {
+    let others = Protocol::ALL.into_iter().filter(|other| !other.goes_with(wanted));
+    others.map(Protocol::name).collect::<Vec<_>>().join(" or ")
+}

@@ -1,0 +1,21 @@
+//! What tables a database has: schemas, the stored catalogue, and the tables as operations use
+//! them.
+//!
+//! A caller describes tables by a [`schema`]. [`store`] writes schemas and tree roots to the pages
+//! of the catalogue when a database is created, and every node that opens the database reads them
+//! back. [`table_info`] resolves names to positions once; [`directory`] finds a resolved table by
+//! its name or its [handle](handles).
+
+pub(crate) mod directory;
+pub(crate) mod error;
+pub(crate) mod handles;
+pub(crate) mod schema;
+pub(crate) mod store;
+pub(crate) mod table_info;
+
+pub use error::CatalogueError;
+pub use handles::{Index, Source, Table};
+pub use schema::{
+    Column, ColumnType, DatabaseSchema, IndexSchema, MAX_COLUMN_BYTES, MAX_COLUMNS, SchemaError,
+    TableSchema,
+};

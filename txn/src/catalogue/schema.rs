@@ -1,0 +1,394 @@
+//! What a table looks like: columns, primary key, secondary indexes.
+//!
+//! A schema is plain data: it is written to the catalogue when a database is created and read back
+//! by every compute node that opens it. Columns are named by their position everywhere; names are
+//! kept for errors and for the SQL layer. [`TableSchema::validate`] refuses what cannot work,
+//! naming the table, the value and what is allowed, before a single page is allocated.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::choice::Protocol;
+
+/// Most columns a table may have; sets of columns are 64-bit masks.
+pub const MAX_COLUMNS: usize = 64;
+
+/// Longest text or byte column, in bytes: no page holds more.
+pub const MAX_COLUMN_BYTES: u16 = 8192;
+
+/// The type of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ColumnType {
+    /// 32-bit signed integer.
+    I32,
+    /// 64-bit signed integer; also money, counted in its smallest unit.
+    I64,
+    /// 64-bit float. It has no place in a key.
+    F64,
+    /// UTF-8 text of at most so many bytes.
+    Text(u16),
+    /// Any bytes, at most so many.
+    Bytes(u16),
+}
+
+impl ColumnType {
+    /// Bytes of a fixed-width column, `None` for a variable one.
+    #[must_use]
+    pub const fn fixed_bytes(self) -> Option<usize> {
+        match self {
+            Self::I32 => Some(4),
+            Self::I64 | Self::F64 => Some(8),
+            Self::Text(_) | Self::Bytes(_) => None,
+        }
+    }
+
+    /// Most bytes a value takes in a row.
+    pub(crate) const fn max_bytes(self) -> usize {
+        match self {
+            Self::I32 => 4,
+            Self::I64 | Self::F64 => 8,
+            Self::Text(max) | Self::Bytes(max) => max as usize,
+        }
+    }
+
+    /// Most bytes a value takes in a key: every byte may need its escape, and two end the value.
+    pub(crate) const fn max_key_bytes(self, nullable: bool) -> usize {
+        let value = match self {
+            Self::I32 => 4,
+            Self::I64 | Self::F64 => 8,
+            Self::Text(max) | Self::Bytes(max) => 2 * max as usize + 2,
+        };
+        value + nullable as usize
+    }
+}
+
+/// One column of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Column {
+    /// Its name, unique in the table.
+    pub name: String,
+    /// Its type.
+    pub ty: ColumnType,
+    /// Whether it may be NULL.
+    pub nullable: bool,
+}
+
+/// One secondary index of a table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IndexSchema {
+    /// Its name, unique in the table.
+    pub name: String,
+    /// Positions of the indexed columns, most significant first.
+    pub columns: Vec<usize>,
+    /// Whether two rows may not agree in all indexed columns. NULL is a value like any other here.
+    pub unique: bool,
+}
+
+/// A table: columns, primary key and secondary indexes.
+///
+/// ```
+/// use selkie_txn::{ColumnType, TableSchema};
+/// let schema = TableSchema::new("account")
+///     .column("id", ColumnType::I32)
+///     .column("owner", ColumnType::Text(24))
+///     .nullable_column("note", ColumnType::Text(80))
+///     .primary_key([0])
+///     .index("by_owner", [1]);
+/// assert!(schema.validate().is_ok());
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableSchema {
+    /// Its name, unique in the database.
+    pub name: String,
+    /// The columns in order.
+    pub columns: Vec<Column>,
+    /// Positions of the primary-key columns, most significant first. They are not nullable.
+    pub primary_key: Vec<usize>,
+    /// Secondary indexes.
+    pub indexes: Vec<IndexSchema>,
+    /// Most rows on one page of the primary index (a page is the unit of locking), `None`: as many
+    /// as fit. For small tables in which every row is hot.
+    pub max_rows_per_page: Option<u16>,
+}
+
+/// What a database is made of. Made from its tables, it is for two-phase locking and optimistic
+/// transactions.
+///
+/// ```
+/// # use selkie_txn::{ColumnType, DatabaseSchema, Protocol, TableSchema};
+/// # let tables = vec![TableSchema::new("t").column("id", ColumnType::I32).primary_key([0])];
+/// let ordered = DatabaseSchema::from(tables).protocol(Protocol::Timestamp);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DatabaseSchema {
+    pub(crate) tables: Vec<TableSchema>,
+    pub(crate) protocol: Protocol,
+}
+
+impl From<Vec<TableSchema>> for DatabaseSchema {
+    fn from(tables: Vec<TableSchema>) -> Self {
+        Self { tables, protocol: Protocol::default() }
+    }
+}
+
+impl DatabaseSchema {
+    /// Makes the database for this protocol, and those that [go with it](Protocol::goes_with).
+    #[must_use]
+    pub fn protocol(self, protocol: Protocol) -> Self {
+        Self { protocol, ..self }
+    }
+}
+
+impl TableSchema {
+    /// A table without columns yet.
+    pub fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            columns: Vec::new(),
+            primary_key: Vec::new(),
+            indexes: Vec::new(),
+            max_rows_per_page: None,
+        }
+    }
+
+    /// Adds a column that is never NULL.
+    #[must_use]
+    pub fn column(mut self, name: impl Into<String>, ty: ColumnType) -> Self {
+        self.columns.push(Column { name: name.into(), ty, nullable: false });
+        self
+    }
+
+    /// Adds a column that may be NULL.
+    #[must_use]
+    pub fn nullable_column(mut self, name: impl Into<String>, ty: ColumnType) -> Self {
+        self.columns.push(Column { name: name.into(), ty, nullable: true });
+        self
+    }
+
+    /// Sets the primary key, as positions of columns.
+    #[must_use]
+    pub fn primary_key(mut self, columns: impl Into<Vec<usize>>) -> Self {
+        self.primary_key = columns.into();
+        self
+    }
+
+    /// Adds an index in which several rows may have the same key.
+    #[must_use]
+    pub fn index(mut self, name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
+        let columns = columns.into();
+        self.indexes.push(IndexSchema { name: name.into(), columns, unique: false });
+        self
+    }
+
+    /// Adds an index in which no two rows may have the same key.
+    #[must_use]
+    pub fn unique_index(mut self, name: impl Into<String>, columns: impl Into<Vec<usize>>) -> Self {
+        let columns = columns.into();
+        self.indexes.push(IndexSchema { name: name.into(), columns, unique: true });
+        self
+    }
+
+    /// Sets the most rows a page of the primary index may hold.
+    #[must_use]
+    pub fn max_rows_per_page(mut self, rows: u16) -> Self {
+        self.max_rows_per_page = Some(rows);
+        self
+    }
+
+    /// Position of the column of that name.
+    #[must_use]
+    pub fn column_position(&self, name: &str) -> Option<usize> {
+        self.columns.iter().position(|column| column.name == name)
+    }
+
+    /// Checks everything that does not depend on the page size.
+    ///
+    /// # Errors
+    /// [`SchemaError`] naming the table and what is wrong with it.
+    pub fn validate(&self) -> Result<(), SchemaError> {
+        if self.columns.is_empty() || self.columns.len() > MAX_COLUMNS {
+            let columns = self.columns.len();
+            return Err(SchemaError::ColumnCount { table: self.name.clone(), columns });
+        }
+        for (position, column) in self.columns.iter().enumerate() {
+            if self.column_position(&column.name) != Some(position) {
+                return Err(self.duplicate(&column.name));
+            }
+            if let ColumnType::Text(max) | ColumnType::Bytes(max) = column.ty
+                && (max == 0 || max > MAX_COLUMN_BYTES)
+            {
+                let (table, column) = (self.name.clone(), column.name.clone());
+                return Err(SchemaError::ColumnBytes { table, column, bytes: max });
+            }
+        }
+        self.check_key("primary key", &self.primary_key)?;
+        for &position in &self.primary_key {
+            if let Some(column) = self.columns.get(position)
+                && column.nullable
+            {
+                let (table, column) = (self.name.clone(), column.name.clone());
+                return Err(SchemaError::NullableKey { table, column });
+            }
+        }
+        for (position, index) in self.indexes.iter().enumerate() {
+            if self.indexes.iter().position(|other| other.name == index.name) != Some(position) {
+                return Err(self.duplicate(&index.name));
+            }
+            self.check_key(&index.name, &index.columns)?;
+        }
+        if self.max_rows_per_page == Some(0) {
+            return Err(SchemaError::RowsPerPage { table: self.name.clone() });
+        }
+        Ok(())
+    }
+
+    fn duplicate(&self, name: &str) -> SchemaError {
+        SchemaError::DuplicateName { table: self.name.clone(), name: name.to_owned() }
+    }
+
+    fn check_key(&self, name: &str, columns: &[usize]) -> Result<(), SchemaError> {
+        let refuse = |reason| SchemaError::Key {
+            table: self.name.clone(),
+            key: name.to_owned(),
+            columns: columns.to_vec(),
+            reason,
+        };
+        if columns.is_empty() {
+            return Err(refuse("it has no columns"));
+        }
+        for (at, &position) in columns.iter().enumerate() {
+            let Some(column) = self.columns.get(position) else {
+                return Err(refuse("there is no column at such a position"));
+            };
+            if column.ty == ColumnType::F64 {
+                return Err(refuse("a float has no place in a key"));
+            }
+            if columns.iter().take(at).any(|&earlier| earlier == position) {
+                return Err(refuse("a column appears twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a schema is refused, or a name does not resolve.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SchemaError {
+    /// Two tables, columns or indexes have one name.
+    #[error("table {table}: the name {name} is used twice")]
+    DuplicateName {
+        /// The table.
+        table: String,
+        /// The name.
+        name: String,
+    },
+    /// No columns, or too many.
+    #[error("table {table}: {columns} columns (allowed: 1 to {MAX_COLUMNS})")]
+    ColumnCount {
+        /// The table.
+        table: String,
+        /// How many it has.
+        columns: usize,
+    },
+    /// A text or byte column of no or too great a length.
+    #[error("table {table}, column {column}: {bytes} bytes (allowed: 1 to {MAX_COLUMN_BYTES})")]
+    ColumnBytes {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+        /// Its maximum length.
+        bytes: u16,
+    },
+    /// A primary-key column may be NULL.
+    #[error("table {table}: column {column} of the primary key may not be nullable")]
+    NullableKey {
+        /// The table.
+        table: String,
+        /// The column.
+        column: String,
+    },
+    /// A key that cannot work.
+    #[error("table {table}: {key} on columns {columns:?}: {reason}")]
+    Key {
+        /// The table.
+        table: String,
+        /// The index, or "primary key".
+        key: String,
+        /// The columns asked for.
+        columns: Vec<usize>,
+        /// What is wrong.
+        reason: &'static str,
+    },
+    /// `max_rows_per_page` is zero.
+    #[error("table {table}: max_rows_per_page is 0 (allowed: 1 to 65535, or none)")]
+    RowsPerPage {
+        /// The table.
+        table: String,
+    },
+    /// The largest row (or index entry) with its key does not fit a page often enough.
+    #[error(
+        "table {table}, {index}: the largest entry takes {size} bytes (allowed: {allowed} at this page size)"
+    )]
+    EntryTooLarge {
+        /// The table.
+        table: String,
+        /// The index, or "primary key".
+        index: String,
+        /// Bytes of the largest key and value.
+        size: usize,
+        /// Bytes allowed.
+        allowed: usize,
+    },
+    /// Too many tables and indexes for one database.
+    #[error("{trees} tables and indexes (allowed: 1 to {})", u16::MAX)]
+    TooManyTrees {
+        /// How many there would be.
+        trees: usize,
+    },
+    /// There is no such table.
+    #[error("there is no table {name}")]
+    NoSuchTable {
+        /// The name or number asked for.
+        name: String,
+    },
+    /// There is no such index.
+    #[error("table {table} has no index {name}")]
+    NoSuchIndex {
+        /// The table.
+        table: String,
+        /// The name or number asked for.
+        name: String,
+    },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> TableSchema {
+        TableSchema::new("t")
+            .column("a", ColumnType::I32)
+            .nullable_column("b", ColumnType::Text(10))
+            .column("c", ColumnType::F64)
+            .primary_key([0])
+            .index("i", [1])
+    }
+
+    #[test]
+    fn each_fault_is_named() {
+        assert_eq!(good().validate(), Ok(()));
+        let refused = |schema: TableSchema| schema.validate().unwrap_err().to_string();
+        assert!(refused(good().column("a", ColumnType::I32)).contains("name a is used twice"));
+        assert!(refused(good().index("i", [0])).contains("name i is used twice"));
+        assert!(refused(TableSchema::new("e")).contains("table e: 0 columns"));
+        assert!(refused(good().column("d", ColumnType::Text(0))).contains("column d: 0 bytes"));
+        assert!(refused(good().primary_key([1])).contains("column b of the primary key"));
+        assert!(refused(good().primary_key([])).contains("no columns"));
+        assert!(refused(good().primary_key([9])).contains("no column at"));
+        assert!(refused(good().primary_key([0, 0])).contains("twice"));
+        assert!(refused(good().index("f", [2])).contains("float"));
+        assert!(refused(good().max_rows_per_page(0)).contains("max_rows_per_page is 0"));
+    }
+}

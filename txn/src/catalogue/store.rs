@@ -1,0 +1,223 @@
+//! The catalogue: which tables a database has and where their trees begin.
+//!
+//! It is a JSON document (schemas are nested, named and will grow; it is read once per node, so its
+//! size and speed do not matter, and a person can read a dump of it) cut into pages: the first is
+//! the superblock, which every node knows, the others hang on it as a chain.
+//! ```text
+//! 0       8         12            16             24     32         40
+//! | magic | version | chunk bytes | total bytes | next | checksum | chunk ...
+//! ```
+//! Little-endian; `next` is 0 on the last page; the checksum (FNV-1a, 64 bits) covers the header
+//! before it and the chunk. A page that does not fit this is refused, never guessed at.
+//!
+//! Two nodes may try to create a database at the same time: creation holds the superblock
+//! exclusively from the check that it is empty until it is written, and writes it last, so others
+//! see no catalogue or a whole one.
+
+use selkie_btree::Tree;
+use selkie_engine::{Engine, ExclusiveGuard, GAddr};
+use serde::{Deserialize, Serialize};
+
+use crate::catalogue::error::{CATALOGUE_VERSION, CatalogueError, MAX_CATALOGUE_BYTES};
+use crate::catalogue::schema::{DatabaseSchema, TableSchema};
+use crate::error::TxnError;
+use crate::protocol::choice::Protocol;
+
+const MAGIC: u64 = u64::from_le_bytes(*b"selkiect");
+const HEADER_BYTES: usize = 40;
+/// Where the checksum stands: it covers what is before.
+const CHECKSUM_AT: usize = 32;
+
+/// What is stored.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Catalogue {
+    pub(crate) tables: Vec<StoredTable>,
+    /// Whether all transactions read and write the stamps of leaves; else none does.
+    pub(crate) has_timestamps: bool,
+}
+
+impl Catalogue {
+    /// The default protocol of a handle.
+    pub(crate) fn protocol(&self) -> Protocol {
+        if self.has_timestamps { Protocol::Timestamp } else { Protocol::default() }
+    }
+}
+
+/// One table: its schema and the roots of its trees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StoredTable {
+    pub(crate) schema: TableSchema,
+    /// Root of the primary index.
+    pub(crate) primary: u64,
+    /// Roots of the secondary indexes, in the schema's order.
+    pub(crate) indexes: Vec<u64>,
+}
+
+/// What creation does when the pool already holds a database.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ExistingDatabase {
+    /// It fails.
+    Refuse,
+    /// It replaces the catalogue. The pages of the old database stay allocated and are unreachable.
+    Abandon,
+}
+
+/// Creates the trees of every table and writes the catalogue.
+///
+/// # Errors
+/// [`CatalogueError::Exists`], or what the engine and the tree report. Pages allocated before a
+/// failure are not given back: the pool is to be thrown away.
+pub(crate) async fn create(
+    engine: &Engine,
+    schema: DatabaseSchema,
+    existing: ExistingDatabase,
+) -> Result<Catalogue, TxnError> {
+    let superblock = engine.exclusive(engine.superblock()).await?;
+    if existing == ExistingDatabase::Refuse && read_u64(&superblock, 0) != Some(0) {
+        return Err(CatalogueError::Exists.into());
+    }
+    let DatabaseSchema { tables: schemas, protocol } = schema;
+    let mut tables = Vec::with_capacity(schemas.len());
+    for schema in schemas {
+        let limit = schema.max_rows_per_page.unwrap_or(u16::MAX);
+        let primary = Tree::create(engine, limit).await?.root().to_u64();
+        let mut indexes = Vec::with_capacity(schema.indexes.len());
+        for _ in &schema.indexes {
+            indexes.push(Tree::create(engine, u16::MAX).await?.root().to_u64());
+        }
+        tables.push(StoredTable { schema, primary, indexes });
+    }
+    let has_timestamps = protocol == Protocol::Timestamp;
+    let catalogue = Catalogue { tables, has_timestamps };
+    write(engine, superblock, &catalogue).await?;
+    Ok(catalogue)
+}
+
+async fn write(
+    engine: &Engine,
+    mut superblock: ExclusiveGuard<'_>,
+    catalogue: &Catalogue,
+) -> Result<(), TxnError> {
+    let document = serde_json::to_vec(catalogue).map_err(CatalogueError::from)?;
+    let total = document.len() as u64;
+    if total > MAX_CATALOGUE_BYTES {
+        return Err(CatalogueError::TooLong { bytes: total }.into());
+    }
+    let mut chunks: Vec<&[u8]> = document.chunks(engine.page_bytes() - HEADER_BYTES).collect();
+    let first = if chunks.is_empty() { &[][..] } else { chunks.remove(0) };
+    let mut next = GAddr::NULL;
+    // From the last to the first, so that each page knows its successor.
+    for chunk in chunks.iter().rev() {
+        let mut page = engine.allocate().await?;
+        put_page(page.bytes_mut(0..HEADER_BYTES + chunk.len()), chunk, total, next);
+        next = page.addr();
+    }
+    put_page(superblock.bytes_mut(0..HEADER_BYTES + first.len()), first, total, next);
+    Ok(())
+}
+
+/// Reads and checks the whole catalogue.
+///
+/// # Errors
+/// [`CatalogueError`], and what the engine reports.
+pub(crate) async fn read(engine: &Engine) -> Result<Catalogue, TxnError> {
+    let mut document = Vec::new();
+    let mut page = engine.superblock();
+    let damaged = |page, reason| CatalogueError::Damaged { page, reason };
+    loop {
+        let guard = engine.shared(page).await?;
+        if document.is_empty() && read_u64(&guard, 0) == Some(0) {
+            return Err(CatalogueError::Missing.into());
+        }
+        let (chunk, total, next) = take_page(&guard).map_err(|fault| match fault {
+            CataloguePageFault::Version(found) => CatalogueError::Version { found },
+            CataloguePageFault::Damage(reason) => damaged(page, reason),
+        })?;
+        document.extend_from_slice(chunk);
+        let length = document.len() as u64;
+        if next.is_null() && length == total {
+            return Ok(serde_json::from_slice(&document).map_err(CatalogueError::from)?);
+        }
+        if next.is_null() || chunk.is_empty() || length >= total {
+            return Err(damaged(page, "the chain and its length disagree").into());
+        }
+        page = next;
+    }
+}
+
+/// Why a page is not a page of this catalogue.
+enum CataloguePageFault {
+    Version(u32),
+    Damage(&'static str),
+}
+
+#[expect(clippy::indexing_slicing, reason = "the page was cut to header and chunk by the caller")]
+fn put_page(page: &mut [u8], chunk: &[u8], total: u64, next: GAddr) {
+    let chunk_bytes = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+    page[0..8].copy_from_slice(&MAGIC.to_le_bytes());
+    page[8..12].copy_from_slice(&CATALOGUE_VERSION.to_le_bytes());
+    page[12..16].copy_from_slice(&chunk_bytes.to_le_bytes());
+    page[16..24].copy_from_slice(&total.to_le_bytes());
+    page[24..32].copy_from_slice(&next.to_u64().to_le_bytes());
+    let checksum = fnv(&[&page[..CHECKSUM_AT], chunk]);
+    page[32..40].copy_from_slice(&checksum.to_le_bytes());
+    page[HEADER_BYTES..].copy_from_slice(chunk);
+}
+
+fn take_page(page: &[u8]) -> Result<(&[u8], u64, GAddr), CataloguePageFault> {
+    let short = || CataloguePageFault::Damage("the page is too short");
+    if read_u64(page, 0).ok_or_else(short)? != MAGIC {
+        return Err(CataloguePageFault::Damage("it does not begin with the magic number"));
+    }
+    let word = read_u64(page, 8).ok_or_else(short)?;
+    let (version, chunk_bytes) = (word & 0xffff_ffff, word >> 32);
+    let end = usize::try_from(chunk_bytes).unwrap_or(usize::MAX).saturating_add(HEADER_BYTES);
+    let chunk = page
+        .get(HEADER_BYTES..end)
+        .ok_or(CataloguePageFault::Damage("the chunk ends behind the page"))?;
+    let header = page.get(..CHECKSUM_AT).ok_or_else(short)?;
+    if read_u64(page, CHECKSUM_AT) != Some(fnv(&[header, chunk])) {
+        return Err(CataloguePageFault::Damage("the checksum is wrong"));
+    }
+    if version != u64::from(CATALOGUE_VERSION) {
+        return Err(CataloguePageFault::Version(u32::try_from(version).unwrap_or(u32::MAX)));
+    }
+    let total = read_u64(page, 16).ok_or_else(short)?;
+    if total > MAX_CATALOGUE_BYTES {
+        return Err(CataloguePageFault::Damage("the length is too great"));
+    }
+    Ok((chunk, total, GAddr::from_u64(read_u64(page, 24).ok_or_else(short)?)))
+}
+
+fn read_u64(page: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(page.get(at..at + 8)?.try_into().ok()?))
+}
+
+/// FNV-1a: enough to notice damage, and nothing here needs more.
+fn fnv(parts: &[&[u8]]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for &byte in parts.iter().copied().flatten() {
+        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_changed_byte_is_noticed() {
+        let chunk = b"{\"tables\":[]}";
+        let mut page = vec![0; HEADER_BYTES + chunk.len()];
+        put_page(&mut page, chunk, 13, GAddr::NULL);
+        let (found, total, next) = take_page(&page).ok().unwrap();
+        assert_eq!((found, total, next.is_null()), (&chunk[..], 13, true));
+        for at in 0..page.len() {
+            let mut bad = page.clone();
+            bad[at] ^= 0x10;
+            assert!(take_page(&bad).is_err(), "byte {at}");
+        }
+        assert!(take_page(&page[..page.len() - 1]).is_err());
+    }
+}

@@ -1,0 +1,81 @@
+//! Why a value cannot be read from or put into a row.
+
+use crate::catalogue::schema::ColumnType;
+
+/// Why a value cannot be read from or put into a row.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum RowError {
+    /// The table has fewer columns.
+    #[error("there is no column {column} (the table has {columns})")]
+    NoSuchColumn {
+        /// Position asked for.
+        column: usize,
+        /// How many there are.
+        columns: usize,
+    },
+    /// The column has another type.
+    #[error("column {column} is {actual:?}, not {wanted}")]
+    WrongType {
+        /// The column.
+        column: usize,
+        /// Its type.
+        actual: ColumnType,
+        /// The type asked for.
+        wanted: &'static str,
+    },
+    /// The column is NULL in this row.
+    #[error("column {column} is NULL")]
+    Null {
+        /// The column.
+        column: usize,
+    },
+    /// The column may not be NULL.
+    #[error("column {column} may not be NULL")]
+    NotNullable {
+        /// The column.
+        column: usize,
+    },
+    /// The value is longer than the column allows.
+    #[error("column {column}: {bytes} bytes (allowed: {max})")]
+    TooLong {
+        /// The column.
+        column: usize,
+        /// Length of the value.
+        bytes: usize,
+        /// Longest value allowed.
+        max: u16,
+    },
+    /// Primary-key columns do not change; delete the row and insert another.
+    #[error("column {column} is part of the primary key and cannot be changed")]
+    KeyColumn {
+        /// The column.
+        column: usize,
+    },
+    /// A row was finished before every column had its value.
+    #[error("the row has {given} of {columns} columns")]
+    Incomplete {
+        /// Values given.
+        given: usize,
+        /// Columns of the table.
+        columns: usize,
+    },
+    /// The stored bytes are not a row of this table.
+    #[error("the stored row is damaged at column {column}")]
+    Damaged {
+        /// The column that could not be read.
+        column: usize,
+    },
+}
+
+/// The error for a column of type `actual` used as `wanted`.
+pub(crate) fn wrong_type(column: usize, actual: ColumnType, wanted: ColumnType) -> RowError {
+    let wanted = match wanted {
+        ColumnType::I32 => "I32",
+        ColumnType::I64 => "I64",
+        ColumnType::F64 => "F64",
+        ColumnType::Text(_) => "Text",
+        ColumnType::Bytes(_) => "Bytes",
+    };
+    RowError::WrongType { column, actual, wanted }
+}

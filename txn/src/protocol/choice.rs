@@ -1,0 +1,204 @@
+//! How concurrent transactions are isolated: the protocols, and what each requires of an operation.
+//!
+//! | | reads | changes | conflicts are found |
+//! |---|---|---|---|
+//! | [`TwoPhase`](Protocol::TwoPhase) | latch a leaf to the end | in place, the leaf latched exclusively to the end | by the operation: another transaction holds the leaf |
+//! | [`Timestamp`](Protocol::Timestamp) | latch a leaf briefly, and leave their timestamp there | are kept aside until commit | by the transaction that reads or changes a leaf after a later one did |
+//! | [`Optimistic`](Protocol::Optimistic) | latch a leaf briefly, and record its sequence number | are kept aside until commit | by commit, or a later read: the leaf has another number by then |
+//!
+//! All are serializable, without phantoms: all work on leaves, and a read of a leaf also reads the
+//! gaps between its keys. An optimistic read waits while another transaction has the leaf latched
+//! exclusively: briefly if that one is optimistic, to its end if it is two-phase locked. The reader
+//! holds nothing meanwhile that another could wait for; but a task whose own two-phase locked
+//! transaction holds that leaf would wait for itself until the request times out.
+//!
+//! Two-phase locked and optimistic transactions may be mixed on one database. An optimistic
+//! transaction that commits holds every leaf it changes latched exclusively while it validates its
+//! reads, and validation fails if another transaction holds one of those leaves exclusively: at
+//! that point it is a two-phase locked transaction that has all of its latches. So a transaction
+//! that only reads uses the optimistic protocol also where others lock
+//! ([`Database::begin_to_read`](crate::Database::begin_to_read)). Timestamp ordering
+//! ([`timestamp_order`](crate::protocol::timestamp_order)) relies on all transactions leaving their
+//! stamps: a database is created for it, or for the other two, and its catalogue says which
+//! ([`DatabaseSchema`](crate::DatabaseSchema)).
+//!
+//! An operation asks the [`ProtocolRules`] of its transaction and does not know protocols.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// How the transactions of a [`Database`](crate::Database) handle are isolated from each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Two-phase locking without waiting (2PL no-wait).
+    #[default]
+    TwoPhase,
+    /// Timestamp ordering, after Bernstein and Goodman (basic TO), of a database that was created
+    /// for it.
+    Timestamp,
+    /// Optimistic concurrency control with validation at the end, after Kung and Robinson (OCC).
+    Optimistic,
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 3] = [Protocol::TwoPhase, Protocol::Timestamp, Protocol::Optimistic];
+
+    /// Its name on command lines and in reports.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Protocol::TwoPhase => "2pl",
+            Protocol::Timestamp => "to",
+            Protocol::Optimistic => "occ",
+        }
+    }
+
+    /// What it requires of operations.
+    pub(crate) fn rules(self) -> &'static dyn ProtocolRules {
+        match self {
+            Protocol::TwoPhase => &TwoPhaseRules,
+            Protocol::Timestamp => &TimestampRules,
+            Protocol::Optimistic => &OptimisticRules,
+        }
+    }
+
+    /// Whether transactions of both protocols may run on one database.
+    #[must_use]
+    pub fn goes_with(self, other: Protocol) -> bool {
+        let stamps = |protocol: Protocol| protocol.rules().reads() == ReadRule::Stamp;
+        stamps(self) == stamps(other)
+    }
+}
+
+/// What transactions see of each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Isolation {
+    /// As if transactions ran one after the other. Under [`Protocol::TwoPhase`] every latch is held
+    /// to the end, also those of reads; under [`Protocol::Optimistic`] a transaction does not
+    /// commit if others have changed what it has read; under [`Protocol::Timestamp`] a transaction
+    /// that has read a leaf makes earlier ones fail that would change it.
+    #[default]
+    Serializable,
+    /// Only committed data, but another read may find other data: the latches of reads are released
+    /// when the next operation begins, those of changes are held to the end. Under
+    /// [`Protocol::Optimistic`] reads are not validated, and under [`Protocol::Timestamp`] they
+    /// leave no timestamp, except reads that changes depend on and reads for update.
+    ReadCommitted,
+}
+
+/// What a protocol requires of operations: all that differs between protocols. The operations
+/// themselves are the same.
+pub(crate) trait ProtocolRules: Sync {
+    /// What happens to a leaf that is only read.
+    fn reads(&self) -> ReadRule;
+
+    /// When changes are made.
+    fn writes(&self) -> WriteRule;
+
+    /// The protocol of transactions that only read, beside others of this one.
+    fn for_reading(&self) -> Protocol;
+}
+
+/// What happens to a leaf that a transaction only reads.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReadRule {
+    /// It stays latched to the end.
+    HoldLatch,
+    /// Its sequence number is recorded, and has to be the same at commit.
+    RecordPsn,
+    /// The transaction leaves its timestamp in the leaf.
+    Stamp,
+}
+
+/// When the changes of a transaction are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WriteRule {
+    /// By the operation, in a leaf that stays latched exclusively to the end.
+    InPlace,
+    /// By commit; until then they are kept in the write set.
+    Deferred,
+}
+
+/// Two-phase locking without waiting.
+struct TwoPhaseRules;
+/// Timestamp ordering.
+struct TimestampRules;
+/// Optimistic concurrency control.
+struct OptimisticRules;
+
+impl ProtocolRules for TwoPhaseRules {
+    fn reads(&self) -> ReadRule {
+        ReadRule::HoldLatch
+    }
+
+    fn writes(&self) -> WriteRule {
+        WriteRule::InPlace
+    }
+
+    fn for_reading(&self) -> Protocol {
+        Protocol::Optimistic
+    }
+}
+
+impl ProtocolRules for TimestampRules {
+    fn reads(&self) -> ReadRule {
+        ReadRule::Stamp
+    }
+
+    fn writes(&self) -> WriteRule {
+        WriteRule::Deferred
+    }
+
+    fn for_reading(&self) -> Protocol {
+        Protocol::Timestamp
+    }
+}
+
+impl ProtocolRules for OptimisticRules {
+    fn reads(&self) -> ReadRule {
+        ReadRule::RecordPsn
+    }
+
+    fn writes(&self) -> WriteRule {
+        WriteRule::Deferred
+    }
+
+    fn for_reading(&self) -> Protocol {
+        Protocol::Optimistic
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// No protocol has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no protocol {name:?}; there are {all}", name = .0, all = Protocol::ALL.map(Protocol::name).join(", "))]
+pub struct UnknownProtocol(pub String);
+
+impl FromStr for Protocol {
+    type Err = UnknownProtocol;
+
+    fn from_str(name: &str) -> Result<Self, UnknownProtocol> {
+        let found = Protocol::ALL.into_iter().find(|protocol| protocol.name() == name);
+        found.ok_or_else(|| UnknownProtocol(name.to_owned()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn protocols_are_parsed_from_their_names() {
+        for protocol in Protocol::ALL {
+            assert_eq!(protocol.name().parse(), Ok(protocol));
+        }
+        let unknown = "2PL".parse::<Protocol>().unwrap_err().to_string();
+        assert_eq!(unknown, "there is no protocol \"2PL\"; there are 2pl, to, occ");
+    }
+}

@@ -1,0 +1,25 @@
+//! Concurrency control: what each protocol requires, and the state that it keeps for a transaction.
+//!
+//! | file | concept | used by |
+//! |---|---|---|
+//! | [`choice`] | [`Protocol`], and the rules that a protocol gives to operations | all |
+//! | [`leaf_latch`] | a latched leaf page, or a copy of one | all |
+//! | [`lock_set`] | the leaves whose latches a transaction holds to its end | 2PL; all while they commit |
+//! | [`undo_log`] | changes made in held leaves, and how to take them back | 2PL; all while they commit |
+//! | [`write_set`] | changes kept aside until commit | TO, OCC |
+//! | [`read_set`] | leaves that were read, with the page sequence numbers they had | OCC |
+//! | [`timestamp_order`], [`clock`] | the rules of timestamp ordering, and where stamps come from | TO |
+//!
+//! Each type owns its state and has its methods beside it. None of them knows the transaction or
+//! the database that uses it.
+
+pub(crate) mod choice;
+pub(crate) mod clock;
+pub(crate) mod leaf_latch;
+pub(crate) mod lock_set;
+pub(crate) mod read_set;
+pub(crate) mod timestamp_order;
+pub(crate) mod undo_log;
+pub(crate) mod write_set;
+
+pub use choice::{Isolation, Protocol, UnknownProtocol};

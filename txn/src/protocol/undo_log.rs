@@ -1,0 +1,154 @@
+//! The undo log: what to do, in reverse order, to take a transaction's changes back.
+//!
+//! Undo is logical by key: a record names the leaf the change was made in, and if that leaf was
+//! split since, the right links lead to where the key is now. All those leaves are held
+//! exclusively, so undo fetches nothing, waits for nothing and cannot fail, and no other
+//! transaction saw the change.
+//!
+//! A record holds only what its kind needs: the key for an insert, key and value for a delete or a
+//! replacement, key and the changed bytes for a change in place. Keys and images share one byte
+//! arena that is kept for the next transaction.
+
+use std::ops::Range;
+
+use selkie_btree::{LeafView, leaf_insert, leaf_remove, leaf_replace};
+
+use crate::protocol::lock_set::LockSet;
+
+/// What an operation did to an entry, and what undo does about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum EntryChange {
+    /// The entry was added: remove it.
+    Inserted,
+    /// The entry was removed: insert it with the image as value.
+    Removed,
+    /// The value was replaced: put the image back.
+    Replaced,
+    /// Bytes of the value, from this offset on, were overwritten: put the image back there.
+    Patched {
+        /// Offset in the value.
+        offset: usize,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct UndoRecord {
+    change: EntryChange,
+    leaf: usize,
+    key: Range<usize>,
+}
+
+/// One change to take back.
+#[derive(Debug)]
+pub(crate) struct UndoEntry<'a> {
+    pub(crate) change: EntryChange,
+    /// Position, among the held leaves, of the leaf the change was made in.
+    pub(crate) leaf: usize,
+    pub(crate) key: &'a [u8],
+    pub(crate) image: &'a [u8],
+}
+
+/// The log of one transaction.
+#[derive(Debug, Default)]
+pub(crate) struct UndoLog {
+    records: Vec<UndoRecord>,
+    bytes: Vec<u8>,
+}
+
+impl UndoLog {
+    /// How many changes there are: a mark to go back to.
+    pub(crate) fn len(&self) -> usize {
+        self.records.len()
+    }
+
+    pub(crate) fn push(&mut self, change: EntryChange, leaf: usize, key: &[u8], image: &[u8]) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(key);
+        self.bytes.extend_from_slice(image);
+        self.records.push(UndoRecord { change, leaf, key: start..start + key.len() });
+    }
+
+    /// The latest change.
+    pub(crate) fn last(&self) -> Option<UndoEntry<'_>> {
+        let record = self.records.last()?;
+        let key = self.bytes.get(record.key.clone())?;
+        let image = self.bytes.get(record.key.end..)?;
+        Some(UndoEntry { change: record.change, leaf: record.leaf, key, image })
+    }
+
+    /// Forgets the latest change.
+    pub(crate) fn pop(&mut self) {
+        if let Some(record) = self.records.pop() {
+            self.bytes.truncate(record.key.start);
+        }
+    }
+
+    /// Takes the latest changes back until `mark` are left. Returns whether entries were removed, so
+    /// that a leaf may be empty now.
+    ///
+    /// # Panics
+    /// If a held leaf is not in the state that the log describes, so its bytes were damaged
+    /// meanwhile: half a transaction would become visible.
+    pub(crate) fn undo_to(&mut self, locks: &mut LockSet<'_>, mark: usize) -> bool {
+        let mut has_removed = false;
+        while self.len() > mark {
+            let Some(entry) = self.last() else { break };
+            has_removed |= entry.change == EntryChange::Inserted;
+            assert!(
+                revert(locks, &entry).is_some(),
+                "undo of {:?} found another leaf than the one it left",
+                entry.change
+            );
+            self.pop();
+        }
+        has_removed
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.records.clear();
+        self.bytes.clear();
+    }
+}
+
+/// Takes one change back, in the leaf where its key is now; `None` if that is impossible.
+fn revert(locks: &mut LockSet<'_>, entry: &UndoEntry<'_>) -> Option<()> {
+    let (leaf, slot) = locks.locate(entry.leaf, entry.key)?;
+    let guard = locks.exclusive_mut(leaf);
+    match (entry.change, slot) {
+        (EntryChange::Inserted, Ok(slot)) => leaf_remove(guard, slot).ok(),
+        (EntryChange::Removed, Err(_)) => leaf_insert(guard, entry.key, entry.image).ok(),
+        (EntryChange::Replaced, Ok(slot)) => leaf_replace(guard, slot, entry.image).ok(),
+        (EntryChange::Patched { offset }, Ok(slot)) => {
+            let start = LeafView::new(guard).ok()?.value_range(slot).ok()?.start + offset;
+            guard.bytes_mut(start..start + entry.image.len()).copy_from_slice(entry.image);
+            Some(())
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn changes_come_back_in_reverse_order() {
+        let mut log = UndoLog::default();
+        let changes = [
+            (EntryChange::Inserted, 3, &b"a"[..], &b""[..]),
+            (EntryChange::Removed, 1, b"key", b"value"),
+            (EntryChange::Patched { offset: 9 }, 0, b"", b"xy"),
+            (EntryChange::Replaced, 2, b"k", b""),
+        ];
+        for (change, leaf, key, image) in changes {
+            log.push(change, leaf, key, image);
+        }
+        assert_eq!(log.len(), 4);
+        for (change, leaf, key, image) in changes.into_iter().rev() {
+            let last = log.last().unwrap();
+            assert_eq!((last.change, last.leaf, last.key, last.image), (change, leaf, key, image));
+            log.pop();
+        }
+        assert!(log.last().is_none() && log.bytes.is_empty());
+    }
+}

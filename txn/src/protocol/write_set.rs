@@ -1,0 +1,160 @@
+//! The changes of a transaction that are kept aside until it commits: entries of trees that no
+//! other transaction sees.
+//!
+//! Reads ask the write set first. A log of the entries before each change takes changes back: those
+//! of an operation that failed, or all since a savepoint.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+/// The value of an entry; `None` for an entry that was removed.
+type EntryValue = Option<Box<[u8]>>;
+
+/// What the write set said of an entry before a change: `None` if it said nothing.
+struct EarlierEntry {
+    tree: usize,
+    key: Box<[u8]>,
+    before: Option<EntryValue>,
+}
+
+/// Changed entries, by tree and key, with the log of what was before each change.
+#[derive(Default)]
+pub(crate) struct WriteSet {
+    trees: Vec<BTreeMap<Box<[u8]>, EntryValue>>,
+    earlier: Vec<EarlierEntry>,
+}
+
+/// An entry as a write set has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WrittenEntry<'a> {
+    /// The transaction has not changed it: the tree has its value.
+    Unchanged,
+    Removed,
+    /// Added, or changed to this value.
+    Present(&'a [u8]),
+}
+
+impl<'a> WrittenEntry<'a> {
+    fn of(value: Option<&'a EntryValue>) -> Self {
+        match value {
+            None => Self::Unchanged,
+            Some(None) => Self::Removed,
+            Some(Some(value)) => Self::Present(value),
+        }
+    }
+}
+
+impl WriteSet {
+    /// How many changes there were: a mark to go back to.
+    pub(crate) fn len(&self) -> usize {
+        self.earlier.len()
+    }
+
+    /// Whether no entry of a tree was changed.
+    pub(crate) fn is_tree_unchanged(&self, tree: usize) -> bool {
+        self.trees.get(tree).is_none_or(BTreeMap::is_empty)
+    }
+
+    pub(crate) fn get(&self, tree: usize, key: &[u8]) -> WrittenEntry<'_> {
+        WrittenEntry::of(self.trees.get(tree).and_then(|tree| tree.get(key)))
+    }
+
+    /// Sets an entry, or removes it if there is no value.
+    pub(crate) fn set(&mut self, tree: usize, key: &[u8], value: Option<&[u8]>) {
+        if self.trees.len() <= tree {
+            self.trees.resize_with(tree + 1, BTreeMap::new);
+        }
+        let entries = self.entries_mut(tree);
+        let key: Box<[u8]> = key.into();
+        let before = entries.insert(key.clone(), value.map(Box::from));
+        self.earlier.push(EarlierEntry { tree, key, before });
+    }
+
+    /// Takes the latest changes back until `mark` are left.
+    pub(crate) fn take_back(&mut self, mark: usize) {
+        while self.earlier.len() > mark {
+            let Some(EarlierEntry { tree, key, before }) = self.earlier.pop() else { return };
+            let entries = self.entries_mut(tree);
+            match before {
+                Some(value) => drop(entries.insert(key, value)),
+                None => drop(entries.remove(&key)),
+            }
+        }
+    }
+
+    /// The changed entries of a tree from `low` up to, and without, `high`; empty bounds are
+    /// infinite.
+    pub(crate) fn range<'a>(
+        &'a self,
+        tree: usize,
+        low: &[u8],
+        high: Option<&[u8]>,
+    ) -> impl DoubleEndedIterator<Item = (&'a [u8], WrittenEntry<'a>)> {
+        let high = high.map_or(Bound::Unbounded, Bound::Excluded);
+        let is_empty = matches!(high, Bound::Excluded(high) if high <= low);
+        let entries = self.trees.get(tree).filter(|_| !is_empty);
+        let bounds = (Bound::Included(low), high);
+        let found = entries.map(|entries| entries.range::<[u8], _>(bounds));
+        found.into_iter().flatten().map(|(key, value)| (&**key, WrittenEntry::of(Some(value))))
+    }
+
+    /// All changed entries, tree by tree, in the order of their keys.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (usize, &[u8], Option<&[u8]>)> {
+        let trees = self.trees.iter().enumerate();
+        trees.flat_map(|(tree, entries)| {
+            entries.iter().map(move |(key, value)| (tree, &**key, value.as_deref()))
+        })
+    }
+
+    /// The entries of a tree that was changed before.
+    #[expect(clippy::expect_used, reason = "a lost change would break atomicity")]
+    fn entries_mut(&mut self, tree: usize) -> &mut BTreeMap<Box<[u8]>, EntryValue> {
+        self.trees.get_mut(tree).expect("the write set has room for every tree it has changed")
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.trees.iter_mut().for_each(BTreeMap::clear);
+        self.earlier.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn keys(writes: &WriteSet, low: &[u8], high: Option<&[u8]>) -> Vec<Vec<u8>> {
+        writes.range(1, low, high).map(|(key, _)| key.to_vec()).collect()
+    }
+
+    #[test]
+    fn what_is_set_is_found_and_what_is_taken_back_is_not() {
+        let mut writes = WriteSet::default();
+        assert!(writes.is_tree_unchanged(1) && writes.get(1, b"a") == WrittenEntry::Unchanged);
+        writes.set(1, b"b", Some(b"1"));
+        writes.set(1, b"d", None);
+        let mark = writes.len();
+        writes.set(1, b"b", Some(b"2"));
+        writes.set(1, b"c", Some(b"3"));
+        writes.set(1, b"d", Some(b"4"));
+        writes.set(0, b"c", None);
+        assert_eq!(writes.get(1, b"b"), WrittenEntry::Present(b"2"));
+        assert_eq!(writes.get(0, b"c"), WrittenEntry::Removed);
+        let all: Vec<_> = writes.all().map(|(tree, key, _)| (tree, key[0])).collect();
+        assert_eq!(all, [(0, b'c'), (1, b'b'), (1, b'c'), (1, b'd')]);
+        assert_eq!(keys(&writes, b"c", None), [b"c", b"d"]);
+        assert_eq!(keys(&writes, b"", Some(b"c")), [b"b"]);
+        assert!(
+            keys(&writes, b"d", Some(b"b")).is_empty()
+                && keys(&writes, b"c", Some(b"c")).is_empty()
+        );
+        writes.take_back(mark);
+        assert_eq!(writes.get(1, b"b"), WrittenEntry::Present(b"1"));
+        assert_eq!(
+            [writes.get(1, b"c"), writes.get(1, b"d")],
+            [WrittenEntry::Unchanged, WrittenEntry::Removed]
+        );
+        assert!(writes.is_tree_unchanged(0));
+        writes.take_back(0);
+        assert!(writes.is_tree_unchanged(1) && writes.all().next().is_none());
+    }
+}

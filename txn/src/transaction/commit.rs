@@ -1,0 +1,167 @@
+//! Commit, and how it makes the changes of a write set.
+//!
+//! A two-phase locked transaction has made its changes already: commit seals them into one log
+//! record and releases its latches. A transaction whose changes were kept aside makes them now:
+//!
+//! ```text
+//! latch every leaf that is to change, exclusively, waiting for none
+//!  -> validate the read set, or check that no later transaction was at the leaves that change:
+//!     the transaction takes place here
+//!  -> change the leaves, as two-phase locking does, with an undo log (a split may find the pool full)
+//! ```
+//! For optimistic transactions: between the first step and the last, no other transaction can change
+//! what this one has read or changes. What was read and is not held was unchanged at a point in time
+//! at which all that changes was held. For timestamp ordering see
+//! [`timestamp_order`](crate::protocol::timestamp_order).
+
+use selkie_btree::LeafView;
+
+use crate::access::leaf::{LeafRef, no_stable_leaf};
+use crate::catalogue::table_info::IndexInfo;
+use crate::error::{AbortCause, TxnError};
+#[cfg(feature = "planted")]
+use crate::protocol::choice::ReadRule;
+use crate::protocol::leaf_latch::LatchMode;
+use crate::protocol::undo_log::EntryChange;
+use crate::protocol::write_set::WriteSet;
+use crate::transaction::txn::{Txn, TxnPhase};
+
+impl<'db> Txn<'db> {
+    /// Commits: releases every latch, which makes all changes visible to all transactions at once.
+    /// Before that, where changes are kept aside, latches what is to be changed, and validates that
+    /// what was read is unchanged ([`Protocol::Optimistic`](crate::Protocol::Optimistic)), or that
+    /// no later transaction was there ([`Protocol::Timestamp`](crate::Protocol::Timestamp)). Then
+    /// maintains the trees, waiting for inner pages only; if the future is dropped there the
+    /// transaction is committed nevertheless, and rolled back if it is dropped before.
+    ///
+    /// # Errors
+    /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
+    /// half-way. Where changes are kept aside also [`TxnError::Stale`] or [`TxnError::TooLate`],
+    /// [`TxnError::Conflict`] and the other errors that roll back. [`TxnError::Undetermined`] if
+    /// the node's log cannot be written: it has committed, but may be gone if the node ends now.
+    /// Nothing else: maintenance that fails is left for later.
+    pub async fn commit(mut self) -> Result<(), TxnError> {
+        self.check_active()?;
+        if self.defers_writes()
+            && let Err(error) = self.apply().await
+        {
+            // An error of the caller's, which would leave the transaction usable, cannot come here.
+            self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
+            self.maintain().await;
+            return Err(self.wait_if_log_full(error).await);
+        }
+        self.phase = TxnPhase::Committed;
+        self.work.queue_empty_leaves(&self.db.directory);
+        let lsn = self.work.release();
+        self.db.stats.committed(self.shard);
+        let durable = self.db.engine.until_durable(lsn).await;
+        self.maintain().await;
+        durable.map_err(|source| TxnError::Undetermined { source })
+    }
+
+    /// Makes the changes of the write set. After an error some may be made, which the undo log
+    /// takes back.
+    async fn apply(&mut self) -> Result<(), TxnError> {
+        let writes = std::mem::take(&mut self.work.writes);
+        let before = self.open_critical();
+        let applied = self.apply_all(&writes).await;
+        self.close_critical(before);
+        self.work.writes = writes;
+        applied
+    }
+
+    async fn apply_all(&mut self, writes: &WriteSet) -> Result<(), TxnError> {
+        self.work.last_read = None;
+        self.begin_apply();
+        let leaves = self.latch_all(writes).await?;
+        self.validate_to_commit().await?;
+        self.order.check_writes(&self.work.locks)?;
+        #[cfg(feature = "planted")]
+        let leaves = match self.db.engine.planted() {
+            selkie_engine::Planted::EarlyRelease if self.rules().reads() == ReadRule::Stamp => {
+                self.work.locks.release();
+                self.db.engine.env().pause(std::time::Duration::from_micros(2)).await;
+                self.latch_all(writes).await?
+            }
+            _ => leaves,
+        };
+        for ((_, key, value), (index, leaf)) in writes.all().zip(leaves) {
+            self.apply_one(index, leaf, key, value).await?;
+        }
+        self.order.stamp_writes(&mut self.work.locks)
+    }
+
+    /// Fails unless every leaf in the read set is unchanged.
+    async fn validate_to_commit(&mut self) -> Result<(), TxnError> {
+        #[cfg(feature = "planted")]
+        if self.db.engine.planted() == selkie_engine::Planted::UncheckedReads {
+            return Ok(());
+        }
+        self.validate_reads().await
+    }
+
+    /// Latches the leaves of all changes. Returns for each change its index, and its leaf's position
+    /// in the lock set.
+    async fn latch_all(
+        &mut self,
+        writes: &WriteSet,
+    ) -> Result<Vec<(&'db IndexInfo, usize)>, TxnError> {
+        let mut leaves = Vec::new();
+        for (tree, key, _) in writes.all() {
+            let index = self.db.directory.index_of_tree(tree)?;
+            match self.find(index, key, LatchMode::Exclusive).await?.leaf {
+                LeafRef::Held(leaf) => leaves.push((index, leaf)),
+                LeafRef::LastRead => unreachable!("commit holds the leaves that it latches"),
+            }
+        }
+        Ok(leaves)
+    }
+
+    /// Makes one change, in the leaf that was latched for it or, if that was split since, to the
+    /// right of it.
+    async fn apply_one(
+        &mut self,
+        index: &IndexInfo,
+        leaf: usize,
+        key: &[u8],
+        value: Option<&[u8]>,
+    ) -> Result<(), TxnError> {
+        let located = self.work.locks.locate(leaf, key);
+        let (leaf, slot) = located.ok_or_else(|| no_stable_leaf(index))?;
+        match (slot, value) {
+            (Err(_), Some(value)) => self.add_at(index, leaf, key, value).await,
+            (Ok(slot), Some(value)) => {
+                let before = LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?;
+                if before.len() == value.len() {
+                    return self.overwrite(leaf, slot, key, value);
+                }
+                self.replace(index, leaf, slot, key, value).await
+            }
+            (Ok(slot), None) => self.remove(index, leaf, slot, key).await,
+            // It was added and removed again.
+            (Err(_), None) => Ok(()),
+        }
+    }
+
+    /// Overwrites a value by one of the same length, from the first byte that differs to the last.
+    #[expect(clippy::indexing_slicing, reason = "the leaf view has checked the range")]
+    fn overwrite(
+        &mut self,
+        leaf: usize,
+        slot: usize,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<(), TxnError> {
+        let work = &mut self.work;
+        let guard = work.locks.exclusive_mut(leaf);
+        let range = LeafView::new(guard)?.value_range(slot)?;
+        let mut differs =
+            guard[range.clone()].iter().zip(value).enumerate().filter(|(_, (a, b))| a != b);
+        let Some((first, _)) = differs.next() else { return Ok(()) };
+        let last = differs.next_back().map_or(first, |(last, _)| last);
+        let target = guard.bytes_mut(range.start + first..range.start + last + 1);
+        work.undo.push(EntryChange::Patched { offset: first }, leaf, key, target);
+        target.copy_from_slice(&value[first..=last]);
+        Ok(())
+    }
+}

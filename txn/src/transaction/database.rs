@@ -1,0 +1,218 @@
+//! A database on one compute node: tables by name, and where transactions begin.
+
+use std::sync::Arc;
+
+use selkie_btree::Tree;
+use selkie_engine::Engine;
+
+use crate::catalogue::directory::TableDirectory;
+use crate::catalogue::error::CatalogueError;
+use crate::catalogue::handles::{Index, Source, Table};
+use crate::catalogue::schema::{DatabaseSchema, SchemaError, TableSchema};
+use crate::catalogue::store::{self, Catalogue, ExistingDatabase};
+use crate::catalogue::table_info::check_sizes;
+use crate::encoding::row_builder::RowBuilder;
+use crate::error::TxnError;
+use crate::protocol::choice::{Isolation, Protocol};
+use crate::stats::{TxnStats, shard_here};
+use crate::transaction::database_state::DatabaseState;
+use crate::transaction::txn::Txn;
+
+/// A database, opened on one compute node. A cheap handle: clones share everything.
+#[derive(Clone)]
+pub struct Database {
+    state: Arc<DatabaseState>,
+    /// Of its transactions; it goes with the protocol of the catalogue.
+    protocol: Protocol,
+}
+
+impl Database {
+    /// Creates a database with these tables in the engine's pool, for all nodes. What its
+    /// transactions may be kept apart by is decided here, by the protocol of the schema, which is
+    /// that of the handle.
+    ///
+    /// # Errors
+    /// [`TxnError::Schema`] if a table cannot work (nothing is changed then),
+    /// [`CatalogueError::Exists`](crate::CatalogueError::Exists) if there is a database already,
+    /// and what the engine reports.
+    pub async fn create(
+        engine: &Engine,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Self, TxnError> {
+        Self::write(engine, schema.into(), ExistingDatabase::Refuse).await
+    }
+
+    /// Creates a database in place of the one that is there, if there is one. Whoever opens it from
+    /// then on finds the new one; the pages of the old one stay allocated and are of no more use.
+    /// No node may have that one open: what it does there would go on unnoticed.
+    ///
+    /// # Errors
+    /// As [`create`](Self::create), but for
+    /// [`CatalogueError::Exists`](crate::CatalogueError::Exists).
+    pub async fn replace(
+        engine: &Engine,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Self, TxnError> {
+        Self::write(engine, schema.into(), ExistingDatabase::Abandon).await
+    }
+
+    async fn write(
+        engine: &Engine,
+        schema: DatabaseSchema,
+        existing: ExistingDatabase,
+    ) -> Result<Self, TxnError> {
+        let (schemas, protocol) = (&schema.tables, schema.protocol);
+        for (at, schema) in schemas.iter().enumerate() {
+            schema.validate()?;
+            check_sizes(schema, engine.page_bytes())?;
+            if schemas.iter().position(|other| other.name == schema.name) != Some(at) {
+                let (table, name) = (schema.name.clone(), schema.name.clone());
+                return Err(SchemaError::DuplicateName { table, name }.into());
+            }
+        }
+        let trees = schemas.iter().map(|schema| 1 + schema.indexes.len()).sum();
+        if trees == 0 || trees > usize::from(u16::MAX) {
+            return Err(SchemaError::TooManyTrees { trees }.into());
+        }
+        let catalogue = store::create(engine, schema, existing).await?;
+        Self::resolve(engine, catalogue, protocol)
+    }
+
+    /// Opens the database that another node (or this one) created in the engine's pool. Its
+    /// transactions are two-phase locked, or ordered by timestamps if it was created for that.
+    ///
+    /// # Errors
+    /// [`CatalogueError`](crate::CatalogueError) if there is none or its catalogue is damaged, and
+    /// what the engine reports.
+    pub async fn open(engine: &Engine) -> Result<Self, TxnError> {
+        let catalogue = store::read(engine).await?;
+        let protocol = catalogue.protocol();
+        Self::resolve(engine, catalogue, protocol)
+    }
+
+    fn resolve(
+        engine: &Engine,
+        catalogue: Catalogue,
+        protocol: Protocol,
+    ) -> Result<Self, TxnError> {
+        let directory = TableDirectory::resolve(catalogue)?;
+        let state = Arc::new(DatabaseState::new(engine, directory));
+        Ok(Self { state, protocol })
+    }
+
+    /// The table of that name.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchTable`].
+    pub fn table(&self, name: &str) -> Result<Table, TxnError> {
+        self.state.directory.table_named(name)
+    }
+
+    /// The index of that name.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchTable`], [`SchemaError::NoSuchIndex`].
+    pub fn index(&self, table: &str, name: &str) -> Result<Index, TxnError> {
+        self.state.directory.index_named(table, name)
+    }
+
+    /// A table's schema.
+    ///
+    /// # Errors
+    /// [`SchemaError::NoSuchTable`] if the handle is of another database.
+    pub fn schema(&self, table: Table) -> Result<&TableSchema, TxnError> {
+        Ok(&self.state.directory.table(table)?.schema)
+    }
+
+    /// All tables.
+    pub fn tables(&self) -> impl Iterator<Item = Table> + use<> {
+        self.state.directory.handles()
+    }
+
+    /// An empty row of a table, to be filled and inserted.
+    ///
+    /// # Errors
+    /// As [`schema`](Self::schema).
+    pub fn row(&self, table: Table) -> Result<RowBuilder<'_>, TxnError> {
+        Ok(RowBuilder::new(&self.state.directory.table(table)?.layout))
+    }
+
+    /// The tree behind a table or an index, to verify it or read its statistics.
+    ///
+    /// # Errors
+    /// As [`schema`](Self::schema).
+    pub fn tree(&self, source: impl Into<Source>) -> Result<Tree, TxnError> {
+        Ok(self.state.directory.source(source.into())?.1.tree)
+    }
+
+    /// The same database with its transactions kept apart by this protocol. Handles of different
+    /// protocols may be used side by side, here and on other nodes, where the database was made for
+    /// both.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Protocol`] if it was not made for this one.
+    pub fn with_protocol(self, protocol: Protocol) -> Result<Self, TxnError> {
+        if !protocol.goes_with(self.protocol) {
+            return Err(CatalogueError::Protocol { wanted: protocol }.into());
+        }
+        Ok(Self { protocol, ..self })
+    }
+
+    /// How transactions are kept apart.
+    #[must_use]
+    pub fn protocol(&self) -> Protocol {
+        self.protocol
+    }
+
+    /// The engine underneath.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        &self.state.engine
+    }
+
+    /// What became of the transactions of this handle and its clones.
+    #[must_use]
+    pub fn stats(&self) -> TxnStats {
+        self.state.stats.snapshot()
+    }
+
+    /// Begins a serializable transaction. No round trip, no waiting. Under [`Protocol::Timestamp`]
+    /// it is its first access that decides on its place in the order.
+    #[must_use]
+    pub fn begin(&self) -> Txn<'_> {
+        self.begin_with(Isolation::Serializable)
+    }
+
+    /// Begins a transaction with the given isolation.
+    #[must_use]
+    pub fn begin_with(&self, isolation: Isolation) -> Txn<'_> {
+        self.begin_by(self.protocol, isolation)
+    }
+
+    /// Begins a serializable transaction that only reads, and never blocks writers for long: it
+    /// latches a leaf only while it reads it (in a scan, while `visit` is shown its rows), whatever
+    /// the protocol of the handle. So it may itself have to be run again.
+    ///
+    /// Where the handle is two-phase locked or optimistic, it reads as under
+    /// [`Protocol::Optimistic`]. It waits for a leaf that is being changed: under
+    /// [`Protocol::TwoPhase`] to the end of that transaction, which must not be one of the same
+    /// task. It ends in [`TxnError::Stale`] if what it has read was changed before its end. A long
+    /// scan of rows that change all the time may never succeed; one of [`begin`](Self::begin) under
+    /// [`Protocol::TwoPhase`] keeps others out.
+    ///
+    /// Under [`Protocol::Timestamp`] it leaves its timestamp at what it reads, for which it briefly
+    /// latches the leaf exclusively. It ends in [`TxnError::TooLate`] where a later transaction has
+    /// written, and earlier ones that write what it has read are run again with a later timestamp.
+    ///
+    /// Operations that change something, or are for update, do nothing and return
+    /// [`TxnError::ReadOnly`]. No round trip, no waiting.
+    #[must_use]
+    pub fn begin_to_read(&self) -> Txn<'_> {
+        let protocol = self.protocol.rules().for_reading();
+        self.begin_by(protocol, Isolation::Serializable).read_only()
+    }
+
+    fn begin_by(&self, protocol: Protocol, isolation: Isolation) -> Txn<'_> {
+        Txn::new(&self.state, protocol, isolation, shard_here())
+    }
+}

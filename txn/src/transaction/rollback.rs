@@ -1,0 +1,50 @@
+//! Rolling a transaction back, all of it or to a savepoint.
+
+use crate::error::TxnError;
+use crate::transaction::savepoint::Savepoint;
+use crate::transaction::txn::Txn;
+
+impl Txn<'_> {
+    /// Takes every change back, releases every latch, then maintains trees as
+    /// [`commit`](Self::commit) does. After an error that has rolled the transaction back already,
+    /// only the maintenance.
+    pub async fn rollback(mut self) {
+        self.abort(self.rollback_cause());
+        self.maintain().await;
+    }
+
+    /// Marks this point in the transaction, to be rolled back to by
+    /// [`rollback_to`](Self::rollback_to). No round trip, no waiting.
+    ///
+    /// # Errors
+    /// [`TxnError::RolledBack`] if an earlier error rolled the transaction back, or an operation
+    /// was dropped half-way.
+    pub fn savepoint(&mut self) -> Result<Savepoint, TxnError> {
+        self.open_read()?;
+        let mark = self.mark();
+        Ok(self.savepoints.add(self.db.savepoint_number(), mark))
+    }
+
+    /// Takes back every change since the savepoint, which stays; those made after it are gone.
+    /// Latches stay, also those taken since. No round trip, no waiting.
+    ///
+    /// # Errors
+    /// [`TxnError::NoSavepoint`] if it is another transaction's, was released, or the transaction
+    /// was rolled back to an earlier one; nothing is changed then. [`TxnError::RolledBack`] as for
+    /// [`savepoint`](Self::savepoint).
+    pub fn rollback_to(&mut self, savepoint: Savepoint) -> Result<(), TxnError> {
+        self.open_read()?;
+        let mark = self.savepoints.truncate_after(savepoint)?;
+        self.take_back(mark);
+        Ok(())
+    }
+
+    /// Forgets a savepoint and those made after it; what was changed since stays changed.
+    ///
+    /// # Errors
+    /// As [`rollback_to`](Self::rollback_to).
+    pub fn release(&mut self, savepoint: Savepoint) -> Result<(), TxnError> {
+        self.open_read()?;
+        self.savepoints.release(savepoint)
+    }
+}

@@ -1,0 +1,313 @@
+//! A transaction: its state, and what begins and ends each of its operations.
+//!
+//! What follows describes two-phase locking; [`choice`](crate::protocol::choice) says how the other
+//! protocols differ.
+//!
+//! Two-phase locking without waiting: every leaf page that an operation touches is latched, shared
+//! to read and exclusive to write, and stays latched until the end (growing phase); commit and
+//! rollback release all of them at once (shrinking phase). A leaf that another transaction holds in
+//! a conflicting mode is a conflict: the transaction is rolled back on the spot, so its latches are
+//! free before the caller even sees the error. No transaction waits for a leaf while it holds one,
+//! so there is no deadlock. A leaf is latched even when the key is not in it, and a scan latches
+//! every leaf it crosses: the gaps between keys are locked too, hence no phantoms.
+//!
+//! ```text
+//!            error that rolls back, future dropped half-way, rollback(), drop
+//!          +------------------------------------------------------> RolledBack(cause)
+//! Active --+
+//!          +-- commit() --> Committed
+//! ```
+//!
+//! *Rollback is exact and cannot fail.* Every change is logged in memory together with the change
+//! itself, with no suspension point in between. Undo changes leaves that are held exclusively, so it
+//! needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at
+//! once. Why a removed entry fits back is shown in [`leaf_write`](crate::access::leaf_write).
+//!
+//! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what was
+//! latched is in the transaction. If the operation was changing something, the transaction is
+//! marked, and the next operation, commit included, rolls it back instead.
+//!
+//! *Fairness.* Operations on cached pages never suspend, so a task that runs one transaction after
+//! the other would keep its thread from answering other nodes. Ending a transaction lets other tasks
+//! run once, with nothing latched.
+//!
+//! *Maintenance* of trees runs after the latches are released; see
+//! [`maintenance`](crate::transaction::maintenance).
+
+use selkie_engine::GAddr;
+use selkie_engine::log::Lsn;
+use selkie_fabric::env::yield_now;
+
+use crate::error::{AbortCause, TxnError};
+use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
+use crate::protocol::leaf_latch::{LatchMode, LeafImage};
+use crate::protocol::timestamp_order::TimestampOrder;
+use crate::transaction::database_state::DatabaseState;
+use crate::transaction::savepoint::Savepoints;
+use crate::transaction::workspace::Workspace;
+
+/// Postponed maintenance tasks run by one ending transaction, beside its own.
+const POSTPONED_AT_ONCE: usize = 4;
+
+/// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
+pub struct Txn<'db> {
+    pub(crate) db: &'db DatabaseState,
+    rules: &'static dyn ProtocolRules,
+    isolation: Isolation,
+    read_only: bool,
+    /// Which shard of the statistics and of the workspaces it uses.
+    pub(super) shard: usize,
+    pub(super) phase: TxnPhase,
+    /// Its place in the order of all, by [`Protocol::Timestamp`].
+    pub(crate) order: TimestampOrder<'db>,
+    /// Commit has begun to make the changes of the write set.
+    applies: bool,
+    /// An operation that changes something has begun and not ended.
+    changing: bool,
+    pub(super) savepoints: Savepoints,
+    pub(crate) work: Workspace<'db>,
+}
+
+/// How far a transaction has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TxnPhase {
+    Active,
+    Committed,
+    RolledBack(AbortCause),
+}
+
+impl<'db> Txn<'db> {
+    pub(super) fn new(
+        db: &'db DatabaseState,
+        protocol: Protocol,
+        isolation: Isolation,
+        shard: usize,
+    ) -> Self {
+        Self {
+            db,
+            rules: protocol.rules(),
+            isolation,
+            read_only: false,
+            shard,
+            phase: TxnPhase::Active,
+            order: TimestampOrder::new(&db.engine, &db.clock),
+            applies: false,
+            changing: false,
+            savepoints: Savepoints::default(),
+            work: db.workspaces.take(shard),
+        }
+    }
+
+    /// The same transaction, refusing changes.
+    pub(super) fn read_only(mut self) -> Self {
+        self.read_only = true;
+        self
+    }
+
+    /// How many leaves are latched.
+    #[must_use]
+    pub fn latched_leaves(&self) -> usize {
+        let is_latched = matches!(self.work.last_read, Some(LeafImage::Latched(_)));
+        self.work.locks.len() + usize::from(is_latched)
+    }
+
+    pub(crate) fn is_serializable(&self) -> bool {
+        self.isolation == Isolation::Serializable
+    }
+
+    pub(crate) fn rules(&self) -> &'static dyn ProtocolRules {
+        self.rules
+    }
+
+    /// Whether changes are kept aside until commit.
+    pub(crate) fn defers_writes(&self) -> bool {
+        self.rules.writes() == WriteRule::Deferred
+    }
+
+    /// Whether leaves are latched only to be read, in either mode: changes are kept aside, and
+    /// commit has not begun to make them.
+    pub(crate) fn only_reads_leaves(&self) -> bool {
+        self.defers_writes() && !self.applies
+    }
+
+    /// From now on leaves are latched in the mode that is asked for.
+    pub(super) fn begin_apply(&mut self) {
+        self.applies = true;
+    }
+
+    /// Notes that a leaf was read, whose latch is still held: see
+    /// [`ReadSet::add`](crate::protocol::read_set::ReadSet::add).
+    pub(crate) async fn record_read(
+        &mut self,
+        addr: GAddr,
+        psn: u64,
+        lsn: Lsn,
+    ) -> Result<(), TxnError> {
+        let Workspace { reads, locks, .. } = &mut self.work;
+        reads.add(&self.db.engine, locks, addr, psn, lsn).await
+    }
+
+    /// Fails unless every leaf in the read set is unchanged.
+    pub(crate) async fn validate_reads(&mut self) -> Result<(), TxnError> {
+        let Workspace { reads, locks, .. } = &mut self.work;
+        reads.validate(&self.db.engine, locks).await
+    }
+
+    /// For an error that says what the data is: that error if what was read was there together,
+    /// else the error of validation. The read set is empty where reads need no validation.
+    pub(crate) async fn error_of_valid_reads(&mut self, error: TxnError) -> TxnError {
+        self.validate_reads().await.err().unwrap_or(error)
+    }
+
+    /// How many changes there were: a mark to roll back to.
+    pub(crate) fn mark(&self) -> usize {
+        if self.defers_writes() { self.work.writes.len() } else { self.work.undo.len() }
+    }
+
+    /// Takes back the latest changes until `mark` are left.
+    pub(super) fn take_back(&mut self, mark: usize) {
+        if self.defers_writes() {
+            self.work.writes.take_back(mark);
+        } else {
+            self.work.undo_to(mark);
+        }
+    }
+
+    /// Begins an operation that reads.
+    pub(crate) fn open_read(&mut self) -> Result<(), TxnError> {
+        self.check_active()?;
+        self.work.last_read = None;
+        Ok(())
+    }
+
+    /// Ends an operation that read: errors that are not the caller's roll back.
+    pub(crate) async fn close_read<T>(
+        &mut self,
+        result: Result<T, TxnError>,
+    ) -> Result<T, TxnError> {
+        match result {
+            Ok(found) => Ok(found),
+            Err(error) => {
+                if let Some(cause) = error.abort_cause() {
+                    self.abort(cause);
+                }
+                Err(self.wait_if_log_full(error).await)
+            }
+        }
+    }
+
+    /// Begins an operation that reads, for update if the mode is exclusive.
+    pub(crate) fn open_read_for(&mut self, mode: LatchMode) -> Result<(), TxnError> {
+        self.open_read()?;
+        if self.read_only && mode == LatchMode::Exclusive {
+            return Err(TxnError::ReadOnly);
+        }
+        Ok(())
+    }
+
+    /// Begins an operation that changes; returns the mark to undo to if it fails.
+    pub(crate) fn open_change(&mut self) -> Result<usize, TxnError> {
+        self.open_read_for(LatchMode::Exclusive)?;
+        self.changing = true;
+        Ok(self.mark())
+    }
+
+    /// Ends an operation that changed: a failure leaves nothing of it behind.
+    pub(crate) async fn close_change<T>(
+        &mut self,
+        mark: usize,
+        result: Result<T, TxnError>,
+    ) -> Result<T, TxnError> {
+        self.changing = false;
+        self.work.last_read = None;
+        match result {
+            Ok(changed) => Ok(changed),
+            Err(error) => {
+                match error.abort_cause() {
+                    Some(cause) => self.abort(cause),
+                    None => self.take_back(mark),
+                }
+                Err(self.wait_if_log_full(error).await)
+            }
+        }
+    }
+
+    /// After a rollback because the log was full, waits until the log has room: a retry would fail
+    /// before. If it has none in time, that is the error.
+    pub(super) async fn wait_if_log_full(&self, error: TxnError) -> TxnError {
+        if error.abort_cause() != Some(AbortCause::LogFull) {
+            return error;
+        }
+        self.db.engine.until_room().await.map_or_else(TxnError::from, |()| error)
+    }
+
+    /// Marks the transaction for the time of an await that it cannot survive being dropped in;
+    /// returns what [`close_critical`](Self::close_critical) needs.
+    pub(crate) fn open_critical(&mut self) -> bool {
+        std::mem::replace(&mut self.changing, true)
+    }
+
+    pub(crate) fn close_critical(&mut self, before: bool) {
+        self.changing = before;
+    }
+
+    pub(crate) fn count_split(&self) {
+        self.db.stats.split(self.shard);
+    }
+
+    /// Fails if the transaction has ended. Ends it if an operation was dropped half-way.
+    pub(super) fn check_active(&mut self) -> Result<(), TxnError> {
+        if self.changing {
+            self.abort(AbortCause::Interrupted);
+        }
+        match self.phase {
+            TxnPhase::Active => Ok(()),
+            TxnPhase::RolledBack(cause) => Err(TxnError::RolledBack { cause }),
+            TxnPhase::Committed => Err(TxnError::RolledBack { cause: AbortCause::Requested }),
+        }
+    }
+
+    /// Why a rollback that the caller asks for happens.
+    pub(super) fn rollback_cause(&self) -> AbortCause {
+        if self.changing { AbortCause::Interrupted } else { AbortCause::Requested }
+    }
+
+    /// Takes everything back and releases every latch. Does nothing if the transaction has ended.
+    pub(super) fn abort(&mut self, cause: AbortCause) {
+        self.changing = false;
+        if self.phase != TxnPhase::Active {
+            return;
+        }
+        self.phase = TxnPhase::RolledBack(cause);
+        self.work.undo_to(0);
+        self.work.queue_empty_leaves(&self.db.directory);
+        // A rollback promises nothing that would have to be durable.
+        let _ = self.work.release();
+        self.db.stats.aborted(self.shard, cause);
+    }
+
+    /// Runs the maintenance tasks of this transaction and some that others left, then lets other
+    /// tasks run.
+    pub(super) async fn maintain(&mut self) {
+        // Oldest first: a leaf is only given back once its parent knows it.
+        self.work.maintenance.reverse();
+        while let Some(task) = self.work.maintenance.pop() {
+            self.db.maintain(task).await;
+        }
+        for _ in 0..POSTPONED_AT_ONCE {
+            let Some(task) = self.db.backlog.pop() else { break };
+            self.db.maintain(task).await;
+        }
+        yield_now().await;
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        self.abort(self.rollback_cause());
+        for task in self.work.maintenance.drain(..) {
+            self.db.backlog.push(task);
+        }
+        self.db.workspaces.give(self.shard, std::mem::take(&mut self.work));
+    }
+}

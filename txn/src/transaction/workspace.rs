@@ -1,0 +1,126 @@
+//! The state that a transaction's operations work on, and its memory, which later transactions use
+//! again.
+
+use parking_lot::Mutex;
+use selkie_btree::LeafView;
+use selkie_engine::log::Lsn;
+
+use crate::catalogue::directory::TableDirectory;
+use crate::protocol::leaf_latch::LeafImage;
+use crate::protocol::lock_set::LockSet;
+use crate::protocol::read_set::ReadSet;
+use crate::protocol::undo_log::UndoLog;
+use crate::protocol::write_set::WriteSet;
+use crate::stats::SHARDS;
+use crate::transaction::maintenance::MaintenanceTask;
+
+/// Most workspaces kept in a shard: about the transactions open at once on one thread.
+const POOLED_WORKSPACES: usize = 64;
+
+/// What a transaction holds, has read and has changed.
+#[derive(Default)]
+pub(crate) struct Workspace<'db> {
+    /// Leaves held to the end.
+    pub(crate) locks: LockSet<'db>,
+    /// Changes made in held leaves.
+    pub(crate) undo: UndoLog,
+    /// Changes kept aside until commit.
+    pub(crate) writes: WriteSet,
+    /// Leaves read and not held.
+    pub(crate) reads: ReadSet,
+    /// The leaf last read whose latch is not held to the end, until the next operation.
+    pub(crate) last_read: Option<LeafImage<'db>>,
+    pub(crate) maintenance: Vec<MaintenanceTask>,
+    /// Entries were removed, so a held leaf may be empty.
+    pub(crate) has_removed: bool,
+    /// Buffer for the row that an update changes.
+    pub(crate) row: Vec<u8>,
+    /// Buffer for the row that was read last, where no latch is kept for it.
+    pub(crate) copied_row: Vec<u8>,
+    /// Buffer for the key of the index entry that a row is fetched for.
+    pub(crate) entry: Vec<u8>,
+}
+
+impl<'db> Workspace<'db> {
+    /// The same memory with nothing in it.
+    fn emptied<'other>(mut self) -> Workspace<'other> {
+        self.undo.clear();
+        self.writes.clear();
+        self.reads.clear();
+        self.maintenance.clear();
+        Workspace {
+            locks: self.locks.emptied(),
+            undo: self.undo,
+            writes: self.writes,
+            reads: self.reads,
+            last_read: None,
+            maintenance: self.maintenance,
+            has_removed: false,
+            row: self.row,
+            copied_row: self.copied_row,
+            entry: self.entry,
+        }
+    }
+
+    /// Takes back the latest changes in held leaves until `mark` are left.
+    pub(crate) fn undo_to(&mut self, mark: usize) {
+        self.has_removed |= self.undo.undo_to(&mut self.locks, mark);
+    }
+
+    /// Queues held leaves without entries, to be reclaimed once they are released.
+    pub(crate) fn queue_empty_leaves(&mut self, directory: &TableDirectory) {
+        if !std::mem::take(&mut self.has_removed) {
+            return;
+        }
+        for (tree, guard) in self.locks.exclusive() {
+            if LeafView::new(guard).is_ok_and(|leaf| leaf.is_empty()) {
+                let task = MaintenanceTask::ReclaimLeaf(directory.tree(tree), guard.addr());
+                self.maintenance.push(task);
+            }
+        }
+    }
+
+    /// Releases every latch and forgets all changes and reads. Returns up to where the log has to
+    /// be durable before the caller may report a commit.
+    pub(crate) fn release(&mut self) -> Lsn {
+        let lsn = self.locks.seal().max(self.reads.lsn());
+        self.locks.release();
+        self.last_read = None;
+        self.undo.clear();
+        self.writes.clear();
+        self.reads.clear();
+        lsn
+    }
+}
+
+/// Workspaces of ended transactions.
+#[derive(Default)]
+pub(crate) struct WorkspacePool([PoolShard; SHARDS]);
+
+/// Some of the workspaces, alone on their cache lines.
+#[derive(Default)]
+#[repr(align(128))]
+struct PoolShard(Mutex<Vec<Workspace<'static>>>);
+
+impl WorkspacePool {
+    /// An empty workspace.
+    pub(crate) fn take<'db>(&self, shard: usize) -> Workspace<'db> {
+        let pooled = self.shard(shard).lock().pop();
+        // A new one where none is pooled.
+        pooled.unwrap_or_default().emptied()
+    }
+
+    /// Keeps the memory of a workspace for a later transaction.
+    pub(crate) fn give(&self, shard: usize, workspace: Workspace<'_>) {
+        let workspace = workspace.emptied();
+        let mut pool = self.shard(shard).lock();
+        if pool.len() < POOLED_WORKSPACES {
+            pool.push(workspace);
+        }
+    }
+
+    #[expect(clippy::indexing_slicing, reason = "shards are numbered below SHARDS")]
+    fn shard(&self, shard: usize) -> &Mutex<Vec<Workspace<'static>>> {
+        &self.0[shard].0
+    }
+}

@@ -1,20 +1,21 @@
-//! Latch operations of coded pages: what is one chain of a page that lies whole on a memory node is
-//! several here.
+//! Latch operations of coded pages. A page that lies whole on a memory node needs one chain for an
+//! operation; a coded page needs several.
 //!
 //! ```text
-//! write back:  [parity splits] -> [dirty data splits] --.          (the stages of `torn`)
+//! write back:  [parity splits] -> [dirty data splits] --.          (the order of `torn_write`)
 //!                                                        v
 //! home:                                      [WRITE versions? | atomic | READ header?]
 //! read:                                      [READ k + Δ splits]   in the same round trip
-//! then, if the latch is had:                 [READ splits that did not suit]? -> reconstruct
+//! then, if the latch is granted:             [READ other splits]? -> reconstruct
 //! ```
-//! A read that finds the latch free takes one round trip: the splits are read while the latch is
-//! taken, and those that have the versions of the header, which was read under the latch, and the
-//! right checksum are of the page. The others were caught in a write-back: nobody writes any more,
-//! so they are read again.
+//! A read that finds the latch free takes one round trip. The splits are read while the latch is
+//! taken. Those that have the right checksum, and the versions of the header, which was read under
+//! the latch, belong to the page. The others were read during a write-back. No node writes under
+//! the latch, so they are read again.
 //!
-//! To the coherence machine all of it is one operation. What it needs of the frame is taken at the
-//! start, under the shard's lock: copies of what is written, leases of where is read into.
+//! To the coherence machine all of it is one operation. It takes what it needs of the frame at its
+//! start, under the shard's lock: copies of the splits that it writes, and leases of the buffers
+//! that it reads into.
 
 use std::future::Future;
 use std::sync::atomic::Ordering;
@@ -34,11 +35,11 @@ use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
 
-/// Of a node's frames, at most one in so many waits for late reads.
+/// At most one in this many of a node's frames waits for late reads.
 const LATE_FRAMES: usize = 8;
 
 impl Core {
-    /// Posts a latch operation of a coded line; its completion event if it is over at once.
+    /// Posts a latch operation of a coded line. Returns its completion event if it completes at once.
     pub(crate) fn post_coded(
         &self,
         coded: &CodingState,
@@ -68,7 +69,7 @@ impl Core {
             drop((core, using));
             outcome
         });
-        // Backends that complete at once are through by now.
+        // Fabrics that complete at once have completed by now.
         if let Poll::Ready(outcome) = run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             let (event, late) = self.completed_coded(addr, active, outcome);
             if let Some(late) = late {
@@ -96,7 +97,7 @@ impl Core {
         None
     }
 
-    /// Takes what the operation needs out of the frame.
+    /// Takes what the operation needs from the frame.
     fn job(
         &self,
         coded: &CodingState,
@@ -107,7 +108,7 @@ impl Core {
         let frame = self.cache.frames.get(id);
         let rejoins = active.line.phase == Phase::Rejoin;
         if rejoins {
-            // What home has may be torn, all of it.
+            // Every split at home may be torn.
             frame.set_dirty(Dirty::ALL);
         }
         let dirty = self.dirty_of(id);
@@ -115,29 +116,30 @@ impl Core {
             Counters::add(&self.telemetry.counters.write_backs);
             active.homing = frame.unhomed();
             active.copied = is_given_away(active.line.phase) && self.may_copy();
-            // SAFETY: an operation is outstanding from here on, so nobody writes the frame, and the
-            // shard's lock is held: it stays as it is while it is encoded.
+            // SAFETY: an operation is outstanding from here on, so no local writer has the frame, and
+            // the shard's lock is held: the frame does not change while it is encoded.
             let page = unsafe { self.cache.page(id) };
             let before = (!rejoins).then(|| coded.versions_of(id));
             job.write = Some(coded.encode(page, coded.dirty_set(dirty), before)?);
         }
         if job.operation.read {
             let lease = |split| {
-                // SAFETY: a line that fetches is not readable: nobody else touches the frame until
+                // SAFETY: a line that fetches is not readable: no other task accesses the frame until
                 // the completion. The splits do not overlap.
                 let payload = unsafe { self.cache.frames.lease(id, coded.payload_of(split)) };
                 (split, payload)
             };
             job.into = Some((0..coded.coding().data()).map(lease).collect());
         }
-        // What is written without a change of the word behind it is in place when it can be read.
+        // A write-back that does not change the word is read back, so that it is in place when it
+        // completes.
         let alone = job.write.is_some() && job.operation.word == WordAccess::Skip;
         job.header |= job.operation.read || active.line.phase.upgrades() || alone;
         Ok(job)
     }
 
-    /// As [`Core::completed`], of a coded line; and what is to be awaited after it, if reads are
-    /// late.
+    /// As [`Core::completed`], for a coded line. Also returns a future to await after it, if reads
+    /// are late.
     fn completed_coded(
         &self,
         addr: GAddr,
@@ -154,7 +156,7 @@ impl Core {
                 if let (true, Some(coded), Some(id)) =
                     (writes_back, &self.memory.coded, active.frame)
                 {
-                    // Its splits may have got new ones, or some of them.
+                    // Some of its splits may have new versions.
                     coded.set_versions(id, &unknown_versions());
                 }
                 if matches!(&error, EngineError::Fabric(lost) if self.quiesce_line(addr, active, lost))
@@ -191,7 +193,7 @@ impl Core {
         (Some(self.completed_with(active, done.old)), late)
     }
 
-    /// Whether a split is what was written, by its tag.
+    /// Whether the payload of a split is intact, by its tag.
     #[cfg(not(feature = "planted"))]
     #[expect(clippy::unused_self, reason = "a planted bug is this node's")]
     pub(super) fn is_as_written(&self, tag: Tag, payload: &[u8]) -> bool {
@@ -204,17 +206,17 @@ impl Core {
         self.config.planted == crate::Planted::UncheckedSplits || tag.is_of(payload)
     }
 
-    /// A free frame to take the place of one into which reads are under way, unless they have
-    /// enough already.
+    /// A free frame to replace one into which reads are outstanding, unless late reads have enough
+    /// frames already.
     pub(super) fn frame_for_late(&self) -> Option<FrameId> {
         let most = self.cache.frames.count() / LATE_FRAMES;
-        // Relaxed: a bound on memory, nothing hangs on its order.
+        // Relaxed: a bound on memory; no other access depends on its order.
         let is_free = self.cache.late_frames.load(Ordering::Relaxed) < most;
         is_free.then(|| self.cache.frames.take_free()).flatten()
     }
 
-    /// Puts another frame into the place of one into which reads are still under way; that one is
-    /// free when they are over.
+    /// Replaces a frame into which reads are outstanding. The old frame is free when they have
+    /// completed.
     fn move_frame(
         &self,
         addr: GAddr,
@@ -222,7 +224,7 @@ impl Core {
         moved: MovedFrame,
     ) -> Option<impl Future<Output = ()> + use<>> {
         let MovedFrame { to, late } = moved;
-        debug_assert!(active.seen == LocalUse::Idle, "a page is fetched under who looks at it");
+        debug_assert!(active.seen == LocalUse::Idle, "a page is fetched while it is in use");
         let core = self.this.upgrade()?;
         let from = active.frame.replace(to);
         if let Some(from) = from {
@@ -233,18 +235,18 @@ impl Core {
         self.cache.late_frames.fetch_add(1, Ordering::Relaxed);
         Some(async move {
             for split in late {
-                // Whatever it is: nobody looks at it.
+                // The result does not matter: the page is in the other frame.
                 let _ = split.await;
             }
             if let Some(from) = from {
                 core.cache.frames.give_back(from);
             }
-            // Release: who finds none left finds the frames free.
+            // Release: a reader that sees no late frames sees the frames free.
             core.cache.late_frames.fetch_sub(1, Ordering::Release);
         })
     }
 
-    /// Writes a whole line of a coded pool home, which nobody reads or writes meanwhile.
+    /// Writes a whole line of a coded pool home. No other node reads or writes it meanwhile.
     pub(crate) async fn put_coded(&self, addr: GAddr, line: &[u8]) -> Result<(), EngineError> {
         let Some(coded) = &self.memory.coded else { return Err(EngineError::Closed) };
         let _using = self.memory.placement.using();

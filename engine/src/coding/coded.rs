@@ -1,5 +1,5 @@
-//! What a node of a coded pool keeps for coding: the codec, versions of modified pages, damaged
-//! splits, and counts of errors and accesses.
+//! The state that a node of a coded pool keeps for coding: the codec, versions of modified pages,
+//! damaged splits, and counts of errors and accesses.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,20 +21,20 @@ use crate::cache::frames::FrameId;
 use crate::telemetry::activity::Activity;
 use crate::{EngineConfig, EngineError, GAddr};
 
-/// What a node of a coded pool has for coding.
+/// The coding state of a node.
 pub(crate) struct CodingState {
     coding: Coding,
     codec: Arc<dyn Codec>,
     geometry: SlabGeometry,
-    /// Versions of the splits at home, of the pages held modified, by frame; under the shard's
-    /// lock.
+    /// Versions of the splits at home, for each frame with a modified page. The shard's lock guards
+    /// them.
     versions: Box<[[AtomicU32; MAX_SPLITS]]>,
     journal: JournalSlots,
-    /// Splits to be written again.
+    /// Damaged splits, to be written again.
     corrupt: Mutex<BTreeMap<GAddr, SplitSet>>,
-    /// How often memory nodes err.
+    /// Damaged splits by memory node.
     pub(super) errors: MemoryNodeErrors,
-    /// Accesses to ranges in memory.
+    /// Accesses to ranges.
     pub(crate) activity: Activity,
 }
 
@@ -64,7 +64,7 @@ impl CodingState {
         }))
     }
 
-    /// Takes note of splits that are not as they were written; how many of them nobody knew of.
+    /// Notes damaged splits of a page. Returns how many of them were not noted yet.
     pub(super) fn note_corrupt(
         &self,
         addr: GAddr,
@@ -72,7 +72,7 @@ impl CodingState {
         places: Option<&SplitsAt>,
     ) -> usize {
         let mut news = splits;
-        // Who only tells does not mend.
+        // A pool that only detects damage does not repair it.
         if self.coding.mode() != Mode::Detect {
             let mut corrupt = self.corrupt.lock();
             let own = corrupt.entry(addr).or_default();
@@ -87,12 +87,12 @@ impl CodingState {
         news.len()
     }
 
-    /// Splits that are to be written again.
+    /// The damaged splits of all pages.
     pub(crate) fn corrupt(&self) -> BTreeMap<GAddr, SplitSet> {
         self.corrupt.lock().clone()
     }
 
-    /// A split is as it should be; whether that is news.
+    /// Notes that a split is intact. Returns whether it was noted as damaged.
     pub(crate) fn forget_corrupt(&self, addr: GAddr, split: usize) -> bool {
         let mut corrupt = self.corrupt.lock();
         let Some(own) = corrupt.get_mut(&addr) else { return false };
@@ -104,7 +104,7 @@ impl CodingState {
         was_corrupt
     }
 
-    /// Data splits of a page.
+    /// The number of data splits of a page.
     pub(crate) fn data(&self) -> usize {
         self.coding.data()
     }
@@ -142,7 +142,7 @@ impl CodingState {
         self.geometry.payload_bytes()
     }
 
-    /// Splits that a read asks for at first (Hydra §4): more where a memory node errs too often.
+    /// The splits that a read requests first (Hydra §4): more if a memory node errs too often.
     pub(super) fn asked_for(&self, places: &SplitsAt) -> SplitSet {
         let delta = self.coding.delta();
         let more = match self.coding.mode() {
@@ -153,7 +153,7 @@ impl CodingState {
         SplitSet::first((self.coding.data() + more).min(self.coding.splits()))
     }
 
-    /// Splits that are to have come before a page is taken for whole.
+    /// The number of splits that must arrive before the page is complete.
     pub(super) fn compared(&self, places: &SplitsAt) -> usize {
         match self.coding.mode() {
             Mode::Recover | Mode::EcOnly => self.coding.data(),
@@ -162,7 +162,7 @@ impl CodingState {
         }
     }
 
-    /// Splits that tell which of them are wrong, if that is to be known.
+    /// The number of splits that locate damaged ones among them, if the pool corrects damage.
     pub(super) fn corrected(&self) -> Option<usize> {
         let corrects = self.coding.mode() == Mode::Correct;
         corrects.then(|| self.coding.data() + 2 * self.coding.delta() + 1)
@@ -173,14 +173,14 @@ impl CodingState {
         split * bytes..(split + 1) * bytes
     }
 
-    /// The data splits of which something differs.
+    /// The data splits that have dirty bytes.
     pub(super) fn dirty_set(&self, dirty: Dirty) -> SplitSet {
         let touches =
             |split: &usize| dirty.touches(&self.payload_of(*split), self.geometry.gcl_bytes());
         (0..self.coding.data()).filter(touches).collect()
     }
 
-    /// The splits of a page to be written: those of parity, and the dirty ones.
+    /// The splits that a write-back writes: all parity splits, and the dirty data splits.
     pub(super) fn encode(
         &self,
         page: &[u8],
@@ -218,7 +218,7 @@ impl CodingState {
         Ok(splits)
     }
 
-    /// All splits of the page of which these are some, k at least.
+    /// All splits of a page, from at least k of them.
     pub(crate) fn splits_from(
         &self,
         present: &[(usize, &[u8])],

@@ -1,10 +1,10 @@
 //! Counters that outlive memory nodes: a counter in a coded pool has r + 1 copies.
 //!
-//! The first copy whose memory node lives says what the counter is; the others are raised to that
-//! before the sum is returned. So whichever is the first after a loss is beyond everything that was
-//! returned, also where who added died between the two. It becomes the first for all at the same
-//! time: adds wait while a rebuild is under way, and a rebuild waits for those that have begun. The
-//! same holds when a copy moves to another memory node.
+//! The first copy whose memory node lives has the value of the counter. An add raises the other
+//! copies to the new value before it returns. So after a loss the next first copy is not less than
+//! any value that was returned, even if the node that added died in between. The first copy changes
+//! for all nodes at the same time: adds wait during a rebuild, and a rebuild waits for adds that have
+//! begun. The same holds when a copy moves to another memory node.
 
 use super::header_versions::versions_bytes;
 use super::placed::placed;
@@ -16,20 +16,20 @@ use crate::{EngineError, GAddr};
 use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
 
-/// What becomes of a counter.
+/// A change of a counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum CounterChange {
     Add(u64),
-    /// It is this afterwards, unless it is more.
+    /// The counter becomes at least this.
     Raise(u64),
 }
 
 impl Core {
-    /// Begins something that must not meet a rebuild; waits for one to end.
+    /// Begins an unlatched access; waits for rebuilds to end.
     pub(crate) async fn begin_unlatched(&self) -> Result<UnlatchedAccess<'_>, EngineError> {
         loop {
             let begun = self.memory.quiesced.unlatched.begin();
-            // After it has begun: a rebuild that is not seen here waits for it.
+            // Read after it has begun: a rebuild that is not seen here waits for it.
             if self.pool.state().rebuilds.is_empty() {
                 return Ok(begun);
             }
@@ -39,8 +39,8 @@ impl Core {
         }
     }
 
-    /// Says of a line that it is a counter: in the tags of its copies, and in its header. Nobody
-    /// knows the line yet.
+    /// Marks a line as a counter, in the tags of its copies and in its header. No other node knows
+    /// the line yet.
     pub(crate) async fn mark_counter(&self, counter: GAddr) -> Result<(), EngineError> {
         let _begun = self.begin_unlatched().await?;
         let _using = self.memory.placement.using();
@@ -71,7 +71,7 @@ impl Core {
         self.post_to_living(node, write).await
     }
 
-    /// What is lost already is made again.
+    /// Posts a write; what a dead memory node had is regenerated.
     async fn post_to_living(&self, node: usize, chain: Chain) -> Result<(), EngineError> {
         match self.memory.queue_pair(node).post(chain).await.map_err(|error| error.error) {
             Ok(_) => Ok(()),
@@ -79,8 +79,7 @@ impl Core {
         }
     }
 
-    /// Adds to a counter, and returns what it was. A round trip, and one more for each further
-    /// copy.
+    /// Adds to a counter, and returns its value before. One round trip for each copy.
     pub(crate) async fn add_to_copies(
         &self,
         counter: Counter,
@@ -89,8 +88,8 @@ impl Core {
         self.change_copies(counter, CounterChange::Add(delta)).await
     }
 
-    /// Changes a counter; what it was before an add. A round trip, and one more for each further
-    /// copy; of a raise, some.
+    /// Changes a counter, and returns its value before an add. An add takes one round trip for each
+    /// copy, a raise perhaps more.
     pub(crate) async fn change_copies(
         &self,
         counter: Counter,
@@ -119,14 +118,14 @@ impl Core {
         }
     }
 
-    /// `None` while it is not known which copy is the first.
+    /// Returns `None` while the first copy is not known.
     async fn try_to_change(
         &self,
         counter: Counter,
         change: CounterChange,
     ) -> Result<Option<u64>, EngineError> {
         let _begun = self.memory.quiesced.unlatched.begin();
-        // After it has begun: a rebuild that is not seen here waits for it.
+        // Read after it has begun: a rebuild that is not seen here waits for it.
         let state = self.pool.state();
         if !state.rebuilds.is_empty() {
             return Ok(None);
@@ -140,7 +139,7 @@ impl Core {
         }
         let copies = copies.places;
         let lives = |(node, _): &&(usize, RemoteAddr)| {
-            // As of that very state: who dies after it is the first until the rebuild is over.
+            // By that very state: a node that dies after it keeps the first copy until the rebuild.
             self.memory.coded.is_none() || state.lives(*node as u16)
         };
         let mut living = copies.iter().filter(lives);
@@ -162,7 +161,7 @@ impl Core {
         };
         for (node, at) in living {
             match self.raise(*node, *at, now).await {
-                // It is raised no more, nor asked.
+                // A copy on a dead memory node is read no more.
                 Err(EngineError::Fabric(error)) => self.gone(error).await?,
                 raised => raised?,
             }

@@ -5,10 +5,10 @@ use selkie_memnode::layout::{self, MAX_SPLITS};
 
 use super::tag::{Version, Versions};
 
-/// Bytes of the versions of a page.
+/// The size of the versions of a page, in bytes.
 pub(crate) const VERSIONS_BYTES: usize = 4 * MAX_SPLITS;
 
-/// Versions as they lie in a header, in a message too.
+/// Versions as they lie in a header and in a message.
 pub(crate) fn versions_bytes(versions: &Versions) -> [u8; VERSIONS_BYTES] {
     let mut bytes = [0; VERSIONS_BYTES];
     for (to, version) in bytes.as_chunks_mut().0.iter_mut().zip(versions) {
@@ -17,12 +17,12 @@ pub(crate) fn versions_bytes(versions: &Versions) -> [u8; VERSIONS_BYTES] {
     bytes
 }
 
-/// Versions of which it has to be asked what they are.
+/// Versions that this node must read at home.
 pub(crate) fn unknown_versions() -> Versions {
     [Version::LOST; MAX_SPLITS]
 }
 
-/// Versions from how they lie in a header.
+/// Versions from the bytes of a header.
 pub(crate) fn versions_from(bytes: &[u8]) -> Versions {
     let mut versions = Versions::default();
     for (version, bytes) in versions.iter_mut().zip(bytes.as_chunks().0) {
@@ -35,7 +35,7 @@ pub(super) fn versions_buf(versions: &Versions) -> Buf {
     Buf::copy_of(&versions_bytes(versions))
 }
 
-/// The versions in a header that a chain ended with.
+/// The versions in the header that the last verb of a chain read.
 pub(super) fn found_versions(chain: &Chain) -> Option<Versions> {
     let header = chain.verbs.last()?.buf()?;
     Some(versions_from(header.get(layout::SPLIT_VERSION_AT as usize..)?))

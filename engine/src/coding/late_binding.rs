@@ -1,9 +1,9 @@
-//! The splits of a page while they come in: the first that make up the page are the page (late
-//! binding, Hydra §4.2).
+//! The read of a coded page by late binding: the first k splits that arrive are the page (Hydra
+//! §4.2).
 //!
-//! Data splits are read into the page's frame, so that nothing is copied when they come first. If
-//! others come first, there is a read under way into the frame that cannot be called back: then the
-//! page goes into another frame, and the first one is free when its last split has come.
+//! Data splits are read into the page's frame, so that no copy is needed if they arrive first. If
+//! other splits arrive first, reads into the frame are outstanding that cannot be cancelled. Then the
+//! page goes into another frame, and the first frame is free when its last read has completed.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -23,61 +23,62 @@ use crate::cache::frames::FrameId;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// How often a split is asked for. Under the latch nobody writes: what comes then stays as it is.
+/// How often a split is requested. Under the latch no node writes, so more reads would return the
+/// same.
 const ASKED_AT_MOST: u8 = 3;
 
-/// A split that has come.
+/// A split that has arrived.
 struct ArrivedSplit {
     split: usize,
     payload: Buf,
     tag: Tag,
 }
 
-/// What came of a read.
+/// The result of a read.
 #[derive(Default)]
 pub(super) struct ReadResult {
-    /// The page was to be had and cannot be put together.
+    /// The page was granted and cannot be reconstructed.
     pub(super) damaged: bool,
-    /// Splits that are not as they were written.
+    /// Damaged splits.
     pub(super) corrupt: SplitSet,
     /// The page is in another frame.
     pub(super) moved: Option<MovedFrame>,
 }
 
-/// A frame that takes the place of one into which reads are still under way.
+/// A frame that replaces one into which reads are outstanding.
 pub(super) struct MovedFrame {
     pub(super) to: FrameId,
     pub(super) late: Vec<Completion>,
 }
 
-/// The splits of a page while they come in.
+/// A read of a page.
 pub(super) struct LateBindingRead<'c> {
     coded: &'c CodingState,
     addr: GAddr,
     places: SplitsAt,
-    /// Under way, by split.
+    /// Outstanding reads, by split.
     under_way: Vec<(usize, Completion)>,
-    /// Buffers of data splits that nothing is under way into.
+    /// Buffers of data splits without an outstanding read.
     idle: Vec<(usize, Buf)>,
-    /// Come, and not looked at yet.
+    /// Arrived splits that are not checked yet.
     fresh: Vec<ArrivedSplit>,
-    /// Splits of the page.
+    /// Arrived splits that belong to the page.
     arrived: Vec<ArrivedSplit>,
-    /// How often each was asked for.
+    /// How often each split was requested.
     asked: [u8; MAX_SPLITS],
-    /// Asked for, and not to be had.
+    /// Splits whose memory is lost.
     lost: SplitSet,
-    /// Not as they were written: caught in a write-back, or damaged.
+    /// Splits with a wrong version or checksum: read during a write-back, or damaged.
     suspects: SplitSet,
-    /// Asked for since the latch was had.
+    /// Splits that were requested under the latch.
     stable: SplitSet,
     has_latch: bool,
-    /// Not as they were written, by their checksum or by the others.
+    /// Damaged splits, by their checksum or by comparison with the others.
     corrupt: SplitSet,
 }
 
 impl<'c> LateBindingRead<'c> {
-    /// Asks for the first splits, the data splits into these buffers.
+    /// Requests the first splits; data splits are read into these buffers.
     pub(super) fn begin(
         core: &Core,
         coded: &'c CodingState,
@@ -106,7 +107,7 @@ impl<'c> LateBindingRead<'c> {
         reading
     }
 
-    /// Where a split is read to: a data split into the page.
+    /// The buffer for a split: that of a data split is in the frame.
     fn take_buffer(&mut self, split: usize) -> Buf {
         match self.idle.iter().position(|(own, _)| *own == split) {
             Some(place) => self.idle.swap_remove(place).1,
@@ -131,8 +132,8 @@ impl<'c> LateBindingRead<'c> {
         self.under_way.push((split, core.memory.queue_pair(node).post(chain)));
     }
 
-    /// Makes the page of these versions of what comes first, and of more if need be. The latch is
-    /// had: nobody writes.
+    /// Reconstructs the page of these versions from the splits that arrive first. The latch is
+    /// granted, so no node writes.
     pub(super) async fn finish(
         mut self,
         core: &Core,
@@ -141,7 +142,7 @@ impl<'c> LateBindingRead<'c> {
         self.has_latch = true;
         self.collect(core, versions, self.coded.compared(&self.places)).await;
         let whole = self.compare(core, versions).await;
-        // Who only detects is told of what could be mended, too.
+        // A pool that only detects damage reports it also where it could be repaired.
         let tells = self.coded.coding().mode() == Mode::Detect && !self.corrupt.is_empty();
         if tells || !matches!(whole, Ok(true)) {
             self.rest(core).await;
@@ -151,12 +152,12 @@ impl<'c> LateBindingRead<'c> {
         self.settle(core, true).await
     }
 
-    /// The page is not to be had: nothing is to be under way into the frame.
+    /// The page was not granted: waits until no read into the frame is outstanding.
     pub(super) async fn give_up(mut self, core: &Core) -> Result<ReadResult, EngineError> {
         self.settle(core, false).await
     }
 
-    /// Waits until `enough` splits of the page have come, or no more are to be had.
+    /// Waits until `enough` splits of the page have arrived, or no more can arrive.
     async fn collect(&mut self, core: &Core, versions: &Versions, enough: usize) {
         loop {
             self.sort_out(core, versions);
@@ -179,7 +180,7 @@ impl<'c> LateBindingRead<'c> {
         }
     }
 
-    /// What has come by now besides, so that it need not be made from the others.
+    /// Takes in all splits that have arrived by now, so that they need no reconstruction.
     fn take_what_has_come(&mut self, core: &Core) {
         let mut rest = Vec::with_capacity(self.under_way.len());
         for (split, mut completion) in std::mem::take(&mut self.under_way) {
@@ -195,7 +196,7 @@ impl<'c> LateBindingRead<'c> {
         self.under_way.iter().any(|(own, _)| *own == split)
     }
 
-    /// The split that has been asked for least of those that may still come.
+    /// Of the splits that may still arrive, the one that was requested least often.
     fn next_to_ask(&self) -> Option<usize> {
         let may_come = |split: &usize| {
             !self.lost.contains(*split)
@@ -207,7 +208,7 @@ impl<'c> LateBindingRead<'c> {
         all.min_by_key(asked).filter(|split| asked(split) < ASKED_AT_MOST)
     }
 
-    /// Waits for one of those under way, of which there are some.
+    /// Waits for one outstanding read, of which there is at least one.
     async fn next_arrival(&mut self) -> (usize, ChainResult) {
         poll_fn(|context: &mut Context<'_>| {
             for at in 0..self.under_way.len() {
@@ -246,8 +247,7 @@ impl<'c> LateBindingRead<'c> {
         }
     }
 
-    /// Sends back to where they came from the splits that are not of the page with these versions,
-    /// or not what was written.
+    /// Checks arrived splits, and rejects those with another version or a wrong checksum.
     fn sort_out(&mut self, core: &Core, versions: &Versions) {
         while let Some(arrival) = self.fresh.pop() {
             let ArrivedSplit { split, payload, tag } = &arrival;
@@ -261,7 +261,7 @@ impl<'c> LateBindingRead<'c> {
             let is_to_come = version != tag.version
                 && (version == Version::LOST || core.split_to_come(self.addr) == Some(*split));
             if is_to_come {
-                // It is made again: what is there is of nothing.
+                // It is being regenerated: its place has no split of this page yet.
             } else if self.stable.contains(*split) {
                 self.corrupt = self.corrupt.union(own);
                 if let Some(asked) = self.asked.get_mut(*split) {
@@ -274,8 +274,8 @@ impl<'c> LateBindingRead<'c> {
         }
     }
 
-    /// Whether those that have come belong together, as far as more have come than are needed.
-    /// Where that is to be corrected the wrong ones are sent back.
+    /// Whether the arrived splits are one page, as far as more have arrived than are needed. Rejects
+    /// damaged ones if the pool corrects damage.
     async fn compare(&mut self, core: &Core, versions: &Versions) -> Result<bool, EngineError> {
         if self.arrived.len() < self.coded.data() {
             return Ok(false);
@@ -310,8 +310,7 @@ impl<'c> LateBindingRead<'c> {
         self.arrived.iter().map(|arrival| (arrival.split, &*arrival.payload)).collect()
     }
 
-    /// Sees to it that nothing is under way into the frame in which the page then is, which is made
-    /// whole if there is a page.
+    /// Reconstructs the page, if it is `whole`, in a frame without outstanding reads.
     async fn settle(&mut self, core: &Core, whole: bool) -> Result<ReadResult, EngineError> {
         let data = self.coded.data();
         let (late, parity): (Vec<_>, Vec<_>) =
@@ -334,7 +333,7 @@ impl<'c> LateBindingRead<'c> {
             core.cache.evict_bell().ring();
             self.under_way = late;
             self.rest(core).await;
-            // They are made from the others: whether they are right need not be known.
+            // They are reconstructed from the others: their contents do not matter.
             self.idle.extend(self.fresh.drain(..).map(|late| (late.split, late.payload)));
             if whole {
                 self.fill_in_place()?;
@@ -343,7 +342,7 @@ impl<'c> LateBindingRead<'c> {
         Ok(ReadResult { damaged: false, corrupt: self.corrupt, moved })
     }
 
-    /// Waits for all that is under way.
+    /// Waits for all outstanding reads.
     async fn rest(&mut self, core: &Core) {
         while !self.under_way.is_empty() {
             let (split, result) = self.next_arrival().await;
@@ -351,7 +350,7 @@ impl<'c> LateBindingRead<'c> {
         }
     }
 
-    /// Fills in the data splits that are missing.
+    /// Reconstructs the missing data splits in the frame.
     fn fill_in_place(&mut self) -> Result<(), EngineError> {
         let data = self.coded.data();
         let present: Vec<(usize, &[u8])> =
@@ -368,10 +367,10 @@ impl<'c> LateBindingRead<'c> {
         self.coded.codec().reconstruct(&present, &mut missing).map_err(failed)
     }
 
-    /// Makes the page in a free frame.
+    /// Reconstructs the page in a free frame.
     fn fill(&self, core: &Core, to: FrameId) -> Result<(), EngineError> {
         let present = self.present();
-        // SAFETY: the frame was free and is nobody else's; the buffer is dropped here.
+        // SAFETY: the frame was free and only this task has it; the buffer is dropped here.
         let mut page = unsafe { core.cache.frames.lease(to, 0..core.cache.gcl_bytes()) };
         let mut missing = Vec::new();
         for (split, place) in page.chunks_exact_mut(self.coded.payload_bytes()).enumerate() {

@@ -1,9 +1,10 @@
-//! Slabs on their way from one living memory node to another: this node's part in it (DESIGN §7).
+//! Migration of slabs from one living memory node to another: this node's part in it
+//! (docs/design.md, Coded pages).
 //!
-//! What the stages are, and why nothing is lost at any moment, says [`selkie_memnode::Migration`];
-//! who writes pages does so at both places by the placement map. Here is what the node does that
-//! makes the move: it has the headers leave the slab, clears the new place, fills in what was there
-//! before, page by page under its shared latch, and goes from stage to stage.
+//! [`selkie_memnode::Migration`] defines the stages, and says why nothing is lost at any time.
+//! Writers write to both places, by the placement map. The node that migrates a slab moves the
+//! headers out of the slab, clears the new place, copies the splits page by page under shared
+//! latches, and advances from stage to stage.
 
 use std::sync::Arc;
 
@@ -13,8 +14,8 @@ use crate::EngineError;
 use crate::core::Core;
 
 impl Core {
-    /// Moves one slab, or a step of the way, if there is one to be moved and nobody else does it;
-    /// and lets memory nodes go that are empty.
+    /// Migrates one slab, as far as possible now, if one is to move and no other node migrates it.
+    /// Lets empty memory nodes leave.
     pub(crate) async fn migrate(self: &Arc<Self>) -> Result<(), EngineError> {
         if self.memory.coded.is_none() || self.config.reads_only {
             return Ok(());
@@ -33,7 +34,7 @@ impl Core {
                         return Ok(());
                     }
                     if let Err(error) = self.clear_slab(task.to).await {
-                        // Others may have a way there.
+                        // Another node may reach that memory node.
                         self.pool.leave_migration(&task).await?;
                         return Err(error);
                     }
@@ -53,15 +54,16 @@ impl Core {
                 }
                 Stage::Switched => {}
                 Stage::Settling => {
-                    // Who began before may still use the one that will be free.
+                    // Accesses that began before may still use the slab that becomes free.
                     self.pool.until_all_know(&self.env).await?;
                     let state = self.pool.state();
                     if state.lost.values().any(|lost| !lost.fenced) {
-                        // Who died may still write there, also after it was cleared.
+                        // A dead node that is not fenced may still write there, also after the
+                        // slab was cleared.
                         return Ok(());
                     }
                     for free in state.freed_by(&task) {
-                        // What its memory node takes back, that makes zero.
+                        // The memory node itself zeroes a slab that it takes back.
                         if state.stays(free.node) && !state.is_evicted(&free) {
                             self.clear_slab(free).await?;
                         }
@@ -70,7 +72,7 @@ impl Core {
             }
             match self.pool.advance_migration(&self.env, &task).await? {
                 Some(next) if next.stage != task.stage => task = next,
-                // Something else has to be over first.
+                // Another task of the pool must end first.
                 Some(_) => return Ok(()),
                 None => break,
             }

@@ -1,5 +1,5 @@
-//! How often memory nodes err: by that they are believed less, and at last done without (Hydra
-//! §4.1).
+//! Counts of damaged splits by memory node. Beyond one limit reads compare more splits, beyond another
+//! the memory node is drained (Hydra §4.1).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -8,14 +8,14 @@ use selkie_memnode::MAX_MEMORY_NODES;
 use crate::EngineConfig;
 use crate::addressing::placement::SplitsAt;
 
-/// Reads of pages after which what was counted is worth half.
+/// Reads of pages after which all counts are halved.
 const WINDOW: u32 = 4096;
 
 /// Damaged splits of each memory node in about the last [`WINDOW`] reads of pages.
 pub(crate) struct MemoryNodeErrors {
     damaged: Box<[AtomicU32]>,
     reads: AtomicU32,
-    /// Some have been counted: looked at first, as there are none mostly.
+    /// A split was counted. Read first, because mostly none is.
     any: AtomicBool,
     correction_limit: u32,
     regeneration_limit: u32,
@@ -45,7 +45,7 @@ impl MemoryNodeErrors {
         if reads.is_multiple_of(WINDOW) {
             let mut any = false;
             for count in &self.damaged {
-                // One that is counted meanwhile may be forgotten: it is a rate.
+                // An error that is counted meanwhile may be lost: the counts are a rate.
                 let half = count.load(Ordering::Relaxed) / 2;
                 count.store(half, Ordering::Relaxed);
                 any |= half > 0;
@@ -54,7 +54,7 @@ impl MemoryNodeErrors {
         }
     }
 
-    /// A split of a memory node was not what was written.
+    /// Counts a damaged split of a memory node.
     pub(crate) fn note_damaged(&self, memory: usize) {
         if let Some(count) = self.damaged.get(memory) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -62,15 +62,13 @@ impl MemoryNodeErrors {
         }
     }
 
-    /// Whether a split lies at a memory node that errs more often than reads are to take the usual
-    /// way.
+    /// Whether a split lies at a memory node beyond the correction limit.
     pub(crate) fn suspects(&self, places: &SplitsAt) -> bool {
         self.any.load(Ordering::Relaxed)
             && places.iter().flatten().any(|place| self.of(place.node) > self.correction_limit)
     }
 
-    /// The memory nodes that err more often than is put up with; what they did until now is
-    /// forgotten.
+    /// The memory nodes beyond the regeneration limit. Their counts begin again at 0.
     pub(crate) fn take_beyond_limit(&self) -> Vec<usize> {
         if !self.any.load(Ordering::Relaxed) {
             return Vec::new();
@@ -108,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn who_errs_is_suspected_then_done_without_and_forgiven_in_time() {
+    fn a_memory_node_that_errs_is_suspected_then_drained_and_forgiven_in_time() {
         let errors = errors();
         for _ in 0..2 {
             errors.note_damaged(3);
@@ -119,7 +117,7 @@ mod tests {
         for _ in 0..2 {
             errors.note_damaged(3);
         }
-        assert!(errors.take_beyond_limit().is_empty(), "5 are put up with");
+        assert!(errors.take_beyond_limit().is_empty(), "5 are within the limit");
         errors.note_damaged(3);
         assert_eq!(errors.take_beyond_limit(), [3]);
         assert!(errors.take_beyond_limit().is_empty(), "once");

@@ -21,33 +21,33 @@ pub(super) struct CodedOperation {
     pub(super) home: Home,
     pub(super) places: Written,
     pub(super) operation: LatchOperation,
-    /// The header is read with the atomic: whoever gets the right to write has to know the
+    /// The header is read with the atomic: a node that gets the right to write must know the
     /// versions.
     pub(super) header: bool,
     pub(super) write: Option<PageWrite>,
-    /// Where the data splits go, if the page is read.
+    /// Buffers of the data splits, if the page is read.
     pub(super) into: Option<Vec<(usize, Buf)>>,
 }
 
-/// What came of an operation.
+/// The result of an operation.
 pub(super) struct OperationResult {
     pub(super) old: LatchWord,
-    /// What the header says now, where that was asked for.
+    /// The versions in the header, where they were read or written.
     pub(super) versions: Option<Versions>,
-    /// The page was to be had and cannot be put together.
+    /// The page was granted and cannot be reconstructed.
     pub(super) damaged: bool,
-    /// Splits that are not as they were written.
+    /// Damaged splits.
     pub(super) corrupt: SplitSet,
 }
 
-/// An operation that is over, however.
+/// An operation that has completed or failed.
 pub(super) struct FinishedOperation {
     pub(super) done: Result<OperationResult, EngineError>,
-    /// The page is not in the frame it was to be read into.
+    /// The page is in another frame than the one that it was read into.
     pub(super) moved: Option<MovedFrame>,
 }
 
-/// What an atomic found and whether the right that goes with the page was had.
+/// Whether an operation that found `old` in the word was granted the page.
 fn is_granted(word: WordAccess, old: LatchWord) -> bool {
     match word {
         WordAccess::Change(Atomic::Swap { expected, .. }) => old == expected,
@@ -85,7 +85,7 @@ impl CodedOperation {
             damaged: false,
             corrupt: SplitSet::EMPTY,
         };
-        // Until the operation is over: the image stands in for the splits.
+        // Kept until the operation completes: until then the image replaces the splits.
         let mut journal_place = None;
         if let Some(write) = write {
             let (versions, place) = write_home(core, coded, addr, &places, (home, write)).await?;
@@ -126,7 +126,7 @@ impl CodedOperation {
     }
 }
 
-/// What the atomic, or the look, of a chain found.
+/// The word that the atomic, or the read of the word, of an executed chain found.
 fn found_word(word: WordAccess, chain: &Chain) -> LatchWord {
     let bits = match word {
         WordAccess::Skip => return LatchWord::FREE,

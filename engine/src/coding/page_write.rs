@@ -7,17 +7,17 @@ use selkie_memnode::layout::TAG_BYTES;
 use super::checksum::checksum;
 use super::tag::{SplitSet, Tag, Version, Versions};
 
-/// A page on its way home.
+/// A write-back of a page.
 pub(super) struct PageWrite {
     pub(super) dirty: SplitSet,
-    /// What the header says; `None` if this node does not know.
+    /// The versions in the header; `None` if this node does not know them.
     pub(super) before: Option<Versions>,
     /// Payload of each split that is written, and room for its tag.
     pub(super) splits: Vec<(usize, Buf)>,
 }
 
 impl PageWrite {
-    /// Gives the splits their tags; what the header is to say afterwards.
+    /// Gives the splits their tags. Returns the versions for the header.
     pub(super) fn tag(&mut self, coding: Coding, before: &Versions) -> Versions {
         let version = Version::after(before, coding.data(), self.dirty);
         let mut versions = *before;

@@ -1,12 +1,13 @@
-//! What lay in a slab of a lost memory node is made again on another one, page by page (DESIGN §7).
+//! Regeneration: the splits in a slab of a lost memory node are made again on another memory node,
+//! page by page (docs/design.md, Coded pages).
 //!
 //! ```text
-//! claim: range, position --> its slab moves to another memory node, all know it
-//!    --> a few pages at a time: shared latch, the split of the position into its place --> over
+//! claim: range, position --> its slab gets a place on another memory node, and all nodes know it
+//!    --> a few pages at a time: shared latch, write of the position's split --> end
 //! ```
-//! One slab of the pool at a time, by one compute node; if that dies, another begins the slab anew.
-//! Nobody waits for it: until a split is there, its tag does not say what the header says, and the
-//! page is read without it. Writers write to the new place from the beginning.
+//! One compute node regenerates one slab of the pool at a time. If the node dies, another begins the
+//! slab anew. No caller waits for it: until a split is written, its tag differs from the header, and
+//! the page is read without it. Writers write to the new place from the beginning.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -30,27 +31,26 @@ use crate::join::all_of;
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr, SharedGuard};
 
-/// Pages whose splits are made at the same time: what takes long is the way to memory, and the way
-/// back.
+/// Pages whose splits are made at the same time, because round trips take most of the time.
 const PAGES_AT_ONCE: usize = 4;
-/// Pages after which other tasks get a turn, and a pause.
+/// Pages after which the task pauses.
 const PAGES_A_TURN: usize = 16;
-/// Of the time, what is left to others: a pause as long as so many turns.
+/// The length of a pause, in multiples of the time before it.
 const PAUSE_TURNS: u32 = 1;
 /// The shortest pause.
 const LEAST_PAUSE: Duration = Duration::from_micros(50);
-/// Bytes that are cleared by one write.
+/// The size of a write that clears memory, in bytes.
 const CLEARED_AT_ONCE: usize = 64 << 10;
 
-/// How often a page is tried that others have in use, before its slab is begun anew.
+/// How often a page that is in use is tried before its slab is begun anew.
 const TRIES: usize = 10;
-/// Looks after which a page that is changed all the time is left for later.
+/// Tries after which a page that keeps changing is left for later.
 const LOOKS: usize = 100;
 
-/// How often a node looks whether there is something to be made again.
+/// The interval at which a node looks for work.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Makes lost slabs again until the engine is gone.
+/// Repairs, regenerates and migrates until the engine is dropped.
 pub(crate) async fn run_regeneration(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
     loop {
@@ -63,7 +63,7 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
             continue;
         }
         let Some(_step) = core.recovery.repairs.begin() else { continue };
-        // What fails is begun anew.
+        // Work that fails is begun anew.
         if let Err(error) = core.repair(Duration::MAX).await {
             tracing::debug!(%error, "a repair failed");
         }
@@ -80,7 +80,7 @@ pub(crate) async fn run_regeneration(core: Weak<Core>) {
 }
 
 impl Core {
-    /// What lies on memory nodes that err more often than is put up with is moved elsewhere.
+    /// Drains memory nodes that err too often.
     async fn drain_erring_nodes(&self) -> Result<(), EngineError> {
         let Some(coded) = &self.memory.coded else { return Ok(()) };
         for memory in coded.errors.take_beyond_limit() {
@@ -98,7 +98,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes one slab again, if there is one to be made and nobody else does it.
+    /// Regenerates one slab, if one is lost and no other node regenerates it.
     pub(crate) async fn regenerate(self: &Arc<Self>) -> Result<(), EngineError> {
         if self.memory.coded.is_none() || self.config.reads_only {
             return Ok(());
@@ -106,13 +106,13 @@ impl Core {
         let Some(task) = self.pool.claim_regeneration(self.index()).await? else { return Ok(()) };
         let started = self.env.now();
         if !task.begun {
-            // Nobody uses the slab yet.
+            // No node uses the slab yet.
             self.clear_slab(task.to).await?;
             if !self.pool.begin_regeneration(self.index(), task).await? {
                 return Ok(());
             }
         }
-        // Whoever filled in a split before all write there could be filling in an old one.
+        // A split that is filled in before all nodes write to the new place could be an old one.
         self.pool.until_all_know(&self.env).await?;
         let pages = self.fill(task.range, task.position, usize::from(task.to.node)).await?;
         self.pool.end_regeneration(&self.env, self.index(), task).await?;
@@ -121,7 +121,7 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a slab zero.
+    /// Zeroes a slab.
     pub(crate) async fn clear_slab(&self, slab: Slab) -> Result<(), EngineError> {
         let geometry = self.pool.descriptor().geometry();
         let node = usize::from(slab.node);
@@ -131,7 +131,7 @@ impl Core {
             let zeros = Buf::zeroed(CLEARED_AT_ONCE.min((bytes - at) as usize));
             let write = placed(self.memory.at(node, from + at)?, zeros);
             if let Err(failed) = self.memory.queue_pair(node).post(write).await {
-                // Nobody else may use it yet, and find out.
+                // No other node uses the slab yet, so none would find the memory node dead.
                 self.gone(failed.error.clone()).await?;
                 return Err(failed.error.into());
             }
@@ -139,8 +139,8 @@ impl Core {
         Ok(())
     }
 
-    /// Puts what belongs to a position of a range where it is written at a memory node; how many
-    /// pages that were.
+    /// Writes the splits of a position of a range to its place at a memory node. Returns the number of
+    /// pages.
     pub(crate) async fn fill(
         self: &Arc<Self>,
         range: usize,
@@ -151,8 +151,8 @@ impl Core {
         if range == 0 {
             self.raise_copy(Counter::Clock, memory).await?;
         }
-        // What is leased from now on is written there from the beginning. The first extent has
-        // lines of its own.
+        // Lines that are leased from now on are written there from the beginning. The first extent
+        // is never leased, and has lines.
         let leased = self.leased_lines(range).await?.max(EXTENT_GCLS);
         let is_leased = |addr: &GAddr| self.memory.placement.line_in_range(*addr) < leased;
         let mut todo: Vec<GAddr> =
@@ -160,7 +160,7 @@ impl Core {
         let (mut pages, mut turned) = (0, 0);
         let mut turn = self.env.now();
         for round in 0..TRIES {
-            // Those that others change all the time come again at the end.
+            // Pages that other nodes keep changing come again at the end.
             let mut again = Vec::new();
             for addrs in todo.chunks(PAGES_AT_ONCE) {
                 let make = |addr: &GAddr| {
@@ -192,8 +192,8 @@ impl Core {
         Ok(pages)
     }
 
-    /// Raises the copy of a counter at a memory node to what the others have. Adds that come
-    /// meanwhile raise it, too.
+    /// Raises the copy of a counter at a memory node to the value of the others. Concurrent adds raise
+    /// it as well.
     async fn raise_copy(&self, counter: Counter, memory: usize) -> Result<(), EngineError> {
         let _begun = self.begin_unlatched().await?;
         let _using = self.memory.placement.using();
@@ -216,8 +216,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes splits again that were found to be damaged, as many as are begun within the time.
-    /// Those with which that fails are tried again.
+    /// Repairs damaged splits, as many as can be begun within the time. A repair that fails is tried
+    /// again later.
     pub(crate) async fn repair(self: &Arc<Self>, within: Duration) -> Result<(), EngineError> {
         let Some(coded) = &self.memory.coded else { return Ok(()) };
         let (started, mut repaired) = (self.env.now(), Ok(()));
@@ -237,7 +237,7 @@ impl Core {
                 };
                 match made {
                     Ok(made) => {
-                        // Not by another of these steps.
+                        // Another call may have repaired it.
                         if coded.forget_corrupt(addr, split) && made {
                             Counters::add(&self.telemetry.counters.repairs);
                         }
@@ -257,7 +257,7 @@ impl Core {
         repaired
     }
 
-    /// As [`Core::regenerate_split`]; of a page that is lost, what there is of it is kept.
+    /// As [`Core::regenerate_split`]; the splits that are left of a lost page are kept.
     async fn regenerate_split_or_keep(
         self: &Arc<Self>,
         addr: GAddr,
@@ -265,7 +265,7 @@ impl Core {
         memory: usize,
     ) -> Result<(), EngineError> {
         match self.regenerate_split(addr, split, memory).await {
-            // Nobody has the latch, nor will.
+            // The dead node in the word keeps all others from the latch.
             Err(EngineError::PageLost { .. }) => {
                 let _begun = self.begin_unlatched().await?;
                 if matches!(self.repair_torn_page(addr, &[]).await?, RepairedPage::Lost) {
@@ -281,7 +281,7 @@ impl Core {
         }
     }
 
-    /// The split of a page that is being made again, and may not be there yet.
+    /// The split of a page that is being regenerated, and may not be written yet.
     pub(crate) fn split_to_come(&self, addr: GAddr) -> Option<usize> {
         let task = self.pool.state().regeneration.filter(|task| task.begun)?;
         let (range, _) = self.memory.placement.table_of(addr)?;
@@ -296,7 +296,7 @@ impl Core {
         Ok(read_versions(self, home.node, header).await?.contains(&Version::COUNTER))
     }
 
-    /// Puts a split of a page into its place, at this memory node.
+    /// Writes a split of a page to its place at a memory node.
     async fn regenerate_split(
         self: &Arc<Self>,
         addr: GAddr,
@@ -331,13 +331,13 @@ impl Core {
             self.memory.queue_pair(place.node).post(write).await.map_err(|error| error.error)?;
         }
         if versions != header {
-            // Who waits for the right to change the page may have read the header already, and
-            // reads it again before it writes the page back.
+            // A node that is acquiring the page for writing may have read the header already. It
+            // reads the header again before it writes the page back.
             let bytes = Buf::copy_of(&versions_bytes(&versions));
             let at = header_at.offset + SPLIT_VERSION_AT;
             let write = placed(RemoteAddr::new(header_at.region, at), bytes);
             self.memory.queue_pair(home.node).post(write).await.map_err(|error| error.error)?;
-            // This node may have the right already, and have changed nothing yet: it is told here.
+            // This node may hold the page unchanged: its versions are updated here.
             let _map = self.cache.shard(addr).lock();
             if let Some(frame) = self.cache.table.lookup(&self.cache.frames, addr) {
                 coded.set_versions(frame, &versions);
@@ -350,8 +350,8 @@ impl Core {
         Ok(())
     }
 
-    /// Latches a page shared of which all that was changed is home: what this node has changed, and
-    /// what the one has that granted the page.
+    /// Latches a page shared when home has all its changes: those of this node, and those of the node
+    /// that granted the page.
     async fn home_and_shared(
         &self,
         addr: GAddr,
@@ -370,7 +370,7 @@ impl Core {
         Err(EngineError::Busy { addr })
     }
 
-    /// Whether nothing is under way for a line, here or at the node that granted it.
+    /// Whether no operation is outstanding for a line, here or at the node that granted it.
     pub(crate) fn is_settled(&self, addr: GAddr) -> bool {
         let map = self.cache.shard(addr).lock();
         map.get(&addr.to_u64()).is_none_or(|active| {
@@ -378,7 +378,7 @@ impl Core {
         })
     }
 
-    /// Gives a page up, if it can be given up now; whether it can.
+    /// Evicts a page if that is possible now. Returns whether it is.
     pub(crate) fn write_home(&self, addr: GAddr) -> bool {
         let mut batches = Vec::new();
         let begun = self.give_up(addr, Event::Evict, &mut batches);

@@ -1,5 +1,5 @@
-//! What a node does for the pool as a whole: made whole before it leaves, so that nothing of it
-//! comes after others have taken its place.
+//! The gate for a node's work for the pool as a whole: recoveries, rebuilds, repairs. A node that
+//! leaves closes it and waits for the work that has begun, so that none of it follows later.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -8,17 +8,17 @@ use selkie_fabric::env::Env;
 
 use crate::{EngineError, GAddr};
 
-/// How often it is looked whether all has ended.
+/// How often a closing gate looks whether all work has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
 
-/// The steps under way.
+/// The gate: work passes it while the node is in the pool.
 #[derive(Default)]
 pub(crate) struct RepairGate {
     under_way: AtomicUsize,
     retired: AtomicBool,
 }
 
-/// A step; over when it is dropped.
+/// A permit to work for the pool; the work has ended when it is dropped.
 #[must_use]
 pub(crate) struct RepairPermit<'r>(&'r RepairGate);
 
@@ -31,17 +31,17 @@ impl Drop for RepairPermit<'_> {
 impl RepairGate {
     /// `None` if the node is about to leave.
     pub(crate) fn begin(&self) -> Option<RepairPermit<'_>> {
-        // SeqCst with `retire`: either that finds this step under way, or the load here finds that
-        // the node retires.
+        // SeqCst with `retire`: either `retire` counts this permit, or this load sees that the node
+        // retires.
         self.under_way.fetch_add(1, Ordering::SeqCst);
-        let step = RepairPermit(self);
-        (!self.retired.load(Ordering::SeqCst)).then_some(step)
+        let permit = RepairPermit(self);
+        (!self.retired.load(Ordering::SeqCst)).then_some(permit)
     }
 
-    /// Has no more begin, and waits for those under way.
+    /// Closes the gate, and waits for the work that has begun.
     ///
     /// # Errors
-    /// `Timeout` after the request timeout; then more may begin.
+    /// `Timeout` after `timeout`; then the gate is open again.
     pub(crate) async fn retire(&self, env: &Env, timeout: Duration) -> Result<(), EngineError> {
         self.retired.store(true, Ordering::SeqCst);
         let started = env.now();
@@ -56,7 +56,7 @@ impl RepairGate {
         Ok(())
     }
 
-    /// The node stays after all.
+    /// Opens the gate again: the node stays.
     pub(crate) fn reopen(&self) {
         self.retired.store(false, Ordering::SeqCst);
     }

@@ -1,8 +1,9 @@
-//! Pages whose writer died in a write-back: their splits are made those of one page again (DESIGN
-//! §7).
+//! Repair of pages whose writer died in a write-back: makes their splits those of one page again
+//! (docs/design.md, Coded pages).
 //!
-//! Which page that is, says [`resolve_torn_write`]; making it is what the writer would have done, or undoing
-//! that, with the very versions. So whoever does it may die as well, and the next one goes on.
+//! [`resolve_torn_write`] says which page that is. The repair does what the writer would have done,
+//! or undoes it, with the same versions. So a node that repairs may die as well, and the next one
+//! repeats the repair.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::layout;
@@ -16,27 +17,27 @@ use super::write_back::read_versions;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// What has become of a page.
+/// The outcome of a repair.
 #[must_use]
 pub(crate) enum RepairedPage {
-    /// It is whole: its line.
+    /// The page is whole; its line.
     Whole(Vec<u8>),
-    /// Its splits are no page: more is lost than may be.
+    /// Too few splits are left for a page.
     Lost,
-    /// It is not coded, or its home is not known.
+    /// The page is not coded, or its home is not known.
     NotCoded,
 }
 
-/// A split as it was found.
+/// A split in its place.
 struct FoundSplit {
     payload: Buf,
     tag: Tag,
 }
 
 impl Core {
-    /// Makes the splits of a page whole that a dead node held: those of before its last write-back,
-    /// or of after it. `images` are those in its journal. Nobody else reads or writes the page
-    /// meanwhile.
+    /// Repairs the splits of a page that a dead node held: the page is that before or after the
+    /// node's last write-back. `images` are those in its journal. No other node reads or writes the
+    /// page meanwhile.
     pub(crate) async fn repair_torn_page(
         &self,
         addr: GAddr,
@@ -86,7 +87,7 @@ impl Core {
         for (split, payload) in splits.iter().enumerate() {
             let known = versions.get(split).copied().unwrap_or_default();
             let is_there = found.get(split) == Some(&SplitFinding::Whole(known));
-            // What was lost with a home may have a place again.
+            // A split that was lost with its home may have a place again.
             let version = match known {
                 Version::LOST => Version::after(&versions, coding.data(), SplitSet::EMPTY),
                 known => known,
@@ -149,7 +150,7 @@ impl Core {
     }
 }
 
-/// Splits as they are in the image, or else in their place.
+/// The payloads of these splits: from the image if it has them, else from their places.
 fn payloads<'a>(
     seen: &'a [Option<FoundSplit>],
     of: SplitSet,
@@ -160,8 +161,7 @@ fn payloads<'a>(
     of.iter().filter_map(|split| Some((split, payload(split)?))).collect()
 }
 
-/// The versions after a write-back that wrote all parity, and the data splits that its version
-/// says.
+/// The versions after a write-back of this version.
 fn with_version(header: &Versions, data: usize, version: Version) -> Versions {
     let mut versions = *header;
     for (split, own) in versions.iter_mut().enumerate() {

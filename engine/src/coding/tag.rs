@@ -1,14 +1,14 @@
-//! What stands behind each split: which write-back it is of, and what its bytes sum up to.
+//! The tag behind each split: the version of its write-back, and the checksum of its payload.
 //!
 //! ```text
 //! tag      u64  version | checksum << 32
 //! version  u32  dirty set, 12 bits | sequence number << 12, 20 bits
 //! ```
 //! A write-back writes all parity splits and the data splits that it changes, its *dirty set*, all
-//! with one version: so a parity split tells which data splits go with it. The header of a page
-//! says which version each split has that is part of the page. Sequence numbers follow each other,
-//! from 1; they begin anew after 2^20 - 1, and are only compared with those of the write-backs
-//! right before and after. Version 0 is that of splits never written, which are zero, tag included.
+//! with one version. So a parity split says which data splits belong to it. The header of a page has
+//! the version of each split of the page. Sequence numbers count from 1, wrap after 2^20 - 1, and
+//! are compared only with those of the write-backs right before and after. Splits that were never
+//! written have version 0 and are zero, tag included.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ use super::checksum::checksum;
 pub(crate) struct SplitSet(u16);
 
 impl SplitSet {
-    /// None.
+    /// The empty set.
     pub(crate) const EMPTY: Self = Self(0);
 
     /// The first `count` splits.
@@ -36,26 +36,26 @@ impl SplitSet {
         self.0 >> split & 1 == 1
     }
 
-    /// The set with a split more.
+    /// The set with one more split.
     #[must_use]
     pub(crate) const fn with(self, split: usize) -> Self {
         debug_assert!(split < MAX_SPLITS);
         Self(self.0 | 1 << split)
     }
 
-    /// The splits of both.
+    /// The union of both sets.
     #[must_use]
     pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Those that are not in the other.
+    /// The splits that are not in the other set.
     #[must_use]
     pub(crate) const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// How many.
+    /// The number of splits.
     pub(crate) const fn len(self) -> usize {
         self.0.count_ones() as usize
     }
@@ -65,7 +65,7 @@ impl SplitSet {
         self.0 == 0
     }
 
-    /// By rising number.
+    /// The splits in ascending order.
     pub(crate) fn iter(self) -> impl Iterator<Item = usize> {
         (0..MAX_SPLITS).filter(move |split| self.contains(*split))
     }
@@ -83,27 +83,27 @@ impl fmt::Debug for SplitSet {
     }
 }
 
-/// Which write-back a split is of.
+/// The version of a split: which write-back wrote it.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Version(u32);
 
 const DIRTY_BITS: u32 = MAX_SPLITS as u32;
 const _: () = assert!(DIRTY_BITS == 12);
-// They have sequence number 0, as no write-back has.
+// These versions have sequence number 0, which no write-back has.
 const _: () = assert!(VERSION_COUNTER >> DIRTY_BITS == 0 && VERSION_LOST >> DIRTY_BITS == 0);
 
 impl Version {
-    /// Of splits that were never written.
+    /// The version of splits that were never written.
     pub(crate) const NEVER: Self = Self(VERSION_NEVER);
 
-    /// Of splits whose tag is not known any more; no split has it.
+    /// The version of a split whose tag is lost. No split has it.
     pub(crate) const LOST: Self = Self(VERSION_LOST);
 
-    /// Of the copies of a counter, which is no page.
+    /// The version of the copies of a counter, which is no page.
     pub(crate) const COUNTER: Self = Self(VERSION_COUNTER);
 
-    /// The version of a write-back of these data splits to a page whose splits have these versions:
-    /// no other version that is about.
+    /// The version of a write-back of these data splits to a page whose splits have these versions.
+    /// It differs from all of them.
     #[must_use]
     pub(crate) fn after(versions: &Versions, parity: usize, dirty: SplitSet) -> Self {
         let known = |version: &&Self| **version != Self::LOST;
@@ -134,7 +134,7 @@ impl Version {
         self.0
     }
 
-    /// From a header or tag: every value is one.
+    /// From a header or tag: every value is valid.
     pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits)
     }
@@ -152,7 +152,7 @@ pub(crate) type Versions = [Version; MAX_SPLITS];
 /// A split's tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag {
-    /// Which write-back the split is of.
+    /// The version of the split.
     pub version: Version,
     /// The crc32c of its payload.
     pub checksum: u32,
@@ -164,12 +164,12 @@ impl Tag {
         self.version.0 as u64 | (self.checksum as u64) << 32
     }
 
-    /// From behind a payload: every value is one.
+    /// From behind a payload: every value is valid.
     pub(crate) const fn from_word(word: u64) -> Self {
         Self { version: Version(word as u32), checksum: (word >> 32) as u32 }
     }
 
-    /// Whether a payload is what was written with this tag.
+    /// Whether a payload matches this tag.
     pub(crate) fn is_of(self, payload: &[u8]) -> bool {
         if self.version == Version::NEVER {
             return self.checksum == 0 && payload.iter().all(|byte| *byte == 0);
@@ -177,7 +177,7 @@ impl Tag {
         checksum(payload) == self.checksum
     }
 
-    /// A split as it lies in memory: a payload and its tag.
+    /// A split as it lies in memory: its payload and its tag.
     pub(crate) fn append(version: Version, payload: &[u8]) -> Buf {
         let checksum = if version == Version::NEVER { 0 } else { checksum(payload) };
         let mut buf = Buf::zeroed(payload.len() + TAG_BYTES as usize);
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_version_is_none_that_is_about() {
+    fn a_new_version_differs_from_all_of_the_page() {
         let dirty = SplitSet::EMPTY.with(0);
         let first = Version::NEVER.next(dirty);
         let mut versions = Versions::default();
@@ -239,7 +239,7 @@ mod tests {
         assert!(Tag::default().is_of(&[0; 256]));
         assert!(!Tag::default().is_of(&payload));
         assert!(!Tag { checksum: 1, ..Tag::default() }.is_of(&[0; 256]));
-        // As whoever makes a split again writes it.
+        // As a regeneration writes it.
         for (version, payload) in [(version, &payload[..]), (Version::NEVER, &[0; 256][..])] {
             let split = Tag::append(version, payload);
             let tag = Tag::from_word(u64::from_le(*split.words().last().unwrap()));

@@ -1,36 +1,37 @@
-//! Which page the splits make up: of a write-back that ended, of one that its writer did not live
-//! to end, with splits that are damaged or lost.
+//! Which page a set of splits is: after a complete write-back, after one that its writer's death cut
+//! short, and with splits that are damaged or lost.
 //!
-//! A write-back is not atomic. With c dirty data splits and r parity splits it goes by [`WriteOrder`]:
+//! A write-back is not atomic. With c dirty data splits and r parity splits it has this
+//! [`WriteOrder`]:
 //!
 //! ```text
 //! c <= r   all parity | the dirty data splits | versions in the header, latch
 //! c > r    a share of each into the writer's journal | all of them | versions in the header, latch
 //! ```
-//! and what a stage writes is there before the next begins. In the first case, while splits of the
-//! first stage are torn or new, all data splits are old; and when the second begins, all parity is
-//! new, which makes up for c <= r data splits. In the second case all shares are there when the
-//! first split changes. So a writer's death alone loses nothing; nor does the loss of r memory
-//! nodes alone. Both at once can in the first case, unless pages are always journalled: of the
-//! shares, and the data splits that did not change, any k are the page, while its header is there.
+//! and what a stage writes is in place before the next begins. In the first case all data splits are
+//! old while splits of the first stage are torn or new. When the second stage begins, all parity is
+//! new, which replaces c <= r data splits. In the second case all shares are in place when the first
+//! split changes. So a writer's death alone loses nothing, and neither does the loss of r memory
+//! nodes alone. Both together can lose a page in the first case, unless pages are always journalled:
+//! any k of the shares and the unchanged data splits are the page, as long as its header lives.
 
 use selkie_memnode::{Coding, Journal};
 
 use super::tag::{SplitSet, Version, Versions};
 
-/// In which order a write-back writes.
+/// The order of a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteOrder {
-    /// First of all, all of them into the journal.
+    /// First all of them go into the journal.
     pub journal: bool,
-    /// Then these splits.
+    /// Then these splits are written.
     pub first: SplitSet,
     /// Then these.
     pub second: SplitSet,
 }
 
 impl WriteOrder {
-    /// For a page of which these data splits have changed.
+    /// The order for a page of which these data splits have changed.
     pub(crate) fn of(coding: Coding, dirty: SplitSet) -> Self {
         let (data, splits) = (coding.data(), coding.splits());
         let parity = SplitSet::first(splits).without(SplitSet::first(data));
@@ -41,31 +42,32 @@ impl WriteOrder {
     }
 }
 
-/// What there is of a split.
+/// What a repair has found in the place of a split.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SplitFinding {
-    /// Nothing: its memory is lost, or its bytes are not what its tag says.
+    /// Nothing: its memory is lost, or its payload does not match its tag.
     Nothing,
-    /// Bytes that are what was written with this version.
+    /// The intact payload of this version.
     Whole(Version),
 }
 
-/// What the splits of a page come to.
+/// The page that a set of splits is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResolvedPage {
-    /// The page as of the write-back that ended last: from any k of these splits.
+    /// The page before the write-back that was cut short: from any k of these splits.
     Before(SplitSet),
-    /// The page of the write-back under way, of this version: from any k of these, of which some
-    /// may be in the journal.
+    /// The page of the write-back that was cut short, with this version: from any k of these splits,
+    /// some of which may be in the journal.
     After(Version, SplitSet),
-    /// It cannot be told from what there is.
+    /// Too few splits of one page are left.
     Lost,
 }
 
-/// The page that these splits make up, where the header says which versions are those of the page
-/// before a write-back that may have been cut short. `image` is what the writer's journal has of an
-/// image that was made over the page of the header: its version, and the splits of which there are
-/// shares.
+/// Resolves a write-back that may have been cut short to the page before it or after it.
+///
+/// `header` has the versions of the page before the write-back. `image` is the image in the writer's
+/// journal that was made over the page of the header, if there is one: its version, and the splits
+/// of which there are shares.
 pub(crate) fn resolve_torn_write(
     coding: Coding,
     header: &Versions,
@@ -81,8 +83,7 @@ pub(crate) fn resolve_torn_write(
     if old.len() >= data {
         return ResolvedPage::Before(old);
     }
-    // The versions that parity has and the header has not: at most one write-back can have been
-    // under way.
+    // A version that parity has and the header has not: at most one write-back was cut short.
     let newer = found.iter().enumerate().skip(data).find_map(|(split, found)| match found {
         SplitFinding::Whole(version) if header.get(split) != Some(version) => Some(*version),
         _ => None,
@@ -104,7 +105,7 @@ pub(crate) fn resolve_torn_write(
 mod tests {
     use super::*;
 
-    /// A split while a write-back runs: as before, torn, or as after.
+    /// The states of a split during a write-back: as before, torn, or as after.
     const STATES: u64 = 3;
 
     struct Case {
@@ -140,8 +141,8 @@ mod tests {
         })
     }
 
-    /// All that can be found after a writer's death in a stage that writes these splits, the ones
-    /// of earlier stages being there.
+    /// All findings after a writer's death in a stage that writes the splits `under_way`, when those
+    /// of earlier stages are `written`.
     fn torn(
         case: &Case,
         written: SplitSet,
@@ -168,8 +169,8 @@ mod tests {
         })
     }
 
-    /// What `resolve_torn_write` says must be made of splits that belong to one page: that before, or that
-    /// after. `shares` are those in the journal, of all that the write-back writes.
+    /// Whether [`resolve_torn_write`] gives a page, which must be of splits of one version: before or
+    /// after. `shares` are the splits of which the journal has shares.
     fn check(case: &Case, found: &[SplitFinding], shares: SplitSet) -> bool {
         let data = case.coding.data();
         let image = (!shares.is_empty()).then_some((case.new, shares));
@@ -253,7 +254,7 @@ mod tests {
         }
     }
 
-    /// Damage is never taken for the page: with too few splits the page is lost, not guessed at.
+    /// Damage is never taken for the page: with too few splits the page is lost.
     #[test]
     fn too_few_splits_of_one_page_are_no_page() {
         let coding: Coding = "2+1".parse().unwrap();

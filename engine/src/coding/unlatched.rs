@@ -2,11 +2,11 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What has begun at this node that must not meet a rebuild: adds, and what looks at headers
-/// without a latch.
+/// The unlatched accesses that have begun at this node.
 #[derive(Default)]
 pub(crate) struct UnlatchedAccesses(AtomicUsize);
 
+/// An unlatched access; it ends when this is dropped.
 pub(crate) struct UnlatchedAccess<'a>(&'a UnlatchedAccesses);
 
 impl UnlatchedAccesses {
@@ -15,7 +15,7 @@ impl UnlatchedAccesses {
         UnlatchedAccess(self)
     }
 
-    /// Whether none is under way.
+    /// Whether none has begun.
     pub(crate) fn are_over(&self) -> bool {
         self.0.load(Ordering::SeqCst) == 0
     }

@@ -1,4 +1,5 @@
-//! The write-back of a coded page: the journal if need be, then its splits stage by stage.
+//! The write-back of a coded page: its image into the journal if its order says so, then its splits,
+//! stage by stage.
 
 use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout;
@@ -14,8 +15,9 @@ use crate::addressing::placement::{Home, SplitAt, Written};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// Takes a page to its splits, and into the journal before that if need be; the versions of the
-/// splits then, and the image's place, which stands in for the splits until the header says so.
+/// Writes a page to its splits, and to the journal before that if its order says so. Returns the new
+/// versions of the splits, and the journal slot, whose image replaces the splits until the header
+/// has the new versions.
 pub(super) async fn write_home<'c>(
     core: &'c Core,
     coded: &CodingState,
@@ -26,10 +28,9 @@ pub(super) async fn write_home<'c>(
     let header = RemoteAddr::new(home.latch.region, home.latch.offset - layout::LATCH_AT);
     let before = match write.before {
         Some(before) if !before.contains(&Version::LOST) => before,
-        // A split that is made again has got another version since, perhaps.
+        // A split that was regenerated since has another version.
         known => match (read_versions(core, home.node, header).await, known) {
-            // The page has to get to its splits all the same: the header will be made of what they
-            // say.
+            // The page must reach its splits all the same: the header will be made of their tags.
             (Err(EngineError::Fabric(FabricError::PeerDead { peer })), Some(known))
                 if peer.is_memory() =>
             {
@@ -54,9 +55,8 @@ pub(super) async fn write_home<'c>(
     Ok((versions, place))
 }
 
-/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long
-/// as the rest makes up the page. One that is on its way to another memory node is written there as
-/// well.
+/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long as
+/// the rest gives the page. A split that migrates is written at both memory nodes.
 async fn write_splits(
     core: &Core,
     coded: &CodingState,
@@ -90,7 +90,7 @@ async fn write_splits(
         }
     }
     for copy in copies {
-        // The page has its split elsewhere.
+        // The split is in its other place.
         if let Err(failed) = copy.await {
             core.gone(failed.error).await?;
         }
@@ -99,14 +99,14 @@ async fn write_splits(
 }
 
 impl Core {
-    /// A split's write-back, which is over when it is in place.
+    /// The write of a split, which completes when the split is in place.
     #[cfg(not(feature = "planted"))]
     #[expect(clippy::unused_self, reason = "a planted bug is this node's")]
     fn write_split(&self, at: RemoteAddr, split: Buf) -> Chain {
         placed(at, split)
     }
 
-    /// As above, unless a planted bug does not look whether it is.
+    /// As above, unless a planted bug does not wait until the split is in place.
     #[cfg(feature = "planted")]
     fn write_split(&self, at: RemoteAddr, split: Buf) -> Chain {
         match self.config.planted {
@@ -116,7 +116,7 @@ impl Core {
     }
 }
 
-/// Asks the home for the versions of a page.
+/// Reads the versions of a page at its home.
 pub(crate) async fn read_versions(
     core: &Core,
     node: usize,

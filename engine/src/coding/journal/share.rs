@@ -1,4 +1,4 @@
-//! The shares of an image, and what they say of a write-back that was cut short.
+//! The format of shares, and the choice of the image of a write-back that was cut short.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -14,27 +14,28 @@ use crate::coding::tag::{SplitSet, Version, Versions};
 /// Offset of the checksum in a share.
 const CHECKSUM_AT: usize = 32;
 
-/// Offset of what the versions before sum up to.
+/// Offset of the checksum of the versions before.
 const ALL_BEFORE_AT: usize = 36;
 
 const _: () = assert!(ALL_BEFORE_AT + 4 == SHARE_HEADER_BYTES as usize);
 
-/// Of which write-back something is.
+/// The identity of a write-back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct WriteAttempt {
     pub(crate) addr: GAddr,
-    /// Of the splits after it.
+    /// The version of the splits after it.
     pub(crate) version: Version,
-    /// Of the first parity split before it.
+    /// The version of the first parity split before it.
     pub(super) before: Version,
-    /// What all versions before it sum up to.
+    /// The checksum of all versions before it.
     pub(super) all_before: u32,
-    /// Incarnation of the writer, and its images before: later is larger. A write-back that failed
-    /// before it changed a split has the same versions as the next.
+    /// The incarnation of the writer and the number of its images before. A later write-back has a
+    /// larger pair. It tells two write-backs apart that have the same versions, because the first
+    /// failed before it changed a split.
     pub(super) number: (u32, u64),
 }
 
-/// What is to become of a split.
+/// The new payload of one split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct JournalShare {
     attempt: WriteAttempt,
@@ -42,7 +43,7 @@ pub(super) struct JournalShare {
     payload: Vec<u8>,
 }
 
-/// The last image of a page in a journal that was made over the same versions.
+/// The image of the last write-back of a page over the same versions, in one journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct JournalImage {
     pub(crate) attempt: WriteAttempt,
@@ -73,7 +74,7 @@ impl JournalShare {
         buf
     }
 
-    /// `None` if there is none, or not a whole one.
+    /// `None` if the bytes are no intact share.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let mut copy = bytes.to_vec();
         let field = copy.get_mut(CHECKSUM_AT..CHECKSUM_AT + 4)?;
@@ -99,7 +100,7 @@ impl JournalShare {
 }
 
 impl JournalImage {
-    /// The splits of which it has shares.
+    /// The splits of which the image has shares.
     pub(crate) fn splits(&self) -> SplitSet {
         self.splits.keys().copied().collect()
     }
@@ -108,9 +109,9 @@ impl JournalImage {
         self.splits.get(&split).map(Vec::as_slice)
     }
 
-    /// The images, of several journals, that were made of a page with this header: the one with
-    /// most shares first, as it may be of who wrote all of a page again of which another had died
-    /// in its write-back.
+    /// The images, of several journals, that were made over a page with this header. The image with
+    /// most shares comes first: its writer may have written a whole page again, of which another
+    /// writer had died in its write-back.
     pub(crate) fn over<'i>(
         images: &'i [Self],
         addr: GAddr,
@@ -119,7 +120,7 @@ impl JournalImage {
     ) -> Vec<&'i Self> {
         let latest = header.get(data).copied().unwrap_or_default();
         let is_over = |attempt: &WriteAttempt| {
-            // One that is not known is no one's: then all have to be the same.
+            // A lost version is the same for all pages: then all versions must be the same.
             let is_same = || attempt.all_before == sum_of(header);
             attempt.before == latest && (latest != Version::LOST || is_same())
         };

@@ -10,36 +10,36 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use selkie_memnode::layout::JOURNAL_IMAGES;
 
-/// The places for images in a node's own journal. Who has waited longest is next: thousands do
-/// while a cache is emptied.
+/// The slots for images in a node's own journal. They are given in the order of requests: thousands
+/// of write-backs wait while a cache is emptied.
 pub(crate) struct JournalSlots {
     queue: Mutex<SlotQueue>,
-    /// Images so far.
+    /// The number of images that this node has written.
     pub(super) count: AtomicU64,
 }
 
 struct SlotQueue {
-    /// None while somebody waits.
+    /// Free slots. Empty while a write-back waits.
     free: Vec<u64>,
     waiting: VecDeque<Arc<Mutex<SlotTurn>>>,
 }
 
-/// Of one that waits for a place.
+/// The place of a write-back in the queue.
 #[derive(Default)]
 struct SlotTurn {
     given: Option<u64>,
-    /// It does not wait any more.
+    /// The write-back waits no more.
     is_over: bool,
     waker: Option<Waker>,
 }
 
-/// A place in use.
+/// A slot in use; free again when this is dropped.
 pub(crate) struct JournalSlot<'a> {
     all: &'a JournalSlots,
     pub(super) number: u64,
 }
 
-/// One that waits for a place.
+/// Waits for a slot.
 struct SlotWait<'a> {
     all: &'a JournalSlots,
     turn: Arc<Mutex<SlotTurn>>,
@@ -53,7 +53,7 @@ impl Default for JournalSlots {
 }
 
 impl JournalSlots {
-    /// Waits for a place. Each is in use for as long as a write-back takes, which ends.
+    /// Waits for a slot. Each is in use for as long as a write-back, which is bounded.
     pub(super) async fn take(&self) -> JournalSlot<'_> {
         let turn = Arc::default();
         {
@@ -77,7 +77,7 @@ impl JournalSlots {
             let waker = turn.waker.take();
             drop(turn);
             drop(queue);
-            // Under no lock: whoever is woken may come here at once.
+            // Without the lock: the woken task may call this at once.
             return waker.into_iter().for_each(Waker::wake);
         }
         queue.free.push(number);

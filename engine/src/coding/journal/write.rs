@@ -1,4 +1,4 @@
-//! Writes images into this node's journal, and reads those of others.
+//! Writes images into this node's journal, and reads the journals of other nodes.
 
 use std::sync::atomic::Ordering;
 
@@ -15,8 +15,8 @@ use crate::core::Core;
 use crate::{EngineError, GAddr};
 
 impl Core {
-    /// Writes into this node's journal what is going to be written: payloads of splits, with room
-    /// for their tags. It is safe there until the place is given back.
+    /// Writes an image into this node's journal: of payloads of splits, with room for their tags. It
+    /// stays in place until the slot is dropped.
     pub(crate) async fn journal(
         &self,
         addr: GAddr,
@@ -27,7 +27,7 @@ impl Core {
         let Some(coded) = &self.memory.coded else { return Err(EngineError::Closed) };
         let own = coded.journal_slots();
         let place = own.take().await;
-        // Relaxed: the order of two write-backs of a page is that of their line.
+        // Relaxed: the line orders two write-backs of its page.
         let number = (self.own_incarnation(), own.count.fetch_add(1, Ordering::Relaxed));
         let of = |versions: &Versions| versions.get(coded.data()).copied().unwrap_or_default();
         let (version, all_before) = (of(after), sum_of(before));
@@ -35,7 +35,7 @@ impl Core {
         let offset = self.pool.descriptor().geometry().share_offset(self.me.index(), place.number);
         let mut posted: Vec<Completion> = Vec::with_capacity(splits.len());
         for (split, buf) in splits {
-            // What has no place will not be written.
+            // A split without a place will not be written.
             let Some(at) = places.get(*split).copied().flatten() else { continue };
             let payload = buf.get(..buf.len() - TAG_BYTES as usize).unwrap_or_default();
             let share = placed(
@@ -58,7 +58,7 @@ impl Core {
         Ok(place)
     }
 
-    /// What there is of the images in a node's journal.
+    /// The images in a node's journal, as far as memory nodes live.
     pub(crate) async fn journal_images_of(
         &self,
         node: ComputeId,

@@ -1,4 +1,4 @@
-//! Enters what this node has of its lines in the words at their new homes.
+//! Entries of this node in the words at the new homes: for its modified pages and shared copies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::{EngineError, GAddr};
 const WORDS_A_CHAIN: usize = 256;
 
 impl Core {
-    /// Enters in the new words what this node has.
+    /// Enters this node in the new words of all lines that it has.
     pub(super) async fn enter_lines(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let (number, memory) = (rebuild.number, rebuild.memory);
         let tables = self.memory.quiesced.tables.read().get(&number).cloned().unwrap_or_default();
@@ -28,7 +28,7 @@ impl Core {
             })
         };
         self.until(follows).await?;
-        // A grant of one that died counts as well.
+        // A grant of a node that died counts as well.
         let lost = self.pool.lost().into_iter().map(|(node, _)| node);
         let peers = self.pool.members().into_iter().chain(lost);
         for peer in peers.filter(|peer| *peer != self.index()) {
@@ -38,7 +38,7 @@ impl Core {
         self.memory.quiesced.entered.write().insert(number);
         if !self.memory.quiesced.in_words.lock().contains(&number) {
             let entered = self.enter_in_words(memory, number, &tables).await;
-            // Nobody knows what is in the words: others have to take this node's lines for lost.
+            // The words may have this node or not: the others must take its lines for lost.
             entered.inspect_err(|error| self.end_with(error.clone()))?;
         }
         self.pool.note_entered(number, self.index()).await?;
@@ -62,7 +62,7 @@ impl Core {
             if let (true, Phase::Modified, Some(frame)) =
                 (self.rules.home_first, active.line.phase, active.frame)
             {
-                // Who has granted it may not have got all of it to its splits.
+                // The grantor may not have written the whole page to its splits.
                 self.cache.frames.get(frame).set_dirty(Dirty::ALL);
             }
             active.forget_deaths();
@@ -85,7 +85,7 @@ impl Core {
                 }
                 match self.memory.queue_pair(node).post(chain).await {
                     Ok(_) => entered += words.len(),
-                    // Lost as well: its own rebuild makes the words anew.
+                    // That memory node is lost as well: its rebuild makes the words anew.
                     Err(failed) => self.gone(failed.error).await?,
                 }
             }
@@ -95,7 +95,7 @@ impl Core {
         Ok(())
     }
 
-    /// All lines of these tables of which this node knows anything.
+    /// All lines of these tables that this node has in its cache or notes.
     fn lines_in(&self, tables: &BTreeSet<(usize, usize)>) -> BTreeSet<GAddr> {
         let mut lines = BTreeSet::new();
         for shard in self.cache.all_shards() {

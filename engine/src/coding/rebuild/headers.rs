@@ -1,4 +1,4 @@
-//! Makes header tables at their new places, of the headers that live or of the splits' tags.
+//! Header tables at their new places: from headers that live, or from the tags of the splits.
 
 use std::collections::BTreeMap;
 
@@ -13,11 +13,11 @@ use crate::coherence::word::{ComputeId, LatchWord};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// GCLs whose tags are read at once.
+/// GCLs whose tags are read at the same time.
 pub(super) const GCLS_AT_ONCE: u64 = 128;
 
 impl Core {
-    /// Gives the tables new places, at one of those who are quiet, when all are.
+    /// When all nodes have quiesced, one of them gives the tables new places.
     pub(super) async fn move_if_due(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         if self.config.reads_only || !self.pool.claim_rebuild(rebuild.number, self.index()).await? {
             return Ok(());
@@ -31,7 +31,7 @@ impl Core {
             };
             match made {
                 Ok(()) => moved.push(to),
-                // That node is lost as well: the next look finds another place.
+                // That memory node is lost as well: the next call chooses another place.
                 Err(EngineError::Fabric(FabricError::PeerDead { peer })) if peer.is_memory() => {
                     self.memory.quiesced.suspect(usize::from(peer.index()));
                     return Ok(());
@@ -45,11 +45,11 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a header table anew: free words, and the versions that the splits' tags have.
+    /// Makes a header table anew, with free words and the versions in the tags of the splits.
     async fn write_headers(&self, to: Move) -> Result<(), EngineError> {
         let Some(table) = self.memory.placement.table_at(to) else { return Ok(()) };
-        // Pages that were lost with compute nodes stay lost, whatever became of the words that said
-        // so.
+        // Pages that were lost with compute nodes stay lost, also if the words that said so are
+        // lost.
         let state = self.pool.state();
         let lost = &state.lost_pages;
         let dead = state.dead.first().and_then(|node| ComputeId::new(usize::from(*node)));
@@ -79,8 +79,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a header table anew from what it is where it was: the versions that are there, and the
-    /// words of pages that are lost with nodes that are not in the pool any more.
+    /// Makes a header table anew from its old place: with the versions that are there, and the words
+    /// of pages that are lost with dead nodes.
     async fn copy_headers(&self, to: Move) -> Result<(), EngineError> {
         let from = self.memory.placement.table_in_use(to.range, to.position);
         let (Some(from), Some(to)) = (from, self.memory.placement.table_at(to)) else {
@@ -145,7 +145,7 @@ impl Core {
             let chain = match completion.await {
                 Ok(chain) => chain,
                 Err(failed) => {
-                    // Its splits are taken for lost for ever.
+                    // The splits of a dead memory node are lost.
                     self.gone(failed.error).await?;
                     continue;
                 }
@@ -162,9 +162,8 @@ impl Core {
     }
 }
 
-/// The versions of a page, by the tags of its splits. No write-back is under way: what there is
-/// belongs together, but for the split that is being made again, `unmade`, which may not be there
-/// yet.
+/// The versions of a page, from the tags of its splits. No write-back is in progress, so the splits
+/// are of one page, except the split `unmade`, whose regeneration may not have written it yet.
 fn versions_of(splits: usize, tags: &[Option<Tag>], unmade: Option<usize>) -> Versions {
     let mut versions = Versions::default();
     let never = tags.iter().flatten().all(|tag| tag.version == Version::NEVER);

@@ -1,19 +1,22 @@
-//! New homes for the headers of a memory node that was lost, or of a slab that is to leave one:
-//! this node's part in it (DESIGN §7).
+//! New homes for the headers of a memory node that was lost, or of a slab that leaves one: this
+//! node's part in it (docs/design.md, Coded pages).
 //!
 //! ```text
 //! memory node declared dead, or headers to leave
-//!    --> come to a stop with its lines, wait for what is under way        [quiet]
-//!    --> [all quiet] one moves the header tables: versions from the splits' tags, words free   [moved]
-//!    --> hear the mail that others had sent, enter what this node has in the words             [entered]
-//!    --> [all entered] go on
+//!    --> quiesce its lines, wait for outstanding operations                                    [quiet]
+//!    --> [all quiet] one node moves the header tables: versions from the splits' tags, words free [moved]
+//!    --> handle the mail that others had sent, enter this node's lines in the words            [entered]
+//!    --> [all entered] resume
 //! ```
-//! What a line is to the coherence machine while it stands still, and what it is afterwards, is
-//! `machine::home`, and model checked. Pages are read and written here all the while, where they
-//! are in the cache with the right to do so; who needs another right waits.
+//! `machine::home` has the transitions of a line that is quiesced and resumed; they are model
+//! checked. Cached pages are read and written meanwhile, by callers whose rights suffice. Callers
+//! that need another right wait.
 //!
-//! Where the memory node lives the versions come from the headers that are there, which nobody
-//! changes any more; and they tell what those had who died before they could enter it.
+//! If the memory node lives, the versions come from its headers, which no node changes any more. The
+//! old words also say which lines a node held that died before it could enter them.
+//!
+//! Contents: `quiesce` (the steps in their order, and the lines that are quiesced), `headers`,
+//! `entries`, `unclaimed` (lines that no survivor has entered).
 
 mod entries;
 mod headers;

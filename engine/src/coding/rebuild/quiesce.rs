@@ -1,5 +1,5 @@
-//! Quiesces the lines of header tables that are lost or move, takes the steps of a rebuild in their
-//! order, and resumes.
+//! The steps of a rebuild in their order: quiesces the lines of header tables that are lost or move,
+//! and resumes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::{EngineError, GAddr};
 
 impl Core {
-    /// Whether this node stands still with a line, as its home is lost.
+    /// Whether a line is quiesced at this node.
     pub(crate) fn is_quiesced(&self, addr: GAddr, active: &OpenLine) -> bool {
         active.quiesced || self.is_quiesced_at(addr)
     }
@@ -29,16 +29,16 @@ impl Core {
                 .is_some_and(|table| self.memory.quiesced.contains(table))
     }
 
-    /// An event of a line that stands still. What operations found does not matter any more, and of
-    /// messages only grants; but once this node has entered what it has, requests are of those that
-    /// go on already.
+    /// Takes an event of a quiesced line. Results of operations are dropped, and so are messages
+    /// except grants. When this node has entered its lines, requests come from nodes that have
+    /// resumed already: they are deferred.
     pub(crate) fn run_quiesced(&self, addr: GAddr, active: &mut OpenLine, event: Event) {
         match event {
             Event::Completed { .. } => active.quiesced = true,
             Event::Received { from, message: Message::Request(request) } => {
                 let table = self.memory.placement.table_of(addr);
-                // It may have gone on since it was found to stand still: then it gets to this line
-                // when that is closed.
+                // The node may have resumed since the line was found quiesced: then the request is
+                // taken when the line is closed.
                 if !active.quiesced
                     && table.is_some_and(|table| self.memory.quiesced.has_entered(table))
                 {
@@ -46,7 +46,7 @@ impl Core {
                 }
             }
             Event::Received { from, message } => active.line.received_at_rest(from, message),
-            // Callers look again when the line goes on.
+            // Callers try again when the line resumes.
             Event::Want { .. }
             | Event::Evict
             | Event::WriteBack
@@ -56,7 +56,8 @@ impl Core {
         }
     }
 
-    /// The line's home did not execute an operation: the line stands still until it has another.
+    /// Quiesces a line whose home is lost, if `error` says so, until the line has another home.
+    /// Returns whether it did.
     pub(crate) fn quiesce_line(
         &self,
         addr: GAddr,
@@ -70,7 +71,7 @@ impl Core {
         };
         let is_over = self.pool.is_memory_dead(memory)
             && !self.pool.rebuilds().iter().any(|rebuild| usize::from(rebuild.memory) == memory);
-        // A home that was not moved has nowhere to go.
+        // A home that was not moved gets no other place.
         if is_over && usize::from(peer.index()) == memory {
             return false;
         }
@@ -79,14 +80,14 @@ impl Core {
         true
     }
 
-    /// One look at what there is to do; what fails is tried again with the next.
+    /// Takes the next step of the current rebuild. A step that fails is repeated by the next call.
     pub(crate) async fn advance_rebuilds(self: &Arc<Self>) -> Result<(), EngineError> {
         if self.memory.coded.is_none() {
             return Ok(());
         }
         self.declare_suspects().await?;
         let step = self.advance_rebuild().await;
-        // Who is found dead by nothing but this would be so for ever.
+        // Perhaps no other verb finds this memory node dead.
         if let Err(EngineError::Fabric(FabricError::PeerDead { peer })) = &step
             && peer.is_memory()
         {
@@ -119,7 +120,7 @@ impl Core {
         Ok(())
     }
 
-    /// Memory nodes whose lines stand still are declared dead if nobody can find them.
+    /// Declares suspected memory nodes dead to which this node cannot connect.
     async fn declare_suspects(&self) -> Result<(), EngineError> {
         let suspects = self.memory.quiesced.suspects.lock().clone();
         for (memory, missed_by) in suspects {
@@ -127,11 +128,11 @@ impl Core {
             match (self.pool.is_memory_dead(memory), missed_by) {
                 (true, _) => {}
                 (false, Some(missed_by)) if now < missed_by => continue,
-                // Pages that others rely on cannot get home from here: who takes over from this
-                // node has a way.
+                // This node cannot write back pages that others rely on. A node that recovers from
+                // its death can.
                 (false, Some(_)) => self.end_with(EngineError::Unreachable { memory }),
                 (false, None) => match self.endpoint.connect(peer) {
-                    // Not every fabric can tell: others miss it if it is dead.
+                    // Not every fabric can tell: the others miss the memory node if it is dead.
                     Ok(_) => {
                         let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
                         self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
@@ -140,7 +141,7 @@ impl Core {
                     Err(FabricError::PeerDead { peer: dead }) if dead == peer => {
                         self.pool.declare_memory_dead(memory as u16).await?;
                     }
-                    // That says nothing of it: the next look may.
+                    // Says nothing of the memory node: the next call may.
                     Err(_) => continue,
                 },
             }
@@ -149,7 +150,7 @@ impl Core {
         Ok(())
     }
 
-    /// Stands still with all lines whose headers are to move, and waits for what is under way.
+    /// Quiesces all lines whose headers move, and waits for outstanding operations and messages.
     async fn quiesce(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let moves = self.pool.state().moves_of(rebuild);
         let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
@@ -157,7 +158,7 @@ impl Core {
         self.memory.quiesced.any.store(true, Ordering::Release);
         self.until(|| !self.has_under_way(&tables) && self.memory.quiesced.unlatched.are_over())
             .await?;
-        // What nobody takes in any more need not arrive.
+        // Messages to nodes that have left the pool need not arrive.
         let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
         for mailbox in self.messenger.mailboxes() {
             let mark = mailbox.mark();
@@ -169,8 +170,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whether an operation is under way on a line of these tables. Takes every shard's lock, so
-    /// that whatever was begun before the node came to a stop is seen.
+    /// Whether an operation is outstanding on a line of these tables. Takes every shard's lock, so
+    /// that it sees every operation that was posted before the node quiesced.
     fn has_under_way(&self, tables: &BTreeSet<(usize, usize)>) -> bool {
         let mut found = false;
         for shard in self.cache.all_shards() {
@@ -196,7 +197,7 @@ impl Core {
         for addr in lines.into_iter().filter(|addr| self.is_in(*addr, &tables)) {
             let mut map = self.cache.shard(addr).lock();
             let mut active = self.open(&mut map, addr);
-            // Others may have asked already.
+            // Other nodes may have sent requests already.
             self.run(addr, &mut active, Event::LocalFree, None);
             active.waiters.signal_all(false);
             self.close(&mut map, addr, active);

@@ -1,4 +1,5 @@
-//! Lines that no survivor has entered: a node that died before it could may have held them.
+//! Lines that no survivor has entered. A node that died before it could enter them may have held
+//! them, so they are marked as its own, and lost, until a redo says otherwise.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::Rebuild;
@@ -11,8 +12,8 @@ use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
 
 impl Core {
-    /// What nobody has entered, one of those may have held who died before they could: until it is
-    /// redone, it is theirs, and lost.
+    /// Marks every line that no survivor has entered as held by a node that died before it could
+    /// enter its lines.
     pub(super) async fn mark_unclaimed(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let (memory, nodes) = (rebuild.memory, &rebuild.doubtful);
         if !rebuild.before.is_empty() {
@@ -20,7 +21,7 @@ impl Core {
         }
         let lost = self.pool.state();
         let is_swept = |node: &&u16| lost.lost.contains_key(node);
-        // One that is still to be swept out of the words, if there is one.
+        // A node that is still to be swept out of the words, if there is one.
         let holder = nodes.iter().find(is_swept).or(nodes.first()).copied();
         let Some(holder_index) = holder else { return Ok(()) };
         let is_swept = lost.lost.contains_key(&holder_index);
@@ -31,18 +32,18 @@ impl Core {
         for (range, position) in tables {
             let leased = self.leased_lines(range).await?;
             let Some(table) = self.memory.placement.table_in_use(range, position) else { continue };
-            // Lost as well: its own rebuild has the same doubts.
+            // Lost as well: its own rebuild marks its lines.
             if self.pool.is_memory_dead(table.node) {
                 continue;
             }
             for header in 0..table.headers {
                 let addr = self.memory.placement.addr_of(&table, header);
-                // Nobody has had the null address, which has a header as well.
+                // The null address has a header as well, and no page.
                 let Some(addr) = addr.filter(|addr| !addr.is_null()) else { continue };
                 if self.memory.placement.line_in_range(addr) >= leased {
                     break;
                 }
-                // Nobody can have that.
+                // No node can hold the null address.
                 if addr.is_null() {
                     continue;
                 }
@@ -63,9 +64,9 @@ impl Core {
         Ok(())
     }
 
-    /// Has a word name a dead node if it names nobody; whether nobody has the line. Of lines that
-    /// have readers it may have granted the copies and died in its write-back: they look again when
-    /// they hear of its death, and the sweep takes it out of the word.
+    /// Makes a word name a dead node if it names no holder. Returns whether no node has the line. If
+    /// the line has readers, the dead node may have granted their copies and died in its write-back:
+    /// they inquire when they are told of its death, and the sweep takes it out of the word.
     async fn name_holder(
         &self,
         node: usize,
@@ -84,14 +85,14 @@ impl Core {
                 return Ok(word == LatchWord::FREE);
             }
             if old.holder() != Ok(None) || !is_swept {
-                // Also what somebody marked who died before it could say so.
+                // The word may have been marked before, by a node that died before it reported that.
                 return Ok(old == LatchWord::held_by(holder));
             }
             word = old;
         }
     }
 
-    /// As [`Core::doubt`], where the words can still be read that say what they held.
+    /// As [`Core::mark_unclaimed`], by the old words, where they can still be read.
     async fn mark_by_old_words(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let mut doubted = Vec::new();
         for before in &rebuild.before {
@@ -113,7 +114,7 @@ impl Core {
                     let Some(holder) = held.filter(is_doubtful) else { continue };
                     let at = now.at.offset + header * HEADER_BYTES + LATCH_AT;
                     let at = RemoteAddr::new(now.at.region, at);
-                    // Unless another has got it, or has a copy.
+                    // Unless another node holds the line or has a copy.
                     let (free, held) = (LatchWord::FREE.bits(), LatchWord::held_by(holder).bits());
                     let swap = Chain::from(Verb::compare_and_swap(at, free, held));
                     let done = self.memory.queue_pair(now.node).post(swap).await;
@@ -128,7 +129,7 @@ impl Core {
         Ok(self.pool.clear_doubts(rebuild.number, &rebuild.doubtful, &doubted).await?)
     }
 
-    /// Lines of a range that have been leased to nodes, from its beginning.
+    /// The number of lines at the beginning of a range that have been leased to nodes.
     pub(crate) async fn leased_lines(&self, range: usize) -> Result<u64, EngineError> {
         let counters = self.memory.placement.copies(Counter::Leased(range));
         let counters = counters.map(|copies| copies.places).unwrap_or_default();

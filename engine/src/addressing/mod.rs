@@ -5,6 +5,7 @@ pub(crate) mod allocation;
 pub(crate) mod allocator;
 pub(crate) mod disconnected;
 pub(crate) mod epochs;
+pub(crate) mod executed;
 pub(crate) mod memory_access;
 pub(crate) mod memory_links;
 pub(crate) mod placement;

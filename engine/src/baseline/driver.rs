@@ -22,8 +22,8 @@ impl Core {
             | Event::Received { .. }
             | Event::Lost { .. } => return,
         };
-        // Without a message from outside nothing can be unexpected.
-        let _ = self.feed(addr, active, event);
+        let fed = self.feed(addr, active, event);
+        assert!(fed.is_ok(), "only a message can be unexpected");
     }
 
     fn feed(&self, addr: GAddr, active: &mut OpenLine, event: ClientEvent) -> Result<(), ()> {

@@ -10,6 +10,7 @@ use super::header_versions::versions_bytes;
 use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
 use super::unlatched::UnlatchedAccess;
+use crate::addressing::executed::found_at;
 use crate::addressing::placement::Counter;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
@@ -151,7 +152,7 @@ impl Core {
             CounterChange::Add(delta) => {
                 let chain = Chain::from([Verb::fetch_and_add(*at, delta)]);
                 let done = self.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
-                let old = done.old(0).unwrap_or_default();
+                let old = found_at(&done, 0);
                 (old, old.saturating_add(delta))
             }
             CounterChange::Raise(least) => {
@@ -180,7 +181,7 @@ impl Core {
         while known < least {
             let chain = Chain::from([Verb::compare_and_swap(at, known, least)]);
             let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
-            let old = done.old(0).unwrap_or(least);
+            let old = found_at(&done, 0);
             if old == known {
                 break;
             }

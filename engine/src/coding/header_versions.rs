@@ -4,6 +4,7 @@ use selkie_fabric::{Buf, Chain};
 use selkie_memnode::layout::{self, MAX_SPLITS};
 
 use super::tag::{Version, Versions};
+use crate::addressing::executed::read_at;
 
 /// The size of the versions of a page, in bytes.
 pub(crate) const VERSIONS_BYTES: usize = 4 * MAX_SPLITS;
@@ -36,7 +37,11 @@ pub(super) fn versions_buf(versions: &Versions) -> Buf {
 }
 
 /// The versions in the header that the last verb of a chain read.
-pub(super) fn found_versions(chain: &Chain) -> Option<Versions> {
-    let header = chain.verbs.last()?.buf()?;
-    Some(versions_from(header.get(layout::SPLIT_VERSION_AT as usize..)?))
+///
+/// # Panics
+/// If the last verb is no read of a header.
+#[track_caller]
+pub(super) fn found_versions(chain: &Chain) -> Versions {
+    let header = read_at(chain, chain.verbs.len() - 1);
+    versions_from(header.split_at(layout::SPLIT_VERSION_AT as usize).1)
 }

@@ -17,7 +17,8 @@ use selkie_memnode::Mode;
 use selkie_memnode::layout::MAX_SPLITS;
 
 use super::coded::CodingState;
-use super::tag::{SplitSet, Tag, Version, Versions};
+use super::tag::{SplitSet, Tag, Version, Versions, version_of};
+use crate::addressing::executed::first_word;
 use crate::addressing::placement::{SplitAt, SplitsAt};
 use crate::cache::frames::FrameId;
 use crate::core::Core;
@@ -228,9 +229,11 @@ impl<'c> LateBindingRead<'c> {
         match result {
             Ok(chain) => {
                 let mut bufs = chain.verbs.into_iter().filter_map(Verb::into_buf);
-                let (Some(payload), Some(tag)) = (bufs.next(), bufs.next()) else { return };
-                let word = tag.words().first().map_or(0, |word| u64::from_le(*word));
-                self.fresh.push(ArrivedSplit { split, payload, tag: Tag::from_word(word) });
+                let (Some(payload), Some(tag)) = (bufs.next(), bufs.next()) else {
+                    panic!("a split is read by two reads");
+                };
+                let tag = Tag::from_word(first_word(&tag));
+                self.fresh.push(ArrivedSplit { split, payload, tag });
             }
             Err(failed) => {
                 let ChainError { chain, error, .. } = *failed;
@@ -252,7 +255,7 @@ impl<'c> LateBindingRead<'c> {
         while let Some(arrival) = self.fresh.pop() {
             let ArrivedSplit { split, payload, tag } = &arrival;
             let own = SplitSet::EMPTY.with(*split);
-            let version = versions.get(*split).copied().unwrap_or_default();
+            let version = version_of(versions, *split);
             self.suspects = self.suspects.without(own);
             if version == tag.version && core.is_as_written(*tag, payload) {
                 self.arrived.push(arrival);

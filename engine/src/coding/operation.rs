@@ -8,6 +8,7 @@ use super::late_binding::{LateBindingRead, MovedFrame};
 use super::page_write::PageWrite;
 use super::tag::{SplitSet, Versions};
 use super::write_back::write_home;
+use crate::addressing::executed::first_word;
 use crate::addressing::placement::{Home, Written};
 use crate::coherence::line::push_word;
 use crate::coherence::machine::{Atomic, LatchOperation, WordAccess};
@@ -108,13 +109,16 @@ impl CodedOperation {
         if let Ok(chain) = &found {
             done.old = found_word(operation.word, chain);
             if header {
-                done.versions = found_versions(chain);
+                done.versions = Some(found_versions(chain));
             }
         }
         if let Some(reading) = reading {
             let read = if found.is_ok() && is_granted(operation.word, done.old) {
                 coded.errors.note_read();
-                reading.finish(core, &done.versions.unwrap_or_default()).await?
+                let Some(versions) = &done.versions else {
+                    panic!("a page is read together with its header");
+                };
+                reading.finish(core, versions).await?
             } else {
                 reading.give_up(core).await?
             };
@@ -130,12 +134,9 @@ impl CodedOperation {
 fn found_word(word: WordAccess, chain: &Chain) -> LatchWord {
     let bits = match word {
         WordAccess::Skip => return LatchWord::FREE,
-        WordAccess::Look => chain
-            .verbs
-            .iter()
-            .find_map(Verb::buf)
-            .and_then(|buf| buf.words().first().map(|word| u64::from_le(*word))),
+        WordAccess::Look => chain.verbs.iter().find_map(Verb::buf).map(first_word),
         WordAccess::Change(_) => chain.verbs.iter().find_map(Verb::old),
     };
-    LatchWord::from_bits(bits.unwrap_or_default())
+    let Some(bits) = bits else { panic!("{chain:?} has no result for {word:?}") };
+    LatchWord::from_bits(bits)
 }

@@ -5,7 +5,7 @@ use selkie_memnode::Coding;
 use selkie_memnode::layout::TAG_BYTES;
 
 use super::checksum::checksum;
-use super::tag::{SplitSet, Tag, Version, Versions};
+use super::tag::{SplitSet, Tag, Version, Versions, set_version};
 
 /// A write-back of a page.
 pub(super) struct PageWrite {
@@ -22,15 +22,18 @@ impl PageWrite {
         let version = Version::after(before, coding.data(), self.dirty);
         let mut versions = *before;
         for (split, buf) in &mut self.splits {
-            let bytes = buf.len() - TAG_BYTES as usize;
-            let checksum = checksum(buf.get(..bytes).unwrap_or_default());
-            if let Some(word) = buf.words_mut().last_mut() {
-                *word = Tag { version, checksum }.to_word().to_le();
-            }
-            if let Some(own) = versions.get_mut(*split) {
-                *own = version;
-            }
+            let checksum = checksum(payload_of(buf));
+            Tag { version, checksum }.put(buf);
+            set_version(&mut versions, *split, version);
         }
         versions
     }
+}
+
+/// The payload of a split that has room for its tag.
+///
+/// # Panics
+/// If there is no room for a tag.
+pub(super) fn payload_of(split: &Buf) -> &[u8] {
+    split.split_at(split.len() - TAG_BYTES as usize).0
 }

@@ -60,6 +60,18 @@ impl QuiescedHomes {
         !self.suspects.lock().is_empty()
     }
 
+    /// The header tables of a rebuild for which this node has quiesced.
+    ///
+    /// # Panics
+    /// If it has not.
+    pub(super) fn tables_of(&self, number: u64) -> BTreeSet<(usize, usize)> {
+        let Some(tables) = self.tables.read().get(&number).cloned() else {
+            panic!("rebuild {number} takes a step that follows quiesce, before it");
+        };
+        tables
+    }
+
+    /// The rebuilds for which this node has quiesced.
     pub(crate) fn rebuilds(&self) -> Vec<u64> {
         self.tables.read().keys().copied().collect()
     }

@@ -20,10 +20,11 @@ use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT};
 use super::header_versions::versions_bytes;
 use super::placed::placed;
 use super::repair_torn::RepairedPage;
-use super::tag::{SplitSet, Tag, Version};
+use super::tag::{SplitSet, Tag, Version, set_version, version_of};
 use super::unlatched::UnlatchedAccess;
 use super::write_back::read_versions;
 use crate::access::acquire::Access;
+use crate::addressing::executed::word_at;
 use crate::addressing::placement::Counter;
 use crate::coherence::machine::Event;
 use crate::core::Core;
@@ -206,8 +207,7 @@ impl Core {
             let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
             let done =
                 self.memory.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
-            let word = done.buf(0).and_then(|buf| buf.words().first().copied());
-            most = most.max(word.map_or(0, u64::from_le));
+            most = most.max(word_at(&done, 0));
         }
         self.raise(memory, *own, most).await?;
         if let Counter::Line(_) = counter {
@@ -318,13 +318,13 @@ impl Core {
         let header_at = RemoteAddr::new(home.latch.region, home.latch.offset - LATCH_AT);
         let header = read_versions(self, home.node, header_at).await?;
         let mut versions = header;
-        let Some(version) = versions.get_mut(split) else { return Ok(()) };
-        if *version == Version::LOST {
-            *version = Version::after(&header, coded.data(), SplitSet::EMPTY);
+        if version_of(&header, split) == Version::LOST {
+            let next = Version::after(&header, coded.data(), SplitSet::EMPTY);
+            set_version(&mut versions, split, next);
         }
-        let version = *version;
+        let version = version_of(&versions, split);
         let splits = coded.splits_of(guard.line())?;
-        let payload = splits.get(split).map(Vec::as_slice).unwrap_or_default();
+        let Some(payload) = splits.get(split) else { panic!("a page has no split {split}") };
         let buf = Tag::append(version, payload);
         for place in places.places_of(split).filter(|place| place.node == memory) {
             let write = placed(place.at, Buf::copy_of(&buf));

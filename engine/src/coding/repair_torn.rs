@@ -8,12 +8,15 @@
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_memnode::layout;
 
+use super::coded::CodingState;
 use super::header_versions::versions_bytes;
 use super::journal::share::JournalImage;
 use super::placed::placed;
-use super::tag::{SplitSet, Tag, Version, Versions};
+use super::tag::{SplitSet, Tag, Version, Versions, set_version, version_of};
 use super::torn_write::{ResolvedPage, SplitFinding, resolve_torn_write};
 use super::write_back::read_versions;
+use crate::addressing::executed::first_word;
+use crate::addressing::placement::Written;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
@@ -54,64 +57,17 @@ impl Core {
             RemoteAddr::new(home.latch.region, at)
         };
         let header = read_versions(self, home.node, header_at(0)).await?;
-        let seen = self.see_splits(addr).await?;
-        let found: Vec<SplitFinding> = seen
-            .iter()
-            .map(|seen| match seen {
-                Some(seen) if seen.tag.is_of(&seen.payload) => {
-                    SplitFinding::Whole(seen.tag.version)
-                }
-                _ => SplitFinding::Nothing,
-            })
-            .collect();
-        let known = JournalImage::over(images, addr, &header, coding.data());
-        let candidates = known.into_iter().map(Some).chain([None]);
-        let pages = candidates.map(|image| {
-            let shares = image.map(|image| (image.attempt.version, image.splits()));
-            (image, resolve_torn_write(coding, &header, &found, shares))
-        });
-        let found_page = pages.into_iter().find(|(_, page)| *page != ResolvedPage::Lost);
-        let (image, page) = found_page.unwrap_or((None, ResolvedPage::Lost));
-        let (mut versions, splits) = match page {
-            ResolvedPage::Before(of) => (header, coded.splits_from(&payloads(&seen, of, None))?),
-            ResolvedPage::After(version, of) => (
-                with_version(&header, coding.data(), version),
-                coded.splits_from(&payloads(&seen, of, image))?,
-            ),
-            ResolvedPage::Lost => return Ok(RepairedPage::Lost),
+        let seen = self.read_all_splits(addr).await?;
+        let found: Vec<SplitFinding> = seen.iter().map(finding).collect();
+        let Some((versions, splits)) = resolve(coded, addr, &header, (&seen, &found), images)?
+        else {
+            return Ok(RepairedPage::Lost);
         };
-        let line = splits.get(..coding.data()).unwrap_or(&splits).concat();
+        let line = splits.split_at(coding.data()).0.concat();
         let Some(places) = self.memory.placement.written(addr) else {
             return Ok(RepairedPage::Whole(line));
         };
-        for (split, payload) in splits.iter().enumerate() {
-            let known = versions.get(split).copied().unwrap_or_default();
-            let is_there = found.get(split) == Some(&SplitFinding::Whole(known));
-            // A split that was lost with its home may have a place again.
-            let version = match known {
-                Version::LOST => Version::after(&versions, coding.data(), SplitSet::EMPTY),
-                known => known,
-            };
-            let buf = Tag::append(version, payload);
-            // What is on its way elsewhere may be there and not here.
-            for place in places.places_of(split).skip(usize::from(is_there)) {
-                let write = placed(place.at, Buf::copy_of(&buf));
-                match self
-                    .memory
-                    .queue_pair(place.node)
-                    .post(write)
-                    .await
-                    .map_err(|error| error.error)
-                {
-                    Ok(_) => {
-                        if let Some(own) = versions.get_mut(split) {
-                            *own = version;
-                        }
-                    }
-                    Err(error) => self.gone(error).await?,
-                }
-            }
-        }
+        let versions = self.write_splits(&places, &found, &splits, versions).await?;
         if versions != header {
             let bytes = Buf::copy_of(&versions_bytes(&versions));
             let write = placed(header_at(layout::SPLIT_VERSION_AT), bytes);
@@ -121,8 +77,39 @@ impl Core {
         Ok(RepairedPage::Whole(line))
     }
 
+    /// Writes the splits that are not in their places. Returns the versions for the header.
+    async fn write_splits(
+        &self,
+        places: &Written,
+        found: &[SplitFinding],
+        splits: &[Vec<u8>],
+        mut versions: Versions,
+    ) -> Result<Versions, EngineError> {
+        let data = self.pool.descriptor().coding.data();
+        for (split, payload) in splits.iter().enumerate() {
+            let known = version_of(&versions, split);
+            let is_there = found.get(split) == Some(&SplitFinding::Whole(known));
+            // A split that was lost with its home may have a place again.
+            let version = match known {
+                Version::LOST => Version::after(&versions, data, SplitSet::EMPTY),
+                known => known,
+            };
+            let buf = Tag::append(version, payload);
+            // A split that migrates may be in its old place and not in its new one.
+            for place in places.places_of(split).skip(usize::from(is_there)) {
+                let write = placed(place.at, Buf::copy_of(&buf));
+                let written = self.memory.queue_pair(place.node).post(write).await;
+                match written.map_err(|error| error.error) {
+                    Ok(_) => set_version(&mut versions, split, version),
+                    Err(error) => self.gone(error).await?,
+                }
+            }
+        }
+        Ok(versions)
+    }
+
     /// All splits of a page; `None` for those whose memory is lost.
-    async fn see_splits(&self, addr: GAddr) -> Result<Vec<Option<FoundSplit>>, EngineError> {
+    async fn read_all_splits(&self, addr: GAddr) -> Result<Vec<Option<FoundSplit>>, EngineError> {
         let bytes = self.pool.descriptor().geometry().payload_bytes();
         let places = self.memory.placement.splits(addr).ok_or(EngineError::BadAddress { addr })?;
         let mut seen = Vec::new();
@@ -141,13 +128,47 @@ impl Core {
                 }
             };
             let mut bufs = read.verbs.into_iter().filter_map(Verb::into_buf);
-            let (payload, tag) = (bufs.next(), bufs.next());
-            let word = tag.and_then(|tag| tag.words().first().copied()).unwrap_or_default();
-            let tag = Tag::from_word(u64::from_le(word));
-            seen.push(payload.map(|payload| FoundSplit { payload, tag }));
+            let (Some(payload), Some(tag)) = (bufs.next(), bufs.next()) else {
+                panic!("a split is read by two reads");
+            };
+            let tag = Tag::from_word(first_word(&tag));
+            seen.push(Some(FoundSplit { payload, tag }));
         }
         Ok(seen)
     }
+}
+
+/// Whether a split is intact, by its tag.
+fn finding(seen: &Option<FoundSplit>) -> SplitFinding {
+    match seen {
+        Some(seen) if seen.tag.is_of(&seen.payload) => SplitFinding::Whole(seen.tag.version),
+        _ => SplitFinding::Nothing,
+    }
+}
+
+/// The versions and all splits of the page that these splits are, with the first image that gives a
+/// page; `None` if the page is lost.
+fn resolve(
+    coded: &CodingState,
+    addr: GAddr,
+    header: &Versions,
+    (seen, found): (&[Option<FoundSplit>], &[SplitFinding]),
+    images: &[JournalImage],
+) -> Result<Option<(Versions, Vec<Vec<u8>>)>, EngineError> {
+    let known = JournalImage::over(images, addr, header, coded.data());
+    for image in known.into_iter().map(Some).chain([None]) {
+        let shares = image.map(|image| (image.attempt.version, image.splits()));
+        let resolved = match resolve_torn_write(coded.coding(), header, found, shares) {
+            ResolvedPage::Before(of) => (*header, coded.splits_from(&payloads(seen, of, None))?),
+            ResolvedPage::After(version, of) => (
+                with_version(header, coded.data(), version),
+                coded.splits_from(&payloads(seen, of, image))?,
+            ),
+            ResolvedPage::Lost => continue,
+        };
+        return Ok(Some(resolved));
+    }
+    Ok(None)
 }
 
 /// The payloads of these splits: from the image if it has them, else from their places.
@@ -157,8 +178,14 @@ fn payloads<'a>(
     image: Option<&'a JournalImage>,
 ) -> Vec<(usize, &'a [u8])> {
     let in_place = |split: usize| Some(&*seen.get(split)?.as_ref()?.payload);
-    let payload = |split| image.and_then(|image| image.payload(split)).or_else(|| in_place(split));
-    of.iter().filter_map(|split| Some((split, payload(split)?))).collect()
+    let payload = |split| {
+        let share = image.and_then(|image| image.payload(split));
+        let Some(payload) = share.or_else(|| in_place(split)) else {
+            panic!("split {split} was found, and has no payload");
+        };
+        (split, payload)
+    };
+    of.iter().map(payload).collect()
 }
 
 /// The versions after a write-back of this version.

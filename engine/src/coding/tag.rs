@@ -105,11 +105,12 @@ impl Version {
     /// The version of a write-back of these data splits to a page whose splits have these versions.
     /// It differs from all of them.
     #[must_use]
-    pub(crate) fn after(versions: &Versions, parity: usize, dirty: SplitSet) -> Self {
+    pub(crate) fn after(versions: &Versions, first_parity: usize, dirty: SplitSet) -> Self {
         let known = |version: &&Self| **version != Self::LOST;
-        let (data, parity) = versions.split_at_checked(parity).unwrap_or((versions, &[]));
+        let (data, parity) = versions.split_at(first_parity);
         let latest = parity.iter().find(known).or_else(|| data.iter().filter(known).max());
-        let mut version = latest.copied().unwrap_or_default().next(dirty);
+        // A page of which all versions are lost begins anew.
+        let mut version = latest.copied().unwrap_or(Self::NEVER).next(dirty);
         while versions.contains(&version) {
             version = version.next(dirty);
         }
@@ -149,6 +150,24 @@ impl fmt::Debug for Version {
 /// The versions of the splits of a page, by split.
 pub(crate) type Versions = [Version; MAX_SPLITS];
 
+/// The version of a split.
+///
+/// # Panics
+/// If a page has no split of that number.
+#[expect(clippy::indexing_slicing, reason = "a split number is below MAX_SPLITS")]
+pub(crate) fn version_of(versions: &Versions, split: usize) -> Version {
+    versions[split]
+}
+
+/// Sets the version of a split.
+///
+/// # Panics
+/// If a page has no split of that number.
+#[expect(clippy::indexing_slicing, reason = "a split number is below MAX_SPLITS")]
+pub(crate) fn set_version(versions: &mut Versions, split: usize, version: Version) {
+    versions[split] = version;
+}
+
 /// A split's tag.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tag {
@@ -169,6 +188,15 @@ impl Tag {
         Self { version: Version(word as u32), checksum: (word >> 32) as u32 }
     }
 
+    /// Writes the tag behind the payload of a split.
+    ///
+    /// # Panics
+    /// If the buffer has no room for a tag.
+    pub(crate) fn put(self, split: &mut Buf) {
+        let Some(word) = split.words_mut().last_mut() else { panic!("a split without a tag") };
+        *word = self.to_word().to_le();
+    }
+
     /// Whether a payload matches this tag.
     pub(crate) fn is_of(self, payload: &[u8]) -> bool {
         if self.version == Version::NEVER {
@@ -181,12 +209,8 @@ impl Tag {
     pub(crate) fn append(version: Version, payload: &[u8]) -> Buf {
         let checksum = if version == Version::NEVER { 0 } else { checksum(payload) };
         let mut buf = Buf::zeroed(payload.len() + TAG_BYTES as usize);
-        for (to, from) in buf.iter_mut().zip(payload) {
-            *to = *from;
-        }
-        if let Some(word) = buf.words_mut().last_mut() {
-            *word = Self { version, checksum }.to_word().to_le();
-        }
+        buf.split_at_mut(payload.len()).0.copy_from_slice(payload);
+        Self { version, checksum }.put(&mut buf);
         buf
     }
 }

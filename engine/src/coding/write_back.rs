@@ -124,5 +124,5 @@ pub(crate) async fn read_versions(
 ) -> Result<Versions, EngineError> {
     let read = Verb::read(at, Buf::zeroed(layout::HEADER_BYTES as usize));
     let chain = core.memory.queue_pair(node).post(Chain::from(read)).await.map_err(|e| e.error)?;
-    Ok(found_versions(&chain).unwrap_or_default())
+    Ok(found_versions(&chain))
 }

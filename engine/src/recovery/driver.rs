@@ -19,6 +19,7 @@ use selkie_fabric::{Buf, Chain, FabricError, PeerId, RemoteAddr, Verb};
 use selkie_memnode::control::PoolState;
 use selkie_memnode::{ComputeIndex, Observer, layout};
 
+use crate::addressing::executed::{found_at, read_at};
 use crate::addressing::reclamation::epoch_node;
 use crate::cache::dirty::Dirty;
 use crate::cache::residual_readers::ResidualReader;
@@ -435,7 +436,7 @@ impl Core {
                 let read = Verb::read(at(first), Buf::zeroed(bytes));
                 let done = self.memory.queue_pair(memory).post(Chain::from(read)).await;
                 let done = done.map_err(|error| error.error)?;
-                let words = done.buf(0).map(Buf::words).unwrap_or_default();
+                let words = read_at(&done, 0).words();
                 let header_words = (layout::HEADER_BYTES / 8) as usize;
                 let state = self.pool.state();
                 for (number, word) in (0..count).zip(words.iter().step_by(header_words)) {
@@ -487,7 +488,7 @@ impl Core {
             }
             let swap = Verb::compare_and_swap(at, word.bits(), swept.bits());
             let done = self.memory.queue_pair(memory).post(Chain::from(swap)).await;
-            let old = done.map_err(|error| error.error)?.old(0).unwrap_or_default();
+            let old = found_at(&done.map_err(|error| error.error)?, 0);
             if old == word.bits() {
                 return Ok(is_lost);
             }
@@ -507,7 +508,7 @@ impl Core {
             let free = word.add(LatchDelta::remove_holder(dead));
             let swap = Verb::compare_and_swap(at, word.bits(), free.bits());
             let done = self.memory.queue_pair(memory).post(Chain::from(swap)).await;
-            let old = done.map_err(|error| error.error)?.old(0).unwrap_or_default();
+            let old = found_at(&done.map_err(|error| error.error)?, 0);
             if old == word.bits() {
                 break;
             }

@@ -9,7 +9,7 @@ use selkie_memnode::layout::{MAX_SPLITS, SHARE_HEADER_BYTES};
 use crate::GAddr;
 use crate::coding::checksum::checksum;
 use crate::coding::header_versions::versions_bytes;
-use crate::coding::tag::{SplitSet, Version, Versions};
+use crate::coding::tag::{SplitSet, Version, Versions, version_of};
 
 /// Offset of the checksum in a share.
 const CHECKSUM_AT: usize = 32;
@@ -118,7 +118,7 @@ impl JournalImage {
         header: &Versions,
         data: usize,
     ) -> Vec<&'i Self> {
-        let latest = header.get(data).copied().unwrap_or_default();
+        let latest = version_of(header, data);
         let is_over = |attempt: &WriteAttempt| {
             // A lost version is the same for all pages: then all versions must be the same.
             let is_same = || attempt.all_before == sum_of(header);

@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use selkie_fabric::{Buf, Chain, Completion, Verb};
-use selkie_memnode::layout::{JOURNAL_IMAGES, TAG_BYTES};
+use selkie_memnode::layout::JOURNAL_IMAGES;
 
 use super::share::{JournalImage, JournalShare, WriteAttempt, sum_of};
 use super::slots::JournalSlot;
+use crate::addressing::executed::read_at;
 use crate::addressing::placement::SplitsAt;
+use crate::coding::page_write::payload_of;
 use crate::coding::placed::placed;
-use crate::coding::tag::Versions;
+use crate::coding::tag::{Versions, version_of};
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
@@ -29,7 +31,7 @@ impl Core {
         let place = own.take().await;
         // Relaxed: the line orders two write-backs of its page.
         let number = (self.own_incarnation(), own.count.fetch_add(1, Ordering::Relaxed));
-        let of = |versions: &Versions| versions.get(coded.data()).copied().unwrap_or_default();
+        let of = |versions: &Versions| version_of(versions, coded.data());
         let (version, all_before) = (of(after), sum_of(before));
         let attempt = WriteAttempt { addr, version, before: of(before), all_before, number };
         let offset = self.pool.descriptor().geometry().share_offset(self.me.index(), place.number);
@@ -37,10 +39,9 @@ impl Core {
         for (split, buf) in splits {
             // A split without a place will not be written.
             let Some(at) = places.get(*split).copied().flatten() else { continue };
-            let payload = buf.get(..buf.len() - TAG_BYTES as usize).unwrap_or_default();
             let share = placed(
                 self.memory.at(at.node, offset)?,
-                JournalShare::to_buf(attempt, *split, payload),
+                JournalShare::to_buf(attempt, *split, payload_of(buf)),
             );
             posted.push(self.memory.queue_pair(at.node).post(share));
         }
@@ -77,8 +78,9 @@ impl Core {
                     continue;
                 }
             };
-            let read = chain.buf(0).map(|buf| &**buf).unwrap_or_default();
-            for share in read.chunks_exact(bytes as usize).filter_map(JournalShare::from_bytes) {
+            for share in
+                read_at(&chain, 0).chunks_exact(bytes as usize).filter_map(JournalShare::from_bytes)
+            {
                 JournalImage::put(&mut images, share);
             }
         }

@@ -18,7 +18,7 @@ impl Core {
     /// Enters this node in the new words of all lines that it has.
     pub(super) async fn enter_lines(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
         let (number, memory) = (rebuild.number, rebuild.memory);
-        let tables = self.memory.quiesced.tables.read().get(&number).cloned().unwrap_or_default();
+        let tables = self.memory.quiesced.tables_of(number);
         // The state may be known before the placement follows it.
         let follows = || {
             let state = self.pool.state();

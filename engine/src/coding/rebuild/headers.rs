@@ -6,6 +6,7 @@ use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
 use selkie_memnode::layout::{HEADER_BYTES, Header};
 use selkie_memnode::{Move, Rebuild};
 
+use crate::addressing::executed::{into_read, word_at};
 use crate::addressing::placement::HeaderTable;
 use crate::coding::placed::placed;
 use crate::coding::tag::{Tag, Version, Versions};
@@ -115,8 +116,7 @@ impl Core {
         let read = Chain::from(Verb::read(at, Buf::zeroed((count * HEADER_BYTES) as usize)));
         let done =
             self.memory.queue_pair(table.node).post(read).await.map_err(|error| error.error)?;
-        let read = done.verbs.into_iter().next().and_then(Verb::into_buf);
-        Ok(read.unwrap_or_else(|| Buf::zeroed(0)))
+        Ok(into_read(done))
     }
 
     fn splits(&self) -> usize {
@@ -150,12 +150,11 @@ impl Core {
                     continue;
                 }
             };
-            for ((line, split), verb) in reads.into_iter().zip(&chain.verbs) {
-                let word = verb.buf().and_then(|buf| buf.words().first().copied());
-                let tag = tags.get_mut(line).and_then(|tags| tags.get_mut(split));
-                if let (Some(tag), Some(word)) = (tag, word) {
-                    *tag = Some(Tag::from_word(u64::from_le(word)));
-                }
+            for (index, (line, split)) in reads.into_iter().enumerate() {
+                let Some(tag) = tags.get_mut(line).and_then(|tags| tags.get_mut(split)) else {
+                    panic!("the tag of split {split} was read, which the page has not");
+                };
+                *tag = Some(Tag::from_word(word_at(&chain, index)));
             }
         }
         Ok(tags)

@@ -134,6 +134,7 @@ impl Core {
                 (false, None) => match self.endpoint.connect(peer) {
                     // Not every fabric can tell: the others miss the memory node if it is dead.
                     Ok(_) => {
+                        // No other host watches a memory node of this host.
                         let missed_by = now + self.pool.missed_within(memory).unwrap_or_default();
                         self.memory.quiesced.suspects.lock().insert(memory, Some(missed_by));
                         continue;

@@ -7,6 +7,7 @@ use selkie_memnode::layout::{EXTENT_GCLS, HEADER_BYTES, LATCH_AT};
 
 use super::headers::GCLS_AT_ONCE;
 use crate::EngineError;
+use crate::addressing::executed::{found_at, word_at};
 use crate::addressing::placement::Counter;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
@@ -27,7 +28,7 @@ impl Core {
         let is_swept = lost.lost.contains_key(&holder_index);
         let Some(holder) = ComputeId::new(usize::from(holder_index)) else { return Ok(()) };
         let number = rebuild.number;
-        let tables = self.memory.quiesced.tables.read().get(&number).cloned().unwrap_or_default();
+        let tables = self.memory.quiesced.tables_of(number);
         let mut doubted = Vec::new();
         for (range, position) in tables {
             let leased = self.leased_lines(range).await?;
@@ -80,7 +81,7 @@ impl Core {
             let swap = Chain::from(Verb::compare_and_swap(at, word.bits(), named.bits()));
             let done =
                 self.memory.queue_pair(node).post(swap).await.map_err(|error| error.error)?;
-            let old = LatchWord::from_bits(done.old(0).unwrap_or_default());
+            let old = LatchWord::from_bits(found_at(&done, 0));
             if old == word {
                 return Ok(word == LatchWord::FREE);
             }
@@ -118,9 +119,9 @@ impl Core {
                     let (free, held) = (LatchWord::FREE.bits(), LatchWord::held_by(holder).bits());
                     let swap = Chain::from(Verb::compare_and_swap(at, free, held));
                     let done = self.memory.queue_pair(now.node).post(swap).await;
-                    let old = done.map_err(|error| error.error)?.old(0);
+                    let old = found_at(&done.map_err(|error| error.error)?, 0);
                     let addr = self.memory.placement.addr_of(&now, header);
-                    if let (Some(addr), true) = (addr, old == Some(free) || old == Some(held)) {
+                    if let (Some(addr), true) = (addr, old == free || old == held) {
                         doubted.push((holder.index() as u16, addr.to_u64()));
                     }
                 }
@@ -137,7 +138,6 @@ impl Core {
         let Some((node, at)) = counters.iter().find(living) else { return Ok(u64::MAX) };
         let read = Chain::from(Verb::read(*at, Buf::zeroed(8)));
         let done = self.memory.queue_pair(*node).post(read).await.map_err(|error| error.error)?;
-        let leased = done.buf(0).and_then(|buf| buf.words().first().copied());
-        Ok(leased.map_or(0, u64::from_le).saturating_mul(EXTENT_GCLS))
+        Ok(word_at(&done, 0).saturating_mul(EXTENT_GCLS))
     }
 }

@@ -1,16 +1,17 @@
-//! Recovery from the death of another compute node: this node's part in it (DESIGN §8, F1 to F5).
+//! Recovery from the death of another compute node: this node's part in it (docs/design.md,
+//! Membership and recovery, F1 to F5).
 //!
 //! ```text
-//! pool: node is lost --> fence it --> [fenced] --> hear all its mail --> Lost to every line --> wait for
-//!    what was under way, and for inquiries --> acknowledge --> [all have] --> one sweeps --> [over]
+//! pool: node is lost --> fence it --> [fenced] --> handle all its mail --> Lost to every line -->
+//!    wait for outstanding operations and inquiries --> acknowledge --> [all have] --> one sweeps --> [over]
 //! ```
-//! The pool's state says how far the recovery has got; every step may be repeated, so that whoever
-//! dies in one leaves it to the others. The sweep reads the header tables of all memory nodes. A
-//! word that names the dead node while a survivor reads the line is a grant that did not get into
-//! the word, or an intent: the node is taken out. A word that names it and has no other reader
-//! means a page that it alone had: that is made again from the logs of those who died
-//! (`log/redo.rs`), if they had any and whoever sweeps reaches them. Else it is lost, and stays so,
-//! until somebody comes who does; who wants it is told [`crate::EngineError::PageLost`].
+//! The state of the pool has the progress of the recovery. Every step may be repeated, so that the
+//! others continue when a node dies in one. The sweep reads the header tables of all memory nodes. A
+//! word that names the dead node while a survivor reads the line is a grant that did not reach the
+//! word, or an intent: the sweep takes the node out. If the word names the node and has no other
+//! reader, the dead node had the only copy. That page is redone from the logs of the dead nodes
+//! (`log/redo.rs`), if they had logs and the sweeping node reaches them. Otherwise the page is lost
+//! until a node comes that reaches the logs; callers get [`crate::EngineError::PageLost`].
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -31,9 +32,9 @@ use crate::core::Core;
 use crate::join::all_of;
 use crate::{Coherence, EngineError, GAddr};
 
-/// How often a recovery that waits for something looks again.
+/// The interval at which a waiting recovery looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Pages that are mended at the same time.
+/// Pages that are repaired at the same time.
 const REPAIRED_AT_ONCE: usize = 64;
 /// Headers that the sweep reads at once.
 const SWEEP_HEADERS: u64 = 1024;
@@ -54,24 +55,24 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");
         }
-        // Words that are being made anew say nothing of the dead yet.
+        // Words that are being made anew do not name dead nodes yet.
         let is_quiet = core.rebuilds_are_over();
         let all_lost = core.pool.lost();
         if is_quiet {
-            core.go_on(!all_lost.is_empty());
+            core.wake_backed_off(!all_lost.is_empty());
         }
         if let Err(error) = core.recover_again().await {
             tracing::debug!(%error, "recovery: a step failed");
         }
         for (node, lost) in all_lost {
             let Some(dead) = ComputeId::new(node.as_usize()) else { continue };
-            // What fails is tried again with the next tick.
+            // A step that fails is tried again with the next tick.
             let step = if !lost.fenced {
                 core.fence(node).await
             } else if !is_quiet {
                 Ok(())
             } else if !lost.acknowledged.contains(&core.index().get()) {
-                core.take_note(dead).await
+                core.acknowledge_death(dead).await
             } else {
                 core.sweep_if_due(dead).await
             };
@@ -82,20 +83,20 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     }
 }
 
-/// What a sweep has seen of lines.
+/// The lines that a sweep decided about.
 #[derive(Default)]
-struct Swept {
-    /// The dead node alone had them.
+struct SweptLines {
+    /// Lines of which the dead node had the only copy.
     lost: Vec<u64>,
-    /// They were said to be lost, and are free: somebody has made them again.
+    /// Lines that the state of the pool calls lost, and whose words are free: they were redone.
     found: Vec<u64>,
 }
 
 impl Observer for Core {
     fn changed(&self, state: &PoolState) -> bool {
-        // First: who takes part in a recovery has marked.
+        // First, because a node that takes part in a recovery must have marked.
         self.mark_moment(state);
-        // Of one that is fenced nothing executes, whatever it was about to do.
+        // No verb of a fenced node executes any more.
         let is_fenced = self.is_fenced_in(state);
         if !is_fenced && !self.memory.links.follow(state) {
             return false;
@@ -103,9 +104,9 @@ impl Observer for Core {
         self.memory.placement.update(state) || is_fenced
     }
 
-    /// Makes room for a node that has the name of one that was known: nothing of that is left in
-    /// the pool, but here there may be a way to it and mail from it. What is still noted to be in
-    /// the care of that one has been done, which is what its successor answers when it is asked.
+    /// Makes room for a node that has the index of an earlier one. Nothing of the earlier node is left
+    /// in the pool, but this node may have a connection to it and mail from it. Bits that this node
+    /// notes as ceded to the earlier node are cleared, and the successor answers so.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
         let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
         let known = self.messenger.known_incarnation(index);
@@ -114,7 +115,7 @@ impl Observer for Core {
             return true;
         }
         let mailbox = self.messenger.mailbox_for(index);
-        // The first one may have written already: what there is from it is new.
+        // The first node of this index may have sent already: its mail is new.
         if before != 0 {
             if mailbox.has_mail_from(index) && !self.lifecycle.has_failed() {
                 return false;
@@ -128,8 +129,7 @@ impl Observer for Core {
         true
     }
 
-    /// Nothing is sent to one that died any more. One that has left answers as long as its process
-    /// lives.
+    /// Disconnects from a node that died. A node that has left answers as long as its process lives.
     fn gone(&self, node: ComputeIndex) {
         let index = node.as_usize();
         let is_dead = |id| self.recovery.dead_nodes().contains(id);
@@ -140,7 +140,7 @@ impl Observer for Core {
 }
 
 impl Core {
-    /// Whether this node was in the pool, and nothing that it does executes any more.
+    /// Whether this node was in the pool, and is out or fenced now.
     fn is_fenced_in(&self, state: &PoolState) -> bool {
         let (index, incarnation) = (self.index().get(), self.lifecycle.incarnation());
         let member = state.compute_nodes.get(&index);
@@ -156,8 +156,8 @@ fn peer(node: ComputeIndex) -> PeerId {
 }
 
 impl Core {
-    /// Who died before this node was in: nothing came from those nodes, and nothing is owed to
-    /// them.
+    /// Notes the nodes that died before this node joined: they sent it nothing, and it owes them
+    /// nothing.
     pub(crate) fn hear_of_deaths(&self) {
         let (lost, dead) = (self.pool.lost(), self.pool.dead());
         let all = lost.iter().map(|(node, _)| *node).chain(dead);
@@ -166,7 +166,7 @@ impl Core {
         self.recovery.set_recovering(!lost.is_empty());
     }
 
-    /// It has been since before this task began.
+    /// Whether this node is a member, as it was before its tasks began.
     pub(crate) fn is_member_itself(&self) -> bool {
         self.pool.is_incarnation(self.index(), self.own_incarnation())
     }
@@ -175,7 +175,7 @@ impl Core {
         self.lifecycle.incarnation().unwrap_or_default()
     }
 
-    /// F1.
+    /// Fences a dead node (F1).
     async fn fence(&self, node: ComputeIndex) -> Result<(), EngineError> {
         let started = self.env.now();
         if self.pool.fence(node).await? {
@@ -185,8 +185,8 @@ impl Core {
         Ok(())
     }
 
-    /// F2 to F4.
-    async fn take_note(self: &Arc<Self>, dead: ComputeId) -> Result<(), EngineError> {
+    /// Handles the mail of a dead node, tells the lines, and acknowledges (F2 to F4).
+    async fn acknowledge_death(self: &Arc<Self>, dead: ComputeId) -> Result<(), EngineError> {
         let started = self.env.now();
         let mailbox = self.messenger.mailbox_for(dead.index());
         self.until(|| !mailbox.has_mail_from(dead.index())).await?;
@@ -197,7 +197,7 @@ impl Core {
             let interrupted = || self.memory.quiesced.has_suspects() || !self.rebuilds_are_over();
             self.until(|| !self.cache.is_under_way(*addr) || interrupted()).await?;
             if interrupted() {
-                // Its home may be lost: then it stands still, and goes on when that is made good.
+                // The home of the line may be lost: then the line is quiesced until it is rebuilt.
                 return Ok(());
             }
         }
@@ -212,9 +212,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes home what was taken over from dead nodes that had granted it: of what they have
-    /// changed nothing is to be in this node's care when their logs are not needed any more.
-    /// `false` if that has to wait.
+    /// Writes home the lines that this node has taken over from dead nodes. Home must have the changes
+    /// of the dead nodes before their logs are dropped. Returns `false` if that must wait.
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
             let Some(addr) = self.recovery.claimed.last() else { return Ok(true) };
@@ -235,13 +234,16 @@ impl Core {
         }
     }
 
-    /// Whether no header is being made anew, and no line of this node stands still for one: such
-    /// lines hear of no death.
+    /// Whether no rebuild is in progress, and no line of this node is quiesced: such lines are not
+    /// told of deaths.
     fn rebuilds_are_over(&self) -> bool {
         self.pool.rebuilds().is_empty() && self.memory.quiesced.rebuilds().is_empty()
     }
 
-    /// Waits for what operations and messages under way bring about, or for the engine's own end.
+    /// Waits until outstanding operations and messages make a condition true.
+    ///
+    /// # Errors
+    /// The error of the engine, if it fails meanwhile.
     pub(crate) async fn until(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
         while !over() {
             if let Some(error) = self.lifecycle.failure() {
@@ -252,14 +254,14 @@ impl Core {
         Ok(())
     }
 
-    /// Feeds `Lost` to every line that may have to do with the dead node; those with an operation
-    /// under way then, begun before or by that.
+    /// Feeds `Lost` to every line that may involve the dead node. Returns the lines with an operation
+    /// outstanding then.
     fn tell_lines(&self, dead: ComputeId) -> Vec<GAddr> {
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.cache.all_shards() {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
-        // Lines at rest: copies that carry a bit of its, and bits that are in its care.
+        // Lines at rest: copies that carry a bit of the dead node, and bits that it was to clear.
         for id in self.cache.frames.ids() {
             let frame = self.cache.frames.get(id);
             if frame.carried().contains(dead) && !frame.addr().is_null() {
@@ -285,7 +287,7 @@ impl Core {
         under_way
     }
 
-    /// F5, at one of those who have acknowledged.
+    /// Sweeps the latch words (F5), at one node, when all have acknowledged.
     async fn sweep_if_due(&self, dead: ComputeId) -> Result<(), EngineError> {
         let node = ComputeIndex::new(dead.index() as u16);
         if !self.pool.claim_sweep(node, self.index()).await? {
@@ -293,13 +295,13 @@ impl Core {
         }
         let started = self.env.now();
         let lost = match self.sweep(dead).await {
-            Ok((swept, images)) => self.make_again(dead, swept, images.into()).await,
+            Ok((swept, images)) => self.redo_or_repair(dead, swept, images.into()).await,
             Err(error) => Err(error),
         };
         let (lost, still) = match lost {
             Ok(both) => both,
             Err(error) => {
-                // Others may reach what this node does not.
+                // Another node may reach what this node does not.
                 self.pool.leave_sweep(node, self.index()).await?;
                 return Err(error);
             }
@@ -313,17 +315,16 @@ impl Core {
         Ok(())
     }
 
-    /// Makes lost pages again, as far as that can be; they, with those that are found, and those
+    /// Redoes lost pages, as far as possible. Returns them with the pages that were found, and those
     /// that stay lost.
-    async fn make_again(
+    async fn redo_or_repair(
         &self,
         dead: ComputeId,
-        Swept { lost, mut found }: Swept,
+        SweptLines { lost, mut found }: SweptLines,
         images: Arc<[JournalImage]>,
     ) -> Result<(Vec<u64>, Vec<u64>), EngineError> {
         let still = self.redo(dead, lost.clone(), &images).await?;
-        // What is lost is what the node had not written back; what it was about to write back, or
-        // what there was before, is made whole while its journal is there.
+        // A page that stays lost may be torn. It is repaired while the journal of its writer exists.
         for some in still.chunks(REPAIRED_AT_ONCE) {
             let mended =
                 some.iter().map(|addr| self.repair_torn_page(GAddr::from_u64(*addr), &images));
@@ -337,13 +338,13 @@ impl Core {
         Ok((found, still))
     }
 
-    /// Takes the dead node out of all latch words, and out of the epochs; what became of lines, and
-    /// what is in the journals of the dead.
-    async fn sweep(&self, dead: ComputeId) -> Result<(Swept, Vec<JournalImage>), EngineError> {
-        let mut lines = Swept::default();
+    /// Takes the dead node out of all latch words, and out of the epochs. Returns the decisions about
+    /// lines, and the images in the journals of dead nodes.
+    async fn sweep(&self, dead: ComputeId) -> Result<(SweptLines, Vec<JournalImage>), EngineError> {
+        let mut lines = SweptLines::default();
         let mut images = Vec::new();
         if self.memory.coded.is_some() {
-            // Who died after it may have been about to write what that one had granted.
+            // A node that died later may have been writing a page that this one had granted.
             let lost = self.pool.lost().into_iter();
             for node in lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())) {
                 images.append(&mut self.journal_images_of(node).await?);
@@ -351,16 +352,18 @@ impl Core {
         }
         for memory in 0..self.memory.node_count() {
             let swept = self.sweep_memory(memory, dead, &mut lines).await;
-            // What is on a dead memory node is lost with that, or made anew.
+            // Headers on a dead memory node are lost, or made anew by a rebuild.
             self.unless_memory_is_dead(memory, swept).await?;
         }
-        // Without its memory node there are no epochs to hold back.
-        let epochs = epoch_node(&self.pool).unwrap_or_default();
-        self.unless_memory_is_dead(epochs, self.publish_epoch_of(dead, 0).await).await?;
+        // Without a memory node for epochs none is held back.
+        if let Some(epochs) = epoch_node(&self.pool) {
+            self.unless_memory_is_dead(epochs, self.publish_epoch_of(dead, 0).await).await?;
+        }
         Ok((lines, images))
     }
 
-    /// Whether a memory node cannot be reached tells nothing of it while others may reach it.
+    /// Ignores the error of a verb to a memory node that is dead for all nodes. If only this node does
+    /// not reach it, the error stays.
     async fn unless_memory_is_dead(
         &self,
         memory: usize,
@@ -370,19 +373,19 @@ impl Core {
             Err(EngineError::Fabric(FabricError::PeerDead { peer })) => *peer,
             _ => return done,
         };
-        // Another one, which a page of this one needs, says nothing of this one.
+        // An error of another memory node says nothing of this one.
         if peer != PeerId::memory(memory as u16) || !self.is_dead_for_all(memory).await? {
             return done;
         }
-        // Before the recovery is over: what the dead compute node had of its headers is in doubt.
+        // Before the recovery ends: its rebuild marks the lines that the dead compute node held.
         if self.memory.coded.is_some() {
             self.pool.declare_memory_dead(peer.index()).await?;
         }
         Ok(())
     }
 
-    /// Whether a memory node is dead, and not only the way to it: it was declared so, or nobody can
-    /// find it. Where the fabric cannot tell, waits until others would miss it.
+    /// Whether a memory node is dead, and not only disconnected from this node: it was declared dead,
+    /// or does not exist any more. Where the fabric cannot tell, waits until others miss it.
     async fn is_dead_for_all(&self, memory: usize) -> Result<bool, EngineError> {
         let peer = PeerId::memory(memory as u16);
         if self.pool.is_memory_dead(memory) {
@@ -398,11 +401,11 @@ impl Core {
         Ok(self.pool.is_memory_dead(memory))
     }
 
-    /// A memory node that a verb found dead is dead for all, and is declared so if it is not yet.
-    /// Waits until that is known.
+    /// Declares a memory node dead that a verb found dead, if it is dead for all nodes. Waits until
+    /// that is known.
     ///
     /// # Errors
-    /// The verb's error, if it says something else, or only the way to the node is broken.
+    /// The verb's error, if it is another one, or if only this node does not reach the memory node.
     pub(crate) async fn gone(&self, error: FabricError) -> Result<(), EngineError> {
         let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
         let memory = usize::from(peer.index());
@@ -419,11 +422,11 @@ impl Core {
         &self,
         memory: usize,
         dead: ComputeId,
-        lines: &mut Swept,
+        lines: &mut SweptLines,
     ) -> Result<(), EngineError> {
         for table in self.memory.placement.header_tables(memory) {
             for first in (0..table.headers).step_by(SWEEP_HEADERS as usize) {
-                // Others wait for this node to be quiet; somebody sweeps again afterwards.
+                // The other nodes wait until this node has quiesced. The sweep is repeated later.
                 if !self.pool.rebuilds().is_empty() {
                     return Err(EngineError::Busy { addr: GAddr::NULL });
                 }
@@ -444,14 +447,14 @@ impl Core {
                     let addr = self.memory.placement.addr_of(&table, first + number);
                     let said = addr.is_some_and(|addr| state.lost_pages.contains(&addr.to_u64()));
                     let is_in = |node: &ComputeId| {
-                        let node = u16::try_from(node.index()).unwrap_or(u16::MAX);
-                        state.compute_nodes.contains_key(&node)
+                        let node = ComputeIndex::new(node.index() as u16);
+                        state.compute_nodes.contains_key(&node.get())
                     };
                     if said && word.holder().is_ok_and(|holder| holder.as_ref().is_none_or(is_in)) {
-                        // By one that died while it swept.
+                        // A node redid the line and died before it reported that.
                         lines.found.extend(addr.map(GAddr::to_u64));
                     }
-                    // What is lost already stays so, whoever has tried to get it meanwhile.
+                    // A line that is lost already stays lost.
                     let known = said && word.holder() == Ok(Some(dead));
                     if known || self.sweep_word(memory, at(first + number), word, dead).await? {
                         lines.lost.extend(addr.map(GAddr::to_u64));
@@ -462,8 +465,8 @@ impl Core {
         Ok(())
     }
 
-    /// Takes the dead node out of a word, from exactly what was seen there; whether the line is
-    /// lost.
+    /// Takes the dead node out of a word, by a swap of the word that was read. Returns whether the
+    /// line is lost.
     async fn sweep_word(
         &self,
         memory: usize,
@@ -473,7 +476,7 @@ impl Core {
     ) -> Result<bool, EngineError> {
         loop {
             let holds = word.holder() == Ok(Some(dead));
-            // Readers of the baseline add their bits blindly, to lines that they do not have.
+            // Readers of the baseline add their bits also to words of lines that they do not have.
             let bits_tell = self.config.coherence == Coherence::Selcc;
             let is_lost = holds && !(bits_tell && self.is_read_by_members(word));
             let mut swept = word;
@@ -496,7 +499,7 @@ impl Core {
         }
     }
 
-    /// Takes the dead node out of a word that names it as the holder: nobody else does.
+    /// Takes the dead node out of a word that names it as the holder. No other node does.
     pub(crate) async fn free_word(
         &self,
         memory: usize,
@@ -517,16 +520,15 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a node that is in the pool reads the line: those that died say nothing by their
-    /// bits.
+    /// Whether a member of the pool reads the line. Bits of dead nodes do not count.
     fn is_read_by_members(&self, word: LatchWord) -> bool {
         let is_member =
             |reader: ComputeId| self.pool.is_member(ComputeIndex::new(reader.index() as u16));
         word.readers().iter().any(is_member)
     }
 
-    /// Lets those go on who backed off from nodes whose recovery is over.
-    fn go_on(&self, recovering: bool) {
+    /// Wakes callers that backed off from dead nodes whose recovery is over.
+    fn wake_backed_off(&self, recovering: bool) {
         if !recovering && self.recovery.end_recovery() {
             for shard in self.cache.all_shards() {
                 for active in shard.lock().values_mut() {
@@ -538,7 +540,7 @@ impl Core {
         }
     }
 
-    /// Whether the recovery from a node's death is under way.
+    /// Whether the recovery from a node's death is in progress.
     pub(crate) fn recovers_from(&self, dead: ComputeId) -> bool {
         let node = ComputeIndex::new(dead.index() as u16);
         self.pool.is_dead(node) && !self.pool.dead().contains(&node)

@@ -1,7 +1,5 @@
 //! Why a simulated run failed.
 
-use std::fmt;
-
 use selkie_btree::TreeError;
 use selkie_channels::ChannelError;
 use selkie_engine::EngineError;
@@ -11,9 +9,6 @@ use selkie_fabric::sim::RunError;
 use selkie_memnode::PoolError;
 use selkie_tpcc::TpccError;
 use selkie_txn::TxnError;
-
-use crate::plan::Plan;
-use crate::scenario::Case;
 
 /// What went wrong in a run.
 #[derive(Debug, thiserror::Error)]
@@ -73,31 +68,7 @@ pub enum SimError {
     Channel(#[from] ChannelError),
 }
 
-/// A run that failed, with all it takes to see it again.
-#[derive(Debug, thiserror::Error)]
-pub struct Failure {
-    /// What was run.
-    pub case: Case,
-    /// Under which faults.
-    pub plan: Plan,
-    /// What went wrong.
-    #[source]
-    pub error: SimError,
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { case, plan, error } = self;
-        let Case { scenario, seed, .. } = case;
-        writeln!(f, "scenario {scenario} failed with seed {seed}: {error}")?;
-        writeln!(f, "coding {}, plan: {plan}", case.coding())?;
-        write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")?;
-        if let Some(coding) = case.asked_coding() {
-            write!(f, " --coding {coding}")?;
-        }
-        match case.asked_protocol() {
-            Some(protocol) => write!(f, " --protocol {protocol}"),
-            None => Ok(()),
-        }
-    }
+/// Fails the run, saying what was claimed, unless `holds`.
+pub(crate) fn ensure(holds: bool, claim: impl FnOnce() -> String) -> Result<(), SimError> {
+    if holds { Ok(()) } else { Err(SimError::Broken(claim())) }
 }

@@ -14,22 +14,22 @@
 //! ```
 //!
 //! Contents: `scenario` (what clients do and what must hold), `plan` (what goes wrong), `cluster`
-//! (nodes in a simulated world), `disk` (for their logs), `splits` (what lies in coded memory),
-//! [`check`] (histories), `sweep` (many seeds).
+//! (nodes in a simulated world, and their memory), `disk` (for their logs), [`check`] (histories), `sweep` (many seeds).
 #![forbid(unsafe_code)]
 
 pub mod check;
 mod cluster;
 mod disk;
 mod error;
+mod failure;
 mod plan;
 mod scenario;
-mod splits;
 mod sweep;
 
-pub use cluster::{RUN_BOUND, Shape, SimCluster};
-pub use disk::{DiskConfig, SimDisk, Stage};
-pub use error::{Failure, SimError};
+pub use cluster::{RUN_BOUND, SimCluster, SimShape};
+pub use disk::{AppendStage, DiskConfig, SimDisk};
+pub use error::SimError;
+pub use failure::Failure;
 pub use plan::{Plan, Trouble};
 pub use scenario::{
     Case, Recorded, Refused, RefusedProtocol, Scenario, Summary, Tune, UnknownScenario, history,

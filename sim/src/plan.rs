@@ -12,7 +12,7 @@ use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::{Controls, CostModel, Faults, Schedule};
 use selkie_memnode::Coding;
 
-use crate::disk::Stage;
+use crate::disk::AppendStage;
 
 /// A stretch of time in which plans place their events, from the start of the load.
 pub(crate) const SPAN: Duration = Duration::from_millis(4);
@@ -36,7 +36,7 @@ pub enum Trouble {
     /// The same as soon as so many of its verbs were executed.
     KillAtVerb(PeerId, u64),
     /// The same in the append of this number to its log.
-    KillInAppend(PeerId, u64, Stage),
+    KillInAppend(PeerId, u64, AppendStage),
 }
 
 impl Trouble {

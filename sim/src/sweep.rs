@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
-use crate::error::Failure;
+use crate::failure::Failure;
 use crate::scenario::{Case, run};
 
 /// What a sweep that found nothing did.

@@ -8,7 +8,7 @@ use selkie_memnode::PoolError;
 use selkie_txn::partition::PartitionError;
 use selkie_txn::{AbortCause, RetryError, RowError, TxnError};
 
-use crate::units::bytes;
+use crate::figures::units::bytes;
 
 /// Error of a load, a run or a check.
 #[derive(Debug, thiserror::Error)]
@@ -131,6 +131,11 @@ pub enum TpccError {
     /// A histogram refused its bounds.
     #[error("histogram: {0}")]
     Histogram(String),
+}
+
+/// The error for a row that every consistent database has.
+pub(crate) fn missing(table: &'static str, key: impl std::fmt::Debug) -> TpccError {
+    TpccError::Missing { table, key: format!("{key:?}") }
 }
 
 fn others_work(drivers: usize) -> String {

@@ -40,58 +40,32 @@
 #![forbid(unsafe_code)]
 
 pub mod benchmark;
-pub mod check;
-mod cluster;
-pub mod columns;
-mod config;
-mod durability;
+pub mod cluster;
 mod error;
-mod input;
-mod journal;
-mod kind;
-mod load;
+mod figures;
 pub mod micro;
-mod mix;
-mod network;
-mod partitioned;
-mod pieces;
-mod progress;
-mod random;
-mod report;
 mod run;
-mod scale;
-pub mod schema;
-mod setup;
-mod shared;
 pub mod smallbank;
-mod tasks;
 pub mod tatp;
-pub mod transactions;
-pub mod units;
+mod tpcc;
+mod workload;
 
-pub use cluster::{Cluster, Node, TableSet};
-pub use config::{Affinity, Config, MAX_WAREHOUSES};
-pub use durability::{Durability, logs_at};
+pub use cluster::{
+    ClusterShape, Durability, MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_VIRTUAL_DURATION,
+    MAX_WORKERS, Network, Setup, TableSet, logs_at,
+};
 pub use error::TpccError;
-pub use input::{
-    CustomerBy, DeliveryInput, InputSource, LineInput, Lines, NewOrderInput, OrderStatusInput,
-    PaymentInput, StockLevelInput, UNUSED_ITEM,
-};
-pub use journal::{JOURNAL_ENTRIES, Journal};
-pub use kind::Kind;
-pub use load::{LoadReport, load};
-pub use mix::{Deck, Mix};
-pub use network::Network;
-pub use progress::{Progress, Silent};
-pub use random::{NuConstants, ORIGINAL, Random, Text, last_name};
-pub use report::Report;
+pub use figures::units;
 pub use run::{
-    Interval, KindStats, Latency, Measurements, Outcome, Purpose, Terminal, measure, run, run_on,
-    run_shared,
+    Interval, Latency, LoadReport, Measurements, Progress, Silent, Terminal, TransactionOutcome,
+    TransactionStats,
 };
-pub use scale::{DISTRICTS, MAX_LINES, MIN_LINES, Scale};
-pub use setup::{
-    MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_VIRTUAL_DURATION, MAX_WORKERS, Setup, Shape,
+pub use tpcc::{
+    Affinity, CommitRecords, Config, CustomerBy, DISTRICTS, DeliveryInput, Driver, DriverRole,
+    InputSource, LineInput, Lines, LoadPolicy, MAX_COMMIT_RECORDS, MAX_LINES, MAX_WAREHOUSES,
+    MIN_LINES, NewOrderInput, NuConstants, ORIGINAL, OrderStatusInput, PaymentInput, Purpose,
+    Report, Scale, Session, StockLevelInput, TpccCluster, TpccInterval, TpccNode, TransactionType,
+    UNUSED_ITEM, check, columns, last_name, load, measure, run, run_on, run_shared, schema,
+    transactions,
 };
-pub use shared::{Driver, Loading, Role};
-pub use transactions::Session;
+pub use workload::{Deck, Mix, Random, Text};

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use selkie::engine::{Coherence, Roster};
 use selkie::fabric::sim::CostModel;
 use selkie_tpcc::Network;
-use selkie_tpcc::micro::{self, Config, Part};
+use selkie_tpcc::micro::{self, Config, ProtocolFeature};
 
 use crate::options::values;
 use crate::support::exit;
@@ -68,7 +68,7 @@ pub(crate) struct Arguments {
     /// Switch parts of selcc off: gamma, ageing, batching, send-ring, dirty-bounds, sticky-bits,
     /// looks, hold
     #[arg(long, value_name = "PART,...", value_delimiter = ',', value_parser = part)]
-    without: Vec<Part>,
+    without: Vec<ProtocolFeature>,
     /// Simulate the network: paper, modern, cxl or tcp
     #[arg(long, value_name = "PRESET", value_parser = values::preset, conflicts_with = "metrics")]
     sim: Option<CostModel>,
@@ -104,9 +104,9 @@ enum CoherenceArgument {
     Rpc,
 }
 
-fn part(name: &str) -> Result<Part, String> {
-    Part::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| {
-        let known: Vec<_> = Part::ALL.iter().map(|part| part.name()).collect();
+fn part(name: &str) -> Result<ProtocolFeature, String> {
+    ProtocolFeature::ALL.into_iter().find(|part| part.name() == name).ok_or_else(|| {
+        let known: Vec<_> = ProtocolFeature::ALL.iter().map(|part| part.name()).collect();
         format!("there is no such part; there are {}", known.join(", "))
     })
 }

@@ -14,7 +14,7 @@ use selkie::memnode::{Coding, PoolDescriptor};
 use selkie::report;
 use selkie::shared::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::txn::Protocol;
-use selkie_tpcc::{Loading, Purpose};
+use selkie_tpcc::{LoadPolicy, Purpose};
 
 use crate::options::durability::DurabilityArguments;
 use crate::options::network::NetworkArguments;
@@ -24,7 +24,7 @@ use crate::support::metrics;
 use crate::support::progress::Stderr;
 
 /// As the help says.
-const _: () = assert!(selkie_tpcc::JOURNAL_ENTRIES == 262_144);
+const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 
 /// With --pool embedded: the database is loaded afresh, in memory of this process. In a pool that
 /// processes share the first driver loads it and the others wait; each runs the mix on its own
@@ -228,7 +228,7 @@ fn run_shared(
     let shared = SharedPool::at(place, security).map_err(SharedError::Pool)?;
     let (network, progress) = (arguments.network.network(), Arc::clone(progress));
     let purpose = if arguments.load_only { Purpose::LoadOnly } else { Purpose::Run };
-    let loading = if arguments.reload { Loading::Anew } else { Loading::IfMissing };
+    let loading = if arguments.reload { LoadPolicy::Anew } else { LoadPolicy::IfMissing };
     runtime.block_on(async move {
         let (fabric, pool) = shared.open(&env, &network).await.map_err(SharedError::Pool)?;
         let config = of_pool(config, pool.descriptor());
@@ -277,8 +277,8 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         remote_percent: arguments.remote_percent,
         seed: arguments.seed,
         think: arguments.think,
-        note_commits: arguments.note_commits.clone(),
-        look_for: arguments.look_for.clone(),
+        record_commits: arguments.note_commits.clone(),
+        verify_commits: arguments.look_for.clone(),
         scale: Scale::divided_by(arguments.scale),
         ..default
     };
@@ -355,10 +355,10 @@ fn finish(report: &Report, json: bool, began: Option<&SystemTime>) -> ExitCode {
     for broken in report.broken() {
         eprintln!("error: {broken}");
     }
-    if report.journal().missing > 0 {
-        let journal = report.journal();
-        let first = journal.examples.join("; ");
-        eprintln!("error: {} committed transactions are missing, first {first}", journal.missing);
+    if report.commits().missing > 0 {
+        let commits = report.commits();
+        let first = commits.examples.join("; ");
+        eprintln!("error: {} committed transactions are missing, first {first}", commits.missing);
     }
     if report.lost_without_a_death() {
         let (pages, given_up) = (report.lost_pages(), report.lost());

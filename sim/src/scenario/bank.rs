@@ -18,11 +18,18 @@ use selkie_txn::{
     Table, TableSchema, TxnError, key, retry,
 };
 
+use super::case::Case;
+use super::clients::Clients;
 use super::history::strictly_serializable;
-use super::{Case, Clients, Done, Gone, Tune, client_random, done, ensure, start};
+use super::lost_nodes::LostNodes;
+use super::outcome::RunOutcome;
+use super::outcome::done;
+use super::random::client_random;
+use super::start::Tune;
+use super::start::start;
 use crate::check::serial::{Op, Status, Transaction};
-use crate::cluster::{Shape, SimCluster};
-use crate::error::SimError;
+use crate::cluster::{SimCluster, SimShape};
+use crate::error::{SimError, ensure};
 use crate::plan::Plan;
 
 const WORKERS: usize = 3;
@@ -51,7 +58,7 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let cluster = start(case, plan, tune, log, shaped)?;
     let lost = case.lost_beyond(plan);
     let bank = Bank::open(&cluster, case.seed)?;
@@ -70,7 +77,7 @@ pub(super) fn run(
 }
 
 /// Pages and caches of the bank's cluster.
-pub(super) fn shaped(shape: &mut Shape) {
+pub(super) fn shaped(shape: &mut SimShape) {
     shape.gcl_bytes = 2048;
     shape.engine.cache_bytes *= 4;
 }
@@ -120,7 +127,7 @@ impl Bank {
     }
 
     /// Gives up the branches on nodes that are lost.
-    pub(super) fn close_branches(&mut self, gone: &Gone) {
+    pub(super) fn close_branches(&mut self, gone: &LostNodes) {
         self.branches.retain(|(node, _)| !gone.has_compute(*node));
     }
 

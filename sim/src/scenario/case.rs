@@ -4,9 +4,9 @@ use selkie_fabric::PeerId;
 use selkie_memnode::{Coding, MAX_MEMORY_NODES};
 use selkie_txn::Protocol;
 
-use super::{
-    LEAST_MEMORY_NODES, Scenario, corruption, crash, drawn, memnode_loss, slab_eviction, straggler,
-};
+use super::choices;
+use super::name::Scenario;
+use super::random::drawn;
 use crate::plan::Plan;
 
 /// The smallest pages of a scenario, bytes.
@@ -112,36 +112,17 @@ impl Case {
     pub(super) fn protocol(self) -> Option<Protocol> {
         const CHOICES: [Option<Protocol>; 4] =
             [Some(Protocol::TwoPhase), Some(Protocol::Timestamp), Some(Protocol::Optimistic), None];
-        self.protocol.or_else(|| drawn(self.seed, 12, &CHOICES).copied().flatten())
+        self.protocol.or_else(|| *drawn(self.seed, 12, &CHOICES))
     }
 
     /// How the pool keeps pages.
     pub fn coding(self) -> Coding {
-        self.coding.unwrap_or_else(|| match self.scenario {
-            Scenario::MemnodeLoss => memnode_loss::usual_coding(self.seed),
-            Scenario::TpccLoss => memnode_loss::coding_in_turn(self.seed),
-            Scenario::Corruption => corruption::usual_coding(self.seed),
-            Scenario::Straggler => straggler::usual_coding(self.seed),
-            Scenario::SlabEviction => slab_eviction::usual_coding(self.seed),
-            Scenario::Crash => crash::usual_coding(self.seed),
-            _ => Coding::PLAIN,
-        })
+        self.coding.unwrap_or_else(|| choices::usual_coding(self.scenario, self.seed))
     }
 
-    /// What goes wrong.
-    pub fn plan(self) -> Plan {
-        let mut plan = Plan::draw(self.seed, self.memory_nodes(), self.compute_nodes());
-        match self.scenario {
-            // The driver waits for its workers on all nodes, and those of a lost one never end.
-            Scenario::Tpcc => plan.spare_compute_nodes(),
-            Scenario::MemnodeLoss | Scenario::TpccLoss => memnode_loss::lose_nodes(self, &mut plan),
-            Scenario::Corruption => plan.spare_all_nodes(),
-            Scenario::Straggler => straggler::slow_down(self, &mut plan),
-            Scenario::SlabEviction => slab_eviction::lose_nodes(self, &mut plan),
-            Scenario::Crash => crash::lose_nodes(self, &mut plan),
-            _ => {}
-        }
-        plan
+    /// The faults that every scenario may meet, before its own are added.
+    pub(super) fn draw_plan(self) -> Plan {
+        Plan::draw(self.seed, self.memory_nodes(), self.compute_nodes())
     }
 
     /// Nodes that `plan` loses and whose loss nobody makes good: an excuse for what clients meet
@@ -153,19 +134,14 @@ impl Case {
     /// Compute nodes: two to four, by the seed.
     pub(super) fn compute_nodes(self) -> u16 {
         if self.scenario == Scenario::Crash {
-            return crash::NODES;
+            return choices::CRASH_COMPUTE_NODES;
         }
         2 + (self.seed / 16 % 3) as u16
     }
 
+    /// Memory nodes, before any is lost or joins.
     pub(super) fn memory_nodes(self) -> u16 {
-        let least = match self.scenario {
-            Scenario::MemnodeLoss | Scenario::TpccLoss => memnode_loss::memory_nodes(self),
-            Scenario::SlabEviction => slab_eviction::memory_nodes(self),
-            Scenario::Crash => crash::memory_nodes(self),
-            _ => self.coding().splits() as u16,
-        };
-        least.max(LEAST_MEMORY_NODES)
+        choices::memory_nodes(self.scenario, self.seed, self.coding, self.coding())
     }
 }
 

@@ -15,31 +15,26 @@ use selkie_engine::{Engine, GAddr};
 use selkie_fabric::LocalRegion;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
+use selkie_memnode::Mode;
 use selkie_memnode::layout::TAG_BYTES;
-use selkie_memnode::{Coding, Mode};
 
+use super::case::Case;
+use super::clients::Clients;
 use super::deaths::{LEASE, interrupt_write_back, made_good};
+use super::lost_nodes::LostNodes;
+use super::outcome::RunOutcome;
+use super::outcome::Tally;
+use super::outcome::done;
 use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
-use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start, tpcc};
-use crate::cluster::SimCluster;
-use crate::error::SimError;
+use super::start::Tune;
+use super::start::start;
+use super::tpcc;
+use crate::cluster::{SimCluster, is_as_written};
+use crate::error::{SimError, ensure};
 use crate::plan::{Plan, SPAN};
-use crate::splits::is_as_written;
 
-/// Codings, by the seed.
-pub(super) const CODINGS: [&str; 8] = [
-    "2+3,mode=correct",
-    "4+3,mode=correct",
-    "2+1,mode=detect",
-    "2+1",
-    "1+3,mode=correct",
-    "4+2,mode=detect",
-    "4+2,delta=2",
-    "4+2,mode=ec-only",
-];
-/// Streams of the seed that draw the coding, how many pages there are, and whether a compute node
-/// dies, and when.
-const SHAPE_STREAM: u64 = 10;
+/// Streams of the seed that draw how many pages there are, and whether a compute node dies, and
+/// when.
 const PAGES_STREAM: u64 = 11;
 const DEATH_STREAM: u64 = 12;
 /// Stream of the seed that draws what the load is.
@@ -54,12 +49,6 @@ const LAST_FLIPS: u64 = 50;
 const MOST_OF_A_SPLIT: usize = 20;
 /// Within which what was found is mended.
 const MENDED_WITHIN: Duration = Duration::from_secs(5);
-
-/// The coding of a run that is not asked for another.
-pub(super) fn usual_coding(seed: u64) -> Coding {
-    let text = drawn(seed, SHAPE_STREAM, &CODINGS).copied().unwrap_or("2+1");
-    text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
-}
 
 /// A split in the memory of a memory node, and a bit of it that is turned over, or of its tag.
 struct Flip {
@@ -110,7 +99,7 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let mode = case.coding().mode();
     let is_tpcc = SplitMix::of_stream(case.seed, LOAD_STREAM).below(4) == 0;
     if mode == Mode::Correct && is_tpcc {
@@ -137,7 +126,7 @@ pub(super) fn run(
         round: 0,
     };
     let damage = arrange_flips(&cluster, &decay, pages.addrs());
-    let gone = Gone::default();
+    let gone = LostNodes::default();
     if dies {
         let after = Duration::from_nanos(death.below(SPAN.as_nanos() as u64 / 2));
         interrupt_write_back(&cluster, &gone, &pages, after);
@@ -162,7 +151,7 @@ fn after_correction(
     cluster: &mut SimCluster,
     case: Case,
     pages: &Pages,
-    gone: &Gone,
+    gone: &LostNodes,
     decay: &Decay,
 ) -> Result<(), SimError> {
     let losses = gone.end();
@@ -279,7 +268,7 @@ fn after_detection(
     pages: &Pages,
     tally: Tally,
     damage: &Damage,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     cluster.run(cluster.close(&[]))??;
     let bytes = cluster.pool.descriptor().geometry().payload_bytes();
     for ((_, split_at), flips) in &*damage.lock() {

@@ -4,8 +4,13 @@ use std::time::Duration;
 
 use selkie_fabric::sim::TraceSink;
 
+use super::case::Case;
+use super::clients::Clients;
+use super::outcome::RunOutcome;
+use super::outcome::done;
 use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
-use super::{Case, Clients, Done, Tune, done, start};
+use super::start::Tune;
+use super::start::start;
 use crate::cluster::RUN_BOUND;
 use crate::error::SimError;
 use crate::plan::Plan;
@@ -19,7 +24,7 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let cluster = start(case, plan, tune, log, |_| {})?;
     let lost = case.lost_beyond(plan);
     let nodes = cluster.engines.len();

@@ -21,23 +21,27 @@ use selkie_engine::log::{LogStore, LogTo, Pages, merge};
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
+use selkie_memnode::Journal;
 use selkie_memnode::control::PoolState;
-use selkie_memnode::{Coding, Journal};
 
 use super::bank::{self, Bank};
+use super::case::Case;
+use super::choices::CRASH_COMPUTE_NODES;
+use super::clients::Clients;
 use super::deaths::{LEASE, bury_all, look, made_good};
-use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
-use crate::cluster::{Shape, SimCluster};
-use crate::disk::{DiskConfig, SimDisk, Stage};
-use crate::error::SimError;
+use super::lost_nodes::LostNodes;
+use super::outcome::RunOutcome;
+use super::outcome::Tally;
+use super::outcome::done;
+use super::random::drawn;
+use super::start::Tune;
+use super::start::start;
+use crate::cluster::{SimCluster, SimShape};
+use crate::disk::{AppendStage, DiskConfig, SimDisk};
+use crate::error::{SimError, ensure};
 use crate::plan::{Plan, Trouble};
 
-/// Codings, by the seed.
-pub(super) const CODINGS: [&str; 4] = ["plain", "plain", "2+1", "2+1,journal=always"];
-/// Compute nodes of a run.
-pub(super) const NODES: u16 = 3;
-/// Streams of the seed that draw the coding, the logs, who dies first, and who dies after that.
-const SHAPE_STREAM: u64 = 10;
+/// Streams of the seed that draw the logs, who dies first, and who dies after that.
 const LOGS_STREAM: u64 = 11;
 const DEATH_STREAM: u64 = 12;
 const LATER_STREAM: u64 = 13;
@@ -60,23 +64,23 @@ const LOOK_EVERY: Duration = Duration::from_micros(20);
 
 /// Where logs are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Logs {
+enum LogPlace {
     Memory,
     Disk,
     /// On a disk that keeps all of them, as the pool will be lost.
     Archive,
 }
 
-impl Logs {
+impl LogPlace {
     fn of(seed: u64) -> Self {
         let choices = [Self::Memory, Self::Memory, Self::Disk, Self::Disk, Self::Archive];
-        drawn(seed, LOGS_STREAM, &choices).copied().unwrap_or(Self::Memory)
+        *drawn(seed, LOGS_STREAM, &choices)
     }
 }
 
 /// Who dies after the first, when the pool recovers from that.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Later {
+enum LaterDeath {
     Nobody,
     /// The one that sweeps the latch words.
     Sweeper,
@@ -86,7 +90,7 @@ enum Later {
     All,
 }
 
-impl Later {
+impl LaterDeath {
     fn of(seed: u64) -> Self {
         match SplitMix::of_stream(seed, LATER_STREAM).below(12) {
             0..=5 => Self::Nobody,
@@ -97,29 +101,25 @@ impl Later {
     }
 }
 
-/// The coding of a run that is not asked for another.
-pub(super) fn usual_coding(seed: u64) -> Coding {
-    let coding = drawn(seed, SHAPE_STREAM, &CODINGS).and_then(|coding| coding.parse().ok());
-    coding.unwrap_or(Coding::PLAIN)
-}
-
-/// So many that all slabs can be made again.
-pub(super) fn memory_nodes(case: Case) -> u16 {
-    (case.coding().splits() + case.coding().parity()) as u16
-}
-
 fn nanos_below(random: &SplitMix, span: Duration) -> Duration {
     Duration::from_nanos(random.below(span.as_nanos() as u64))
+}
+
+/// The plan of a case of this scenario.
+fn plan_of(case: Case) -> Plan {
+    let mut plan = case.draw_plan();
+    lose_nodes(case, &mut plan);
+    plan
 }
 
 /// Has the plan lose the nodes of the run's choice, and no others.
 pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     plan.spare_all_nodes();
     let random = SplitMix::of_stream(case.seed, DEATH_STREAM);
-    let victim = PeerId::compute(random.below(u64::from(NODES)) as u16);
-    let stages = [Stage::Before, Stage::Amid, Stage::After];
-    let stage = stages.get(random.below(3) as usize).copied().unwrap_or(Stage::Amid);
-    let is_on_disk = Logs::of(case.seed) != Logs::Memory;
+    let victim = PeerId::compute(random.below(u64::from(CRASH_COMPUTE_NODES)) as u16);
+    let stages = [AppendStage::Before, AppendStage::Amid, AppendStage::After];
+    let stage = stages.get(random.below(3) as usize).copied().unwrap_or(AppendStage::Amid);
+    let is_on_disk = LogPlace::of(case.seed) != LogPlace::Memory;
     let death = match random.below(3) {
         0 => (nanos_below(&random, SPAN), Trouble::Kill(victim)),
         1 if is_on_disk => {
@@ -130,9 +130,10 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     plan.troubles.push(death);
     // What is not journalled does not survive the loss of a writer and of memory at once; and
     // headers are made anew by those who are left.
-    let survives = case.coding().journal() == Journal::Always && Later::of(case.seed) != Later::All;
+    let survives =
+        case.coding().journal() == Journal::Always && LaterDeath::of(case.seed) != LaterDeath::All;
     if survives && random.below(2) == 0 {
-        let memory = PeerId::memory(random.below(u64::from(memory_nodes(case))) as u16);
+        let memory = PeerId::memory(random.below(u64::from(case.memory_nodes())) as u16);
         plan.troubles.push((nanos_below(&random, SPAN), Trouble::Crash(memory)));
     }
     plan.troubles.sort_by_key(|(at, _)| *at);
@@ -143,12 +144,12 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
-    let logs = Logs::of(case.seed);
+) -> Result<RunOutcome, SimError> {
+    let logs = LogPlace::of(case.seed);
     let random = SplitMix::of_stream(case.seed, LOGS_STREAM + 100);
-    let disk = (logs != Logs::Memory).then(|| {
+    let disk = (logs != LogPlace::Memory).then(|| {
         let capacity = LOG_BYTES << random.below(3);
-        let is_archive = logs == Logs::Archive;
+        let is_archive = logs == LogPlace::Archive;
         SimDisk::new(DiskConfig { seed: random.next_u64(), capacity, is_archive })
     });
     let tune = |config: &mut selkie_engine::EngineConfig| {
@@ -157,7 +158,7 @@ pub(super) fn run(
         }
         tune(config);
     };
-    let shaped = |shape: &mut Shape| {
+    let shaped = |shape: &mut SimShape| {
         bank::shaped(shape);
         shape.disk.clone_from(&disk);
         shape.log_bytes = if disk.is_none() { LOG_BYTES } else { 0 };
@@ -171,8 +172,8 @@ pub(super) fn run(
     let mut bank = Bank::open(&cluster, case.seed)?;
     bank.set_steps(STEPS);
     let mut deaths = Deaths::arrange(&cluster, plan, disk.as_ref(), &random);
-    let Some(disk) = disk.as_ref().filter(|_| logs == Logs::Archive) else {
-        deaths.go_on(&cluster, &random, Later::of(case.seed));
+    let Some(disk) = disk.as_ref().filter(|_| logs == LogPlace::Archive) else {
+        deaths.go_on(&cluster, &random, LaterDeath::of(case.seed));
         let tally = Loads { case, plan, round: 0 }.run(&mut cluster, &mut bank, &deaths)?;
         bank.check_history()?;
         return Ok(done(&cluster, &tally));
@@ -192,10 +193,10 @@ pub(super) fn run(
     let seed = SplitMix::of_stream(case.seed, WORLD_STREAM).next_u64();
     let next = Case::of(case.scenario, seed);
     let is_calm = plan.lost().is_empty();
-    let plan = if is_calm { plan.clone() } else { next.plan() };
+    let plan = if is_calm { plan.clone() } else { plan_of(next) };
     let mut cluster = start(next, &plan, &tune, sink(), |shape| {
         shaped(shape);
-        shape.memory_nodes = usize::from(memory_nodes(next)).max(shape.memory_nodes);
+        shape.memory_nodes = usize::from(next.memory_nodes()).max(shape.memory_nodes);
     })?;
     let lines = cluster.run(lines_of(disk, cluster.gcl_bytes()))??;
     cluster.run(cluster.engine(0)?.restore(&lines))??;
@@ -210,7 +211,7 @@ pub(super) fn run(
     bank.check_history()?;
     let second = done(&cluster, &tally);
     let trace_hash = first.trace_hash.rotate_left(1) ^ second.trace_hash;
-    Ok(Done { trace_hash, virtual_time: ended + second.virtual_time, ..second })
+    Ok(RunOutcome { trace_hash, virtual_time: ended + second.virtual_time, ..second })
 }
 
 /// All pages that are in logs.
@@ -225,7 +226,7 @@ async fn lines_of(
 
 /// Those who die, and who sees to it.
 struct Deaths<'d> {
-    gone: Gone,
+    gone: LostNodes,
     disk: Option<&'d SimDisk>,
     /// When the plan has no more troubles.
     over: Duration,
@@ -239,7 +240,7 @@ impl<'d> Deaths<'d> {
         disk: Option<&'d SimDisk>,
         random: &SplitMix,
     ) -> Self {
-        let (gone, now) = (Gone::default(), cluster.world.now());
+        let (gone, now) = (LostNodes::default(), cluster.world.now());
         bury_all(cluster, &gone);
         plan.arrange(&cluster.world.controls(), now);
         if let Some(disk) = disk {
@@ -250,7 +251,7 @@ impl<'d> Deaths<'d> {
             }
             if random.below(4) == 0 {
                 let (node, from) =
-                    (random.below(u64::from(NODES)), now + nanos_below(random, SPAN));
+                    (random.below(u64::from(CRASH_COMPUTE_NODES)), now + nanos_below(random, SPAN));
                 disk.fill_up(node as u16, from..from + nanos_below(random, OUTAGE));
             }
         }
@@ -259,21 +260,21 @@ impl<'d> Deaths<'d> {
     }
 
     /// Others die while the pool recovers from the first.
-    fn go_on(&mut self, cluster: &SimCluster, random: &SplitMix, later: Later) {
-        let other = random.below(u64::from(NODES)) as u16;
+    fn go_on(&mut self, cluster: &SimCluster, random: &SplitMix, later: LaterDeath) {
+        let other = random.below(u64::from(CRASH_COMPUTE_NODES)) as u16;
         let spans = [SPAN, LEASE, LEASE / 20];
         let span = spans.get(random.below(3) as usize).copied().unwrap_or(SPAN);
         let after = nanos_below(random, span);
         match later {
-            Later::Nobody => {}
-            Later::Sweeper => self.strike(cluster, after / 10, |state| {
+            LaterDeath::Nobody => {}
+            LaterDeath::Sweeper => self.strike(cluster, after / 10, |state| {
                 state.lost.values().find_map(|lost| lost.sweeper)
             }),
-            Later::Other => {
+            LaterDeath::Other => {
                 self.strike(cluster, after, move |state| (!state.lost.is_empty()).then_some(other))
             }
-            Later::All => {
-                for node in 0..NODES {
+            LaterDeath::All => {
+                for node in 0..CRASH_COMPUTE_NODES {
                     let after = nanos_below(random, SPAN / 2);
                     self.strike(cluster, after, move |state| {
                         (!state.lost.is_empty()).then_some(node)
@@ -311,7 +312,7 @@ impl<'d> Deaths<'d> {
     fn kill_all_within(&self, cluster: &SimCluster, random: &SplitMix) {
         let at = cluster.world.now() + nanos_below(random, SPAN);
         cluster.world.controls().at(at, |controls| {
-            for node in 0..NODES {
+            for node in 0..CRASH_COMPUTE_NODES {
                 controls.kill(PeerId::compute(node));
             }
         });
@@ -320,7 +321,8 @@ impl<'d> Deaths<'d> {
     /// Nobody dies any more; waits until all that have are known to have, and are recovered from.
     fn end(&self, cluster: &SimCluster) -> Result<Vec<PeerId>, SimError> {
         let controls = cluster.world.controls();
-        (0..NODES).for_each(|node| controls.kill_after_verbs(PeerId::compute(node), None));
+        (0..CRASH_COMPUTE_NODES)
+            .for_each(|node| controls.kill_after_verbs(PeerId::compute(node), None));
         self.disk.into_iter().for_each(SimDisk::spare_all);
         let env = cluster.world.env();
         // Loads may be over before.
@@ -356,14 +358,14 @@ impl Loads<'_> {
         tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
         let losses = deaths.end(cluster)?;
         bank.close_branches(&deaths.gone);
-        if losses.len() == usize::from(NODES) {
+        if losses.len() == usize::from(CRASH_COMPUTE_NODES) {
             cluster.start_engine()?;
             bank.open_branch(cluster)?;
         }
         bank.set_steps(LATER_STEPS);
         let mut clients = Clients::new(cluster);
         bank.spawn(&mut clients, case.seed, round + 1)?;
-        tally.add(cluster.run(clients.finish_all(&Gone::default()))??);
+        tally.add(cluster.run(clients.finish_all(&LostNodes::default()))??);
         let env = cluster.world.env();
         cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
         nothing_is_lost(cluster)?;

@@ -10,12 +10,11 @@ use selkie_fabric::sim::Controls;
 use selkie_memnode::control::PoolState;
 use selkie_memnode::{ComputeIndex, Pool};
 
+use super::lost_nodes::LostNodes;
 use super::pages::{HOT_PAGES, Pages};
-use super::{Gone, ensure};
-use crate::cluster::SimCluster;
-use crate::error::SimError;
+use crate::cluster::{SimCluster, writer_of};
+use crate::error::{SimError, ensure};
 use crate::plan::{Plan, Trouble};
-use crate::splits::writer_of;
 
 /// After which a dead compute node is known to be dead.
 pub(super) const LEASE: Duration = Duration::from_millis(5);
@@ -30,7 +29,7 @@ const LOOKS_AT_WRITES: usize = 100_000;
 const MADE_AGAIN_WITHIN: Duration = Duration::from_secs(20);
 
 /// Declares dead who is: the compute nodes that `plan` kills, after a lease.
-pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
+pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &LostNodes) {
     let (env, now) = (cluster.world.env(), cluster.world.now());
     for (at, trouble) in plan.troubles.iter().copied() {
         let Trouble::Kill(peer) = trouble else { continue };
@@ -48,7 +47,7 @@ pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &Gone) {
 }
 
 /// Declares dead each compute node that dies, by whatever means, a lease after that.
-pub(super) fn bury_all(cluster: &SimCluster, gone: &Gone) {
+pub(super) fn bury_all(cluster: &SimCluster, gone: &LostNodes) {
     let (env, pool, controls) =
         (cluster.world.env(), Arc::clone(&cluster.pool), cluster.world.controls());
     let mut living: Vec<u16> = (0..cluster.engines.len() as u16).collect();
@@ -76,7 +75,7 @@ pub(super) fn bury_all(cluster: &SimCluster, gone: &Gone) {
 /// live to end.
 pub(super) fn interrupt(
     cluster: &SimCluster,
-    gone: &Gone,
+    gone: &LostNodes,
     after: Duration,
     who: impl Fn(&PoolState) -> Option<u16> + Send + 'static,
 ) {
@@ -98,7 +97,7 @@ pub(super) fn interrupt(
 /// it writes back, and others not.
 pub(super) fn interrupt_write_back(
     cluster: &SimCluster,
-    gone: &Gone,
+    gone: &LostNodes,
     pages: &Pages,
     after: Duration,
 ) {
@@ -117,7 +116,7 @@ pub(super) fn interrupt_write_back(
     }));
 }
 
-async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &Gone, node: u16) {
+async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &LostNodes, node: u16) {
     let peer = PeerId::compute(node);
     if !gone.add(peer) {
         return;
@@ -168,7 +167,7 @@ pub(super) async fn made_good(
 /// many pages are lost with the compute nodes that died.
 pub(super) fn check_rest(
     cluster: &mut SimCluster,
-    gone: &Gone,
+    gone: &LostNodes,
     all: &[&Pages],
 ) -> Result<u64, SimError> {
     let env = cluster.world.env();

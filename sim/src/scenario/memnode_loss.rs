@@ -16,21 +16,27 @@ use std::time::Duration;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::{Coding, Journal};
+use selkie_memnode::Journal;
 
 use super::bank::{self, Bank};
+use super::case::Case;
+use super::choices::{LossVariant, loss_in_turn, others, subsets};
+use super::clients::Clients;
 use super::deaths::{LEASE, bury, interrupt, interrupt_write_back, look, made_good};
+use super::lost_nodes::LostNodes;
+use super::name::Scenario;
+use super::outcome::RunOutcome;
+use super::outcome::Tally;
+use super::outcome::done;
 use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
-use super::{Case, Clients, Done, Gone, Scenario, Tally, Tune, done, drawn, start, tpcc};
+use super::start::Tune;
+use super::start::start;
+use super::tpcc;
 use crate::cluster::SimCluster;
-use crate::error::SimError;
+use crate::error::{SimError, ensure};
 use crate::plan::{Plan, SPAN, Trouble};
 
-/// Codings and numbers of memory nodes, by the seed.
-pub(super) const SHAPES: [(&str, u16); 4] = [("2+1", 5), ("2+2", 6), ("4+2", 7), ("1+2", 5)];
-/// Streams of the seed that draw the shape, the journal, and which memory nodes die.
-const SHAPE_STREAM: u64 = 10;
-const JOURNAL_STREAM: u64 = 11;
+/// Streams of the seed that draw which memory nodes die, and when others join.
 const VICTIMS_STREAM: u64 = 12;
 const JOINS_STREAM: u64 = 13;
 const STEPS: usize = 120;
@@ -42,135 +48,23 @@ const LATE_LOSS: Duration = Duration::from_millis(65);
 /// Within which a memory node joins, in each load.
 const JOIN: Duration = Duration::from_millis(20);
 
-/// What is run, and who dies beside the memory nodes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Variant {
-    Pages,
-    Bank,
-    Tpcc,
-    /// A compute node, before the memory nodes or among them.
-    WriterDies {
-        among: bool,
-    },
-    /// A compute node in the middle of a write-back, where that can be borne among the memory
-    /// nodes.
-    InWriteBack,
-    /// The compute node that moves the headers of a lost home.
-    RebuilderDies,
-    /// The compute node that makes a slab again.
-    RegeneratorDies,
-}
-
-impl Variant {
-    fn of(case: Case) -> Self {
-        if case.scenario == Scenario::TpccLoss {
-            return Self::Tpcc;
-        }
-        let random = SplitMix::of_stream(case.seed, 7);
-        match random.below(16) {
-            0 => Self::Tpcc,
-            1..=3 => Self::Bank,
-            4..=6 => Self::WriterDies { among: random.below(2) == 0 },
-            7 => Self::RebuilderDies,
-            8..=9 => Self::RegeneratorDies,
-            10..=12 => Self::InWriteBack,
-            _ => Self::Pages,
-        }
-    }
-
-    fn loses_compute_nodes(self) -> bool {
-        !matches!(self, Self::Pages | Self::Bank | Self::Tpcc)
-    }
-}
-
-fn shape_of(seed: u64) -> (&'static str, u16) {
-    drawn(seed, SHAPE_STREAM, &SHAPES).copied().unwrap_or(("2+1", 5))
-}
-
-/// The coding of a run that is not asked for another.
-pub(super) fn usual_coding(seed: u64) -> Coding {
-    with_journal(seed, shape_of(seed).0)
-}
-
-fn with_journal(seed: u64, shape: &str) -> Coding {
-    let journals = ["", "", "", ",journal=always"];
-    let journal = drawn(seed, JOURNAL_STREAM, &journals).copied().unwrap_or_default();
-    let usual = Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES));
-    format!("{shape}{journal}").parse().unwrap_or(usual)
-}
-
-/// The coding of a run of TPC-C that is not asked for another.
-pub(super) fn coding_in_turn(seed: u64) -> Coding {
-    in_turn(seed, None).map_or_else(|| usual_coding(seed), |(coding, ..)| coding)
-}
-
-/// Who dies in the run of TPC-C of a seed, and the coding, if none is asked for: each choice of
-/// those that die first in turn, with each shape; then again, with others that die after them.
-fn in_turn(seed: u64, asked: Option<Coding>) -> Option<(Coding, Vec<u16>, Vec<u16>)> {
-    let all_shapes = || SHAPES.map(|(shape, _)| with_journal(seed, shape)).to_vec();
-    let codings = asked.map_or_else(all_shapes, |coding| vec![coding]);
-    let firsts = codings.iter().flat_map(|coding| {
-        let all = choices(&tpcc_nodes(*coding), coding.parity());
-        all.into_iter().map(|first| (*coding, first))
-    });
-    let firsts: Vec<_> = firsts.collect();
-    let (round, turn) = (seed as usize / firsts.len(), seed as usize % firsts.len());
-    let (coding, first) = firsts.into_iter().nth(turn)?;
-    let seconds = choices(&others(&tpcc_nodes(coding), &first), coding.parity());
-    let second = seconds.get(round % seconds.len())?.clone();
-    Some((coding, first, second))
-}
-
-fn others(all: &[u16], nodes: &[u16]) -> Vec<u16> {
-    all.iter().copied().filter(|node| !nodes.contains(node)).collect()
-}
-
-/// The memory nodes of a run of TPC-C: its tables grow to the end, so that there has to be room for
-/// ranges.
-fn tpcc_nodes(coding: Coding) -> Vec<u16> {
-    (0..(coding.splits() + 2 * coding.parity()) as u16).collect()
-}
-
-/// Memory nodes of a run: for a coding that is asked for so many that all slabs can be made again.
-pub(super) fn memory_nodes(case: Case) -> u16 {
-    if Variant::of(case) == Variant::Tpcc {
-        return tpcc_nodes(case.coding()).len() as u16;
-    }
-    match case.asked_coding() {
-        None => shape_of(case.seed).1,
-        Some(coding) => (coding.splits() + coding.parity()) as u16,
-    }
-}
-
-/// All sets of `size` of these nodes.
-fn choices(nodes: &[u16], size: usize) -> Vec<Vec<u16>> {
-    let Some((first, rest)) = nodes.split_first().filter(|_| size > 0) else {
-        return if size == 0 { vec![Vec::new()] } else { Vec::new() };
-    };
-    let with = choices(rest, size - 1).into_iter().map(|mut choice| {
-        choice.push(*first);
-        choice
-    });
-    with.chain(choices(rest, size)).collect()
-}
-
 /// The memory nodes that die in the first load, and in the second.
 fn victims(case: Case) -> (Vec<u16>, Vec<u16>) {
     if case.scenario == Scenario::TpccLoss {
-        let victims = in_turn(case.seed, case.asked_coding());
-        return victims.map(|(_, first, second)| (first, second)).unwrap_or_default();
+        let (_, first, second) = loss_in_turn(case.seed, case.asked_coding());
+        return (first, second);
     }
-    let (coding, nodes) = (case.coding(), memory_nodes(case));
+    let (coding, nodes) = (case.coding(), case.memory_nodes());
     let all: Vec<u16> = (0..nodes).collect();
     // No more than leave enough nodes for all slabs.
     let first = coding.parity().min(usize::from(nodes) - coding.splits());
     let random = SplitMix::of_stream(case.seed, VICTIMS_STREAM);
-    let choose = |choices: Vec<Vec<u16>>| {
+    let choose = |mut choices: Vec<Vec<u16>>| {
         let number = random.below(choices.len() as u64) as usize;
-        choices.into_iter().nth(number).unwrap_or_default()
+        choices.swap_remove(number)
     };
-    let first = choose(choices(&all, first));
-    let second = choose(choices(&others(&all, &first), coding.parity()));
+    let first = choose(subsets(&all, first));
+    let second = choose(subsets(&others(&all, &first), coding.parity()));
     (first, second)
 }
 
@@ -203,7 +97,7 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     let (first, second) = victims(case);
     let mut troubles = deaths(&random, first);
     plan.later = deaths(&random, second);
-    if let Variant::WriterDies { among } = Variant::of(case) {
+    if let LossVariant::WriterDies { among } = LossVariant::of(case.scenario, case.seed) {
         let node = random.below(u64::from(case.compute_nodes())) as u16;
         let at = Duration::from_nanos(random.below(SPAN.as_nanos() as u64));
         if !among {
@@ -212,7 +106,9 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
         }
         troubles.push((at, Trouble::Kill(PeerId::compute(node))));
     }
-    if Variant::of(case) == Variant::InWriteBack && case.coding().journal() == Journal::Auto {
+    if LossVariant::of(case.scenario, case.seed) == LossVariant::InWriteBack
+        && case.coding().journal() == Journal::Auto
+    {
         // What is not journalled does not survive both at once.
         troubles.clear();
     }
@@ -226,21 +122,21 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
-    match Variant::of(case) {
-        Variant::Tpcc => tpcc::run_losing(case, plan, log),
-        Variant::Bank => run_bank(case, plan, tune, log),
+) -> Result<RunOutcome, SimError> {
+    match LossVariant::of(case.scenario, case.seed) {
+        LossVariant::Tpcc => tpcc::run_losing(case, plan, log),
+        LossVariant::Bank => run_bank(case, plan, tune, log),
         variant => run_pages(case, plan, tune, log, variant),
     }
 }
 
 /// Kills who makes a loss good, in the variants in which that dies.
-fn interrupt_helper(cluster: &SimCluster, gone: &Gone, variant: Variant, after: Duration) {
+fn interrupt_helper(cluster: &SimCluster, gone: &LostNodes, variant: LossVariant, after: Duration) {
     match variant {
-        Variant::RebuilderDies => interrupt(cluster, gone, after / 4, |state| {
+        LossVariant::RebuilderDies => interrupt(cluster, gone, after / 4, |state| {
             state.rebuilds.first().and_then(|rebuild| rebuild.by)
         }),
-        Variant::RegeneratorDies => {
+        LossVariant::RegeneratorDies => {
             interrupt(cluster, gone, after, |state| state.regeneration.map(|task| task.by));
         }
         _ => {}
@@ -252,11 +148,11 @@ fn run_bank(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let mut cluster = start(case, plan, tune, log, bank::shaped)?;
     let mut branches = Bank::open(&cluster, case.seed)?;
     let env = cluster.world.env();
-    let gone = Gone::default();
+    let gone = LostNodes::default();
     let mut tally = Tally::default();
     for round in 0..2 {
         let (controls, now) = (cluster.world.controls(), cluster.world.now());
@@ -301,8 +197,8 @@ fn run_pages(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-    variant: Variant,
-) -> Result<Done, SimError> {
+    variant: LossVariant,
+) -> Result<RunOutcome, SimError> {
     let mut cluster = start(case, plan, tune, log, |_| {})?;
     let env = cluster.world.env();
     let nodes = cluster.engines.len();
@@ -312,7 +208,7 @@ fn run_pages(
     // One that joins gets something only where others have several slabs.
     let page_count = if random.below(4) == 0 || grows { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
-    let gone = Gone::default();
+    let gone = LostNodes::default();
     let after = Duration::from_nanos(random.below(2_000_000));
     interrupt_helper(&cluster, &gone, variant, after);
     let mut tally = Tally::default();
@@ -329,7 +225,7 @@ fn run_pages(
         if round == 0 {
             bury(&cluster, plan, &gone);
             plan.arrange(&controls, now);
-            if variant == Variant::InWriteBack {
+            if variant == LossVariant::InWriteBack {
                 interrupt_write_back(&cluster, &gone, &pages, after);
             }
         } else {
@@ -360,7 +256,7 @@ fn run_pages(
         cluster.run(cluster.check_lines(page_count as u64))??;
     }
     let joined = cluster.pool.memory_nodes().len() - usize::from(case.memory_nodes());
-    super::ensure(joined == if grows { 2 } else { 0 }, || format!("{joined} memory nodes joined"))?;
+    ensure(joined == if grows { 2 } else { 0 }, || format!("{joined} memory nodes joined"))?;
     cluster.run(cluster.close(&losses))??;
     let reader = cluster.start_engine()?;
     let may_be_lost = |pages: &Pages, page: usize| {
@@ -379,6 +275,7 @@ fn run_pages(
 
 #[cfg(test)]
 mod tests {
+    use super::super::choices::loss_shape;
     use super::*;
 
     #[test]
@@ -386,13 +283,13 @@ mod tests {
         let mut seen: BTreeSet<(&str, Vec<u16>, Vec<u16>)> = BTreeSet::new();
         for seed in 0..10_000 {
             let case = Case::of(Scenario::MemnodeLoss, seed);
-            if Variant::of(case) == Variant::Tpcc {
+            if LossVariant::of(case.scenario, case.seed) == LossVariant::Tpcc {
                 continue;
             }
             let (first, second) = victims(case);
             assert!(first.iter().all(|node| !second.contains(node)), "{first:?}, {second:?}");
             assert_eq!(second.len(), case.coding().parity());
-            seen.insert((shape_of(seed).0, first, second));
+            seen.insert((loss_shape(seed).0, first, second));
         }
         // 5 * 4, (6 over 2) * (4 over 2), 7 * (6 over 2), (5 over 2) * (3 over 2).
         assert_eq!(seen.len(), 20 + 15 * 6 + 7 * 15 + 10 * 3);
@@ -406,7 +303,7 @@ mod tests {
         let turns = 5 + 28 + 45 + 21;
         for seed in 0..28 * turns {
             let case = Case::of(Scenario::TpccLoss, seed);
-            let (nodes, (first, second)) = (memory_nodes(case), victims(case));
+            let (nodes, (first, second)) = (case.memory_nodes(), victims(case));
             assert!(first.iter().chain(&second).all(|node| *node < nodes));
             assert!(first.iter().all(|node| !second.contains(node)), "{first:?}, {second:?}");
             assert_eq!([&first, &second].map(Vec::len), [case.coding().parity(); 2]);
@@ -416,6 +313,6 @@ mod tests {
         }
         assert_eq!(seen.len(), 5 * 4 + 28 * 15 + 45 * 28 + 21 * 10);
         let asked = Case::of(Scenario::TpccLoss, 3).coded("4+1".parse().unwrap()).unwrap();
-        assert_eq!((memory_nodes(asked), victims(asked).0), (7, vec![3]));
+        assert_eq!((asked.memory_nodes(), victims(asked).0), (7, vec![3]));
     }
 }

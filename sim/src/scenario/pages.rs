@@ -16,10 +16,11 @@ use parking_lot::Mutex;
 use selkie_engine::{Engine, EngineError, ExclusiveGuard, GAddr};
 use selkie_fabric::env::{Env, SplitMix};
 
-use super::{Clients, client_random, ensure};
+use super::clients::Clients;
+use super::random::client_random;
 use crate::check::linear::{Action, Operation, linearizable};
-use crate::cluster::{SimCluster, is_refusal};
-use crate::error::SimError;
+use crate::cluster::SimCluster;
+use crate::error::{SimError, ensure};
 
 /// Clients of a node.
 pub(super) const WORKERS: usize = 3;
@@ -420,6 +421,11 @@ impl Worker {
     fn now(&self) -> u64 {
         self.env.now().as_nanos() as u64
     }
+}
+
+/// Whether an access may end so when no node was lost.
+fn is_refusal(error: &EngineError) -> bool {
+    matches!(error, EngineError::Busy { .. })
 }
 
 /// Polls `future` at most `polls` times, then drops it.

@@ -12,9 +12,12 @@ use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::{TraceSink, World, WorldConfig};
 use selkie_fabric::{Endpoint, PeerId};
 
-use super::{Case, Done, Tally, client_random, ensure};
+use super::case::Case;
+use super::outcome::RunOutcome;
+use super::outcome::Tally;
+use super::random::client_random;
 use crate::cluster::RUN_BOUND;
-use crate::error::SimError;
+use crate::error::{SimError, ensure};
 use crate::plan::Plan;
 
 /// Messages each node sends to each other node: several rings full.
@@ -36,7 +39,7 @@ struct Node {
     finished: Arc<AtomicUsize>,
 }
 
-pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
+pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<RunOutcome, SimError> {
     let seed = case.seed;
     let peers = usize::from(case.compute_nodes());
     let Plan { cost, faults, schedule, .. } = plan.clone();
@@ -92,7 +95,12 @@ pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Don
         Ok::<_, SimError>(tally)
     })??;
     let (trace_hash, virtual_time) = (world.trace_hash(), world.now());
-    Ok(Done { trace_hash, virtual_time, operations: tally.operations, gave_up: tally.gave_up })
+    Ok(RunOutcome {
+        trace_hash,
+        virtual_time,
+        operations: tally.operations,
+        gave_up: tally.gave_up,
+    })
 }
 
 impl Node {

@@ -17,19 +17,23 @@ use parking_lot::Mutex;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::{Coding, Pool, WatchConfig};
+use selkie_memnode::{Pool, WatchConfig};
 
+use super::case::Case;
+use super::clients::Clients;
 use super::deaths::{LEASE, bury, check_rest, interrupt, interrupt_write_back, made_good};
+use super::lost_nodes::LostNodes;
+use super::outcome::RunOutcome;
+use super::outcome::Tally;
+use super::outcome::done;
 use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
-use super::{Case, Clients, Done, Gone, Tally, Tune, done, drawn, ensure, start};
+use super::start::Tune;
+use super::start::start;
 use crate::cluster::SimCluster;
-use crate::error::SimError;
+use crate::error::{SimError, ensure};
 use crate::plan::{Plan, Trouble};
 
-/// Codings, by the seed.
-pub(super) const CODINGS: [&str; 5] = ["2+1", "2+2", "4+2", "1+1", "1+2"];
-/// Streams of the seed that draw the coding, what happens to hosts, and who dies.
-const SHAPE_STREAM: u64 = 10;
+/// Streams of the seed that draw what happens to hosts, and who dies.
 const SHORTAGE_STREAM: u64 = 11;
 const VICTIMS_STREAM: u64 = 12;
 const VARIANT_STREAM: u64 = 13;
@@ -55,7 +59,7 @@ const MOST_LOOKS: usize = 100;
 
 /// Who dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Variant {
+enum DeathVariant {
     Nobody,
     /// A compute node at any time.
     WriterDies,
@@ -67,7 +71,7 @@ enum Variant {
     MemoryDies,
 }
 
-impl Variant {
+impl DeathVariant {
     fn of(case: Case) -> Self {
         match SplitMix::of_stream(case.seed, VARIANT_STREAM).below(8) {
             0 => Self::WriterDies,
@@ -79,37 +83,24 @@ impl Variant {
     }
 }
 
-/// The coding of a run that is not asked for another.
-pub(super) fn usual_coding(seed: u64) -> Coding {
-    let text = drawn(seed, SHAPE_STREAM, &CODINGS).copied().unwrap_or("2+1");
-    text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
-}
-
-/// Memory nodes of a run: so many that one can be rid of all its slabs when as many have died as
-/// may.
-pub(super) fn memory_nodes(case: Case) -> u16 {
-    let coding = case.coding();
-    (coding.splits() + coding.parity() + 1) as u16
-}
-
 /// Has the plan lose the nodes of the run's choice, and no others.
 pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     plan.spare_all_nodes();
     let random = SplitMix::of_stream(case.seed, VICTIMS_STREAM);
     let at = || Duration::from_nanos(random.below(LOAD.as_nanos() as u64));
-    match Variant::of(case) {
-        Variant::WriterDies => {
+    match DeathVariant::of(case) {
+        DeathVariant::WriterDies => {
             let node = random.below(u64::from(case.compute_nodes())) as u16;
             plan.troubles.push((at(), Trouble::Kill(PeerId::compute(node))));
         }
-        Variant::MemoryDies => {
-            let mut nodes: Vec<u16> = (0..memory_nodes(case)).collect();
+        DeathVariant::MemoryDies => {
+            let mut nodes: Vec<u16> = (0..case.memory_nodes()).collect();
             for _ in 0..=random.below(case.coding().parity() as u64) {
                 let node = nodes.swap_remove(random.below(nodes.len() as u64) as usize);
                 plan.troubles.push((at(), Trouble::Crash(PeerId::memory(node))));
             }
         }
-        Variant::Nobody | Variant::InWriteBack | Variant::MoverDies => {}
+        DeathVariant::Nobody | DeathVariant::InWriteBack | DeathVariant::MoverDies => {}
     }
     plan.troubles.sort_by_key(|(at, _)| *at);
 }
@@ -126,10 +117,10 @@ struct Shortage {
 fn shortages(case: Case) -> Vec<Shortage> {
     let random = SplitMix::of_stream(case.seed, SHORTAGE_STREAM);
     let coding = case.coding();
-    let mut nodes: Vec<u16> = (0..memory_nodes(case)).collect();
+    let mut nodes: Vec<u16> = (0..case.memory_nodes()).collect();
     // The others are to have room for a slab of every position.
-    let most = match Variant::of(case) {
-        Variant::MemoryDies => 1,
+    let most = match DeathVariant::of(case) {
+        DeathVariant::MemoryDies => 1,
         _ => coding.parity() + 1,
     };
     let mut all = Vec::new();
@@ -278,16 +269,17 @@ fn check_withdrawn(pool: &Pool) -> Result<(), SimError> {
 }
 
 /// A run, as far as it is.
-struct Run<'c> {
+struct EvictionRun<'c> {
     case: Case,
     cluster: &'c SimCluster,
-    gone: Gone,
+    gone: LostNodes,
     tally: Tally,
 }
 
-impl Run<'_> {
+impl EvictionRun<'_> {
     fn load(&mut self, pages: &Pages, span: Duration, round: usize) -> Result<(), SimError> {
-        let lost = !matches!(Variant::of(self.case), Variant::Nobody | Variant::MemoryDies);
+        let lost =
+            !matches!(DeathVariant::of(self.case), DeathVariant::Nobody | DeathVariant::MemoryDies);
         let load = Load {
             seed: self.case.seed,
             steps: STEPS,
@@ -311,14 +303,14 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let mut cluster = start(case, plan, tune, log, |_| {})?;
     let env = cluster.world.env();
     let random = SplitMix::of_stream(case.seed, 9);
     let page_count = if random.below(2) == 0 { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
-    let gone = Gone::default();
-    if Variant::of(case) == Variant::MoverDies {
+    let gone = LostNodes::default();
+    if DeathVariant::of(case) == DeathVariant::MoverDies {
         let after = Duration::from_nanos(random.below(2_000_000));
         interrupt(&cluster, &gone, after, |state| state.migration.map(|task| task.by));
     }
@@ -328,7 +320,7 @@ pub(super) fn run(
     hosts.arrange(&cluster, &shortages);
     bury(&cluster, plan, &gone);
     plan.arrange(&cluster.world.controls(), cluster.world.now());
-    if Variant::of(case) == Variant::InWriteBack {
+    if DeathVariant::of(case) == DeathVariant::InWriteBack {
         let after = Duration::from_nanos(random.below(LOAD.as_nanos() as u64 / 2));
         interrupt_write_back(&cluster, &gone, &pages, after);
     }
@@ -336,7 +328,8 @@ pub(super) fn run(
     if joins.below(4) == 0 {
         cluster.join_memory_after(Duration::from_nanos(joins.below(LOAD.as_nanos() as u64)));
     }
-    let mut run = Run { case, cluster: &cluster, gone: gone.clone(), tally: Tally::default() };
+    let mut run =
+        EvictionRun { case, cluster: &cluster, gone: gone.clone(), tally: Tally::default() };
     run.load(&pages, LOAD, 0)?;
     cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
     give_back_and_lend_again(&cluster, case, &hosts)?;
@@ -349,7 +342,7 @@ pub(super) fn run(
         run.load(&pages, LATER_LOAD, 1)?;
         later = Some(pages);
     }
-    let Run { mut tally, .. } = run;
+    let EvictionRun { mut tally, .. } = run;
     let all: Vec<&Pages> = [Some(&pages), later.as_ref()].into_iter().flatten().collect();
     tally.gave_up += check_rest(&mut cluster, &gone, &all)?;
     Ok(done(&cluster, &tally))
@@ -363,7 +356,7 @@ fn give_back_and_lend_again(
     hosts: &Hosts,
 ) -> Result<(), SimError> {
     let env = cluster.world.env();
-    let all = 0..memory_nodes(case);
+    let all = 0..case.memory_nodes();
     let content = || all.clone().all(|node| hosts.is_content(node));
     let quiet = || cluster.pool.state().migration.is_none();
     let reclaims = || {

@@ -6,19 +6,20 @@ use std::time::Duration;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::Coding;
 
+use super::case::Case;
+use super::clients::Clients;
 use super::deaths::{check_rest, interrupt_write_back};
+use super::lost_nodes::LostNodes;
+use super::outcome::RunOutcome;
+use super::outcome::done;
 use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
-use super::{Case, Clients, Done, Gone, Tune, done, drawn, start};
+use super::start::Tune;
+use super::start::start;
 use crate::error::SimError;
 use crate::plan::{Plan, SPAN, Trouble};
 
-/// Codings, by the seed.
-pub(super) const CODINGS: [&str; 6] =
-    ["2+1", "4+2", "2+2", "2+3,mode=correct", "1+1", "4+2,mode=ec-only"];
-/// Streams of the seed that draw the coding, and how many pages there are.
-const SHAPE_STREAM: u64 = 10;
+/// Stream of the seed that draws how many pages there are.
 const PAGES_STREAM: u64 = 11;
 /// Stream of the seed that draws whether a compute node dies, and when.
 const DEATH_STREAM: u64 = 12;
@@ -27,12 +28,6 @@ const STEPS: usize = 150;
 const MOST_TIMES: u64 = 4;
 /// How many times slower it is, at most.
 const MOST_SLOWNESS: u64 = 100;
-
-/// The coding of a run that is not asked for another.
-pub(super) fn usual_coding(seed: u64) -> Coding {
-    let text = drawn(seed, SHAPE_STREAM, &CODINGS).copied().unwrap_or("2+1");
-    text.parse().unwrap_or(Coding::usual_for(usize::from(super::LEAST_MEMORY_NODES)))
-}
 
 /// Has the plan lose no node, and slow one memory node down now and then.
 pub(super) fn slow_down(case: Case, plan: &mut Plan) {
@@ -53,14 +48,14 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let mut cluster = start(case, plan, tune, log, |_| {})?;
     let has_many = SplitMix::of_stream(case.seed, PAGES_STREAM).below(4) == 0;
     let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
     let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
     let now = cluster.world.now();
     plan.arrange(&cluster.world.controls(), now);
-    let gone = Gone::default();
+    let gone = LostNodes::default();
     let death = SplitMix::of_stream(case.seed, DEATH_STREAM);
     let dies = death.below(4) == 0;
     if dies {

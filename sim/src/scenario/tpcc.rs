@@ -11,17 +11,19 @@ use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::{Controls, TraceSink, World, WorldConfig};
 use selkie_memnode::Pool;
 use selkie_tpcc::{
-    Cluster, Config, Interval, Network, Progress, Scale, Silent, TpccError, check, load, measure,
+    Config, Network, Progress, Scale, Silent, TpccCluster, TpccError, TpccInterval, check, load,
+    measure,
 };
 use selkie_txn::Protocol;
 
+use super::case::Case;
 use super::deaths::made_good;
 use super::memnode_loss::LOAD;
-use super::{Case, Done, Scenario, ensure};
-use crate::cluster::RUN_BOUND;
-use crate::error::SimError;
+use super::name::Scenario;
+use super::outcome::RunOutcome;
+use crate::cluster::{RUN_BOUND, decay, look_at_splits};
+use crate::error::{SimError, ensure};
 use crate::plan::Plan;
-use crate::splits::{decay, look_at_splits};
 
 /// Virtual time of the mix.
 const DURATION: Duration = Duration::from_millis(5);
@@ -39,17 +41,17 @@ const SOME_OPERATIONS: u64 = 200;
 /// What each memory node lends where they are lost, MiB.
 const MIB_OF_THE_LOST: u64 = 128;
 /// Tasks of a node that look for what was committed.
-const LOOK_UP_TASKS: usize = 4;
+const VERIFY_TASKS: usize = 4;
 
 /// The cluster in its world.
-struct Stage {
+struct TpccSimulation {
     world: World,
-    cluster: Cluster,
+    cluster: TpccCluster,
     config: Config,
     progress: Arc<dyn Progress>,
 }
 
-impl Stage {
+impl TpccSimulation {
     /// Starts the cluster and loads it.
     fn set(
         case: Case,
@@ -79,13 +81,13 @@ impl Stage {
         // The workers are clients of their node, not part of it: a lost node fails what they ask of
         // it.
         let driver = world.env();
-        let start = Cluster::start_on(world.fabric(), &driver, env_of, &config);
+        let start = TpccCluster::start_on(world.fabric(), &driver, env_of, &config);
         let cluster = world.run(RUN_BOUND, start)??;
         world.run(RUN_BOUND, load(&cluster, &config, &progress))??;
         Ok(Self { world, cluster, config, progress })
     }
 
-    fn measure(&self) -> Result<Result<Interval, TpccError>, SimError> {
+    fn measure(&self) -> Result<Result<TpccInterval, TpccError>, SimError> {
         Ok(self.world.run(RUN_BOUND, measure(&self.cluster, &self.config, &self.progress))?)
     }
 
@@ -110,10 +112,10 @@ impl Stage {
     }
 
     /// Looks for all that was committed.
-    fn look_up(&self, interval: Interval) -> Result<(), SimError> {
-        let (nodes, journal) = (&self.cluster.nodes, interval.journal);
+    fn verify_commits(&self, interval: TpccInterval) -> Result<(), SimError> {
+        let (nodes, commits) = (&self.cluster.nodes, interval.commits);
         let found =
-            check::look_up(nodes, self.warehouses(), journal, LOOK_UP_TASKS, &self.progress);
+            check::verify_commits(nodes, self.warehouses(), commits, VERIFY_TASKS, &self.progress);
         let found = self.world.run(RUN_BOUND, found)??;
         ensure(found.looked_for == found.found && found.looked_for > 0, || {
             format!("of {} transactions {} are there: {found:?}", found.looked_for, found.found)
@@ -135,25 +137,25 @@ fn protocol_of(case: Case) -> Protocol {
     }
 }
 
-fn done(world: &World, operations: u64, gave_up: u64) -> Done {
+fn done(world: &World, operations: u64, gave_up: u64) -> RunOutcome {
     let (trace_hash, virtual_time) = (world.trace_hash(), world.now());
-    Done { trace_hash, virtual_time, operations, gave_up }
+    RunOutcome { trace_hash, virtual_time, operations, gave_up }
 }
 
-pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Done, SimError> {
-    let stage = Stage::set(case, plan, DURATION, log)?;
-    plan.arrange(&stage.world.controls(), stage.world.now());
+pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<RunOutcome, SimError> {
+    let simulation = TpccSimulation::set(case, plan, DURATION, log)?;
+    plan.arrange(&simulation.world.controls(), simulation.world.now());
     let lost = !case.lost_beyond(plan).is_empty();
-    let (operations, gave_up) = match stage.measure()? {
+    let (operations, gave_up) = match simulation.measure()? {
         Ok(interval) => (interval.measurements.completed(), interval.measurements.lost()),
         Err(_) if lost => (0, 1),
         Err(error) => return Err(error.into()),
     };
     if lost {
-        return Ok(done(&stage.world, operations, gave_up));
+        return Ok(done(&simulation.world, operations, gave_up));
     }
-    stage.check(gave_up)?;
-    Ok(done(&stage.close()?, operations, gave_up))
+    simulation.check(gave_up)?;
+    Ok(done(&simulation.close()?, operations, gave_up))
 }
 
 /// The mix while memory nodes die, what they had is made again, and others die: no client notices,
@@ -162,25 +164,25 @@ pub(super) fn run_losing(
     case: Case,
     plan: &Plan,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let told = Arc::new(UntilTold::default());
-    let mut stage = Stage::set(case, plan, LONGEST, log)?;
-    stage.progress = Arc::clone(&told) as Arc<dyn Progress>;
-    plan.arrange(&stage.world.controls(), stage.world.now());
+    let mut simulation = TpccSimulation::set(case, plan, LONGEST, log)?;
+    simulation.progress = Arc::clone(&told) as Arc<dyn Progress>;
+    plan.arrange(&simulation.world.controls(), simulation.world.now());
     let directed = Arc::new(Mutex::new(Ok(())));
     let (outcome, director, controls) =
-        (Arc::clone(&directed), stage.world.env(), stage.world.controls());
-    let (pool, plan) = (Arc::clone(stage.cluster.pool()), plan.clone());
-    drop(stage.world.env().spawn("director", async move {
+        (Arc::clone(&directed), simulation.world.env(), simulation.world.controls());
+    let (pool, plan) = (Arc::clone(simulation.cluster.pool()), plan.clone());
+    drop(simulation.world.env().spawn("director", async move {
         *outcome.lock() = direct(&pool, &director, &controls, &plan).await;
         told.0.store(true, Ordering::Relaxed);
     }));
-    let interval = stage.measure()??;
+    let interval = simulation.measure()??;
     std::mem::replace(&mut *directed.lock(), Ok(()))?;
     let (operations, given_up) = (interval.measurements.completed(), interval.measurements.lost());
-    stage.check(given_up)?;
-    stage.look_up(interval)?;
-    Ok(done(&stage.close()?, operations, given_up))
+    simulation.check(given_up)?;
+    simulation.verify_commits(interval)?;
+    Ok(done(&simulation.close()?, operations, given_up))
 }
 
 /// Has the later troubles begin when the first are made good, and waits for the end of those.
@@ -198,11 +200,11 @@ pub(super) fn run_decaying(
     case: Case,
     plan: &Plan,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
-    let stage = Stage::set(case, plan, DECAY, log)?;
-    plan.arrange(&stage.world.controls(), stage.world.now());
+) -> Result<RunOutcome, SimError> {
+    let simulation = TpccSimulation::set(case, plan, DECAY, log)?;
+    plan.arrange(&simulation.world.controls(), simulation.world.now());
     let flipped: Arc<Mutex<BTreeSet<(u64, usize)>>> = Arc::default();
-    let (pool, env) = (Arc::clone(stage.cluster.pool()), stage.world.env());
+    let (pool, env) = (Arc::clone(simulation.cluster.pool()), simulation.world.env());
     let (turned, own) = (Arc::clone(&flipped), env.clone());
     let random = SplitMix::of_stream(case.seed, 8);
     drop(env.spawn("decay", async move {
@@ -211,12 +213,12 @@ pub(super) fn run_decaying(
             turned.lock().extend(decay(&pool, &random));
         }
     }));
-    let interval = stage.measure()??;
+    let interval = simulation.measure()??;
     let (operations, given_up) = (interval.measurements.completed(), interval.measurements.lost());
-    stage.check(given_up)?;
-    stage.look_up(interval)?;
+    simulation.check(given_up)?;
+    simulation.verify_commits(interval)?;
     let counts = || {
-        let stats = stage.cluster.nodes.iter().map(|node| node.engine.stats());
+        let stats = simulation.cluster.nodes.iter().map(|node| node.engine.stats());
         stats.fold((0, 0), |sum, own| (sum.0 + own.corruptions, sum.1 + own.repairs))
     };
     let started = env.now();
@@ -225,14 +227,14 @@ pub(super) fn run_decaying(
         ensure(env.now() - started < MENDED_WITHIN, || {
             format!("of {found} splits found wrong {repaired} are mended after {MENDED_WITHIN:?}")
         })?;
-        stage.world.run(RUN_BOUND, env.sleep(Duration::from_millis(1)))?;
+        simulation.world.run(RUN_BOUND, env.sleep(Duration::from_millis(1)))?;
     }
     let changed = flipped.lock().len();
     // Where little was done, all of them may be on pages that nobody has read again.
     let is_found = counts().0 > 0 || operations < SOME_OPERATIONS;
     ensure(is_found, || format!("of {changed} splits that changed none was found"))?;
-    let pool = Arc::clone(stage.cluster.pool());
-    let world = stage.close()?;
+    let pool = Arc::clone(simulation.cluster.pool());
+    let world = simulation.close()?;
     let wrong = look_at_splits(&pool)?.wrong.into_iter();
     let others = wrong.filter(|own| !flipped.lock().contains(&(own.addr, own.split))).count();
     ensure(others == 0, || format!("{others} splits are wrong that nobody has touched"))?;

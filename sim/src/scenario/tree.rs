@@ -14,8 +14,14 @@ use selkie_engine::Engine;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::TraceSink;
 
-use super::{Case, Clients, Done, Tune, client_random, done, ensure, start};
-use crate::error::SimError;
+use super::case::Case;
+use super::clients::Clients;
+use super::outcome::RunOutcome;
+use super::outcome::done;
+use super::random::client_random;
+use super::start::Tune;
+use super::start::start;
+use crate::error::{SimError, ensure};
 use crate::plan::Plan;
 
 const WORKERS: usize = 3;
@@ -32,7 +38,7 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let cluster = start(case, plan, tune, log, |shape| {
         shape.gcl_bytes = 1024;
         shape.engine.cache_bytes *= 2;

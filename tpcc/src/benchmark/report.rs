@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::Benchmark;
+use super::definition::Benchmark;
 use super::findings::Findings;
-use crate::load::LoadReport;
-use crate::network::Network;
-use crate::report::{object, plain, precise, rounded};
-use crate::run::Interval;
-use crate::units::count;
+use crate::cluster::Network;
+use crate::figures::units::{count, precise, rounded};
+use crate::figures::{object, plain};
+use crate::run::{Interval, LoadReport};
 
 /// The result of a run.
 #[derive(Clone, Debug)]
@@ -21,7 +20,7 @@ pub struct Report<B: Benchmark> {
     /// What was loaded.
     pub load: LoadReport,
     /// What was measured.
-    pub interval: Interval<B::Kind, ()>,
+    pub interval: Interval<B::TransactionType, ()>,
     /// What the check found.
     pub findings: Findings,
     /// How long it took.
@@ -82,7 +81,7 @@ impl<B: Benchmark> Report<B> {
             "config": config,
             "successful_tps": rounded(self.successful_per_second()),
             "failed": self.interval.measurements.failed(),
-            "by_type": self.interval.by_kind(|_, stats| json!({
+            "by_type": self.interval.by_type(|_, stats| json!({
                 "completed": stats.completed,
                 "failed": stats.failed,
                 "retries": stats.retries,

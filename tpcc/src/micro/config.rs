@@ -6,8 +6,8 @@ use selkie_engine::{Coherence, EngineConfig, MAX_COMPUTE_NODES, MAX_MAIL_TASKS};
 use selkie_fabric::sim::CostModel;
 use selkie_memnode::{Coding, PoolConfig, layout};
 
+use crate::cluster::Network;
 use crate::error::TpccError;
-use crate::network::Network;
 
 const MIB: u64 = 1 << 20;
 /// Bytes of a range of the pool.
@@ -19,12 +19,12 @@ const MAX_GCLS: u64 = 1 << 32;
 
 /// Parts of the protocol that can be switched off to see what they are worth (SELCC §7.2.3).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Part {
+pub enum ProtocolFeature {
     /// γ: other nodes get their turn although local accesses go on.
     Gamma,
     /// Requests that tried or waited longer go first.
     Ageing,
-    /// Pages are evicted together.
+    /// PageSets are evicted together.
     Batching,
     /// Frames are free before their write-back is done.
     SendRing,
@@ -38,44 +38,44 @@ pub enum Part {
     Hold,
 }
 
-impl Part {
+impl ProtocolFeature {
     /// All of them.
-    pub const ALL: [Part; 8] = [
-        Part::Gamma,
-        Part::Ageing,
-        Part::Batching,
-        Part::SendRing,
-        Part::DirtyBounds,
-        Part::StickyBits,
-        Part::Looks,
-        Part::Hold,
+    pub const ALL: [ProtocolFeature; 8] = [
+        ProtocolFeature::Gamma,
+        ProtocolFeature::Ageing,
+        ProtocolFeature::Batching,
+        ProtocolFeature::SendRing,
+        ProtocolFeature::DirtyBounds,
+        ProtocolFeature::StickyBits,
+        ProtocolFeature::Looks,
+        ProtocolFeature::Hold,
     ];
 
     /// Its name on the command line and in reports.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Part::Gamma => "gamma",
-            Part::Ageing => "ageing",
-            Part::Batching => "batching",
-            Part::SendRing => "send-ring",
-            Part::DirtyBounds => "dirty-bounds",
-            Part::StickyBits => "sticky-bits",
-            Part::Looks => "looks",
-            Part::Hold => "hold",
+            ProtocolFeature::Gamma => "gamma",
+            ProtocolFeature::Ageing => "ageing",
+            ProtocolFeature::Batching => "batching",
+            ProtocolFeature::SendRing => "send-ring",
+            ProtocolFeature::DirtyBounds => "dirty-bounds",
+            ProtocolFeature::StickyBits => "sticky-bits",
+            ProtocolFeature::Looks => "looks",
+            ProtocolFeature::Hold => "hold",
         }
     }
 
     fn switch_off(self, engine: &mut EngineConfig) {
         match self {
-            Part::Gamma => engine.gamma = u32::MAX,
-            Part::Ageing => engine.ageing = false,
-            Part::Batching => engine.eviction_batch = 1,
-            Part::SendRing => engine.send_ring = false,
-            Part::DirtyBounds => engine.dirty_bounds = false,
-            Part::StickyBits => engine.sticky_bits = false,
-            Part::Looks => engine.looks = false,
-            Part::Hold => engine.hold = Duration::ZERO,
+            ProtocolFeature::Gamma => engine.gamma = u32::MAX,
+            ProtocolFeature::Ageing => engine.ageing = false,
+            ProtocolFeature::Batching => engine.eviction_batch = 1,
+            ProtocolFeature::SendRing => engine.send_ring = false,
+            ProtocolFeature::DirtyBounds => engine.dirty_bounds = false,
+            ProtocolFeature::StickyBits => engine.sticky_bits = false,
+            ProtocolFeature::Looks => engine.looks = false,
+            ProtocolFeature::Hold => engine.hold = Duration::ZERO,
         }
     }
 }
@@ -91,7 +91,7 @@ pub struct Config {
     pub memory_nodes: usize,
     /// Workers of each compute node.
     pub workers: usize,
-    /// Pages in all.
+    /// PageSets in all.
     pub gcls: u64,
     /// Bytes of a page.
     pub gcl_bytes: usize,
@@ -123,7 +123,7 @@ pub struct Config {
     /// Seed of all choices.
     pub seed: u64,
     /// What is switched off.
-    pub without: Vec<Part>,
+    pub without: Vec<ProtocolFeature>,
 }
 
 impl Default for Config {

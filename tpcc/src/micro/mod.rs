@@ -12,6 +12,6 @@ mod report;
 mod run;
 mod workload;
 
-pub use config::{Config, Part};
-pub use report::{Load, Report, Sample};
+pub use config::{Config, ProtocolFeature};
+pub use report::{AdapterLoad, Report, ThroughputSample};
 pub use run::run;

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::config::Config;
 use crate::error::TpccError;
-use crate::units::count;
+use crate::figures::units::count;
 
 /// Latencies up to ten minutes, to three digits, in nanoseconds.
 #[derive(Clone)]
@@ -42,7 +42,7 @@ impl Histogram {
 
 /// Accesses of each node in one stretch of the measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sample {
+pub struct ThroughputSample {
     /// Its end, from the start of the measurement.
     pub at: Duration,
     /// Accesses of each compute node in it.
@@ -52,7 +52,7 @@ pub struct Sample {
 /// Share of the time that the busiest adapter's queue of each kind was busy: near 1, that queue is
 /// what bounds the run.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Load {
+pub struct AdapterLoad {
     /// Sending.
     pub sends: f64,
     /// Receiving.
@@ -63,7 +63,7 @@ pub struct Load {
     pub mail: f64,
 }
 
-impl Load {
+impl AdapterLoad {
     /// The load between two looks at the same nodes; nothing where there are no simulated ones.
     pub(super) fn between(
         before: &[(PeerId, Busy)],
@@ -97,9 +97,9 @@ pub struct Report {
     /// What the compute nodes asked of the network.
     pub traffic: MeterSnapshot,
     /// How busy the simulated adapters were.
-    pub load: Option<Load>,
+    pub load: Option<AdapterLoad>,
     /// Accesses over time.
-    pub samples: Vec<Sample>,
+    pub samples: Vec<ThroughputSample>,
     /// Writes of the whole run, all of them found in the pages afterwards.
     pub writes: u64,
     /// Real time the whole run took, if its caller has looked.
@@ -262,7 +262,7 @@ impl fmt::Display for Report {
         );
         let real =
             self.real.map(|real| format!("; the whole run took {:.1} s", real.as_secs_f64()));
-        if let Some(Load { sends, receives, atomics, mail }) = self.load {
+        if let Some(AdapterLoad { sends, receives, atomics, mail }) = self.load {
             row(
                 "busiest adapters",
                 format!(

@@ -16,11 +16,11 @@ use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::Pool;
 
 use super::config::Config;
-use super::report::{Histogram, Load, Report, Sample};
-use super::workload::{Choices, Pages};
+use super::report::{AdapterLoad, Histogram, Report, ThroughputSample};
+use super::workload::{PageChooser, PageSets};
+use crate::cluster::Network;
 use crate::error::TpccError;
-use crate::network::Network;
-use crate::tasks::{both, join_all};
+use crate::run::tasks::{both, join_all};
 
 /// Samples of the throughput over time.
 const SAMPLES: u32 = 20;
@@ -41,7 +41,7 @@ pub fn run(config: &Config, roster: &Roster) -> Result<Report, TpccError> {
         Network::Real { threads } => {
             let runtime = RealRuntime::with_seed(*threads, config.seed)?;
             let env = runtime.env();
-            let stage = Stage::new(config, MemFabric::new(), &env, |_| env.clone(), None);
+            let stage = MicroRun::new(config, MemFabric::new(), &env, |_| env.clone(), None);
             runtime.block_on(stage.play(roster))
         }
         Network::Simulated(cost) => {
@@ -50,7 +50,7 @@ pub fn run(config: &Config, roster: &Roster) -> Result<Report, TpccError> {
             let world = World::new(WorldConfig { cost, ..WorldConfig::new(config.seed) });
             let env_of = |node: usize| world.env_of(PeerId::compute(node as u16));
             let controls = Some(world.controls());
-            let stage = Stage::new(config, world.fabric(), &world.env(), env_of, controls);
+            let stage = MicroRun::new(config, world.fabric(), &world.env(), env_of, controls);
             world
                 .run(BOUND, stage.play(roster))
                 .map_err(|error| TpccError::Stuck(error.to_string()))?
@@ -59,7 +59,7 @@ pub fn run(config: &Config, roster: &Roster) -> Result<Report, TpccError> {
 }
 
 /// What is needed to start.
-struct Stage {
+struct MicroRun {
     config: Config,
     meter: Arc<Meter>,
     env: Env,
@@ -69,7 +69,7 @@ struct Stage {
 }
 
 /// What the workers share.
-struct Control {
+struct MicroControl {
     stop: AtomicBool,
     /// Accesses that count, which those of the warm-up do not.
     measuring: AtomicBool,
@@ -80,7 +80,7 @@ struct Control {
 }
 
 /// Counters at one moment.
-struct Moment {
+struct CounterSnapshot {
     at: Duration,
     accesses: Vec<u64>,
     engines: Vec<EngineStats>,
@@ -88,7 +88,7 @@ struct Moment {
     busy: Vec<(PeerId, Busy)>,
 }
 
-impl Stage {
+impl MicroRun {
     fn new(
         config: &Config,
         fabric: Arc<dyn Fabric>,
@@ -105,8 +105,8 @@ impl Stage {
         let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
         let pool = Pool::start(&fabric, self.config.pool())?;
         let engines = self.start_engines(&pool, &fabric).await?;
-        let pages = Arc::new(Pages::divide(&self.config, self.allocate(&engines).await?));
-        let control = Arc::new(Control {
+        let pages = Arc::new(PageSets::divide(&self.config, self.allocate(&engines).await?));
+        let control = Arc::new(MicroControl {
             stop: AtomicBool::new(false),
             measuring: AtomicBool::new(false),
             accesses: engines.iter().map(|_| AtomicU64::new(0)).collect(),
@@ -122,7 +122,7 @@ impl Stage {
                     engine: engine.clone(),
                     env: env.clone(),
                     access: self.config.network.access_time(),
-                    choices: Choices::new(&self.config, Arc::clone(&pages), node, number),
+                    choices: PageChooser::new(&self.config, Arc::clone(&pages), node, number),
                     control: Arc::clone(&control),
                 };
                 workers.push(worker.run());
@@ -157,7 +157,7 @@ impl Stage {
             engines: stats.collect(),
             traffic: after.traffic - before.traffic,
             latency,
-            load: Load::between(&before.busy, &after.busy, after.at - before.at),
+            load: AdapterLoad::between(&before.busy, &after.busy, after.at - before.at),
             samples,
             writes: written,
             real: None,
@@ -190,7 +190,12 @@ impl Stage {
         Ok(engines)
     }
 
-    fn enter(&self, roster: &Roster, engines: &[Engine], control: &Arc<Control>) -> Vec<Entered> {
+    fn enter(
+        &self,
+        roster: &Roster,
+        engines: &[Engine],
+        control: &Arc<MicroControl>,
+    ) -> Vec<Entered> {
         let enter = |(node, engine): (usize, &Engine)| {
             let control = Arc::clone(control);
             let count =
@@ -226,9 +231,9 @@ impl Stage {
         Ok(std::mem::take(&mut *all.lock()).concat())
     }
 
-    fn moment(&self, control: &Control, engines: &[Engine]) -> Moment {
+    fn moment(&self, control: &MicroControl, engines: &[Engine]) -> CounterSnapshot {
         let of_node = |node: usize| self.meter.snapshot(PeerId::compute(node as u16));
-        Moment {
+        CounterSnapshot {
             at: self.env.now(),
             accesses: control.accesses.iter().map(|count| count.load(Ordering::Relaxed)).collect(),
             engines: engines.iter().map(Engine::stats).collect(),
@@ -238,7 +243,11 @@ impl Stage {
     }
 
     /// Lets the warm-up pass, then the measurement; the counters at both of its ends.
-    async fn measure(&self, control: &Control, engines: &[Engine]) -> ([Moment; 2], Vec<Sample>) {
+    async fn measure(
+        &self,
+        control: &MicroControl,
+        engines: &[Engine],
+    ) -> ([CounterSnapshot; 2], Vec<ThroughputSample>) {
         self.env.sleep(self.config.warmup).await;
         control.measuring.store(true, Ordering::Relaxed);
         let before = self.moment(control, engines);
@@ -253,7 +262,7 @@ impl Stage {
             let now: Vec<u64> =
                 control.accesses.iter().map(|c| c.load(Ordering::Relaxed)).collect();
             let by_node = now.iter().zip(&last).map(|(now, last)| now - last).collect();
-            samples.push(Sample { at: self.env.now() - before.at, accesses: by_node });
+            samples.push(ThroughputSample { at: self.env.now() - before.at, accesses: by_node });
             last = now;
         }
         let after = self.moment(control, engines);
@@ -262,7 +271,7 @@ impl Stage {
     }
 
     /// Adds up the counters of all pages, read through the nodes in turn.
-    async fn count(&self, engines: &[Engine], pages: &Arc<Pages>) -> Result<u64, TpccError> {
+    async fn count(&self, engines: &[Engine], pages: &Arc<PageSets>) -> Result<u64, TpccError> {
         let total = Arc::new(AtomicU64::new(0));
         let nodes = engines.len();
         let tasks = engines.iter().enumerate().map(|(node, engine)| {
@@ -287,8 +296,8 @@ struct Worker {
     env: Env,
     /// Processor time of an access, in virtual time.
     access: Duration,
-    choices: Choices,
-    control: Arc<Control>,
+    choices: PageChooser,
+    control: Arc<MicroControl>,
 }
 
 impl Worker {

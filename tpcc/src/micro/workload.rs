@@ -12,12 +12,12 @@ use super::Config;
 
 /// The pages of a run: those that all nodes use, and each node's own. In an order of their own, so
 /// that the first pages of a skewed choice lie on all memory nodes.
-pub(super) struct Pages {
+pub(super) struct PageSets {
     shared: Vec<GAddr>,
     own: Vec<Vec<GAddr>>,
 }
 
-impl Pages {
+impl PageSets {
     pub(super) fn divide(config: &Config, mut pages: Vec<GAddr>) -> Self {
         pages.shuffle(&mut SmallRng::seed_from_u64(config.seed));
         let shared = (pages.len() as f64 * config.sharing_ratio).round() as usize;
@@ -35,9 +35,9 @@ impl Pages {
 }
 
 /// One worker's choices.
-pub(super) struct Choices {
+pub(super) struct PageChooser {
     random: SmallRng,
-    pages: Arc<Pages>,
+    pages: Arc<PageSets>,
     node: usize,
     read_ratio: f64,
     sharing_ratio: f64,
@@ -46,8 +46,8 @@ pub(super) struct Choices {
     last: Option<GAddr>,
 }
 
-impl Choices {
-    pub(super) fn new(config: &Config, pages: Arc<Pages>, node: usize, worker: usize) -> Self {
+impl PageChooser {
+    pub(super) fn new(config: &Config, pages: Arc<PageSets>, node: usize, worker: usize) -> Self {
         let stream = (node * config.workers + worker) as u64;
         let seed = config.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(stream);
         let own = pages.own.get(node).map_or(0, Vec::len);
@@ -101,13 +101,13 @@ impl Choices {
 mod tests {
     use super::*;
 
-    fn pages(config: &Config) -> Arc<Pages> {
+    fn pages(config: &Config) -> Arc<PageSets> {
         let all = (0..config.gcls).map(|page| GAddr::from_u64((page + 2) * 2048)).collect();
-        Arc::new(Pages::divide(config, all))
+        Arc::new(PageSets::divide(config, all))
     }
 
     fn draw(config: &Config, node: usize, count: usize) -> Vec<(GAddr, bool)> {
-        let mut choices = Choices::new(config, pages(config), node, 0);
+        let mut choices = PageChooser::new(config, pages(config), node, 0);
         (0..count).map(|_| choices.next()).collect()
     }
 

@@ -10,29 +10,26 @@ use selkie_fabric::env::Env;
 use selkie_fabric::meter::MeterSnapshot;
 use selkie_txn::{AbortCause, TxnStats};
 
-use super::measure::Measurements;
-use super::terminal::Control;
-use crate::cluster::{Cluster, Node, TableSet};
+use super::progress::Progress;
+use super::statistics::Measurements;
+use super::tasks::{both, join_all};
+use super::terminal::RunControl;
+use crate::cluster::{Cluster, MAX_WORKERS, Node, Setup, TableSet, compute_index};
 use crate::error::TpccError;
-use crate::journal::Journal;
-use crate::kind::Kind;
-use crate::mix::Mix;
-use crate::progress::Progress;
-use crate::setup::{MAX_WORKERS, Setup};
-use crate::tasks::{both, join_all};
+use crate::workload::Mix;
 
 /// How often the progress of the measurement is told.
 const TICK: Duration = Duration::from_millis(500);
 
 /// What was counted between the beginning and the end of the measurement.
 #[derive(Clone, Debug)]
-pub struct Interval<K = Kind, J = Journal> {
+pub struct Interval<K, C> {
     /// How long it was.
     pub elapsed: Duration,
     /// What the workers measured.
     pub measurements: Measurements<K>,
     /// What they committed, as their driver notes it.
-    pub journal: J,
+    pub commits: C,
     /// What each compute node's engine did.
     pub engine: Vec<EngineStats>,
     /// What became of each compute node's transactions.
@@ -43,7 +40,7 @@ pub struct Interval<K = Kind, J = Journal> {
     pub database_bytes: u64,
 }
 
-impl<K: Mix, J> Interval<K, J> {
+impl<K: Mix, C> Interval<K, C> {
     /// Transactions completed.
     #[must_use]
     pub fn completed(&self) -> u64 {
@@ -85,14 +82,14 @@ impl<K: Mix, J> Interval<K, J> {
     }
 
     /// The same with what the workers committed.
-    pub(crate) fn noting<N>(self, journal: N) -> Interval<K, N> {
+    pub(crate) fn with_commits<N>(self, commits: N) -> Interval<K, N> {
         let Self { elapsed, measurements, engine, txn, traffic, database_bytes, .. } = self;
-        Interval { elapsed, measurements, journal, engine, txn, traffic, database_bytes }
+        Interval { elapsed, measurements, commits, engine, txn, traffic, database_bytes }
     }
 }
 
 /// A worker's place.
-pub(crate) struct Seat<T> {
+pub(crate) struct WorkerIdentity<T> {
     /// Its node.
     pub(crate) node: Arc<Node<T>>,
     /// The so-manieth of its index that the node is, from 1.
@@ -101,7 +98,7 @@ pub(crate) struct Seat<T> {
     pub(crate) number: usize,
 }
 
-impl<T> Seat<T> {
+impl<T> WorkerIdentity<T> {
     /// The same for no two workers of a pool, whatever numbers of workers its processes run.
     pub(crate) fn ordinal(&self) -> u64 {
         (self.node.engine.node().index() * MAX_WORKERS + self.number) as u64
@@ -116,7 +113,7 @@ pub(crate) async fn measure<T, K, F>(
     cluster: &Cluster<T>,
     setup: &Setup,
     progress: &Arc<dyn Progress>,
-    worker: impl Fn(Seat<T>, Arc<Control<K>>) -> F,
+    worker: impl Fn(WorkerIdentity<T>, Arc<RunControl<K>>) -> F,
 ) -> Result<Interval<K, ()>, TpccError>
 where
     T: TableSet,
@@ -124,14 +121,15 @@ where
     F: Future<Output = Result<(), TpccError>> + Send + 'static,
 {
     let env = cluster.env();
-    let control = Arc::new(Control::new(env.now() + setup.warmup)?);
+    let control = Arc::new(RunControl::new(env.now() + setup.warmup)?);
     let state = cluster.pool().state();
     let mut tasks = Vec::new();
     for node in &cluster.nodes {
-        let index = u16::try_from(node.engine.node().index()).unwrap_or(u16::MAX);
+        // A pool of one process counts no incarnations.
+        let index = compute_index(node.engine.node());
         let incarnation = state.incarnations.get(&index).copied().unwrap_or(0);
         for number in 0..setup.workers {
-            let seat = Seat { node: Arc::clone(node), incarnation, number };
+            let seat = WorkerIdentity { node: Arc::clone(node), incarnation, number };
             let worker = worker(seat, Arc::clone(&control));
             let control = Arc::clone(&control);
             tasks.push(async move {
@@ -157,7 +155,7 @@ where
     Ok(Interval {
         elapsed: after.at - before.at,
         measurements: control.take_measurements()?,
-        journal: (),
+        commits: (),
         engine: sum(&after.engines, &before.engines),
         txn: after.txns.iter().zip(&before.txns).map(|(after, before)| *after - *before).collect(),
         traffic: after.traffic - before.traffic,
@@ -169,7 +167,7 @@ where
 async fn wait<K: Mix>(
     env: &Env,
     duration: Duration,
-    control: &Control<K>,
+    control: &RunControl<K>,
     progress: Option<&Arc<dyn Progress>>,
 ) {
     let started = env.now();

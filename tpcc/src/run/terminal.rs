@@ -7,10 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::env::{Env, yield_now};
 
-use super::measure::Measurements;
+use super::statistics::Measurements;
 use crate::error::TpccError;
-use crate::mix::{Deck, Mix};
-use crate::random::Random;
+use crate::workload::{Deck, Mix, Random};
 
 /// First stream of the generators of workers' inputs; the loads' have other numbers.
 pub(crate) const WORKER_STREAMS: u64 = 1 << 32;
@@ -19,7 +18,7 @@ pub(crate) const WORKER_STREAMS: u64 = 1 << 32;
 const NAP: Duration = Duration::from_millis(200);
 
 /// What the workers of a run share.
-pub(crate) struct Control<K> {
+pub(crate) struct RunControl<K> {
     /// Set when the time is over, or a worker has failed.
     stop: AtomicBool,
     measurements: Mutex<Measurements<K>>,
@@ -27,7 +26,7 @@ pub(crate) struct Control<K> {
     began: Duration,
 }
 
-impl<K: Mix> Control<K> {
+impl<K: Mix> RunControl<K> {
     /// Of a run that counts from then on, by the environment's clock.
     pub(super) fn new(began: Duration) -> Result<Self, TpccError> {
         let measurements = Mutex::new(Measurements::new()?);
@@ -50,7 +49,7 @@ impl<K: Mix> Control<K> {
 
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct TransactionOutcome {
     /// As the benchmark has some of them fail.
     pub failed: bool,
     /// Districts that had nothing to deliver.
@@ -62,10 +61,10 @@ pub struct Outcome {
 /// What a worker does with the types that it draws.
 pub trait Terminal: Send {
     /// The types.
-    type Kind: Mix;
+    type TransactionType: Mix;
 
     /// What they are drawn from.
-    fn deck(&self) -> Deck<Self::Kind> {
+    fn deck(&self) -> Deck<Self::TransactionType> {
         Deck::new()
     }
 
@@ -80,18 +79,18 @@ pub trait Terminal: Send {
     /// other ends the run.
     fn transact(
         &mut self,
-        kind: Self::Kind,
+        kind: Self::TransactionType,
         started: Duration,
         attempts: &AtomicU64,
-    ) -> impl Future<Output = Result<Outcome, TpccError>> + Send;
+    ) -> impl Future<Output = Result<TransactionOutcome, TpccError>> + Send;
 
     /// How long it waits before a transaction.
-    fn keying(&self, _kind: Self::Kind) -> Duration {
+    fn keying(&self, _kind: Self::TransactionType) -> Duration {
         Duration::ZERO
     }
 
     /// How long it waits after one.
-    fn thinking(&mut self, _kind: Self::Kind) -> Duration {
+    fn thinking(&mut self, _kind: Self::TransactionType) -> Duration {
         Duration::ZERO
     }
 }
@@ -100,7 +99,7 @@ pub trait Terminal: Send {
 pub(crate) async fn work<T: Terminal>(
     terminal: &mut T,
     env: &Env,
-    control: &Control<T::Kind>,
+    control: &RunControl<T::TransactionType>,
 ) -> Result<(), TpccError> {
     let mut measured = Measurements::new()?;
     let mut deck = terminal.deck();
@@ -115,7 +114,7 @@ pub(crate) async fn work<T: Terminal>(
         let outcome = match terminal.transact(kind, started, &attempts).await {
             // All that it had changed is as it was, and its latches are free.
             Err(error) if error.lost_page().is_some() => {
-                Outcome { lost: true, ..Outcome::default() }
+                TransactionOutcome { lost: true, ..TransactionOutcome::default() }
             }
             outcome => outcome?,
         };
@@ -146,12 +145,12 @@ fn note<K: Mix>(
     kind: K,
     (latency, attempts): (Duration, u64),
     since_begin: Duration,
-    outcome: Outcome,
+    outcome: TransactionOutcome,
 ) {
     if !outcome.lost {
         measured.count_at(since_begin);
     }
-    let Some(stats) = measured.kind_mut(kind) else { return };
+    let Some(stats) = measured.stats_mut(kind) else { return };
     if outcome.lost {
         stats.lost += 1;
         return;
@@ -162,7 +161,7 @@ fn note<K: Mix>(
 }
 
 /// Sleeps, but not beyond the end of the run.
-async fn pause<K: Mix>(env: &Env, duration: Duration, control: &Control<K>) {
+async fn pause<K: Mix>(env: &Env, duration: Duration, control: &RunControl<K>) {
     if duration.is_zero() {
         return;
     }

@@ -1,15 +1,14 @@
-//! What must hold after the run, and the ledger that says so.
+//! What must hold after the run.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicI64, Ordering};
 
 use selkie_txn::{Table, TxnError, key};
 
 use super::config::Config;
+use super::ledger::{Account, BalanceLedger};
 use super::rows::{Balances, name};
 use super::schema::{BALANCE, CUSTOMER, NAME, OWNER, Tables};
-use super::transactions::Done;
-use crate::benchmark::{Benchmark, Cells, Findings, Sequence, range_of, scan};
+use crate::benchmark::{Findings, Sequence, range_of, scan};
 use crate::cluster::Node;
 use crate::error::TpccError;
 
@@ -25,62 +24,11 @@ const FOUND: &str = "cents_found";
 const LOADED: &str = "cents_loaded";
 const CAME_IN: &str = "cents_came_in";
 
-/// An account of a customer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Account {
-    Savings(i32),
-    Checking(i32),
-}
-
-/// What committed transactions did; 16 bytes a customer.
-#[derive(Debug)]
-pub struct Ledger {
-    /// To each balance: two cells a customer.
-    balances: Cells,
-    /// To the bank as a whole, in cents: by what was entered, not by what was found.
-    came_in: AtomicI64,
-}
-
-impl Ledger {
-    pub(super) fn new(accounts: u32) -> Self {
-        Self { balances: Cells::new(2 * accounts as usize), came_in: AtomicI64::new(0) }
-    }
-
-    pub(super) fn note(&self, done: &Done) {
-        for (account, difference) in &done.changes {
-            if let Some(cell) = cell(*account) {
-                self.balances.note(cell, *difference);
-            }
-        }
-        self.came_in.fetch_add(done.came_in, Ordering::Relaxed);
-    }
-
-    /// What committed transactions have added to a balance.
-    fn sum(&self, account: Account) -> i64 {
-        cell(account).map_or(0, |cell| self.balances.sum(cell))
-    }
-
-    /// What committed transactions have added to all balances together, in cents.
-    #[must_use]
-    pub fn came_in(&self) -> i64 {
-        self.came_in.load(Ordering::Relaxed)
-    }
-}
-
-/// Where a balance's sum is, if there is such an account.
-fn cell(account: Account) -> Option<usize> {
-    let (customer, at) = match account {
-        Account::Savings(customer) => (customer, 0),
-        Account::Checking(customer) => (customer, 1),
-    };
-    Some(2 * usize::try_from(customer.checked_sub(1)?).ok()? + at)
-}
-
 /// Looks at the rows of these customers.
 pub(super) async fn check(
     config: &Config,
     node: &Node<Tables>,
-    ledger: &Ledger,
+    ledger: &BalanceLedger,
     customers: Range<i32>,
 ) -> Result<Findings, TpccError> {
     let mut found = Findings::default();
@@ -120,7 +68,7 @@ async fn check_names(
     customers: &Range<i32>,
     found: &mut Findings,
 ) -> Result<(), TpccError> {
-    let range = range_of(customers, config.keys(), |customer| key![name(customer).as_str()]);
+    let range = range_of(customers, config.customers(), |customer| key![name(customer).as_str()]);
     // In the order of the names, which is that of the numbers.
     let mut expected = Sequence::new("customer", NAMES, customers.clone());
     let mut rows = 0;
@@ -147,8 +95,9 @@ async fn read_balances(
     customers: &Range<i32>,
     found: &mut Findings,
 ) -> Result<Vec<Option<i64>>, TpccError> {
-    let mut read = Read { title, first: customers.start, balances: vec![None; customers.len()] };
-    let range = range_of(customers, config.keys(), |customer| key![customer]);
+    let mut read =
+        ReadBalances { title, first: customers.start, balances: vec![None; customers.len()] };
+    let range = range_of(customers, config.customers(), |customer| key![customer]);
     let scanned = scan(node, table, &range, |row| -> Result<(), TxnError> {
         read.note(row.i32(OWNER)?, row.i64(BALANCE)?, found);
         Ok(())
@@ -158,14 +107,14 @@ async fn read_balances(
 }
 
 /// What was read of a table's balances.
-struct Read {
+struct ReadBalances {
     title: &'static str,
     /// Whose balance comes first.
     first: i32,
     balances: Vec<Option<i64>>,
 }
 
-impl Read {
+impl ReadBalances {
     fn note(&mut self, customer: i32, balance: i64, found: &mut Findings) {
         let title = self.title;
         found.add(title, 1);
@@ -181,7 +130,7 @@ impl Read {
 }
 
 /// Judges the sum.
-pub(super) fn judge(ledger: &Ledger, found: &mut Findings) {
+pub(super) fn judge(ledger: &BalanceLedger, found: &mut Findings) {
     found.add(CAME_IN, ledger.came_in());
     let (loaded, balance) = (found.total(LOADED), found.total(FOUND));
     let expected = loaded.wrapping_add(ledger.came_in());
@@ -195,19 +144,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_accounts_share_a_cell() {
-        let cells = (1..4).flat_map(|customer| {
-            [cell(Account::Savings(customer)), cell(Account::Checking(customer))]
-        });
-        assert_eq!(cells.collect::<Vec<_>>(), (0..6).map(Some).collect::<Vec<_>>());
-        assert_eq!(cell(Account::Savings(0)), None);
-        assert_eq!(cell(Account::Checking(i32::MIN)), None);
-    }
-
-    #[test]
     fn a_row_is_read_once() {
         let mut found = Findings::default();
-        let mut read = Read { title: "savings", first: 5, balances: vec![None; 3] };
+        let mut read = ReadBalances { title: "savings", first: 5, balances: vec![None; 3] };
         for (customer, balance) in [(5, 10), (6, -20), (7, 30)] {
             read.note(customer, balance, &mut found);
         }

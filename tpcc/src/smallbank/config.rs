@@ -1,22 +1,12 @@
 //! What to run.
 
-use std::ops::Range;
-
-use serde_json::{Value, json};
-
-use super::check::{self, Ledger};
-use super::input::Inputs;
-use super::kind::Kind;
-use super::rows;
 use super::schema::Tables;
-use super::transactions::Teller;
-use crate::benchmark::{Benchmark, Findings, Place};
-use crate::cluster::{Node, TableSet};
+use crate::cluster::bounds::{refused, within};
+use crate::cluster::{ClusterShape, Setup, TableSet};
 use crate::error::TpccError;
-use crate::random::Random;
-use crate::run::Terminal;
-use crate::setup::{Setup, Shape, refused, within};
-use crate::units::count;
+
+/// The benchmark's name.
+pub(super) const TITLE: &str = "SmallBank";
 
 /// Most accounts.
 pub const MAX_ACCOUNTS: u32 = 100_000_000;
@@ -54,84 +44,27 @@ impl Config {
     pub fn usual_hot_accounts(accounts: u32) -> u32 {
         (accounts / 100 * HOT_PERCENT + accounts % 100 * HOT_PERCENT / 100).max(1)
     }
-}
 
-impl Benchmark for Config {
-    type Kind = Kind;
-    type Tables = Tables;
-    type Ledger = Ledger;
+    /// Customers, by numbers from 1.
+    pub(super) fn customers(&self) -> i32 {
+        self.accounts.cast_signed()
+    }
 
-    const TITLE: &'static str = "SmallBank";
-    const RATE: &'static str = "not failed, a second";
-
-    fn validate(&self) -> Result<(), TpccError> {
+    /// Checks every field.
+    pub(super) fn check_values(&self) -> Result<(), TpccError> {
         // Some transactions take two.
         within("accounts", self.accounts.into(), 2, MAX_ACCOUNTS.into())?;
         within("hot-accounts", self.hot_accounts.into(), 1, self.accounts.into())?;
         if !(0.0..=1.0).contains(&self.hot_share) {
             return Err(refused("hot-share", self.hot_share, "must be 0 to 1".to_owned()));
         }
-        self.setup.validate(Self::TITLE, &Tables::schemas())
+        self.setup.validate(TITLE, &Tables::schemas())
     }
 
-    fn shape(&self) -> Shape {
+    /// What pool and caches take.
+    pub(super) fn cluster_shape(&self) -> ClusterShape {
         let database_bytes = u64::from(self.accounts) * ACCOUNT_BYTES;
-        Shape { setup: self.setup.clone(), database_bytes, growth_bytes: 0, divided: false }
-    }
-
-    fn keys(&self) -> i32 {
-        self.accounts.cast_signed()
-    }
-
-    fn accesses(kind: Kind) -> u32 {
-        kind.accesses()
-    }
-
-    fn ledger(&self) -> Ledger {
-        Ledger::new(self.accounts)
-    }
-
-    async fn load(&self, node: &Node<Tables>, keys: Range<i32>) -> Result<u64, TpccError> {
-        rows::insert(node, self.setup.seed, keys).await
-    }
-
-    fn terminal<'a>(
-        &'a self,
-        place: Place<'a, Self>,
-        random: Random,
-    ) -> Result<impl Terminal<Kind = Kind> + 'a, TpccError> {
-        let inputs = Inputs::new(self, random);
-        Ok(Teller { place, inputs })
-    }
-
-    async fn check(
-        &self,
-        node: &Node<Tables>,
-        ledger: &Ledger,
-        keys: Range<i32>,
-    ) -> Result<Findings, TpccError> {
-        check::check(self, node, ledger, keys).await
-    }
-
-    fn judge(&self, ledger: &Ledger, findings: &mut Findings) {
-        check::judge(ledger, findings);
-    }
-
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        let hot = format!(
-            "{} of them hot, with {:.0} % of the transactions",
-            count(self.hot_accounts.into()),
-            100.0 * self.hot_share
-        );
-        vec![("accounts", format!("{}, {hot}", count(self.accounts.into())))]
-    }
-
-    fn settings_to_json(&self) -> Value {
-        json!({
-            "accounts": self.accounts,
-            "hot_accounts": self.hot_accounts,
-            "hot_share": self.hot_share,
-        })
+        ClusterShape { setup: self.setup.clone(), database_bytes, growth_bytes: 0, divided: false }
     }
 }
 
@@ -142,7 +75,8 @@ mod tests {
     use selkie_fabric::sim::CostModel;
 
     use super::*;
-    use crate::network::Network;
+    use crate::benchmark::Benchmark;
+    use crate::cluster::Network;
 
     #[test]
     fn four_in_a_hundred_accounts_are_hot() {

@@ -1,8 +1,8 @@
 //! What is entered: whose accounts, and how much.
 
 use super::config::Config;
-use super::kind::Kind;
-use crate::random::Random;
+use super::transaction_type::TransactionType;
+use crate::workload::Random;
 
 /// Largest amount of a transaction, in cents.
 const MAX_AMOUNT: i64 = 10_000;
@@ -39,7 +39,7 @@ pub(super) enum Input {
 
 /// Accounts that are drawn with the same probability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Class {
+enum AccountClass {
     Hot,
     Cold,
     All,
@@ -61,25 +61,25 @@ impl Inputs {
     }
 
     /// The input of a transaction of that type.
-    pub(super) fn draw(&mut self, kind: Kind) -> Input {
+    pub(super) fn draw(&mut self, kind: TransactionType) -> Input {
         match kind {
-            Kind::Balance => Input::Balance { customer: self.customer() },
-            Kind::DepositChecking => {
+            TransactionType::Balance => Input::Balance { customer: self.customer() },
+            TransactionType::DepositChecking => {
                 Input::DepositChecking { customer: self.customer(), amount: self.amount() }
             }
-            Kind::TransactSavings => {
+            TransactionType::TransactSavings => {
                 let (customer, amount) = (self.customer(), self.amount());
                 let amount = if self.random.percent(50) { amount } else { -amount };
                 Input::TransactSavings { customer, amount }
             }
-            Kind::Amalgamate => {
+            TransactionType::Amalgamate => {
                 let (from, to) = self.customers();
                 Input::Amalgamate { from, to }
             }
-            Kind::WriteCheck => {
+            TransactionType::WriteCheck => {
                 Input::WriteCheck { customer: self.customer(), amount: self.amount() }
             }
-            Kind::SendPayment => {
+            TransactionType::SendPayment => {
                 let (from, to) = self.customers();
                 Input::SendPayment { from, to, amount: self.amount() }
             }
@@ -103,7 +103,7 @@ impl Inputs {
         let mut at = self.random.amount(0, self.members(class) - 1);
         let first = self.place(class, at);
         if self.members(class) == 1 {
-            (class, at) = (Class::All, first);
+            (class, at) = (AccountClass::All, first);
         }
         let other = self.random.amount(0, self.members(class) - 2);
         let second = self.place(class, other + i64::from(other >= at));
@@ -111,17 +111,17 @@ impl Inputs {
     }
 
     /// Hot as often as the share says, and if there is nothing else.
-    fn class(&mut self) -> Class {
+    fn class(&mut self) -> AccountClass {
         let hot = self.random.fraction() <= self.hot_share;
-        if hot || self.hot == self.accounts { Class::Hot } else { Class::Cold }
+        if hot || self.hot == self.accounts { AccountClass::Hot } else { AccountClass::Cold }
     }
 
     /// How many accounts there are of a class.
-    fn members(&self, class: Class) -> i64 {
+    fn members(&self, class: AccountClass) -> i64 {
         match class {
-            Class::Hot => self.hot,
-            Class::Cold => self.accounts - self.hot,
-            Class::All => self.accounts,
+            AccountClass::Hot => self.hot,
+            AccountClass::Cold => self.accounts - self.hot,
+            AccountClass::All => self.accounts,
         }
     }
 
@@ -129,14 +129,14 @@ impl Inputs {
     /// as they can be, cold ones are in all places between: before a place `p` there are `ceil(p
     /// hot / accounts)` hot ones, so the rest is `floor(p (accounts - hot) / accounts)`, which
     /// exceeds `at` behind the place that is wanted and behind no earlier.
-    fn place(&self, class: Class, at: i64) -> i64 {
+    fn place(&self, class: AccountClass, at: i64) -> i64 {
         match class {
-            Class::Hot => at * self.accounts / self.hot,
-            Class::Cold => {
+            AccountClass::Hot => at * self.accounts / self.hot,
+            AccountClass::Cold => {
                 let cold = self.accounts - self.hot;
                 ((at + 1) * self.accounts + cold - 1) / cold - 1
             }
-            Class::All => at,
+            AccountClass::All => at,
         }
     }
 }
@@ -151,8 +151,8 @@ mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
     use super::*;
-    use crate::mix::Mix;
     use crate::smallbank::MAX_ACCOUNTS;
+    use crate::workload::Mix;
 
     fn inputs_of(accounts: u32, hot_accounts: u32, hot_share: f64) -> Inputs {
         let config = Config { accounts, hot_accounts, hot_share, ..Config::default() };
@@ -166,7 +166,8 @@ mod tests {
         for _ in 0..100_000 {
             *counts.entry(inputs.customer()).or_insert(0u32) += 1;
         }
-        let hot: BTreeSet<i32> = (0..10).map(|at| number(inputs.place(Class::Hot, at))).collect();
+        let hot: BTreeSet<i32> =
+            (0..10).map(|at| number(inputs.place(AccountClass::Hot, at))).collect();
         assert_eq!(hot.len(), 10);
         // Each 9,000 and 10 times, with standard deviations of 91 and 3.
         for (customer, count) in &counts {
@@ -178,7 +179,7 @@ mod tests {
     }
 
     /// The places of a class, in their order.
-    fn places(inputs: &Inputs, class: Class) -> Vec<i64> {
+    fn places(inputs: &Inputs, class: AccountClass) -> Vec<i64> {
         (0..inputs.members(class)).map(|at| inputs.place(class, at)).collect()
     }
 
@@ -187,16 +188,23 @@ mod tests {
         let sizes = (2..60).flat_map(|accounts| (1..=accounts).map(move |hot| (accounts, hot)));
         for (accounts, hot) in sizes.chain([(100, 99), (1_000, 997), (99_991, 4_000)]) {
             let inputs = inputs_of(accounts, hot, 0.5);
-            let hot: BTreeSet<_> = places(&inputs, Class::Hot).into_iter().collect();
+            let hot: BTreeSet<_> = places(&inputs, AccountClass::Hot).into_iter().collect();
             assert_eq!(hot.len() as i64, inputs.hot, "{inputs:?}");
             let others = (0..i64::from(accounts)).filter(|place| !hot.contains(place));
-            assert_eq!(places(&inputs, Class::Cold), others.collect::<Vec<_>>(), "{inputs:?}");
+            assert_eq!(
+                places(&inputs, AccountClass::Cold),
+                others.collect::<Vec<_>>(),
+                "{inputs:?}"
+            );
         }
         let mut one_cold = inputs_of(100, 99, 0.0);
-        let cold = number(one_cold.place(Class::Cold, 0));
+        let cold = number(one_cold.place(AccountClass::Cold, 0));
         assert!((0..1_000).all(|_| one_cold.customer() == cold), "a hot one was drawn for it");
         let most = inputs_of(MAX_ACCOUNTS, 1, 0.5);
-        assert_eq!(most.place(Class::Cold, most.members(Class::Cold) - 1), most.accounts - 1);
+        assert_eq!(
+            most.place(AccountClass::Cold, most.members(AccountClass::Cold) - 1),
+            most.accounts - 1
+        );
     }
 
     #[test]
@@ -212,7 +220,8 @@ mod tests {
     #[test]
     fn both_customers_of_a_transaction_are_hot_or_neither_is() {
         let mut inputs = inputs_of(1_000, 10, 0.5);
-        let hot: BTreeSet<i32> = places(&inputs, Class::Hot).into_iter().map(number).collect();
+        let hot: BTreeSet<i32> =
+            places(&inputs, AccountClass::Hot).into_iter().map(number).collect();
         let mut both = 0;
         let mut seconds = BTreeMap::new();
         for _ in 0..10_000 {
@@ -226,7 +235,7 @@ mod tests {
         assert!((4_700..5_300).contains(&both), "{both} of 10,000");
         assert!(hot.iter().all(|to| (390..610).contains(&seconds[to])), "{seconds:?}");
         let mut nearly_all = inputs_of(100, 99, 0.0);
-        let cold = number(nearly_all.place(Class::Cold, 0));
+        let cold = number(nearly_all.place(AccountClass::Cold, 0));
         let others: BTreeSet<_> = (0..5_000).map(|_| nearly_all.customers()).collect();
         assert!(others.iter().all(|(from, to)| *from == cold && *to != cold));
         assert_eq!(others.len(), 99, "the whole range is open to the other");
@@ -237,7 +246,7 @@ mod tests {
         let mut inputs = inputs_of(50, 5, 0.9);
         let (mut paid_in, mut paid_out) = (0, 0);
         for _ in 0..2_000 {
-            for kind in Kind::ALL {
+            for kind in TransactionType::ALL {
                 match inputs.draw(*kind) {
                     Input::Amalgamate { from, to } => assert_ne!(from, to),
                     Input::SendPayment { from, to, amount } => {

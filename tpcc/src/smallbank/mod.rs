@@ -6,7 +6,7 @@
 //!
 //! ```text
 //! config        accounts, hot accounts, nodes
-//! kind, input   the six types 15/15/15/15/15/25, and what is entered into them
+//! transaction_type, input   the six types 15/15/15/15/15/25, and what is entered into them
 //! schema        three tables
 //! transactions  what is done with it
 //! rows          what is loaded
@@ -49,15 +49,17 @@
 //! # Ok::<(), selkie_tpcc::TpccError>(())
 //! ```
 
+mod benchmark;
 mod check;
 mod config;
 mod input;
-mod kind;
+mod ledger;
 mod rows;
 mod schema;
+mod transaction_type;
 mod transactions;
 
-pub use check::Ledger;
 pub use config::{Config, MAX_ACCOUNTS};
-pub use kind::Kind;
+pub use ledger::BalanceLedger;
 pub use schema::{BALANCE, Tables};
+pub use transaction_type::TransactionType;

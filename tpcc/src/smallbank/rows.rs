@@ -7,7 +7,7 @@ use super::schema::Tables;
 use crate::benchmark::LOAD_STREAMS;
 use crate::cluster::Node;
 use crate::error::TpccError;
-use crate::random::{Random, Text};
+use crate::workload::{Random, Text};
 
 /// Least and largest balance loaded, in cents: 10,000 and 50,000 dollars.
 const BALANCES: (i64, i64) = (1_000_000, 5_000_000);

@@ -8,41 +8,30 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use selkie_txn::{Table, Txn, TxnError, key};
-use smallvec::SmallVec;
 
-use super::check::Account;
 use super::config::Config;
 use super::input::{Input, Inputs};
-use super::kind::Kind;
+use super::ledger::{Account, CommittedChanges};
 use super::rows::name;
 use super::schema::{BALANCE, CUSTOMER, Tables};
-use crate::benchmark::Place;
+use super::transaction_type::TransactionType;
+use crate::benchmark::WorkerContext;
 use crate::cluster::Node;
-use crate::error::TpccError;
-use crate::random::Random;
-use crate::run::{Outcome, Terminal};
-use crate::transactions::missing;
+use crate::error::{TpccError, missing};
+use crate::run::{Terminal, TransactionOutcome};
+use crate::workload::Random;
 
 /// What a check that is not covered costs beside its amount, in cents.
 const PENALTY: i64 = 100;
 
-/// What a committed transaction did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Done {
-    /// What it added to balances.
-    pub(super) changes: SmallVec<[(Account, i64); 3]>,
-    /// What came into the bank by it, as its input says.
-    pub(super) came_in: i64,
-}
-
 /// A worker.
 pub(super) struct Teller<'a> {
-    pub(super) place: Place<'a, Config>,
+    pub(super) place: WorkerContext<'a, Config>,
     pub(super) inputs: Inputs,
 }
 
 impl Terminal for Teller<'_> {
-    type Kind = Kind;
+    type TransactionType = TransactionType;
 
     fn random(&mut self) -> &mut Random {
         &mut self.inputs.random
@@ -50,10 +39,10 @@ impl Terminal for Teller<'_> {
 
     async fn transact(
         &mut self,
-        kind: Kind,
+        kind: TransactionType,
         _started: Duration,
         attempts: &AtomicU64,
-    ) -> Result<Outcome, TpccError> {
+    ) -> Result<TransactionOutcome, TpccError> {
         let (input, place) = (self.inputs.draw(kind), &self.place);
         let execute = || execute(place.node, &input);
         place.transact(kind, attempts, execute, |done| place.ledger.note(&done)).await
@@ -61,8 +50,12 @@ impl Terminal for Teller<'_> {
 }
 
 /// Runs a transaction; nothing if an account does not cover it, and it was rolled back.
-pub(super) async fn execute(node: &Node<Tables>, input: &Input) -> Result<Option<Done>, TpccError> {
-    let mut work = Work { node, txn: node.db.begin(), done: Done::default() };
+pub(super) async fn execute(
+    node: &Node<Tables>,
+    input: &Input,
+) -> Result<Option<CommittedChanges>, TpccError> {
+    let mut work =
+        ActiveTransaction { node, txn: node.db.begin(), done: CommittedChanges::default() };
     let covered = match *input {
         Input::Balance { customer } => {
             let customer = work.look_up(customer).await?;
@@ -109,13 +102,13 @@ pub(super) async fn execute(node: &Node<Tables>, input: &Input) -> Result<Option
 }
 
 /// A transaction on its way.
-struct Work<'a> {
+struct ActiveTransaction<'a> {
     node: &'a Node<Tables>,
     txn: Txn<'a>,
-    done: Done,
+    done: CommittedChanges,
 }
 
-impl Work<'_> {
+impl ActiveTransaction<'_> {
     /// The number of the customer with the name that belongs to this number.
     async fn look_up(&mut self, customer: i32) -> Result<i32, TpccError> {
         let name = name(customer);
@@ -201,7 +194,7 @@ fn place(tables: &Tables, account: Account) -> (Table, &'static str, i32) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::check::Ledger;
+    use super::super::ledger::BalanceLedger;
     use super::super::rows::Balances;
     use super::Account::{Checking, Savings};
     use super::*;
@@ -213,7 +206,7 @@ mod tests {
     /// A bank, what its transactions have done, and what its customers were loaded with.
     struct Bank<'a> {
         node: &'a Node<Tables>,
-        ledger: Ledger,
+        ledger: BalanceLedger,
         seed: u64,
     }
 
@@ -249,7 +242,7 @@ mod tests {
         async fn does(&self, input: Input, changes: &[(Account, i64)], came_in: i64) {
             let done = execute(self.node, &input).await.unwrap();
             let done = done.unwrap_or_else(|| panic!("{input:?} failed"));
-            assert_eq!(done, Done { changes: changes.into(), came_in }, "{input:?}");
+            assert_eq!(done, CommittedChanges { changes: changes.into(), came_in }, "{input:?}");
             self.ledger.note(&done);
         }
 

@@ -10,10 +10,10 @@ use std::ops::Range;
 use selkie_txn::{RowBuilder, RowRef, Table, TxnError, key};
 
 use super::config::Config;
-use super::ledger::{Ledger, Value};
+use super::ledger::{SubscriberLedger, SubscriberValue};
 use super::rows::{Facility, Forwarding, START_TIMES, Subscriber, destination, number};
 use super::schema::{Tables, columns as c};
-use crate::benchmark::{Benchmark, Findings, Sequence, range_of, scan, scan_keys};
+use crate::benchmark::{Findings, Sequence, range_of, scan, scan_keys};
 use crate::cluster::Node;
 use crate::error::TpccError;
 
@@ -41,23 +41,23 @@ const FOUND: &str = "call_forwarding";
 /// What a subscriber's rows must be.
 struct Expected<'a> {
     subscribers: BTreeMap<i32, Subscriber>,
-    ledger: &'a Ledger,
+    ledger: &'a SubscriberLedger,
 }
 
 impl Expected<'_> {
     fn bit_1(&self, of: &Subscriber) -> i64 {
-        i64::from(of.bit_1()).wrapping_add(self.ledger.sum(of.s_id, Value::Bit1))
+        i64::from(of.bit_1()).wrapping_add(self.ledger.sum(of.s_id, SubscriberValue::Bit1))
     }
 
     /// Zero if there is to be no row.
     fn destination(&self, s_id: i32, of: &Facility, start_time: i32) -> i64 {
         let loaded = of.forwardings.iter().find(|row| row.start_time == start_time);
-        let value = Value::Forwarding(of.sf_type, start_time);
+        let value = SubscriberValue::Forwarding(of.sf_type, start_time);
         loaded.map_or(0, Forwarding::destination).wrapping_add(self.ledger.sum(s_id, value))
     }
 
     fn location(&self, of: &Subscriber) -> i64 {
-        of.vlr_location.wrapping_add(self.ledger.sum(of.s_id, Value::Location))
+        of.vlr_location.wrapping_add(self.ledger.sum(of.s_id, SubscriberValue::Location))
     }
 }
 
@@ -65,13 +65,13 @@ impl Expected<'_> {
 pub(super) async fn check(
     config: &Config,
     node: &Node<Tables>,
-    ledger: &Ledger,
+    ledger: &SubscriberLedger,
     subscribers: Range<i32>,
 ) -> Result<Findings, TpccError> {
     let loaded = |s_id| (s_id, Subscriber::loaded(config.setup.seed, s_id));
     let expected = Expected { subscribers: subscribers.clone().map(loaded).collect(), ledger };
     let mut found = Findings::default();
-    let part = Part { config, node, subscribers };
+    let part = SubscriberRange { config, node, subscribers };
     part.check_subscribers(&expected, &mut found).await?;
     part.check_numbers(&mut found).await?;
     part.check_accesses(&expected, &mut found).await?;
@@ -81,7 +81,7 @@ pub(super) async fn check(
 }
 
 /// Judges the number of call_forwarding rows.
-pub(super) fn judge(ledger: &Ledger, found: &mut Findings) {
+pub(super) fn judge(ledger: &SubscriberLedger, found: &mut Findings) {
     let (loaded, rows) = (found.total(LOADED), found.total(FOUND));
     let (inserted, deleted) = (ledger.inserted(), ledger.deleted());
     found.add("call_forwarding_inserted", inserted);
@@ -91,20 +91,20 @@ pub(super) fn judge(ledger: &Ledger, found: &mut Findings) {
     });
 }
 
-/// Part of the tables: the rows of some subscribers.
-struct Part<'a> {
+/// SubscriberRange of the tables: the rows of some subscribers.
+struct SubscriberRange<'a> {
     config: &'a Config,
     node: &'a Node<Tables>,
     subscribers: Range<i32>,
 }
 
-impl Part<'_> {
+impl SubscriberRange<'_> {
     async fn scan(
         &self,
         table: Table,
         visit: impl FnMut(RowRef<'_>) -> Result<(), TxnError> + Send,
     ) -> Result<(), TpccError> {
-        let range = range_of(&self.subscribers, self.config.keys(), |s_id| key![s_id]);
+        let range = range_of(&self.subscribers, self.config.last_subscriber(), |s_id| key![s_id]);
         scan(self.node, table, &range, visit).await
     }
 
@@ -115,7 +115,7 @@ impl Part<'_> {
     ) -> Result<(), TpccError> {
         let table = self.node.tables.subscriber;
         let all = expected.subscribers.iter().map(|(s_id, subscriber)| (*s_id, subscriber));
-        let mut missing = Missing::new("subscriber", all);
+        let mut missing = UnmetRows::new("subscriber", all);
         let mut row_of = self.node.db.row(table)?;
         let read = self.scan(table, |row| {
             let s_id = row.i32(c::S_ID)?;
@@ -139,7 +139,7 @@ impl Part<'_> {
     /// Looks at the index alone: what it leads to has been looked at.
     async fn check_numbers(&self, found: &mut Findings) -> Result<(), TpccError> {
         let encode = |s_id| key![number(s_id).as_str()];
-        let range = range_of(&self.subscribers, self.config.keys(), encode);
+        let range = range_of(&self.subscribers, self.config.last_subscriber(), encode);
         // In the order of the numbers in the network, which is that of those in the table.
         let mut expected = Sequence::new("number of subscriber", NUMBERS, self.subscribers.clone());
         let mut entries = 0;
@@ -166,7 +166,7 @@ impl Part<'_> {
         let all = expected.subscribers.values();
         let all =
             all.flat_map(|of| of.accesses.iter().map(|access| ((of.s_id, access.ai_type), access)));
-        let mut missing = Missing::new("access_info", all);
+        let mut missing = UnmetRows::new("access_info", all);
         let mut row_of = self.node.db.row(table)?;
         let read = self.scan(table, |row| {
             let key = (row.i32(c::S_ID)?, row.i32(c::AI_TYPE)?);
@@ -189,14 +189,14 @@ impl Part<'_> {
         let all = all.flat_map(|of| {
             of.facilities.iter().map(|facility| ((of.s_id, facility.sf_type), facility))
         });
-        let mut missing = Missing::new("special_facility", all);
+        let mut missing = UnmetRows::new("special_facility", all);
         let mut row_of = self.node.db.row(table)?;
         let read = self.scan(table, |row| {
             let (s_id, sf_type) = (row.i32(c::S_ID)?, row.i32(c::SF_TYPE)?);
             let key = (s_id, sf_type);
             let Some(facility) = missing.take(key, found) else { return Ok(()) };
             let data_a = row.i32(c::DATA_A)?;
-            let added = expected.ledger.sum(s_id, Value::DataA(sf_type));
+            let added = expected.ledger.sum(s_id, SubscriberValue::DataA(sf_type));
             let last = i64::from(facility.data_a).wrapping_add(added);
             found.expect(i64::from(data_a) == last, DATA_A, || {
                 format!("special_facility {key:?}: {data_a}, not {last}")
@@ -270,12 +270,12 @@ fn expect_forwarding(
 }
 
 /// Rows of a table that were loaded and have not been met yet.
-struct Missing<K, V> {
+struct UnmetRows<K, V> {
     table: &'static str,
     rows: BTreeMap<K, V>,
 }
 
-impl<K: Copy + Ord + fmt::Debug, V> Missing<K, V> {
+impl<K: Copy + Ord + fmt::Debug, V> UnmetRows<K, V> {
     fn new(table: &'static str, rows: impl Iterator<Item = (K, V)>) -> Self {
         Self { table, rows: rows.collect() }
     }
@@ -318,7 +318,7 @@ mod tests {
     fn a_row_is_met_once() {
         let mut found = Findings::default();
         let loaded = [((1, 1), 'a'), ((1, 4), 'b'), ((2, 3), 'c')];
-        let mut missing = Missing::new("access_info", loaded.into_iter());
+        let mut missing = UnmetRows::new("access_info", loaded.into_iter());
         assert_eq!(missing.take((1, 4), &mut found), Some('b'));
         assert_eq!(missing.take((1, 1), &mut found), Some('a'));
         assert!(found.hold());

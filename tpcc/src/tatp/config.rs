@@ -1,31 +1,19 @@
 //! What to run.
 
-use std::ops::Range;
-
-use serde_json::json;
-
-use super::check;
-use super::input::Inputs;
-use super::kind::Kind;
-use super::ledger::Ledger;
-use super::rows;
 use super::schema::Tables;
-use super::transactions::Register;
-use crate::benchmark::{Benchmark, Findings, Place};
-use crate::cluster::{Node, TableSet};
+use crate::cluster::bounds::within;
+use crate::cluster::{ClusterShape, Setup, TableSet};
 use crate::error::TpccError;
-use crate::random::Random;
-use crate::run::Terminal;
-use crate::setup::{Setup, Shape, within};
-use crate::units::count;
 
+/// The benchmark's name.
+pub(super) const TITLE: &str = "TATP";
 /// Most subscribers.
 pub const MAX_SUBSCRIBERS: u32 = 20_000_000;
 
 /// Bytes of pages that a subscriber's rows and the entry in the index take, about, measured after
 /// loads.
 const SUBSCRIBER_BYTES: u64 = 1_050;
-/// Part of that by which call_forwarding may grow, one in so many: rows that are inserted split
+/// SubscriberRange of that by which call_forwarding may grow, one in so many: rows that are inserted split
 /// pages.
 const GROWTH: u64 = 4;
 
@@ -45,74 +33,30 @@ impl Default for Config {
     }
 }
 
-impl Benchmark for Config {
-    type Kind = Kind;
-    type Tables = Tables;
-    type Ledger = Ledger;
-
-    const TITLE: &'static str = "TATP";
-    const RATE: &'static str = "qualified throughput (not failed, a second)";
-
-    fn validate(&self) -> Result<(), TpccError> {
-        within("subscribers", self.subscribers.into(), 1, MAX_SUBSCRIBERS.into())?;
-        self.setup.validate(Self::TITLE, &Tables::schemas())
-    }
-
-    fn shape(&self) -> Shape {
-        let database_bytes = u64::from(self.subscribers) * SUBSCRIBER_BYTES;
-        let growth_bytes = database_bytes / GROWTH;
-        Shape { setup: self.setup.clone(), database_bytes, growth_bytes, divided: false }
-    }
-
-    fn keys(&self) -> i32 {
+impl Config {
+    /// Subscribers are numbered from 1 to this.
+    pub(super) fn last_subscriber(&self) -> i32 {
         self.subscribers.cast_signed()
     }
 
-    fn accesses(kind: Kind) -> u32 {
-        kind.accesses()
+    /// Checks every field.
+    pub(super) fn check_values(&self) -> Result<(), TpccError> {
+        within("subscribers", self.subscribers.into(), 1, MAX_SUBSCRIBERS.into())?;
+        self.setup.validate(TITLE, &Tables::schemas())
     }
 
-    fn ledger(&self) -> Ledger {
-        Ledger::new(self.keys())
-    }
-
-    async fn load(&self, node: &Node<Tables>, keys: Range<i32>) -> Result<u64, TpccError> {
-        rows::insert(node, self.setup.seed, keys).await
-    }
-
-    fn terminal<'a>(
-        &'a self,
-        place: Place<'a, Self>,
-        random: Random,
-    ) -> Result<impl Terminal<Kind = Kind> + 'a, TpccError> {
-        Ok(Register { place, inputs: Inputs::new(self.keys(), random) })
-    }
-
-    async fn check(
-        &self,
-        node: &Node<Tables>,
-        ledger: &Ledger,
-        keys: Range<i32>,
-    ) -> Result<Findings, TpccError> {
-        check::check(self, node, ledger, keys).await
-    }
-
-    fn judge(&self, ledger: &Ledger, findings: &mut Findings) {
-        check::judge(ledger, findings);
-    }
-
-    fn settings(&self) -> Vec<(&'static str, String)> {
-        vec![("subscribers", count(self.subscribers.into()))]
-    }
-
-    fn settings_to_json(&self) -> serde_json::Value {
-        json!({ "subscribers": self.subscribers })
+    /// What pool and caches take.
+    pub(super) fn cluster_shape(&self) -> ClusterShape {
+        let database_bytes = u64::from(self.subscribers) * SUBSCRIBER_BYTES;
+        let growth_bytes = database_bytes / GROWTH;
+        ClusterShape { setup: self.setup.clone(), database_bytes, growth_bytes, divided: false }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::benchmark::Benchmark;
 
     #[test]
     fn bad_values_are_named_with_what_is_allowed() {

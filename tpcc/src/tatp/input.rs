@@ -1,8 +1,8 @@
 //! What is entered: which subscriber, and the values.
 
-use super::kind::Kind;
 use super::rows::{Forwarding, START_TIMES, TYPES, location};
-use crate::random::Random;
+use super::transaction_type::TransactionType;
+use crate::workload::Random;
 
 /// The input of a transaction.
 #[derive(Clone, Copy, Debug)]
@@ -29,26 +29,30 @@ impl Inputs {
     }
 
     /// The input of a transaction of that type.
-    pub(super) fn draw(&mut self, kind: Kind) -> Input {
+    pub(super) fn draw(&mut self, kind: TransactionType) -> Input {
         let s_id = self.subscriber();
         let random = &mut self.random;
         match kind {
-            Kind::GetSubscriberData => Input::GetSubscriberData { s_id },
-            Kind::GetNewDestination => Input::GetNewDestination {
+            TransactionType::GetSubscriberData => Input::GetSubscriberData { s_id },
+            TransactionType::GetNewDestination => Input::GetNewDestination {
                 s_id,
                 sf_type: one_of_types(random),
                 start_time: start_time(random),
                 end_time: end_time(random),
             },
-            Kind::GetAccessData => Input::GetAccessData { s_id, ai_type: one_of_types(random) },
-            Kind::UpdateSubscriberData => Input::UpdateSubscriberData {
+            TransactionType::GetAccessData => {
+                Input::GetAccessData { s_id, ai_type: one_of_types(random) }
+            }
+            TransactionType::UpdateSubscriberData => Input::UpdateSubscriberData {
                 s_id,
                 bit_1: random.uniform(0, 1),
                 sf_type: one_of_types(random),
                 data_a: random.uniform(0, 255),
             },
-            Kind::UpdateLocation => Input::UpdateLocation { s_id, vlr_location: location(random) },
-            Kind::InsertCallForwarding => Input::InsertCallForwarding {
+            TransactionType::UpdateLocation => {
+                Input::UpdateLocation { s_id, vlr_location: location(random) }
+            }
+            TransactionType::InsertCallForwarding => Input::InsertCallForwarding {
                 s_id,
                 sf_type: one_of_types(random),
                 forwarding: Forwarding {
@@ -57,7 +61,7 @@ impl Inputs {
                     numberx: random.digits(15, 15),
                 },
             },
-            Kind::DeleteCallForwarding => Input::DeleteCallForwarding {
+            TransactionType::DeleteCallForwarding => Input::DeleteCallForwarding {
                 s_id,
                 sf_type: one_of_types(random),
                 start_time: start_time(random),
@@ -100,7 +104,7 @@ fn end_time(random: &mut Random) -> i32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mix::Mix;
+    use crate::workload::Mix;
 
     #[test]
     fn subscribers_are_drawn_unevenly_and_none_is_left_out_of_reach() {
@@ -124,7 +128,7 @@ mod tests {
         let mut inputs = Inputs::new(10, Random::stream(2, 4));
         let types = 1..=TYPES;
         for _ in 0..1_000 {
-            for kind in Kind::ALL {
+            for kind in TransactionType::ALL {
                 match inputs.draw(*kind) {
                     Input::GetSubscriberData { s_id } => assert!((1..=10).contains(&s_id)),
                     Input::GetNewDestination { sf_type, start_time, end_time, .. } => {

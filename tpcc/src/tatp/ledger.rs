@@ -2,11 +2,12 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use super::rows::{START_TIMES, TYPES};
-use super::transactions::Done;
-use crate::benchmark::Cells;
+use smallvec::SmallVec;
 
-/// Cells of a subscriber: location, bit, data of each facility, forwardings of each facility by
+use super::rows::{START_TIMES, TYPES};
+use crate::benchmark::ChangeSums;
+
+/// ChangeSums of a subscriber: location, bit, data of each facility, forwardings of each facility by
 /// hour.
 const LOCATION: usize = 0;
 const BIT_1: usize = 1;
@@ -16,7 +17,7 @@ const CELLS: usize = FORWARDINGS + TYPES as usize * START_TIMES.len();
 
 /// A value of a subscriber that transactions change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum SubscriberValue {
     /// `vlr_location`.
     Location,
     /// `bit_1`.
@@ -29,30 +30,33 @@ pub(super) enum Value {
     Forwarding(i32, i32),
 }
 
+/// What a committed transaction did: to which value of a subscriber it added how much.
+pub(super) type CommittedChanges = SmallVec<[(i32, SubscriberValue, i64); 2]>;
+
 /// What committed transactions did; 144 bytes a subscriber.
 #[derive(Debug)]
-pub struct Ledger {
-    cells: Cells,
+pub struct SubscriberLedger {
+    cells: ChangeSums,
     inserted: AtomicI64,
     deleted: AtomicI64,
 }
 
-impl Ledger {
+impl SubscriberLedger {
     pub(super) fn new(subscribers: i32) -> Self {
-        let cells = Cells::new(CELLS * usize::try_from(subscribers).unwrap_or(0));
+        let cells = ChangeSums::new(CELLS * usize::try_from(subscribers).unwrap_or(0));
         Self { cells, inserted: AtomicI64::new(0), deleted: AtomicI64::new(0) }
     }
 
     /// Notes what a committed transaction did.
-    pub(super) fn note(&self, done: &Done) {
+    pub(super) fn note(&self, done: &CommittedChanges) {
         for (s_id, value, difference) in done {
             self.change(*s_id, *value, *difference);
         }
     }
 
     /// Notes by how much a value changed.
-    fn change(&self, s_id: i32, value: Value, difference: i64) {
-        if let Value::Forwarding(..) = value {
+    fn change(&self, s_id: i32, value: SubscriberValue, difference: i64) {
+        if let SubscriberValue::Forwarding(..) = value {
             let count = if difference > 0 { &self.inserted } else { &self.deleted };
             count.fetch_add(1, Ordering::Relaxed);
         }
@@ -62,7 +66,7 @@ impl Ledger {
     }
 
     /// By how much a value changed in all.
-    pub(super) fn sum(&self, s_id: i32, value: Value) -> i64 {
+    pub(super) fn sum(&self, s_id: i32, value: SubscriberValue) -> i64 {
         cell(s_id, value).map_or(0, |cell| self.cells.sum(cell))
     }
 
@@ -80,13 +84,13 @@ impl Ledger {
 }
 
 /// Where a value's sum is, if there is such a value.
-fn cell(s_id: i32, value: Value) -> Option<usize> {
+fn cell(s_id: i32, value: SubscriberValue) -> Option<usize> {
     let of_type = |sf_type: i32| usize::try_from(sf_type.checked_sub(1)?).ok();
     let place = match value {
-        Value::Location => LOCATION,
-        Value::Bit1 => BIT_1,
-        Value::DataA(sf_type) => DATA_A + of_type(sf_type)?,
-        Value::Forwarding(sf_type, start_time) => {
+        SubscriberValue::Location => LOCATION,
+        SubscriberValue::Bit1 => BIT_1,
+        SubscriberValue::DataA(sf_type) => DATA_A + of_type(sf_type)?,
+        SubscriberValue::Forwarding(sf_type, start_time) => {
             let hour = START_TIMES.iter().position(|start| *start == start_time)?;
             FORWARDINGS + of_type(sf_type)? * START_TIMES.len() + hour
         }
@@ -102,29 +106,34 @@ mod tests {
 
     #[test]
     fn no_two_values_share_a_cell() {
-        let mut values = vec![Value::Location, Value::Bit1];
+        let mut values = vec![SubscriberValue::Location, SubscriberValue::Bit1];
         for sf_type in 1..=TYPES {
-            values.push(Value::DataA(sf_type));
-            values.extend(START_TIMES.map(|start_time| Value::Forwarding(sf_type, start_time)));
+            values.push(SubscriberValue::DataA(sf_type));
+            values.extend(
+                START_TIMES.map(|start_time| SubscriberValue::Forwarding(sf_type, start_time)),
+            );
         }
         let cells = (1..=3).flat_map(|s_id| values.iter().map(move |value| cell(s_id, *value)));
         let cells: BTreeSet<_> = cells.map(Option::unwrap).collect();
         assert_eq!(cells, (0..3 * CELLS).collect());
         assert_eq!(CELLS * size_of::<i64>(), 144);
-        assert_eq!(cell(0, Value::Location), None);
-        assert_eq!(cell(1, Value::Forwarding(1, 7)), None);
+        assert_eq!(cell(0, SubscriberValue::Location), None);
+        assert_eq!(cell(1, SubscriberValue::Forwarding(1, 7)), None);
     }
 
     #[test]
     fn inserts_and_deletes_are_counted() {
-        let ledger = Ledger::new(2);
-        ledger.change(2, Value::Forwarding(4, 16), 70);
-        ledger.change(2, Value::Forwarding(4, 16), -70);
-        ledger.change(2, Value::Forwarding(3, 0), 50);
-        ledger.change(1, Value::Location, -17);
+        let ledger = SubscriberLedger::new(2);
+        ledger.change(2, SubscriberValue::Forwarding(4, 16), 70);
+        ledger.change(2, SubscriberValue::Forwarding(4, 16), -70);
+        ledger.change(2, SubscriberValue::Forwarding(3, 0), 50);
+        ledger.change(1, SubscriberValue::Location, -17);
         assert_eq!((ledger.inserted(), ledger.deleted()), (2, 1));
-        assert_eq!(ledger.sum(2, Value::Forwarding(4, 16)), 0);
-        assert_eq!(ledger.sum(2, Value::Forwarding(3, 0)), 50);
-        assert_eq!((ledger.sum(1, Value::Location), ledger.sum(2, Value::Location)), (-17, 0));
+        assert_eq!(ledger.sum(2, SubscriberValue::Forwarding(4, 16)), 0);
+        assert_eq!(ledger.sum(2, SubscriberValue::Forwarding(3, 0)), 50);
+        assert_eq!(
+            (ledger.sum(1, SubscriberValue::Location), ledger.sum(2, SubscriberValue::Location)),
+            (-17, 0)
+        );
     }
 }

@@ -8,7 +8,7 @@
 //!
 //! ```text
 //! config        subscribers, nodes
-//! kind, input   the seven types 35/10/35/2/14/2/2, and what is entered into them
+//! transaction_type, input   the seven types 35/10/35/2/14/2/2, and what is entered into them
 //! schema        four tables
 //! rows          what is loaded: cardinalities and distributions
 //! transactions  what is done with it
@@ -44,16 +44,17 @@
 //! # Ok::<(), selkie_tpcc::TpccError>(())
 //! ```
 
+mod benchmark;
 mod check;
 mod config;
 mod input;
-mod kind;
 mod ledger;
 mod rows;
 mod schema;
+mod transaction_type;
 mod transactions;
 
 pub use config::{Config, MAX_SUBSCRIBERS};
-pub use kind::Kind;
-pub use ledger::Ledger;
+pub use ledger::SubscriberLedger;
 pub use schema::{Tables, columns};
+pub use transaction_type::TransactionType;

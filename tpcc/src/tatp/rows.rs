@@ -11,7 +11,7 @@ use super::schema::Tables;
 use crate::benchmark::LOAD_STREAMS;
 use crate::cluster::Node;
 use crate::error::TpccError;
-use crate::random::{Random, Text};
+use crate::workload::{Random, Text};
 
 /// Types of access_info and of special_facility.
 pub(super) const TYPES: i32 = 4;

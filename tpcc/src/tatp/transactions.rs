@@ -8,32 +8,27 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use selkie_txn::{Direction, KeyRange, Txn, TxnError, key};
-use smallvec::SmallVec;
 
 use super::config::Config;
 use super::input::{Input, Inputs};
-use super::kind::Kind;
-use super::ledger::Value;
+use super::ledger::{CommittedChanges, SubscriberValue};
 use super::rows::{Forwarding, destination, number};
 use super::schema::{Tables, columns as c};
-use crate::benchmark::Place;
+use super::transaction_type::TransactionType;
+use crate::benchmark::WorkerContext;
 use crate::cluster::Node;
-use crate::error::TpccError;
-use crate::random::{Random, Text};
-use crate::run::{Outcome, Terminal};
-use crate::transactions::missing;
-
-/// What a committed transaction did: to which value of a subscriber it added how much.
-pub(super) type Done = SmallVec<[(i32, Value, i64); 2]>;
+use crate::error::{TpccError, missing};
+use crate::run::{Terminal, TransactionOutcome};
+use crate::workload::{Random, Text};
 
 /// A worker.
 pub(super) struct Register<'a> {
-    pub(super) place: Place<'a, Config>,
+    pub(super) place: WorkerContext<'a, Config>,
     pub(super) inputs: Inputs,
 }
 
 impl Terminal for Register<'_> {
-    type Kind = Kind;
+    type TransactionType = TransactionType;
 
     fn random(&mut self) -> &mut Random {
         &mut self.inputs.random
@@ -41,10 +36,10 @@ impl Terminal for Register<'_> {
 
     async fn transact(
         &mut self,
-        kind: Kind,
+        kind: TransactionType,
         _started: Duration,
         attempts: &AtomicU64,
-    ) -> Result<Outcome, TpccError> {
+    ) -> Result<TransactionOutcome, TpccError> {
         let (input, place) = (self.inputs.draw(kind), &self.place);
         let execute = || execute(place.node, &input);
         place.transact(kind, attempts, execute, |done| place.ledger.note(&done)).await
@@ -52,8 +47,11 @@ impl Terminal for Register<'_> {
 }
 
 /// Runs a transaction; nothing if it failed, and was rolled back.
-pub(super) async fn execute(node: &Node<Tables>, input: &Input) -> Result<Option<Done>, TpccError> {
-    let mut work = Work { node, txn: node.db.begin(), done: Done::new() };
+pub(super) async fn execute(
+    node: &Node<Tables>,
+    input: &Input,
+) -> Result<Option<CommittedChanges>, TpccError> {
+    let mut work = ActiveTransaction { node, txn: node.db.begin(), done: CommittedChanges::new() };
     let succeeded = match *input {
         Input::GetSubscriberData { s_id } => work.read_subscriber(s_id).await?,
         Input::GetNewDestination { s_id, sf_type, start_time, end_time } => {
@@ -88,13 +86,13 @@ pub(super) async fn execute(node: &Node<Tables>, input: &Input) -> Result<Option
 }
 
 /// A transaction on its way. What its methods return is whether the row was there, or could be.
-struct Work<'a> {
+struct ActiveTransaction<'a> {
     node: &'a Node<Tables>,
     txn: Txn<'a>,
-    done: Done,
+    done: CommittedChanges,
 }
 
-impl Work<'_> {
+impl ActiveTransaction<'_> {
     /// The subscriber with this number in the network.
     async fn look_up(&mut self, number: &Text<15>, to_change: bool) -> Result<i32, TpccError> {
         let index = self.node.tables.by_number;
@@ -161,7 +159,7 @@ impl Work<'_> {
             Ok(before)
         });
         let before = there(set.await)?.ok_or_else(|| missing("subscriber", s_id))?;
-        self.done.push((s_id, Value::Bit1, i64::from(bit_1) - i64::from(before)));
+        self.done.push((s_id, SubscriberValue::Bit1, i64::from(bit_1) - i64::from(before)));
         Ok(())
     }
 
@@ -173,7 +171,11 @@ impl Work<'_> {
             Ok(before)
         });
         let Some(before) = there(set.await)? else { return Ok(false) };
-        self.done.push((s_id, Value::DataA(sf_type), i64::from(data_a) - i64::from(before)));
+        self.done.push((
+            s_id,
+            SubscriberValue::DataA(sf_type),
+            i64::from(data_a) - i64::from(before),
+        ));
         Ok(true)
     }
 
@@ -185,7 +187,7 @@ impl Work<'_> {
             Ok(before)
         });
         let before = there(set.await)?.ok_or_else(|| missing("subscriber", s_id))?;
-        self.done.push((s_id, Value::Location, vlr_location.wrapping_sub(before)));
+        self.done.push((s_id, SubscriberValue::Location, vlr_location.wrapping_sub(before)));
         Ok(true)
     }
 
@@ -214,7 +216,7 @@ impl Work<'_> {
             Err(TxnError::Duplicate { .. }) => return Ok(false),
             Err(error) => return Err(error.into()),
         }
-        let value = Value::Forwarding(sf_type, forwarding.start_time);
+        let value = SubscriberValue::Forwarding(sf_type, forwarding.start_time);
         self.done.push((s_id, value, forwarding.destination()));
         Ok(true)
     }
@@ -231,7 +233,7 @@ impl Work<'_> {
         let Some(row) = self.txn.get_for_update(table, &key).await? else { return Ok(false) };
         let destination = destination(row.i32(c::END_TIME)?, row.text(c::NUMBERX)?);
         self.txn.delete(table, &key).await?;
-        self.done.push((s_id, Value::Forwarding(sf_type, start_time), -destination));
+        self.done.push((s_id, SubscriberValue::Forwarding(sf_type, start_time), -destination));
         Ok(true)
     }
 }
@@ -249,7 +251,7 @@ fn there<T>(result: Result<T, TxnError>) -> Result<Option<T>, TxnError> {
 mod tests {
     use smallvec::smallvec;
 
-    use super::super::ledger::Ledger;
+    use super::super::ledger::SubscriberLedger;
     use super::super::rows::{START_TIMES, Subscriber, TYPES, destination};
     use super::*;
     use crate::benchmark::Benchmark;
@@ -260,7 +262,7 @@ mod tests {
     /// A register, what its transactions have done, and what was loaded.
     struct Loaded<'a> {
         node: &'a Node<Tables>,
-        ledger: Ledger,
+        ledger: SubscriberLedger,
         subscribers: Vec<Subscriber>,
     }
 
@@ -279,7 +281,7 @@ mod tests {
 
     impl Loaded<'_> {
         /// Executes a transaction; what it did, if it did not fail.
-        async fn execute(&self, input: Input) -> Option<Done> {
+        async fn execute(&self, input: Input) -> Option<CommittedChanges> {
             let done = execute(self.node, &input).await.unwrap();
             if let Some(done) = &done {
                 self.ledger.note(done);
@@ -319,7 +321,7 @@ mod tests {
                     let input = Input::GetNewDestination { s_id, sf_type, start_time, end_time };
                     let expected = subscriber.forwards(sf_type, start_time, end_time);
                     let done = self.execute(input).await;
-                    assert_eq!(done, expected.then(Done::new), "{input:?}");
+                    assert_eq!(done, expected.then(CommittedChanges::new), "{input:?}");
                     found += u32::from(expected);
                 }
             }
@@ -339,11 +341,11 @@ mod tests {
             for subscriber in &register.subscribers {
                 let s_id = subscriber.s_id;
                 let done = register.execute(Input::GetSubscriberData { s_id }).await;
-                assert_eq!(done, Some(Done::new()));
+                assert_eq!(done, Some(CommittedChanges::new()));
                 for ai_type in 1..=TYPES {
                     let is_there = subscriber.accesses.iter().any(|of| of.ai_type == ai_type);
                     let done = register.execute(Input::GetAccessData { s_id, ai_type }).await;
-                    assert_eq!(done, is_there.then(Done::new), "{s_id} {ai_type}");
+                    assert_eq!(done, is_there.then(CommittedChanges::new), "{s_id} {ai_type}");
                 }
             }
             let nobody = Input::GetSubscriberData { s_id: SUBSCRIBERS + 1 };
@@ -397,9 +399,9 @@ mod tests {
                         absent += 1;
                         continue;
                     };
-                    let expected: Done = smallvec![
-                        (s_id, Value::Bit1, i64::from(bit_1 - bit)),
-                        (s_id, Value::DataA(sf_type), i64::from(data_a - before)),
+                    let expected: CommittedChanges = smallvec![
+                        (s_id, SubscriberValue::Bit1, i64::from(bit_1 - bit)),
+                        (s_id, SubscriberValue::DataA(sf_type), i64::from(data_a - before)),
                     ];
                     assert_eq!(done, Some(expected), "{input:?}");
                     bit = bit_1;
@@ -420,7 +422,8 @@ mod tests {
             let before = loaded.vlr_location;
             for (vlr_location, before) in [(4711, before), (i64::from(u32::MAX), 4711)] {
                 let input = Input::UpdateLocation { s_id: 13, vlr_location };
-                let expected: Done = smallvec![(13, Value::Location, vlr_location - before)];
+                let expected: CommittedChanges =
+                    smallvec![(13, SubscriberValue::Location, vlr_location - before)];
                 assert_eq!(register.execute(input).await, Some(expected));
                 assert_eq!(register.subscriber(13).await, (loaded.bit_1(), vlr_location));
             }
@@ -439,12 +442,13 @@ mod tests {
             });
             for (of, sf_type, start_time) in keys {
                 let (s_id, key) = (of.s_id, (of.s_id, sf_type, start_time));
-                let value = Value::Forwarding(sf_type, start_time);
+                let value = SubscriberValue::Forwarding(sf_type, start_time);
                 let numberx = Text::new().with("000000000000042");
                 let forwarding = Forwarding { start_time, end_time: 23, numberx };
                 let insert = Input::InsertCallForwarding { s_id, sf_type, forwarding };
                 let delete = Input::DeleteCallForwarding { s_id, sf_type, start_time };
-                let inserted: Option<Done> = Some(smallvec![(s_id, value, 32 * 42 + 23)]);
+                let inserted: Option<CommittedChanges> =
+                    Some(smallvec![(s_id, value, 32 * 42 + 23)]);
                 let Some(facility) = of.facilities.iter().find(|of| of.sf_type == sf_type) else {
                     assert_eq!(register.execute(insert).await, None, "{key:?}");
                     assert_eq!(register.execute(delete).await, None, "{key:?}");
@@ -458,7 +462,7 @@ mod tests {
                     assert_eq!(register.execute(insert).await, None, "{key:?} is there");
                     assert_eq!(register.forwarding(key).await, there, "{key:?}");
                     let gone = -destination(loaded.end_time, &loaded.numberx);
-                    let deleted: Done = smallvec![(s_id, value, gone)];
+                    let deleted: CommittedChanges = smallvec![(s_id, value, gone)];
                     assert_eq!(register.execute(delete).await, Some(deleted), "{key:?}");
                     assert_eq!(register.forwarding(key).await, None, "{key:?}");
                     met += 1;

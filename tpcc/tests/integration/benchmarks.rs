@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use selkie_fabric::sim::CostModel;
 use selkie_fabric::{MemFabric, RealRuntime};
-use selkie_tpcc::benchmark::{self, Benchmark, Report, Stage, Valid};
+use selkie_tpcc::benchmark::{self, Benchmark, BenchmarkRun, Report, Valid};
+use selkie_tpcc::cluster::Node;
 use selkie_tpcc::tatp::columns as c;
-use selkie_tpcc::{Mix, Network, Node, Setup, smallbank, tatp};
+use selkie_tpcc::{Mix, Network, Setup, smallbank, tatp};
 use selkie_txn::{Database, KeyRange, key};
 
 use crate::setup::silent;
@@ -37,7 +38,7 @@ fn run_consistently<B: Benchmark>(config: &B) -> Report<B> {
     assert!(interval.txn.len() == 2 && interval.txn.iter().all(|node| node.commits > 0));
     assert!(interval.engines(|stats| stats.invalidations) > 0, "nothing was shared: {report}");
     assert_eq!(json["consistency"], "ok");
-    let all: u64 = B::Kind::ALL
+    let all: u64 = B::TransactionType::ALL
         .iter()
         .map(|kind| json["by_type"][kind.name()]["completed"].as_u64().unwrap())
         .sum();
@@ -53,7 +54,7 @@ fn broken<B: Benchmark>(config: &B, plant: impl AsyncFnOnce(&Node<B::Tables>)) -
     runtime.block_on(async {
         let fabric = MemFabric::new();
         let config = Valid::new(config.clone()).unwrap();
-        let stage = Stage::start(fabric, &env, |_| env.clone(), &config).await.unwrap();
+        let stage = BenchmarkRun::start(fabric, &env, |_| env.clone(), &config).await.unwrap();
         let load = stage.load(&silent()).await.unwrap();
         let interval = stage.measure(&silent()).await.unwrap();
         assert!(interval.completed() > 0);
@@ -90,7 +91,7 @@ fn smallbank_holds_on_two_nodes() {
     }
     assert_eq!(totals["cents_found"], totals["cents_loaded"] + totals["cents_came_in"]);
     let of = |kind| report.interval.measurements.of(kind).unwrap();
-    assert_eq!(of(smallbank::Kind::DepositChecking).failed, 0);
+    assert_eq!(of(smallbank::TransactionType::DepositChecking).failed, 0);
     // Most of them go to few accounts: two workers at least have met.
     let mut aborts = report.interval.aborts();
     assert!(aborts.any(|(cause, aborts)| cause.is_retryable() && aborts > 0), "{report}");
@@ -124,9 +125,13 @@ fn tatp_holds_on_two_nodes() {
         // By the cardinalities. What GetNewDestination finds goes from what is loaded to what
         // inserts and deletes make of it in the end; they themselves meet a row as often as none.
         let (low, high) = match kind {
-            tatp::Kind::GetSubscriberData | tatp::Kind::UpdateLocation => (0.0, 0.0),
-            tatp::Kind::GetNewDestination => (1.0 - 0.204_25, 1.0 - 8_177.0 / 55_296.0),
-            tatp::Kind::GetAccessData | tatp::Kind::UpdateSubscriberData => (0.375, 0.375),
+            tatp::TransactionType::GetSubscriberData | tatp::TransactionType::UpdateLocation => {
+                (0.0, 0.0)
+            }
+            tatp::TransactionType::GetNewDestination => (1.0 - 0.204_25, 1.0 - 8_177.0 / 55_296.0),
+            tatp::TransactionType::GetAccessData | tatp::TransactionType::UpdateSubscriberData => {
+                (0.375, 0.375)
+            }
             _ => (0.6875, 0.6875),
         };
         if high == 0.0 {

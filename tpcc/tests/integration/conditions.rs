@@ -7,13 +7,13 @@ use selkie_tpcc::columns::{
     customer as c, district as d, history as h, order_line as ol, orders as o, warehouse as w,
 };
 use selkie_tpcc::schema::Tables;
-use selkie_tpcc::{Cluster, Config};
+use selkie_tpcc::{Config, TpccCluster};
 use selkie_txn::{RowMut, Table, Txn, TxnError, key};
 
 use crate::setup::{silent, small, with_loaded};
 
 /// Numbers of the conditions that do not hold.
-async fn broken(cluster: &Cluster, config: &Config) -> Vec<u8> {
+async fn broken(cluster: &TpccCluster, config: &Config) -> Vec<u8> {
     let facts = check::collect(&cluster.nodes, 1, 1, &silent()).await.unwrap();
     assert_eq!(facts.lost_pages(), 0, "nobody died");
     check::check(&facts, &config.scale).iter().map(|broken| broken.condition).collect()
@@ -95,7 +95,7 @@ async fn plant(txn: &mut Txn<'_>, tables: &Tables, name: &str) {
 }
 
 /// Conditions broken after the violation was rolled back, and after it was committed.
-async fn scenario(cluster: &Arc<Cluster>, config: &Config, name: &str) -> (Vec<u8>, Vec<u8>) {
+async fn scenario(cluster: &Arc<TpccCluster>, config: &Config, name: &str) -> (Vec<u8>, Vec<u8>) {
     let node = &cluster.nodes[0];
     let mut txn = node.db.begin();
     plant(&mut txn, &node.tables, name).await;

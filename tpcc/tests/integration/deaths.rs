@@ -7,7 +7,8 @@ use std::time::Duration;
 use selkie_memnode::ComputeIndex;
 use selkie_tpcc::transactions::payment;
 use selkie_tpcc::{
-    Cluster, Config, InputSource, Kind, Node, NuConstants, Random, Scale, check, load, measure,
+    Config, InputSource, NuConstants, Random, Scale, TpccCluster, TpccNode, TransactionType, check,
+    load, measure,
 };
 use selkie_txn::{KeyRange, Table, key};
 
@@ -15,8 +16,8 @@ use crate::setup::{THREADS, session, silent, small};
 
 /// A survivor, which has loaded all, and a node that is to die.
 struct Pair {
-    cluster: Cluster,
-    victim: Arc<Node>,
+    cluster: TpccCluster,
+    victim: Arc<TpccNode>,
     config: Config,
 }
 
@@ -26,7 +27,7 @@ impl Pair {
         let runtime = selkie_fabric::RealRuntime::with_seed(THREADS, config.seed).unwrap();
         let env = runtime.env();
         runtime.block_on(async {
-            let mut cluster = Cluster::start(&env, &config).await.unwrap();
+            let mut cluster = TpccCluster::start(&env, &config).await.unwrap();
             // It has not loaded anything: it would take inner pages of the trees along, which a
             // scan need not read.
             let victim = cluster.nodes.pop().unwrap();
@@ -60,7 +61,7 @@ impl Pair {
 }
 
 /// The victim holds the page of this row when it dies.
-async fn hold(node: &Node, table: Table, key: &[u8]) {
+async fn hold(node: &TpccNode, table: Table, key: &[u8]) {
     let mut txn = node.db.begin();
     txn.get_for_update(table, key).await.unwrap().expect("there is no such row");
     txn.commit().await.unwrap();
@@ -130,9 +131,9 @@ fn the_survivor_goes_on_and_misses_nothing_of_its_own() {
         let measured = &interval.measurements;
         assert!(measured.completed() > 0, "nothing goes on");
         // Every payment at warehouse 2 needs its row.
-        assert!(measured.of(Kind::Payment).unwrap().lost > 0, "nothing is lost");
+        assert!(measured.of(TransactionType::Payment).unwrap().lost > 0, "nothing is lost");
         assert_eq!(measured.seconds().iter().sum::<u64>(), measured.completed());
-        assert_eq!(interval.journal.kept() as u64, interval.journal.committed());
+        assert_eq!(interval.commits.kept() as u64, interval.commits.committed());
 
         let facts = pair.collect().await;
         assert!(facts.lost_pages() > 0);
@@ -140,9 +141,9 @@ fn the_survivor_goes_on_and_misses_nothing_of_its_own() {
         assert_eq!(judgement.broken, []);
         assert!(!judgement.unjudged.is_empty());
         let look = async |pair: &Pair| {
-            let journal = interval.journal.clone();
+            let journal = interval.commits.clone();
             let (nodes, warehouses) = (&pair.cluster.nodes, pair.warehouses());
-            check::look_up(nodes, warehouses, journal, 2, &silent()).await.unwrap()
+            check::verify_commits(nodes, warehouses, journal, 2, &silent()).await.unwrap()
         };
         let found = look(pair).await;
         assert_eq!(found.missing, 0, "{found:?}");
@@ -159,7 +160,7 @@ fn the_survivor_goes_on_and_misses_nothing_of_its_own() {
 
 /// Deletes the last order of each district of warehouse 1 that is not an initial one; how many
 /// there were.
-async fn delete_last_orders(node: &Node) -> u64 {
+async fn delete_last_orders(node: &TpccNode) -> u64 {
     let mut deleted = 0;
     for district in 1..=10 {
         let mut txn = node.db.begin();
@@ -181,8 +182,8 @@ fn a_changed_row_is_missing_too() {
         let interval = measure(&pair.cluster, &pair.config, &silent()).await.unwrap();
         let (nodes, warehouses) = (&pair.cluster.nodes, pair.warehouses());
         let find = async || {
-            let journal = interval.journal.clone();
-            check::look_up(nodes, warehouses, journal, 2, &silent()).await.unwrap()
+            let journal = interval.commits.clone();
+            check::verify_commits(nodes, warehouses, journal, 2, &silent()).await.unwrap()
         };
         let all = find().await;
         assert_eq!((all.found, all.missing, all.on_lost_pages), (all.committed, 0, 0), "{all:?}");

@@ -5,13 +5,17 @@ use std::ops::ControlFlow;
 
 use selkie_tpcc::check;
 use selkie_tpcc::columns::{customer as c, item as i, new_order as no, stock as s};
-use selkie_tpcc::{Cluster, Config, Network, Node, ORIGINAL, Scale};
+use selkie_tpcc::{Config, Network, ORIGINAL, Scale, TpccCluster, TpccNode};
 use selkie_txn::{Direction, Isolation, KeyRange, RowRef, Source};
 
 use crate::setup::{silent, small, with_loaded};
 
 /// Shows every row of a table or index to `visit`.
-async fn each(node: &Node, source: impl Into<Source>, mut visit: impl FnMut(RowRef<'_>) + Send) {
+async fn each(
+    node: &TpccNode,
+    source: impl Into<Source>,
+    mut visit: impl FnMut(RowRef<'_>) + Send,
+) {
     let mut txn = node.db.begin_with(Isolation::ReadCommitted);
     let all = KeyRange::all();
     txn.scan(source, &all, Direction::Forward, |row| {
@@ -24,7 +28,7 @@ async fn each(node: &Node, source: impl Into<Source>, mut visit: impl FnMut(RowR
 }
 
 /// Number of rows and a fingerprint of their bytes, for each table and index.
-async fn fingerprints(cluster: &Cluster) -> Vec<(u64, u64)> {
+async fn fingerprints(cluster: &TpccCluster) -> Vec<(u64, u64)> {
     let node = &cluster.nodes[0];
     let tables = node.tables;
     let mut all: Vec<Source> = node.db.tables().map(Source::from).collect();
@@ -112,7 +116,7 @@ fn the_same_seed_loads_the_same_rows_however_they_are_shared() {
 }
 
 /// Verifies every tree; says how many pages each takes.
-async fn verified_pages(node: &Node) -> String {
+async fn verified_pages(node: &TpccNode) -> String {
     let tables = node.tables;
     let mut trees: Vec<(String, Source)> = Vec::new();
     for table in node.db.tables() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use selkie_engine::Coherence;
 use selkie_fabric::sim::CostModel;
-use selkie_tpcc::{Affinity, Config, Durability, Kind, Network, Report, run};
+use selkie_tpcc::{Affinity, Config, Durability, Network, Report, TransactionType, run};
 
 use crate::setup::{silent, small};
 
@@ -33,9 +33,9 @@ fn in_virtual_time(remote_percent: Option<u32>) -> Config {
 fn run_consistently(config: &Config) -> Report {
     let report = run(config, &silent()).unwrap();
     assert!(report.holds() && report.lost() == 0, "{report}");
-    let found = report.journal();
+    let found = report.commits();
     assert!(found.found > 0 && found.found == found.looked_for, "{report}");
-    for kind in Kind::ALL {
+    for kind in TransactionType::ALL {
         let stats = report.interval().measurements.of(kind).unwrap();
         assert!(stats.completed > 0, "{kind:?}: {report}");
     }
@@ -63,7 +63,7 @@ fn no_page_passes_from_node_to_node_and_messages_are_only_of_what_is_remote() {
     let (all, slower, report) = run(100);
     // Six messages for each that is remote, and two forced logs more.
     assert!(all > alone + 4.0 && slower < faster, "{alone} {all}, {faster} {slower}");
-    let new_orders = report.interval().measurements.of(Kind::NewOrder).unwrap();
+    let new_orders = report.interval().measurements.of(TransactionType::NewOrder).unwrap();
     assert!(new_orders.latency().p50 > 20.0, "{report}");
 }
 

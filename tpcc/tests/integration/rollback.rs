@@ -3,13 +3,13 @@
 use std::ops::ControlFlow;
 
 use selkie_tpcc::transactions::{StockLevelProgress, new_order, stock_level};
-use selkie_tpcc::{LineInput, NewOrderInput, Node, StockLevelInput, UNUSED_ITEM};
+use selkie_tpcc::{LineInput, NewOrderInput, StockLevelInput, TpccNode, UNUSED_ITEM};
 use selkie_txn::{AbortCause, Direction, Isolation, KeyRange};
 
 use crate::setup::{session, small, with_loaded};
 
 /// The bytes of every row of every table.
-async fn everything(node: &Node) -> Vec<Vec<u8>> {
+async fn everything(node: &TpccNode) -> Vec<Vec<u8>> {
     let mut rows = Vec::new();
     for table in node.db.tables() {
         let mut txn = node.db.begin_with(Isolation::ReadCommitted);

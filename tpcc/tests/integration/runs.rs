@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use selkie_engine::Coherence;
 use selkie_fabric::sim::CostModel;
-use selkie_tpcc::{Affinity, Config, Kind, Network, Scale, TpccError, run};
+use selkie_tpcc::{Affinity, Config, Network, Scale, TpccError, TransactionType, run};
 
 use crate::setup::{silent, small};
 
@@ -63,10 +63,11 @@ fn the_report_knows_the_mix_and_the_rollbacks() {
     let config = Config { duration: Duration::from_secs(2), ..small() };
     let report = run_consistently(&config);
     let json = report.to_json();
-    let completed = |kind: Kind| json["by_type"][kind.name()]["completed"].as_u64().unwrap();
-    let all: u64 = Kind::ALL.into_iter().map(completed).sum();
+    let completed =
+        |kind: TransactionType| json["by_type"][kind.name()]["completed"].as_u64().unwrap();
+    let all: u64 = TransactionType::ALL.into_iter().map(completed).sum();
     assert_eq!(json["transactions"], all);
-    for kind in Kind::ALL {
+    for kind in TransactionType::ALL {
         // Each worker may be in the middle of a deck.
         let share = completed(kind) as f64 / all as f64;
         assert!((share - kind.percent() as f64 / 100.0).abs() < 0.05, "{kind:?}: {share}");
@@ -77,7 +78,7 @@ fn the_report_knows_the_mix_and_the_rollbacks() {
     assert!((rolled_back..=rolled_back + 4).contains(&requested), "{json}");
     let minutes = json["seconds"].as_f64().unwrap() / 60.0;
     let new_orders = json["tpmc"].as_f64().unwrap() * minutes;
-    assert!((new_orders - completed(Kind::NewOrder) as f64).abs() < 1.0, "{json}");
+    assert!((new_orders - completed(TransactionType::NewOrder) as f64).abs() < 1.0, "{json}");
 }
 
 #[test]
@@ -117,7 +118,7 @@ fn virtual_time_is_decided_by_the_seed_and_goes_by_the_work_on_rows() {
     assert_eq!(reports[0], reports[1]);
     // A NewOrder of ten lines works on some 35 rows, half a microsecond each, even if all pages are
     // cached.
-    let alone = Config { compute_nodes: 1, only: Some(Kind::NewOrder), ..config };
+    let alone = Config { compute_nodes: 1, only: Some(TransactionType::NewOrder), ..config };
     let json = run_consistently(&alone).to_json();
     let fastest = json["latency_us"]["new_order"]["p50"].as_f64().unwrap();
     assert!((17.0..60.0).contains(&fastest), "{json}");
@@ -125,10 +126,10 @@ fn virtual_time_is_decided_by_the_seed_and_goes_by_the_work_on_rows() {
 
 #[test]
 fn one_type_alone_and_pages_that_are_not_cached_are_consistent_too() {
-    for only in Kind::ALL {
+    for only in TransactionType::ALL {
         let config = Config { coherence: Coherence::Sel, only: Some(only), ..in_virtual_time() };
         let report = run_consistently(&config);
-        let others = Kind::ALL.into_iter().filter(|kind| *kind != only);
+        let others = TransactionType::ALL.into_iter().filter(|kind| *kind != only);
         let completed = |kind| report.interval().measurements.of(kind).unwrap().completed;
         assert_eq!(others.map(completed).sum::<u64>(), 0);
         // A page that was just latched is cached for as long.
@@ -144,7 +145,7 @@ fn what_completes_in_the_warm_up_does_not_count() {
         let interval = report.interval();
         assert_eq!(interval.elapsed, Duration::from_millis(4));
         let commits: u64 = interval.txn.iter().map(|stats| stats.commits).sum();
-        (report.completed(), commits, report.journal().committed)
+        (report.completed(), commits, report.commits().committed)
     };
     let ((cold, _, noted), (warm, commits, noted_with)) = (run(0), run(20));
     // As much counts, and five times as much is done.

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use selkie_fabric::RealRuntime;
-use selkie_tpcc::{Cluster, Config, Network, Node, Progress, Scale, Session, Silent, load};
+use selkie_tpcc::{Config, Network, Progress, Scale, Session, Silent, TpccCluster, TpccNode, load};
 
 pub(crate) const THREADS: usize = 2;
 
@@ -26,13 +26,13 @@ pub(crate) fn silent() -> Arc<dyn Progress> {
 /// Loads a database and lets `test` work on it.
 pub(crate) fn with_loaded<T, F, Fut>(config: &Config, test: F) -> T
 where
-    F: FnOnce(Arc<Cluster>) -> Fut,
+    F: FnOnce(Arc<TpccCluster>) -> Fut,
     Fut: Future<Output = T>,
 {
     let runtime = RealRuntime::with_seed(THREADS, config.seed).unwrap();
     let env = runtime.env();
     runtime.block_on(async {
-        let cluster = Arc::new(Cluster::start(&env, config).await.unwrap());
+        let cluster = Arc::new(TpccCluster::start(&env, config).await.unwrap());
         load(&cluster, config, &silent()).await.unwrap();
         let result = test(Arc::clone(&cluster)).await;
         Arc::into_inner(cluster).expect("the test kept the cluster").close().await.unwrap();
@@ -41,6 +41,6 @@ where
 }
 
 /// A session of a worker with a number of its own.
-pub(crate) fn session(node: &Node, writer: i32) -> Session<'_> {
+pub(crate) fn session(node: &TpccNode, writer: i32) -> Session<'_> {
     Session::new(&node.db, node.tables, writer)
 }

@@ -11,15 +11,20 @@ use selkie_tpcc::transactions::{
     StockLevelProgress, deliver_district, new_order, order_status, payment, stock_level,
 };
 use selkie_tpcc::{
-    CustomerBy, DeliveryInput, LineInput, NewOrderInput, Node, OrderStatusInput, PaymentInput,
-    StockLevelInput, Text,
+    CustomerBy, DeliveryInput, LineInput, NewOrderInput, OrderStatusInput, PaymentInput,
+    StockLevelInput, Text, TpccNode,
 };
 use selkie_txn::{Direction, Isolation, KeyRange, RowRef, Table, key};
 
 use crate::setup::{session, small, with_loaded};
 
 /// What `read` takes from the row with this key.
-async fn row<T>(node: &Node, table: Table, key: &[u8], read: impl FnOnce(RowRef<'_>) -> T) -> T {
+async fn row<T>(
+    node: &TpccNode,
+    table: Table,
+    key: &[u8],
+    read: impl FnOnce(RowRef<'_>) -> T,
+) -> T {
     let mut txn = node.db.begin();
     let value = read(txn.get(table, key).await.unwrap().expect("no such row"));
     txn.commit().await.unwrap();
@@ -27,7 +32,7 @@ async fn row<T>(node: &Node, table: Table, key: &[u8], read: impl FnOnce(RowRef<
 }
 
 async fn rows<T: Send>(
-    node: &Node,
+    node: &TpccNode,
     table: Table,
     prefix: &[u8],
     mut read: impl FnMut(RowRef<'_>) -> T + Send,

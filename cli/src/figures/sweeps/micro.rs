@@ -1,7 +1,7 @@
 //! Figures whose points are runs of the micro-benchmark (SELCC §7.1, §7.2).
 
 use selkie::engine::Coherence;
-use selkie_tpcc::micro::{Config, Part, Report};
+use selkie_tpcc::micro::{Config, ProtocolFeature, Report};
 
 use crate::figures::figure::Figure;
 use crate::figures::point::{Claim, Expected, Measured, Point};
@@ -203,7 +203,7 @@ pub(in crate::figures) fn fairness() -> Vec<Point> {
         writer_nodes: Some(1),
         ..Config::default()
     };
-    let without = vec![Part::Gamma, Part::Hold];
+    let without = vec![ProtocolFeature::Gamma, ProtocolFeature::Hold];
     vec![
         point("selcc", "", one_page.clone()),
         point("without gamma and hold", "", Config { without, ..one_page }),
@@ -241,7 +241,7 @@ pub(in crate::figures) fn ablation() -> Vec<Point> {
     {
         let config = Config { read_ratio, zipf, locality: 0.5, ..Config::default() };
         points.push(point(mix, "nothing", config.clone()));
-        for part in Part::ALL {
+        for part in ProtocolFeature::ALL {
             let without = vec![part];
             points.push(point(mix, part.name(), Config { without, ..config.clone() }));
         }

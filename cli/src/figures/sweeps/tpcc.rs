@@ -7,7 +7,7 @@ use selkie::engine::Coherence;
 use selkie::fabric::sim::CostModel;
 use selkie::memnode::Coding;
 use selkie::txn::Protocol;
-use selkie_tpcc::{Config, Kind, Network, Report, Scale};
+use selkie_tpcc::{Config, Network, Report, Scale, TransactionType};
 
 use crate::figures::point::{Claim, Expected, Measured, Point};
 use crate::figures::table::{Plot, Row, Table};
@@ -48,17 +48,17 @@ pub(in crate::figures) fn config() -> Config {
 
 /// Where nothing but Delivery runs there are more orders, and only the first of a district is
 /// delivered before.
-fn config_of(coherence: Coherence, protocol: Protocol, only: Option<Kind>) -> Config {
+fn config_of(coherence: Coherence, protocol: Protocol, only: Option<TransactionType>) -> Config {
     let mut config = Config { coherence, protocol, only, ..config() };
-    if only == Some(Kind::Delivery) {
+    if only == Some(TransactionType::Delivery) {
         config.scale = Scale::divided_by(DIVISOR_OF_DELIVERY);
         config.scale.new_orders_per_district = config.scale.customers_per_district - 1;
     }
     config
 }
 
-fn name_of(kind: Option<Kind>) -> &'static str {
-    kind.map_or(MIX, Kind::title)
+fn name_of(kind: Option<TransactionType>) -> &'static str {
+    kind.map_or(MIX, TransactionType::title)
 }
 
 /// All points of the figure.
@@ -66,7 +66,7 @@ pub(in crate::figures) fn points() -> Vec<Point> {
     let mut points = Vec::new();
     for (coherence_name, coherence) in COHERENCES {
         for protocol in Protocol::ALL {
-            for only in Kind::ALL.map(Some).into_iter().chain([None]) {
+            for only in TransactionType::ALL.map(Some).into_iter().chain([None]) {
                 let config = config_of(coherence, protocol, only);
                 points.push(Point {
                     series: format!("{coherence_name}, {}", protocol.name()),
@@ -134,11 +134,11 @@ pub(in crate::figures) const COLUMNS: &str = "transactions_per_second,p99_us,hit
                                   messages_per_txn,aborts_per_txn,empty_districts_per_delivery";
 
 /// The values of a run; the latency is that of the type that `kind` names.
-pub(in crate::figures) fn values(report: &Report, kind: Kind) -> String {
+pub(in crate::figures) fn values(report: &Report, kind: TransactionType) -> String {
     let interval = report.interval();
     let aborts: u64 = interval.aborts().map(|(_, aborts)| aborts).sum();
     let p99 = interval.measurements.of(kind).map_or(0.0, |stats| stats.latency().p99);
-    let deliveries = interval.measurements.of(Kind::Delivery);
+    let deliveries = interval.measurements.of(TransactionType::Delivery);
     let empty = deliveries
         .filter(|stats| stats.completed > 0)
         .map_or(0.0, |stats| stats.skipped as f64 / stats.completed as f64);
@@ -155,7 +155,7 @@ pub(in crate::figures) fn values(report: &Report, kind: Kind) -> String {
 
 /// What is written of the figure.
 pub(in crate::figures) fn tables(measured: &Measured) -> Vec<Table> {
-    let kind_of = |x: &str| Kind::ALL.into_iter().find(|kind| kind.title() == x);
+    let kind_of = |x: &str| TransactionType::ALL.into_iter().find(|kind| kind.title() == x);
     let rows = reports(measured).map(|(point, report)| Row {
         series: point.series.clone(),
         x: point.x.clone(),

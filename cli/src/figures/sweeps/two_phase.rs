@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use selkie_tpcc::{Affinity, Config, Durability, Kind, Report};
+use selkie_tpcc::{Affinity, Config, Durability, Report, TransactionType};
 
 use super::tpcc::{self, COLUMNS, reports, values};
 use crate::figures::point::{Claim, Expected, Measured, Point};
@@ -73,7 +73,7 @@ fn shared_over(measured: &Measured, percent: u32, log: &str) -> Option<f64> {
 }
 
 fn p99(report: &Report) -> f64 {
-    let stats = report.interval().measurements.of(Kind::NewOrder);
+    let stats = report.interval().measurements.of(TransactionType::NewOrder);
     stats.map_or(0.0, |stats| stats.latency().p99)
 }
 
@@ -118,7 +118,7 @@ fn rows(measured: &Measured, cell: impl Fn(&Report) -> String) -> Vec<Row> {
     let row = |(point, report): (&Point, &Report)| Row {
         series: point.series.clone(),
         x: point.x.clone(),
-        values: values(report, Kind::NewOrder),
+        values: values(report, TransactionType::NewOrder),
         cell: Some(cell(report)),
     };
     reports(measured).map(row).collect()

@@ -36,10 +36,18 @@ use selkie_txn::{Database, DatabaseSchema, Protocol};
 use self::journal::Journal;
 use self::registers::{Registers, check_trees};
 use self::session::Session;
-use super::{Case, Clients, Done, Tally, Tune, done, drawn, ensure, start};
+use super::case::Case;
+use super::clients::Clients;
+use super::outcome::RunOutcome;
+use super::outcome::Tally;
+use super::outcome::done;
+use super::random::{client_random, drawn};
+use super::start::Tune;
+use super::start::start;
 use crate::check::serial::{Level, Transaction, serializable};
 use crate::cluster::SimCluster;
-use crate::error::{Failure, SimError};
+use crate::error::{SimError, ensure};
+use crate::failure::Failure;
 use crate::plan::Plan;
 
 /// Sessions of a node.
@@ -56,7 +64,7 @@ pub(super) fn run(
     plan: &Plan,
     tune: &Tune<'_>,
     log: Option<TraceSink>,
-) -> Result<Done, SimError> {
+) -> Result<RunOutcome, SimError> {
     let stage = Stage::play(case, plan, tune, log)?;
     // First, as it says more than the error that a session may have ended in because of it.
     strictly_serializable(&stage.journal.history())?;
@@ -128,9 +136,9 @@ struct Load {
 
 impl Load {
     fn drawn(seed: u64) -> Self {
-        let keys = drawn(seed, 13, &KEYS).copied().unwrap_or(1);
-        let evicts = drawn(seed, 14, &[false, true]).is_some_and(|evicts| *evicts);
-        let rows_a_page = drawn(seed, 15, &ROWS_A_PAGE).copied().unwrap_or(1);
+        let keys = *drawn(seed, 13, &KEYS);
+        let evicts = *drawn(seed, 14, &[false, true]);
+        let rows_a_page = *drawn(seed, 15, &ROWS_A_PAGE);
         Self { keys, rows_a_page, evicts }
     }
 }
@@ -161,7 +169,7 @@ impl Stage {
         let session = |node: usize, number: usize| {
             let database = databases.get(node).ok_or(SimError::NoSuchNode(node))?;
             let db = Database::clone(database).with_protocol(protocol_of(case, number))?;
-            let random = super::client_random(case.seed, number);
+            let random = client_random(case.seed, number);
             Session::open(db, cluster.env_of(node), &journal, number, random, load)
         };
         let mut clients = Clients::new(&cluster);

@@ -14,11 +14,10 @@ use selkie_txn::{
     ColumnType, Database, Index, KeyRange, RowMut, RowRef, Table, TableSchema, TxnError, key,
 };
 
-use super::super::ensure;
 use super::access::Access;
 use super::journal::Notes;
 use crate::check::serial::Op;
-use crate::error::SimError;
+use crate::error::{SimError, ensure};
 
 /// Columns of a row.
 const ID: usize = 0;

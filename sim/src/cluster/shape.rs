@@ -1,0 +1,53 @@
+//! How many nodes of which size.
+
+use std::time::Duration;
+
+use selkie_engine::EngineConfig;
+use selkie_memnode::Coding;
+
+use crate::disk::SimDisk;
+
+/// How many nodes of which size.
+#[derive(Clone, Debug)]
+pub struct SimShape {
+    /// Memory nodes.
+    pub memory_nodes: usize,
+    /// Compute nodes.
+    pub compute_nodes: usize,
+    /// Memory lent by each memory node, bytes.
+    pub bytes_per_node: u64,
+    /// Bytes of a page.
+    pub gcl_bytes: usize,
+    /// How the pool keeps pages.
+    pub coding: Coding,
+    /// Bytes that each memory node keeps for the log of a compute node.
+    pub log_bytes: u64,
+    /// Where engines keep their logs, unless their configuration says it.
+    pub disk: Option<SimDisk>,
+    /// Configuration of every engine.
+    pub engine: EngineConfig,
+}
+
+impl SimShape {
+    /// Small pages, the smallest cache, short rings: most happens in little memory.
+    pub fn small(memory_nodes: usize, compute_nodes: usize) -> Self {
+        let gcl_bytes = 512;
+        SimShape {
+            memory_nodes,
+            compute_nodes,
+            bytes_per_node: 4 << 20,
+            gcl_bytes,
+            coding: Coding::PLAIN,
+            log_bytes: 0,
+            disk: None,
+            engine: EngineConfig {
+                cache_bytes: EngineConfig::min_cache_bytes(gcl_bytes),
+                request_timeout: Duration::from_millis(500),
+                ring_bytes: 32 << 10,
+                tick: Duration::from_millis(1),
+                gamma: 16,
+                ..EngineConfig::default()
+            },
+        }
+    }
+}

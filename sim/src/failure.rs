@@ -1,0 +1,36 @@
+//! A run that failed.
+
+use std::fmt;
+
+use crate::error::SimError;
+use crate::plan::Plan;
+use crate::scenario::Case;
+
+/// A run that failed, with all it takes to see it again.
+#[derive(Debug, thiserror::Error)]
+pub struct Failure {
+    /// What was run.
+    pub case: Case,
+    /// Under which faults.
+    pub plan: Plan,
+    /// What went wrong.
+    #[source]
+    pub error: SimError,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { case, plan, error } = self;
+        let Case { scenario, seed, .. } = case;
+        writeln!(f, "scenario {scenario} failed with seed {seed}: {error}")?;
+        writeln!(f, "coding {}, plan: {plan}", case.coding())?;
+        write!(f, "replay: selkie sim --seed {seed} --scenario {scenario}")?;
+        if let Some(coding) = case.asked_coding() {
+            write!(f, " --coding {coding}")?;
+        }
+        match case.asked_protocol() {
+            Some(protocol) => write!(f, " --protocol {protocol}"),
+            None => Ok(()),
+        }
+    }
+}

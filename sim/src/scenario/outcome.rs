@@ -1,0 +1,40 @@
+//! What came of a run.
+
+use std::time::Duration;
+
+use crate::cluster::SimCluster;
+use crate::error::SimError;
+
+/// What a scenario reports.
+pub(super) struct RunOutcome {
+    pub(super) trace_hash: u64,
+    pub(super) virtual_time: Duration,
+    pub(super) operations: u64,
+    pub(super) gave_up: u64,
+}
+
+/// What the clients of a run report to.
+#[derive(Default)]
+pub(super) struct Tally {
+    pub(super) operations: u64,
+    pub(super) gave_up: u64,
+    pub(super) first_error: Option<SimError>,
+}
+
+impl Tally {
+    /// Takes over what others did.
+    pub(super) fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.gave_up += other.gave_up;
+    }
+}
+
+/// The report of a cluster's run.
+pub(super) fn done(cluster: &SimCluster, tally: &Tally) -> RunOutcome {
+    RunOutcome {
+        trace_hash: cluster.world.trace_hash(),
+        virtual_time: cluster.world.now(),
+        operations: tally.operations,
+        gave_up: tally.gave_up,
+    }
+}

@@ -1,0 +1,106 @@
+//! What is to outlive a compute node, and what it takes.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use selkie_engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
+use selkie_memnode::layout::LOG_BYTES;
+
+use super::bounds::{refused, within};
+use super::network::Network;
+use crate::error::TpccError;
+
+const MIB: u64 = 1 << 20;
+/// Bytes of records in a file of a log, unless the log is so short that it takes smaller ones.
+const FILE_BYTES: u64 = 64 * MIB;
+/// Files of a log, at least.
+const FILES: u64 = 4;
+
+/// When a commit lasts, and where the log is kept that makes it so.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// As long as the compute nodes that have its pages: there is no log.
+    #[default]
+    None,
+    /// As long as the pool's memory: the log of each compute node is in memory of r + 1 memory
+    /// nodes.
+    Memory {
+        /// How long a log may become, MiB.
+        log_mib: u64,
+    },
+    /// The log of each compute node is in files below a directory, or in an object store.
+    Disk {
+        /// The directory, which all compute nodes reach, or what has `://` in it: the URL of an
+        /// object store.
+        place: PathBuf,
+        /// How long a log may become, MiB.
+        log_mib: u64,
+    },
+}
+
+impl Durability {
+    /// Length of a log in memory, MiB, unless another is asked for.
+    pub const MEMORY_LOG_MIB: u64 = 64;
+    /// Length of a log in files, MiB, unless another is asked for.
+    pub const DISK_LOG_MIB: u64 = 4096;
+
+    pub(crate) fn validate(&self, network: &Network) -> Result<(), TpccError> {
+        let most = LOG_BYTES.end() / MIB;
+        match self {
+            Self::None => Ok(()),
+            Self::Memory { log_mib } => within("log-mb", *log_mib, 1, most),
+            Self::Disk { log_mib, .. } => {
+                if matches!(network, Network::Simulated(_)) {
+                    let allowed =
+                        "must be none or memory in virtual time, in which files take none";
+                    return Err(refused("durability", "disk", allowed.to_owned()));
+                }
+                within("log-mb", *log_mib, 1, most)
+            }
+        }
+    }
+
+    /// Bytes for the log of each compute node at each memory node of a pool that is made for this.
+    #[must_use]
+    pub fn log_bytes(&self) -> u64 {
+        match self {
+            Self::Memory { log_mib } => log_mib * MIB,
+            Self::None | Self::Disk { .. } => 0,
+        }
+    }
+
+    /// Where engines keep their logs.
+    ///
+    /// # Errors
+    /// [`TpccError::Engine`] if nothing can be written there, or it is a URL that names no store.
+    pub fn log(&self) -> Result<Option<LogTo>, TpccError> {
+        match self {
+            Self::None => Ok(None),
+            Self::Memory { .. } => Ok(Some(LogTo::Memory)),
+            Self::Disk { place, log_mib } => {
+                let logs = logs_at(place, *log_mib).map_err(selkie_engine::EngineError::Log)?;
+                Ok(Some(LogTo::Store(logs)))
+            }
+        }
+    }
+}
+
+/// Logs of at most so many MiB in a directory, or where a URL says, which is what has `://` in it.
+/// Makes the directory, or asks the store whether it takes objects; blocks meanwhile.
+///
+/// # Errors
+/// [`LogError`] if nothing can be written there, or the URL names no store.
+pub fn logs_at(place: &Path, log_mib: u64) -> Result<Arc<dyn LogStore>, LogError> {
+    let capacity = log_mib * MIB;
+    match place.to_str().filter(|place| LogObjects::is_url(place)) {
+        Some(url) => {
+            let objects = LogObjects::at(url, capacity)?;
+            objects.probe()?;
+            Ok(Arc::new(objects))
+        }
+        None => {
+            let file_bytes = FILE_BYTES.min(capacity / FILES);
+            Ok(Arc::new(LogFiles::new(place, file_bytes, capacity)?))
+        }
+    }
+}

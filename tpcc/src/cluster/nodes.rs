@@ -1,0 +1,281 @@
+//! A whole pool in one process: memory nodes, and compute nodes with the database opened on each.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Operations, Roster};
+use selkie_fabric::env::Env;
+use selkie_fabric::meter::{Meter, MeterSnapshot};
+use selkie_fabric::{Fabric, PeerId};
+use selkie_memnode::{ComputeIndex, Pool};
+use selkie_txn::{Database, DatabaseSchema};
+
+use super::shape::ClusterShape;
+use super::table_set::TableSet;
+use crate::error::TpccError;
+
+/// How long an access may wait for a page before it is an error: far above any stall of a machine
+/// that does something else meanwhile.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Heartbeats after which a process knows whether the others have declared it dead; a lease has at
+/// least as many.
+const BEATS_TO_KNOW: u32 = 4;
+/// How often it looks.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// A compute node.
+pub struct Node<T> {
+    /// Its engine.
+    pub engine: Engine,
+    /// The database, as opened there.
+    pub db: Database,
+    /// Its tables.
+    pub tables: T,
+}
+
+/// The pool and the compute nodes of this process.
+pub struct Cluster<T> {
+    /// The compute nodes; never empty.
+    pub nodes: Vec<Arc<Node<T>>>,
+    env: Env,
+    meter: Arc<Meter>,
+    pool: Arc<Pool>,
+    shape: ClusterShape,
+}
+
+impl<T: TableSet> Cluster<T> {
+    /// Starts memory nodes and compute nodes, each of these in an environment of its own; `env` is
+    /// that of the benchmark, whose configuration was found to be valid. Creates the tables on the
+    /// first compute node and opens the database on the others.
+    pub(crate) async fn start_shaped(
+        fabric: Arc<dyn Fabric>,
+        env: &Env,
+        env_of: impl Fn(usize) -> Env,
+        shape: ClusterShape,
+    ) -> Result<Self, TpccError> {
+        let meter = Meter::wrap(fabric);
+        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
+        let pool = Pool::start(&fabric, shape.pool())?;
+        let (nodes, needed) = (shape.setup.compute_nodes, shape.needed_bytes());
+        let mut cluster = Self::empty(meter, pool, env, shape);
+        for index in 0..nodes {
+            let node = cluster.start_node(&fabric, &env_of(index), index).await;
+            cluster.nodes.push(Arc::new(node.map_err(|error| error.or_pool_full(needed))?));
+        }
+        Ok(cluster)
+    }
+
+    /// A cluster of no compute nodes yet.
+    pub(crate) fn empty(
+        meter: Arc<Meter>,
+        pool: Arc<Pool>,
+        env: &Env,
+        shape: ClusterShape,
+    ) -> Self {
+        Self { nodes: Vec::new(), env: env.clone(), meter, pool, shape }
+    }
+
+    /// Starts a compute node of a pool that no other process uses.
+    async fn start_node(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+        index: usize,
+    ) -> Result<Node<T>, TpccError> {
+        let engine = self.start_engine(fabric, env, index).await?;
+        let database = async {
+            if index == 0 {
+                self.create_database(&engine).await
+            } else {
+                self.open_database(&engine).await
+            }
+        };
+        let database = database.await;
+        self.node_or_close(engine, index, database).await
+    }
+
+    /// Starts the engine of a compute node.
+    pub(crate) async fn start_engine(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+        index: usize,
+    ) -> Result<Engine, TpccError> {
+        let id = ComputeId::new(index).ok_or_else(|| TpccError::Config {
+            key: "compute-nodes",
+            value: (index + 1).to_string(),
+            allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
+        })?;
+        let config = EngineConfig {
+            coherence: self.shape.setup.coherence,
+            cache_bytes: self.shape.cache_bytes(),
+            threads: u32::try_from(self.shape.setup.processors()).unwrap_or(u32::MAX),
+            // No access times out before a memory node that died is noticed.
+            request_timeout: REQUEST_TIMEOUT
+                .max(2 * self.pool.all_missed_within().unwrap_or_default()),
+            mail_tasks: self.shape.setup.mail_tasks,
+            log: self.shape.setup.durability.log()?,
+            ..EngineConfig::default()
+        };
+        Ok(Engine::start(&self.pool, fabric, env, id, config).await?)
+    }
+
+    /// Creates the tables of the shape.
+    pub(crate) async fn create_database(&self, engine: &Engine) -> Result<Database, TpccError> {
+        Ok(Database::create(engine, self.schema()).await?)
+    }
+
+    /// Creates the tables of the shape in place of those that are there.
+    pub(crate) async fn replace_database(&self, engine: &Engine) -> Result<Database, TpccError> {
+        Ok(Database::replace(engine, self.schema()).await?)
+    }
+
+    /// Opens the database that another node created.
+    pub(crate) async fn open_database(&self, engine: &Engine) -> Result<Database, TpccError> {
+        Ok(Database::open(engine).await?.with_protocol(self.shape.setup.protocol)?)
+    }
+
+    fn schema(&self) -> DatabaseSchema {
+        let nodes = self.shape.setup.compute_nodes;
+        let tables = if self.shape.divided { T::divided_schemas(nodes) } else { T::schemas() };
+        DatabaseSchema::from(tables).protocol(self.shape.setup.protocol)
+    }
+
+    /// The compute node of this index with its database; if that failed, the node leaves the pool
+    /// again.
+    pub(crate) async fn node_or_close(
+        &self,
+        engine: Engine,
+        index: usize,
+        database: Result<Database, TpccError>,
+    ) -> Result<Node<T>, TpccError> {
+        let opened = database.and_then(|db| {
+            let tables =
+                if self.shape.divided { T::resolve_divided(&db, index) } else { T::resolve(&db) };
+            Ok((tables?, db))
+        });
+        match opened {
+            Ok((tables, db)) => Ok(Node { engine, db, tables }),
+            Err(error) => {
+                // Why the database did not open says more than why the node does not stop.
+                let _ = engine.close().await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Refuses a load for which the pool has no room beside what is there, before any of that is
+    /// changed.
+    pub(crate) async fn check_room(&self, engine: &Engine) -> Result<(), TpccError> {
+        let descriptor = self.pool.descriptor();
+        let capacity = self.pool.extents() * descriptor.geometry().extent_bytes();
+        let (used, needed) = (used_bytes(&self.pool, [engine]).await?, self.shape.load_bytes());
+        if needed <= capacity.saturating_sub(used) {
+            return Ok(());
+        }
+        Err(TpccError::PoolFull { used, capacity, needed: used.saturating_add(needed) })
+    }
+
+    /// What pool and caches take.
+    pub(crate) fn shape(&self) -> &ClusterShape {
+        &self.shape
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> &Arc<Pool> {
+        &self.pool
+    }
+
+    /// Enters the compute nodes in a roster, until what is returned is dropped.
+    #[must_use]
+    pub fn enter(&self, roster: &Roster) -> Vec<Entered> {
+        let enter = |node: &Arc<Node<T>>| {
+            let db = node.db.clone();
+            let commits: Operations = Arc::new(move || db.stats().commits);
+            roster.enter(&node.engine, Some(Arc::clone(&self.meter)), Some(commits))
+        };
+        self.nodes.iter().map(enter).collect()
+    }
+
+    /// The environment everything runs in.
+    #[must_use]
+    pub fn env(&self) -> Env {
+        self.env.clone()
+    }
+
+    /// What the compute nodes have asked of the fabric so far.
+    #[must_use]
+    pub fn traffic(&self) -> MeterSnapshot {
+        let of = |node: &Arc<Node<T>>| {
+            self.meter.snapshot(PeerId::compute(compute_index(node.engine.node())))
+        };
+        self.nodes.iter().map(of).fold(MeterSnapshot::default(), |sum, one| sum + one)
+    }
+
+    /// Bytes of pages in use in the whole pool. One round trip a memory node.
+    ///
+    /// # Errors
+    /// A failure of the fabric.
+    pub async fn used_bytes(&self) -> Result<u64, TpccError> {
+        used_bytes(&self.pool, self.nodes.iter().map(|node| &node.engine)).await
+    }
+
+    /// The error as it is; but that a node of this process is dead is the others' judgement of it.
+    /// So may it be if memory seems to be dead: who stood still did not hear from it either. The
+    /// pool knows in a few heartbeats.
+    pub(crate) async fn or_expelled(&self, error: TpccError) -> TpccError {
+        let Some(peer) = error.dead_peer() else { return error };
+        let index = |node: &Arc<Node<T>>| ComputeIndex::new(compute_index(node.engine.node()));
+        let own: Vec<_> = self.nodes.iter().map(index).collect();
+        if !peer.is_memory() {
+            let is_own = own.iter().any(|node| node.get() == peer.index());
+            return if is_own { EngineError::Expelled.into() } else { error };
+        }
+        let started = self.env.now();
+        let timing = self.pool.state().timing;
+        while self.env.now() - started < timing.heartbeat * BEATS_TO_KNOW {
+            if own.iter().any(|node| !self.pool.is_member(*node)) {
+                return EngineError::Expelled.into();
+            }
+            self.env.sleep(LOOK_EVERY).await;
+        }
+        error
+    }
+
+    /// Stops the compute nodes: writes everything back and gives unused memory back.
+    ///
+    /// # Errors
+    /// The first failure; all nodes are stopped all the same.
+    pub async fn close(self) -> Result<(), TpccError> {
+        let mut first: Result<(), EngineError> = Ok(());
+        for node in &self.nodes {
+            first = first.and(node.engine.close().await);
+        }
+        Ok(first?)
+    }
+}
+
+/// The index of a compute node, as the pool and the fabric count it.
+#[expect(clippy::expect_used, reason = "MAX_COMPUTE_NODES is far below 2^16")]
+pub(crate) fn compute_index(node: ComputeId) -> u16 {
+    u16::try_from(node.index()).expect("an index of a compute node has 16 bits")
+}
+
+/// Bytes of pages in use in a pool, as far as these engines know which are not.
+async fn used_bytes(
+    pool: &Pool,
+    engines: impl IntoIterator<Item = &Engine>,
+) -> Result<u64, TpccError> {
+    let engines: Vec<_> = engines.into_iter().collect();
+    let Some(engine) = engines.first() else { return Ok(0) };
+    let leased = engine.leased_bytes().await?;
+    let unused = engines.iter().map(|engine| {
+        let (fresh, reusable, on_hold) = engine.unused_lines();
+        fresh + reusable + on_hold
+    });
+    // What nodes that left have handed back counts as leased until another takes it.
+    let unused = unused.sum::<u64>() + pool.state().donated.len() as u64;
+    Ok(leased.saturating_sub(unused * pool.descriptor().gcl_bytes as u64))
+}

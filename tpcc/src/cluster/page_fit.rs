@@ -1,0 +1,54 @@
+//! Whether the largest entries of tables fit a page size.
+
+use selkie_btree::{max_entry, max_key};
+use selkie_engine::PSN_BYTES;
+use selkie_txn::{ColumnType, TableSchema};
+
+/// A table whose largest entry does not fit a page size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Misfit {
+    /// The table.
+    pub table: String,
+    /// Bytes of its largest entry with the key.
+    pub bytes: usize,
+    /// Bytes allowed.
+    pub allowed: usize,
+}
+
+/// The table with the largest entry that does not fit the page of a cache line of `gcl_bytes`, if
+/// there is one.
+pub(crate) fn misfit_of(schemas: &[TableSchema], gcl_bytes: usize) -> Option<Misfit> {
+    let page_bytes = gcl_bytes.saturating_sub(PSN_BYTES);
+    let misfits = schemas.iter().filter_map(|schema| {
+        let (entry, key) = largest_entry(schema);
+        let key_misfits = key > max_key(page_bytes);
+        let allowed = if key_misfits { max_key(page_bytes) } else { max_entry(page_bytes) };
+        let bytes = if key_misfits { key } else { entry };
+        (bytes > allowed).then(|| Misfit { table: schema.name.clone(), bytes, allowed })
+    });
+    misfits.max_by_key(|misfit| misfit.bytes)
+}
+
+/// Bytes of the largest row with its key, and of the longest key of the table's trees.
+fn largest_entry(schema: &TableSchema) -> (usize, usize) {
+    let value = |ty: ColumnType| match ty {
+        ColumnType::Text(max) | ColumnType::Bytes(max) => 2 + usize::from(max),
+        fixed => fixed.fixed_bytes().unwrap_or(0),
+    };
+    let part = |column: usize| match schema.columns.get(column).map(|column| column.ty) {
+        // A byte of text may take two in a key, and two end it.
+        Some(ColumnType::Text(max) | ColumnType::Bytes(max)) => 2 + 2 * usize::from(max),
+        Some(fixed) => fixed.fixed_bytes().unwrap_or(0),
+        None => 0,
+    };
+    let key = |columns: &[usize]| columns.iter().map(|&column| part(column)).sum::<usize>();
+    let nulls = if schema.columns.iter().any(|column| column.nullable) {
+        schema.columns.len().div_ceil(8)
+    } else {
+        0
+    };
+    let row: usize = nulls + schema.columns.iter().map(|column| value(column.ty)).sum::<usize>();
+    let primary = key(&schema.primary_key);
+    let indexes = schema.indexes.iter().map(|index| key(&index.columns));
+    (row + primary, indexes.chain([primary]).max().unwrap_or(primary))
+}

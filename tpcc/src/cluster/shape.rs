@@ -1,0 +1,68 @@
+//! The sizes of pool and caches, derived from a setup and the size of its data.
+
+use selkie_engine::EngineConfig;
+use selkie_memnode::PoolConfig;
+
+use super::setup::{MIB, RANGE_BYTES, Setup};
+
+/// Memory of the pool that no estimate covers: extents leased ahead, catalogue, roots.
+const FIXED_BYTES: u64 = 64 * MIB;
+/// Memory lent beyond the estimate of data and growth, in percent.
+const HEADROOM_PERCENT: u64 = 30;
+/// A setup with the data it is for: what pool and caches take.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClusterShape {
+    /// The setup.
+    pub setup: Setup,
+    /// Bytes the loaded database takes, about.
+    pub database_bytes: u64,
+    /// Bytes the run may add, about.
+    pub growth_bytes: u64,
+    /// Whether each compute node has tables of its own.
+    pub divided: bool,
+}
+
+impl ClusterShape {
+    /// Bytes the pool is estimated to need for the load and the run.
+    #[must_use]
+    pub fn needed_bytes(&self) -> u64 {
+        with_headroom(self.database_bytes.saturating_add(self.growth_bytes))
+    }
+
+    /// Bytes the pool is estimated to need for the load.
+    #[must_use]
+    pub fn load_bytes(&self) -> u64 {
+        with_headroom(self.database_bytes)
+    }
+
+    /// Bytes of cache of each compute node.
+    #[must_use]
+    pub fn cache_bytes(&self) -> u64 {
+        let least = EngineConfig::min_cache_bytes(self.setup.gcl_bytes);
+        self.setup.cache_mib.map_or_else(|| (self.database_bytes / 2).max(least), |mib| mib * MIB)
+    }
+
+    /// The pool.
+    #[must_use]
+    pub fn pool(&self) -> PoolConfig {
+        let setup = &self.setup;
+        let splits = setup.coding.splits() as u64;
+        let ranges = self.needed_bytes().div_ceil(RANGE_BYTES) * splits;
+        let ranges = ranges.div_ceil(setup.memory_nodes as u64).max(1);
+        let derived = setup.geometry().region_bytes(ranges).unwrap_or(u64::MAX);
+        let config = PoolConfig {
+            memory_nodes: setup.memory_nodes,
+            bytes_per_node: setup.memory_mib.map_or(derived, |mib| mib * MIB),
+            gcl_bytes: setup.gcl_bytes,
+            range_bytes: RANGE_BYTES,
+            max_compute_nodes: setup.compute_nodes,
+            coding: setup.coding,
+            log_bytes: setup.durability.log_bytes(),
+        };
+        config.with_large_enough_ranges()
+    }
+}
+
+fn with_headroom(data: u64) -> u64 {
+    (data / 100).saturating_mul(100 + HEADROOM_PERCENT).saturating_add(FIXED_BYTES)
+}

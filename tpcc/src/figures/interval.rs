@@ -1,0 +1,130 @@
+//! What all reports say about a measured interval: rates, latencies, aborts, and traffic.
+
+use comfy_table::Table;
+use serde_json::{Map, Value, json};
+
+use super::tables::{align, object, plain};
+use super::units::{count, precise, rounded};
+use crate::run::{Interval, TransactionStats};
+use crate::workload::Mix;
+
+impl<K: Mix, C> Interval<K, C> {
+    /// Its figures, by their keys.
+    pub(crate) fn to_json(&self) -> Map<String, Value> {
+        let bytes = self.traffic.bytes_read + self.traffic.bytes_written;
+        let aborts: Map<String, Value> =
+            self.aborts().map(|(cause, count)| (cause.name().to_owned(), json!(count))).collect();
+        let figures = json!({
+            "tps": rounded(self.per_second(self.completed())),
+            "transactions": self.completed(),
+            "latency_us": self.by_type(|_, stats| latency(stats)),
+            "aborts": aborts,
+            "hit_ratio": self.hit_ratio(),
+            "round_trips_per_txn": self.per_txn(self.traffic.chains),
+            "atomics_per_txn": self.per_txn(self.traffic.atomics),
+            "bytes_per_txn": self.per_txn(bytes),
+            "messages_per_txn": self.per_txn(self.engines(|stats| stats.messages)),
+            "invalidations_per_txn": self.per_txn(self.engines(|stats| stats.invalidations)),
+            "downgrades_per_txn": self.per_txn(self.engines(|stats| stats.downgrades)),
+            "engine": {
+                "evictions": self.engines(|stats| stats.evictions),
+                "write_backs": self.engines(|stats| stats.write_backs),
+                "upgrades": self.engines(|stats| stats.upgrades),
+                "busy": self.engines(|stats| stats.busy),
+                "corruptions": self.engines(|stats| stats.corruptions),
+                "repairs": self.engines(|stats| stats.repairs),
+            },
+            "final_database_bytes": self.database_bytes,
+            "seconds": self.elapsed.as_secs_f64(),
+            "per_second": self.measurements.seconds(),
+        });
+        object(figures)
+    }
+
+    /// Something about each type, by their names.
+    pub(crate) fn by_type(
+        &self,
+        value: impl Fn(K, &TransactionStats) -> Value,
+    ) -> Map<String, Value> {
+        let kinds = self.measurements.iter();
+        kinds.map(|(kind, stats)| (kind.name().to_owned(), value(kind, stats))).collect()
+    }
+
+    /// What happened to each type.
+    pub(crate) fn types_table(&self) -> Table {
+        let mut table = plain();
+        table.set_header(vec![
+            "transaction",
+            "completed",
+            "per second",
+            "failed",
+            "retries",
+            "lost",
+            "p50 us",
+            "p95 us",
+            "p99 us",
+            "max us",
+        ]);
+        for (kind, stats) in self.measurements.iter() {
+            let latency = stats.latency();
+            table.add_row(vec![
+                kind.title().to_owned(),
+                count(stats.completed),
+                format!("{:.0}", self.per_second(stats.completed)),
+                count(stats.failed),
+                count(stats.retries),
+                count(stats.lost),
+                format!("{:.0}", latency.p50),
+                format!("{:.0}", latency.p95),
+                format!("{:.0}", latency.p99),
+                format!("{:.0}", latency.max),
+            ]);
+        }
+        align(&mut table);
+        table
+    }
+
+    /// What all of them came to; `rate` is the driver's own, and `unit` what its seconds are
+    /// called.
+    pub(crate) fn totals_table(&self, rate: (&str, f64), unit: &str) -> Table {
+        let traffic = &self.traffic;
+        let mut table = plain();
+        let mut line = |name: &str, value: String| {
+            table.add_row(vec![name.to_owned(), value]);
+        };
+        let tps = self.per_second(self.completed());
+        let seconds = self.elapsed.as_secs_f64();
+        line(
+            "transactions a second",
+            format!("{} in {} {unit}", count(tps.round() as u64), precise(seconds)),
+        );
+        line(rate.0, count(rate.1.round() as u64));
+        line("hit ratio", format!("{:.2} %", 100.0 * self.hit_ratio()));
+        line("round trips a transaction", format!("{:.2}", self.per_txn(traffic.chains)));
+        line("atomics a transaction", format!("{:.2}", self.per_txn(traffic.atomics)));
+        let moved = traffic.bytes_read + traffic.bytes_written;
+        line("bytes a transaction", format!("{:.0}", self.per_txn(moved)));
+        let invalidations = self.engines(|stats| stats.invalidations);
+        line("invalidations a transaction", format!("{:.3}", self.per_txn(invalidations)));
+        let evictions = self.engines(|stats| stats.evictions);
+        line("evictions a transaction", format!("{:.3}", self.per_txn(evictions)));
+        let aborts: Vec<String> = self
+            .aborts()
+            .filter(|(_, aborts)| *aborts > 0)
+            .map(|(cause, aborts)| format!("{} {}", cause.name(), count(aborts)))
+            .collect();
+        let aborts = if aborts.is_empty() { "none".to_owned() } else { aborts.join(", ") };
+        line("aborted attempts", aborts);
+        table
+    }
+}
+
+fn latency(stats: &TransactionStats) -> Value {
+    let latency = stats.latency();
+    json!({
+        "p50": rounded(latency.p50),
+        "p95": rounded(latency.p95),
+        "p99": rounded(latency.p99),
+        "max": rounded(latency.max),
+    })
+}

@@ -1,0 +1,103 @@
+//! Compute nodes with TPC-C's tables: in a pool of this process, or in one that others use too.
+
+use std::sync::Arc;
+
+use selkie_fabric::env::Env;
+use selkie_fabric::meter::Meter;
+use selkie_fabric::{Fabric, MemFabric};
+use selkie_memnode::Pool;
+
+use super::config::Config;
+use super::schema::Tables;
+use super::shared_pool::{Driver, DriverRole};
+use crate::cluster::{Cluster, Node};
+use crate::error::TpccError;
+
+/// A pool and compute nodes with TPC-C's tables.
+pub type TpccCluster = Cluster<Tables>;
+/// A compute node with TPC-C's tables.
+pub type TpccNode = Node<Tables>;
+
+impl Cluster<Tables> {
+    /// Starts the memory nodes, then the compute nodes, all in this process; creates the tables on
+    /// the first and opens the database on the others.
+    ///
+    /// # Errors
+    /// What the configuration is refused for, and what pool, engines and database report.
+    pub async fn start(env: &Env, config: &Config) -> Result<Self, TpccError> {
+        Self::start_on(MemFabric::new(), env, |_| env.clone(), config).await
+    }
+
+    /// As [`Cluster::start`], on any fabric, with each compute node in an environment of its own;
+    /// `env` is that of the driver.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn start_on(
+        fabric: Arc<dyn Fabric>,
+        env: &Env,
+        env_of: impl Fn(usize) -> Env,
+        config: &Config,
+    ) -> Result<Self, TpccError> {
+        config.validate()?;
+        Self::start_shaped(fabric, env, env_of, config.shape()).await
+    }
+
+    /// Starts compute nodes of this process in a pool that others use too, each under an index that
+    /// no node of the pool has; by its role the first of them makes the tables, or all open the
+    /// database that is there.
+    ///
+    /// # Errors
+    /// As [`Cluster::start`].
+    pub async fn join(
+        fabric: Arc<dyn Fabric>,
+        pool: Arc<Pool>,
+        env: &Env,
+        config: &Config,
+        (driver, role): (&Driver, DriverRole),
+    ) -> Result<Self, TpccError> {
+        let meter = Meter::wrap(fabric);
+        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
+        let mut cluster = Self::empty(meter, pool, env, config.shape());
+        for number in 0..config.compute_nodes {
+            let index = cluster.pool().next_index().await?.as_usize();
+            let role = if number == 0 { role } else { DriverRole::Joins };
+            let node = cluster.join_node(&fabric, env, index, (driver, role)).await;
+            match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {
+                Ok(node) => cluster.nodes.push(Arc::new(node)),
+                Err(error) => {
+                    // Why a node did not start says more than why another does not stop.
+                    let _ = cluster.close().await;
+                    return Err(error);
+                }
+            }
+        }
+        Ok(cluster)
+    }
+
+    async fn join_node(
+        &self,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+        index: usize,
+        (driver, role): (&Driver, DriverRole),
+    ) -> Result<TpccNode, TpccError> {
+        let engine = self.start_engine(fabric, env, index).await?;
+        let database = async {
+            match role {
+                DriverRole::Joins => self.open_database(&engine).await,
+                DriverRole::Loads => {
+                    driver.still_loads().await?;
+                    self.create_database(&engine).await
+                }
+                DriverRole::Reloads => {
+                    self.check_room(&engine).await?;
+                    driver.still_loads().await?;
+                    self.replace_database(&engine).await
+                }
+            }
+        };
+        let database = database.await;
+        self.node_or_close(engine, index, database).await
+    }
+}

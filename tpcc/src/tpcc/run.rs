@@ -1,0 +1,82 @@
+//! A whole run in a pool of its own: start, load, measure, check, stop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::PeerId;
+use selkie_fabric::env::RealRuntime;
+use selkie_fabric::sim::{CostModel, World, WorldConfig};
+
+use super::config::Config;
+use super::nodes::TpccCluster;
+use super::report::Report;
+use super::stages::{check_and_report, load_and_tell, measure};
+use crate::cluster::{MAX_VIRTUAL_DURATION, Network};
+use crate::error::TpccError;
+use crate::run::Progress;
+
+/// Virtual time in which even the slowest run is over, with load and check.
+const BOUND: Duration = Duration::from_secs(3 * 3600);
+const _: () = assert!(BOUND.as_secs() >= 3 * MAX_VIRTUAL_DURATION.as_secs());
+
+/// Loads a database into a pool of this process, runs the mix on it and checks it, in real time or,
+/// where the network is simulated, in virtual time. Starts the threads it needs, and blocks until
+/// all is over.
+///
+/// # Errors
+/// [`TpccError::Config`] before anything is started; [`TpccError::PoolFull`]; else what broke.
+/// Conditions that do not hold are no error but part of the report.
+pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, TpccError> {
+    config.validate()?;
+    match &config.network {
+        Network::Real { threads } => {
+            let runtime = RealRuntime::with_seed(*threads, config.seed)?;
+            let env = runtime.env();
+            // The calling thread is none of the runtime's, so it only waits.
+            runtime.block_on(async {
+                let cluster = TpccCluster::start(&env, config).await?;
+                run_and_close(cluster, config, progress).await
+            })
+        }
+        Network::Simulated(cost) => {
+            let mail_threads = u32::try_from(config.mail_tasks).unwrap_or(u32::MAX);
+            let cost = CostModel { mail_threads, ..cost.clone() };
+            let world = World::new(WorldConfig { cost, ..WorldConfig::new(config.seed) });
+            let node = |index: usize| PeerId::compute(u16::try_from(index).unwrap_or(u16::MAX));
+            let report = world.run(BOUND, async {
+                let env_of = |index| world.env_of(node(index));
+                let cluster =
+                    TpccCluster::start_on(world.fabric(), &world.env(), env_of, config).await?;
+                run_and_close(cluster, config, progress).await
+            });
+            report.map_err(|error| TpccError::Stuck(error.to_string()))?
+        }
+    }
+}
+
+async fn run_and_close(
+    cluster: TpccCluster,
+    config: &Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report, TpccError> {
+    let _entered = progress.roster().map(|roster| cluster.enter(roster));
+    let report = run_on(&cluster, config, progress).await;
+    let closed = cluster.close().await;
+    // What broke first says more than what broke because of it.
+    let report = report?;
+    closed.map(|()| report)
+}
+
+/// Loads, measures and checks on a cluster that was just started.
+///
+/// # Errors
+/// As [`run`].
+pub async fn run_on(
+    cluster: &TpccCluster,
+    config: &Config,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report, TpccError> {
+    let load = load_and_tell(cluster, config, 0, progress).await?;
+    let interval = measure(cluster, config, progress).await?;
+    Ok(check_and_report(cluster, config, load, interval, progress).await?.alone())
+}

@@ -1,0 +1,101 @@
+//! A run in a pool that other processes drive too.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::Fabric;
+use selkie_fabric::env::Env;
+use selkie_memnode::Pool;
+
+use super::config::Config;
+use super::nodes::TpccCluster;
+use super::report::Report;
+use super::shared_pool::{Driver, DriverRole, LoadPolicy};
+use super::stages::{check_and_report, load_and_tell, measure};
+use crate::error::TpccError;
+use crate::run::tasks::within;
+use crate::run::{LoadReport, Progress};
+
+/// What a driver of a shared pool is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Purpose {
+    /// Load, if nobody has, run and check.
+    Run,
+    /// Load, if nobody has, and no more.
+    LoadOnly,
+}
+
+/// Drives TPC-C on a pool that other processes drive too: one of them loads, the others wait for
+/// it; the mix runs on all of them, and each checks when none runs any more. The report is that of
+/// this process; there is none if all it was to do was to load.
+///
+/// # Errors
+/// As [`run_on`], and [`TpccError::Config`] if the pool holds another database than asked for.
+pub async fn run_shared(
+    fabric: Arc<dyn Fabric>,
+    pool: &Arc<Pool>,
+    env: &Env,
+    config: &Config,
+    (purpose, loading): (Purpose, LoadPolicy),
+    progress: &Arc<dyn Progress>,
+) -> Result<Option<Report>, TpccError> {
+    let (mut driver, role) = Driver::meet(pool, env, config, loading, progress).await?;
+    let loads = role != DriverRole::Joins;
+    if !loads && purpose == Purpose::LoadOnly {
+        progress.note("the database is loaded already");
+        return Ok(None);
+    }
+    let cluster = TpccCluster::join(fabric, Arc::clone(pool), env, config, (&driver, role)).await;
+    let cluster = match cluster {
+        Ok(cluster) => cluster,
+        Err(error) => {
+            // Why it did not join says more than why the label is as it was not.
+            let _ = driver.give_back().await;
+            return Err(error);
+        }
+    };
+    let _entered = progress.roster().map(|roster| cluster.enter(roster));
+    let done = async {
+        driver.come_in().await?;
+        let load = if loads {
+            let before = if role == DriverRole::Reloads { cluster.used_bytes().await? } else { 0 };
+            let load = load_and_tell(&cluster, config, before, progress).await?;
+            driver.loaded(config, before).await?;
+            load
+        } else {
+            let database_bytes =
+                cluster.used_bytes().await?.saturating_sub(driver.abandoned_bytes());
+            LoadReport { duration: Duration::ZERO, rows: 0, database_bytes }
+        };
+        if purpose == Purpose::LoadOnly {
+            return Ok(None);
+        }
+        driver.begin_run().await?;
+        let mut interval = measure(&cluster, config, progress).await?;
+        let abandoned = driver.abandoned_bytes();
+        interval.database_bytes = interval.database_bytes.saturating_sub(abandoned);
+        driver.begin_check().await?;
+        check_and_report(&cluster, config, load, interval, progress).await.map(Some)
+    }
+    .await;
+    let done = match done {
+        Err(error) => Err(cluster.or_expelled(error).await),
+        done => done,
+    };
+    let leave = async {
+        let left = driver.leave().await;
+        (left, cluster.close().await)
+    };
+    if done.as_ref().is_err_and(TpccError::ends_service) {
+        // What it holds of memory that is gone, or nobody takes from it any more, it would hold for
+        // long.
+        let _ = within(env, pool.state().timing.lease, leave).await;
+        return done;
+    }
+    let (left, closed) = leave.await;
+    // What broke first says more than what broke because of it.
+    let report = done?;
+    left?;
+    closed?;
+    Ok(report)
+}

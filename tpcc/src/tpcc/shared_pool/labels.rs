@@ -1,0 +1,101 @@
+//! The labels of the pool by which drivers agree, and their bytes.
+
+use std::collections::BTreeSet;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+
+use crate::error::TpccError;
+use crate::tpcc::config::Config;
+use crate::tpcc::scale::Scale;
+
+/// Label of what is loaded.
+pub(super) const DATABASE: &str = "tpcc.database";
+/// Label of who is in which phase.
+pub(super) const PHASES: &str = "tpcc.phases";
+
+/// What is in the pool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum DatabaseLabel {
+    /// A driver is at it.
+    Loading {
+        /// Its process.
+        host: u64,
+        /// The so-manieth database of the pool.
+        generation: u64,
+        /// What is in the pool, unchanged as yet.
+        replaces: Option<LoadedDatabase>,
+    },
+    /// There is one.
+    Complete(LoadedDatabase),
+}
+
+/// A database that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LoadedDatabase {
+    /// The so-manieth of the pool.
+    pub(super) generation: u64,
+    /// Bytes of pages in use that are of those before.
+    pub(super) abandoned_bytes: u64,
+    /// Its numbers.
+    pub(super) shape: DatabaseShape,
+}
+
+/// What two drivers must agree on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DatabaseShape {
+    warehouses: u32,
+    items: i32,
+    customers_per_district: i32,
+    new_orders_per_district: i32,
+    seed: u64,
+}
+
+impl DatabaseShape {
+    pub(super) fn of(config: &Config) -> Self {
+        let Config { warehouses, seed, scale, .. } = *config;
+        let Scale { items, customers_per_district, new_orders_per_district } = scale;
+        Self { warehouses, items, customers_per_district, new_orders_per_district, seed }
+    }
+
+    /// Refuses a driver that is not of this shape.
+    pub(super) fn admit(&self, config: &Config) -> Result<(), TpccError> {
+        let own = Self::of(config);
+        let allowed = |what: String| format!("the pool holds a database of {what}");
+        let refused = |key, value: String, what| {
+            Err(TpccError::Config { key, value, allowed: allowed(what) })
+        };
+        if self.warehouses != own.warehouses {
+            let what = format!("{} warehouses", self.warehouses);
+            return refused("warehouses", own.warehouses.to_string(), what);
+        }
+        if self.seed != own.seed {
+            return refused("seed", own.seed.to_string(), format!("seed {}", self.seed));
+        }
+        if *self != own {
+            let what = format!("another scale: {} items", self.items);
+            return refused("scale", format!("of {} items", own.items), what);
+        }
+        Ok(())
+    }
+}
+
+/// Drivers by process.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct DriverPhases {
+    /// Have the database open.
+    pub(super) present: BTreeSet<u64>,
+    pub(super) running: BTreeSet<u64>,
+    pub(super) checking: BTreeSet<u64>,
+}
+
+pub(super) fn from_text<T: DeserializeOwned>(name: &str, text: &str) -> Result<T, TpccError> {
+    serde_json::from_str(text)
+        .map_err(|error| TpccError::Label { name: name.to_owned(), what: error.to_string() })
+}
+
+pub(super) fn to_text<T: Serialize>(value: &T) -> Result<String, TpccError> {
+    serde_json::to_string(value)
+        .map_err(|error| TpccError::Label { name: "new".into(), what: error.to_string() })
+}

@@ -1,0 +1,34 @@
+//! Drivers of several processes on one database.
+//!
+//! They meet in labels of the pool: `tpcc.database` says what is loaded or who is loading, `tpcc.phases`
+//! which drivers run the mix and which check. A check reads the whole database and needs it to be
+//! at rest, so that drivers wait for each other: nobody begins to check while another runs, nor to
+//! run while another checks. A driver whose nodes are gone is waited for no longer.
+//!
+//! ```text
+//! open --> load, or wait for who loads --> run --> wait until nobody runs --> check --> leave
+//! ```
+//!
+//! A driver may also be told to load anew: it then takes the label of the database first, so that
+//! nobody can come in, and gives up if somebody is. That works because a driver that comes in says
+//! so first, and looks at the label again then: of two changes to one document one is the later,
+//! and who makes that sees the other. Databases have *generations*, so that who comes in is not
+//! taken in by a new one under the same label.
+//!
+//! ```text
+//!                                 room, and still mine                       all rows
+//! Complete ----> Loading, replaces ----> Loading, replaces nothing ----> Complete, one generation on
+//!    ^  |            |                                |
+//!    +--+------------+ somebody is in, no room,       | its driver is gone
+//!                      its driver is gone             v
+//!                                                 cut short
+//! ```
+//! Until a driver that loads anew is about to change the first byte, the label keeps what is there,
+//! so that it, or whoever finds it gone, can put that back. A driver that comes in meanwhile waits
+//! to see which way it goes.
+
+mod driver;
+mod labels;
+mod loader_absence;
+
+pub use driver::{Driver, DriverRole, LoadPolicy};

@@ -1,0 +1,229 @@
+//! TPC-C's worker: enters what it draws into the transactions, and notes what it committed.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use selkie_engine::MAX_COMPUTE_NODES;
+use selkie_txn::partition::Partition;
+use selkie_txn::retry;
+
+use crate::cluster::MAX_WORKERS;
+use crate::error::TpccError;
+use crate::run::retries::PATIENCE;
+use crate::run::{Terminal, TransactionOutcome, WORKER_STREAMS, WorkerIdentity};
+use crate::tpcc::commit_record::{CommitFile, CommitRecorder, CommitRecords, CommittedTransaction};
+use crate::tpcc::config::Config;
+use crate::tpcc::input::{DeliveryInput, InputSource, NewOrderInput, PaymentInput};
+use crate::tpcc::nurand::NuConstants;
+use crate::tpcc::partitioned::{PartitionProcedures, PartitionRoute};
+use crate::tpcc::scale::DISTRICTS;
+use crate::tpcc::schema::Tables;
+use crate::tpcc::transaction_type::TransactionType;
+use crate::tpcc::transactions::{
+    Session, StockLevelProgress, deliver_district, new_order, order_status, payment, stock_level,
+};
+use crate::workload::{Deck, Random};
+
+/// First stream of the generators by which workers choose what to keep in their commit records.
+const JOURNAL_STREAMS: u64 = 1 << 33;
+
+/// Numbers of workers that compute nodes of one index have in turn.
+const WORKERS_OF_ALL_NODES: usize = MAX_COMPUTE_NODES * MAX_WORKERS;
+
+/// Think times are cut at ten times their mean (clause 5.2.5.4).
+const MAX_THINK: f64 = 10.0;
+
+/// One worker of one compute node.
+pub(super) struct Worker<'a> {
+    session: Session<'a>,
+    /// Where the database is partitioned.
+    route: Option<PartitionRoute>,
+    writer: i32,
+    source: InputSource,
+    recorder: CommitRecorder,
+    only: Option<TransactionType>,
+    think: bool,
+}
+
+impl<'a> Worker<'a> {
+    /// A worker at a seat; where the database is partitioned, these are its partitions.
+    pub(super) fn new(
+        config: &Config,
+        seat: &'a WorkerIdentity<Tables>,
+        partitions: &[Partition<PartitionProcedures>],
+        commits: Option<CommitFile>,
+    ) -> Self {
+        let node = &seat.node;
+        let (index, ordinal) = (node.engine.node().index(), seat.ordinal());
+        let random = Random::stream(config.seed, WORKER_STREAMS + ordinal);
+        let constants = NuConstants::of_run(config.seed, &config.scale);
+        let warehouses = config.warehouses.cast_signed();
+        let source = InputSource::new(random, constants, warehouses, config.homes_of(index))
+            .with_remote_percent(config.remote_percent);
+        let route = partitions.get(index).map(|partition| PartitionRoute {
+            partition: partition.clone(),
+            own: index,
+            nodes: partitions.len(),
+            warehouses,
+            worker: u32::try_from(seat.number).unwrap_or(u32::MAX),
+        });
+        let workers = config.workers * config.compute_nodes;
+        let recorder =
+            CommitRecorder::new(workers, Random::stream(config.seed, JOURNAL_STREAMS + ordinal))
+                .noting_in(commits);
+        let writer = writer(ordinal, seat.incarnation);
+        let session = Session::new(&node.db, node.tables, writer)
+            .with_access_time(config.network.access_time());
+        Self { session, route, writer, source, recorder, only: config.only, think: config.think }
+    }
+
+    /// What it has committed.
+    pub(super) fn into_records(self) -> CommitRecords {
+        self.recorder.finish()
+    }
+}
+
+impl Terminal for Worker<'_> {
+    type TransactionType = TransactionType;
+
+    fn deck(&self) -> Deck<TransactionType> {
+        self.only.map_or_else(Deck::new, Deck::only)
+    }
+
+    fn random(&mut self) -> &mut Random {
+        &mut self.source.random
+    }
+
+    fn keying(&self, kind: TransactionType) -> Duration {
+        if self.think { Duration::from_secs_f64(kind.keying_seconds()) } else { Duration::ZERO }
+    }
+
+    fn thinking(&mut self, kind: TransactionType) -> Duration {
+        if !self.think {
+            return Duration::ZERO;
+        }
+        let factor = (-self.source.random.fraction().ln()).min(MAX_THINK);
+        Duration::from_secs_f64(factor * kind.think_seconds())
+    }
+
+    async fn transact(
+        &mut self,
+        kind: TransactionType,
+        started: Duration,
+        attempts: &AtomicU64,
+    ) -> Result<TransactionOutcome, TpccError> {
+        let (session, route) = (&self.session, self.route.as_ref());
+        let env = session.db.engine().env();
+        let now = i64::try_from(started.as_micros()).unwrap_or(i64::MAX);
+        let count = || attempts.fetch_add(1, Ordering::Relaxed);
+        let mut outcome = TransactionOutcome::default();
+        let failed = |error| TpccError::of_retry(kind.title(), error);
+        match kind {
+            TransactionType::NewOrder => {
+                let input = self.source.new_order();
+                let attempt = || async {
+                    count();
+                    match route {
+                        Some(route) => route.new_order(session, &input, now).await,
+                        None => new_order(session, &input, now).await,
+                    }
+                };
+                let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+                outcome.failed = output.order.is_none();
+                if let Some(order) = output.order {
+                    let NewOrderInput { warehouse, district, ref lines, .. } = input;
+                    let (lines, amount) = (lines.len() as i32, output.amount);
+                    let entry =
+                        CommittedTransaction::Order { warehouse, district, order, lines, amount };
+                    self.recorder.note(entry)?;
+                }
+            }
+            TransactionType::Payment => {
+                let input = self.source.payment();
+                let attempt = || async {
+                    count();
+                    match route {
+                        Some(route) => route.payment(session, &input, now).await,
+                        None => payment(session, &input, now).await,
+                    }
+                };
+                let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+                let PaymentInput { warehouse, district, amount, .. } = input;
+                let (writer, sequence) = (self.writer, output.sequence);
+                let entry =
+                    CommittedTransaction::Payment { warehouse, writer, district, sequence, amount };
+                self.recorder.note(entry)?;
+            }
+            TransactionType::OrderStatus => {
+                let input = self.source.order_status();
+                let attempt = || {
+                    count();
+                    order_status(session, &input)
+                };
+                retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+            }
+            TransactionType::Delivery => {
+                let input = self.source.delivery();
+                (outcome.skipped, outcome.lost) = deliver(session, &input, now, attempts).await?;
+            }
+            TransactionType::StockLevel => {
+                let input = self.source.stock_level();
+                let progress = StockLevelProgress::default();
+                let attempt = || {
+                    count();
+                    stock_level(session, &input, &progress)
+                };
+                retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+            }
+        }
+        Ok(outcome)
+    }
+}
+
+/// The number of a worker among all that ever work on the database: the same for no two of them.
+/// The loader's rows have number 0.
+fn writer(ordinal: u64, incarnation: u32) -> i32 {
+    let before = u64::from(incarnation.saturating_sub(1)) * WORKERS_OF_ALL_NODES as u64;
+    i32::try_from(before + ordinal + 1).unwrap_or(i32::MAX)
+}
+
+/// Delivers in all ten districts; returns how many had nothing to deliver, and whether some could
+/// not be delivered in because of lost pages.
+async fn deliver(
+    session: &Session<'_>,
+    input: &DeliveryInput,
+    now: i64,
+    attempts: &AtomicU64,
+) -> Result<(u64, bool), TpccError> {
+    let env = session.db.engine().env();
+    let (mut skipped, mut lost) = (0, false);
+    // The first attempt at each further district is no retry.
+    let further = u64::from(DISTRICTS.unsigned_abs()) - 1;
+    for district in 1..=DISTRICTS {
+        let attempt = || {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            deliver_district(session, input, district, now)
+        };
+        let output = retry(env, &PATIENCE, attempt).await;
+        match output.map_err(|error| TpccError::of_retry("Delivery", error)) {
+            Ok(output) => skipped += u64::from(output.order.is_none()),
+            Err(error) if error.lost_page().is_some() => lost = true,
+            Err(error) => return Err(error),
+        }
+    }
+    attempts.fetch_sub(further, Ordering::Relaxed);
+    Ok((skipped, lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_two_workers_have_one_number() {
+        let last = (WORKERS_OF_ALL_NODES - 1) as u64;
+        assert_eq!((writer(0, 1), writer(last, 1)), (1, WORKERS_OF_ALL_NODES as i32));
+        assert_eq!(writer(0, 2), writer(last, 1) + 1);
+        assert_eq!(writer(0, 0), 1, "in a pool of one process nobody counts");
+    }
+}

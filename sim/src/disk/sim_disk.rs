@@ -124,6 +124,7 @@ impl LogStore for SimDisk {
 mod tests {
     use std::collections::BTreeSet;
 
+    use selkie_engine::log::FIRST_LSN;
     use selkie_fabric::sim::WorldConfig;
 
     use super::super::log::{PIECE_BYTES, SECTOR_BYTES};

@@ -77,6 +77,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::super::choices;
+    use super::super::name::UnknownScenario;
     use super::*;
 
     /// The codings that a sweep over all scenarios runs this one with.

@@ -40,7 +40,7 @@ pub(crate) type ClientActions = SmallVec<[ClientAction; 4]>;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct UnexpectedReply;
 
-/// Takes one event. `local` is the use of the local copy at this moment.
+/// Takes one event. `local` is the present use of the local copy.
 pub(crate) fn step(
     line: &mut Line,
     me: ComputeId,

@@ -10,7 +10,7 @@
 //! - `torn_write`: the order of a write-back, and which page a torn one leaves;
 //! - `coded`: the state of a node of a coded pool; `page_write`: the splits of a write-back;
 //! - `node_errors`: damaged splits, by memory node; `placed`: writes that others may be told of;
-//! - `quiesced`, `unlatched`, `repair_gate`: what stands still, or must end, at a time.
+//! - `quiesced`, `unlatched`, `repair_gate`: lines and work that a rebuild or a close waits for.
 //!
 //! Protocols:
 //! - `access`, `operation`, `write_back`, `late_binding`, `journal`: latch operations;

@@ -1,8 +1,8 @@
 //! The whole transition table of the machine, state by event, as text: the golden file
 //! `transitions.golden` beside this one, rejections included.
 //!
-//! After a change that is meant, look at the difference that the failing test prints, and write the
-//! new table with `SELKIE_BLESS=1 cargo test -p selkie-engine --lib transition`.
+//! After an intended change, check the difference that the failing test prints, and write the new
+//! table with `SELKIE_BLESS=1 cargo test -p selkie-engine --lib transition`.
 
 use std::fmt::Write;
 
@@ -127,7 +127,7 @@ fn action(action: Action) -> String {
     }
 }
 
-/// One row: what becomes of a line in `phase` that nobody owes anything.
+/// One row: the transition of a line in `phase` without deferred requests.
 fn row(table: &mut String, phase: Phase, event: Event, local: LocalUse, confirmed: bool) {
     let mut line = Line::new();
     line.phase = phase;

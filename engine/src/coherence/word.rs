@@ -6,8 +6,8 @@
 //!      | holder: 6 | readers: 58, one bit a compute node |
 //!      +-----------+-------------------------------------+
 //! ```
-//! `holder` is the node id plus one, 0 is none (SELCC §4.1). This file is the only place that
-//! shifts latch bits: everything else composes the deltas and expected values made here.
+//! `holder` is the node id plus one; 0 is none (SELCC §4.1). Only this file shifts latch bits. All
+//! other code composes the words and deltas that it makes.
 
 use std::fmt;
 
@@ -56,7 +56,7 @@ impl fmt::Display for ComputeId {
 pub struct NodeSet(u64);
 
 impl NodeSet {
-    /// The set without members.
+    /// The empty set.
     pub const EMPTY: NodeSet = NodeSet(0);
 
     /// Whether the set has no members.
@@ -119,7 +119,7 @@ impl FromIterator<ComputeId> for NodeSet {
 pub struct LatchWord(u64);
 
 impl LatchWord {
-    /// Nobody holds or reads the line.
+    /// The word of a line without a holder and readers.
     pub const FREE: LatchWord = LatchWord(0);
 
     /// The word with these raw bits.
@@ -132,12 +132,12 @@ impl LatchWord {
         self.0
     }
 
-    /// Only `node` reads the line.
+    /// The word of a line that only `node` reads.
     pub const fn read_by(node: ComputeId) -> Self {
         LatchWord(node.bit())
     }
 
-    /// `node` holds the line, nobody reads it.
+    /// The word of a line that `node` holds and no node reads.
     pub const fn held_by(node: ComputeId) -> Self {
         LatchWord(node.holder_field())
     }
@@ -165,8 +165,8 @@ impl LatchWord {
         NodeSet(self.0 & READERS_MASK)
     }
 
-    /// This word, whose holder is none, after `me` has put itself in as holder and taken its own
-    /// reader bit out: the value a writer's intent writes (rule R3).
+    /// The word that a writer's intent writes (rule R3): this word, which has no holder, with `me` as
+    /// holder and without its reader bit.
     pub const fn with_intent(self, me: ComputeId) -> Self {
         LatchWord(me.holder_field() | (self.0 & READERS_MASK & !me.bit()))
     }
@@ -181,7 +181,7 @@ impl LatchWord {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadHolder(pub u8);
 
-/// What a fetch-and-add puts onto a latch word (two's complement).
+/// The addend of a fetch-and-add on a latch word (two's complement).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct LatchDelta(u64);
 
@@ -201,12 +201,12 @@ impl LatchDelta {
         LatchDelta(me.bit().wrapping_neg())
     }
 
-    /// `me` becomes the holder, of a word that is made anew.
+    /// `me` becomes the holder of a word that is made anew.
     pub const fn add_holder(me: ComputeId) -> Self {
         LatchDelta(me.holder_field())
     }
 
-    /// The holder `me` lets go.
+    /// The holder `me` gives the line up.
     pub const fn remove_holder(me: ComputeId) -> Self {
         LatchDelta(me.holder_field().wrapping_neg())
     }
@@ -226,7 +226,7 @@ impl LatchDelta {
         LatchDelta(me.bit().wrapping_sub(me.holder_field()))
     }
 
-    /// This, and the bits of `readers` go.
+    /// This delta, which also clears the bits of `readers`.
     pub const fn clearing(self, readers: NodeSet) -> Self {
         LatchDelta(self.0.wrapping_sub(readers.0))
     }

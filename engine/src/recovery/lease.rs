@@ -1,8 +1,8 @@
-//! A node's own judgement whether it still is in the pool, by its own clock.
+//! A node's own decision whether it still is in the pool, by its own clock.
 //!
-//! A node that cannot show that it lives is taken for dead at the end of its lease, and then others
-//! change pages that it has copies of. So from three quarters of the lease on it serves nothing
-//! that it has cached:
+//! A node that cannot show that it lives is declared dead at the end of its lease, and then other
+//! nodes change pages of which it has copies. So from three quarters of the lease on it serves
+//! nothing from its cache:
 //!
 //! ```text
 //!            silent for 3/4 of a lease, and the plane is not known to be away from all memory nodes
@@ -10,33 +10,33 @@
 //!          <--------------------------------------------------------------------------------
 //!            a beat, and after that a change of the pool's state, both within the lease; or the plane is away
 //! ```
-//! *Suspended.* Whoever wants a page waits, at most for the request timeout: a machine that stood
-//! still for a moment has not lost its nodes yet. Other nodes get what they ask for, also before
-//! those who wait here. A guard that somebody has is not taken from them.
+//! *Suspended.* Callers that want a page wait, at most for the request timeout: a machine that
+//! paused briefly has not lost its nodes. Requests of other nodes are answered, before local
+//! callers. A guard that a caller has stays valid.
 //!
-//! *Why it may go on.* Who declares it dead has read the state, then the beats, and replaces
-//! exactly that state (`selkie_memnode`). Once the node has changed the state after a beat of its
-//! own, those who had older beats have an older state, and fail; and others see that beat, which is
-//! good for a lease. An answer that comes when that is over counts for nothing. That it was silent
-//! for too long is counted by when the next beat was through ([`selkie_memnode::SignsOfLife`]), so
-//! that it is not missed by a node that stood still itself.
+//! *Why it may resume.* A node that declares this one dead has read the state, then the beats, and
+//! replaces exactly that state (`selkie_memnode`). When this node has changed the state after a beat
+//! of its own, every node with older beats has an older state and fails. The others see the new
+//! beat, which is valid for a lease. An answer that comes after that counts for nothing. A node that
+//! was silent for too long is noticed when its next beat is through
+//! ([`selkie_memnode::SignsOfLife`]), also by a node that paused itself.
 //!
-//! *Expelled.* It finds that it is out, or has heard nothing until long after the others must have
-//! missed it.
+//! *Expelled.* The node finds that it is out of the pool, or has no answer until long after the
+//! others must have missed it.
 //!
-//! *The plane is away.* Then nobody can be declared dead, and all go on. Before a death has an
-//! effect every memory node must have said that it has heard of it, and each counts in its control
-//! page how often it has looked at the plane. As long as all memory nodes execute this node's
-//! reads, and their counts are what they were when the lease still lasted, none has heard of its
-//! death, and the node goes on, or goes on again. All of them, as one that is silent may be
-//! declared dead itself, and is asked no more. A memory node that gets the plane back counts first,
-//! and says a quarter of a lease later what it has heard; probes come twice as often, and what they
-//! told is good for three sixteenths. A node that has been silent for too long before, and has not
-//! made sure since, does not go on for that.
+//! *The plane is away.* Then no node can be declared dead, and all resume. Before a death has an
+//! effect, every memory node must have reported that it knows of it. Each memory node counts in its
+//! control page how often it has read the plane. As long as all memory nodes execute this node's
+//! reads, and their counts are the same as when the lease still lasted, none of them knows of its
+//! death, and the node serves. All of them must, because a silent memory node may be declared dead
+//! itself, and is asked no more. A memory node that reaches the plane again counts first, and
+//! reports a quarter of a lease later what it has read. Probes come twice as often, and their
+//! results are valid for three sixteenths of a lease. A node that was silent for too long before,
+//! and has not renewed since, does not resume for that reason.
 //!
-//! Not done: hits do not look at the clock. A process that stands still while it serves does so for
-//! a tick after it has woken up; and one on a host whose clock stood still with it (a suspended
-//! machine) until its next look at the plane.
+//! Not done: hits do not read the clock. A process that pauses while it serves continues to serve
+//! for one tick after it wakes up; on a host whose clock paused as well (a suspended machine) until
+//! its next read of the plane.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -45,21 +45,22 @@ use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, Verb};
 use selkie_memnode::{SignsOfLife, layout};
 
+use crate::addressing::executed::word_at;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// What is known of the looks of one memory node at the plane.
+/// How often one memory node has read the plane, as far as this node knows.
 #[derive(Clone, Copy, Default)]
-struct Looks {
+struct PlaneReads {
     /// The count, and when it was first seen so.
     since: Option<(u64, Duration)>,
-    /// The latest moment for which it is known that the count has stood still for longer than it
-    /// does while the plane is there.
+    /// The latest time at which the count had not changed for longer than it does while the plane is
+    /// reachable.
     still_at: Option<Duration>,
 }
 
-impl Looks {
-    /// Takes note of a count that was read by a verb posted at `asked`.
+impl PlaneReads {
+    /// Notes a count that was read by a verb posted at `asked`.
     fn note(&mut self, count: u64, asked: Duration, now: Duration, pause: Duration) {
         match self.since {
             Some((before, since)) if before == count => {
@@ -71,94 +72,95 @@ impl Looks {
         }
     }
 
-    /// Whether the count stands still, as was asked lately, and was the same at a moment already.
+    /// Whether the count has not changed since the time `at`, by a probe `within` this duration.
     fn stand_still(&self, at: Duration, now: Duration, within: Duration) -> bool {
         let was_so = self.since.is_some_and(|(_, since)| since <= at);
         was_so && self.still_at.is_some_and(|still_at| now.saturating_sub(still_at) <= within)
     }
 }
 
-type Watch = Arc<Mutex<Vec<Looks>>>;
+type PlaneWatch = Arc<Mutex<Vec<PlaneReads>>>;
 
-/// Leases for which a node waits to hear whether it is in the pool, beyond the moment from which it
-/// is silent for too long.
+/// Leases for which a suspended node waits for an answer whether it is in the pool.
 const SUSPENDED_LEASES: u32 = 2;
 
-/// Whether what is cached is served.
+/// Whether the cache is served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Service {
-    /// It is; so often had the node been silent for too long when it was last sure that it is in
-    /// the pool.
+enum ServiceState {
+    /// It is. `silences` is how often the node had been silent for too long when it was last sure
+    /// that it is in the pool.
     On { silences: u64 },
-    /// Not, from a moment on; and so it had been silent when it was last sure.
+    /// It is not, since the time `at`; `silences` as above.
     Suspended { at: Duration, silences: u64 },
 }
 
-/// What a node in the pool knows of its lease.
+/// What a node knows of its lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Known {
-    /// It lasts; so often had the node been silent for too long before.
+enum LeaseKnowledge {
+    /// The lease lasts. `silences` is how often the node had been silent for too long before.
     Lasts { silences: u64 },
-    /// The plane has been away from all memory nodes, which would have to hear of its death, since
-    /// the lease lasted; as above.
+    /// The plane has been away from all memory nodes, which would have to know of its death, since
+    /// the lease lasted; `silences` as above.
     PlaneIsAway { silences: u64 },
-    /// It may be over.
+    /// The lease may be over.
     Nothing,
 }
 
-/// What is to be done.
+/// The next step of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
-    /// What is cached is served, or not.
-    Be(Service),
-    /// The node has to make sure that it is in the pool.
+enum LeaseStep {
+    /// Serve the cache, or do not.
+    Be(ServiceState),
+    /// Make sure that the node is in the pool.
     Renew,
-    /// It has waited for too long.
+    /// End: the node has waited for too long.
     End,
 }
 
-impl Service {
-    fn next(self, now: Duration, known: Known, lease: Duration) -> Step {
-        let (Service::On { silences } | Service::Suspended { silences, .. }) = self;
+impl ServiceState {
+    fn next(self, now: Duration, known: LeaseKnowledge, lease: Duration) -> LeaseStep {
+        let (ServiceState::On { silences } | ServiceState::Suspended { silences, .. }) = self;
         match (self, known) {
-            // Nobody can have found it silent for a lease since it was sure, and told that to all.
-            (Service::On { .. }, Known::Lasts { silences: now }) if now == silences => {
-                Step::Be(self)
+            // Since the node was sure, no other node has found it silent for a lease.
+            (ServiceState::On { .. }, LeaseKnowledge::Lasts { silences: now })
+                if now == silences =>
+            {
+                LeaseStep::Be(self)
             }
-            (_, Known::PlaneIsAway { silences: now }) if now == silences => {
-                Step::Be(Service::On { silences })
+            (_, LeaseKnowledge::PlaneIsAway { silences: now }) if now == silences => {
+                LeaseStep::Be(ServiceState::On { silences })
             }
-            (Service::On { .. }, _) | (_, Known::PlaneIsAway { .. }) => {
-                Step::Be(Service::Suspended { at: now, silences })
+            (ServiceState::On { .. }, _) | (_, LeaseKnowledge::PlaneIsAway { .. }) => {
+                LeaseStep::Be(ServiceState::Suspended { at: now, silences })
             }
-            (Service::Suspended { .. }, Known::Lasts { .. }) => Step::Renew,
-            (Service::Suspended { at, .. }, Known::Nothing)
+            (ServiceState::Suspended { .. }, LeaseKnowledge::Lasts { .. }) => LeaseStep::Renew,
+            (ServiceState::Suspended { at, .. }, LeaseKnowledge::Nothing)
                 if now.saturating_sub(at) <= SUSPENDED_LEASES * lease =>
             {
-                Step::Be(self)
+                LeaseStep::Be(self)
             }
-            (Service::Suspended { .. }, Known::Nothing) => Step::End,
+            (ServiceState::Suspended { .. }, LeaseKnowledge::Nothing) => LeaseStep::End,
         }
     }
 }
 
-/// Has the node serve what it has cached as long as nobody can have taken it for dead, and ends it
-/// when it was.
+/// Lets the node serve its cache as long as no node can have declared it dead, and ends it when one
+/// has.
 pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
     let Some((env, pool)) = core.upgrade().map(|core| (core.env.clone(), Arc::clone(&core.pool)))
     else {
         return;
     };
-    let watch = Watch::default();
+    let watch = PlaneWatch::default();
     let mut probed = Duration::ZERO;
-    let mut service = Service::On { silences: pool.signs_of_life(env.now()).silences };
+    let mut service = ServiceState::On { silences: pool.signs_of_life(env.now()).silences };
     drop(pool);
     loop {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         if core.lifecycle.has_failed() {
-            // It answers nobody any more, so the others must not wait for it. What fails is tried
-            // again.
+            // A failed node answers no requests, so the others must not wait for it. A call that
+            // fails is repeated.
             let gave_up = core.pool.give_up(core.index(), core.own_incarnation()).await;
             match gave_up {
                 Ok(()) => return,
@@ -175,12 +177,12 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
             continue;
         }
         let (now, timing) = (env.now(), core.pool.state().timing);
-        // By what was heard before, and not by what is asked now.
+        // By earlier answers, and not by those that are requested now.
         let known = core.known(&watch, now);
         service = match service.next(now, known, timing.lease) {
-            Step::Be(next) => core.serve(service, next),
-            Step::Renew => core.renew(&watch, service, known).await,
-            Step::End => {
+            LeaseStep::Be(next) => core.serve(service, next),
+            LeaseStep::Renew => core.renew(&watch, service, known).await,
+            LeaseStep::End => {
                 core.end_with(EngineError::Expelled);
                 service
             }
@@ -196,7 +198,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
 }
 
 impl Core {
-    /// Serves nothing more, for ever; if the others do not know yet, they are told.
+    /// Ends service for ever. The lease task tells the others.
     pub(crate) fn end_with(&self, error: EngineError) {
         tracing::warn!(node = %self.endpoint.id(), %error, "serves nothing more");
         self.lifecycle.fail(error);
@@ -206,28 +208,34 @@ impl Core {
         self.cache.seal_all();
     }
 
-    /// What the node knows of its lease at a moment.
-    fn known(&self, watch: &Watch, now: Duration) -> Known {
+    /// What the node knows of its lease at a time.
+    fn known(&self, watch: &PlaneWatch, now: Duration) -> LeaseKnowledge {
         let SignsOfLife { silent_for, silences } = self.pool.signs_of_life(now);
         let lease = self.pool.state().timing.lease;
         let lasted_at = now.saturating_sub(silent_for) + lease * 3 / 4;
         if silent_for <= lease * 3 / 4 {
-            Known::Lasts { silences }
+            LeaseKnowledge::Lasts { silences }
         } else if self.plane_is_away(watch, lasted_at, now, lease * 3 / 16) {
-            Known::PlaneIsAway { silences }
+            LeaseKnowledge::PlaneIsAway { silences }
         } else {
-            Known::Nothing
+            LeaseKnowledge::Nothing
         }
     }
 
-    /// Makes sure that the node is in the pool, of which it knew so much before; what is now.
-    async fn renew(&self, watch: &Watch, before: Service, known: Known) -> Service {
+    /// Makes sure that the node is in the pool. Returns the new service state.
+    async fn renew(
+        &self,
+        watch: &PlaneWatch,
+        before: ServiceState,
+        known: LeaseKnowledge,
+    ) -> ServiceState {
         match self.pool.renew(self.index(), self.own_incarnation()).await {
             Ok(true) => match known {
-                // The answer may have come late, and is worth nothing if the lease was over
-                // meanwhile.
-                Known::Lasts { silences } if self.known(watch, self.env.now()) == known => {
-                    self.serve(before, Service::On { silences })
+                // A late answer counts for nothing if the lease ended meanwhile.
+                LeaseKnowledge::Lasts { silences }
+                    if self.known(watch, self.env.now()) == known =>
+                {
+                    self.serve(before, ServiceState::On { silences })
                 }
                 _ => before,
             },
@@ -244,9 +252,9 @@ impl Core {
         }
     }
 
-    /// Has hits wait, or go on; what is now.
-    fn serve(&self, before: Service, next: Service) -> Service {
-        let is_on = |service| matches!(service, Service::On { .. });
+    /// Suspends or resumes hits. Returns the new service state.
+    fn serve(&self, before: ServiceState, next: ServiceState) -> ServiceState {
+        let is_on = |service| matches!(service, ServiceState::On { .. });
         let node = self.endpoint.id();
         match (is_on(before), is_on(next)) {
             (true, false) => {
@@ -262,23 +270,22 @@ impl Core {
         next
     }
 
-    /// Lets hits wait. Whoever waited for a page before looks again, and does not hold up any more
-    /// what other nodes ask for.
+    /// Lets hits wait. Callers that waited for a page before try again, and no longer delay requests
+    /// of other nodes.
     fn suspend(&self) {
         self.lifecycle.set_suspended(true);
         for shard in self.cache.all_shards() {
-            // Who has not seen it has the lock, and leaves behind whatever is not at rest.
+            // A task that has not seen it has the lock, and leaves lines that are not at rest.
             let lines: Vec<u64> = shard.lock().keys().copied().collect();
             lines.into_iter().for_each(|addr| self.notify(GAddr::from_u64(addr)));
         }
     }
 
-    /// Whether all memory nodes that live, as far as is known, have been without the plane since
-    /// some moment. Where memory outlives who lends it, a death has an effect before they hear of
-    /// it.
+    /// Whether all living memory nodes have been without the plane since a time. Without cards a death
+    /// has an effect before memory nodes know of it, so the answer is no.
     fn plane_is_away(
         &self,
-        watch: &Watch,
+        watch: &PlaneWatch,
         since: Duration,
         now: Duration,
         within: Duration,
@@ -292,10 +299,10 @@ impl Core {
         !state.cards.is_empty() && living.peek().is_some() && living.all(stand_still)
     }
 
-    /// Asks all memory nodes how often they have looked at the plane. Does not wait.
-    fn probe(&self, watch: &Watch, pause: Duration) {
+    /// Reads the counts of all memory nodes. Does not wait.
+    fn probe(&self, watch: &PlaneWatch, pause: Duration) {
         let memory_nodes = self.memory.node_count();
-        watch.lock().resize(memory_nodes, Looks::default());
+        watch.lock().resize(memory_nodes, PlaneReads::default());
         for number in 0..memory_nodes {
             let Ok(at) = self.memory.at(number, layout::PLANE_LOOKS_AT) else { continue };
             let asked = self.env.now();
@@ -303,13 +310,12 @@ impl Core {
                 self.memory.queue_pair(number).post(Chain::from(Verb::read(at, Buf::zeroed(8))));
             let (watch, env) = (Arc::clone(watch), self.env.clone());
             drop(self.env.spawn("probe", async move {
-                // One that does not answer tells nothing.
+                // A memory node that does not answer says nothing.
                 let Ok(done) = read.await else { return };
-                let Some(count) = done.buf(0).and_then(|buf| buf.words().first().copied()) else {
-                    return;
-                };
-                if let Some(looks) = watch.lock().get_mut(number) {
-                    looks.note(u64::from_le(count), asked, env.now(), pause);
+                let count = word_at(&done, 0);
+                // The watch is empty again once a beat was through.
+                if let Some(reads) = watch.lock().get_mut(number) {
+                    reads.note(count, asked, env.now(), pause);
                 }
             }));
         }
@@ -321,38 +327,44 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_goes_on_once_it_has_made_sure_and_ends_after_a_while() {
+    fn a_node_resumes_once_it_has_made_sure_and_ends_after_a_while() {
         let ms = Duration::from_millis;
-        let (on, lasts) = (Service::On { silences: 3 }, Known::Lasts { silences: 3 });
-        let suspended = |at| Service::Suspended { at: ms(at), silences: 3 };
-        let next = |service: Service, now, known| service.next(ms(now), known, ms(2_000));
-        assert_eq!(next(on, 2_500, lasts), Step::Be(on));
-        let again = Known::Lasts { silences: 4 };
-        assert_eq!(next(on, 2_500, again), Step::Be(suspended(2_500)), "it was silent");
-        let away = Known::PlaneIsAway { silences: 3 };
-        assert_eq!(next(on, 9_000, away), Step::Be(on));
+        let (on, lasts) = (ServiceState::On { silences: 3 }, LeaseKnowledge::Lasts { silences: 3 });
+        let suspended = |at| ServiceState::Suspended { at: ms(at), silences: 3 };
+        let next = |service: ServiceState, now, known| service.next(ms(now), known, ms(2_000));
+        assert_eq!(next(on, 2_500, lasts), LeaseStep::Be(on));
+        let again = LeaseKnowledge::Lasts { silences: 4 };
+        assert_eq!(next(on, 2_500, again), LeaseStep::Be(suspended(2_500)), "it was silent");
+        let away = LeaseKnowledge::PlaneIsAway { silences: 3 };
+        assert_eq!(next(on, 9_000, away), LeaseStep::Be(on));
         assert_eq!(
             next(suspended(2_600), 9_000, away),
-            Step::Be(on),
-            "nobody has heard of its death"
+            LeaseStep::Be(on),
+            "no memory node knows of its death"
         );
-        assert_eq!(next(on, 2_600, Known::Nothing), Step::Be(suspended(2_600)));
-        assert_eq!(next(suspended(2_600), 2_700, Known::Nothing), Step::Be(suspended(2_600)));
-        assert_eq!(next(suspended(2_600), 2_800, lasts), Step::Renew);
-        assert_eq!(next(suspended(2_600), 2_800, again), Step::Renew);
-        assert_eq!(next(suspended(2_600), 6_600, Known::Nothing), Step::Be(suspended(2_600)));
-        assert_eq!(next(suspended(2_600), 6_601, Known::Nothing), Step::End);
-        let away = Known::PlaneIsAway { silences: 4 };
+        assert_eq!(next(on, 2_600, LeaseKnowledge::Nothing), LeaseStep::Be(suspended(2_600)));
+        assert_eq!(
+            next(suspended(2_600), 2_700, LeaseKnowledge::Nothing),
+            LeaseStep::Be(suspended(2_600))
+        );
+        assert_eq!(next(suspended(2_600), 2_800, lasts), LeaseStep::Renew);
+        assert_eq!(next(suspended(2_600), 2_800, again), LeaseStep::Renew);
+        assert_eq!(
+            next(suspended(2_600), 6_600, LeaseKnowledge::Nothing),
+            LeaseStep::Be(suspended(2_600))
+        );
+        assert_eq!(next(suspended(2_600), 6_601, LeaseKnowledge::Nothing), LeaseStep::End);
+        let away = LeaseKnowledge::PlaneIsAway { silences: 4 };
         for before in [on, suspended(2_600)] {
             let waits = "it has not made sure since it was silent";
-            assert_eq!(next(before, 9_000, away), Step::Be(suspended(9_000)), "{waits}");
+            assert_eq!(next(before, 9_000, away), LeaseStep::Be(suspended(9_000)), "{waits}");
         }
     }
 
     #[test]
     fn a_count_stands_still_once_it_was_the_same_for_long_enough() {
         let ms = Duration::from_millis;
-        let mut looks = Looks::default();
+        let mut looks = PlaneReads::default();
         let mut note = |count, asked| {
             looks.note(count, ms(asked), ms(asked + 1), ms(100));
             looks.stand_still(ms(asked), ms(asked + 1), ms(50))
@@ -360,11 +372,11 @@ mod tests {
         assert!(!note(5, 0));
         assert!(!note(5, 100), "99 ms since it was seen");
         assert!(note(5, 101));
-        assert!(!note(6, 150), "it goes on");
+        assert!(!note(6, 150), "the count changed");
         assert!(!note(6, 200));
         assert!(note(6, 260));
         assert!(looks.stand_still(ms(151), ms(310), ms(50)));
         assert!(!looks.stand_still(ms(151), ms(311), ms(50)), "known too long ago");
-        assert!(!looks.stand_still(ms(150), ms(310), ms(50)), "it went on after that moment");
+        assert!(!looks.stand_still(ms(150), ms(310), ms(50)), "the count changed after that time");
     }
 }

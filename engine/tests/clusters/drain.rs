@@ -1,5 +1,5 @@
-//! Memory nodes that leave a coded pool while it is worked on: nothing is lost, nobody meets an
-//! error, and at no moment is there less redundancy than before.
+//! Memory nodes that leave a coded pool under load: nothing is lost, no caller gets an
+//! error, and redundancy is never less than before.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -56,8 +56,8 @@ fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
     drains(4, "replicate=2", &[0, 1], &[3]);
 }
 
-/// Kills memory nodes when the move of a slab from another has got so far; where none is named, the
-/// one that gets it.
+/// Kills memory nodes when the migration of a slab from another reaches a stage; without names, the
+/// memory node that receives the slab.
 fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: Stage) {
     let (mem, cluster) = cluster(3, memory_nodes, coding);
     let env = cluster.runtime.env();
@@ -142,7 +142,7 @@ fn the_node_that_moves_slabs_may_die() {
             let mut lost = 0;
             for (number, addr) in pages.iter().enumerate() {
                 match cluster.engines[lives].shared(*addr).await {
-                    // What it changed nobody else could, or many could.
+                    // Pages that only the dead node changed, or that several nodes changed.
                     Err(EngineError::PageLost { .. }) => lost += 1,
                     page => {
                         let value = check(&page.unwrap(), *addr);
@@ -181,7 +181,7 @@ fn new_ranges_keep_away_from_a_memory_node_that_leaves() {
 }
 
 #[test]
-fn who_cannot_be_done_without_stays_and_is_told_why() {
+fn a_memory_node_that_is_needed_stays_and_is_told_why() {
     let (_, cluster) = cluster(1, 4, "2+1");
     let refused = |cluster: &Cluster, node: u16| {
         cluster.run(cluster.pool.drain(node)).unwrap_err().to_string()

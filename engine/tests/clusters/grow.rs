@@ -1,5 +1,5 @@
-//! Memory nodes that join a coded pool while it is worked on: what there is spreads over them,
-//! nothing is lost, nobody meets an error.
+//! Memory nodes that join a coded pool under load: slabs spread over them, nothing is
+//! lost, no caller gets an error.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::sync::Arc;
@@ -107,7 +107,7 @@ fn dies_at_each_stage(
 }
 
 #[test]
-fn whoever_joins_may_die_while_slabs_come_to_it() {
+fn a_memory_node_that_joins_may_die_while_slabs_come_to_it() {
     dies_at_each_stage(
         |_, task| task.to.node,
         async |cluster, node, dead| {
@@ -121,7 +121,7 @@ fn whoever_joins_may_die_while_slabs_come_to_it() {
 }
 
 #[test]
-fn another_may_die_while_slabs_come_to_whoever_joins_and_all_that_are_left_are_needed() {
+fn another_may_die_while_slabs_come_to_one_that_joins_and_all_that_are_left_are_needed() {
     // Its headers can lie on it and on the next, which is to move.
     let another = |before: &PoolState, task: &Migration| {
         before.ranges[task.range].slabs[(task.position + 2) % 3].node

@@ -1,4 +1,4 @@
-//! Nodes without a control plane: who goes on, and who has to stop.
+//! Nodes without a control plane: which ones serve, and which must stop.
 #![cfg(target_os = "linux")]
 
 use std::sync::Arc;
@@ -57,7 +57,7 @@ fn the_plane_may_be_away_from_all_for_long() {
 }
 
 #[test]
-fn who_alone_is_cut_off_stops_before_others_write_what_it_caches() {
+fn a_node_that_alone_is_cut_off_stops_before_others_write_what_it_caches() {
     let runtime = RealRuntime::new(2).unwrap();
     let env = runtime.env();
     runtime.block_on(async {
@@ -97,12 +97,12 @@ fn who_alone_is_cut_off_stops_before_others_write_what_it_caches() {
         assert!(reads > 100);
         let (gone, pool) = (ComputeIndex::new(0), &cluster.pools[1]);
         while pool.is_member(gone) || !pool.lost().is_empty() {
-            assert!(env.now() - started < 20 * LEASE, "nobody recovers");
+            assert!(env.now() - started < 20 * LEASE, "no node recovers");
             env.sleep(Duration::from_millis(1)).await;
         }
         written.store(u64::MAX, Ordering::SeqCst);
         writer.join().await.unwrap();
-        assert!(value(two, addr).await.unwrap() > 1, "the other goes on");
+        assert!(value(two, addr).await.unwrap() > 1, "the other serves");
         two.close().await.unwrap();
     });
 }

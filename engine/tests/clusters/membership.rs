@@ -1,5 +1,5 @@
-//! Who is in a pool, as seen by engines: deaths that are half known, nodes that come at the wrong
-//! moment.
+//! The members of a pool, as seen by engines: deaths that only some nodes know, nodes that join at
+//! the wrong time.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -51,7 +51,7 @@ async fn eventually(env: &Env, claim: &str, holds: impl Fn() -> bool) {
     }
 }
 
-/// Starts a node whose name may still be another's for a moment.
+/// Starts a node whose index may still be in use for a while.
 async fn start(pool: &Arc<Pool>, fabric: &Arc<dyn Fabric>, env: &Env, node: usize) -> Engine {
     let config = EngineConfig { request_timeout: ms(3000), ..engine_config() };
     loop {
@@ -191,7 +191,7 @@ fn a_sweep_that_cannot_reach_a_memory_node_is_left_to_others() {
         assert_eq!(cluster.pool.lost().len(), 1, "it is not over");
         // Another one, whose way is whole, sweeps.
         let other = start(&cluster.pool, &cluster.fabric, &env, 2).await;
-        eventually(&env, "nobody sweeps", || cluster.pool.lost().is_empty()).await;
+        eventually(&env, "no node sweeps", || cluster.pool.lost().is_empty()).await;
         assert_eq!(cluster.pool.lost_pages().len(), expected);
         assert_eq!(held().await.len(), expected, "lost pages keep the name");
         assert_eq!(cluster.pool.dead(), [index(1)]);
@@ -239,7 +239,7 @@ fn mail_that_comes_before_its_sender_is_known_is_answered() {
         old.close().await.unwrap();
         drop(old);
         env.sleep(ms(300)).await;
-        // The other process knows the successor before that hears of its own entry.
+        // The other process knows the successor before the successor knows of its own entry.
         two.ways[1].delay(true);
         let (pool, fabric) = (Arc::clone(&two.pools[1]), Arc::clone(&two.fabric));
         let (started, sender) = (Arc::new(parking_lot::Mutex::new(None)), env.clone());
@@ -264,7 +264,7 @@ fn a_node_that_does_not_get_in_holds_no_epoch_back() {
     let two = Two::new(MemFabric::new(), ms(100));
     let env = two.runtime.env();
     two.runtime.block_on(async {
-        // Nobody follows for it, so it never notices who comes.
+        // No task follows the plane for it, so it never notices new nodes.
         let _deaf = two.start(0, 0).await;
         let config = engine_config();
         let refused = Engine::start(&two.pools[1], &two.fabric, &env, id(1), config).await;
@@ -286,7 +286,7 @@ fn an_engine_that_is_dropped_without_leaving_is_recovered_from() {
         write(&dropped, page, 2).await;
         drop(dropped);
         let over = || !two.pools[0].is_member(index(1)) && two.pools[0].lost().is_empty();
-        eventually(&env, "nobody recovers", over).await;
+        eventually(&env, "no node recovers", over).await;
         let lost = value(&survivor, page).await;
         assert!(matches!(lost, Err(EngineError::PageLost { node: 1, .. })), "{lost:?}");
     });
@@ -337,7 +337,7 @@ impl Fabric for NoFence {
 }
 
 #[test]
-fn a_fence_that_fails_takes_nobody_along() {
+fn a_fence_that_fails_ends_no_other_node() {
     let two = Two::new(Arc::new(NoFence(MemFabric::new())), ms(400));
     let env = two.runtime.env();
     two.runtime.block_on(async {

@@ -1,4 +1,5 @@
-//! The death of a memory node without redundancy: what lay there ends in errors, the rest goes on.
+//! The death of a memory node without redundancy: accesses to its pages fail, all others
+//! succeed.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,

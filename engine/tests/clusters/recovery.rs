@@ -1,4 +1,5 @@
-//! The death of a compute node: the survivors take it out of the latch words and go on.
+//! The death of a compute node: the survivors take it out of the latch words and
+//! continue.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -20,7 +21,7 @@ use selkie_memnode::ComputeIndex;
 use crate::common::{Cluster, GCL, PAGE, engine_config, pool_config};
 
 const DEAD: usize = 2;
-/// Tasks that want a lost page, and how often each of them does.
+/// Tasks that want a lost page, and how often each of them tries.
 const TASKS: usize = 4;
 const REFUSALS: usize = 50_000;
 
@@ -113,11 +114,11 @@ fn what_the_dead_only_read_goes_on_and_what_it_held_alone_is_lost() {
     });
 }
 
-/// Who was refused once more took the ticket of another with it, who then waited in no line, for
-/// ever.
+/// A caller that was refused again removed the ticket of another caller, which then waited in no
+/// queue, for ever.
 #[test]
-fn nobody_waits_for_ever_who_wants_a_lost_page_with_many() {
-    // Operations take their time, or nobody would wait.
+fn no_caller_of_many_waits_for_ever_for_a_lost_page() {
+    // Operations are delayed, so that callers wait.
     let (at_least, at_most) = (Duration::ZERO, Duration::from_nanos(1));
     let plan = FaultPlan { delay: Delay { one_in: 5, at_least, at_most }, ..FaultPlan::none(7) };
     let fabric = |env: &Env| FaultFabric::wrap(MemFabric::new(), plan, env.clone()) as _;
@@ -130,7 +131,7 @@ fn nobody_waits_for_ever_who_wants_a_lost_page_with_many() {
         let refused = Arc::new(AtomicUsize::new(0));
         for task in 0..TASKS {
             let (engine, refused) = (cluster.engines[0].clone(), Arc::clone(&refused));
-            drop(env.spawn("who wants it", async move {
+            drop(env.spawn("caller", async move {
                 for turn in 0..REFUSALS {
                     let got = if (task + turn) % 2 == 0 {
                         engine.shared(addr).await.map(drop)
@@ -173,8 +174,7 @@ fn a_new_node_knows_what_is_lost_and_the_name_in_its_words_is_not_used_again() {
     });
 }
 
-/// Nodes come and go under one name, some leave and some die: their successors find no trace of
-/// them.
+/// Nodes join under one index; some leave and some die. Their successors find no trace of them.
 #[test]
 fn a_name_that_no_word_contains_is_used_again() {
     let mut cluster = cluster();

@@ -106,7 +106,7 @@ fn upgrades_between_readers(evicts: bool) {
     cluster.close_and_check();
 }
 
-/// Found by the tree's stress: its caller was left asleep, in a queue that nobody would wake.
+/// Found by the tree's stress: its caller was left asleep, in a queue that no task would wake.
 #[test]
 fn an_upgrade_that_meets_changed_readers_tries_again() {
     upgrades_between_readers(false);

@@ -138,7 +138,7 @@ mod tests {
         }
         let number = taken.pop().unwrap().number;
         assert!(second.as_mut().poll(&mut context).is_pending(), "it is not its turn");
-        // Who goes away leaves its place, and its turn, to the next.
+        // A write-back that is cancelled leaves its turn to the next.
         drop(first);
         let Poll::Ready(place) = second.as_mut().poll(&mut context) else { panic!("its turn") };
         assert_eq!(place.number, number);

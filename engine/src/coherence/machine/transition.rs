@@ -22,7 +22,7 @@ pub(super) struct Transition<'a> {
 }
 
 impl Line {
-    /// Takes one event. `local` is the use of the local copy at this moment.
+    /// Takes one event. `local` is the present use of the local copy.
     ///
     /// An error means that a peer or the word broke the protocol; the line is then unchanged.
     pub fn step(

@@ -84,13 +84,14 @@ impl<const N: usize> ProtocolModel<N> {
         }
         for node in world.places(|node| node.life == NodeLife::Runs) {
             self.lose_mail(world, node, out);
-            self.hear(world, node, out);
+            self.learn(world, node, out);
         }
     }
 
     /// The last messages of a dead node may be lost, also those that it sent before its last verb.
     fn lose_mail(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
-        if world.stage == RecoveryStage::Alive || world.nodes[node].heard != DeathKnowledge::Nothing
+        if world.stage == RecoveryStage::Alive
+            || world.nodes[node].knowledge != DeathKnowledge::Nothing
         {
             return;
         }
@@ -118,7 +119,7 @@ impl<const N: usize> ProtocolModel<N> {
     }
 
     /// F2 and F3 at one survivor.
-    fn hear(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
+    fn learn(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
         if !matches!(world.stage, RecoveryStage::Fenced | RecoveryStage::Swept) {
             return;
         }
@@ -126,20 +127,20 @@ impl<const N: usize> ProtocolModel<N> {
         let swept = world.stage == RecoveryStage::Swept;
         let received_all =
             world.dead().iter().all(|dead| world.wires[place(dead)][node].packets().is_empty());
-        let mut plain = |heard| {
+        let mut plain = |knowledge| {
             let mut after = world.clone();
-            after.nodes[node].heard = heard;
-            after.nodes[node].untold = match heard {
+            after.nodes[node].knowledge = knowledge;
+            after.nodes[node].untold = match knowledge {
                 DeathKnowledge::Noted => world.dead(),
                 DeathKnowledge::Passed => state.untold,
                 _ => NodeSet::EMPTY,
             };
-            out.push(ModelStep { node, what: ModelEvent::Heard(heard), after });
+            out.push(ModelStep { node, what: ModelEvent::Knows(knowledge), after });
         };
         let owes = state.claimed && state.line.phase == Phase::Modified && !self.keeps_claimed;
         let told = if owes { DeathKnowledge::Due } else { DeathKnowledge::Told };
         let touched = world.dead().iter().any(|dead| Self::is_touched(&state.line, dead));
-        match state.heard {
+        match state.knowledge {
             DeathKnowledge::Nothing if received_all || self.skips(RecoveryOmission::Mail) => {
                 plain(DeathKnowledge::Noted)
             }
@@ -185,7 +186,7 @@ impl<const N: usize> ProtocolModel<N> {
             };
             if state.untold.is_empty() {
                 // Due until the line has no operation, perhaps at the end of this step.
-                state.heard = if waits { DeathKnowledge::Due } else { DeathKnowledge::Told };
+                state.knowledge = if waits { DeathKnowledge::Due } else { DeathKnowledge::Told };
             }
             self.drive(&before, node, Event::Lost { node: dead }, |_, after| {
                 out.push(ModelStep { node, what: ModelEvent::Lost(place(dead)), after });
@@ -195,17 +196,19 @@ impl<const N: usize> ProtocolModel<N> {
 
     /// An operation of a survivor has completed; the next one is not posted yet.
     pub(super) fn completes(&self, world: &mut ModelWorld<N>, node: usize) {
-        let heard = &mut world.nodes[node].heard;
-        if self.skips(RecoveryOmission::FollowUps) && *heard == DeathKnowledge::Due {
-            *heard = DeathKnowledge::Told;
+        let knowledge = &mut world.nodes[node].knowledge;
+        if self.skips(RecoveryOmission::FollowUps) && *knowledge == DeathKnowledge::Due {
+            *knowledge = DeathKnowledge::Told;
         }
     }
 
     /// Whether a node takes this event by the rules of a recovery. They hold from some time after
     /// the node knows of the death, and before it lists the lines to be told.
-    pub(super) fn recovers(&self, heard: DeathKnowledge, event: Event) -> bool {
-        let knows =
-            matches!(heard, DeathKnowledge::Passed | DeathKnowledge::Told | DeathKnowledge::Due);
+    pub(super) fn recovers(&self, knowledge: DeathKnowledge, event: Event) -> bool {
+        let knows = matches!(
+            knowledge,
+            DeathKnowledge::Passed | DeathKnowledge::Told | DeathKnowledge::Due
+        );
         let joins =
             !self.skips(RecoveryOmission::Joins) || !matches!(event, Event::Completed { .. });
         knows && joins && !self.skips(RecoveryOmission::Looks)
@@ -310,11 +313,11 @@ impl<const N: usize> ModelWorld<N> {
         let node = &mut self.nodes[node];
         // The node first writes home what it has taken over from a dead node.
         let is_claimed = node.claimed && node.line.phase == Phase::Modified && !keeps_claimed;
-        if node.heard == DeathKnowledge::Due
+        if node.knowledge == DeathKnowledge::Due
             && !node.line.phase.operation_outstanding()
             && !is_claimed
         {
-            node.heard = DeathKnowledge::Told;
+            node.knowledge = DeathKnowledge::Told;
         }
     }
 
@@ -322,7 +325,7 @@ impl<const N: usize> ModelWorld<N> {
     fn is_through(&self) -> bool {
         self.nodes
             .iter()
-            .all(|node| node.life != NodeLife::Runs || node.heard == DeathKnowledge::Told)
+            .all(|node| node.life != NodeLife::Runs || node.knowledge == DeathKnowledge::Told)
     }
 
     fn end_sweep(&mut self, of: usize, lost: bool) {

@@ -42,11 +42,11 @@ impl<const N: usize> ProtocolModel<N> {
     pub(super) fn run(
         &self,
         line: &mut Line,
-        NodeView { node, heard, dead }: NodeView,
+        NodeView { node, knowledge, dead }: NodeView,
         event: Event,
         local: LocalUse,
     ) -> Option<Actions> {
-        let recovering = self.recovers(heard, event);
+        let recovering = self.recovers(knowledge, event);
         let rules = Rules { dead, recovering, ..self.rules };
         let step = AssertUnwindSafe(|| line.step(&rules, id(node), event, local));
         catch_unwind(step).ok()?.ok()

@@ -84,7 +84,7 @@ pub(super) enum ModelEvent {
     /// The mortal node dies, and the node of the step with it.
     DiesToo,
     Fenced,
-    Heard(DeathKnowledge),
+    Knows(DeathKnowledge),
     Lost(usize),
     /// The last message of a dead node is lost.
     MailLost {

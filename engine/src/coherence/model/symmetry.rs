@@ -168,7 +168,7 @@ impl<const N: usize> Renamed<N> {
                 | line.grantor.map_or(0, |grantor| self.node_id(grantor)) << 60
                 | u64::from(node.fresh) << 25
                 | u64::from(node.free_due) << 26
-                | (node.heard as u64) << 21
+                | (node.knowledge as u64) << 21
                 | life << 36
                 | (node.latch as u64) << 27
                 | (line.deferred.len() as u64) << 32

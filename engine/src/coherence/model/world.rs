@@ -18,7 +18,7 @@ pub(super) struct ModelNode {
     pub(super) free_due: bool,
     pub(super) chain: Option<PostedChain>,
     pub(super) life: NodeLife,
-    pub(super) heard: DeathKnowledge,
+    pub(super) knowledge: DeathKnowledge,
     /// The dead nodes of which the line is not told yet.
     pub(super) untold: NodeSet,
     /// The node has taken the line over from a dead node, and has not written it home since. Only
@@ -93,7 +93,7 @@ pub(super) enum ModelFault {
 #[derive(Clone, Copy)]
 pub(super) struct NodeView {
     pub(super) node: usize,
-    pub(super) heard: DeathKnowledge,
+    pub(super) knowledge: DeathKnowledge,
     /// The nodes that this node knows to be dead.
     pub(super) dead: NodeSet,
 }
@@ -126,7 +126,7 @@ impl<const N: usize> ModelWorld<N> {
             free_due: false,
             chain: None,
             life: NodeLife::Runs,
-            heard: DeathKnowledge::Nothing,
+            knowledge: DeathKnowledge::Nothing,
             untold: NodeSet::EMPTY,
             claimed: false,
         };
@@ -155,9 +155,9 @@ impl<const N: usize> ModelWorld<N> {
 
     /// A node, and what it knows of deaths.
     pub(super) fn site(&self, node: usize) -> NodeView {
-        let heard = self.nodes[node].heard;
-        let dead = if heard == DeathKnowledge::Nothing { NodeSet::EMPTY } else { self.dead() };
-        NodeView { node, heard, dead }
+        let knowledge = self.nodes[node].knowledge;
+        let dead = if knowledge == DeathKnowledge::Nothing { NodeSet::EMPTY } else { self.dead() };
+        NodeView { node, knowledge, dead }
     }
 
     /// `writer` writes its copy: every other copy goes stale.

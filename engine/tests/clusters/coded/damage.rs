@@ -13,16 +13,15 @@ use selkie_fabric::mem::MemFabric;
 use crate::common::pages::{check, cluster, coded, pages};
 use crate::common::{Cluster, GCL, engine_config};
 
-/// Flips a bit in a split of each of the pages, in another of them each time; again to flip it
-/// back.
+/// Flips a bit in one split of each page, in another split for each. A second call flips it back.
 fn flip(cluster: &Cluster, pages: &[GAddr], splits: usize) {
     for (number, addr) in pages.iter().enumerate() {
         flip_split(cluster, *addr, number, |_, split| split == number % splits);
     }
 }
 
-/// Flips a bit of the page, chosen by the number, in the split for which that is asked: by its node
-/// and number.
+/// Flips a bit of the page, which `number` chooses, in the splits that are `chosen` by their node and
+/// number.
 fn flip_split(cluster: &Cluster, addr: GAddr, number: usize, chosen: impl Fn(u16, usize) -> bool) {
     let (geometry, state) = (cluster.pool.descriptor().geometry(), cluster.pool.state());
     let (range, within) =
@@ -52,7 +51,7 @@ async fn cold_pages(cluster: &Cluster) -> Vec<GAddr> {
 }
 
 #[test]
-fn flipped_bits_are_noticed_and_mended() {
+fn flipped_bits_are_found_and_repaired() {
     for coding in ["2+1", "4+2", "2+3,mode=correct", "4+2,mode=ec-only"] {
         let splits = coding[..1].parse::<usize>().unwrap() + coding[2..3].parse::<usize>().unwrap();
         let (_, cluster) = cluster(2, splits, coding);
@@ -79,7 +78,7 @@ fn flipped_bits_are_noticed_and_mended() {
 }
 
 #[test]
-fn what_a_node_has_found_damaged_is_written_again_before_it_leaves() {
+fn damage_that_a_node_has_found_is_repaired_before_it_leaves() {
     let (_, cluster) = cluster(3, 5, "2+3,mode=correct");
     cluster.run(async {
         let pages = cold_pages(&cluster).await;
@@ -88,7 +87,7 @@ fn what_a_node_has_found_damaged_is_written_again_before_it_leaves() {
         for addr in &pages {
             assert_eq!(check(&first.shared(*addr).await.unwrap(), *addr), 1);
         }
-        // At once, before it looks for what is to be done.
+        // At once, before its task looks for repairs.
         first.close().await.unwrap();
         let found = first.stats().corruptions;
         assert!(found >= 190, "{found}");
@@ -102,7 +101,7 @@ fn what_a_node_has_found_damaged_is_written_again_before_it_leaves() {
 }
 
 #[test]
-fn where_damage_is_only_to_be_noticed_it_is_an_error() {
+fn in_mode_detect_damage_is_an_error() {
     let (_, cluster) = cluster(2, 3, "2+1,mode=detect");
     cluster.run(async {
         let pages = cold_pages(&cluster).await;
@@ -123,7 +122,7 @@ fn where_damage_is_only_to_be_noticed_it_is_an_error() {
 }
 
 #[test]
-fn a_memory_node_that_errs_too_often_is_done_without() {
+fn a_memory_node_that_errs_too_often_is_drained() {
     let config =
         EngineConfig { error_correction_limit: 2, slab_regeneration_limit: 20, ..engine_config() };
     let cluster = Cluster::with(2, |_| MemFabric::new(), coded(4, "2+1"), config);

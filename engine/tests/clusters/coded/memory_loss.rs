@@ -17,8 +17,7 @@ use crate::common::load::until;
 use crate::common::pages::{check, cluster, fill, pages, write};
 use crate::common::{PAGE, engine_config, id};
 
-/// So many memory nodes are lost one after the other, and each time all pages are read, and
-/// changed, by all.
+/// Memory nodes are lost one after the other, and each time all engines read and change all pages.
 fn loses(memory_nodes: usize, coding: &str, victims: &[u16]) {
     let (mem, cluster) = cluster(3, memory_nodes, coding);
     cluster.run(async {
@@ -121,7 +120,7 @@ fn counters_outlive_the_memory_nodes_that_had_them() {
 }
 
 #[test]
-fn what_a_compute_node_had_is_lost_with_it_also_if_the_words_that_said_so_are() {
+fn pages_of_a_dead_compute_node_are_lost_also_if_their_words_are() {
     for victim in [0, 1, 2] {
         let (mem, cluster) = cluster(3, 4, "2+1");
         let env = cluster.runtime.env();
@@ -148,7 +147,7 @@ fn what_a_compute_node_had_is_lost_with_it_also_if_the_words_that_said_so_are() 
                     Err(error) => panic!("{error}"),
                 }
             }
-            assert!(read > 60, "what others have in their caches is not in doubt: {read}");
+            assert!(read > 60, "pages in the caches of others are not lost: {read}");
         });
     }
 }

@@ -17,7 +17,7 @@ use crate::common::pages::{check, cluster, fill, pages, write};
 use crate::common::{Cluster, PAGE};
 
 #[test]
-fn what_is_lost_is_made_again_while_others_write_and_as_much_may_be_lost_again() {
+fn lost_slabs_are_regenerated_while_others_write_and_as_many_may_be_lost_again() {
     let (mem, cluster) = cluster(3, 6, "2+1");
     let env = cluster.runtime.env();
     cluster.run(async {
@@ -28,7 +28,7 @@ fn what_is_lost_is_made_again_while_others_write_and_as_much_may_be_lost_again()
         for victim in [1, 0, 3] {
             mem.kill(PeerId::memory(victim));
             let started = env.now();
-            // It is noticed by those who need it.
+            // The engines that use the memory node notice its death.
             loop {
                 for (number, addr) in pages.iter().enumerate() {
                     let engine = &cluster.engines[(number + round as usize) % 3];
@@ -57,7 +57,7 @@ fn what_is_lost_is_made_again_while_others_write_and_as_much_may_be_lost_again()
     });
 }
 
-/// What the counter is when this victim is dead.
+/// The value of the counter after the death of this memory node.
 fn round_value(victim: u16) -> u64 {
     match victim {
         1 => 5,
@@ -66,8 +66,8 @@ fn round_value(victim: u16) -> u64 {
     }
 }
 
-/// One memory node after the other that has a copy of the clock, also those that it was made again
-/// at.
+/// Each memory node with a copy of the clock dies, one after the other, also those with a regenerated
+/// copy.
 #[test]
 fn the_clock_outlives_all_memory_nodes_that_had_it() {
     let (mem, cluster) = cluster(2, 6, "2+1");
@@ -89,7 +89,7 @@ fn the_clock_outlives_all_memory_nodes_that_had_it() {
             mem.kill(PeerId::memory(victim));
             let started = env.now();
             while !(cluster.pool.is_memory_dead(usize::from(victim)) && is_whole(&cluster.pool)) {
-                // It is noticed by those who need it.
+                // The engines that use the memory node notice its death.
                 let page = cluster.engines[0].allocate().await.unwrap();
                 cluster.engines[0].free(page);
                 assert_eq!(cluster.engines[0].advance_clock(1).await.unwrap(), expected);
@@ -102,8 +102,8 @@ fn the_clock_outlives_all_memory_nodes_that_had_it() {
     });
 }
 
-/// Kills a memory node, and waits until what it had is made again.
-async fn lose_and_make_again(mem: &MemFabric, cluster: &Cluster, victim: u16) {
+/// Kills a memory node, and waits until its slabs are regenerated.
+async fn lose_and_regenerate(mem: &MemFabric, cluster: &Cluster, victim: u16) {
     mem.kill(PeerId::memory(victim));
     cluster.pool.declare_memory_dead(victim).await.unwrap();
     let env = cluster.runtime.env();
@@ -111,7 +111,7 @@ async fn lose_and_make_again(mem: &MemFabric, cluster: &Cluster, victim: u16) {
 }
 
 #[test]
-fn splits_that_were_never_written_are_made_again_as_such() {
+fn splits_that_were_never_written_are_regenerated_as_such() {
     let (mem, cluster) = cluster(2, 5, "2+1");
     cluster.run(async {
         let mut pages = Vec::new();
@@ -127,7 +127,7 @@ fn splits_that_were_never_written_are_made_again_as_such() {
                 let page = cluster.engines[usize::from(victim) % 2].exclusive(*addr).await.unwrap();
                 assert_eq!((page[9], page[PAGE - 1]), (7, 0), "{addr}");
             }
-            lose_and_make_again(&mem, &cluster, victim).await;
+            lose_and_regenerate(&mem, &cluster, victim).await;
         }
         cluster.engines[0].close().await.unwrap();
         for addr in &pages {
@@ -138,11 +138,10 @@ fn splits_that_were_never_written_are_made_again_as_such() {
     });
 }
 
-/// Found in simulation, with a home that was lost together with another split: who had the right to
-/// change the page, and had changed nothing, went by the versions of before, and wrote them into
-/// the header again.
+/// Found in simulation, with a home that was lost together with another split: a node that held the
+/// page unchanged used the versions from before, and wrote them into the header again.
 #[test]
-fn who_holds_a_page_hears_of_versions_that_are_new() {
+fn the_holder_of_a_page_learns_its_new_versions() {
     let (mem, cluster) = cluster(1, 4, "2+2");
     let (engine, env) = (&cluster.engines[0], cluster.runtime.env());
     cluster.run(async {
@@ -170,7 +169,7 @@ fn who_holds_a_page_hears_of_versions_that_are_new() {
 }
 
 #[test]
-fn a_slab_is_made_again_around_pages_that_are_lost() {
+fn a_slab_is_regenerated_around_pages_that_are_lost() {
     let (mem, cluster) = cluster(3, 5, "2+1");
     let env = cluster.runtime.env();
     cluster.run(async {
@@ -181,7 +180,7 @@ fn a_slab_is_made_again_around_pages_that_are_lost() {
         cluster.pool.declare_dead(ComputeIndex::new(2)).await.unwrap();
         until(&env, &cluster, "recovers", || cluster.pool.lost().is_empty()).await;
         for victim in [0, 1] {
-            lose_and_make_again(&mem, &cluster, victim).await;
+            lose_and_regenerate(&mem, &cluster, victim).await;
         }
         let mut lost = 0;
         for (number, addr) in pages.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! One node is cut off from the plane, for a moment or for longer than a lease.
+//! One node is cut off from the plane, briefly or for longer than a lease.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::future::poll_fn;
@@ -11,7 +11,7 @@ use super::reader::{LEASE, is_recovered_from, ms, read, renewals, silent_for, un
 use crate::common::processes::{in_virtual_time, value, write};
 
 #[test]
-fn who_is_cut_off_for_a_moment_lets_hits_wait_and_goes_on() {
+fn a_node_that_is_cut_off_briefly_lets_hits_wait_and_resumes() {
     in_virtual_time(1, LEASE, async |processes, env, _| {
         let [one, two] = &processes.engines;
         let (addr, reader) = read(&processes, &env).await;
@@ -27,20 +27,20 @@ fn who_is_cut_off_for_a_moment_lets_hits_wait_and_goes_on() {
         // It is still in, and answers.
         write(two, addr, 2).await;
         reader.written(2);
-        assert!(env.now() - reader.latest() > ms(50), "before it goes on");
+        assert!(env.now() - reader.latest() > ms(50), "before it resumes");
         assert_eq!(renewals(&processes), 0);
         processes.ways[0].cut(false);
         let reads = reader.reads();
-        until(&env, "it goes on", || reader.reads() > reads + 100).await;
+        until(&env, "it resumes", || reader.reads() > reads + 100).await;
         assert!(reader.end().await.is_none());
         assert_eq!(renewals(&processes), 1);
         processes.close().await;
     });
 }
 
-/// The plane hears of it again, or never.
+/// The node reaches the plane again, or never.
 #[test]
-fn who_is_cut_off_for_longer_than_a_lease_is_expelled_and_serves_nothing_stale() {
+fn a_node_that_is_cut_off_for_longer_than_a_lease_is_expelled_and_serves_nothing_stale() {
     for is_healed in [true, false] {
         in_virtual_time(1, LEASE, async |processes, env, _| {
             let two = &processes.engines[1];
@@ -48,8 +48,8 @@ fn who_is_cut_off_for_longer_than_a_lease_is_expelled_and_serves_nothing_stale()
             processes.ways[0].cut(true);
             let reads = reader.reads();
             is_recovered_from(&env, &processes.pools[1]).await;
-            assert!(reader.reads() - reads > 1_000, "it went on before");
-            // Who was recovered from is not asked.
+            assert!(reader.reads() - reads > 1_000, "it served before");
+            // The writer does not ask a node that was recovered from.
             write(two, addr, 2).await;
             reader.written(2);
             env.sleep(ms(10)).await;
@@ -91,9 +91,9 @@ async fn add(engine: Engine, addr: GAddr) {
     bytes.copy_from_slice(&(now + 1).to_le_bytes());
 }
 
-/// The guard that both wait for is let go before the node is suspended, or after.
+/// The guard that both wait for is dropped before the node is suspended, or after.
 #[test]
-fn who_waits_at_a_suspended_node_lets_others_go_first() {
+fn callers_that_wait_at_a_suspended_node_let_other_nodes_go_first() {
     for is_told_before in [false, true] {
         in_virtual_time(1, LEASE, async |processes, env, _| {
             let [one, two] = processes.engines.clone();
@@ -108,7 +108,7 @@ fn who_waits_at_a_suspended_node_lets_others_go_first() {
             let remote = env.spawn("remote", add(two.clone(), addr));
             env.sleep(ms(5)).await;
             if is_told_before {
-                // Its turn has come, and it does not look.
+                // The local caller has its turn, and is not polled.
                 guard = None;
             }
             let is_suspended = || silent_for(&processes, &env) > LEASE * 3 / 4;

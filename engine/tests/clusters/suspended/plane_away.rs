@@ -7,7 +7,7 @@ use super::reader::{CUT, LEASE, is_recovered_from, ms, read, renewals, silent_fo
 use crate::common::processes::{in_virtual_time, value, write};
 
 /// The memory node is away from the plane too, from later on, and gets it back before it is missed
-/// itself: until then the death is not complete, and the node goes on. It cannot tell a memory node
+/// itself: until then the death is not complete, and the node serves. It cannot tell a memory node
 /// that it does not reach from one that acts.
 #[test]
 fn a_memory_node_that_gets_the_plane_back_is_heard_before_it_acts() {
@@ -23,14 +23,14 @@ fn a_memory_node_that_gets_the_plane_back_is_heard_before_it_acts() {
             assert!(silent_for(&processes, &env) > LEASE);
             assert!(
                 env.now() - reader.latest() < ms(1),
-                "it goes on, as nobody has acted upon that"
+                "it serves, as no node has acted upon that"
             );
             let reads = reader.reads();
             env.sleep(ms(100)).await;
             assert!(reader.reads() - reads > 100);
             assert!(!pool.lost().is_empty());
             if is_far {
-                // What the node heard last is all that it has.
+                // The node keeps its last probes.
                 network.cut(PeerId::compute(CUT.get()), PeerId::memory(0));
             }
             processes.memory_ways[0].cut(false);
@@ -38,7 +38,7 @@ fn a_memory_node_that_gets_the_plane_back_is_heard_before_it_acts() {
             write(two, addr, 2).await;
             reader.written(2);
             assert!(env.now() - reader.latest() > LEASE / 32, "it stopped well before");
-            // It has heard of the death, and is away again.
+            // The memory node knows of the death, and is away again.
             processes.memory_ways[0].cut(true);
             env.sleep(LEASE / 2).await;
             processes.ways[0].cut(false);
@@ -48,22 +48,21 @@ fn a_memory_node_that_gets_the_plane_back_is_heard_before_it_acts() {
     }
 }
 
-/// The plane is away from all, and the node stands still for a moment: its memory nodes have heard
-/// nothing meanwhile.
+/// The plane is away from all, and the node pauses: its memory nodes have read nothing meanwhile.
 #[test]
-fn who_hears_late_that_the_plane_is_away_goes_on_all_the_same() {
+fn a_node_that_learns_late_that_the_plane_is_away_resumes() {
     in_virtual_time(1, LEASE, async |processes, env, network| {
         let two = &processes.engines[1];
         let (addr, reader) = read(&processes, &env).await;
         processes.all_ways().for_each(|way| way.cut(true));
         let cut_at = env.now();
         env.sleep(2 * LEASE).await;
-        assert!(env.now() - reader.latest() < ms(1), "it goes on");
+        assert!(env.now() - reader.latest() < ms(1), "it serves");
         network.slow(PeerId::memory(0), 10_000_000);
         reader.stops(&env).await;
         network.slow(PeerId::memory(0), 1);
         let reads = reader.reads();
-        until(&env, "it goes on", || reader.reads() > reads + 100).await;
+        until(&env, "it serves", || reader.reads() > reads + 100).await;
         assert!(env.now() - cut_at < 3 * LEASE);
         write(two, addr, 2).await;
         reader.written(2);
@@ -76,7 +75,7 @@ fn who_hears_late_that_the_plane_is_away_goes_on_all_the_same() {
     });
 }
 
-/// One that alone is away may be declared dead as well, and is then asked no more.
+/// A memory node that alone is away may be declared dead as well, and is asked no more.
 #[test]
 fn a_memory_node_that_alone_is_away_is_not_relied_on() {
     in_virtual_time(2, LEASE, async |processes, env, _| {
@@ -86,7 +85,7 @@ fn a_memory_node_that_alone_is_away_is_not_relied_on() {
         processes.memory_ways[0].cut(true);
         let (reads, cut_at) = (reader.reads(), env.now());
         reader.stops(&env).await;
-        assert!(reader.reads() - reads > 1_000, "it went on before");
+        assert!(reader.reads() - reads > 1_000, "it served before");
         assert!(reader.latest() - cut_at < LEASE, "in time");
         let pool = &processes.pools[1];
         is_recovered_from(&env, pool).await;

@@ -16,8 +16,8 @@ const FIRST_PAUSE: Duration = Duration::from_micros(20);
 const LONGEST_PAUSE: Duration = Duration::from_millis(2);
 const _: () = assert!(FIRST_PAUSE.as_nanos() < LONGEST_PAUSE.as_nanos());
 
-/// A kind of latch: [`Shared`] or [`Exclusive`].
-pub(crate) trait Latch {
+/// A kind of latch: [`SharedLatch`] or [`ExclusiveLatch`].
+pub(crate) trait LatchKind {
     /// What holds the latch.
     type Guard<'e>: Deref<Target = [u8]> + Send;
 
@@ -28,10 +28,10 @@ pub(crate) trait Latch {
     ) -> impl Future<Output = Result<Self::Guard<'_>, EngineError>> + Send;
 }
 
-pub(crate) struct Shared;
-pub(crate) struct Exclusive;
+pub(crate) struct SharedLatch;
+pub(crate) struct ExclusiveLatch;
 
-impl Latch for Shared {
+impl LatchKind for SharedLatch {
     type Guard<'e> = SharedGuard<'e>;
 
     #[inline]
@@ -43,7 +43,7 @@ impl Latch for Shared {
     }
 }
 
-impl Latch for Exclusive {
+impl LatchKind for ExclusiveLatch {
     type Guard<'e> = ExclusiveGuard<'e>;
 
     #[inline]
@@ -57,7 +57,7 @@ impl Latch for Exclusive {
 
 /// Latches a page, waiting for it, and repeats a bounded number of `Busy` answers.
 #[inline]
-pub(crate) async fn latch<L: Latch>(
+pub(crate) async fn latch<L: LatchKind>(
     engine: &Engine,
     addr: GAddr,
 ) -> Result<L::Guard<'_>, TreeError> {
@@ -71,7 +71,7 @@ pub(crate) async fn latch<L: Latch>(
     }
 }
 
-/// Latches a page exclusively if nobody holds it now.
+/// Latches a page exclusively if it is not latched now.
 pub(crate) async fn try_exclusive(
     engine: &Engine,
     addr: GAddr,

@@ -1,8 +1,8 @@
 //! Leaves as transactions use them: a view of the rows and the edits under an exclusive latch.
 //!
-//! Whoever holds a leaf latched decides what happens in it. The address of a leaf may be stale by
-//! the time the latch is there: [`LeafView::where_is`] says whether the key is still this leaf's
-//! business, and every edit must follow such a check under the same latch.
+//! The holder of a leaf's latch alone changes it. The address of a leaf may be stale by
+//! the time the latch is there: [`LeafView::where_is`] says whether the key still belongs to
+//! this leaf, and every edit must follow such a check under the same latch.
 
 use std::ops::{Bound, Range};
 
@@ -13,10 +13,10 @@ use crate::page::{self, PageView, Placement, Stamps, Target};
 
 /// Where a key is, seen from one latched leaf.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whereabouts {
+pub enum KeyLocation {
     /// In this leaf: the slot of the key, or the slot where it would go.
     Here(Result<usize, usize>),
-    /// The leaf was split: go on at its right neighbour.
+    /// The leaf was split: continue at its right neighbour.
     Right(GAddr),
     /// The leaf is dead or too far right: locate the key again from the root.
     Elsewhere,
@@ -48,29 +48,29 @@ impl<'a> LeafView<'a> {
     /// # Errors
     /// [`TreeError::Corrupt`] without an address.
     #[inline]
-    pub fn where_is(&self, key: &[u8]) -> Result<Whereabouts, TreeError> {
+    pub fn where_is(&self, key: &[u8]) -> Result<KeyLocation, TreeError> {
         Ok(match self.page.place(Target::At(key)) {
-            Placement::Here => Whereabouts::Here(self.page.search(key)?),
-            Placement::Right => Whereabouts::Right(self.right()),
-            Placement::Elsewhere => Whereabouts::Elsewhere,
+            Placement::Here => KeyLocation::Here(self.page.search(key)?),
+            Placement::Right => KeyLocation::Right(self.right()),
+            Placement::Elsewhere => KeyLocation::Elsewhere,
         })
     }
 
     /// Where the greatest key below `bound` is, for reverse scans. `Here(Ok(slot))` is that row;
-    /// `Here(Err(0))` says that this is the right leaf but it holds none: go on with
+    /// `Here(Err(0))` says that this is the right leaf but it holds none: continue with
     /// [`Tree::locate_before`](crate::Tree::locate_before) of the excluded [low
     /// fence](Self::low_fence), unless that is empty.
     ///
     /// # Errors
     /// [`TreeError::Corrupt`] without an address.
-    pub fn where_is_before(&self, bound: Bound<&[u8]>) -> Result<Whereabouts, TreeError> {
+    pub fn where_is_before(&self, bound: Bound<&[u8]>) -> Result<KeyLocation, TreeError> {
         let target = target_before(bound);
         let above = match self.page.place(target) {
-            Placement::Right => return Ok(Whereabouts::Right(self.right())),
-            Placement::Elsewhere => return Ok(Whereabouts::Elsewhere),
+            Placement::Right => return Ok(KeyLocation::Right(self.right())),
+            Placement::Elsewhere => return Ok(KeyLocation::Elsewhere),
             Placement::Here => self.page.slots_below(target)?,
         };
-        Ok(Whereabouts::Here(above.checked_sub(1).ok_or(0)))
+        Ok(KeyLocation::Here(above.checked_sub(1).ok_or(0)))
     }
 
     /// Rows in the leaf.
@@ -124,7 +124,7 @@ impl<'a> LeafView<'a> {
         self.page.low()
     }
 
-    /// Exclusive upper bound of the keys that belong here; `None` for the last leaf.
+    /// ExclusiveLatch upper bound of the keys that belong here; `None` for the last leaf.
     pub fn high_fence(&self) -> Option<&'a [u8]> {
         Some(self.page.high()).filter(|high| !high.is_empty())
     }
@@ -161,7 +161,7 @@ pub fn leaf_insert(leaf: &mut ExclusiveGuard<'_>, key: &[u8], value: &[u8]) -> R
     let view = PageView::parse(leaf).map_err(|_| NoRoom)?;
     assert!(view.place(Target::At(key)) == Placement::Here, "a row outside the leaf's fences");
     let found = view.search(key).map_err(|_| NoRoom)?;
-    if u32::try_from(view.len()).unwrap_or(u32::MAX) >= view.header().extra {
+    if u32::from(view.header().count) >= view.header().extra {
         return Err(NoRoom);
     }
     let Err(slot) = found else { panic!("a row that is in the leaf already") };
@@ -199,7 +199,7 @@ pub fn leaf_remove(leaf: &mut ExclusiveGuard<'_>, slot: usize) -> Result<(), Tre
 /// Gives a leaf other stamps. A change as any other; only their bytes become dirty.
 ///
 /// # Panics
-/// When the page is no leaf: the caller did not look.
+/// When the page is no leaf: the caller skipped the check.
 pub fn leaf_stamp(leaf: &mut ExclusiveGuard<'_>, stamps: Stamps) {
     assert!(LeafView::new(leaf).is_ok(), "stamps for what is no leaf");
     let (range, bytes) = page::stamp(stamps);

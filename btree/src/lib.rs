@@ -5,27 +5,28 @@
 //! operations* ([`Tree::get`], [`Tree::insert`], [`Tree::upsert`], [`Tree::update`],
 //! [`Tree::delete`], [`Tree::scan`]) latch for their own duration. *Building blocks* are for
 //! transactions, which keep leaf latches to commit: locate a leaf ([`Tree::locate`],
-//! [`Tree::locate_before`]), latch it through the engine, look at it ([`LeafView`]), change it
+//! [`Tree::locate_before`]), latch it through the engine, read it ([`LeafView`]), change it
 //! ([`leaf_insert`], [`leaf_replace`], [`leaf_remove`]), [stamp](leaf_stamp) it, split it while it
-//! is latched ([`Tree::split_leaf`]), and do the upkeep once no latch is held ([`Tree::post`],
+//! is latched ([`Tree::split_leaf`]), and maintain the tree once no latch is held ([`Tree::post`],
 //! [`Tree::reclaim`]).
 //!
 //! # Why many nodes can share it
 //!
 //! * Every page stores its two fences and a link to its right neighbour. A traversal that meets a
-//!   page which was split since goes right; so inner pages are latched one at a time, for a moment,
-//!   and a split is complete before any parent knows of it.
+//!   page which was split since goes right; so inner pages are latched one at a time, briefly, and
+//!   a split is complete before any parent knows of it.
 //! * A traversal that meets a page which was unlinked starts again at the root. The root's
 //!   address never changes, and an epoch pin keeps addresses on the way from being reused.
 //! * Leaves are never the root: a leaf keeps its address as long as it lives, so a transaction can
 //!   hold it by its address.
 //!
-//! # Latches, and why nobody waits in a circle
+//! # Latches, and why there is no deadlock
 //!
-//! Whoever holds an inner page waits for no latch (posting and reclaiming hold one inner page and
-//! only *try* leaves; pages they allocate are unknown to others). Whoever holds leaves may
-//! therefore wait for inner pages, and must only *try* further leaves; the stand-alone operations
-//! never hold more than one leaf while they wait for another page, which is an inner one.
+//! An operation that holds an inner page waits for no latch (posting and reclaiming hold one inner
+//! page and only *try* leaves; pages they allocate are unknown to others). One that holds leaves
+//! may therefore wait for inner pages, and must only *try* further leaves; the stand-alone
+//! operations never hold more than one leaf while they wait for another page, which is an inner
+//! one.
 //!
 //! # Where things are
 //!
@@ -108,7 +109,7 @@ mod tree;
 mod verify;
 
 pub use error::{NoRoom, TreeError};
-pub use leaf::{LeafView, Whereabouts, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
+pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
 pub use page::{Stamp, Stamps, max_entry, max_key};
 pub use scan::Direction;
 pub use split::PendingPost;

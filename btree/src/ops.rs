@@ -10,15 +10,15 @@
 use selkie_engine::{Engine, ExclusiveGuard, change_together};
 
 use crate::error::TreeError;
-use crate::latch::{Exclusive, Shared};
+use crate::latch::{ExclusiveLatch, SharedLatch};
 use crate::leaf::{leaf_insert, leaf_remove, leaf_replace};
 use crate::page::{PageView, Placement, Target, max_entry, max_key};
 use crate::split::PendingPost;
 use crate::tree::Tree;
 
-/// What a write does with a row that is there, or is not.
+/// Whether a write may insert a row, and whether it may replace one.
 #[derive(Debug, Clone, Copy)]
-struct Policy {
+struct WritePolicy {
     insert: bool,
     replace: bool,
 }
@@ -43,7 +43,7 @@ impl Tree {
         read: impl FnOnce(&[u8]) -> R,
     ) -> Result<Option<R>, TreeError> {
         let _pin = engine.pin();
-        let (leaf, addr, _) = self.find_leaf::<Shared>(engine, Target::At(key), None).await?;
+        let (leaf, addr, _) = self.find_leaf::<SharedLatch>(engine, Target::At(key), None).await?;
         let value = PageView::parse(&leaf).and_then(|view| match view.search(key)? {
             Ok(slot) => Ok(Some(view.cell(slot)?.value)),
             Err(_) => Ok(None),
@@ -58,7 +58,7 @@ impl Tree {
     /// [`TreeError::EntryTooLarge`]; [`TreeError::Engine`] (pool full, timeout); as
     /// [`Tree::locate`]. The row is not in the tree after any of them.
     pub async fn insert(&self, engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
-        let policy = Policy { insert: true, replace: false };
+        let policy = WritePolicy { insert: true, replace: false };
         match self.write(engine, key, value, policy).await? {
             true => Ok(()),
             false => Err(TreeError::Duplicate),
@@ -70,7 +70,7 @@ impl Tree {
     /// # Errors
     /// As [`Tree::insert`], without `Duplicate`.
     pub async fn upsert(&self, engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
-        let policy = Policy { insert: true, replace: true };
+        let policy = WritePolicy { insert: true, replace: true };
         self.write(engine, key, value, policy).await.map(|_| ())
     }
 
@@ -84,7 +84,7 @@ impl Tree {
         key: &[u8],
         value: &[u8],
     ) -> Result<bool, TreeError> {
-        self.write(engine, key, value, Policy { insert: false, replace: true }).await
+        self.write(engine, key, value, WritePolicy { insert: false, replace: true }).await
     }
 
     /// Removes a row; `false` if there is none. Reclaims the leaf if it is empty then.
@@ -94,7 +94,7 @@ impl Tree {
     pub async fn delete(&self, engine: &Engine, key: &[u8]) -> Result<bool, TreeError> {
         let _pin = engine.pin();
         let (mut leaf, addr, _) =
-            self.find_leaf::<Exclusive>(engine, Target::At(key), None).await?;
+            self.find_leaf::<ExclusiveLatch>(engine, Target::At(key), None).await?;
         let (found, rows) = PageView::parse(&leaf)
             .and_then(|view| Ok((view.search(key)?, view.len())))
             .map_err(TreeError::damaged(addr))?;
@@ -113,12 +113,12 @@ impl Tree {
         engine: &Engine,
         key: &[u8],
         value: &[u8],
-        policy: Policy,
+        policy: WritePolicy,
     ) -> Result<bool, TreeError> {
         check_size(engine, key, value)?;
         let _pin = engine.pin();
         let (mut leaf, _, strayed) =
-            self.find_leaf::<Exclusive>(engine, Target::At(key), None).await?;
+            self.find_leaf::<ExclusiveLatch>(engine, Target::At(key), None).await?;
         let mut posts = Vec::new();
         if strayed {
             let view = PageView::parse(&leaf).map_err(TreeError::damaged(leaf.addr()))?;
@@ -169,7 +169,7 @@ fn side_of<'e>(
     mut left: ExclusiveGuard<'e>,
     mut right: ExclusiveGuard<'e>,
 ) -> Result<ExclusiveGuard<'e>, TreeError> {
-    // Nobody finds the one without the other.
+    // The log has both halves or neither.
     change_together([&mut left, &mut right]);
     let view = PageView::parse(&left).map_err(TreeError::damaged(left.addr()))?;
     Ok(if view.place(Target::At(key)) == Placement::Here { left } else { right })

@@ -1,13 +1,13 @@
-//! Telling parents about split pages, bottom up, one latched page at a time.
+//! Posting the separators of split pages to their parents, bottom up, one latched page at a time.
 //!
 //! [`Tree::post`] inserts a separator into the page of its level that covers it, splits that page
-//! when it is full, and goes on one level up with the separator of that split. It never holds two
+//! when it is full, and continues one level up with the separator of that split. It never holds two
 //! pages that others can reach: pages it splits off are new, and the root is split by copying both
 //! halves down into two new pages, so that the root's address stays.
 //!
 //! # Why a separator never points to a dead leaf
 //!
-//! A leaf can be reclaimed between its split and a post: somebody who strayed there by a right link
+//! A leaf can be reclaimed between its split and a post: a writer that reached it by a right link
 //! may have posted its separator, and reclaim may have removed it again ([`crate::reclaim`]). A
 //! post must notice without latching leaf and parent together. Three facts make that possible:
 //!
@@ -18,14 +18,14 @@
 //!    into a page of a higher level when it is split; the level is compared.)
 //! 3. A split copies the count to the new page, but the address differs.
 //!
-//! So a post knows (page, count) for its separator, read *before* a moment at which the child was
-//! alive: [`Tree::split_leaf`] reads them just before it makes the child; otherwise the child is
-//! looked up by its low fence after reading them. If under the exclusive latch the same page still
-//! covers the separator with the same count, no separator was removed from it since, so the child
-//! is still alive, and it stays so while the latch is held. If anything differs, the child is
-//! looked up again, through the parent and the right links: either a live leaf has that low fence,
-//! which is then the one to post, or the range was absorbed and there is nothing to do. Posting
-//! twice is harmless: the second post finds the separator.
+//! So a post knows (page, count) for its separator, read *before* a point in time at which the
+//! child was alive: [`Tree::split_leaf`] reads them just before it makes the child; otherwise the
+//! child is looked up by its low fence after reading them. If under the exclusive latch the same
+//! page still covers the separator with the same count, no separator was removed from it since, so
+//! the child is still alive, and it stays so while the latch is held. If anything differs, the
+//! child is looked up again, through the parent and the right links: either a live leaf has that
+//! low fence, which is then the one to post, or the range was absorbed and there is nothing to do.
+//! Posting twice is harmless: the second post finds the separator.
 //!
 //! Inner pages do not die: their separators are posted without this check.
 //!
@@ -35,8 +35,8 @@
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, change_together};
 
 use crate::error::TreeError;
-use crate::latch::{Exclusive, Shared, latch, pause};
-use crate::page::{self, Damage, NoRoomOr, PageView, Placement, Spec, Target};
+use crate::latch::{ExclusiveLatch, SharedLatch, latch, pause};
+use crate::page::{self, Damage, NoRoomOr, PageSpec, PageView, Placement, Target};
 use crate::split::PendingPost;
 use crate::tree::{RESTARTS, Tree};
 
@@ -112,7 +112,7 @@ impl Tree {
                 None => return Ok(None),
             }
         };
-        let (leaf, child, _) = self.find_leaf::<Shared>(engine, target, Some(from)).await?;
+        let (leaf, child, _) = self.find_leaf::<SharedLatch>(engine, target, Some(from)).await?;
         let view = PageView::parse(&leaf).map_err(TreeError::damaged(child))?;
         Ok((view.low() == separator).then(|| PendingPost {
             level: 1,
@@ -144,7 +144,7 @@ impl Tree {
         }
         let side = if pending.separator < cut.separator { &mut left } else { &mut right };
         let inserted = insert_separator(side, pending);
-        // Whoever finds one half finds the other.
+        // The log has both halves or neither.
         change_together([&mut left, &mut right]);
         if !inserted? {
             let what = "no room for a separator in a page just split";
@@ -189,7 +189,7 @@ impl Tree {
         )
         .and_then(|()| {
             let level = header.level.checked_add(1).ok_or(Damage("too many levels"))?;
-            let spec = Spec { level, ..Spec::default() };
+            let spec = PageSpec { level, ..PageSpec::default() };
             let children = [left_addr.to_u64().to_le_bytes(), right_addr.to_u64().to_le_bytes()];
             let keys = [&[][..], &cut.separator];
             let entries = keys.into_iter().zip(children.iter().map(|child| &child[..]));
@@ -215,7 +215,7 @@ async fn still_covers<'e>(
     seen: (GAddr, u32),
 ) -> Result<Option<ExclusiveGuard<'e>>, TreeError> {
     let (addr, removals) = seen;
-    let parent = latch::<Exclusive>(engine, addr).await?;
+    let parent = latch::<ExclusiveLatch>(engine, addr).await?;
     let view = PageView::parse(&parent).map_err(TreeError::damaged(addr))?;
     let same = view.level() == pending.level
         && view.header().extra == removals

@@ -2,9 +2,9 @@
 //!
 //! Three pages change together: the parent loses a separator, the left sibling takes over the
 //! leaf's range and right link, and the leaf is marked dead. The parent's latch is waited for while
-//! nothing else is held; the two leaves are only *tried*, because whoever holds a leaf may be
-//! waiting for an inner page. If either is in use, reclaim gives up: an empty leaf is harmless, and
-//! the next row deleted from it tries again.
+//! nothing else is held; the two leaves are only *tried*, because a transaction that holds a leaf
+//! may be waiting for an inner page. If either is in use, reclaim gives up: an empty leaf is
+//! harmless, and the next row deleted from it tries again.
 //!
 //! Readers on their way to the dead leaf hold an epoch pin from before it was unlinked, so its page
 //! is not reused before they have seen the mark and started again at the root.
@@ -21,8 +21,9 @@ use crate::page::{self, PageView, Target};
 use crate::tree::Tree;
 
 impl Tree {
-    /// Unlinks and frees `leaf` if it is empty and nobody is using it or its left sibling. Returns
-    /// whether it did. The caller holds no latch. An address that has become stale does no harm.
+    /// Unlinks and frees `leaf` if it is empty and neither it nor its left sibling is latched.
+    /// Returns whether it did. The caller holds no latch. An address that has become stale does no
+    /// harm.
     ///
     /// # Errors
     /// As [`Tree::locate`]; never for a leaf in use. The tree is valid after every error.

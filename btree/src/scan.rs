@@ -1,17 +1,17 @@
 //! Range scans in both directions, one leaf at a time.
 //!
 //! The rows of a leaf are copied out under its shared latch and handed to the caller without any
-//! latch, so the caller may take its time and use the tree. A scan sees each leaf at one moment and
-//! different leaves at different ones; rows that are there throughout are seen exactly once, in
-//! order. Forward it follows right links; backward it locates the leaf before the low fence, which
-//! needs no left links.
+//! latch, so the caller may take its time and use the tree. A scan reads each leaf at one point in
+//! time and different leaves at different ones; rows that are there throughout are seen exactly
+//! once, in order. Forward it follows right links; backward it locates the leaf before the low
+//! fence, which needs no left links.
 
 use std::ops::{Bound, ControlFlow};
 
 use selkie_engine::{Engine, GAddr};
 
 use crate::error::TreeError;
-use crate::latch::Shared;
+use crate::latch::SharedLatch;
 use crate::leaf::target_before;
 use crate::page::{Damage, PageView, Target};
 use crate::tree::Tree;
@@ -30,7 +30,7 @@ pub enum Direction {
 
 /// Rows copied out of one leaf, in scan order.
 #[derive(Default)]
-struct Batch {
+struct ScanBatch {
     bytes: Vec<u8>,
     /// Lengths of key and value, one after the other in `bytes`.
     rows: Vec<(usize, usize)>,
@@ -39,7 +39,7 @@ struct Batch {
     leaves: usize,
 }
 
-impl Batch {
+impl ScanBatch {
     /// Copies the rows of `slots` that `inside` lets through, up to the first it does not. Returns
     /// whether that one was met.
     fn fill(
@@ -116,8 +116,8 @@ impl Tree {
             Bound::Excluded(end) => key < end,
             Bound::Unbounded => true,
         };
-        let mut batch = Batch::default();
-        // The next key to look at, whether it is to be skipped, and the leaf it should be in.
+        let mut batch = ScanBatch::default();
+        // The next key to read, whether it is to be skipped, and the leaf it should be in.
         let mut cursor = match start {
             Bound::Included(key) | Bound::Excluded(key) => key.to_vec(),
             Bound::Unbounded => Vec::new(),
@@ -127,7 +127,7 @@ impl Tree {
         loop {
             let done = {
                 let target = Target::At(&cursor);
-                let (leaf, addr, _) = self.find_leaf::<Shared>(engine, target, hint).await?;
+                let (leaf, addr, _) = self.find_leaf::<SharedLatch>(engine, target, hint).await?;
                 let copied = PageView::parse(&leaf).and_then(|view| {
                     let first = match view.search(&cursor)? {
                         Ok(slot) => slot + usize::from(skip),
@@ -159,12 +159,12 @@ impl Tree {
             Bound::Excluded(start) => key > start,
             Bound::Unbounded => true,
         };
-        let mut batch = Batch::default();
+        let mut batch = ScanBatch::default();
         let mut bound = end.map(<[u8]>::to_vec);
         loop {
             let done = {
                 let target = target_before(bound.as_ref().map(Vec::as_slice));
-                let (leaf, addr, _) = self.find_leaf::<Shared>(engine, target, None).await?;
+                let (leaf, addr, _) = self.find_leaf::<SharedLatch>(engine, target, None).await?;
                 let copied = PageView::parse(&leaf).and_then(|view| {
                     let above = view.slots_below(target)?;
                     let beyond = batch.fill(&view, (0..above).rev(), inside)?;

@@ -1,9 +1,8 @@
-//! Splitting a full leaf under its latch, and the note about it for the parent.
+//! Splitting a full leaf under its latch, and the separator that is to be posted to the parent.
 //!
-//! A split is complete the moment the left leaf's latch is released: its right link and high fence
+//! A split is complete as soon as the left leaf's latch is released: its right link and high fence
 //! lead to the new page. The parent's separator only shortens the way, so it can wait until the
-//! caller holds no leaf latch (a transaction: until after commit). [`crate::post`] tells how it
-//! gets there.
+//! caller holds no leaf latch (a transaction: until after commit). See [`crate::post`].
 
 use selkie_engine::{Engine, ExclusiveGuard, GAddr};
 
@@ -29,7 +28,7 @@ pub struct PendingPost {
 }
 
 impl PendingPost {
-    /// The note for a leaf that was reached by a right link instead of from its parent.
+    /// For a leaf that was reached by a right link instead of from its parent.
     pub(crate) fn found_missing(low_fence: &[u8]) -> Self {
         Self { level: 1, separator: low_fence.to_vec(), child: GAddr::NULL, seen: None }
     }
@@ -37,14 +36,14 @@ impl PendingPost {
 
 impl Tree {
     /// Splits `left`, a leaf in which `key` found no room, and returns the new right neighbour,
-    /// latched, with the note for the parent. Afterwards `key` belongs to whichever of the two
+    /// latched, with the separator for the parent. Afterwards `key` belongs to whichever of the two
     /// [`LeafView::where_is`](crate::LeafView::where_is) says, and usually has room there; with
     /// rows near [`max_entry`](crate::max_entry) it may take a second split of that side.
     ///
     /// A key at the end of the leaf cuts there, so ascending inserts leave full leaves behind;
     /// others cut in the middle by bytes. `key` may be in the leaf already, as a row that grows.
     ///
-    /// Latches inner pages, each for a moment, and allocates a page (a round trip only when the
+    /// Latches inner pages, each briefly, and allocates a page (a round trip only when the
     /// node's lease is used up). On an error nothing has changed.
     ///
     /// # Errors

@@ -14,12 +14,12 @@ use std::ops::Bound;
 use selkie_engine::{Engine, ExclusiveGuard, GAddr, SharedGuard};
 
 use crate::error::TreeError;
-use crate::latch::{Exclusive, Latch, Shared, latch, pause};
+use crate::latch::{ExclusiveLatch, LatchKind, SharedLatch, latch, pause};
 use crate::leaf::target_before;
-use crate::page::{self, MAX_PAGE, MIN_PAGE, PageView, Placement, Spec, Target};
+use crate::page::{self, MAX_PAGE, MIN_PAGE, PageSpec, PageView, Placement, Target};
 
-/// How often an operation starts again at the root. Every restart means that somebody else
-/// completed a structure change in between.
+/// How often an operation starts again at the root. Every restart means that another
+/// operation completed a structure change in between.
 pub(crate) const RESTARTS: u32 = 256;
 /// No tree is higher: every level has at least twice the pages of the one above.
 const MAX_HEIGHT: u8 = 64;
@@ -57,7 +57,7 @@ impl Tree {
                 return Err(error.into());
             }
         };
-        let all = |level, extra| Spec { level, extra, ..Spec::default() };
+        let all = |level, extra| PageSpec { level, extra, ..PageSpec::default() };
         let rows = if max_leaf_rows == u16::MAX { u32::MAX } else { u32::from(max_leaf_rows) };
         let addr = leaf.addr();
         page::format(leaf.bytes_mut(0..bytes), &all(0, rows), [])
@@ -84,7 +84,7 @@ impl Tree {
         self.max_leaf_rows
     }
 
-    /// The leaf that held `key` a moment ago. Latches inner pages only, each for a moment; check
+    /// The leaf that held `key` just now. Latches inner pages only, each briefly; check
     /// the leaf by [`LeafView::where_is`](crate::LeafView::where_is) once it is latched. The caller
     /// holds an epoch pin from before this call until it is done with the address. May be called
     /// with leaf latches held. No heap allocation; no round trip when the inner pages are cached.
@@ -96,8 +96,8 @@ impl Tree {
         self.child_at(engine, Target::At(key)).await
     }
 
-    /// The leaf that held the greatest keys below `bound` a moment ago: where a reverse scan starts
-    /// and goes on. Otherwise as [`Tree::locate`]; check the leaf by
+    /// The leaf that held the greatest keys below `bound` just now: where a reverse scan starts and
+    /// continues. Otherwise as [`Tree::locate`]; check the leaf by
     /// [`LeafView::where_is_before`](crate::LeafView::where_is_before).
     ///
     /// # Errors
@@ -134,7 +134,7 @@ impl Tree {
             // Levels only go down, and right links only go right, on a way that is not damaged.
             let mut above = MAX_HEIGHT + 1;
             for _ in 0..MAX_STEPS {
-                let guard = latch::<Shared>(engine, addr).await?;
+                let guard = latch::<SharedLatch>(engine, addr).await?;
                 let damaged = TreeError::damaged(addr);
                 let view = match PageView::parse(&guard) {
                     Ok(view) => view,
@@ -173,7 +173,7 @@ impl Tree {
             }
             let mut addr = self.descend(engine, Target::At(key), level).await?.addr();
             loop {
-                let guard = latch::<Exclusive>(engine, addr).await?;
+                let guard = latch::<ExclusiveLatch>(engine, addr).await?;
                 let view = PageView::parse(&guard).map_err(TreeError::damaged(addr))?;
                 // The root may have grown a level since.
                 if view.level() != level {
@@ -193,7 +193,7 @@ impl Tree {
     /// given. The flag says that the last step was along a right link: a separator may be missing
     /// above.
     #[inline]
-    pub(crate) async fn find_leaf<'e, L: Latch>(
+    pub(crate) async fn find_leaf<'e, L: LatchKind>(
         &self,
         engine: &'e Engine,
         target: Target<'_>,

@@ -1,11 +1,11 @@
-//! Checking every invariant of a tree nobody is changing.
+//! Checking every invariant of a tree that no node is changing.
 
 use std::collections::HashSet;
 
 use selkie_engine::{Engine, GAddr};
 
 use crate::error::TreeError;
-use crate::latch::{Shared, latch};
+use crate::latch::{SharedLatch, latch};
 use crate::page::PageView;
 use crate::tree::Tree;
 
@@ -33,9 +33,9 @@ pub struct TreeStats {
 /// What the level above says about a page: the separator and the address.
 type Child = (Vec<u8>, GAddr);
 
-/// What a walk along one level found.
+/// What a walk along one level has found.
 #[derive(Default)]
-struct Level {
+struct LevelWalk {
     level: u8,
     pages: usize,
     entries: usize,
@@ -48,8 +48,8 @@ impl Tree {
     /// Walks every level from left to right by its right links and checks: each page's prefix, key
     /// order, heads and cell bounds; levels; that the low fence of a page is the high fence of its
     /// left neighbour, from minus to plus infinity; that every separator points to a page of the
-    /// walk with this low fence, in order; that no page is dead or met twice. Nobody may change the
-    /// tree meanwhile. Reads every page once.
+    /// walk with this low fence, in order; that no page is dead or met twice. No node may
+    /// change the tree meanwhile. Reads every page once.
     ///
     /// # Errors
     /// [`TreeError::Broken`] or [`TreeError::Corrupt`] name the page and the invariant;
@@ -85,8 +85,8 @@ async fn walk(
     above: Option<u8>,
     expected: &[Child],
     seen: &mut HashSet<GAddr>,
-) -> Result<Level, TreeError> {
-    let mut result = Level::default();
+) -> Result<LevelWalk, TreeError> {
+    let mut result = LevelWalk::default();
     let mut known = expected.iter().peekable();
     let mut fence = Vec::new();
     let mut next = expected.first().map_or(GAddr::NULL, |(_, addr)| *addr);
@@ -99,7 +99,7 @@ async fn walk(
         if !seen.insert(addr) {
             return broken("met twice");
         }
-        let page = latch::<Shared>(engine, addr).await?;
+        let page = latch::<SharedLatch>(engine, addr).await?;
         let view = PageView::parse(&page).map_err(TreeError::damaged(addr))?;
         if result.pages == 0 {
             result.level = view.level();

@@ -15,7 +15,7 @@ pub enum AbortCause {
     Conflict,
     /// A leaf already held shared was needed exclusively, and others hold it too.
     UpgradeConflict,
-    /// What was read is not as it was any more.
+    /// What was read was changed since.
     Stale,
     /// A later transaction was at a leaf before this one.
     TooLate,
@@ -87,8 +87,8 @@ impl AbortCause {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TxnError {
-    /// Somebody else holds a leaf that is needed; nobody waits for a lock. Run the transaction
-    /// again.
+    /// Another transaction holds a leaf that is needed; no transaction waits for a lock. Run this
+    /// one again.
     #[error("conflict on page {leaf:?}{}", if *.upgrade { " while upgrading" } else { "" })]
     Conflict {
         /// The leaf.
@@ -96,7 +96,7 @@ pub enum TxnError {
         /// It was held shared already.
         upgrade: bool,
     },
-    /// Somebody else has changed a leaf since this transaction read it. Run the transaction again.
+    /// Another transaction has changed a leaf since this one read it. Run the transaction again.
     #[error("page {leaf:?} was changed since it was read")]
     Stale {
         /// The leaf.

@@ -6,7 +6,7 @@ use super::layout::{
     CELL_HEADER, DEAD, Damage, HEAD, HEADER, Header, SLOT, STAMPS_AT, Slot, entry_bytes,
 };
 use super::order::head_of;
-use super::rebuild::{Spec, rebuild};
+use super::rebuild::{PageSpec, rebuild};
 use super::stamps::Stamps;
 use super::view::PageView;
 use super::write::{PageMut, cell_before, change, put, put_cell};
@@ -107,7 +107,7 @@ pub(crate) fn replace(page: &mut impl PageMut, slot: usize, value: &[u8]) -> Res
         return Err(Damage("cell out of bounds").into());
     }
     if !stays && need > view.free_bytes() + given {
-        let spec = Spec::of(&view);
+        let spec = PageSpec::of(&view);
         return rebuild(page, &spec, Some((slot, value))).map_err(NoRoomOr::from);
     }
     let rest = cell.rest.to_vec();
@@ -125,7 +125,7 @@ pub(crate) fn replace(page: &mut impl PageMut, slot: usize, value: &[u8]) -> Res
 
 /// Moves all cells together so that the free bytes are one piece.
 fn compact(page: &mut impl PageMut) -> Result<(), Damage> {
-    let spec = Spec::of(&PageView::parse(page)?);
+    let spec = PageSpec::of(&PageView::parse(page)?);
     rebuild(page, &spec, None)
 }
 

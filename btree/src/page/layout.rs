@@ -122,7 +122,7 @@ impl Header {
             high_len: u16_at(14),
             right: u64::from_le_bytes([b[16], b[17], b[18], b[19], b[20], b[21], b[22], b[23]]),
             extra: u32::from_le_bytes([b[24], b[25], b[26], b[27]]),
-            stamps: b.last_chunk().map_or_else(Stamps::default, |both| Stamps::decode(*both)),
+            stamps: Stamps::decode(std::array::from_fn(|at| b[STAMPS_AT + at])),
         };
         let fences = usize::from(header.low_len) + usize::from(header.high_len);
         let heap = usize::from(header.heap);

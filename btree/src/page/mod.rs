@@ -52,7 +52,7 @@ pub use stamps::{Stamp, Stamps};
 
 pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};
 pub(crate) use layout::{Damage, MAX_PAGE, MIN_PAGE};
-pub(crate) use rebuild::{Spec, absorb, choose_cut, format, split, split_into};
+pub(crate) use rebuild::{PageSpec, absorb, choose_cut, format, split, split_into};
 pub(crate) use view::{PageView, Placement, Target};
 #[cfg(test)]
 pub(crate) use write::PageMut;

@@ -14,7 +14,7 @@ use super::write::{PageMut, cell_before, put, put_cell};
 
 /// What a page is, apart from its entries.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Spec {
+pub(crate) struct PageSpec {
     pub(crate) level: u8,
     pub(crate) extra: u32,
     pub(crate) low: Vec<u8>,
@@ -23,7 +23,7 @@ pub(crate) struct Spec {
     pub(crate) stamps: Stamps,
 }
 
-impl Spec {
+impl PageSpec {
     /// The description of an existing page.
     pub(crate) fn of(view: &PageView<'_>) -> Self {
         let header = view.header();
@@ -45,7 +45,7 @@ struct Builder<'p> {
 }
 
 impl<'p> Builder<'p> {
-    fn new(page: &'p mut [u8], spec: &Spec) -> Result<Self, Damage> {
+    fn new(page: &'p mut [u8], spec: &PageSpec) -> Result<Self, Damage> {
         let too_long = |_| Damage("fence too long");
         let prefix = spec.low.iter().zip(&spec.high).take_while(|(a, b)| a == b).count();
         let heap = page
@@ -105,7 +105,7 @@ impl<'p> Builder<'p> {
 /// Makes `page` an empty page, then adds `entries`, which must be in key order.
 pub(crate) fn format<'e>(
     page: &mut [u8],
-    spec: &Spec,
+    spec: &PageSpec,
     entries: impl IntoIterator<Item = (&'e [u8], &'e [u8])>,
 ) -> Result<(), Damage> {
     let mut builder = Builder::new(page, spec)?;
@@ -119,7 +119,7 @@ pub(crate) fn format<'e>(
 /// Builds `target` from some entries of `source`; `substitute` replaces the value of one slot.
 fn copy_entries(
     target: &mut [u8],
-    spec: &Spec,
+    spec: &PageSpec,
     source: &PageView<'_>,
     slots: Range<usize>,
     substitute: Option<(usize, &[u8])>,
@@ -142,7 +142,7 @@ fn copy_entries(
 /// page is unchanged.
 pub(crate) fn rebuild(
     page: &mut impl PageMut,
-    spec: &Spec,
+    spec: &PageSpec,
     substitute: Option<(usize, &[u8])>,
 ) -> Result<(), Damage> {
     let view = PageView::parse(page)?;
@@ -154,7 +154,7 @@ pub(crate) fn rebuild(
 
 /// Where to split a page.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Cut {
+pub(crate) struct SplitPoint {
     /// Entries from this slot on go to the right page.
     pub(crate) at: usize,
     /// High fence of the left page and low fence of the right one.
@@ -168,7 +168,7 @@ pub(crate) struct Cut {
 /// come out as equal in bytes as they can. Every leaf cut leaves either side at most as many rows
 /// as there were, the new one included. A leaf's separator is as short as the two keys beside it
 /// allow; an inner page's is the key of the right page's first child.
-pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<Cut, Damage> {
+pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<SplitPoint, Damage> {
     let found = view.search(key)?;
     let mut bytes = Vec::with_capacity(view.len() + 1);
     let mut values = 0;
@@ -185,7 +185,7 @@ pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<Cut, Damage>
         let at = at.ok_or(Damage("full inner page with fewer than two children"))?;
         let mut separator = Vec::new();
         view.key_into(at, &mut separator)?;
-        return Ok(Cut { at, separator });
+        return Ok(SplitPoint { at, separator });
     }
     let too_few = Damage("entry larger than a page can take");
     let Err(new) = found else {
@@ -208,7 +208,7 @@ pub(crate) fn choose_cut(view: &PageView<'_>, key: &[u8]) -> Result<Cut, Damage>
 
 /// The cut for a key that goes at the end of a leaf: as far right as the left page, which gets the
 /// separator as its high fence, has room for. `bytes` are the sizes of the entries.
-fn end_cut(view: &PageView<'_>, key: &[u8], bytes: &[usize]) -> Result<Cut, Damage> {
+fn end_cut(view: &PageView<'_>, key: &[u8], bytes: &[usize]) -> Result<SplitPoint, Damage> {
     let mut left = HEADER + view.low().len() + bytes.iter().sum::<usize>();
     let mut right_first = key.to_vec();
     for (last, size) in bytes.iter().enumerate().rev() {
@@ -236,13 +236,13 @@ fn leaf_cut(
     at: usize,
     left_last: &[u8],
     mut right_first: Vec<u8>,
-) -> Result<Cut, Damage> {
+) -> Result<SplitPoint, Damage> {
     if left_last >= right_first.as_slice() || at > view.len() {
         return Err(Damage("keys out of order"));
     }
     let common = left_last.iter().zip(&right_first).take_while(|(a, b)| a == b).count();
     right_first.truncate(common + 1);
-    Ok(Cut { at, separator: right_first })
+    Ok(SplitPoint { at, separator: right_first })
 }
 
 /// The cut that makes the larger side smallest, both sides non-empty. `None` for fewer than two.
@@ -265,14 +265,14 @@ pub(crate) fn split_into(
     source: &[u8],
     left: &mut [u8],
     right: &mut [u8],
-    cut: &Cut,
+    cut: &SplitPoint,
     right_addr: u64,
 ) -> Result<(), Damage> {
     let view = PageView::parse(source)?;
-    let whole = Spec::of(&view);
-    let right_spec = Spec { low: cut.separator.clone(), ..whole.clone() };
+    let whole = PageSpec::of(&view);
+    let right_spec = PageSpec { low: cut.separator.clone(), ..whole.clone() };
     copy_entries(right, &right_spec, &view, cut.at..view.len(), None)?;
-    let left_spec = Spec { high: cut.separator.clone(), right: right_addr, ..whole };
+    let left_spec = PageSpec { high: cut.separator.clone(), right: right_addr, ..whole };
     copy_entries(left, &left_spec, &view, 0..cut.at, None)
 }
 
@@ -280,7 +280,7 @@ pub(crate) fn split_into(
 pub(crate) fn split(
     left: &mut [u8],
     right: &mut [u8],
-    cut: &Cut,
+    cut: &SplitPoint,
     right_addr: u64,
 ) -> Result<(), Damage> {
     let mut image = vec![0; left.len()];
@@ -292,8 +292,8 @@ pub(crate) fn split(
 /// Extends a page over the range of its empty right neighbour. The page's prefix may shrink, so it
 /// is re-encoded; [`Damage`] also when that does not fit. On an error the page is unchanged.
 pub(crate) fn absorb(page: &mut impl PageMut, neighbour: &PageView<'_>) -> Result<(), Damage> {
-    let whole = Spec::of(&PageView::parse(page)?);
+    let whole = PageSpec::of(&PageView::parse(page)?);
     let Header { right, stamps, .. } = *neighbour.header();
     let (high, stamps) = (neighbour.high().to_vec(), whole.stamps.latest(stamps));
-    rebuild(page, &Spec { high, right, stamps, ..whole }, None)
+    rebuild(page, &PageSpec { high, right, stamps, ..whole }, None)
 }

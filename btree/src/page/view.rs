@@ -67,7 +67,7 @@ impl<'a> PageView<'a> {
     #[inline]
     pub(crate) fn parse(page: &'a [u8]) -> Result<Self, Damage> {
         let header = Header::load(page)?;
-        let slots = page.get(HEADER..header.slots_end()).unwrap_or_default();
+        let slots = page.get(HEADER..header.slots_end()).ok_or(Damage("slots out of bounds"))?;
         Ok(Self { page, header, slots: slots.as_chunks::<SLOT>().0 })
     }
 
@@ -93,15 +93,23 @@ impl<'a> PageView<'a> {
 
     /// Inclusive lower bound of the page's keys; empty is minus infinity.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the header check has found the fences in the page"
+    )]
     pub(crate) fn low(&self) -> &'a [u8] {
         let end = self.page.len() - usize::from(self.header.high_len);
-        self.page.get(end - usize::from(self.header.low_len)..end).unwrap_or_default()
+        &self.page[end - usize::from(self.header.low_len)..end]
     }
 
     /// Exclusive upper bound of the page's keys; empty is plus infinity.
     #[inline]
+    #[expect(
+        clippy::indexing_slicing,
+        reason = "the header check has found the fences in the page"
+    )]
     pub(crate) fn high(&self) -> &'a [u8] {
-        self.page.get(self.page.len() - usize::from(self.header.high_len)..).unwrap_or_default()
+        &self.page[self.page.len() - usize::from(self.header.high_len)..]
     }
 
     /// Size of the page.
@@ -115,8 +123,9 @@ impl<'a> PageView<'a> {
     }
 
     /// What all keys of the page start with.
+    #[expect(clippy::indexing_slicing, reason = "the header check has compared prefix and fences")]
     pub(crate) fn prefix(&self) -> &'a [u8] {
-        self.low().get(..usize::from(self.header.prefix_len)).unwrap_or_default()
+        &self.low()[..usize::from(self.header.prefix_len)]
     }
 
     /// Whether the target lies in this page.

@@ -4,7 +4,7 @@
 use std::ops::Bound;
 
 use selkie_btree::{
-    Direction, LeafView, NoRoom, Tree, Whereabouts, leaf_insert, leaf_remove, leaf_replace,
+    Direction, KeyLocation, LeafView, NoRoom, Tree, leaf_insert, leaf_remove, leaf_replace,
 };
 use selkie_engine::{Engine, GAddr};
 
@@ -34,8 +34,8 @@ fn an_unposted_split_is_valid_and_posting_is_idempotent() {
         let right_addr = right.addr();
         let view = LeafView::new(&guard).unwrap();
         assert_eq!(view.right(), right_addr);
-        assert_eq!(view.where_is(&[255]).unwrap(), Whereabouts::Right(right_addr));
-        assert_eq!(LeafView::new(&right).unwrap().where_is(&[0]).unwrap(), Whereabouts::Elsewhere);
+        assert_eq!(view.where_is(&[255]).unwrap(), KeyLocation::Right(right_addr));
+        assert_eq!(LeafView::new(&right).unwrap().where_is(&[0]).unwrap(), KeyLocation::Elsewhere);
         drop((guard, right));
 
         let before = tree.verify(engine).await.unwrap();
@@ -215,13 +215,13 @@ fn leaf_views_find_rows_below_a_bound() {
                 let guard = engine.shared(leaf).await.unwrap();
                 let view = LeafView::new(&guard).unwrap();
                 match view.where_is_before(below).unwrap() {
-                    Whereabouts::Here(Ok(slot)) => {
+                    KeyLocation::Here(Ok(slot)) => {
                         let mut key = Vec::new();
                         view.key_into(slot, &mut key).unwrap();
                         break Some(key);
                     }
-                    Whereabouts::Here(Err(0)) if view.low_fence().is_empty() => break None,
-                    Whereabouts::Here(Err(0)) => bound = Bound::Excluded(view.low_fence().to_vec()),
+                    KeyLocation::Here(Err(0)) if view.low_fence().is_empty() => break None,
+                    KeyLocation::Here(Err(0)) => bound = Bound::Excluded(view.low_fence().to_vec()),
                     other => panic!("{other:?}"),
                 }
             };

@@ -15,7 +15,7 @@
 use std::collections::VecDeque;
 use std::ops::{Bound, Range};
 
-use selkie_btree::{Direction, LeafView, Whereabouts};
+use selkie_btree::{Direction, KeyLocation, LeafView};
 use selkie_engine::{GAddr, SharedGuard};
 use selkie_fabric::env::yield_now;
 
@@ -257,8 +257,8 @@ impl<'r, 'db> Cursor<'r, 'db> {
         Ok(())
     }
 
-    /// The next leaf, latched, if it is cached and this one is still latched, so that its right link
-    /// is valid.
+    /// The next leaf, latched, if it is cached and this one is still latched, so that its right
+    /// link is valid.
     fn cached_right(&self, txn: &Txn<'db>) -> Result<Option<SharedGuard<'db>>, TxnError> {
         let Some(CursorLeaf::Image(LeafImage::Latched(leaf))) = &self.leaf_now else {
             return Ok(None);
@@ -266,8 +266,8 @@ impl<'r, 'db> Cursor<'r, 'db> {
         Ok(txn.db.engine.shared_hit(LeafView::new(leaf)?.right()))
     }
 
-    /// Continues with a copy of the leaf it stands on, if that is not latched to the end: the caller
-    /// is about to wait for another leaf.
+    /// Continues with a copy of the leaf it stands on, if that is not latched to the end: the
+    /// caller is about to wait for another leaf.
     pub(crate) fn release_latch(&mut self, txn: &Txn<'db>) {
         if let Some(CursorLeaf::Image(image)) = &mut self.leaf_now
             && txn.defers_writes()
@@ -304,12 +304,12 @@ impl<'r, 'db> Cursor<'r, 'db> {
             for _ in 0..RIGHT_HOPS {
                 let latched = txn.latch(addr, self.mode).await?;
                 match LeafView::new(txn.latched_bytes(&latched))?.where_is_before(below)? {
-                    Whereabouts::Here(slot) => {
+                    KeyLocation::Here(slot) => {
                         let end = slot.map_or(0, |last| last + 1);
                         return self.land(txn, addr, latched, end).await;
                     }
-                    Whereabouts::Right(next) => addr = next,
-                    Whereabouts::Elsewhere => break,
+                    KeyLocation::Right(next) => addr = next,
+                    KeyLocation::Elsewhere => break,
                 }
             }
         }
@@ -338,7 +338,7 @@ impl<'r, 'db> Cursor<'r, 'db> {
 /// The slot where `key` is or would be in a leaf; `None` if it is not below the leaf's high fence.
 fn slot_of(leaf: &LeafView<'_>, key: &[u8]) -> Result<Option<usize>, TxnError> {
     Ok(match leaf.where_is(key)? {
-        Whereabouts::Here(Ok(slot) | Err(slot)) => Some(slot),
-        Whereabouts::Right(_) | Whereabouts::Elsewhere => None,
+        KeyLocation::Here(Ok(slot) | Err(slot)) => Some(slot),
+        KeyLocation::Right(_) | KeyLocation::Elsewhere => None,
     })
 }

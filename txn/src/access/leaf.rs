@@ -1,6 +1,6 @@
 //! Finding and latching the leaf for a key.
 
-use selkie_btree::{LeafView, Stamp, Whereabouts};
+use selkie_btree::{KeyLocation, LeafView, Stamp};
 use selkie_engine::{EngineError, GAddr};
 
 use crate::catalogue::table_info::IndexInfo;
@@ -9,7 +9,8 @@ use crate::protocol::choice::ReadRule;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
 use crate::transaction::txn::Txn;
 
-/// How often a leaf is located anew after it was split, emptied or given back before it was latched.
+/// How often a leaf is located anew after it was split, emptied or given back before it was
+/// latched.
 pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
 
 /// How many right links are followed after one descent: splits whose separators are not posted yet,
@@ -70,15 +71,15 @@ impl<'db> Txn<'db> {
                 let latched = self.latch(addr, mode).await?;
                 match LeafView::new(self.latched_bytes(&latched))?.where_is(key)? {
                     #[cfg(feature = "planted")]
-                    Whereabouts::Here(slot @ Err(_)) if self.leaves_gaps(mode) => {
+                    KeyLocation::Here(slot @ Err(_)) if self.leaves_gaps(mode) => {
                         return Ok(KeyPosition { leaf: self.copy_unguarded(latched), slot });
                     }
-                    Whereabouts::Here(slot) => {
+                    KeyLocation::Here(slot) => {
                         let leaf = self.keep(index, addr, latched, mode).await?;
                         return Ok(KeyPosition { leaf, slot });
                     }
-                    Whereabouts::Right(next) => addr = next,
-                    Whereabouts::Elsewhere => break,
+                    KeyLocation::Right(next) => addr = next,
+                    KeyLocation::Elsewhere => break,
                 }
             }
         }
@@ -89,7 +90,7 @@ impl<'db> Txn<'db> {
     fn find_recent(&self, index: &IndexInfo, key: &[u8]) -> Result<Option<HeldPosition>, TxnError> {
         let locks = &self.work.locks;
         for held in locks.recent(index.number) {
-            if let Whereabouts::Here(slot) = LeafView::new(locks.bytes(held))?.where_is(key)? {
+            if let KeyLocation::Here(slot) = LeafView::new(locks.bytes(held))?.where_is(key)? {
                 return Ok(Some((held, slot)));
             }
         }
@@ -160,8 +161,8 @@ impl<'db> Txn<'db> {
         }
     }
 
-    /// Whether a read has to be valid at commit. A read that a change depends on has to be, whatever
-    /// the isolation: otherwise the change could overwrite another's.
+    /// Whether a read has to be valid at commit. A read that a change depends on has to be,
+    /// whatever the isolation: otherwise the change could overwrite another's.
     fn read_matters(&self, mode: LatchMode) -> bool {
         self.is_serializable() || mode == LatchMode::Exclusive
     }
@@ -210,8 +211,9 @@ impl<'db> Txn<'db> {
         self.upgrade(held).await
     }
 
-    /// Upgrades a leaf that is held shared. Its latch is in the future meanwhile: if that is dropped
-    /// the latch is gone, and with it the right to rely on what was read; hence the critical mark.
+    /// Upgrades a leaf that is held shared. Its latch is in the future meanwhile: if that is
+    /// dropped the latch is gone, and with it the right to rely on what was read; hence the
+    /// critical mark.
     async fn upgrade(&mut self, held: usize) -> Result<(), TxnError> {
         let guard = self.work.locks.take_shared(held);
         let before = self.open_critical();

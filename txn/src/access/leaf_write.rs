@@ -14,7 +14,7 @@
 //! that undo returns to fits under any fences. The limit of rows on a page holds for a part if it
 //! held for the whole.
 
-use selkie_btree::{LeafView, Whereabouts, leaf_insert, leaf_remove, leaf_replace};
+use selkie_btree::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace};
 
 use crate::access::leaf::no_stable_leaf;
 use crate::catalogue::table_info::IndexInfo;
@@ -60,7 +60,7 @@ impl Txn<'_> {
         }
         let view = LeafView::new(guard)?;
         if view.len() > 1 && !has_reserve(&view, index) {
-            let Whereabouts::Here(Ok(slot)) = view.where_is(key)? else {
+            let KeyLocation::Here(Ok(slot)) = view.where_is(key)? else {
                 return Err(no_stable_leaf(index));
             };
             leaf_remove(guard, slot)?;
@@ -181,7 +181,7 @@ impl Txn<'_> {
     ) -> Result<(usize, usize), TxnError> {
         let leaf = self.split(index, leaf, key).await?;
         match LeafView::new(self.work.locks.bytes(leaf))?.where_is(key)? {
-            Whereabouts::Here(Ok(slot)) => Ok((leaf, slot)),
+            KeyLocation::Here(Ok(slot)) => Ok((leaf, slot)),
             _ => Err(no_stable_leaf(index)),
         }
     }
@@ -203,7 +203,7 @@ impl Txn<'_> {
         self.work.maintenance.push(MaintenanceTask::PostSeparator(index.tree, post));
         self.count_split();
         match LeafView::new(self.work.locks.bytes(leaf))?.where_is(key)? {
-            Whereabouts::Here(_) => Ok(leaf),
+            KeyLocation::Here(_) => Ok(leaf),
             _ => Ok(right),
         }
     }

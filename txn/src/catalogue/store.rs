@@ -151,9 +151,10 @@ enum CataloguePageFault {
     Damage(&'static str),
 }
 
+#[expect(clippy::expect_used, reason = "a chunk is shorter than a page")]
 #[expect(clippy::indexing_slicing, reason = "the page was cut to header and chunk by the caller")]
 fn put_page(page: &mut [u8], chunk: &[u8], total: u64, next: GAddr) {
-    let chunk_bytes = u32::try_from(chunk.len()).unwrap_or(u32::MAX);
+    let chunk_bytes = u32::try_from(chunk.len()).expect("a chunk is shorter than a page");
     page[0..8].copy_from_slice(&MAGIC.to_le_bytes());
     page[8..12].copy_from_slice(&CATALOGUE_VERSION.to_le_bytes());
     page[12..16].copy_from_slice(&chunk_bytes.to_le_bytes());

@@ -89,7 +89,7 @@ impl TableInfo {
                 return Ok(());
             }
             let length = part_length(part, rest).ok_or_else(|| self.mismatch(index))?;
-            rest = rest.get(length..).unwrap_or_default();
+            rest = rest.get(length..).ok_or_else(|| self.mismatch(index))?;
         }
         if rest.is_empty() { Ok(()) } else { Err(self.mismatch(index)) }
     }
@@ -129,7 +129,8 @@ impl IndexInfo {
                 ColumnType::I64 => key.push_i64(row.i64(column)?),
                 ColumnType::F64 => return Err(RowError::Damaged { column }),
                 ColumnType::Text(_) | ColumnType::Bytes(_) => {
-                    key.push_bytes(row.variable_bytes(column)?.unwrap_or_default());
+                    let value = row.variable_bytes(column)?;
+                    key.push_bytes(value.ok_or(RowError::Null { column })?);
                 }
             }
         }
@@ -178,8 +179,10 @@ fn primary_schema(table: &TableSchema) -> IndexSchema {
     IndexSchema { name: PRIMARY.to_owned(), columns: table.primary_key.clone(), unique: true }
 }
 
+/// How the columns of a key are encoded.
+#[expect(clippy::indexing_slicing, reason = "the schema was validated: keys name its columns")]
 fn parts(table: &TableSchema, columns: &[usize]) -> Vec<KeyColumn> {
-    let columns = columns.iter().filter_map(|&column| table.columns.get(column));
+    let columns = columns.iter().map(|&column| &table.columns[column]);
     columns.map(|column| KeyColumn { ty: column.ty, nullable: column.nullable }).collect()
 }
 

@@ -3,23 +3,23 @@
 
 use crate::encoding::row_layout::RowLayout;
 
-/// Notes that the variable column ends where the row now ends.
+/// Stores where the variable column ends: where the row now ends.
+#[expect(clippy::expect_used, reason = "tables whose rows do not fit a page are refused")]
 pub(super) fn set_end(layout: &RowLayout, bytes: &mut [u8], ordinal: usize) {
-    let end = bytes.len() - layout.variable_at;
-    // Every column is at most its type's maximum and a row at most a page: far below u16.
-    let end = u16::try_from(end).unwrap_or(u16::MAX);
+    let end = u16::try_from(bytes.len() - layout.variable_at).expect("a row fits a page");
     write_at(bytes, layout.ends_at + 2 * ordinal, &end.to_le_bytes());
 }
 
+/// Sets or clears the NULL bit of a column, in a row that has a bitmap.
+#[expect(clippy::indexing_slicing, reason = "a row with a nullable column begins with the bitmap")]
 pub(super) fn set_null_bit(bytes: &mut [u8], column: usize, null: bool) {
-    if let Some(byte) = bytes.get_mut(column / 8) {
-        let bit = 1 << (column % 8);
-        *byte = if null { *byte | bit } else { *byte & !bit };
-    }
+    let bit = 1 << (column % 8);
+    let byte = &mut bytes[column / 8];
+    *byte = if null { *byte | bit } else { *byte & !bit };
 }
 
+/// Writes a value into the fixed section of a row.
+#[expect(clippy::indexing_slicing, reason = "the row is as long as its fixed section at least")]
 pub(super) fn write_at(bytes: &mut [u8], at: usize, value: &[u8]) {
-    if let Some(target) = bytes.get_mut(at..at + value.len()) {
-        target.copy_from_slice(value);
-    }
+    bytes[at..at + value.len()].copy_from_slice(value);
 }

@@ -91,8 +91,8 @@ impl<'p, P: Procedures> DistributedTxn<'p, P> {
     }
 
     /// Commits everywhere or nowhere. Where only its own partition is involved, as [`Txn::commit`];
-    /// else two messages to each participant and two back, and three waits for a log in a row. If the future is dropped after the decision, the transaction is committed
-    /// nevertheless.
+    /// else two messages to each participant and two back, and three waits for a log in a row. If
+    /// the future is dropped after the decision, the transaction is committed nevertheless.
     ///
     /// # Errors
     /// What a vote against it was for, [`PartitionError::Refused`] if it is to be retried, and what
@@ -189,7 +189,8 @@ impl<P: Procedures> Drop for DistributedTxn<'_, P> {
         }
         self.state.leave(self.id);
         match self.stage {
-            // A participant that cannot be told rolls back at its timeout, or is gone: presumed abort.
+            // A participant that cannot be told rolls back at its timeout, or is gone: presumed
+            // abort.
             CommitStage::Undecided => {
                 let _ = self.tell_all(MessageKind::Abort);
             }
@@ -207,8 +208,8 @@ impl<P: Procedures> Drop for DistributedTxn<'_, P> {
 /// The number of no worker. Its row in the ledger is changed only to write to the log.
 const NO_WORKER: u32 = u32::MAX;
 
-/// Tells the participants of a decision, once it is durable, for a coordinator that was dropped. The
-/// log is in order, so the decision is durable when a later record is.
+/// Tells the participants of a decision, once it is durable, for a coordinator that was dropped.
+/// The log is in order, so the decision is durable when a later record is.
 async fn tell_decision<P: Procedures>(
     state: Arc<PartitionState<P>>,
     id: TransactionId,

@@ -38,8 +38,8 @@
 //! All partitions are in one process, where they find each other's mailboxes. This is a fair
 //! baseline, not a system to operate.
 //!
-//! *Files.* `coordinator` and `participant` are the two sides of the protocol, over the `state` of a
-//! partition; `mail` hands messages to them; `node` is the handle.
+//! *Files.* `coordinator` and `participant` are the two sides of the protocol, over the `state` of
+//! a partition; `mail` hands messages to them; `node` is the handle.
 
 mod coordinator;
 mod error;

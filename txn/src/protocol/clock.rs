@@ -7,15 +7,15 @@
 //!                            each has a stamp of its own  <----------------------+
 //! ```
 //! A transaction that needs a stamp joins the batch that has not been sent yet. When no batch is
-//! under way, one of its members sends it: a single fetch-and-add brings a stamp for each. So a node
-//! asks the clock once a round trip, however many transactions begin there, and no transaction gets
-//! a stamp that was fetched before it asked: one that begins when another has committed, on whatever
-//! node, is later in the order than that one. Stamps kept for later would save more round trips, and
-//! make their users too late for whatever others did meanwhile.
+//! under way, one of its members sends it: a single fetch-and-add brings a stamp for each. So a
+//! node asks the clock once a round trip, however many transactions begin there, and no transaction
+//! gets a stamp that was fetched before it asked: one that begins when another has committed, on
+//! whatever node, is later in the order than that one. Stamps kept for later would save more round
+//! trips, and make their users too late for whatever others did meanwhile.
 //!
-//! *Cancellation.* A sender that is dropped abandons its batch: the members join the next one. Their
-//! stamps are used by no transaction. A sender that is not polled leaves the others waiting; each of
-//! them fetches a stamp for itself when the batch is overdue.
+//! *Cancellation.* A sender that is dropped abandons its batch: the members join the next one.
+//! Their stamps are used by no transaction. A sender that is not polled leaves the others waiting;
+//! each of them fetches a stamp for itself when the batch is overdue.
 //!
 //! *A clock that is behind.* Pages that are put back from logs into a new pool have stamps, and its
 //! clock begins at zero. A transaction that observes a stamp beyond its own is too late and runs
@@ -307,19 +307,19 @@ mod tests {
     }
 
     #[test]
-    fn one_request_serves_all_who_wait_when_it_is_sent_and_nobody_else() {
+    fn one_request_serves_exactly_the_members_that_joined_before_it() {
         let (clock, slow) = (Clock::new(), Slow::default());
         let mut first = begin(&clock, &slow, 1);
         let mut others = begin(&clock, &slow, 5);
-        // Somebody else, elsewhere, begins and ends meanwhile.
+        // A transaction of another node begins and ends meanwhile.
         let elsewhere = slow.clock.fetch_add(1, Ordering::Relaxed) + 1;
         slow.answers.store(1, Ordering::Relaxed);
         assert_eq!(drawn(&mut first[0]), 1);
-        // One of them sends the next; who comes now waits for the one after.
+        // One of them sends the next batch; a later one joins the batch after that.
         assert!(poll(&mut others[2]).is_pending());
         let mut late = begin(&clock, &slow, 1);
         slow.answers.store(3, Ordering::Relaxed);
-        assert!(poll(&mut others[0]).is_pending(), "it is not theirs to end it");
+        assert!(poll(&mut others[0]).is_pending(), "another member sends it");
         let mut stamps = vec![drawn(&mut others[2])];
         for number in [0, 1, 3, 4] {
             stamps.push(drawn(&mut others[number]));
@@ -332,18 +332,18 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_one_who_went_away() {
+    fn an_abandoned_batch_is_joined_anew() {
         let (clock, slow) = (Clock::new(), Slow::default());
         let sends = begin(&clock, &slow, 1);
         let mut others = begin(&clock, &slow, 3);
-        let aboard = others.remove(1);
+        let member = others.remove(1);
         drop(sends);
-        drop(aboard);
-        // Those who were to come with the next one send it, with a number for nobody.
+        drop(member);
+        // The members of the next batch send it, with one stamp unused.
         slow.answers.store(9, Ordering::Relaxed);
         assert_eq!([drawn(&mut others[1]), drawn(&mut others[0])], [4, 2]);
         assert_eq!(*slow.asked.lock(), [1, 3]);
-        // The same for those who are aboard of what was sent.
+        // The same for members of a batch that was sent.
         slow.answers.store(2, Ordering::Relaxed);
         let mut waits = begin(&clock, &slow, 1);
         let mut two = begin(&clock, &slow, 2);
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_long_for_one_who_does_not_go_on() {
+    fn members_of_an_overdue_batch_fetch_their_own_stamps() {
         let (clock, slow) = (Clock::new(), Slow::default());
         let sends = begin(&clock, &slow, 1);
         let mut waits = begin(&clock, &slow, 1);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_told_to_all_aboard_and_not_remembered() {
+    fn a_failure_reaches_all_members_and_is_not_remembered() {
         let (clock, slow) = (Clock::new(), Slow::default());
         let mut first = begin(&clock, &slow, 1);
         let mut others = begin(&clock, &slow, 2);
@@ -389,7 +389,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_is_behind_is_moved_and_one_that_is_not_is_left_alone() {
+    fn a_clock_that_is_behind_is_moved_and_another_is_not() {
         let (clock, slow) = (Clock::new(), Slow::default());
         slow.answers.store(99, Ordering::Relaxed);
         let draw = || {

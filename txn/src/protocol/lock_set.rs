@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-use selkie_btree::{LeafView, Whereabouts};
+use selkie_btree::{KeyLocation, LeafView};
 use selkie_engine::log::Lsn;
 use selkie_engine::{ExclusiveGuard, GAddr, SharedGuard, change_together};
 
@@ -129,9 +129,9 @@ impl<'db> LockSet<'db> {
     ) -> Option<(usize, Result<usize, usize>)> {
         for _ in 0..=self.len() {
             match LeafView::new(self.bytes(position)).ok()?.where_is(key).ok()? {
-                Whereabouts::Here(slot) => return Some((position, slot)),
-                Whereabouts::Right(next) => position = self.position(next)?,
-                Whereabouts::Elsewhere => return None,
+                KeyLocation::Here(slot) => return Some((position, slot)),
+                KeyLocation::Right(next) => position = self.position(next)?,
+                KeyLocation::Elsewhere => return None,
             }
         }
         None

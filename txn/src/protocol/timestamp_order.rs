@@ -3,9 +3,9 @@
 //! ordering).
 //!
 //! Each leaf page carries the stamps of the latest transactions that have read and changed it
-//! ([`Stamps`]). So the stamps travel with the page, they are logged and recovered with it, and they
-//! hold for all keys of its range, also for keys that have no row. A transaction draws a stamp from
-//! the [`clock`](crate::protocol::clock) at its first access, and follows two rules:
+//! ([`Stamps`]). So the stamps travel with the page, they are logged and recovered with it, and
+//! they hold for all keys of its range, also for keys that have no row. A transaction draws a stamp
+//! from the [`clock`](crate::protocol::clock) at its first access, and follows two rules:
 //!
 //! | | if | then | else |
 //! |---|---|---|---|
@@ -25,13 +25,14 @@
 //! # Why that is serializable
 //!
 //! Take two transactions that touch the same leaf, one of them to change it. The later one touches
-//! it after the earlier one: if the earlier one reads what the later has changed, or changes what it
-//! has read or changed, it is too late, as both stamps only grow (each becomes the greater of what
-//! it was and the transaction's own). So every conflict goes from the earlier to the later stamp,
-//! and there is no circle. No transaction sees what is not committed, so none has to be rolled back
-//! for another. As all reads are right when they are made, nothing is validated later, and a
-//! program only sees rows that were there together. A transaction that begins when another has
-//! ended is later ([`Clock`]): the equivalent serial order is the order in which things happened.
+//! it after the earlier one: if the earlier one reads what the later has changed, or changes what
+//! it has read or changed, it is too late, as both stamps only grow (each becomes the greater of
+//! what it was and the transaction's own). So every conflict goes from the earlier to the later
+//! stamp, and there is no circle. No transaction sees what is not committed, so none has to be
+//! rolled back for another. As all reads are right when they are made, nothing is validated later,
+//! and a program only sees rows that were there together. A transaction that begins when another
+//! has ended is later ([`Clock`]): the equivalent serial order is the order in which things
+//! happened.
 //!
 //! A key moves from one leaf to another by a split, and where an empty leaf is given back. The tree
 //! copies the stamps to both halves, and takes the later stamps of both, under the latches by which
@@ -57,8 +58,8 @@
 //!
 //! Reads of [`ReadCommitted`](crate::Isolation::ReadCommitted) that are not for update leave no
 //! stamps, and check none. A change that comes too late is never left out because a later one
-//! overwrites it (Thomas' write rule): leaves are not overwritten as a whole. The rules of the other
-//! protocols ignore stamps: a database in which there are stamps has no other transactions.
+//! overwrites it (Thomas' write rule): leaves are not overwritten as a whole. The rules of the
+//! other protocols ignore stamps: a database in which there are stamps has no other transactions.
 
 use selkie_btree::{LeafView, Stamp, Stamps, TreeError, leaf_stamp};
 use selkie_engine::log::Lsn;

@@ -83,8 +83,8 @@ impl UndoLog {
         }
     }
 
-    /// Takes the latest changes back until `mark` are left. Returns whether entries were removed, so
-    /// that a leaf may be empty now.
+    /// Takes the latest changes back until `mark` are left. Returns whether entries were removed,
+    /// so that a leaf may be empty now.
     ///
     /// # Panics
     /// If a held leaf is not in the state that the log describes, so its bytes were damaged

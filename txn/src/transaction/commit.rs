@@ -9,9 +9,9 @@
 //!     the transaction takes place here
 //!  -> change the leaves, as two-phase locking does, with an undo log (a split may find the pool full)
 //! ```
-//! For optimistic transactions: between the first step and the last, no other transaction can change
-//! what this one has read or changes. What was read and is not held was unchanged at a point in time
-//! at which all that changes was held. For timestamp ordering see
+//! For optimistic transactions: between the first step and the last, no other transaction can
+//! change what this one has read or changes. What was read and is not held was unchanged at a point
+//! in time at which all that changes was held. For timestamp ordering see
 //! [`timestamp_order`](crate::protocol::timestamp_order).
 
 use selkie_btree::LeafView;
@@ -100,8 +100,8 @@ impl<'db> Txn<'db> {
         self.validate_reads().await
     }
 
-    /// Latches the leaves of all changes. Returns for each change its index, and its leaf's position
-    /// in the lock set.
+    /// Latches the leaves of all changes. Returns for each change its index, and its leaf's
+    /// position in the lock set.
     async fn latch_all(
         &mut self,
         writes: &WriteSet,

@@ -27,9 +27,8 @@ pub struct Database {
 }
 
 impl Database {
-    /// Creates a database with these tables in the engine's pool, for all nodes. What its
-    /// transactions may be kept apart by is decided here, by the protocol of the schema, which is
-    /// that of the handle.
+    /// Creates a database with these tables in the engine's pool, for all nodes. The protocol of
+    /// the schema decides which protocols its transactions may use, and is that of the handle.
     ///
     /// # Errors
     /// [`TxnError::Schema`] if a table cannot work (nothing is changed then),
@@ -42,9 +41,9 @@ impl Database {
         Self::write(engine, schema.into(), ExistingDatabase::Refuse).await
     }
 
-    /// Creates a database in place of the one that is there, if there is one. Whoever opens it from
-    /// then on finds the new one; the pages of the old one stay allocated and are of no more use.
-    /// No node may have that one open: what it does there would go on unnoticed.
+    /// Creates a database in place of the one that is there, if there is one. A node that opens
+    /// it from then on finds the new one; the pages of the old one stay allocated, unused. No node
+    /// may have the old one open: its transactions would continue there, unnoticed.
     ///
     /// # Errors
     /// As [`create`](Self::create), but for
@@ -145,7 +144,7 @@ impl Database {
         Ok(self.state.directory.source(source.into())?.1.tree)
     }
 
-    /// The same database with its transactions kept apart by this protocol. Handles of different
+    /// The same database with transactions of this protocol. Handles of different
     /// protocols may be used side by side, here and on other nodes, where the database was made for
     /// both.
     ///
@@ -158,7 +157,7 @@ impl Database {
         Ok(Self { protocol, ..self })
     }
 
-    /// How transactions are kept apart.
+    /// The protocol of its transactions.
     #[must_use]
     pub fn protocol(&self) -> Protocol {
         self.protocol
@@ -170,7 +169,7 @@ impl Database {
         &self.state.engine
     }
 
-    /// What became of the transactions of this handle and its clones.
+    /// How the transactions of this handle and its clones ended.
     #[must_use]
     pub fn stats(&self) -> TxnStats {
         self.state.stats.snapshot()

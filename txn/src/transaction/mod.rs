@@ -1,9 +1,9 @@
 //! Transactions from their beginning to their end, and the database handle that begins them.
 //!
-//! [`database_state`] is what a node keeps of an open database; [`database`] is the caller's handle.
-//! A transaction ([`txn`]) has a [`workspace`] with the state of its protocol. [`commit`] and
-//! [`rollback`] end it, [`savepoint`] marks points inside it, [`maintenance`] is the work on trees
-//! that it leaves behind, and [`retry`](mod@retry) runs a failed one again.
+//! [`database_state`] is what a node keeps of an open database; [`database`] is the caller's
+//! handle. A transaction ([`txn`]) has a [`workspace`] with the state of its protocol. [`commit`]
+//! and [`rollback`] end it, [`savepoint`] marks points inside it, [`maintenance`] is the work on
+//! trees that it leaves behind, and [`retry`](mod@retry) runs a failed one again.
 
 mod commit;
 pub(crate) mod database;

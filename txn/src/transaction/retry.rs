@@ -1,6 +1,6 @@
 //! Running a transaction again after a conflict.
 //!
-//! Nobody waits for a lock here, so two transactions that collide must not meet again at once: each
+//! No transaction waits for a lock, so two that conflict must not conflict again at once: each
 //! waits a random time below a bound that doubles with every attempt ("full jitter"), up to a cap.
 
 use std::future::Future;
@@ -11,8 +11,8 @@ use selkie_fabric::env::Env;
 use crate::error::{AbortCause, TxnError};
 use crate::stats::AbortCounts;
 
-/// Attempts that may end in a timeout. Each of them has waited as long as the engine lets anybody
-/// wait, which is far longer than conflicts last: what they wait for is not coming back.
+/// Attempts that may end in a timeout. Each of them has waited as long as the engine allows, which
+/// is far longer than conflicts last: the page is not coming back.
 const MAX_TIMEOUTS: u64 = 4;
 
 /// How often to try, and how long to wait in between.
@@ -35,7 +35,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// The wait after the so-many-th failure (from 0), given 64 random bits.
+    /// The wait after failure number `failures` (from 0), given 64 random bits.
     fn wait(&self, failures: u32, random: u64) -> Duration {
         let factor = 1u32.checked_shl(failures).unwrap_or(u32::MAX);
         let bound = self.base.saturating_mul(factor).min(self.cap);

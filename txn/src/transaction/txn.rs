@@ -19,17 +19,17 @@
 //! ```
 //!
 //! *Rollback is exact and cannot fail.* Every change is logged in memory together with the change
-//! itself, with no suspension point in between. Undo changes leaves that are held exclusively, so it
-//! needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at
+//! itself, with no suspension point in between. Undo changes leaves that are held exclusively, so
+//! it needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at
 //! once. Why a removed entry fits back is shown in [`leaf_write`](crate::access::leaf_write).
 //!
-//! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what was
-//! latched is in the transaction. If the operation was changing something, the transaction is
+//! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what
+//! was latched is in the transaction. If the operation was changing something, the transaction is
 //! marked, and the next operation, commit included, rolls it back instead.
 //!
 //! *Fairness.* Operations on cached pages never suspend, so a task that runs one transaction after
-//! the other would keep its thread from answering other nodes. Ending a transaction lets other tasks
-//! run once, with nothing latched.
+//! the other would keep its thread from answering other nodes. Ending a transaction lets other
+//! tasks run once, with nothing latched.
 //!
 //! *Maintenance* of trees runs after the latches are released; see
 //! [`maintenance`](crate::transaction::maintenance).

@@ -1,45 +1,25 @@
 //! Futures dropped at every await point: nothing stays latched, nothing is half done.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-use std::future::Future;
-use std::task::Poll;
-
 use selkie_txn::{
     Database, DatabaseSchema, KeyRange, Protocol, RetryPolicy, Table, Txn, TxnError, key, retry,
 };
 
-use crate::common::{Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert};
+use crate::common::{
+    Account, BALANCE, Cluster, NOTE, OWNER, TAG, accounts, check, dump, insert, poll_times,
+};
 
 fn account(id: i32) -> Account {
     Account { tag: id, owner: format!("{}", id % 5), balance: 1, note: Some("n".repeat(30)) }
 }
 
-/// Polls a future each time it is woken, up to `polls` times, and drops it then; its output if it
-/// came to an end before.
-pub(crate) async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
-    let mut future = Box::pin(future);
-    let mut left = polls;
-    std::future::poll_fn(move |cx| {
-        if left == 0 {
-            return Poll::Ready(None);
-        }
-        left -= 1;
-        match future.as_mut().poll(cx) {
-            Poll::Ready(output) => Poll::Ready(Some(output)),
-            Poll::Pending if left == 0 => Poll::Ready(None),
-            Poll::Pending => Poll::Pending,
-        }
-    })
-    .await
-}
-
-/// Every row and index entry can be changed by one transaction of this node: nobody else holds a
+/// Every row and index entry can be changed by one transaction of this node: no other holds a
 /// leaf. A page may still be on its way to a node that gave up waiting for it; that passes.
 async fn latch_everything(db: &Database, table: Table) {
     let rows = crate::common::scan_all(db, table.into()).await;
     let ids: Vec<i32> =
         rows.iter().map(|row| i32::from_le_bytes(row[1..5].try_into().unwrap())).collect();
-    let policy = RetryPolicy { attempts: 20, ..RetryPolicy::default() };
+    let policy = RetryPolicy { attempts: 1000, ..RetryPolicy::default() };
     let attempt = async || {
         let mut txn = db.begin();
         for &id in &ids {

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -29,31 +29,47 @@ const GCL: usize = 512;
 pub(crate) struct Valve {
     files: LogFiles,
     is_shut: Arc<AtomicBool>,
+    /// Appends that wait for it to be opened.
+    waiting: Arc<AtomicU64>,
 }
 
 impl Valve {
     /// Logs in a directory, which is made; not shut.
     pub(crate) fn open(place: &Path) -> Arc<Self> {
         let files = LogFiles::new(place, 1 << 20, 1 << 30).unwrap();
-        Arc::new(Self { files, is_shut: Arc::default() })
+        Arc::new(Self { files, is_shut: Arc::default(), waiting: Arc::default() })
     }
 
     pub(crate) fn shut(&self, is_shut: bool) {
         self.is_shut.store(is_shut, Ordering::SeqCst);
+    }
+
+    /// Returns when an append waits, as it is shut.
+    pub(crate) async fn until_append_waits(&self, env: &Env) {
+        for _ in 0..30_000 {
+            if self.waiting.load(Ordering::SeqCst) > 0 {
+                return;
+            }
+            env.sleep(Duration::from_millis(1)).await;
+        }
+        panic!("no append came to the log");
     }
 }
 
 struct Tap {
     file: Arc<dyn Sink>,
     is_shut: Arc<AtomicBool>,
+    waiting: Arc<AtomicU64>,
 }
 
 impl Sink for Tap {
     fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written> {
         Box::pin(async move {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
             while self.is_shut.load(Ordering::SeqCst) {
                 selkie_fabric::env::yield_now().await;
             }
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
             self.file.append(at, bytes).await
         })
     }
@@ -70,8 +86,9 @@ impl Sink for Tap {
 impl LogStore for Valve {
     fn create(&self, owner: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
         Box::pin(async move {
-            let (file, is_shut) = (self.files.create(owner).await?, Arc::clone(&self.is_shut));
-            Ok(Arc::new(Tap { file, is_shut }) as Arc<dyn Sink>)
+            let file = self.files.create(owner).await?;
+            let (is_shut, waiting) = (Arc::clone(&self.is_shut), Arc::clone(&self.waiting));
+            Ok(Arc::new(Tap { file, is_shut, waiting }) as Arc<dyn Sink>)
         })
     }
 
@@ -130,7 +147,7 @@ async fn pay(db: &Database, table: Table, from: i32, to: i32) -> Result<(), TxnE
     txn.commit().await
 }
 
-/// Whether a future comes to its end, in time enough for that.
+/// Whether a future ends within 30 ms; polled once at least.
 async fn ends<F: Future + Unpin>(future: &mut F, env: &Env) -> bool {
     let mut late = env.sleep(Duration::from_millis(30));
     std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
@@ -141,7 +158,7 @@ async fn ends<F: Future + Unpin>(future: &mut F, env: &Env) -> bool {
 }
 
 #[test]
-fn who_only_reads_commits_when_what_was_read_is_known_for_good() {
+fn a_reader_commits_when_what_it_has_read_is_durable() {
     let Logged { valve, cluster, databases, table, _place } = logged(1);
     let (db, env) = (&databases[0], cluster.runtime.env());
     cluster.runtime.block_on(async {
@@ -179,7 +196,7 @@ fn who_only_reads_commits_when_what_was_read_is_known_for_good() {
 /// The stamps come back with the pages; the clock of the new pool begins anew, and is found to be
 /// behind.
 #[test]
-fn a_database_that_is_put_back_from_logs_goes_on() {
+fn a_database_that_is_restored_from_logs_works() {
     let Logged { valve, cluster, databases, table, _place } = logged(2);
     let before = cluster.runtime.block_on(async {
         for round in 0..200 {

@@ -3,11 +3,12 @@
 mod cancel;
 mod catalogue;
 mod common;
+mod deferred_writes;
 mod logged;
+mod maintenance;
 mod optimistic;
 mod partition;
 mod reading;
 mod rollback;
 mod serializable;
 mod timestamp;
-mod upkeep;

@@ -16,8 +16,7 @@ use selkie_txn::{
 };
 use tempfile::TempDir;
 
-use crate::cancel::poll_times;
-use crate::common::Cluster;
+use crate::common::{Cluster, poll_times};
 use crate::logged::Valve;
 
 const ACCOUNTS: i32 = 8;
@@ -119,7 +118,7 @@ impl Bank {
         Self { cluster, databases, accounts, ledgers, branches }
     }
 
-    /// The balances of a branch, once nobody has them latched.
+    /// The balances of a branch, once no transaction has them latched.
     async fn balances(&self, branch: usize) -> Vec<i64> {
         let db = &self.databases[branch];
         let policy = RetryPolicy { attempts: 10_000, ..RetryPolicy::default() };
@@ -228,7 +227,7 @@ fn money_moves_between_partitions_and_none_is_lost() {
             worker.join().await.unwrap();
         }
         let refused = |db: &Database| db.stats().aborts.of(AbortCause::Conflict);
-        assert!(bank.databases.iter().map(refused).sum::<u64>() > 0, "nobody met anybody");
+        assert!(bank.databases.iter().map(refused).sum::<u64>() > 0, "no transaction met another");
         for node in 0..NODES {
             for (id, balance) in (0..).zip(bank.balances(node).await) {
                 let moved = moved.lock().get(&(node, id)).copied().unwrap_or(0);
@@ -244,7 +243,7 @@ fn a_vote_against_it_undoes_everything() {
     let bank = Bank::open(3);
     bank.cluster.runtime.block_on(async {
         bank.spread(2, 10, &[1, 2]).await.unwrap();
-        // Whoever has the page of its record latched keeps branch 2 from voting, after branch 1 has
+        // A transaction that has the page of its record latched keeps branch 2 from voting, after branch 1 has
         // voted or before.
         let mut in_the_way = bank.databases[2].begin();
         in_the_way.get(bank.ledgers[2], &key![0, 1]).await.unwrap().unwrap();
@@ -296,7 +295,7 @@ fn a_transaction_dropped_at_any_await_is_everywhere_or_nowhere() {
         for (round, polls) in (0..40).flat_map(|round| (1..16).map(move |polls| (round, polls))) {
             let amount = if round % 2 == 0 { 1 } else { -1 };
             let output = poll_times(bank.spread(4, amount, &[1, 2]), polls).await;
-            assert!(output.is_none_or(|output| output.is_ok()), "nobody else is there");
+            assert!(output.is_none_or(|output| output.is_ok()), "no other transaction runs");
             let (there, here) =
                 (bank.balances(1).await[4] - EACH, bank.balances(0).await[4] - EACH);
             assert_eq!(here, -2 * there, "dropped after {polls} polls");
@@ -324,7 +323,7 @@ fn with_logs(nodes: usize) -> (Bank, Vec<Arc<Valve>>, TempDir) {
 }
 
 #[test]
-fn nobody_goes_on_before_the_log_is_durable() {
+fn no_side_continues_before_the_log_is_durable() {
     let (bank, valves, _place) = with_logs(2);
     let bank = Arc::new(bank);
     let env = bank.cluster.runtime.env();
@@ -338,13 +337,15 @@ fn nobody_goes_on_before_the_log_is_durable() {
         // The participant's log: there is no vote, so the coordinator keeps its latches.
         valves[1].shut(true);
         let spread = begin(5);
+        valves[1].until_append_waits(&env).await;
         env.sleep(long_enough).await;
         assert!(bank.is_latched(0, 5).await && bank.is_latched(1, 5).await);
         valves[1].shut(false);
         spread.join().await.unwrap();
-        // The coordinator's: it has decided, and tells nobody.
+        // The coordinator's: it has decided, and tells no participant.
         valves[0].shut(true);
         let spread = begin(6);
+        valves[0].until_append_waits(&env).await;
         env.sleep(long_enough).await;
         assert!(!bank.is_latched(0, 6).await && bank.is_latched(1, 6).await);
         valves[0].shut(false);

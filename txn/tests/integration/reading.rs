@@ -1,4 +1,4 @@
-//! Transactions that only read: what they refuse, whom they are in the way of, and what they see.
+//! Transactions that only read: what they refuse, whom they block, and what they see.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
 use std::ops::ControlFlow;
@@ -6,48 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use selkie_txn::{
-    Database, DatabaseSchema, Direction, KeyRange, Protocol, RetryPolicy, RowMut, Table, Txn,
-    TxnError, key, retry,
-};
+use selkie_txn::{Direction, KeyRange, Protocol, RetryPolicy, Table, Txn, TxnError, key, retry};
 
-use crate::common::{Account, BALANCE, Cluster, accounts, check, insert};
-
-const ACCOUNTS: i32 = 60;
-const OPENING: i64 = 10;
-
-fn account(id: i32) -> Account {
-    Account { tag: id, owner: format!("{}", id % 9), balance: OPENING, note: None }
-}
-
-/// Two nodes with the accounts, three on a page, and handles of this protocol.
-fn cluster(protocol: Protocol) -> (Cluster, Vec<Database>, Table) {
-    let cluster = Cluster::start(2, 512);
-    let schema = DatabaseSchema::from(vec![accounts().max_rows_per_page(3)]).protocol(protocol);
-    let databases = cluster.create(schema);
-    let databases: Vec<_> =
-        databases.into_iter().map(|db| db.with_protocol(protocol).unwrap()).collect();
-    let table = databases[0].table("account").unwrap();
-    cluster.runtime.block_on(async {
-        let mut txn = databases[0].begin();
-        for id in 0..ACCOUNTS {
-            insert(&databases[0], &mut txn, table, id, &account(id)).await.unwrap();
-        }
-        txn.commit().await.unwrap();
-    });
-    (cluster, databases, table)
-}
-
-fn add(by: i64) -> impl FnOnce(&mut RowMut<'_>) -> Result<(), TxnError> + Send {
-    move |row| Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?)
-}
-
-async fn pay(db: &Database, table: Table, from: i32, to: i32) -> Result<(), TxnError> {
-    let mut txn = db.begin();
-    txn.update(table, &key![from], add(-1)).await?;
-    txn.update(table, &key![to], add(1)).await?;
-    txn.commit().await
-}
+use crate::common::{ACCOUNTS, BALANCE, OPENING, account, add, bank, check, insert, transfer};
 
 async fn sum(txn: &mut Txn<'_>, table: Table) -> Result<(i32, i64), TxnError> {
     let (mut rows, mut sum) = (0, 0);
@@ -61,9 +22,9 @@ async fn sum(txn: &mut Txn<'_>, table: Table) -> Result<(i32, i64), TxnError> {
 }
 
 #[test]
-fn nothing_is_changed_by_who_only_reads() {
+fn a_read_only_transaction_changes_nothing() {
     for protocol in Protocol::ALL {
-        let (cluster, databases, table) = cluster(protocol);
+        let (cluster, databases, table) = bank(protocol);
         cluster.runtime.block_on(async {
             let db = &databases[1];
             let mut txn = db.begin_to_read();
@@ -78,7 +39,7 @@ fn nothing_is_changed_by_who_only_reads() {
             refused(txn.get_for_update(table, &key![1]).await.map(drop));
             refused(txn.first_for_update(table, &KeyRange::all()).await.map(drop));
             refused(txn.last_for_update(table, &KeyRange::all()).await.map(drop));
-            // It goes on nevertheless.
+            // It stays usable.
             let owner = db.index("account", "by_owner").unwrap();
             assert!(txn.get(table, &key![2]).await.unwrap().is_some());
             assert!(txn.first(owner, &KeyRange::prefix(&key!["3"])).await.unwrap().is_some());
@@ -92,9 +53,9 @@ fn nothing_is_changed_by_who_only_reads() {
 }
 
 #[test]
-fn who_only_reads_holds_nothing_that_writers_need() {
+fn a_read_only_transaction_holds_nothing_that_writers_need() {
     for protocol in Protocol::ALL {
-        let (cluster, databases, table) = cluster(protocol);
+        let (cluster, databases, table) = bank(protocol);
         cluster.runtime.block_on(async {
             for (reading, writing) in [(0, 1), (0, 0), (1, 0)] {
                 let mut reader = databases[reading].begin_to_read();
@@ -104,7 +65,7 @@ fn who_only_reads_holds_nothing_that_writers_need() {
                 let before = databases[writing].stats();
                 for id in 0..ACCOUNTS {
                     let to = (id + 7) % ACCOUNTS;
-                    pay(&databases[writing], table, id, to).await.unwrap();
+                    transfer(&databases[writing], table, id, to, 1).await.unwrap();
                 }
                 let stats = databases[writing].stats() - before;
                 assert_eq!(stats.aborts.total(), 0, "{protocol}: {stats:?}");
@@ -129,7 +90,7 @@ fn what_is_read_was_there_together() {
     const PAIR: [i32; 2] = [3, 40];
     const SEEN: usize = 200;
     for protocol in Protocol::ALL {
-        let (cluster, databases, table) = cluster(protocol);
+        let (cluster, databases, table) = bank(protocol);
         let env = cluster.runtime.env();
         let enough = Arc::new(AtomicBool::new(false));
         let policy = RetryPolicy { attempts: 100_000, ..RetryPolicy::default() };
@@ -138,7 +99,7 @@ fn what_is_read_was_there_together() {
             let (env, enough) = (env.clone(), Arc::clone(&enough));
             movers.push(cluster.runtime.env().spawn("mover", async move {
                 while !enough.load(Ordering::Relaxed) {
-                    retry(&env, &policy, || pay(&db, table, from, to)).await.unwrap();
+                    retry(&env, &policy, || transfer(&db, table, from, to, 1)).await.unwrap();
                     env.sleep(Duration::from_micros(100)).await;
                 }
             }));

@@ -1,55 +1,18 @@
-//! Transactions in the order of timestamps: who is too late, and for what.
+//! Transactions in the order of timestamps: when one is too late, and for what.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
 
-use std::future::Future;
 use std::ops::ControlFlow;
-use std::task::{Context, Poll, Waker};
 
 use selkie_btree::{LeafView, Stamp, Stamps, TreeError, leaf_remove, leaf_stamp};
 use selkie_engine::GAddr;
 use selkie_txn::{
     AbortCause, CatalogueError, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
-    RetryPolicy, RowMut, Table, Txn, TxnError, key, retry,
+    RetryPolicy, Table, TxnError, key, retry,
 };
 
-use crate::common::{Account, BALANCE, Cluster, OWNER, accounts, check, dump, insert};
-
-const ACCOUNTS: i32 = 60;
-
-fn account(id: i32) -> Account {
-    Account { tag: id, owner: format!("{}", id % 9), balance: 10, note: None }
-}
-
-/// Two nodes with the accounts, three on a page, in a database that goes by timestamps.
-fn cluster() -> (Cluster, Vec<Database>, Table) {
-    let cluster = Cluster::start(2, 512);
-    let schema = DatabaseSchema::from(vec![accounts().max_rows_per_page(3)]);
-    let databases = cluster.create(schema.protocol(Protocol::Timestamp));
-    let table = databases[0].table("account").unwrap();
-    cluster.runtime.block_on(async {
-        let mut txn = databases[0].begin();
-        for id in 0..ACCOUNTS {
-            insert(&databases[0], &mut txn, table, id, &account(id)).await.unwrap();
-        }
-        txn.commit().await.unwrap();
-    });
-    (cluster, databases, table)
-}
-
-fn add(by: i64) -> impl FnOnce(&mut RowMut<'_>) -> Result<(), TxnError> + Send {
-    move |row| Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?)
-}
-
-async fn balance(txn: &mut Txn<'_>, table: Table, id: i32) -> Result<i64, TxnError> {
-    let row = txn.get(table, &key![id]).await?;
-    Ok(row.unwrap().i64(BALANCE)?)
-}
-
-async fn pay(db: &Database, table: Table, id: i32, by: i64) {
-    let mut txn = db.begin();
-    txn.update(table, &key![id], add(by)).await.unwrap();
-    txn.commit().await.unwrap();
-}
+use crate::common::{
+    ACCOUNTS, Account, BALANCE, account, accounts, add, balance, bank, check, insert, pay,
+};
 
 fn is_too_late<T: std::fmt::Debug>(result: Result<T, TxnError>) -> bool {
     matches!(&result, Err(error @ TxnError::TooLate { .. }) if error.is_retryable()
@@ -72,42 +35,8 @@ async fn leaf_of(db: &Database, table: Table, id: i32) -> (GAddr, Stamps) {
 }
 
 #[test]
-fn nobody_sees_what_is_not_committed_and_nothing_is_latched_for_it() {
-    let (cluster, databases, table) = cluster();
-    cluster.runtime.block_on(async {
-        let before = dump(&databases[1]).await;
-        let mut txn = databases[0].begin();
-        for id in 0..ACCOUNTS {
-            txn.update(table, &key![id], add(5)).await.unwrap();
-            txn.update(table, &key![id], |row| Ok(row.set_text(OWNER, "new")?)).await.unwrap();
-            assert_eq!(txn.latched_leaves(), 0);
-        }
-        txn.delete(table, &key![7]).await.unwrap();
-        insert(&databases[0], &mut txn, table, 700, &account(700)).await.unwrap();
-        assert_eq!(dump(&databases[1]).await, before);
-        assert_eq!(balance(&mut txn, table, 3).await.unwrap(), 15);
-        assert!(txn.get(table, &key![7]).await.unwrap().is_none());
-        let both = insert(&databases[0], &mut txn, table, 700, &account(701)).await;
-        assert!(matches!(both, Err(TxnError::Duplicate { .. })), "{both:?}");
-        txn.commit().await.unwrap();
-        check(&databases[1]).await;
-        let mut txn = databases[1].begin();
-        assert_eq!(balance(&mut txn, table, 59).await.unwrap(), 15);
-        assert_eq!(balance(&mut txn, table, 700).await.unwrap(), 10);
-        txn.commit().await.unwrap();
-        // Dropped, it was never there.
-        let before = dump(&databases[1]).await;
-        let mut txn = databases[0].begin();
-        txn.delete(table, &key![8]).await.unwrap();
-        drop(txn);
-        assert_eq!(dump(&databases[1]).await, before);
-    });
-    cluster.close();
-}
-
-#[test]
-fn who_meets_what_a_later_one_did_is_too_late() {
-    let (cluster, databases, table) = cluster();
+fn a_transaction_after_a_later_one_is_too_late() {
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         for other in &databases {
             let stats = databases[0].stats();
@@ -147,11 +76,11 @@ fn who_meets_what_a_later_one_did_is_too_late() {
 }
 
 #[test]
-fn who_is_in_order_is_in_nobodys_way() {
-    let (cluster, databases, table) = cluster();
+fn transactions_in_order_do_not_conflict() {
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         for other in &databases {
-            // A later one changes what an earlier one has read, which goes on with what it was.
+            // A later one changes what an earlier one has read, which continues with what it was.
             let mut earlier = databases[0].begin();
             let seen = balance(&mut earlier, table, 1).await.unwrap();
             pay(other, table, 1, 1).await;
@@ -180,7 +109,7 @@ fn who_is_in_order_is_in_nobodys_way() {
 
 #[test]
 fn read_stamps_do_not_go_back() {
-    let (cluster, databases, table) = cluster();
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         for other in &databases {
             let (mut first, mut second) = (databases[0].begin(), databases[0].begin());
@@ -200,64 +129,8 @@ fn read_stamps_do_not_go_back() {
 }
 
 #[test]
-fn nobody_goes_by_pages_that_were_never_there_together() {
-    let (cluster, databases, table) = cluster();
-    cluster.runtime.block_on(async {
-        for other in &databases {
-            let mut txn = databases[0].begin();
-            assert_eq!(balance(&mut txn, table, 1).await.unwrap(), 10);
-            let mut transfer = other.begin();
-            transfer.update(table, &key![1], add(-3)).await.unwrap();
-            transfer.update(table, &key![50], add(3)).await.unwrap();
-            transfer.commit().await.unwrap();
-            // It would be 3 more than there ever was.
-            assert!(is_too_late(balance(&mut txn, table, 50).await));
-            drop(txn);
-            let mut back = other.begin();
-            back.update(table, &key![1], add(3)).await.unwrap();
-            back.update(table, &key![50], add(-3)).await.unwrap();
-            back.commit().await.unwrap();
-        }
-    });
-    cluster.close();
-}
-
-#[test]
-fn write_skew_and_phantoms_cannot_commit_twice() {
-    let (cluster, databases, table) = cluster();
-    cluster.runtime.block_on(async {
-        for other in &databases {
-            // Each pays for the other.
-            let (mut a, mut b) = (databases[0].begin(), other.begin());
-            for txn in [&mut a, &mut b] {
-                balance(txn, table, 1).await.unwrap();
-                balance(txn, table, 50).await.unwrap();
-            }
-            a.update(table, &key![1], add(-1)).await.unwrap();
-            b.update(table, &key![50], add(-1)).await.unwrap();
-            assert!(is_too_late(a.commit().await));
-            b.commit().await.unwrap();
-            // Each adds to a range that it found empty.
-            let range = KeyRange::between(&key![2000], &key![2999]);
-            let (mut a, mut b) = (databases[0].begin(), other.begin());
-            assert!(a.first(table, &range).await.unwrap().is_none());
-            assert!(b.last(table, &range).await.unwrap().is_none());
-            insert(&databases[0], &mut a, table, 2001, &account(2001)).await.unwrap();
-            insert(other, &mut b, table, 2900, &account(2900)).await.unwrap();
-            assert!(is_too_late(a.commit().await));
-            b.commit().await.unwrap();
-            let mut txn = databases[0].begin();
-            txn.delete(table, &key![2900]).await.unwrap();
-            txn.commit().await.unwrap();
-        }
-        check(&databases[0]).await;
-    });
-    cluster.close();
-}
-
-#[test]
 fn gaps_are_read_too() {
-    let (cluster, databases, table) = cluster();
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         for (number, other) in (0..).zip(&databases) {
             let new = 1000 + 10 * number;
@@ -290,7 +163,7 @@ fn gaps_are_read_too() {
 /// Rows move to other leaves when theirs is split, and when it is given back.
 #[test]
 fn stamps_go_with_the_keys_they_are_for() {
-    let (cluster, databases, table) = cluster();
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         for (number, other) in (0..).zip(&databases) {
             // What was read is split by one that is later still.
@@ -338,7 +211,7 @@ fn stamps_go_with_the_keys_they_are_for() {
 /// comes from, or into it.
 #[test]
 fn a_walk_meets_each_row_once_though_leaves_are_given_back_on_the_way() {
-    let (cluster, databases, table) = cluster();
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     let (db, tree) = (&databases[0], databases[0].tree(table).unwrap());
     for (direction, first) in [(Direction::Forward, 9), (Direction::Reverse, 30)] {
         let (empty, grown, met) = cluster.runtime.block_on(async {
@@ -391,31 +264,14 @@ fn a_walk_meets_each_row_once_though_leaves_are_given_back_on_the_way() {
 }
 
 #[test]
-fn read_committed_reads_what_is_there_and_loses_no_update() {
-    let (cluster, databases, table) = cluster();
+fn read_committed_leaves_no_stamp() {
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         let before = leaf_of(&databases[0], table, 1).await.1;
         let mut txn = databases[0].begin_with(Isolation::ReadCommitted);
         assert_eq!(balance(&mut txn, table, 1).await.unwrap(), 10);
         assert_eq!(leaf_of(&databases[0], table, 1).await.1, before, "no stamp");
         assert_eq!(txn.latched_leaves(), 0);
-        pay(&databases[1], table, 1, 1).await;
-        assert_eq!(balance(&mut txn, table, 1).await.unwrap(), 11);
-        txn.update(table, &key![30], add(1)).await.unwrap();
-        pay(&databases[1], table, 1, 1).await;
-        assert_eq!(balance(&mut txn, table, 1).await.unwrap(), 12);
-        txn.commit().await.unwrap();
-        for for_update in [false, true] {
-            let mut txn = databases[0].begin_with(Isolation::ReadCommitted);
-            if for_update {
-                assert!(txn.get_for_update(table, &key![30]).await.unwrap().is_some());
-            }
-            txn.update(table, &key![30], add(1)).await.unwrap();
-            pay(&databases[1], table, 30, 1).await;
-            assert!(is_too_late(txn.commit().await));
-        }
-        let mut txn = databases[1].begin();
-        assert_eq!(balance(&mut txn, table, 30).await.unwrap(), 13);
         txn.commit().await.unwrap();
     });
     cluster.close();
@@ -424,7 +280,7 @@ fn read_committed_reads_what_is_there_and_loses_no_update() {
 #[test]
 fn a_database_is_for_timestamps_or_for_other_protocols() {
     use Protocol::{Optimistic, Timestamp, TwoPhase};
-    let (cluster, databases, table) = cluster();
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     let refused = |db: &Database, protocol| {
         let error = db.clone().with_protocol(protocol).err().unwrap();
         assert!(
@@ -458,14 +314,14 @@ fn a_database_is_for_timestamps_or_for_other_protocols() {
 
 /// As after pages were put into a new pool, whose clock begins anew.
 #[test]
-fn a_clock_that_is_behind_is_moved_on_by_those_who_find_out() {
-    let (cluster, databases, table) = cluster();
+fn a_clock_that_is_behind_is_moved_when_that_is_found() {
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         for (db, ahead) in databases.iter().zip([1 << 40, 1 << 50]) {
             let (addr, _) = leaf_of(db, table, 1).await;
             let stamps = Stamps { read: Stamp::new(ahead), write: Stamp::new(ahead - 5) };
             leaf_stamp(&mut db.engine().exclusive(addr).await.unwrap(), stamps);
-            // Where it has left no stamp all goes on.
+            // Leaves without such a stamp are not affected.
             pay(db, table, 40, 0).await;
             let stats = db.stats();
             retry(db.engine().env(), &RetryPolicy::default(), || async {
@@ -487,8 +343,8 @@ fn a_clock_that_is_behind_is_moved_on_by_those_who_find_out() {
 }
 
 #[test]
-fn nobody_is_given_a_stamp_when_there_are_none_left() {
-    let (cluster, databases, table) = cluster();
+fn no_stamp_is_given_when_none_are_left() {
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     cluster.runtime.block_on(async {
         let last = 1_u64 << 62;
         databases[0].engine().raise_clock(last - 1).await.unwrap();
@@ -509,7 +365,7 @@ fn nobody_is_given_a_stamp_when_there_are_none_left() {
 /// It is not taken for the clock's, which would then be moved to its end.
 #[test]
 fn a_stamp_beyond_the_last_is_damage() {
-    let (cluster, databases, table) = cluster();
+    let (cluster, databases, table) = bank(Protocol::Timestamp);
     let db = &databases[0];
     cluster.runtime.block_on(async {
         let (addr, stamps) = leaf_of(db, table, 30).await;
@@ -525,63 +381,5 @@ fn a_stamp_beyond_the_last_is_damage() {
         drop(txn);
         pay(db, table, 1, 1).await;
     });
-    cluster.close();
-}
-
-/// A commit that is dropped at any of its await points has taken place, or has left nothing.
-#[test]
-fn a_commit_that_is_given_up_is_whole_or_nothing() {
-    let (cluster, databases, table) = cluster();
-    let (mut whole, mut nothing) = (0, 0);
-    for polls in 1..40 {
-        let prepared = async {
-            // Elsewhere, so that pages have to be fetched; with stamps of before.
-            let mut txn = databases[0].begin();
-            for id in 0..ACCOUNTS {
-                txn.update(table, &key![id], add(1)).await.unwrap();
-            }
-            insert(&databases[0], &mut txn, table, 10_000 + polls, &account(10_000 + polls))
-                .await
-                .unwrap();
-            let before = dump(&databases[1]).await;
-            (before, txn)
-        };
-        let (before, txn) = cluster.runtime.block_on(prepared);
-        let (ended, after) = cluster.runtime.block_on(async {
-            let mut commit = Box::pin(txn.commit());
-            let mut ended = None;
-            for _ in 0..polls {
-                if let Poll::Ready(result) =
-                    commit.as_mut().poll(&mut Context::from_waker(Waker::noop()))
-                {
-                    ended = Some(result.is_ok());
-                    break;
-                }
-                databases[0].engine().env().sleep(std::time::Duration::from_micros(50)).await;
-            }
-            drop(commit);
-            (ended, dump(&databases[0]).await)
-        });
-        let rows = after[0].len() - before[0].len();
-        assert!(rows <= 1);
-        let mut txn = databases[0].begin();
-        let added = cluster.runtime.block_on(async {
-            let first = balance(&mut txn, table, 1).await.unwrap();
-            let last = balance(&mut txn, table, ACCOUNTS - 1).await.unwrap();
-            assert_eq!(first, last, "half of it");
-            first
-        });
-        drop(txn);
-        assert_eq!(added, 10 + whole + i64::try_from(rows).unwrap());
-        if rows == 1 {
-            whole += 1;
-        } else {
-            nothing += 1;
-            assert_ne!(ended, Some(true));
-            assert_eq!(after, before);
-        }
-    }
-    assert!(whole > 0 && nothing > 0, "{whole} were whole, {nothing} nothing");
-    cluster.runtime.block_on(check(&databases[1]));
     cluster.close();
 }

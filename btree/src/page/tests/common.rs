@@ -15,7 +15,7 @@ pub(super) fn leaf(bytes: usize, low: &[u8], high: &[u8]) -> Vec<u8> {
     let mut page = vec![0; bytes];
     let right = if high.is_empty() { 0 } else { 0x4000 };
     let (low, high) = (low.to_vec(), high.to_vec());
-    let spec = Spec { extra: u32::MAX, low, high, right, ..Spec::default() };
+    let spec = PageSpec { extra: u32::MAX, low, high, right, ..PageSpec::default() };
     format(&mut page, &spec, []).unwrap();
     page
 }

@@ -186,7 +186,7 @@ fn inner_pages_route_by_key_and_split_with_room_for_a_separator() {
     for bytes in SIZES {
         let mut page = vec![0; bytes];
         let low = [5; 2];
-        let spec = Spec { level: 1, extra: 77, low: low.to_vec(), ..Spec::default() };
+        let spec = PageSpec { level: 1, extra: 77, low: low.to_vec(), ..PageSpec::default() };
         format(&mut page, &spec, [(&low[..], &1_u64.to_le_bytes()[..])]).unwrap();
         let mut model = BTreeMap::from([(low.to_vec(), 1_u64)]);
         let new = loop {

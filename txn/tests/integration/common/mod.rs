@@ -3,6 +3,7 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
+use std::task::Poll;
 
 use selkie_btree::LeafView;
 use selkie_engine::log::LogTo;
@@ -11,8 +12,8 @@ use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, RealRuntime};
 use selkie_memnode::{Coding, Pool, PoolConfig};
 use selkie_txn::{
-    ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Source, Table,
-    TableSchema, Txn, TxnError,
+    AbortCause, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
+    RowMut, Source, Table, TableSchema, Txn, TxnError, key,
 };
 
 /// Compute nodes on one pool of two memory nodes, with the smallest cache allowed.
@@ -117,6 +118,90 @@ pub(crate) async fn insert(
         None => row.null(),
     };
     txn.insert(table, row.finish()?).await
+}
+
+/// How many accounts [`bank`] opens, numbered from 0.
+pub(crate) const ACCOUNTS: i32 = 60;
+/// What each of them begins with.
+pub(crate) const OPENING: i64 = 10;
+
+/// The account of that number.
+pub(crate) fn account(id: i32) -> Account {
+    Account { tag: id, owner: format!("{}", id % 9), balance: OPENING, note: None }
+}
+
+/// Two nodes with the accounts, three on a page, and handles of this protocol.
+pub(crate) fn bank(protocol: Protocol) -> (Cluster, Vec<Database>, Table) {
+    let cluster = Cluster::start(2, 512);
+    let schema = DatabaseSchema::from(vec![accounts().max_rows_per_page(3)]).protocol(protocol);
+    let databases = cluster.create(schema);
+    let databases: Vec<_> =
+        databases.into_iter().map(|db| db.with_protocol(protocol).unwrap()).collect();
+    let table = databases[0].table("account").unwrap();
+    cluster.runtime.block_on(async {
+        let mut txn = databases[0].begin();
+        for id in 0..ACCOUNTS {
+            insert(&databases[0], &mut txn, table, id, &account(id)).await.unwrap();
+        }
+        txn.commit().await.unwrap();
+    });
+    (cluster, databases, table)
+}
+
+/// A change that adds to the balance.
+pub(crate) fn add(by: i64) -> impl FnOnce(&mut RowMut<'_>) -> Result<(), TxnError> + Send {
+    move |row| Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?)
+}
+
+/// The balance of an account that is there.
+pub(crate) async fn balance(txn: &mut Txn<'_>, table: Table, id: i32) -> Result<i64, TxnError> {
+    let row = txn.get(table, &key![id]).await?;
+    Ok(row.unwrap().i64(BALANCE)?)
+}
+
+/// A transaction that adds to one balance.
+pub(crate) async fn pay(db: &Database, table: Table, id: i32, by: i64) {
+    let mut txn = db.begin();
+    txn.update(table, &key![id], add(by)).await.unwrap();
+    txn.commit().await.unwrap();
+}
+
+/// A transaction that moves money from one account to another.
+pub(crate) async fn transfer(
+    db: &Database,
+    table: Table,
+    from: i32,
+    to: i32,
+    by: i64,
+) -> Result<(), TxnError> {
+    let mut txn = db.begin();
+    txn.update(table, &key![from], add(-by)).await?;
+    txn.update(table, &key![to], add(by)).await?;
+    txn.commit().await
+}
+
+/// Whether it failed for this cause, and may be run again.
+pub(crate) fn failed_by<T>(result: Result<T, TxnError>, cause: AbortCause) -> bool {
+    result.is_err_and(|error| error.is_retryable() && error.abort_cause() == Some(cause))
+}
+
+/// Polls a future each time it is woken, up to `polls` times, and drops it then; its output if it
+/// ended before.
+pub(crate) async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+    let mut future = Box::pin(future);
+    let mut left = polls;
+    std::future::poll_fn(move |cx| {
+        if left == 0 {
+            return Poll::Ready(None);
+        }
+        left -= 1;
+        match future.as_mut().poll(cx) {
+            Poll::Ready(output) => Poll::Ready(Some(output)),
+            Poll::Pending if left == 0 => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Everything stored: for each tree its entries in order, read page by page under waiting latches.

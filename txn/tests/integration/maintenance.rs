@@ -76,7 +76,7 @@ fn what_a_dropped_transaction_leaves_is_done_by_later_ones() {
         insert_all(db, &mut txn, table).await;
         drop(txn);
         let unposted = |shapes: &[TreeStats]| shapes.iter().map(|s| s.unposted).sum::<usize>();
-        assert!(unposted(&shapes(db).await) > 10, "nobody could post them yet");
+        assert!(unposted(&shapes(db).await) > 10, "no transaction could post them yet");
         for _ in 0..200 {
             db.begin().commit().await.unwrap();
         }

@@ -8,7 +8,8 @@
 //! txn        tables, indexes, transactions         selkie_txn
 //! btree      B-link tree over pages                selkie_btree
 //! engine     page cache, coherence, allocation     selkie_engine
-//! memnode    memory nodes and the pool directory   selkie_memnode
+//! memnode    what a memory node runs               selkie_memnode
+//! pool       memory, members and their agreement   selkie_pool
 //! channels   messages between compute nodes        selkie_channels
 //! fabric     one-sided verbs, clock, tasks         selkie_fabric
 //! ```
@@ -18,14 +19,15 @@
 //! use std::sync::Arc;
 //! use selkie::engine::{ComputeId, Engine, EngineConfig};
 //! use selkie::fabric::{Fabric, MemFabric, RealRuntime};
-//! use selkie::memnode::{Coding, Pool, PoolConfig};
+//! use selkie::memnode::EmbeddedPool;
+//! use selkie::pool::{Coding, PoolConfig};
 //! use selkie::txn::{ColumnType, Database, TableSchema, key};
 //!
 //! let runtime = RealRuntime::new(2)?;
 //! let env = runtime.env();
 //! runtime.block_on(async move {
 //!     let fabric: Arc<dyn Fabric> = MemFabric::new();
-//!     let pool = Pool::start(&fabric, PoolConfig {
+//!     let memory = EmbeddedPool::start(&fabric, PoolConfig {
 //!         memory_nodes: 3,
 //!         bytes_per_node: 32 << 20,
 //!         gcl_bytes: 2048,
@@ -37,7 +39,7 @@
 //!     let start = |index| {
 //!         let id = ComputeId::new(index).ok_or("no such node");
 //!         let config = EngineConfig { cache_bytes: 8 << 20, ..EngineConfig::default() };
-//!         let (pool, fabric, env) = (&pool, &fabric, &env);
+//!         let (pool, fabric, env) = (memory.pool(), &fabric, &env);
 //!         async move {
 //!             let engine = Engine::start(pool, fabric, env, id?, config).await?;
 //!             Ok::<_, Box<dyn std::error::Error>>(engine)
@@ -82,4 +84,5 @@ pub use selkie_channels as channels;
 pub use selkie_engine as engine;
 pub use selkie_fabric as fabric;
 pub use selkie_memnode as memnode;
+pub use selkie_pool as pool;
 pub use selkie_txn as txn;

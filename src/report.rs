@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::{NodeCounters, Roster};
 use crate::fabric::{Env, PeerId};
-use crate::memnode::{Lent, Pool};
+use crate::memnode::MemoryServer;
+use crate::pool::Pool;
 
 /// Of what is written here.
 pub const VERSION: u32 = 1;
@@ -210,7 +211,7 @@ impl Report {
 
     /// Of a memory node.
     #[must_use]
-    pub fn of_memory(env: &Env, lent: &Lent) -> Self {
+    pub fn of_memory(env: &Env, lent: &MemoryServer) -> Self {
         let usage = lent.usage();
         let (slabs_evicting, slabs_withdrawn) = lent.reclaimed();
         let node = NodeReport::Memory(MemoryReport {
@@ -259,7 +260,7 @@ pub fn publish(pool: &Arc<Pool>, env: &Env, roster: &Roster) {
 }
 
 /// Lets a memory node report, now and every second, for as long as it is lent.
-pub(crate) fn publish_memory(lent: &Arc<Lent>, env: &Env) {
+pub(crate) fn publish_memory(lent: &Arc<MemoryServer>, env: &Env) {
     let (lent, env) = (Arc::downgrade(lent), env.clone());
     drop(env.clone().spawn("reports", async move {
         loop {

@@ -51,12 +51,13 @@
 //! use selkie_fabric::Fabric;
 //! use selkie_fabric::env::RealRuntime;
 //! use selkie_fabric::mem::MemFabric;
-//! use selkie_memnode::{Coding, Pool, PoolConfig};
+//! use selkie_memnode::EmbeddedPool;
+//! use selkie_pool::{Coding, PoolConfig};
 //!
 //! let runtime = RealRuntime::new(1)?;
 //! let env = runtime.env();
 //! let fabric: Arc<dyn Fabric> = MemFabric::new();
-//! let pool = Pool::start(&fabric, PoolConfig {
+//! let memory = EmbeddedPool::start(&fabric, PoolConfig {
 //!     memory_nodes: 1,
 //!     bytes_per_node: 16 << 20,
 //!     gcl_bytes: 2048,
@@ -68,8 +69,8 @@
 //! runtime.block_on(async {
 //!     let config = EngineConfig { cache_bytes: 4 << 20, ..EngineConfig::default() };
 //!     let [a, b] = [ComputeId::new(0).unwrap(), ComputeId::new(1).unwrap()];
-//!     let a = Engine::start(&pool, &fabric, &env, a, config.clone()).await?;
-//!     let b = Engine::start(&pool, &fabric, &env, b, config).await?;
+//!     let a = Engine::start(memory.pool(), &fabric, &env, a, config.clone()).await?;
+//!     let b = Engine::start(memory.pool(), &fabric, &env, b, config).await?;
 //!
 //!     // One node makes the tree, the other opens it by its root's address.
 //!     let tree = Tree::create(&a, u16::MAX).await?;

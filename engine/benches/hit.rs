@@ -17,7 +17,8 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::RealRuntime;
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::{Coding, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, PoolConfig};
 
 const GCL_BYTES: usize = 2048;
 const HOT: usize = 1000;
@@ -181,12 +182,13 @@ fn main() {
         coding: Coding::PLAIN,
         log_bytes: 0,
     };
-    let pool = Pool::start(&fabric, config).expect("a pool");
+    let memory = EmbeddedPool::start(&fabric, config).expect("a pool");
     let env = runtime.env();
     let node = ComputeId::new(0).expect("node 0");
     let config = EngineConfig { cache_bytes: 32 << 20, ..EngineConfig::default() };
     let (engine, keys) = runtime.block_on(async {
-        let engine = Engine::start(&pool, &fabric, &env, node, config).await.expect("an engine");
+        let engine =
+            Engine::start(memory.pool(), &fabric, &env, node, config).await.expect("an engine");
         let mut keys = Vec::new();
         for _ in 0..HOT {
             let mut page = engine.allocate().await.expect("a page");

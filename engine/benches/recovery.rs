@@ -22,7 +22,8 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, GAddr, change_
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Buf, Fabric, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{Coding, ComputeIndex, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig};
 
 const GCL_BYTES: usize = 2048;
 const NODES: usize = 2;
@@ -64,10 +65,11 @@ fn run(coding: Coding, size: &Size) {
         coding,
         log_bytes,
     };
-    let pool = Pool::start(&fabric, config).expect("a pool");
+    let memory = EmbeddedPool::start(&fabric, config).expect("a pool");
+    let pool = memory.pool();
     let env = runtime.env();
     runtime.block_on(async {
-        let [survivor, dies] = [0, 1].map(|node| start(&pool, &fabric, &env, node, size));
+        let [survivor, dies] = [0, 1].map(|node| start(pool, &fabric, &env, node, size));
         let (survivor, dies) = (survivor.await, dies.await);
         let mut addrs = Vec::new();
         for _ in 0..size.pages {
@@ -78,7 +80,7 @@ fn run(coding: Coding, size: &Size) {
         let (lsn, values) = work(&dies, &addrs, size).await;
         dies.until_durable(lsn).await.expect("a durable log");
         assert_eq!(dies.stats().write_backs, before, "there is less to be redone");
-        let read = read_alone(&mem, &pool, size.log_bytes).await;
+        let read = read_alone(&mem, pool, size.log_bytes).await;
         mem.kill(PeerId::compute(1));
         let started = Instant::now();
         pool.declare_dead(ComputeIndex::new(1)).await.expect("a dead node");

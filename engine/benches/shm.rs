@@ -24,7 +24,8 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::shm::ShmFabric;
-use selkie_memnode::{Coding, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, Pool, PoolConfig};
 
 const GCL_BYTES: usize = 2048;
 const ROUNDS: usize = 15;
@@ -123,10 +124,11 @@ fn main() {
         coding: Coding::PLAIN,
         log_bytes: 0,
     };
-    let pool = Pool::start(&fabric, config).expect("a pool");
+    let memory = EmbeddedPool::start(&fabric, config).expect("a pool");
+    let pool = memory.pool();
     let env = runtime.env();
     let keys = runtime.block_on(async {
-        let engine = start(&pool, &fabric, &env, 0).await;
+        let engine = start(pool, &fabric, &env, 0).await;
         let mut keys = Vec::new();
         for _ in 0..pages {
             let mut page = engine.allocate().await.expect("a page");
@@ -137,13 +139,13 @@ fn main() {
         engine.close().await.expect("all written back");
         keys
     });
-    let mut bare = Bare::of(root.path(), &pool, &keys);
+    let mut bare = Bare::of(root.path(), pool, &keys);
     let (mut bare_ns, mut engine_ns) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         let (ns, expected) = bare.run();
         bare_ns.push(ns);
         let (ns, sum) = runtime.block_on(async {
-            let engine = start(&pool, &fabric, &env, 1 + round).await;
+            let engine = start(pool, &fabric, &env, 1 + round).await;
             let measured = misses(&engine, &keys).await;
             engine.close().await.expect("nothing to write back");
             measured

@@ -7,7 +7,7 @@ use std::sync::{Arc, Weak};
 
 use selkie_fabric::Endpoint;
 use selkie_fabric::env::Env;
-use selkie_memnode::{ComputeIndex, Pool};
+use selkie_pool::{ComputeIndex, Pool};
 
 use crate::addressing::allocator::Allocator;
 use crate::addressing::epochs::Epochs;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use selkie_channels::ChannelError;
 use selkie_fabric::FabricError;
-use selkie_memnode::PoolError;
+use selkie_pool::PoolError;
 
 use crate::GAddr;
 use crate::coherence::machine::Violation;

@@ -4,7 +4,6 @@
 //! them coherent with the other nodes' caches; guards are latches that hold in the whole cluster.
 
 mod access;
-mod addr;
 mod addressing;
 pub mod backup;
 mod baseline;
@@ -26,12 +25,12 @@ pub use config::Planted;
 
 pub use access::engine::Engine;
 pub use access::guard::{ExclusiveGuard, PSN_BYTES, SharedGuard, change_together};
-pub use addr::GAddr;
 pub use addressing::epochs::EpochPin;
-pub use baseline::{DirectoryConfig, start_directories};
+pub use baseline::{DirectoryConfig, DirectoryHost, start_directories};
 pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
 pub use config::{Coherence, EngineConfig, MAX_MAIL_TASKS};
 pub use error::EngineError;
+pub use selkie_pool::GAddr;
 pub use telemetry::hottest::HotLine;
 pub use telemetry::roster::{Entered, NodeCounters, Operations, Roster};
 pub use telemetry::stats::EngineStats;

@@ -3,23 +3,14 @@
 //! The node never reads a latch word and never looks at a page: compute nodes do all the work with
 //! one-sided verbs. What it keeps is the endpoint and the region, so that the memory stays lent.
 
-use crate::config::PoolPlan;
-use crate::control::PoolState;
-use crate::layout;
-use crate::pool::PoolUsage;
-use selkie_fabric::{Endpoint, Fabric, FabricError, LocalRegion, PeerId, RegionKey};
 use std::sync::Arc;
 
-/// What a compute node has to know about a memory node to use it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryNodeDescriptor {
-    /// The node's name on the fabric.
-    pub peer: PeerId,
-    /// Its one region, laid out by [`crate::layout`].
-    pub region: RegionKey,
-    /// Ranges (slabs) in the region.
-    pub ranges: u32,
-}
+use selkie_fabric::{Endpoint, Fabric, LocalRegion, PeerId};
+use selkie_pool::control::PoolState;
+use selkie_pool::{MAX_MEMORY_NODES, MemoryNodeDescriptor, PoolError, PoolPlan, PoolUsage, layout};
+
+// Memory nodes are numbered by 16 bits on the fabric.
+const _: () = assert!(MAX_MEMORY_NODES <= u16::MAX as usize);
 
 /// A started memory node.
 pub struct MemoryNode {
@@ -30,15 +21,17 @@ pub struct MemoryNode {
 }
 
 impl MemoryNode {
-    /// Joins the fabric as memory node `index`, registers the region, writes the control page.
+    /// Joins the fabric as memory node `node`, registers the region, writes the control page.
     pub(crate) fn start(
         fabric: &Arc<dyn Fabric>,
-        index: u16,
+        node: usize,
         plan: &PoolPlan,
-    ) -> Result<Self, FabricError> {
-        let peer = PeerId::memory(index);
-        let endpoint = fabric.join(peer)?;
-        let region = endpoint.register(plan.region_bytes)?;
+    ) -> Result<Self, PoolError> {
+        assert!(node < MAX_MEMORY_NODES, "memory node {node} is beyond the largest pool");
+        let peer = PeerId::memory(node as u16);
+        let failed = |source| PoolError::MemoryNode { node, source };
+        let endpoint = fabric.join(peer).map_err(failed)?;
+        let region = endpoint.register(plan.region_bytes).map_err(failed)?;
         write_control_page(region.as_ref(), plan);
         let descriptor = MemoryNodeDescriptor { peer, region: region.key(), ranges: plan.ranges };
         Ok(Self { descriptor, region, endpoint })
@@ -65,7 +58,8 @@ impl MemoryNode {
 
     /// How much of it is leased, by its control page; in a coded pool, how much lies in the slabs
     /// that ranges have.
-    pub(crate) fn usage(&self, state: &PoolState) -> PoolUsage {
+    #[must_use]
+    pub fn usage(&self, state: &PoolState) -> PoolUsage {
         let geometry = state.geometry();
         let slabs = u64::from(self.descriptor.ranges);
         let extents = geometry.extents_in_slabs(slabs);

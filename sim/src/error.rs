@@ -6,7 +6,7 @@ use selkie_engine::EngineError;
 use selkie_engine::log::{MergeError, ReadError};
 use selkie_fabric::FabricError;
 use selkie_fabric::sim::RunError;
-use selkie_memnode::PoolError;
+use selkie_pool::PoolError;
 use selkie_tpcc::TpccError;
 use selkie_txn::TxnError;
 

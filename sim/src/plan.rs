@@ -10,7 +10,7 @@ use std::time::Duration;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::{Controls, CostModel, Faults, Schedule};
-use selkie_memnode::Coding;
+use selkie_pool::Coding;
 
 use crate::disk::AppendStage;
 

@@ -5,7 +5,7 @@ use std::io;
 use crate::engine::EngineError;
 use crate::engine::log::LogError;
 use crate::fabric::tcp::SecurityError;
-use crate::memnode::PoolError;
+use crate::pool::PoolError;
 use crate::shared::{SharedPoolError, UrlError};
 use crate::txn::TxnError;
 

@@ -8,7 +8,7 @@ use super::database::Database;
 use super::error::OpenError;
 use super::pool::Pool;
 use crate::engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
-use crate::memnode::{Coding, PoolConfig};
+use crate::pool::{Coding, PoolConfig};
 use crate::shared::{Network, PoolUrl};
 use crate::txn::DatabaseSchema;
 

@@ -11,7 +11,8 @@ use super::runtime::Runtime;
 use crate::engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Roster};
 use crate::fabric::tcp::Security;
 use crate::fabric::{Env, Fabric, MemFabric};
-use crate::memnode;
+use crate::memnode::EmbeddedPool;
+use crate::pool;
 use crate::report;
 use crate::shared::{PoolUrl, SharedPool};
 use crate::txn::{self, CatalogueError, DatabaseSchema, TxnError};
@@ -48,9 +49,11 @@ struct Node {
 struct Process {
     url: PoolUrl,
     fabric: Arc<dyn Fabric>,
-    pool: Arc<memnode::Pool>,
+    pool: Arc<pool::Pool>,
     roster: Roster,
     runtime: Runtime,
+    /// The memory nodes of an embedded pool, which outlive all that uses them.
+    _memory: Option<Arc<EmbeddedPool>>,
 }
 
 impl Pool {
@@ -69,20 +72,22 @@ impl Pool {
             url.parse().map_err(|source| OpenError::Url { url: url.to_owned(), source })?;
         options.check(&parsed)?;
         let runtime = Runtime::start(options.worker_threads()).map_err(OpenError::Threads)?;
-        let (fabric, pool) = match &parsed {
+        let (fabric, pool, memory) = match &parsed {
             PoolUrl::Embedded => {
                 let fabric: Arc<dyn Fabric> = MemFabric::new();
-                let pool = memnode::Pool::start(&fabric, options.embedded_config())?;
-                (fabric, pool)
+                let memory = EmbeddedPool::start(&fabric, options.embedded_config())?;
+                (fabric, Arc::clone(memory.pool()), Some(memory))
             }
             PoolUrl::Shared(place) => {
                 let security = options.tls.as_deref().map(Security::load).transpose()?;
-                SharedPool::at(place, security)?.open(runtime.env(), &options.network).await?
+                let shared = SharedPool::at(place, security)?;
+                let (fabric, pool) = shared.open(runtime.env(), &options.network).await?;
+                (fabric, pool, None)
             }
         };
         let roster = Roster::default();
         report::publish(&pool, runtime.env(), &roster);
-        let process = Process { url: parsed, fabric, pool, roster, runtime };
+        let process = Process { url: parsed, fabric, pool, roster, runtime, _memory: memory };
         Self::start(Arc::new(process), options).await
     }
 
@@ -96,7 +101,7 @@ impl Pool {
     }
 
     async fn start(process: Arc<Process>, options: &PoolOptions) -> Result<Self, OpenError> {
-        let Process { fabric, pool, roster, runtime, url } = &*process;
+        let Process { fabric, pool, roster, runtime, url, .. } = &*process;
         let index = match options.node {
             Some(index) => index,
             None => pool.next_index().await?.as_usize(),
@@ -195,7 +200,7 @@ impl Pool {
 
     /// The pool below: its memory nodes, its state, its labels.
     #[must_use]
-    pub fn pool(&self) -> &Arc<memnode::Pool> {
+    pub fn pool(&self) -> &Arc<pool::Pool> {
         &self.0.process.pool
     }
 

@@ -2,8 +2,8 @@
 
 use crate::fabric::FabricError;
 use crate::fabric::tcp::SecurityError;
-use crate::memnode::PoolError;
-use crate::memnode::control::ControlError;
+use crate::pool::PoolError;
+use crate::pool::control::ControlError;
 
 /// Why a shared pool cannot be used.
 #[derive(Debug, thiserror::Error)]

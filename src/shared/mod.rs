@@ -26,13 +26,15 @@ use rustix::process::getuid;
 use crate::fabric::shm::ShmFabric;
 use crate::fabric::tcp::{Security, TcpFabric};
 use crate::fabric::{Env, Fabric, PeerId};
-use crate::memnode::control::{
+use crate::memnode::{
+    Capacity, MemoryServer,
+    monitor::{HostMemory, MonitorConfig},
+};
+use crate::pool::control::{
     Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
     Relay, RemotePlane, Timing,
 };
-use crate::memnode::{
-    self, HostMemory, Lent, Offer, Pool, PoolConfig, PoolError, Stay, WatchConfig,
-};
+use crate::pool::{self, Pool, PoolConfig, PoolError, Stay};
 use crate::report;
 
 pub use error::SharedPoolError;
@@ -69,7 +71,7 @@ impl SharedPool {
             Place::Etcd { endpoints, name } => {
                 let endpoints: Vec<String> =
                     endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
-                Arc::new(memnode::control::EtcdPlane::at(&endpoints, name.as_str())?)
+                Arc::new(pool::control::EtcdPlane::at(&endpoints, name.as_str())?)
             }
             #[cfg(not(feature = "etcd"))]
             Place::Etcd { .. } => return Err(SharedPoolError::NoEtcd),
@@ -101,7 +103,7 @@ impl SharedPool {
         };
         self.check_kind(fabric)?;
         let identity = Identity { name, id: random(env), fabric: fabric.name() };
-        Ok(memnode::create(&*self.plane, identity, config, timing).await?)
+        Ok(pool::create(&*self.plane, identity, config, timing).await?)
     }
 
     /// Joins it as a memory node that lends what is offered for as long as the node is kept. On TCP
@@ -113,10 +115,10 @@ impl SharedPool {
     pub async fn lend(
         &self,
         env: &Env,
-        offer: impl Into<Offer>,
+        offer: impl Into<Capacity>,
         expected: Option<FabricKind>,
         network: &Network,
-    ) -> Result<Arc<Lent>, SharedPoolError> {
+    ) -> Result<Arc<MemoryServer>, SharedPoolError> {
         let offer = offer.into();
         let state = self.plane.load().await?.state;
         let kind = self.kind_of(&state)?;
@@ -145,10 +147,10 @@ impl SharedPool {
             }
         };
         let (plane, headroom) = (Arc::clone(&self.plane), offer.headroom);
-        let lent = Lent::join(&fabric, plane, env, random(env), offer).await?;
+        let lent = MemoryServer::join(&fabric, plane, env, random(env), offer).await?;
         lent.follow(env);
         if let Some(headroom) = headroom {
-            lent.watch(env, WatchConfig::new(headroom, HostMemory::default()));
+            lent.start_monitor(env, MonitorConfig::new(headroom, HostMemory::default()));
         }
         report::publish_memory(&lent, env);
         Ok(lent)

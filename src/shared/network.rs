@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::SharedPoolError;
 use crate::fabric::tcp::{Admission, Security, TcpConfig};
-use crate::memnode::control::PoolState;
+use crate::pool::control::PoolState;
 
 /// The fabrics that processes can meet on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,7 +4,7 @@ use selkie_btree::TreeError;
 use selkie_engine::{EngineError, GAddr};
 use selkie_fabric::env::TaskError;
 use selkie_fabric::{FabricError, PeerId};
-use selkie_memnode::PoolError;
+use selkie_pool::PoolError;
 use selkie_txn::partition::PartitionError;
 use selkie_txn::{AbortCause, RetryError, RowError, TxnError};
 

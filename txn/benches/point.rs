@@ -10,7 +10,8 @@ use std::time::Instant;
 
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
-use selkie_memnode::{Coding, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, PoolConfig};
 use selkie_txn::{ColumnType, Database, Table, TableSchema, key};
 
 const ROWS: i32 = 50_000;
@@ -145,11 +146,12 @@ fn main() {
         coding: Coding::PLAIN,
         log_bytes: 0,
     };
-    let pool = Pool::start(&fabric, config).unwrap();
+    let memory = EmbeddedPool::start(&fabric, config).unwrap();
     let env = runtime.env();
     let task = async move {
         let node = ComputeId::new(0).unwrap();
-        let engine = Engine::start(&pool, &fabric, &env, node, EngineConfig::default()).await;
+        let engine =
+            Engine::start(memory.pool(), &fabric, &env, node, EngineConfig::default()).await;
         let engine = engine.unwrap();
         run(&engine, rows, slices).await;
         engine.close().await.unwrap();

@@ -28,19 +28,20 @@
 //! # use std::sync::Arc;
 //! # use selkie_engine::{ComputeId, Engine, EngineConfig};
 //! # use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
-//! # use selkie_memnode::{Coding, Pool, PoolConfig};
+//! # use selkie_memnode::EmbeddedPool;
+//! # use selkie_pool::{Coding, PoolConfig};
 //! use selkie_txn::{ColumnType, Database, RetryPolicy, TableSchema, TxnError, key, retry};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let runtime = RealRuntime::new(2)?;
 //! # let env = runtime.env();
 //! # let fabric: Arc<dyn Fabric> = MemFabric::new();
-//! # let pool = Pool::start(&fabric, PoolConfig { memory_nodes: 2, bytes_per_node: 16 << 20,
+//! # let memory = EmbeddedPool::start(&fabric, PoolConfig { memory_nodes: 2, bytes_per_node: 16 << 20,
 //! #     gcl_bytes: 2048, range_bytes: 4 << 20, max_compute_nodes: 2, coding: Coding::PLAIN, log_bytes: 0 }).unwrap();
 //! # runtime.block_on(async {
 //! # let (id_0, id_1) = (ComputeId::new(0).unwrap(), ComputeId::new(1).unwrap());
-//! let node_0 = Engine::start(&pool, &fabric, &env, id_0, EngineConfig::default()).await?;
-//! let node_1 = Engine::start(&pool, &fabric, &env, id_1, EngineConfig::default()).await?;
+//! let node_0 = Engine::start(memory.pool(), &fabric, &env, id_0, EngineConfig::default()).await?;
+//! let node_1 = Engine::start(memory.pool(), &fabric, &env, id_1, EngineConfig::default()).await?;
 //!
 //! let account = TableSchema::new("account")
 //!     .column("id", ColumnType::I32)

@@ -10,7 +10,7 @@ use selkie::engine::Engine;
 use selkie::engine::backup::BackupReport;
 use selkie::engine::log::LogObjects;
 use selkie::fabric::Env;
-use selkie::memnode::Pool;
+use selkie::pool::Pool;
 use selkie::shared::Place;
 use selkie_tpcc::{Progress, units};
 use serde_json::json;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::Args;
 use selkie::fabric::sim::CostModel;
-use selkie::memnode::Coding;
+use selkie::pool::Coding;
 use selkie::txn::Protocol;
 use selkie_tpcc::benchmark::{self, Benchmark, Valid};
 use selkie_tpcc::{MAX_DURATION, Network, Progress, Setup, TpccError};

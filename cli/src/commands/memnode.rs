@@ -7,7 +7,8 @@ use std::time::Duration;
 use clap::Args;
 use rustix::process::{Pid, getpid};
 use selkie::fabric::{Env, RealRuntime};
-use selkie::memnode::{FailureDomain, Lent, LentEnd, Offer};
+use selkie::memnode::{Capacity, MemoryServer, ServerEnd};
+use selkie::pool::FailureDomain;
 use selkie::report::{Report, cpu_time};
 use selkie::shared::{FabricKind, Place, SharedPool};
 use selkie_tpcc::units;
@@ -73,7 +74,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
         Err(error) => return exit::fail(&error),
     };
     let env = runtime.env();
-    let joined: Arc<OnceLock<Weak<Lent>>> = Arc::default();
+    let joined: Arc<OnceLock<Weak<MemoryServer>>> = Arc::default();
     let insecure = arguments.network.insecure();
     let _serving = match metrics::serve(&arguments.metrics, insecure, source(&joined, &env)) {
         Ok(serving) => serving,
@@ -83,7 +84,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let lent = runtime.block_on(async {
         let shared = SharedPool::at(&arguments.pool, arguments.network.tls().security()?)?;
         let domain = arguments.domain.clone().unwrap_or_default();
-        let offer = Offer { bytes: arguments.memory, domain, headroom: arguments.headroom };
+        let offer = Capacity { bytes: arguments.memory, domain, headroom: arguments.headroom };
         shared.lend(&env, offer, fabric, &network).await
     });
     let lent = match lent {
@@ -100,14 +101,14 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     while signals.pending().next().is_none() {
         match lent.end() {
             None => {}
-            Some(LentEnd::PoolGone) => {
+            Some(ServerEnd::PoolGone) => {
                 return exit::fail(&format_args!("pool {pool} was removed"));
             }
-            Some(LentEnd::Left) => {
+            Some(ServerEnd::Left) => {
                 eprintln!("{name} of pool {pool} has left: nothing is on it any more");
                 break;
             }
-            Some(LentEnd::Dead) => {
+            Some(ServerEnd::Dead) => {
                 return exit::fail(&format_args!("the pool has declared {name} dead"));
             }
         }
@@ -119,7 +120,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
 }
 
 /// The node, from when it has joined until it stops.
-fn source(joined: &Arc<OnceLock<Weak<Lent>>>, env: &Env) -> metrics::Source {
+fn source(joined: &Arc<OnceLock<Weak<MemoryServer>>>, env: &Env) -> metrics::Source {
     let (joined, env) = (Arc::clone(joined), env.clone());
     Arc::new(move || {
         let lent = joined.get().and_then(Weak::upgrade);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
-use selkie::memnode::control::{MemoryMember, PoolState, Timing};
-use selkie::memnode::{self, Coding, PoolConfig, PoolError, Reclaim, Stay};
+use selkie::pool::control::{MemoryMember, PoolState, Timing};
+use selkie::pool::{self, Coding, PoolConfig, PoolError, Reclaim, Stay};
 use selkie::shared::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie_tpcc::units;
 use serde_json::json;
@@ -243,7 +243,7 @@ async fn drain(
     tls: &TlsArguments,
 ) -> Result<(), SharedPoolError> {
     let shared = SharedPool::at(name, tls.security()?)?;
-    let mut leaving = memnode::drain(shared.plane(), node).await?;
+    let mut leaving = pool::drain(shared.plane(), node).await?;
     let (mut told, mut is_told_of_hands) = (None, false);
     loop {
         if leaving.has_left {

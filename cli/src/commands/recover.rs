@@ -15,7 +15,7 @@ use selkie::engine::log::{
 };
 use selkie::engine::{Engine, GAddr};
 use selkie::fabric::{Env, RealRuntime};
-use selkie::memnode::Pool;
+use selkie::pool::Pool;
 use selkie::shared::Place;
 use selkie_tpcc::units;
 use serde_json::json;

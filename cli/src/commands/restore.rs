@@ -9,7 +9,7 @@ use selkie::engine::Engine;
 use selkie::engine::backup::Backup;
 use selkie::engine::log::LogObjects;
 use selkie::fabric::{Env, RealRuntime};
-use selkie::memnode::Pool;
+use selkie::pool::Pool;
 use selkie::shared::Place;
 use selkie_tpcc::units;
 use serde_json::json;

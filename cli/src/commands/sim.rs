@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use clap::Args;
-use selkie::memnode::Coding;
+use selkie::pool::Coding;
 use selkie::txn::Protocol;
 use selkie_sim::{Case, Scenario, sweep};
 use selkie_tpcc::Progress;

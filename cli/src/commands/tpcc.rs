@@ -10,7 +10,7 @@ use selkie_tpcc::{Affinity, Config, Durability, Progress, Report, Scale, TpccErr
 
 use selkie::engine::Roster;
 use selkie::fabric::RealRuntime;
-use selkie::memnode::{Coding, PoolDescriptor};
+use selkie::pool::{Coding, PoolDescriptor};
 use selkie::report;
 use selkie::shared::{Network, Place, PoolUrl, SharedPool, SharedPoolError};
 use selkie::txn::Protocol;

@@ -9,7 +9,7 @@ use selkie::engine::backup::BackupError;
 use selkie::engine::log::{Labels, LogError, LogTo};
 use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError};
 use selkie::fabric::{Env, RealRuntime};
-use selkie::memnode::{Pool, PoolError};
+use selkie::pool::{Pool, PoolError};
 use selkie::shared::{Place, SharedPool, SharedPoolError};
 use selkie_tpcc::{Durability, logs_at};
 

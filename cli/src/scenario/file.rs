@@ -5,7 +5,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::time::Duration;
 
-use selkie::memnode::Coding;
+use selkie::pool::Coding;
 use selkie_tpcc::MAX_DURATION;
 use serde::Deserialize;
 

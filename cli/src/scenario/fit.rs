@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use selkie::engine::MAX_COMPUTE_NODES;
-use selkie::memnode::PoolConfig;
-use selkie::memnode::control::Timing;
+use selkie::pool::PoolConfig;
+use selkie::pool::control::Timing;
 use selkie_tpcc::{Affinity, Config, Network, Scale, units};
 
 use super::file::{DriverSection, FabricKind, FaultAction, ScenarioFile};

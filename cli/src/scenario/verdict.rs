@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use selkie::memnode::control::MAX_LOST_PAGES;
+use selkie::pool::control::MAX_LOST_PAGES;
 use selkie_tpcc::check::CONDITIONS;
 
 use super::ends::{ExpectedEnd, ExpectedError};

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use selkie::fabric::RealRuntime;
-use selkie::memnode::control::ControlError;
+use selkie::pool::control::ControlError;
 use selkie::shared::{Place, SharedPool, SharedPoolError};
 
 use super::plain;

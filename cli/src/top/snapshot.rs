@@ -6,7 +6,7 @@ use std::fmt;
 use std::time::Duration;
 
 use selkie::fabric::PeerId;
-use selkie::memnode::control::{Beat, PoolState};
+use selkie::pool::control::{Beat, PoolState};
 use selkie::report::{ComputeReport, EVERY, MemoryReport, NodeReport, Report};
 use serde::Serialize;
 
@@ -335,7 +335,7 @@ fn compute(report: &Report) -> Option<&ComputeReport> {
 
 #[cfg(test)]
 mod tests {
-    use selkie::memnode::control::{Lost, Member};
+    use selkie::pool::control::{Lost, Member};
     use selkie::report::{HotGcl, Traffic, VERSION};
     use serde_json::json;
 

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use selkie_memnode::{ComputeIndex, PoolError};
+use selkie_pool::{ComputeIndex, PoolError};
 
 use super::engine::Engine;
 use crate::coherence::machine::Event;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Endpoint, Fabric, FabricError, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{ComputeIndex, Pool, layout};
+use selkie_pool::{ComputeIndex, Pool, layout};
 
 use super::engine::Engine;
 use crate::addressing::allocator::Allocator;

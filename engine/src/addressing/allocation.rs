@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::FabricError;
-use selkie_memnode::layout::EXTENT_GCLS;
+use selkie_pool::layout::EXTENT_GCLS;
 
 use super::allocator::Grant;
 use super::placement::Counter;

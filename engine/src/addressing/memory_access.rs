@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use selkie_fabric::{FabricError, PeerId, QueuePair, RemoteAddr};
-use selkie_memnode::Pool;
+use selkie_pool::Pool;
 
 use super::memory_links::MemoryLinks;
 use super::placement::PlacementMap;

@@ -7,8 +7,8 @@
 use std::sync::{Arc, OnceLock};
 
 use selkie_fabric::{Endpoint, FabricError, PeerId, QueuePair, RegionKey};
-use selkie_memnode::control::PoolState;
-use selkie_memnode::{MAX_MEMORY_NODES, MemoryNodeDescriptor, Pool};
+use selkie_pool::control::PoolState;
+use selkie_pool::{MAX_MEMORY_NODES, MemoryNodeDescriptor, Pool};
 
 use super::disconnected;
 

@@ -16,11 +16,11 @@ use std::sync::{Arc, OnceLock};
 use crossbeam_epoch::{self as epoch, Atomic, Owned};
 use parking_lot::Mutex;
 use selkie_fabric::{RegionKey, RemoteAddr};
-use selkie_memnode::control::{PoolState, RangePlace, Slab};
-use selkie_memnode::layout::{
+use selkie_pool::control::{PoolState, RangePlace, Slab};
+use selkie_pool::layout::{
     CLOCK_AT, EXTENT_GCLS, EXTENTS_LEASED_AT, LATCH_AT, MAX_SPLITS, SlabGeometry,
 };
-use selkie_memnode::{Coding, MAX_MEMORY_NODES, MemoryNodeDescriptor, Move, PoolDescriptor};
+use selkie_pool::{Coding, MAX_MEMORY_NODES, MemoryNodeDescriptor, Move, PoolDescriptor};
 
 use crate::GAddr;
 

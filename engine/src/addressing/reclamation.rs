@@ -1,7 +1,7 @@
 //! Drives reclamation: publishes this node's epoch, moves the pool's, ripens freed lines.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::{ComputeIndex, Pool, layout};
+use selkie_pool::{ComputeIndex, Pool, layout};
 
 use crate::EngineError;
 use crate::coherence::word::ComputeId;

@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_memnode::PoolError;
-use selkie_memnode::control::{Member, PoolState};
+use selkie_pool::PoolError;
+use selkie_pool::control::{Member, PoolState};
 
 use super::BackupError;
 use super::manifest::Part;

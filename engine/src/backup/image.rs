@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use selkie_memnode::layout::EXTENT_GCLS;
+use selkie_pool::layout::EXTENT_GCLS;
 
 use super::{BackupError, Task, Watch, image_of};
 use crate::addressing::placement::Counter;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::image::Image;
 use super::{BackupError, image_of};
-use crate::coding::checksum;
 use crate::log::{FIRST_LSN, Labels, LogObjects, LogOwner, Lsn};
+use selkie_pool::checksum;
 
 /// Its name.
 const NAME: &str = "manifest.json";

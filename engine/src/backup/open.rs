@@ -64,7 +64,7 @@ impl Backup {
     }
 
     /// How many nodes had had each compute index: a pool that gets the pages counts on from there
-    /// ([`Pool::count_on`](selkie_memnode::Pool::count_on)).
+    /// ([`Pool::count_on`](selkie_pool::Pool::count_on)).
     #[must_use]
     pub fn incarnations(&self) -> &BTreeMap<u16, u32> {
         &self.incarnations

@@ -30,4 +30,4 @@ mod driver;
 pub(crate) mod message;
 mod server;
 
-pub use server::{DirectoryConfig, start_directories};
+pub use server::{DirectoryConfig, DirectoryHost, start_directories};

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::{Env, yield_now};
 use selkie_fabric::{Doorbell, Endpoint, LocalRegion};
-use selkie_memnode::{ComputeIndex, Pool, layout::SlabGeometry};
+use selkie_pool::{ComputeIndex, Pool, layout::SlabGeometry};
 
 use super::directory::DirectoryEntry;
 use super::message::{decode_from, encode_to};
@@ -35,13 +35,22 @@ pub struct DirectoryConfig {
     pub ring_bytes: usize,
 }
 
-/// Starts a directory at every memory node of the pool, in the environment `env_of` gives for its
-/// index. Needed before engines with [`crate::Coherence::Rpc`] start; ends with the environment.
+/// What a directory uses of the memory node that it runs at.
+pub struct DirectoryHost {
+    /// The node's place on the fabric.
+    pub endpoint: Arc<dyn Endpoint>,
+    /// The node's memory as its own processor sees it.
+    pub region: Arc<dyn LocalRegion>,
+}
+
+/// Starts a directory at every memory node of the pool, which `hosts` are by index, in the
+/// environment `env_of` gives for its index. Needed before engines with [`crate::Coherence::Rpc`] start; ends with the environment.
 ///
 /// # Errors
 /// `Config` for cores that are not above 0, `Pool`, `Message`.
 pub async fn start_directories(
     pool: &Arc<Pool>,
+    hosts: impl IntoIterator<Item = DirectoryHost>,
     env_of: impl Fn(usize) -> Env,
     config: DirectoryConfig,
 ) -> Result<(), EngineError> {
@@ -52,20 +61,20 @@ pub async fn start_directories(
     let descriptor = pool.descriptor();
     let computes = descriptor.max_compute_nodes;
     let peers = computes + descriptor.memory_nodes.len();
-    for (index, node) in pool.memory_nodes().iter().enumerate() {
+    for (index, DirectoryHost { endpoint, region }) in hosts.into_iter().enumerate() {
         let env = env_of(index);
         let mailbox =
             MailboxConfig { peers, ring_bytes: config.ring_bytes, outbox_limit: OUTBOX_LIMIT };
         let me = computes + index;
         let failed = |source| EngineError::Message { to: me, source };
-        let mailbox = Mailbox::open(node.endpoint(), me, mailbox).map_err(failed)?;
+        let mailbox = Mailbox::open(&endpoint, me, mailbox).map_err(failed)?;
         pool.register_directory(index, mailbox.descriptor()).await?;
         let cores = (config.cores.ceil() as usize).max(1);
         let server = Arc::new(Server {
             me,
             pool: Arc::clone(pool),
-            endpoint: Arc::clone(node.endpoint()),
-            region: Arc::clone(node.region()),
+            endpoint,
+            region,
             placement: PlacementMap::new(descriptor),
             geometry: descriptor.geometry(),
             mailbox,

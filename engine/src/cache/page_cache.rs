@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::Doorbell;
-use selkie_memnode::PoolDescriptor;
+use selkie_pool::PoolDescriptor;
 
 use super::address_table::AddressTable;
 use super::dirty::Dirty;

@@ -7,8 +7,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use selkie_memnode::PoolDescriptor;
-use selkie_memnode::control::MAX_RANGES;
+use selkie_pool::PoolDescriptor;
+use selkie_pool::control::MAX_RANGES;
 
 use crate::GAddr;
 use crate::coherence::word::ComputeId;
@@ -129,7 +129,7 @@ impl ResidualReaders {
 #[cfg(test)]
 mod tests {
     use selkie_fabric::{PeerId, RegionKey};
-    use selkie_memnode::{Coding, MemoryNodeDescriptor};
+    use selkie_pool::{Coding, MemoryNodeDescriptor};
 
     use super::*;
     use crate::coherence::word::MAX_COMPUTE_NODES;

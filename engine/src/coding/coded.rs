@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::Mutex;
 use selkie_erasure::{Codec, CodecError, codec};
 use selkie_fabric::Buf;
-use selkie_memnode::layout::{MAX_SPLITS, SlabGeometry, TAG_BYTES};
-use selkie_memnode::{Coding, Mode, PoolDescriptor};
+use selkie_pool::layout::{MAX_SPLITS, SlabGeometry, TAG_BYTES};
+use selkie_pool::{Coding, Mode, PoolDescriptor};
 
 use super::journal::slots::JournalSlots;
 use super::node_errors::MemoryNodeErrors;

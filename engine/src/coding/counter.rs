@@ -15,7 +15,7 @@ use crate::addressing::placement::Counter;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};
-use selkie_memnode::layout::{LATCH_AT, SPLIT_VERSION_AT};
+use selkie_pool::layout::{LATCH_AT, SPLIT_VERSION_AT};
 
 /// A change of a counter.
 #[derive(Clone, Copy, Debug)]

@@ -1,7 +1,7 @@
 //! The versions of the splits of a page, as they lie in the page's header and in messages.
 
 use selkie_fabric::{Buf, Chain};
-use selkie_memnode::layout::{self, MAX_SPLITS};
+use selkie_pool::layout::{self, MAX_SPLITS};
 
 use super::tag::{Version, Versions};
 use crate::addressing::executed::read_at;

@@ -13,8 +13,8 @@ use selkie_erasure::CodecError;
 use selkie_fabric::{
     Buf, Chain, ChainError, ChainResult, Completion, FabricError, RemoteAddr, Verb,
 };
-use selkie_memnode::Mode;
-use selkie_memnode::layout::MAX_SPLITS;
+use selkie_pool::Mode;
+use selkie_pool::layout::MAX_SPLITS;
 
 use super::coded::CodingState;
 use super::tag::{SplitSet, Tag, Version, Versions, version_of};

@@ -1,14 +1,14 @@
 //! Migration of slabs from one living memory node to another: this node's part in it
 //! (docs/design.md, Coded pages).
 //!
-//! [`selkie_memnode::Migration`] defines the stages, and says why nothing is lost at any time.
+//! [`selkie_pool::Migration`] defines the stages, and says why nothing is lost at any time.
 //! Writers write to both places, by the placement map. The node that migrates a slab moves the
 //! headers out of the slab, clears the new place, copies the splits page by page under shared
 //! latches, and advances from stage to stage.
 
 use std::sync::Arc;
 
-use selkie_memnode::Stage;
+use selkie_pool::Stage;
 
 use crate::EngineError;
 use crate::core::Core;

@@ -18,7 +18,6 @@
 //! - `regenerate`, `migrate`: slabs that are lost or move; `counter`: counters with copies.
 
 pub(crate) mod access;
-mod checksum;
 pub(crate) mod coded;
 pub(crate) mod counter;
 pub(crate) mod header_versions;
@@ -38,5 +37,3 @@ pub(crate) mod tag;
 pub(crate) mod torn_write;
 mod unlatched;
 mod write_back;
-
-pub use checksum::checksum;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use selkie_memnode::MAX_MEMORY_NODES;
+use selkie_pool::MAX_MEMORY_NODES;
 
 use crate::EngineConfig;
 use crate::addressing::placement::SplitsAt;

@@ -1,7 +1,7 @@
 //! A latch operation of a coded page, from its post to its result.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::layout;
+use selkie_pool::layout;
 
 use super::header_versions::{found_versions, versions_buf};
 use super::late_binding::{LateBindingRead, MovedFrame};

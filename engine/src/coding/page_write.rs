@@ -1,11 +1,11 @@
 //! A page on its way home: the splits that a write-back writes.
 
 use selkie_fabric::Buf;
-use selkie_memnode::Coding;
-use selkie_memnode::layout::TAG_BYTES;
+use selkie_pool::Coding;
+use selkie_pool::layout::TAG_BYTES;
 
-use super::checksum::checksum;
 use super::tag::{SplitSet, Tag, Version, Versions, set_version};
+use selkie_pool::checksum;
 
 /// A write-back of a page.
 pub(super) struct PageWrite {

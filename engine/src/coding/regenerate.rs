@@ -13,9 +13,9 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::PoolError;
-use selkie_memnode::control::Slab;
-use selkie_memnode::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT};
+use selkie_pool::PoolError;
+use selkie_pool::control::Slab;
+use selkie_pool::layout::{EXTENT_GCLS, LATCH_AT, SPLIT_VERSION_AT};
 
 use super::header_versions::versions_bytes;
 use super::placed::placed;

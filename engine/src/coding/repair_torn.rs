@@ -6,7 +6,7 @@
 //! repeats the repair.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::layout;
+use selkie_pool::layout;
 
 use super::coded::CodingState;
 use super::header_versions::versions_bytes;

@@ -13,9 +13,9 @@
 use std::fmt;
 
 use selkie_fabric::Buf;
-use selkie_memnode::layout::{MAX_SPLITS, TAG_BYTES, VERSION_COUNTER, VERSION_LOST, VERSION_NEVER};
+use selkie_pool::layout::{MAX_SPLITS, TAG_BYTES, VERSION_COUNTER, VERSION_LOST, VERSION_NEVER};
 
-use super::checksum::checksum;
+use selkie_pool::checksum;
 
 /// A set of splits of a page: bit i stands for split i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]

@@ -15,7 +15,7 @@
 //! nodes alone. Both together can lose a page in the first case, unless pages are always journalled:
 //! any k of the shares and the unchanged data splits are the page, as long as its header lives.
 
-use selkie_memnode::{Coding, Journal};
+use selkie_pool::{Coding, Journal};
 
 use super::tag::{SplitSet, Version, Versions};
 

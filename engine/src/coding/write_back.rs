@@ -2,7 +2,7 @@
 //! stage by stage.
 
 use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
-use selkie_memnode::layout;
+use selkie_pool::layout;
 
 use super::coded::CodingState;
 use super::header_versions::found_versions;

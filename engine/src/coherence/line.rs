@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use selkie_channels::ChannelError;
 use selkie_fabric::{Buf, Chain, ChainError, FabricError, RemoteAddr, Verb};
-use selkie_memnode::ComputeIndex;
+use selkie_pool::ComputeIndex;
 
 use crate::addressing::placement::Home;
 use crate::cache::dirty::Dirty;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use selkie_channels::{ChannelError, Mailbox, MailboxDescriptor};
 use selkie_fabric::Endpoint;
-use selkie_memnode::{ComputeIndex, Pool};
+use selkie_pool::{ComputeIndex, Pool};
 
 use super::word::{ComputeId, MAX_COMPUTE_NODES};
 use crate::EngineError;

@@ -28,7 +28,7 @@ use super::record::Lsn;
 use super::store::{
     FIRST_LSN, Labels, LogError, LogOwner, LogStore, Piece, ReadError, Sink, Written,
 };
-use crate::coding::checksum;
+use selkie_pool::checksum;
 
 const MAGIC: [u8; 8] = *b"SELKIElg";
 /// Version of the files, and of the records in them.

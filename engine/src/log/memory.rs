@@ -28,7 +28,7 @@ use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use selkie_fabric::{BoxFuture, Buf, Chain, Verb};
-use selkie_memnode::control::PoolState;
+use selkie_pool::control::PoolState;
 
 use super::MAX_WAITING_BYTES;
 use super::record::{HEADER_BYTES, Lsn, NoRecord, Record};
@@ -37,10 +37,10 @@ use super::store::{
     FIRST_LSN, LogError, LogOwner, LogStore, Part, Piece, ReadError, Sink, Written,
 };
 use crate::EngineError;
-use crate::coding::checksum;
 use crate::coding::placed::placed;
 use crate::core::Core;
 use crate::join::all_of;
+use selkie_pool::checksum;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"SELKIEm\x01");
 /// Request timeouts for which a node waits for recoveries to be over before it begins its log.

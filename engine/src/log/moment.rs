@@ -23,11 +23,11 @@
 //! marks and then dies may have its pages made again, and given to others, before all have marked:
 //! the moment is of no use then.
 //!
-//! [`Timing::moment_bound`]: selkie_memnode::control::Timing::moment_bound
+//! [`Timing::moment_bound`]: selkie_pool::control::Timing::moment_bound
 
 use std::time::Duration;
 
-use selkie_memnode::control::{Moment, PoolState};
+use selkie_pool::control::{Moment, PoolState};
 
 use super::{Log, Lsn};
 use crate::GAddr;

@@ -23,7 +23,7 @@
 use crate::GAddr;
 use crate::access::guard::PSN_BYTES;
 use crate::cache::dirty::{Dirty, PIECES};
-use crate::coding::checksum;
+use selkie_pool::checksum;
 
 /// Bytes before the first page.
 pub(super) const HEADER_BYTES: usize = 32;

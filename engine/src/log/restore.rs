@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use selkie_memnode::layout::EXTENT_GCLS;
+use selkie_pool::layout::EXTENT_GCLS;
 
 use super::Change;
 use crate::access::engine::Engine;

@@ -9,9 +9,9 @@ use selkie_fabric::BoxFuture;
 
 use super::record::{Format, Lsn, Record};
 use super::scan::{LogDamage, LogEnd, scan};
-use crate::coding::checksum;
+use selkie_pool::checksum;
 
-/// What those who use a pool have to say to each other, by name ([`selkie_memnode::Pool::label`]).
+/// What those who use a pool have to say to each other, by name ([`selkie_pool::Pool::label`]).
 pub type Labels = BTreeMap<String, String>;
 
 /// Where every log begins; 0 is no place.

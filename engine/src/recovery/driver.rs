@@ -17,8 +17,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use selkie_fabric::{Buf, Chain, FabricError, PeerId, RemoteAddr, Verb};
-use selkie_memnode::control::PoolState;
-use selkie_memnode::{ComputeIndex, Observer, layout};
+use selkie_pool::control::PoolState;
+use selkie_pool::{ComputeIndex, Observer, layout};
 
 use crate::addressing::executed::{found_at, read_at};
 use crate::addressing::reclamation::epoch_node;

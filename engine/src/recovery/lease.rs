@@ -15,11 +15,11 @@
 //! callers. A guard that a caller has stays valid.
 //!
 //! *Why it may resume.* A node that declares this one dead has read the state, then the beats, and
-//! replaces exactly that state (`selkie_memnode`). When this node has changed the state after a beat
+//! replaces exactly that state (`selkie_pool`). When this node has changed the state after a beat
 //! of its own, every node with older beats has an older state and fails. The others see the new
 //! beat, which is valid for a lease. An answer that comes after that counts for nothing. A node that
 //! was silent for too long is noticed when its next beat is through
-//! ([`selkie_memnode::SignsOfLife`]), also by a node that paused itself.
+//! ([`selkie_pool::SignsOfLife`]), also by a node that paused itself.
 //!
 //! *Expelled.* The node finds that it is out of the pool, or has no answer until long after the
 //! others must have missed it.
@@ -43,7 +43,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_fabric::{Buf, Chain, Verb};
-use selkie_memnode::{SignsOfLife, layout};
+use selkie_pool::{SignsOfLife, layout};
 
 use crate::addressing::executed::word_at;
 use crate::core::Core;

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use selkie_fabric::{Chain, RemoteAddr, Verb};
-use selkie_memnode::control::{MAX_RANGES, PoolState};
+use selkie_pool::control::{MAX_RANGES, PoolState};
 
 use crate::core::Core;
 

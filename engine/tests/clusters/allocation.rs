@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::layout::EXTENT_GCLS;
+use selkie_pool::layout::EXTENT_GCLS;
 
 use crate::common::{Cluster, GCL, PAGE, engine_config, page, pool_config};
 

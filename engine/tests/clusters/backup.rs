@@ -18,7 +18,8 @@ use selkie_engine::{Engine, EngineConfig, EngineError, GAddr, change_together};
 use selkie_fabric::env::TaskHandle;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId, RealRuntime};
-use selkie_memnode::{ComputeIndex, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{ComputeIndex, Pool, PoolConfig};
 
 use crate::common::pages::coded;
 use crate::common::{GCL, PAGE, engine_config, id, page};
@@ -38,6 +39,7 @@ struct Site {
     pool: Arc<Pool>,
     engines: Vec<Engine>,
     log: Option<LogTo>,
+    _memory: Arc<EmbeddedPool>,
 }
 
 impl Site {
@@ -49,8 +51,10 @@ impl Site {
         let runtime = RealRuntime::new(2).unwrap();
         let fabric = MemFabric::new();
         let shared: Arc<dyn Fabric> = Arc::clone(&fabric) as Arc<dyn Fabric>;
-        let pool = Pool::start(&shared, PoolConfig { log_bytes, ..coded(4, coding) }).unwrap();
-        let mut site = Self { runtime, fabric, pool, engines: Vec::new(), log };
+        let config = PoolConfig { log_bytes, ..coded(4, coding) };
+        let memory = EmbeddedPool::start(&shared, config).unwrap();
+        let (pool, engines) = (Arc::clone(memory.pool()), Vec::new());
+        let mut site = Self { runtime, fabric, pool, engines, log, _memory: memory };
         for node in 0..nodes {
             let engine = site.runtime.block_on(site.start(node));
             site.engines.push(engine);

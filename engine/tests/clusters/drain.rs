@@ -12,7 +12,8 @@ use std::time::Duration;
 use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
-use selkie_memnode::{ComputeIndex, Pool, Stage};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{ComputeIndex, Pool, Stage};
 
 use crate::common::load::{AtStage, Load, check_all, is_whole, prepare, until};
 use crate::common::pages::{check, cluster, coded, pages, write};
@@ -201,8 +202,8 @@ fn a_memory_node_that_is_needed_stays_and_is_told_why() {
     assert!(cluster.pool.state().stays(0), "it is as before");
 
     let fabric: Arc<dyn Fabric> = MemFabric::new();
-    let pool = Pool::start(&fabric, coded(4, "plain")).unwrap();
-    let error = cluster.run(pool.drain(0)).unwrap_err().to_string();
+    let pool = EmbeddedPool::start(&fabric, coded(4, "plain")).unwrap();
+    let error = cluster.run(pool.pool().drain(0)).unwrap_err().to_string();
     assert!(
         error.ends_with("pages of coding plain lie where they are made, and cannot be moved"),
         "{error}"

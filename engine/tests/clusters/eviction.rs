@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use selkie_fabric::PeerId;
-use selkie_memnode::{FailureDomain, Reclaim, WatchConfig};
+use selkie_memnode::monitor::MonitorConfig;
+use selkie_pool::{FailureDomain, Reclaim};
 
 use crate::common::Cluster;
 use crate::common::load::{is_whole, until};
@@ -24,9 +25,9 @@ const PAGES: usize = 4_000;
 /// Has a memory node look after a host that has so much free memory.
 fn watch(cluster: &Cluster, node: usize, free: &Arc<AtomicU64>) {
     let free = Arc::clone(free);
-    let config = WatchConfig::new(HEADROOM, move || Ok(free.load(Ordering::Relaxed)));
-    let config = WatchConfig { every: Duration::from_millis(10), ..config };
-    cluster.pool.watch(node, &cluster.runtime.env(), config);
+    let config = MonitorConfig::new(HEADROOM, move || Ok(free.load(Ordering::Relaxed)));
+    let config = MonitorConfig { every: Duration::from_millis(10), ..config };
+    cluster.memory.start_monitor(node, &cluster.runtime.env(), config);
 }
 
 fn reclaim(cluster: &Cluster, node: u16) -> Reclaim {
@@ -38,7 +39,7 @@ fn told(cluster: &Cluster, node: u16) -> u64 {
     let (state, geometry) = (cluster.pool.state(), cluster.pool.descriptor().geometry());
     let slabs = state.ranges.iter().flat_map(|range| &range.slabs);
     let own = slabs.filter(|slab| slab.node == node);
-    let nodes = cluster.pool.memory_nodes();
+    let nodes = cluster.memory.memory_nodes();
     let region = nodes[usize::from(node)].region();
     own.map(|slab| region.load(geometry.activity_offset(slab.slab) as usize)).sum()
 }
@@ -81,8 +82,8 @@ fn one_that_joins_later_is_told_as_well() {
     let env = cluster.runtime.env();
     cluster.run(async {
         let all = pages(&cluster.engines[0], PAGES).await;
-        let (pool, fabric) = (&cluster.pool, &cluster.fabric);
-        let node = pool.grow(fabric, &env, 8 << 20, FailureDomain::ALONE).await.unwrap();
+        let (memory, pool, fabric) = (&cluster.memory, &cluster.pool, &cluster.fabric);
+        let node = memory.grow(fabric, &env, 8 << 20, FailureDomain::ALONE).await.unwrap();
         watch(&cluster, usize::from(node), &Arc::new(AtomicU64::new(u64::MAX)));
         until(&env, &cluster, "watches", || reclaim(&cluster, node).is_watching).await;
         until(&env, &cluster, "gets slabs", || pool.state().slabs_on(node) > 1).await;
@@ -111,7 +112,7 @@ fn a_memory_node_gives_back_all_it_lends_and_lends_it_again() {
         let next = cluster.pool.state().ranges[0].slabs[0].node;
         env.sleep(Duration::from_millis(50)).await;
         let (region, geometry) = (
-            Arc::clone(cluster.pool.memory_nodes()[1].region()),
+            Arc::clone(cluster.memory.memory_nodes()[1].region()),
             cluster.pool.descriptor().geometry(),
         );
         let mut bytes = vec![1; lent * geometry.slab_bytes() as usize];

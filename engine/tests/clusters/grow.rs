@@ -8,8 +8,9 @@ use std::time::Duration;
 use selkie_engine::{Engine, EngineConfig};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
-use selkie_memnode::control::PoolState;
-use selkie_memnode::{ComputeIndex, FailureDomain, Migration, Pool, Stage};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::control::PoolState;
+use selkie_pool::{ComputeIndex, FailureDomain, Migration, Pool, Stage};
 
 use crate::common::load::{AtStage, Load, check_all, is_whole, prepare, until};
 use crate::common::pages::{check, cluster, coded, pages, write};
@@ -23,7 +24,7 @@ async fn grow(cluster: &Cluster, bytes: u64) -> u16 {
 
 async fn grow_in(cluster: &Cluster, bytes: u64, domain: FailureDomain) -> u16 {
     let env = cluster.runtime.env();
-    cluster.pool.grow(&cluster.fabric, &env, bytes, domain).await.unwrap()
+    cluster.memory.grow(&cluster.fabric, &env, bytes, domain).await.unwrap()
 }
 
 /// Slabs of the living memory nodes, none of which is on its way.
@@ -243,11 +244,11 @@ fn failure_domains_hold_for_those_that_join_and_plain_pools_do_not_grow() {
             let in_rack = range.slabs.iter().filter(|slab| slab.node >= 3);
             assert!(in_rack.count() <= 1, "{range:?}");
         }
-        let error = cluster.pool.grow(&cluster.fabric, &env, 4096, rack).await.unwrap_err();
+        let error = cluster.memory.grow(&cluster.fabric, &env, 4096, rack).await.unwrap_err();
         assert!(error.to_string().starts_with("bytes_per_node = 4096 is not allowed"), "{error}");
 
         let fabric: Arc<dyn Fabric> = MemFabric::new();
-        let plain = Pool::start(&fabric, coded(3, "plain")).unwrap();
+        let plain = EmbeddedPool::start(&fabric, coded(3, "plain")).unwrap();
         let error = plain.grow(&fabric, &env, LENT, FailureDomain::ALONE).await.unwrap_err().to_string();
         assert_eq!(
             error,

@@ -7,7 +7,8 @@ use std::time::Duration;
 use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr, PSN_BYTES};
 use selkie_fabric::sim::{CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, PeerId};
-use selkie_memnode::{Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::PoolConfig;
 
 const GCL: usize = 512;
 const PAGE: usize = GCL - PSN_BYTES;
@@ -17,6 +18,7 @@ struct Slow {
     world: World,
     engines: Vec<Engine>,
     pages: Vec<GAddr>,
+    _memory: Arc<EmbeddedPool>,
 }
 
 /// Two engines; the first has written the pages.
@@ -32,14 +34,14 @@ fn slow(coding: &str, memory_nodes: usize, seed: u64) -> Slow {
         coding: coding.parse().unwrap(),
         log_bytes: 0,
     };
-    let pool = Pool::start(&fabric, pool).unwrap();
+    let memory = EmbeddedPool::start(&fabric, pool).unwrap();
     let config =
         EngineConfig { cache_bytes: EngineConfig::min_cache_bytes(GCL), ..EngineConfig::default() };
     let mut engines = Vec::new();
     for index in 0..2 {
         let env = world.env_of(PeerId::compute(index));
         let id = ComputeId::new(usize::from(index)).unwrap();
-        let start = Engine::start(&pool, &fabric, &env, id, config.clone());
+        let start = Engine::start(memory.pool(), &fabric, &env, id, config.clone());
         engines.push(world.run(BOUND, start).unwrap().unwrap());
     }
     let first = engines.first().unwrap().clone();
@@ -56,7 +58,7 @@ fn slow(coding: &str, memory_nodes: usize, seed: u64) -> Slow {
             pages
         })
         .unwrap();
-    let slow = Slow { world, engines, pages };
+    let slow = Slow { world, engines, pages, _memory: memory };
     slow.forget();
     slow
 }

@@ -9,8 +9,9 @@ use selkie_engine::{Engine, EngineConfig, EngineError};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::tcp::{Admission, TcpConfig, TcpFabric};
-use selkie_memnode::control::{Identity, Timing};
-use selkie_memnode::{ComputeIndex, Lent, Pool, create};
+use selkie_memnode::MemoryServer;
+use selkie_pool::control::{Identity, Timing};
+use selkie_pool::{ComputeIndex, Pool, create};
 
 use crate::common::pages::coded;
 use crate::common::processes::{Aged, Processes, value, write};
@@ -123,7 +124,7 @@ fn waits_are_not_over_before_a_memory_node_is_missed() {
         let mut memory = Vec::new();
         for host in 1..3 {
             let way = Arc::clone(&plane);
-            let lent = Lent::join(&fabric(), way, &env, host, 8 << 20).await.unwrap();
+            let lent = MemoryServer::join(&fabric(), way, &env, host, 8 << 20).await.unwrap();
             lent.follow(&env);
             memory.push(lent);
         }

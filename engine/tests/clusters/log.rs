@@ -19,7 +19,8 @@ use selkie_engine::log::{
 use selkie_engine::{Engine, EngineConfig, EngineError, GAddr, change_together};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{BoxFuture, Buf, Fabric, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{ComputeIndex, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{ComputeIndex, Pool, PoolConfig};
 
 use crate::common::pages::coded;
 use crate::common::{GCL, engine_config, id, page};
@@ -156,6 +157,7 @@ struct Logged {
     engines: Vec<Engine>,
     fabric: Arc<MemFabric>,
     pool: Arc<Pool>,
+    _memory: Arc<EmbeddedPool>,
 }
 
 fn logged(nodes: usize, log: LogTo, coding: &str) -> Logged {
@@ -168,14 +170,15 @@ fn logged_with(nodes: usize, log: LogTo, coding: &str, log_bytes: u64) -> Logged
     let mem = MemFabric::new();
     let fabric: Arc<dyn Fabric> = Arc::clone(&mem) as Arc<dyn Fabric>;
     let config = PoolConfig { log_bytes, ..coded(4, coding) };
-    let pool = Pool::start(&fabric, config).unwrap();
+    let memory = EmbeddedPool::start(&fabric, config).unwrap();
+    let pool = Arc::clone(memory.pool());
     let env = runtime.env();
     let engines = (0..nodes).map(|node| {
         let config = EngineConfig { log: Some(log.clone()), ..engine_config() };
         runtime.block_on(Engine::start(&pool, &fabric, &env, id(node), config)).unwrap()
     });
     let engines = engines.collect();
-    Logged { runtime, engines, fabric: mem, pool }
+    Logged { runtime, engines, fabric: mem, pool, _memory: memory }
 }
 
 fn valves(count: usize, coding: &str) -> (Vec<Arc<Valve>>, Logged) {

@@ -17,8 +17,9 @@ use selkie_fabric::meter::Meter;
 use selkie_fabric::{
     Chain, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Reach,
 };
-use selkie_memnode::control::{ControlPlane, Identity, LocalPlane, Timing};
-use selkie_memnode::{ComputeIndex, Lent, Pool, create, layout};
+use selkie_memnode::MemoryServer;
+use selkie_pool::control::{ControlPlane, Identity, LocalPlane, Timing};
+use selkie_pool::{ComputeIndex, Pool, create, layout};
 
 use crate::common::way::Way;
 use crate::common::{Cluster, engine_config, id, pool_config};
@@ -68,7 +69,7 @@ struct Two {
     fabric: Arc<dyn Fabric>,
     ways: [Arc<Way>; 2],
     pools: [Arc<Pool>; 2],
-    memory: Arc<Lent>,
+    memory: Arc<MemoryServer>,
 }
 
 impl Two {
@@ -81,7 +82,8 @@ impl Two {
             let identity = Identity { name: "test", id: 5, fabric: "mem" };
             let timing = Timing { lease, heartbeat: lease / 10 };
             create(&*plane, identity, &pool_config(1, 8 << 20), timing).await.unwrap();
-            let memory = Lent::join(&fabric, Arc::clone(&plane), &env, 100, 8 << 20).await.unwrap();
+            let memory =
+                MemoryServer::join(&fabric, Arc::clone(&plane), &env, 100, 8 << 20).await.unwrap();
             let open = async |number: usize| {
                 let way = Arc::clone(&ways[number]) as Arc<dyn ControlPlane>;
                 Pool::open(Arc::clone(&fabric), way, 1 + number as u64).await.unwrap()

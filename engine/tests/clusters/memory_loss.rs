@@ -12,7 +12,7 @@ use std::time::Duration;
 use selkie_engine::{EngineError, GAddr};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{FabricError, PeerId};
-use selkie_memnode::{Coding, ComputeIndex, PoolConfig};
+use selkie_pool::{Coding, ComputeIndex, PoolConfig};
 
 use crate::common::{Cluster, engine_config, pool_config};
 

@@ -17,8 +17,9 @@ use selkie_fabric::env::{Env, TaskHandle};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{Fabric, RealRuntime};
-use selkie_memnode::control::{ControlPlane, Identity, LocalPlane, Timing};
-use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, create};
+use selkie_memnode::MemoryServer;
+use selkie_pool::control::{ControlPlane, Identity, LocalPlane, Timing};
+use selkie_pool::{ComputeIndex, Pool, PoolConfig, create};
 
 use crate::common::processes::{Aged, value, write};
 use crate::common::way::Way;
@@ -36,7 +37,7 @@ struct Apart {
     ways: Vec<Arc<Way>>,
     pools: Vec<Arc<Pool>>,
     engines: Vec<Engine>,
-    _memory: Arc<Lent>,
+    _memory: Arc<MemoryServer>,
 }
 
 impl Apart {
@@ -50,7 +51,8 @@ impl Apart {
         let timing = Timing { lease: LEASE, heartbeat: LEASE / 10 };
         let config = PoolConfig { log_bytes: 1 << 20, ..pool_config(1, 64 << 20) };
         create(&*plane, identity, &config, timing).await.unwrap();
-        let memory = Lent::join(fabric, Arc::clone(&plane), env, 100, 64 << 20).await.unwrap();
+        let memory =
+            MemoryServer::join(fabric, Arc::clone(&plane), env, 100, 64 << 20).await.unwrap();
         memory.follow(env);
         let mut own = Self {
             env: env.clone(),

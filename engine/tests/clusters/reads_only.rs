@@ -12,7 +12,7 @@ use selkie_engine::{Engine, EngineConfig, EngineError, GAddr};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Buf, Fabric, FabricError, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{Pool, layout};
+use selkie_pool::{Pool, layout};
 
 use crate::common::{Cluster, GCL, PAGE, engine_config, id, pool_config};
 
@@ -66,8 +66,9 @@ fn a_reader_of_an_embedded_pool_changes_nothing() {
 #[cfg(target_os = "linux")]
 mod over_tcp {
     use selkie_fabric::tcp::{Admission, TcpConfig, TcpFabric};
-    use selkie_memnode::control::{ControlPlane, Identity, LocalPlane, Timing};
-    use selkie_memnode::{Lent, create};
+    use selkie_memnode::MemoryServer;
+    use selkie_pool::control::{ControlPlane, Identity, LocalPlane, Timing};
+    use selkie_pool::create;
 
     use super::*;
 
@@ -96,8 +97,9 @@ mod over_tcp {
             let identity = Identity { name: "test", id: 7, fabric: "tcp" };
             let config = pool_config(1, 8 << 20);
             create(&*plane, identity, &config, Timing::default()).await.unwrap();
-            let lent =
-                Lent::join(&fabric(&env), Arc::clone(&plane), &env, 1, 8 << 20).await.unwrap();
+            let lent = MemoryServer::join(&fabric(&env), Arc::clone(&plane), &env, 1, 8 << 20)
+                .await
+                .unwrap();
             lent.follow(&env);
             let (fabric_of_writer, pool_of_writer) = process(&plane, &env, 2).await;
             let (fabric_of_reader, pool_of_reader) = process(&plane, &env, 3).await;
@@ -143,7 +145,7 @@ mod over_tcp {
             let region = lent.node().region();
             assert_eq!(region.load(page as usize), 0);
             assert_eq!(region.load(latch as usize), 1);
-            pool_of_reader.retract(selkie_memnode::ComputeIndex::new(2)).await;
+            pool_of_reader.retract(selkie_pool::ComputeIndex::new(2)).await;
         });
     }
 }

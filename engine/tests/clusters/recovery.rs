@@ -16,7 +16,7 @@ use selkie_fabric::env::{Env, yield_now};
 use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{FabricError, PeerId};
-use selkie_memnode::ComputeIndex;
+use selkie_pool::ComputeIndex;
 
 use crate::common::{Cluster, GCL, PAGE, engine_config, pool_config};
 

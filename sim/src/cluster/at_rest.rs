@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use selkie_engine::Engine;
 use selkie_fabric::{Buf, Chain, PeerId, RemoteAddr, Verb};
-use selkie_memnode::layout;
+use selkie_pool::layout;
 
 use super::nodes::SimCluster;
 use crate::error::SimError;

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use selkie_engine::log::LogTo;
 use selkie_engine::{
-    Coherence, ComputeId, DirectoryConfig, Engine, EngineConfig, start_directories,
+    Coherence, ComputeId, DirectoryConfig, DirectoryHost, Engine, EngineConfig, start_directories,
 };
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{RunError, TraceSink, World, WorldConfig};
 use selkie_fabric::{Endpoint, Fabric, PeerId};
-use selkie_memnode::{FailureDomain, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{FailureDomain, Pool, PoolConfig};
 
 use super::shape::SimShape;
 use crate::error::SimError;
@@ -45,6 +46,8 @@ pub struct SimCluster {
     bytes_per_node: u64,
     config: EngineConfig,
     pub(super) observer: Arc<dyn Endpoint>,
+    /// Its memory nodes.
+    pub(crate) memory: Arc<EmbeddedPool>,
 }
 
 impl SimCluster {
@@ -73,14 +76,20 @@ impl SimCluster {
             coding: shape.coding,
             log_bytes: shape.log_bytes,
         };
-        let pool =
-            Pool::start_as(&fabric, config, SplitMix::of_stream(seed, NAME_STREAM).next_u64())?;
+        let name = SplitMix::of_stream(seed, NAME_STREAM).next_u64();
+        let memory = EmbeddedPool::start_as(&fabric, config, name)?;
+        let pool = Arc::clone(memory.pool());
         if shape.engine.coherence == Coherence::Rpc {
             let env_of = |index: usize| world.env_of(PeerId::memory(index as u16));
             let message = plan.cost.rpc;
             let config =
                 DirectoryConfig { cores: 2.0, message, ring_bytes: shape.engine.ring_bytes };
-            world.run(RUN_BOUND, start_directories(&pool, env_of, config))??;
+            let nodes = memory.memory_nodes();
+            let hosts = nodes.iter().map(|node| DirectoryHost {
+                endpoint: Arc::clone(node.endpoint()),
+                region: Arc::clone(node.region()),
+            });
+            world.run(RUN_BOUND, start_directories(&pool, hosts, env_of, config))??;
         }
         let observer = world.fabric().join(OBSERVER)?;
         let (mut config, bytes_per_node) = (shape.engine.clone(), shape.bytes_per_node);
@@ -90,7 +99,7 @@ impl SimCluster {
         }
         let engines = Vec::new();
         let mut cluster =
-            Self { world, pool, engines, meter, fabric, bytes_per_node, config, observer };
+            Self { world, pool, engines, meter, fabric, bytes_per_node, config, observer, memory };
         for _ in 0..shape.compute_nodes {
             cluster.start_engine()?;
         }
@@ -99,13 +108,13 @@ impl SimCluster {
 
     /// Has one more memory node join, as large as the first, after so long.
     pub(crate) fn join_memory_after(&self, wait: Duration) {
-        let (pool, fabric, env) =
-            (Arc::clone(&self.pool), Arc::clone(&self.fabric), self.world.env());
+        let (memory, fabric, env) =
+            (Arc::clone(&self.memory), Arc::clone(&self.fabric), self.world.env());
         let bytes = self.bytes_per_node;
         drop(env.clone().spawn("memory node", async move {
             env.sleep(wait).await;
             // One that is refused is missed by whoever counts them.
-            let _ = pool.grow(&fabric, &env, bytes, FailureDomain::ALONE).await;
+            let _ = memory.grow(&fabric, &env, bytes, FailureDomain::ALONE).await;
         }));
     }
 

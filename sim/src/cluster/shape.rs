@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use selkie_engine::EngineConfig;
-use selkie_memnode::Coding;
+use selkie_pool::Coding;
 
 use crate::disk::SimDisk;
 

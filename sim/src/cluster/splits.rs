@@ -4,16 +4,16 @@
 //! The look takes no time and disturbs nobody. It tells something only while no write-back is under
 //! way.
 
-use selkie_engine::coding::checksum;
 use selkie_engine::coherence::word::LatchWord;
 use selkie_erasure::codec;
 use selkie_fabric::LocalRegion;
 use selkie_fabric::env::SplitMix;
-use selkie_memnode::Pool;
-use selkie_memnode::layout::{
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::layout::{
     HEADER_BYTES, Header, MAX_SPLITS, SlabGeometry, TAG_BYTES, VERSION_COUNTER, VERSION_LOST,
     VERSION_NEVER,
 };
+use selkie_pool::{Pool, checksum};
 
 use super::nodes::SimCluster;
 use crate::error::SimError;
@@ -96,25 +96,27 @@ fn split_place(pool: &Pool, addr: u64, split: usize) -> Option<SplitPlace> {
 }
 
 /// The header of a page, if its memory node is one that was ever there.
-fn header_of(pool: &Pool, addr: u64) -> Option<Header> {
+fn header_of(memory: &EmbeddedPool, addr: u64) -> Option<Header> {
+    let pool = memory.pool();
     let (geometry, state) = (pool.descriptor().geometry(), pool.state());
     let (range, gcl) = place_of(&geometry, addr);
     let (slab, table) = state.ranges.get(range)?.home_of(geometry.home_position(gcl))?;
     let mut bytes = [0; HEADER_BYTES as usize];
     let at = geometry.header_offset_in(slab.slab, gcl, table) as usize;
-    pool.memory_nodes().get(usize::from(slab.node))?.region().read(at, &mut bytes);
+    memory.memory_nodes().get(usize::from(slab.node))?.region().read(at, &mut bytes);
     Some(Header::from_bytes(&bytes))
 }
 
 /// Has a bit of a page that was drawn, or of a tag, be another from now on: of each page in the
 /// same split, which is said with its address. `None` if the page that was drawn was never written,
 /// or is none.
-pub(crate) fn decay(pool: &Pool, random: &SplitMix) -> Option<(u64, usize)> {
+pub(crate) fn decay(memory: &EmbeddedPool, random: &SplitMix) -> Option<(u64, usize)> {
+    let pool = memory.pool();
     let (geometry, coding) = (pool.descriptor().geometry(), pool.descriptor().coding);
     let range = random.below(pool.state().ranges.len() as u64);
     let gcl = random.below(geometry.gcls_per_range());
     let addr = range * geometry.range_bytes() + gcl * geometry.gcl_bytes() as u64;
-    let versions = header_of(pool, addr)?.split_version;
+    let versions = header_of(memory, addr)?.split_version;
     if versions.contains(&VERSION_COUNTER) || versions.iter().all(|own| *own == VERSION_NEVER) {
         return None;
     }
@@ -122,22 +124,23 @@ pub(crate) fn decay(pool: &Pool, random: &SplitMix) -> Option<(u64, usize)> {
     let place = split_place(pool, addr, split)?;
     let bits = 8 * (geometry.payload_bytes() as u64 + TAG_BYTES);
     let bit = random.below(bits) as usize;
-    let memory = pool.memory_nodes().get(place.node).cloned()?;
+    let node = memory.memory_nodes().get(place.node).cloned()?;
     let at = place.offset + bit / 64 * 8;
-    memory.region().store(at, memory.region().load(at) ^ 1 << (bit % 64));
+    node.region().store(at, node.region().load(at) ^ 1 << (bit % 64));
     Some((addr, split))
 }
 
 /// The compute node that is writing a page back: some of the splits that it writes are new, others
 /// are not.
-pub(crate) fn writer_of(pool: &Pool, addr: u64) -> Option<u16> {
-    let header = header_of(pool, addr)?;
+pub(crate) fn writer_of(memory: &EmbeddedPool, addr: u64) -> Option<u16> {
+    let pool = memory.pool();
+    let header = header_of(memory, addr)?;
     let (coding, bytes) = (pool.descriptor().coding, pool.descriptor().geometry().payload_bytes());
     let living = |place: &SplitPlace| !pool.is_memory_dead(place.node);
     let version_of = |split| {
         let place = split_place(pool, addr, split).filter(living)?;
-        let memory = pool.memory_nodes().get(place.node).cloned()?;
-        Some(memory.region().load(place.offset + bytes) as u32)
+        let node = memory.memory_nodes().get(place.node).cloned()?;
+        Some(node.region().load(place.offset + bytes) as u32)
     };
     let versions: Vec<Option<u32>> = (0..coding.splits()).map(version_of).collect();
     let both = versions.iter().zip(&header.split_version);
@@ -170,19 +173,20 @@ impl SimCluster {
 
     /// Looks at all pages of all ranges.
     pub(crate) fn look_at_splits(&self) -> Result<SplitFindings, SimError> {
-        look_at_splits(&self.pool)
+        look_at_splits(&self.memory)
     }
 }
 
 /// Looks at all pages of all ranges.
-pub(crate) fn look_at_splits(pool: &Pool) -> Result<SplitFindings, SimError> {
+pub(crate) fn look_at_splits(memory: &EmbeddedPool) -> Result<SplitFindings, SimError> {
+    let pool = memory.pool();
     let (geometry, state) = (pool.descriptor().geometry(), pool.state());
     let mut found = SplitFindings::default();
     for range in 0..state.ranges.len() as u64 {
         for gcl in 0..geometry.gcls_per_range() {
             let addr = range * geometry.range_bytes() + gcl * geometry.gcl_bytes() as u64;
-            let Some(header) = header_of(pool, addr) else { continue };
-            look_at_page(pool, addr, &header.split_version, &mut found)?;
+            let Some(header) = header_of(memory, addr) else { continue };
+            look_at_page(memory, addr, &header.split_version, &mut found)?;
         }
     }
     Ok(found)
@@ -199,11 +203,12 @@ fn is_to_come(pool: &Pool, addr: u64, split: usize) -> bool {
 }
 
 fn look_at_page(
-    pool: &Pool,
+    memory: &EmbeddedPool,
     addr: u64,
     versions: &[u32; MAX_SPLITS],
     found: &mut SplitFindings,
 ) -> Result<(), SimError> {
+    let pool = memory.pool();
     let coding = pool.descriptor().coding;
     let bytes = pool.descriptor().geometry().payload_bytes();
     if versions.contains(&VERSION_COUNTER) {
@@ -216,8 +221,9 @@ fn look_at_page(
         let is_there =
             |place: &SplitPlace| !pool.is_memory_dead(place.node) && !is_to_come(pool, addr, split);
         let living = place.filter(is_there);
-        let memory = living
-            .and_then(|place| Some((place.offset, pool.memory_nodes().get(place.node).cloned()?)));
+        let memory = living.and_then(|place| {
+            Some((place.offset, memory.memory_nodes().get(place.node).cloned()?))
+        });
         let Some((offset, memory)) = memory else {
             found.missing += 1;
             continue;

@@ -1,7 +1,7 @@
 //! What is run: a scenario, a seed, and, if the seed does not choose it, how the pool keeps pages.
 
 use selkie_fabric::PeerId;
-use selkie_memnode::{Coding, MAX_MEMORY_NODES};
+use selkie_pool::{Coding, MAX_MEMORY_NODES};
 use selkie_txn::Protocol;
 
 use super::choices;

@@ -3,7 +3,7 @@
 //! A [`Case`](super::Case) asks here unless its coding was asked for.
 
 use selkie_fabric::env::SplitMix;
-use selkie_memnode::Coding;
+use selkie_pool::Coding;
 
 use super::name::Scenario;
 use super::random::drawn;

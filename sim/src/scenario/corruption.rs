@@ -15,8 +15,8 @@ use selkie_engine::{Engine, GAddr};
 use selkie_fabric::LocalRegion;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::Mode;
-use selkie_memnode::layout::TAG_BYTES;
+use selkie_pool::Mode;
+use selkie_pool::layout::TAG_BYTES;
 
 use super::case::Case;
 use super::clients::Clients;
@@ -89,7 +89,7 @@ impl Decay {
         let version = 8 * (bytes - TAG_BYTES as usize);
         let spared = self.spares_versions && (version..version + 32).contains(&bit);
         let bit = if spared { bit + 32 } else { bit };
-        let region = Arc::clone(cluster.pool.memory_nodes().get(place.node)?.region());
+        let region = Arc::clone(cluster.memory.memory_nodes().get(place.node)?.region());
         Some(Flip { region, node: place.node, split_at: place.offset, bit })
     }
 }

@@ -21,8 +21,8 @@ use selkie_engine::log::{LogStore, LogTo, Pages, merge};
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::Journal;
-use selkie_memnode::control::PoolState;
+use selkie_pool::Journal;
+use selkie_pool::control::PoolState;
 
 use super::bank::{self, Bank};
 use super::case::Case;

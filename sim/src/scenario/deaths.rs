@@ -7,8 +7,8 @@ use std::time::Duration;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::Env;
 use selkie_fabric::sim::Controls;
-use selkie_memnode::control::PoolState;
-use selkie_memnode::{ComputeIndex, Pool};
+use selkie_pool::control::PoolState;
+use selkie_pool::{ComputeIndex, Pool};
 
 use super::lost_nodes::LostNodes;
 use super::pages::{HOT_PAGES, Pages};
@@ -101,6 +101,7 @@ pub(super) fn interrupt_write_back(
     pages: &Pages,
     after: Duration,
 ) {
+    let memory = Arc::clone(&cluster.memory);
     let (pool, controls, env) =
         (Arc::clone(&cluster.pool), cluster.world.controls(), cluster.world.env());
     let gone = gone.clone();
@@ -108,7 +109,7 @@ pub(super) fn interrupt_write_back(
     drop(env.clone().spawn("assassin", async move {
         env.sleep(after).await;
         for _ in 0..LOOKS_AT_WRITES {
-            if let Some(node) = addrs.iter().find_map(|addr| writer_of(&pool, *addr)) {
+            if let Some(node) = addrs.iter().find_map(|addr| writer_of(&memory, *addr)) {
                 return kill(&pool, &controls, &env, &gone, node).await;
             }
             env.sleep(LOOK_AT_WRITES_EVERY).await;

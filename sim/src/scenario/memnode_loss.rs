@@ -16,7 +16,7 @@ use std::time::Duration;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::Journal;
+use selkie_pool::Journal;
 
 use super::bank::{self, Bank};
 use super::case::Case;
@@ -255,7 +255,7 @@ fn run_pages(
     if losses.is_empty() {
         cluster.run(cluster.check_lines(page_count as u64))??;
     }
-    let joined = cluster.pool.memory_nodes().len() - usize::from(case.memory_nodes());
+    let joined = cluster.memory.memory_nodes().len() - usize::from(case.memory_nodes());
     ensure(joined == if grows { 2 } else { 0 }, || format!("{joined} memory nodes joined"))?;
     cluster.run(cluster.close(&losses))??;
     let reader = cluster.start_engine()?;

@@ -97,7 +97,7 @@ mod tests {
         ] {
             let seen = codings(scenario, 0..1000);
             for shape in shapes {
-                let coding: selkie_memnode::Coding = shape.parse().unwrap();
+                let coding: selkie_pool::Coding = shape.parse().unwrap();
                 assert!(seen.contains(&coding.to_string()), "{scenario}: {shape} not in {seen:?}");
             }
         }

@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::SplitMix;
 use selkie_fabric::sim::TraceSink;
-use selkie_memnode::{Pool, WatchConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_memnode::monitor::MonitorConfig;
+use selkie_pool::Pool;
 
 use super::case::Case;
 use super::clients::Clients;
@@ -152,7 +154,7 @@ struct Hosts {
 
 impl Hosts {
     fn of(cluster: &SimCluster) -> Self {
-        let others = vec![0; cluster.pool.memory_nodes().len()];
+        let others = vec![0; cluster.memory.memory_nodes().len()];
         Self { pool: Arc::clone(&cluster.pool), others: Arc::new(Mutex::new(others)) }
     }
 
@@ -192,7 +194,7 @@ impl Hosts {
     /// Has the memory nodes look after their hosts.
     fn watch(&self, cluster: &SimCluster) {
         let slab_bytes = self.slab_bytes();
-        for node in 0..self.pool.memory_nodes().len() {
+        for node in 0..cluster.memory.memory_nodes().len() {
             // The task of the monitor is not to keep the pool.
             let (pool, others) = (Arc::downgrade(&self.pool), Arc::clone(&self.others));
             let source = move || {
@@ -200,9 +202,9 @@ impl Hosts {
                 let hosts = Hosts { pool, others: Arc::clone(&others) };
                 Ok(hosts.free_slabs(node as u16) * slab_bytes)
             };
-            let config = WatchConfig::new(self.headroom(), source);
-            let config = WatchConfig { every: LOOK_EVERY, ..config };
-            self.pool.watch(node, &cluster.world.env(), config);
+            let config = MonitorConfig::new(self.headroom(), source);
+            let config = MonitorConfig { every: LOOK_EVERY, ..config };
+            cluster.memory.start_monitor(node, &cluster.world.env(), config);
         }
     }
 
@@ -246,13 +248,13 @@ async fn until(cluster: &SimCluster, what: &str, is_so: impl Fn() -> bool) -> Re
 }
 
 /// What was given back is nobody's, and is zero.
-fn check_withdrawn(pool: &Pool) -> Result<(), SimError> {
+fn check_withdrawn(memory: &EmbeddedPool) -> Result<(), SimError> {
+    let pool = memory.pool();
     let (state, geometry) = (pool.state(), pool.descriptor().geometry());
-    for (node, memory) in (0..).zip(pool.memory_nodes()) {
+    for (node, memory) in (0..).zip(memory.memory_nodes()) {
         let Some(reclaim) = state.reclaim_of(node).filter(|_| state.lives(node)) else { continue };
         for slab in reclaim.withdrawn.iter() {
-            let own =
-                |other: &selkie_memnode::control::Slab| (other.node, other.slab) == (node, slab);
+            let own = |other: &selkie_pool::control::Slab| (other.node, other.slab) == (node, slab);
             let in_use = state.ranges.iter().flat_map(|range| &range.slabs).any(own);
             ensure(!in_use, || format!("slab {slab} of mem{node} is withdrawn, and in use"))?;
             let mut bytes = vec![0; geometry.slab_bytes() as usize];
@@ -375,7 +377,7 @@ fn give_back_and_lend_again(
         }
     }
     ensure(rests, || "what is given back changes all the time".to_owned())?;
-    check_withdrawn(&cluster.pool)?;
+    check_withdrawn(&cluster.memory)?;
     all.clone().for_each(|node| hosts.recover(node));
     let is_lent = |node| {
         let state = cluster.pool.state();

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use selkie_fabric::PeerId;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_fabric::sim::{Controls, TraceSink, World, WorldConfig};
-use selkie_memnode::Pool;
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::Pool;
 use selkie_tpcc::{
     Config, Network, Progress, Scale, Silent, TpccCluster, TpccError, TpccInterval, check, load,
     measure,
@@ -194,6 +195,12 @@ async fn direct(pool: &Pool, env: &Env, controls: &Controls, plan: &Plan) -> Res
     made_good(pool, env, &plan.later, false).await
 }
 
+/// The memory nodes, which all run in the world of the scenario.
+fn memory_of(simulation: &TpccSimulation) -> Result<Arc<EmbeddedPool>, SimError> {
+    let missing = || SimError::Broken("the cluster has no memory nodes of its own".to_owned());
+    simulation.cluster.memory().cloned().ok_or_else(missing)
+}
+
 /// The mix while bits in memory are turned over: all that is read is what was written, and what was
 /// found wrong is written again.
 pub(super) fn run_decaying(
@@ -204,13 +211,13 @@ pub(super) fn run_decaying(
     let simulation = TpccSimulation::set(case, plan, DECAY, log)?;
     plan.arrange(&simulation.world.controls(), simulation.world.now());
     let flipped: Arc<Mutex<BTreeSet<(u64, usize)>>> = Arc::default();
-    let (pool, env) = (Arc::clone(simulation.cluster.pool()), simulation.world.env());
+    let (memory, env) = (memory_of(&simulation)?, simulation.world.env());
     let (turned, own) = (Arc::clone(&flipped), env.clone());
     let random = SplitMix::of_stream(case.seed, 8);
     drop(env.spawn("decay", async move {
         for _ in 0..DRAWS {
             own.sleep(DECAY / DRAWS).await;
-            turned.lock().extend(decay(&pool, &random));
+            turned.lock().extend(decay(&memory, &random));
         }
     }));
     let interval = simulation.measure()??;
@@ -233,9 +240,9 @@ pub(super) fn run_decaying(
     // Where little was done, all of them may be on pages that nobody has read again.
     let is_found = counts().0 > 0 || operations < SOME_OPERATIONS;
     ensure(is_found, || format!("of {changed} splits that changed none was found"))?;
-    let pool = Arc::clone(simulation.cluster.pool());
+    let memory = memory_of(&simulation)?;
     let world = simulation.close()?;
-    let wrong = look_at_splits(&pool)?.wrong.into_iter();
+    let wrong = look_at_splits(&memory)?.wrong.into_iter();
     let others = wrong.filter(|own| !flipped.lock().contains(&(own.addr, own.split))).count();
     ensure(others == 0, || format!("{others} splits are wrong that nobody has touched"))?;
     Ok(done(&world, operations, given_up))

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use selkie_engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
-use selkie_memnode::layout::LOG_BYTES;
+use selkie_pool::layout::LOG_BYTES;
 
 use super::bounds::{refused, within};
 use super::network::Network;

@@ -7,7 +7,8 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Opera
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::{Meter, MeterSnapshot};
 use selkie_fabric::{Fabric, PeerId};
-use selkie_memnode::{ComputeIndex, Pool};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{ComputeIndex, Pool};
 use selkie_txn::{Database, DatabaseSchema};
 
 use super::shape::ClusterShape;
@@ -42,6 +43,8 @@ pub struct Cluster<T> {
     meter: Arc<Meter>,
     pool: Arc<Pool>,
     shape: ClusterShape,
+    /// The memory nodes, if they are in this process.
+    memory: Option<Arc<EmbeddedPool>>,
 }
 
 impl<T: TableSet> Cluster<T> {
@@ -56,9 +59,10 @@ impl<T: TableSet> Cluster<T> {
     ) -> Result<Self, TpccError> {
         let meter = Meter::wrap(fabric);
         let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
-        let pool = Pool::start(&fabric, shape.pool())?;
+        let memory = EmbeddedPool::start(&fabric, shape.pool())?;
         let (nodes, needed) = (shape.setup.compute_nodes, shape.needed_bytes());
-        let mut cluster = Self::empty(meter, pool, env, shape);
+        let mut cluster = Self::empty(meter, Arc::clone(memory.pool()), env, shape);
+        cluster.memory = Some(memory);
         for index in 0..nodes {
             let node = cluster.start_node(&fabric, &env_of(index), index).await;
             cluster.nodes.push(Arc::new(node.map_err(|error| error.or_pool_full(needed))?));
@@ -73,7 +77,7 @@ impl<T: TableSet> Cluster<T> {
         env: &Env,
         shape: ClusterShape,
     ) -> Self {
-        Self { nodes: Vec::new(), env: env.clone(), meter, pool, shape }
+        Self { nodes: Vec::new(), env: env.clone(), meter, pool, shape, memory: None }
     }
 
     /// Starts a compute node of a pool that no other process uses.
@@ -186,6 +190,12 @@ impl<T: TableSet> Cluster<T> {
     #[must_use]
     pub fn pool(&self) -> &Arc<Pool> {
         &self.pool
+    }
+
+    /// The memory nodes, if they are in this process.
+    #[must_use]
+    pub fn memory(&self) -> Option<&Arc<EmbeddedPool>> {
+        self.memory.as_ref()
     }
 
     /// Enters the compute nodes in a roster, until what is returned is dropped.

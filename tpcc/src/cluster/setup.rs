@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use selkie_engine::{Coherence, EngineConfig, MAX_COMPUTE_NODES, MAX_MAIL_TASKS};
-use selkie_memnode::{Coding, PoolError, layout};
+use selkie_pool::{Coding, PoolError, layout};
 use selkie_txn::{Protocol, TableSchema};
 
 use super::bounds::{refused, within};
@@ -18,7 +18,7 @@ pub const MAX_WORKERS: usize = 1_024;
 /// Most threads.
 pub const MAX_THREADS: usize = 1_024;
 /// Most memory nodes.
-pub const MAX_MEMORY_NODES: usize = selkie_memnode::MAX_MEMORY_NODES;
+pub const MAX_MEMORY_NODES: usize = selkie_pool::MAX_MEMORY_NODES;
 /// Longest run: a day.
 pub const MAX_DURATION: Duration = Duration::from_secs(86_400);
 /// Longest run in virtual time, which passes more slowly than real time: an hour.

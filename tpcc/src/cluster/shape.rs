@@ -1,7 +1,7 @@
 //! The sizes of pool and caches, derived from a setup and the size of its data.
 
 use selkie_engine::EngineConfig;
-use selkie_memnode::PoolConfig;
+use selkie_pool::PoolConfig;
 
 use super::setup::{MIB, RANGE_BYTES, Setup};
 

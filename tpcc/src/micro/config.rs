@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use selkie_engine::{Coherence, EngineConfig, MAX_COMPUTE_NODES, MAX_MAIL_TASKS};
 use selkie_fabric::sim::CostModel;
-use selkie_memnode::{Coding, PoolConfig, layout};
+use selkie_pool::{Coding, PoolConfig, layout};
 
 use crate::cluster::Network;
 use crate::error::TpccError;

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use selkie_engine::{
-    Coherence, ComputeId, DirectoryConfig, Engine, EngineStats, Entered, GAddr, Operations, Roster,
-    start_directories,
+    Coherence, ComputeId, DirectoryConfig, DirectoryHost, Engine, EngineStats, Entered, GAddr,
+    Operations, Roster, start_directories,
 };
 use selkie_fabric::env::{Env, RealRuntime, yield_now};
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{Busy, Controls, CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
-use selkie_memnode::Pool;
+use selkie_memnode::EmbeddedPool;
 
 use super::config::Config;
 use super::report::{AdapterLoad, Histogram, Report, ThroughputSample};
@@ -103,8 +103,8 @@ impl MicroRun {
 
     async fn play(self, roster: &Roster) -> Result<Report, TpccError> {
         let fabric: Arc<dyn Fabric> = Arc::clone(&self.meter) as Arc<dyn Fabric>;
-        let pool = Pool::start(&fabric, self.config.pool())?;
-        let engines = self.start_engines(&pool, &fabric).await?;
+        let memory = EmbeddedPool::start(&fabric, self.config.pool())?;
+        let engines = self.start_engines(&memory, &fabric).await?;
         let pages = Arc::new(PageSets::divide(&self.config, self.allocate(&engines).await?));
         let control = Arc::new(MicroControl {
             stop: AtomicBool::new(false),
@@ -166,7 +166,7 @@ impl MicroRun {
 
     async fn start_engines(
         &self,
-        pool: &Arc<Pool>,
+        memory: &EmbeddedPool,
         fabric: &Arc<dyn Fabric>,
     ) -> Result<Vec<Engine>, TpccError> {
         if self.config.coherence == Coherence::Rpc {
@@ -176,7 +176,12 @@ impl MicroRun {
             };
             let (cores, ring_bytes) = (self.config.memnode_cores, self.config.engine().ring_bytes);
             let directories = DirectoryConfig { cores, message, ring_bytes };
-            start_directories(pool, |_| self.env.clone(), directories).await?;
+            let nodes = memory.memory_nodes();
+            let hosts = nodes.iter().map(|node| DirectoryHost {
+                endpoint: Arc::clone(node.endpoint()),
+                region: Arc::clone(node.region()),
+            });
+            start_directories(memory.pool(), hosts, |_| self.env.clone(), directories).await?;
         }
         let mut engines = Vec::new();
         for (node, env) in self.envs.iter().enumerate() {
@@ -185,7 +190,8 @@ impl MicroRun {
                 value: self.config.compute_nodes.to_string(),
                 allowed: format!("must be 1 to {}", selkie_engine::MAX_COMPUTE_NODES),
             })?;
-            engines.push(Engine::start(pool, fabric, env, id, self.config.engine()).await?);
+            engines
+                .push(Engine::start(memory.pool(), fabric, env, id, self.config.engine()).await?);
         }
         Ok(engines)
     }

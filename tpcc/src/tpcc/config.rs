@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use selkie_engine::Coherence;
-use selkie_memnode::{Coding, PoolConfig};
+use selkie_pool::{Coding, PoolConfig};
 use selkie_txn::Protocol;
 
 use crate::cluster::bounds::{refused, within};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::Meter;
 use selkie_fabric::{Fabric, MemFabric};
-use selkie_memnode::Pool;
+use selkie_pool::Pool;
 
 use super::config::Config;
 use super::schema::Tables;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selkie_fabric::Fabric;
 use selkie_fabric::env::Env;
-use selkie_memnode::Pool;
+use selkie_pool::Pool;
 
 use super::config::Config;
 use super::nodes::TpccCluster;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_memnode::ComputeIndex;
+use selkie_pool::ComputeIndex;
 use selkie_tpcc::transactions::payment;
 use selkie_tpcc::{
     Config, InputSource, NuConstants, Random, Scale, TpccCluster, TpccNode, TransactionType, check,

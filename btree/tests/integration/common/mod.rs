@@ -10,7 +10,8 @@ use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::RealRuntime;
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::{Coding, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, PoolConfig};
 
 /// What a tree should hold.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -28,6 +29,7 @@ pub(crate) const FRAMES: usize = 1024;
 pub(crate) struct Cluster {
     pub(crate) runtime: RealRuntime,
     pub(crate) engines: Vec<Engine>,
+    _memory: Arc<EmbeddedPool>,
 }
 
 impl Cluster {
@@ -46,16 +48,16 @@ impl Cluster {
             coding: Coding::PLAIN,
             log_bytes: 0,
         };
-        let pool = Pool::start(&fabric, config).unwrap();
+        let memory = EmbeddedPool::start(&fabric, config).unwrap();
         let engines = (0..nodes)
             .map(|node| {
                 let cache_bytes = (frames * gcl_bytes) as u64;
                 let config = EngineConfig { cache_bytes, ..EngineConfig::default() };
                 let node = ComputeId::new(node).unwrap();
-                runtime.block_on(Engine::start(&pool, &fabric, &env, node, config)).unwrap()
+                runtime.block_on(Engine::start(memory.pool(), &fabric, &env, node, config)).unwrap()
             })
             .collect();
-        Self { runtime, engines }
+        Self { runtime, engines, _memory: memory }
     }
 
     /// Closes every node: a latch that was not released shows here.

@@ -219,7 +219,7 @@ fn mix(measured: &Measured) -> Table {
 
 #[cfg(test)]
 mod tests {
-    use selkie::memnode::Coding;
+    use selkie::pool::Coding;
 
     use super::*;
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selkie::engine::Coherence;
 use selkie::fabric::sim::CostModel;
-use selkie::memnode::Coding;
+use selkie::pool::Coding;
 use selkie::txn::Protocol;
 use selkie_tpcc::{Config, Network, Report, Scale, TransactionType};
 

@@ -9,7 +9,8 @@ use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError, GAddr};
 use selkie::fabric::env::{Env, TaskHandle};
 use selkie::fabric::sim::{CostModel, Faults, World, WorldConfig};
 use selkie::fabric::{Fabric, PeerId};
-use selkie::memnode::{Coding, Pool, PoolConfig};
+use selkie::memnode::EmbeddedPool;
+use selkie::pool::{Coding, Pool, PoolConfig};
 
 /// Why a point could not be measured.
 pub(in crate::figures) type RunError = Box<dyn Error + Send + Sync>;
@@ -42,6 +43,8 @@ pub(in crate::figures) struct Cluster {
     pub(in crate::figures) pool: Arc<Pool>,
     pub(in crate::figures) engines: Vec<Engine>,
     pub(in crate::figures) pages: Vec<GAddr>,
+    /// Its memory nodes.
+    _memory: Arc<EmbeddedPool>,
 }
 
 impl Cluster {
@@ -63,7 +66,8 @@ impl Cluster {
             coding,
             log_bytes: 0,
         };
-        let pool = Pool::start(&fabric, config)?;
+        let memory = EmbeddedPool::start(&fabric, config)?;
+        let pool = Arc::clone(memory.pool());
         let mut engines = Vec::new();
         for index in 0..shape.compute_nodes {
             let id = ComputeId::new(index).ok_or("more compute nodes than there can be")?;
@@ -73,7 +77,7 @@ impl Cluster {
             engines.push(world.run(BOUND, start)??);
         }
         let pages = world.run(BOUND, allocate(&engines, shape.pages))??;
-        Ok(Self { world, pool, engines, pages })
+        Ok(Self { world, pool, engines, pages, _memory: memory })
     }
 
     /// The environment of a compute node.

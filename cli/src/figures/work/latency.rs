@@ -9,7 +9,7 @@ use selkie::engine::{Engine, EngineError, GAddr};
 use selkie::fabric::PeerId;
 use selkie::fabric::env::SplitMix;
 use selkie::fabric::sim::Faults;
-use selkie::memnode::Coding;
+use selkie::pool::Coding;
 
 use super::cluster::{BOUND, Cluster, ClusterShape, NETWORK, RunError, Workers};
 use super::quantiles::Quantiles;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError};
 use selkie::fabric::sim::{World, WorldConfig};
 use selkie::fabric::{Fabric, PeerId};
-use selkie::memnode::{Coding, Pool, PoolConfig};
+use selkie::memnode::EmbeddedPool;
+use selkie::pool::{Coding, PoolConfig};
 
 use super::cluster::{BOUND, NETWORK, RunError};
 
@@ -49,13 +50,15 @@ impl MemoryUse {
             coding,
             log_bytes: 0,
         };
-        let pool = Pool::start(&fabric, config)?;
+        let memory = EmbeddedPool::start(&fabric, config)?;
         let id = ComputeId::new(0).ok_or("no compute node")?;
         let env = world.env_of(PeerId::compute(0));
-        let engine = world
-            .run(BOUND, Engine::start(&pool, &fabric, &env, id, EngineConfig::default()))??;
+        let engine = world.run(
+            BOUND,
+            Engine::start(memory.pool(), &fabric, &env, id, EngineConfig::default()),
+        )??;
         let pages = world.run(BOUND, fill(&engine))??;
-        let regions = pool.memory_nodes();
+        let regions = memory.memory_nodes();
         let lent = regions.iter().map(|node| node.region().len() as u64).sum();
         Ok(FilledPool { lent, data: pages * engine.page_bytes() as u64 })
     }

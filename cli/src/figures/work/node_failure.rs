@@ -16,7 +16,7 @@ use selkie::engine::{Engine, EngineError, GAddr};
 use selkie::fabric::PeerId;
 use selkie::fabric::env::SplitMix;
 use selkie::fabric::sim::Faults;
-use selkie::memnode::{Coding, Pool};
+use selkie::pool::{Coding, Pool};
 
 use super::cluster::{BOUND, Cluster, ClusterShape, NETWORK, RunError, Workers};
 use super::quantiles::Quantiles;

@@ -1,8 +1,8 @@
 //! How the splits of ranges are placed on memory nodes, and what is lost when nodes fail.
 
 use selkie::fabric::env::SplitMix;
-use selkie::memnode::FailureDomain;
-use selkie::memnode::coding_sets::{Place, place_range};
+use selkie::pool::FailureDomain;
+use selkie::pool::coding_sets::{Place, place_range};
 
 /// Where the splits of a range go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

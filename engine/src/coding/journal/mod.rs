@@ -9,7 +9,7 @@
 //! by the versions whether they belong to the write-back that was cut short. Together with the
 //! unchanged data splits they are a coded page: it survives the writer and as many memory nodes as
 //! there are parity splits, except the home, whose header has the versions of the page before. The
-//! place and the format of shares are in [`selkie_memnode::layout`].
+//! place and the format of shares are in [`selkie_pool::layout`].
 //!
 //! Contents: `slots` (the slots for images in a node's journal), `share` (format of shares, and the
 //! choice among images), `write` (writes and reads of journals).

@@ -4,12 +4,12 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use selkie_fabric::Buf;
-use selkie_memnode::layout::{MAX_SPLITS, SHARE_HEADER_BYTES};
+use selkie_pool::layout::{MAX_SPLITS, SHARE_HEADER_BYTES};
 
 use crate::GAddr;
-use crate::coding::checksum::checksum;
 use crate::coding::header_versions::versions_bytes;
 use crate::coding::tag::{SplitSet, Version, Versions, version_of};
+use selkie_pool::checksum;
 
 /// Offset of the checksum in a share.
 const CHECKSUM_AT: usize = 32;

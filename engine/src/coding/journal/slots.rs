@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use selkie_memnode::layout::JOURNAL_IMAGES;
+use selkie_pool::layout::JOURNAL_IMAGES;
 
 /// The slots for images in a node's own journal. They are given in the order of requests: thousands
 /// of write-backs wait while a cache is emptied.

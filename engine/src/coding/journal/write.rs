@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use selkie_fabric::{Buf, Chain, Completion, Verb};
-use selkie_memnode::layout::JOURNAL_IMAGES;
+use selkie_pool::layout::JOURNAL_IMAGES;
 
 use super::share::{JournalImage, JournalShare, WriteAttempt, sum_of};
 use super::slots::JournalSlot;

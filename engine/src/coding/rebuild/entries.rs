@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use selkie_fabric::{Chain, RemoteAddr, Verb};
-use selkie_memnode::Rebuild;
+use selkie_pool::Rebuild;
 
 use crate::cache::dirty::Dirty;
 use crate::coherence::machine::Phase;

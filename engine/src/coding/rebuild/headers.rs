@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
-use selkie_memnode::layout::{HEADER_BYTES, Header};
-use selkie_memnode::{Move, Rebuild};
+use selkie_pool::layout::{HEADER_BYTES, Header};
+use selkie_pool::{Move, Rebuild};
 
 use crate::addressing::executed::{into_read, word_at};
 use crate::addressing::placement::HeaderTable;

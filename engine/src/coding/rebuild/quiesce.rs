@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use selkie_fabric::{FabricError, PeerId};
-use selkie_memnode::{ComputeIndex, Rebuild};
+use selkie_pool::{ComputeIndex, Rebuild};
 
 use crate::coherence::machine::{Deferred, Event, Message};
 use crate::coherence::open_line::OpenLine;

@@ -2,8 +2,8 @@
 //! them, so they are marked as its own, and lost, until a redo says otherwise.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
-use selkie_memnode::Rebuild;
-use selkie_memnode::layout::{EXTENT_GCLS, HEADER_BYTES, LATCH_AT};
+use selkie_pool::Rebuild;
+use selkie_pool::layout::{EXTENT_GCLS, HEADER_BYTES, LATCH_AT};
 
 use super::headers::GCLS_AT_ONCE;
 use crate::EngineError;

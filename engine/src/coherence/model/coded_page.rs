@@ -65,7 +65,7 @@ impl CodedPage {
 
     pub(super) fn page(&self) -> ResolvedPage {
         let (header, found) = self.found();
-        let coding = selkie_memnode::Coding::new(DATA, SPLITS - DATA).unwrap();
+        let coding = selkie_pool::Coding::new(DATA, SPLITS - DATA).unwrap();
         resolve_torn_write(coding, &header, &found, None)
     }
 }

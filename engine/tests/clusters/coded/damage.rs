@@ -31,7 +31,7 @@ fn flip_split(cluster: &Cluster, addr: GAddr, number: usize, chosen: impl Fn(u16
     for split in 0..slabs.len() {
         let slab = slabs[geometry.split_position(gcl, split)];
         if chosen(slab.node, split) {
-            let nodes = cluster.pool.memory_nodes();
+            let nodes = cluster.memory.memory_nodes();
             let region = nodes[usize::from(slab.node)].region();
             let at = geometry.data_offset(slab.slab, gcl) as usize + 8 * (number % 7);
             region.store(at, region.load(at) ^ 1 << (number % 64));

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use selkie_engine::{Coherence, Engine, EngineConfig, EngineError};
 use selkie_fabric::PeerId;
-use selkie_memnode::ComputeIndex;
+use selkie_pool::ComputeIndex;
 
 use crate::common::load::until;
 use crate::common::pages::{check, cluster, fill, pages, write};

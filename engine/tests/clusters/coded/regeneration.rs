@@ -10,7 +10,7 @@ use std::time::Duration;
 use selkie_engine::EngineError;
 use selkie_fabric::PeerId;
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::{ComputeIndex, FailureDomain};
+use selkie_pool::{ComputeIndex, FailureDomain};
 
 use crate::common::load::{is_whole, until};
 use crate::common::pages::{check, cluster, fill, pages, write};
@@ -156,7 +156,11 @@ fn the_holder_of_a_page_learns_its_new_versions() {
         }
         until(&env, &cluster, "headers are moved", || cluster.pool.rebuilds().is_empty()).await;
         for _ in 0..2 {
-            cluster.pool.grow(&cluster.fabric, &env, 8 << 20, FailureDomain::ALONE).await.unwrap();
+            cluster
+                .memory
+                .grow(&cluster.fabric, &env, 8 << 20, FailureDomain::ALONE)
+                .await
+                .unwrap();
         }
         until(&env, &cluster, "is regenerated", || is_whole(&cluster.pool)).await;
         for addr in &pages {

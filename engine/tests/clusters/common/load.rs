@@ -8,8 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::{Env, TaskHandle};
-use selkie_memnode::control::PoolState;
-use selkie_memnode::{ComputeIndex, Migration, Observer, Pool, Stage};
+use selkie_pool::control::PoolState;
+use selkie_pool::{ComputeIndex, Migration, Observer, Pool, Stage};
 
 use super::pages::{check, fill, pages};
 use super::{Cluster, PAGE};

@@ -19,7 +19,8 @@ use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr, PSN_BYTES};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Buf, Chain, Endpoint, Fabric, PeerId, RemoteAddr, Verb};
-use selkie_memnode::{Coding, Pool, PoolConfig, layout};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, Pool, PoolConfig, layout};
 
 pub const GCL: usize = 512;
 pub const PAGE: usize = GCL - PSN_BYTES;
@@ -32,6 +33,7 @@ pub struct Cluster {
     pub pool: Arc<Pool>,
     pub engines: Vec<Engine>,
     observer: Arc<dyn Endpoint>,
+    pub memory: Arc<EmbeddedPool>,
 }
 
 pub fn pool_config(memory_nodes: usize, bytes_per_node: u64) -> PoolConfig {
@@ -80,7 +82,8 @@ impl Cluster {
         let runtime = RealRuntime::new(2).unwrap();
         let env = runtime.env();
         let fabric: Arc<dyn Fabric> = fabric(&env);
-        let pool = Pool::start(&fabric, pool).unwrap();
+        let memory = EmbeddedPool::start(&fabric, pool).unwrap();
+        let pool = Arc::clone(memory.pool());
         let engines = runtime.block_on(async {
             let mut all = Vec::new();
             for node in 0..engines {
@@ -90,7 +93,7 @@ impl Cluster {
             all
         });
         let observer = fabric.join(PeerId::compute(OBSERVER)).unwrap();
-        Cluster { runtime, fabric, pool, engines, observer }
+        Cluster { runtime, fabric, pool, engines, observer, memory }
     }
 
     pub fn run<T>(&self, future: impl Future<Output = T>) -> T {
@@ -173,7 +176,7 @@ impl Cluster {
         for _ in 0..2000 {
             unused_lines = self.engines.iter().map(unused).sum::<u64>();
             // Two lines are the null address and the superblock.
-            leased = self.pool.used_extents().extents_leased * layout::EXTENT_GCLS;
+            leased = self.memory.used_extents().extents_leased * layout::EXTENT_GCLS;
             leased = leased.saturating_sub(2);
             if unused_lines + live == leased {
                 return;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use selkie_engine::{Engine, GAddr};
 use selkie_fabric::mem::MemFabric;
-use selkie_memnode::PoolConfig;
+use selkie_pool::PoolConfig;
 
 use super::{Cluster, PAGE, engine_config, get, pool_config};
 

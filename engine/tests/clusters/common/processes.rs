@@ -10,11 +10,12 @@ use selkie_fabric::sim::{Controls, World, WorldConfig};
 use selkie_fabric::{
     BoxFuture, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Reach,
 };
-use selkie_memnode::control::{
+use selkie_memnode::MemoryServer;
+use selkie_pool::control::{
     Beat, Change, ControlError, ControlPlane, Identity, LocalPlane, PoolState, Timing, Version,
     Versioned,
 };
-use selkie_memnode::{Lent, Pool, create};
+use selkie_pool::{Pool, create};
 
 use super::way::Way;
 use super::{PAGE, engine_config, get, id, pool_config};
@@ -115,7 +116,7 @@ pub struct Processes {
     pub engines: [Engine; 2],
     /// Of the compute nodes.
     pub pools: [Arc<Pool>; 2],
-    _memory: Vec<Arc<Lent>>,
+    _memory: Vec<Arc<MemoryServer>>,
 }
 
 impl Processes {
@@ -135,7 +136,7 @@ impl Processes {
             let way = Way::to(&plane);
             let plane = Arc::clone(&way) as Arc<dyn ControlPlane>;
             let host = 100 + number as u64;
-            let lent = Lent::join(&fabric(), plane, env, host, 8 << 20).await.unwrap();
+            let lent = MemoryServer::join(&fabric(), plane, env, host, 8 << 20).await.unwrap();
             lent.follow(env);
             memory.push(lent);
             memory_ways.push(way);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use selkie_fabric::{BoxFuture, Doorbell};
-use selkie_memnode::control::{
+use selkie_pool::control::{
     Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned,
 };
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::{Env, TaskHandle};
-use selkie_memnode::{ComputeIndex, Pool};
+use selkie_pool::{ComputeIndex, Pool};
 
 use crate::common::processes::{Processes, value, write};
 

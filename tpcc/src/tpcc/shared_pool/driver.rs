@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::Env;
-use selkie_memnode::Pool;
+use selkie_pool::Pool;
 use serde::de::DeserializeOwned;
 
 use super::labels::{
@@ -351,6 +351,7 @@ mod tests {
     use std::future::Future;
 
     use selkie_fabric::sim::{World, WorldConfig};
+    use selkie_memnode::EmbeddedPool;
 
     use super::super::labels::DatabaseShape;
     use super::super::loader_absence::LOADER_PATIENCE;
@@ -367,6 +368,7 @@ mod tests {
         world: World,
         pool: Arc<Pool>,
         config: Config,
+        _memory: Arc<EmbeddedPool>,
     }
 
     impl Setting {
@@ -379,8 +381,9 @@ mod tests {
                 scale: Scale::divided_by(100),
                 ..Config::default()
             };
-            let pool = Pool::start(&world.fabric(), config.pool()).unwrap();
-            let setting = Self { world, pool, config };
+            let memory = EmbeddedPool::start(&world.fabric(), config.pool()).unwrap();
+            let pool = Arc::clone(memory.pool());
+            let setting = Self { world, pool, config, _memory: memory };
             setting.label(&setting.complete());
             setting
         }

@@ -10,7 +10,8 @@ use selkie_engine::log::LogTo;
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, RealRuntime};
-use selkie_memnode::{Coding, Pool, PoolConfig};
+use selkie_memnode::EmbeddedPool;
+use selkie_pool::{Coding, PoolConfig};
 use selkie_txn::{
     AbortCause, ColumnType, Database, DatabaseSchema, Direction, Isolation, KeyRange, Protocol,
     RowMut, Source, Table, TableSchema, Txn, TxnError, key,
@@ -20,6 +21,7 @@ use selkie_txn::{
 pub(crate) struct Cluster {
     pub(crate) runtime: RealRuntime,
     pub(crate) engines: Vec<Engine>,
+    _memory: Arc<EmbeddedPool>,
 }
 
 impl Cluster {
@@ -41,7 +43,7 @@ impl Cluster {
             coding: Coding::PLAIN,
             log_bytes: 0,
         };
-        let pool = Pool::start(&fabric, config).unwrap();
+        let memory = EmbeddedPool::start(&fabric, config).unwrap();
         let cache_bytes = EngineConfig::min_cache_bytes(gcl_bytes);
         let engines = runtime.block_on(async {
             let mut engines = Vec::new();
@@ -50,11 +52,12 @@ impl Cluster {
                 let config = EngineConfig { cache_bytes, log, ..EngineConfig::default() };
                 let id = ComputeId::new(node).unwrap();
                 let env = runtime.env();
-                engines.push(Engine::start(&pool, &fabric, &env, id, config).await.unwrap());
+                engines
+                    .push(Engine::start(memory.pool(), &fabric, &env, id, config).await.unwrap());
             }
             engines
         });
-        Self { runtime, engines }
+        Self { runtime, engines, _memory: memory }
     }
 
     /// One handle of the same database on every node.

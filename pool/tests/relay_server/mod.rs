@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use selkie_memnode::control::{ControlPlane, Relay, RelayError};
+use selkie_pool::control::{ControlPlane, Relay, RelayError};
 
 /// What became of connections, in the order in which they ended.
 pub(crate) type Ends = mpsc::Receiver<Result<(), RelayError>>;

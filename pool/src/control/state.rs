@@ -11,11 +11,11 @@ use super::room::MAX_RANGES;
 use crate::coding::Coding;
 use crate::coding_sets::{self, Place};
 use crate::config::PoolConfig;
+use crate::descriptor::MemoryNodeDescriptor;
 use crate::domain::FailureDomain;
 use crate::error::PoolError;
 use crate::layout::SlabGeometry;
 use crate::migration::{Migration, Moving, Stay};
-use crate::node::MemoryNodeDescriptor;
 use crate::rebuild::Rebuild;
 use crate::reclaim::Reclaim;
 use crate::regeneration::Regeneration;
@@ -104,7 +104,8 @@ pub struct PoolState {
 impl PoolState {
     /// A pool of this shape, without memory and without nodes. How much memory each node lends is
     /// its own affair; the configuration says only how many there are to be.
-    pub(crate) fn new(identity: Identity<'_>, timing: Timing, config: &PoolConfig) -> Self {
+    #[must_use]
+    pub fn new(identity: Identity<'_>, timing: Timing, config: &PoolConfig) -> Self {
         Self {
             format: FORMAT,
             name: identity.name.to_owned(),
@@ -212,7 +213,8 @@ impl PoolState {
     }
 
     /// A memory node that has joined, dead or not.
-    pub(crate) fn member(&self, memory_node: u16) -> Option<&MemoryMember> {
+    #[must_use]
+    pub fn member(&self, memory_node: u16) -> Option<&MemoryMember> {
         self.memory_nodes.get(usize::from(memory_node))?.as_ref()
     }
 
@@ -259,7 +261,7 @@ impl PoolState {
     }
 
     /// All slabs in use, or about to be, or that have been a moment ago.
-    pub(crate) fn slabs_in_use(&self) -> impl Iterator<Item = &Slab> {
+    pub fn slabs_in_use(&self) -> impl Iterator<Item = &Slab> {
         let begun = self.regeneration.iter().map(|task| &task.to);
         let moving = self.migration.iter().flat_map(|task| [&task.from, &task.to]);
         self.ranges.iter().flat_map(|range| &range.slabs).chain(begun).chain(moving)

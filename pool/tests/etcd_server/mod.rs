@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::{Duration, Instant};
 
 use etcd_client::{Client, DeleteOptions, Error};
-use selkie_memnode::control::EtcdPlane;
+use selkie_pool::control::EtcdPlane;
 use tempfile::TempDir;
 
 /// How long a server may take to start.

@@ -17,7 +17,6 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::control::{PoolState, Slab};
-use crate::monitor::Act;
 use crate::slab_set::SlabSet;
 
 /// What a memory node takes back of its slabs.
@@ -30,6 +29,19 @@ pub struct Reclaim {
     pub evicting: SlabSet,
     /// Not lent: nobody uses them, or is to.
     pub withdrawn: SlabSet,
+}
+
+/// A step by which a memory node takes a slab back, or lends it again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReclaimStep {
+    /// A free one is lent no more.
+    Withdraw(u32),
+    /// One in use is moved elsewhere, and then lent no more.
+    Evict(u32),
+    /// One that was to be moved stays.
+    Cancel(u32),
+    /// One that was lent no more is lent again.
+    Offer(u32),
 }
 
 impl Reclaim {
@@ -51,7 +63,7 @@ impl PoolState {
     }
 
     /// The slabs that a memory node does not lend.
-    pub(crate) fn withdrawn(&self, memory_node: u16) -> impl Iterator<Item = u32> {
+    pub fn withdrawn(&self, memory_node: u16) -> impl Iterator<Item = u32> {
         let reclaim = self.reclaim_of(memory_node).into_iter();
         reclaim.flat_map(|reclaim| reclaim.withdrawn.iter())
     }
@@ -75,7 +87,7 @@ impl PoolState {
 
     /// Takes the steps that a memory node asks for, as far as they suit what has happened since it
     /// looked.
-    pub(crate) fn reclaim(&mut self, memory_node: u16, acts: &[Act]) {
+    pub fn reclaim(&mut self, memory_node: u16, acts: &[ReclaimStep]) {
         if !self.stays(memory_node) || self.coding.is_plain() {
             return;
         }
@@ -89,19 +101,19 @@ impl PoolState {
         let Reclaim { evicting, withdrawn, .. } = reclaim;
         for act in acts {
             match *act {
-                Act::Withdraw(slab) if !in_use.contains(&slab) => withdrawn.insert(slab),
-                Act::Evict(slab) if placed.contains(&slab) => evicting.insert(slab),
-                Act::Cancel(slab) if moves.is_none_or(|from| from.slab != slab) => {
+                ReclaimStep::Withdraw(slab) if !in_use.contains(&slab) => withdrawn.insert(slab),
+                ReclaimStep::Evict(slab) if placed.contains(&slab) => evicting.insert(slab),
+                ReclaimStep::Cancel(slab) if moves.is_none_or(|from| from.slab != slab) => {
                     evicting.remove(slab)
                 }
-                Act::Offer(slab) => withdrawn.remove(slab),
+                ReclaimStep::Offer(slab) => withdrawn.remove(slab),
                 _ => false,
             };
         }
     }
 
     /// Says that a memory node looks after its host's memory.
-    pub(crate) fn set_watching(&mut self, memory_node: u16) {
+    pub fn set_watching(&mut self, memory_node: u16) {
         if let Some(reclaim) = self.reclaim_mut(memory_node) {
             reclaim.is_watching = true;
         }

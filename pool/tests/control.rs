@@ -13,11 +13,12 @@ use selkie_channels::MailboxDescriptor;
 use selkie_fabric::env::Env;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{BoxFuture, Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
-use selkie_memnode::control::{
+use selkie_memnode::{Capacity, EmbeddedPool, MemoryServer};
+use selkie_pool::control::{
     Beat, Change, ControlError, ControlPlane, Expectation, FilePlane, Identity, LocalPlane,
     PoolState, RemotePlane, Timing, Version, Versioned,
 };
-use selkie_memnode::{Coding, ComputeIndex, Lent, Offer, Pool, PoolConfig, PoolError};
+use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig, PoolError};
 use tempfile::TempDir;
 
 use relay_server::RelayServer;
@@ -34,7 +35,7 @@ const CONFIG: PoolConfig = PoolConfig {
 
 async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {
     let identity = Identity { name: "test", id, fabric: "mem" };
-    selkie_memnode::create(plane, identity, config, Timing::default()).await
+    selkie_pool::create(plane, identity, config, Timing::default()).await
 }
 
 async fn lend(
@@ -42,8 +43,8 @@ async fn lend(
     plane: &Arc<dyn ControlPlane>,
     env: &Env,
     bytes: u64,
-) -> Result<Arc<Lent>, PoolError> {
-    Lent::join(fabric, Arc::clone(plane), env, 100, bytes).await
+) -> Result<Arc<MemoryServer>, PoolError> {
+    MemoryServer::join(fabric, Arc::clone(plane), env, 100, bytes).await
 }
 
 /// Runs `test` on an empty plane of each kind, and on one behind a relay to it.
@@ -477,12 +478,12 @@ fn a_memory_node_is_refused_if_too_few_failure_domains_would_be_left() {
     let config = PoolConfig { memory_nodes: 4, coding, ..CONFIG };
     let join = |domain: &str| {
         let domain = domain.parse().unwrap_or_default();
-        runtime.block_on(Lent::join(
+        runtime.block_on(MemoryServer::join(
             &fabric,
             Arc::clone(&plane),
             &env,
             100,
-            Offer { bytes: 4 << 20, domain, headroom: None },
+            Capacity { bytes: 4 << 20, domain, headroom: None },
         ))
     };
     runtime.block_on(create(&*plane, &config, 1)).unwrap();
@@ -509,9 +510,9 @@ fn a_range_that_has_no_place_says_what_it_needs() {
     let env = runtime.env();
     let coding: Coding = "2+1".parse().unwrap();
     let bytes_per_node = 4 << 20;
-    let pool =
-        Pool::start(&fabric, PoolConfig { memory_nodes: 3, bytes_per_node, coding, ..CONFIG })
-            .unwrap();
+    let config = PoolConfig { memory_nodes: 3, bytes_per_node, coding, ..CONFIG };
+    let memory = EmbeddedPool::start(&fabric, config).unwrap();
+    let pool = memory.pool();
     runtime.block_on(pool.declare_memory_dead(1)).unwrap();
     let refused = runtime.block_on(pool.ensure_range(&env)).unwrap_err().to_string();
     let why = "needs memory nodes with a free slab in 3 failure domains; of 2 living memory nodes 2 have one, in 2 domains";

@@ -1,5 +1,4 @@
 //! The checksum a split carries, by which a corrupt one is known without any other.
-#![forbid(unsafe_code)]
 
 /// CRC-32C (Castagnoli) of these bytes: every error of up to 32 bits in a row shows, and every one
 /// of up to three bits in splits of any length here.

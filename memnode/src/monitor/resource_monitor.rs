@@ -1,4 +1,4 @@
-//! A memory node that looks after the memory of its host: what the [`Monitor`] decides is asked of
+//! A memory node that looks after the memory of its host: what the [`ReclaimPolicy`] decides is asked of
 //! the pool, and what the pool has let go is given back to the host.
 //!
 //! The memory of a slab is given back only when the pool's state says that it is withdrawn, and
@@ -12,19 +12,18 @@ use std::time::Duration;
 
 use selkie_fabric::env::Env;
 
-use crate::control::{PoolState, Slab};
-use crate::error::PoolError;
-use crate::free_memory::FreeMemory;
-use crate::membership::Membership;
-use crate::monitor::{Act, Monitor, Seen, SlabSeen, SlabUse};
+use selkie_pool::control::{PoolState, Slab};
+use selkie_pool::{Membership, PoolError, ReclaimStep, SlabSet};
+
+use super::free_memory::FreeMemory;
+use super::policy::{Observation, ReclaimPolicy, SlabObservation, SlabUse};
 use crate::node::MemoryNode;
-use crate::slab_set::SlabSet;
 
 /// Bytes that are given back, or taken again, at once.
 const PIECE_BYTES: usize = 32 << 20;
 
 /// How a memory node looks after the memory of its host.
-pub struct WatchConfig {
+pub struct MonitorConfig {
     /// Memory of the host to keep free, bytes.
     pub headroom: u64,
     /// How often it looks.
@@ -33,7 +32,7 @@ pub struct WatchConfig {
     pub source: Box<dyn FreeMemory>,
 }
 
-impl WatchConfig {
+impl MonitorConfig {
     /// Once a second.
     #[must_use]
     pub fn new(headroom: u64, source: impl FreeMemory + 'static) -> Self {
@@ -42,8 +41,8 @@ impl WatchConfig {
 }
 
 /// What a node knows from one look to the next.
-pub(crate) struct Watch {
-    config: WatchConfig,
+pub(crate) struct ResourceMonitor {
+    config: MonitorConfig,
     /// Withdrawn, and its memory was given back, or the slab is to be lent again.
     given_back: SlabSet,
     /// Slabs that take memory.
@@ -54,8 +53,8 @@ pub(crate) struct Watch {
     is_blind: bool,
 }
 
-impl Watch {
-    pub(crate) fn new(config: WatchConfig, node: &MemoryNode) -> Self {
+impl ResourceMonitor {
+    pub(crate) fn new(config: MonitorConfig, node: &MemoryNode) -> Self {
         let all = 0..node.descriptor().ranges;
         let touched = all.filter(|_| node.region().is_committed()).collect();
         let (given_back, activity) = (SlabSet::default(), BTreeMap::new());
@@ -89,10 +88,10 @@ impl Watch {
         let Some(free_bytes) = self.free_bytes() else { return Ok(()) };
         let slabs = self.slabs(node, &state);
         let slab_bytes = state.geometry().slab_bytes();
-        let seen = Seen { free_bytes, slab_bytes, slabs: &slabs };
+        let seen = Observation { free_bytes, slab_bytes, slabs: &slabs };
         // The bias of a remainder is of no matter here.
         let mut below = |n: u64| env.random_u64().checked_rem(n).unwrap_or(0);
-        let acts = Monitor { headroom: self.config.headroom }.decide(seen, &mut below);
+        let acts = ReclaimPolicy { headroom: self.config.headroom }.decide(seen, &mut below);
         let mut done = Vec::new();
         for act in acts {
             if can_do(act, node, &state, env).await {
@@ -153,7 +152,7 @@ impl Watch {
     }
 
     /// The slabs of the node, as the monitor sees them.
-    fn slabs(&mut self, node: &MemoryNode, state: &PoolState) -> Vec<SlabSeen> {
+    fn slabs(&mut self, node: &MemoryNode, state: &PoolState) -> Vec<SlabObservation> {
         let (own, geometry) = (node.descriptor().peer.index(), state.geometry());
         let number = |slab: &Slab| (slab.node == own).then_some(slab.slab);
         let used: BTreeSet<u32> = state.slabs_in_use().filter_map(number).collect();
@@ -177,7 +176,7 @@ impl Watch {
                 // Less, if it was free meanwhile.
                 activity = now.checked_sub(before).unwrap_or(now);
             }
-            SlabSeen { slab, used, is_touched: self.touched.contains(slab), activity }
+            SlabObservation { slab, used, is_touched: self.touched.contains(slab), activity }
         };
         (0..node.descriptor().ranges).map(slab).collect()
     }
@@ -185,8 +184,8 @@ impl Watch {
 
 /// Takes the memory of what is to be lent again, if that has to be there first; whether the act can
 /// be done.
-async fn can_do(act: Act, node: &MemoryNode, state: &PoolState, env: &Env) -> bool {
-    let Act::Offer(slab) = act else { return true };
+async fn can_do(act: ReclaimStep, node: &MemoryNode, state: &PoolState, env: &Env) -> bool {
+    let ReclaimStep::Offer(slab) = act else { return true };
     for piece in pieces_of(bytes_of(state, slab)) {
         if let Err(error) = node.region().restore(piece) {
             tracing::warn!(node = %node.descriptor().peer, %error, "a slab cannot be lent again");
@@ -209,7 +208,7 @@ fn bytes_of(state: &PoolState, slab: u32) -> Range<usize> {
 }
 
 /// Refuses a pool whose slabs cannot be taken back.
-pub(crate) fn check_watches(state: &PoolState, headroom: u64) -> Result<(), PoolError> {
+pub(crate) fn check_can_reclaim(state: &PoolState, headroom: u64) -> Result<(), PoolError> {
     if !state.coding.is_plain() {
         return Ok(());
     }

@@ -54,7 +54,10 @@ impl PoolState {
 
     /// Refuses memory of which a part could never be used, as there can be no more than
     /// [`MAX_RANGES`] ranges of this size.
-    pub(crate) fn check_ranges(&self) -> Result<(), PoolError> {
+    ///
+    /// # Errors
+    /// [`PoolError::TooManyRanges`].
+    pub fn check_ranges(&self) -> Result<(), PoolError> {
         let living = || self.memory_nodes.iter().flatten().filter(|member| !member.dead);
         let beyond = MAX_RANGES as u64 + 1;
         // No two slabs of a range are on one memory node.
@@ -174,9 +177,9 @@ mod tests {
     use super::*;
     use crate::config::PoolConfig;
     use crate::control::{Card, Identity, MAX_LOST_PAGES, MemoryMember, RangePlace, Timing};
+    use crate::descriptor::MemoryNodeDescriptor;
     use crate::domain::FailureDomain;
     use crate::migration::Stay;
-    use crate::node::MemoryNodeDescriptor;
     use crate::reclaim::Reclaim;
 
     const RANGES: u32 = 2_000;

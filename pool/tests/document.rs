@@ -2,7 +2,7 @@
 //! software read it, so a renamed field or variant must not show there.
 #![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
-use selkie_memnode::control::{Beat, Change, ControlError, PoolState};
+use selkie_pool::control::{Beat, Change, ControlError, PoolState};
 
 /// Every field of a pool's document, each with a value that is not its default.
 const DOCUMENT: &str = r#"{

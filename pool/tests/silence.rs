@@ -16,11 +16,12 @@ use selkie_fabric::env::Env;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{BoxFuture, Doorbell, Fabric, PeerId, RegionKey};
-use selkie_memnode::control::{
+use selkie_memnode::{MemoryServer, monitor::MonitorConfig};
+use selkie_pool::control::{
     Beat, Change, ControlError, ControlPlane, Identity, LocalPlane, PoolState, Timing, Version,
     Versioned,
 };
-use selkie_memnode::{ComputeIndex, Lent, Pool, PoolConfig, WatchConfig, create, layout};
+use selkie_pool::{ComputeIndex, Pool, PoolConfig, create, layout};
 
 const BEAT: Duration = Duration::from_millis(200);
 const TIMING: Timing = Timing { lease: Duration::from_secs(2), heartbeat: BEAT };
@@ -146,7 +147,7 @@ impl ControlPlane for Way {
 struct Processes {
     env: Env,
     plane: Arc<Plane>,
-    memory: [Arc<Lent>; 2],
+    memory: [Arc<MemoryServer>; 2],
     memory_ways: [Arc<Way>; 2],
     /// Of the node that is silent, and of the other.
     pools: [Arc<Pool>; 2],
@@ -184,7 +185,8 @@ impl Processes {
         let [memory_ways, ways] = [(); 2].map(|()| [(); 2].map(|()| Way::to(&plane)));
         let lend = async |number: usize| {
             let way = Arc::clone(&memory_ways[number]);
-            let lent = Lent::join(&fabric, way, env, 10 + number as u64, 4 << 20).await.unwrap();
+            let lent =
+                MemoryServer::join(&fabric, way, env, 10 + number as u64, 4 << 20).await.unwrap();
             lent.follow(env);
             lent
         };
@@ -297,8 +299,9 @@ fn who_was_away_counts_its_looks_before_it_says_what_it_has_found() {
             all.pools[1].declare_dead(SILENT).await.unwrap();
             let version = all.state().await.version;
             if is_watching {
-                let config = WatchConfig::new(1, || Ok(1 << 30));
-                all.memory[0].watch(&all.env, WatchConfig { every: BEAT / 200, ..config });
+                let config = MonitorConfig::new(1, || Ok(1 << 30));
+                all.memory[0]
+                    .start_monitor(&all.env, MonitorConfig { every: BEAT / 200, ..config });
             }
             all.memory_ways[0].cut(false);
             all.until("it counts", || looks() > away).await;
@@ -331,8 +334,8 @@ fn what_is_decided_after_a_look_is_acted_upon_with_the_next() {
         all.pools[1].declare_dead(SILENT).await.unwrap();
         let version = all.state().await.version;
         // A change of its own shows it what others have changed.
-        let config = WatchConfig::new(1, || Ok(1 << 30));
-        all.memory[0].watch(&all.env, WatchConfig { every: BEAT / 200, ..config });
+        let config = MonitorConfig::new(1, || Ok(1 << 30));
+        all.memory[0].start_monitor(&all.env, MonitorConfig { every: BEAT / 200, ..config });
         while all.seen_by(0).await < version {
             assert!(all.env.now() - back < TIMING.lease, "it does not act");
             all.env.sleep(Duration::from_millis(1)).await;

@@ -241,7 +241,7 @@ pub const fn node_epoch_offset(index: usize) -> u64 {
 /// The sizes that fix every offset in a region.
 ///
 /// ```
-/// use selkie_memnode::layout::SlabGeometry;
+/// use selkie_pool::layout::SlabGeometry;
 /// let geometry = SlabGeometry::new(2048, 1 << 20);
 /// assert_eq!(geometry.gcls_per_range(), 512);
 /// assert_eq!(geometry.extents_per_range(), 8);

@@ -11,33 +11,22 @@
 //! So both wait until the nodes of all other processes have seen the change, which their beats say.
 //! Processes follow the changes of a pool that is shared with [`Pool::follow`].
 
-use crate::coding::Coding;
-use crate::config::{PoolConfig, PoolPlan};
-use crate::control::{
-    Card, ControlPlane, Identity, LocalPlane, Lost, MAX_RANGES, Mailbox, Member, MemoryMember,
-    PoolState, RangePlace, Timing, Versioned,
-};
-use crate::domain::FailureDomain;
-use crate::error::PoolError;
-use crate::layout::SlabGeometry;
-use crate::membership::{self, Membership, Observer, SignsOfLife};
-use crate::migration::Stay;
-use crate::node::{MemoryNode, MemoryNodeDescriptor};
-use crate::reclaim::Reclaim;
-use crate::registry::ComputeIndex;
-use crate::watch::{Watch, WatchConfig};
-use parking_lot::{Mutex, RwLock};
-use selkie_channels::MailboxDescriptor;
-use selkie_fabric::env::Env;
-use selkie_fabric::{Domain, Endpoint, Fabric, PeerId};
-use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
-use std::hash::{BuildHasher, Hasher};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Name of a pool within one process.
-const EMBEDDED: &str = "embedded";
+use parking_lot::Mutex;
+use selkie_channels::MailboxDescriptor;
+use selkie_fabric::env::Env;
+use selkie_fabric::{Domain, Endpoint, Fabric, PeerId};
+
+use crate::coding::Coding;
+use crate::control::{Card, ControlPlane, Lost, MAX_RANGES, Mailbox, Member, PoolState, Versioned};
+use crate::descriptor::MemoryNodeDescriptor;
+use crate::error::PoolError;
+use crate::layout::SlabGeometry;
+use crate::membership::{self, Membership, Observer, SignsOfLife};
+use crate::registry::ComputeIndex;
 
 /// Everything a compute node has to know to use the pool's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,62 +74,23 @@ pub struct PoolUsage {
 
 impl PoolUsage {
     /// Of these extents, and no slabs.
-    pub(crate) fn of(geometry: &SlabGeometry, extents_leased: u64, extents: u64) -> Self {
+    #[must_use]
+    pub fn of(geometry: &SlabGeometry, extents_leased: u64, extents: u64) -> Self {
         let bytes = |extents| extents * geometry.extent_bytes();
         let (bytes_leased, bytes) = (bytes(extents_leased), bytes(extents));
         Self { extents_leased, extents, bytes_leased, bytes, slabs_used: 0, slabs: 0 }
     }
 }
 
-/// A pool as one process sees it, with the memory nodes that run in the process.
+/// A pool as one process sees it.
 pub struct Pool {
     descriptor: PoolDescriptor,
-    /// Of this process, by index, as far as there are no gaps.
-    nodes: RwLock<Vec<Arc<MemoryNode>>>,
     membership: Membership,
     /// A state in which no slab is to move: to find that out takes a look at all ranges.
     at_rest: Mutex<Option<Arc<PoolState>>>,
 }
 
 impl Pool {
-    /// Validates the configuration and starts the memory nodes on `fabric`, all in this process and
-    /// for it alone. Blocks only for memory registration; no round trips.
-    ///
-    /// # Errors
-    /// [`PoolError::Config`] for a bad field, [`PoolError::TooManyRanges`],
-    /// [`PoolError::MemoryNode`] if the fabric refuses a node.
-    pub fn start(fabric: &Arc<dyn Fabric>, config: PoolConfig) -> Result<Arc<Self>, PoolError> {
-        // Its logs outlive it.
-        Self::start_as(fabric, config, RandomState::new().build_hasher().finish())
-    }
-
-    /// As [`Pool::start`], with a name that tells the pool's logs from those of others.
-    ///
-    /// # Errors
-    /// As [`Pool::start`].
-    pub fn start_as(
-        fabric: &Arc<dyn Fabric>,
-        config: PoolConfig,
-        id: u64,
-    ) -> Result<Arc<Self>, PoolError> {
-        let plan = config.plan()?;
-        let nodes = (0..config.memory_nodes)
-            .map(|node| start_node(fabric, node, &plan).map(Arc::new))
-            .collect::<Result<Vec<_>, _>>()?;
-        let identity = Identity { name: EMBEDDED, id, fabric: "" };
-        let mut state = PoolState::new(identity, Timing::default(), &config);
-        let member = |node: &Arc<MemoryNode>| {
-            let (descriptor, domain) = (node.descriptor().clone(), FailureDomain::ALONE);
-            let (stay, reclaim) = (Stay::Stays, Reclaim::default());
-            Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
-        };
-        state.memory_nodes = nodes.iter().map(member).collect();
-        state.check_ranges()?;
-        let plane: Arc<dyn ControlPlane> = Arc::new(LocalPlane::of(state.clone()));
-        let first = Versioned { version: 1, state: Arc::new(state) };
-        Ok(Arc::new(Self::seen(0, Arc::clone(fabric), plane, first, nodes)?))
-    }
-
     /// Opens the pool that `plane` keeps, on the fabric on which its nodes meet, once its memory
     /// nodes are all there. `host` stands for the calling process: random, so that no two share
     /// one.
@@ -154,15 +104,18 @@ impl Pool {
         host: u64,
     ) -> Result<Arc<Self>, PoolError> {
         let now = plane.load().await?;
-        Ok(Arc::new(Self::seen(host, fabric, plane, now, Vec::new())?))
+        Ok(Arc::new(Self::with_view(host, fabric, plane, now)?))
     }
 
-    fn seen(
+    /// As [`Pool::open`], with the state `now` that has just been read from `plane`.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub fn with_view(
         host: u64,
         fabric: Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
         now: Versioned,
-        nodes: Vec<Arc<MemoryNode>>,
     ) -> Result<Self, PoolError> {
         let state = &now.state;
         let joined = state.memory_nodes.iter().flatten();
@@ -180,7 +133,7 @@ impl Pool {
             memory_nodes,
         };
         let membership = Membership::new(host, fabric, plane, now)?;
-        Ok(Self { descriptor, nodes: RwLock::new(nodes), membership, at_rest: Mutex::default() })
+        Ok(Self { descriptor, membership, at_rest: Mutex::default() })
     }
 
     /// Whether no slab is to move in this state, as [`Pool::set_at_rest`] has said.
@@ -192,7 +145,9 @@ impl Pool {
         *self.at_rest.lock() = Some(state);
     }
 
-    pub(crate) fn membership(&self) -> &Membership {
+    /// The part of this process in the pool.
+    #[must_use]
+    pub fn membership(&self) -> &Membership {
         &self.membership
     }
 
@@ -216,49 +171,6 @@ impl Pool {
         &self.descriptor
     }
 
-    /// The memory nodes of this process, by index; none in a pool that processes share.
-    #[must_use]
-    pub fn memory_nodes(&self) -> Vec<Arc<MemoryNode>> {
-        self.nodes.read().clone()
-    }
-
-    /// Gives a coded pool of this process one more memory node, to which slabs are moved from then
-    /// on; its index. Returns once all know of it. [`Pool::watch`] has it keep a headroom.
-    ///
-    /// # Errors
-    /// As [`crate::Lent::join`], which is for pools that processes share.
-    pub async fn grow(
-        &self,
-        fabric: &Arc<dyn Fabric>,
-        env: &Env,
-        bytes: u64,
-        domain: FailureDomain,
-    ) -> Result<u16, PoolError> {
-        let state = self.state();
-        let node = state.next_memory_node()?;
-        let started = start_node(fabric, node, &state.plan_of(bytes)?)?;
-        let enter = |state: &mut PoolState| {
-            let (descriptor, domain) = (started.descriptor().clone(), domain.clone());
-            let (host, dead, stay) = (self.host(), false, Stay::Stays);
-            let reclaim = Reclaim::default();
-            state.enter_memory_node(MemoryMember { host, descriptor, dead, domain, stay, reclaim })
-        };
-        let (version, entered) = self.membership.change(enter).await?;
-        let index = started.descriptor().peer.index();
-        if !entered {
-            let why = "another joins at the same time".to_owned();
-            return Err(PoolError::MemoryNodeRefused { node, why });
-        }
-        {
-            let mut nodes = self.nodes.write();
-            nodes.push(Arc::new(started));
-            // Another may have joined meanwhile.
-            nodes.sort_by_key(|node| node.descriptor().peer);
-        }
-        self.membership.until_noticed(env, version).await?;
-        Ok(index)
-    }
-
     /// Keeps the view up to date, and the others informed that the nodes of this process live, for
     /// as long as the pool is used. Needed where several processes share a pool.
     pub fn follow(self: &Arc<Self>, env: &Env) {
@@ -267,23 +179,6 @@ impl Pool {
             loop {
                 let Some(pool) = pool.upgrade() else { return };
                 pool.membership.follow_once(&env).await;
-            }
-        }));
-    }
-
-    /// Has a memory node of this process look after memory as [`crate::Lent::watch`] does. Of coded
-    /// pools.
-    pub fn watch(self: &Arc<Self>, memory_node: usize, env: &Env, config: WatchConfig) {
-        let Some(node) = self.memory_nodes().get(memory_node).cloned() else { return };
-        let mut watch = Watch::new(config, &node);
-        let (pool, env) = (Arc::downgrade(self), env.clone());
-        drop(env.clone().spawn("resource monitor", async move {
-            loop {
-                env.sleep(watch.every()).await;
-                let Some(pool) = pool.upgrade() else { return };
-                if let Err(error) = watch.look(&pool.membership, &node, &env).await {
-                    tracing::debug!(%error, "the resource monitor cannot change the pool");
-                }
             }
         }));
     }
@@ -951,247 +846,8 @@ impl Pool {
         let nodes = state.memory_nodes.iter().flatten();
         nodes.map(|node| geometry.extents_per_node(node.descriptor.ranges)).sum()
     }
-
-    /// Reads the memory nodes' counters for a report: extents leased, and how many there are.
-    /// GCLs donated and not yet adopted still count as leased. Only of pools within this process.
-    #[must_use]
-    pub fn used_extents(&self) -> PoolUsage {
-        let (state, geometry) = (self.state(), self.descriptor.geometry());
-        let usages: Vec<_> = self.memory_nodes().iter().map(|node| node.usage(&state)).collect();
-        let leased = if state.coding.is_plain() {
-            usages.iter().map(|usage| usage.extents_leased).sum()
-        } else {
-            state.ranges.iter().map(|range| self.leased_of(&state, range)).sum()
-        };
-        let slabs_used = usages.iter().map(|usage| usage.slabs_used).sum();
-        let slabs = usages.iter().map(|usage| usage.slabs).sum();
-        PoolUsage { slabs_used, slabs, ..PoolUsage::of(&geometry, leased, self.extents()) }
-    }
-
-    /// Extents of a coded range that are leased, by the copy of its counter that has most: no copy
-    /// is ahead.
-    fn leased_of(&self, state: &PoolState, range: &RangePlace) -> u64 {
-        let geometry = self.descriptor.geometry();
-        let copies = range.slabs.iter().take(state.coding.parity() + 1);
-        let living = copies.filter(|slab| state.lives(slab.node));
-        let counts = living.filter_map(|slab| {
-            let nodes = self.nodes.read();
-            let node = nodes.get(usize::from(slab.node))?;
-            Some(node.region().load(geometry.leased_offset(slab.slab) as usize))
-        });
-        // It runs past the end as well.
-        counts.max().unwrap_or(0).min(geometry.extents_per_range())
-    }
 }
 
 fn has_card(state: &PoolState, node: ComputeIndex) -> bool {
     state.cards.contains_key(&PeerId::compute(node.get()).to_raw())
-}
-
-pub(crate) fn start_node(
-    fabric: &Arc<dyn Fabric>,
-    node: usize,
-    plan: &PoolPlan,
-) -> Result<MemoryNode, PoolError> {
-    // Validated to be at most MAX_MEMORY_NODES.
-    let index = u16::try_from(node).unwrap_or(u16::MAX);
-    MemoryNode::start(fabric, index, plan).map_err(|source| PoolError::MemoryNode { node, source })
-}
-
-const _: () = assert!(crate::config::MAX_MEMORY_NODES <= u16::MAX as usize);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::layout;
-    use selkie_fabric::mem::MemFabric;
-    use selkie_fabric::{Buf, Chain, Endpoint, PeerId, RealRuntime, RemoteAddr, Verb};
-
-    const CONFIG: PoolConfig = PoolConfig {
-        memory_nodes: 2,
-        bytes_per_node: 2 << 20,
-        gcl_bytes: 512,
-        range_bytes: 1 << 19,
-        max_compute_nodes: 4,
-        coding: Coding::PLAIN,
-        log_bytes: 0,
-    };
-
-    fn pool() -> (Arc<dyn Fabric>, Arc<Pool>) {
-        let fabric: Arc<dyn Fabric> = MemFabric::new();
-        let pool = Pool::start(&fabric, CONFIG).unwrap();
-        (fabric, pool)
-    }
-
-    fn join(fabric: &Arc<dyn Fabric>) -> Arc<dyn Endpoint> {
-        fabric.join(PeerId::compute(0)).unwrap()
-    }
-
-    fn run(endpoint: &Arc<dyn Endpoint>, node: PeerId, verb: Verb) -> Verb {
-        let queue_pair = endpoint.connect(node).unwrap();
-        let mut chain = Chain::new();
-        chain.push(verb);
-        let done = queue_pair.post(chain).try_take().expect("mem completes inline").unwrap();
-        done.verbs.into_iter().next().unwrap()
-    }
-
-    fn mailbox(node: u16, pool: &Pool) -> MailboxDescriptor {
-        let region = pool.descriptor().memory_nodes[0].region;
-        MailboxDescriptor { peer: PeerId::compute(node), region, ring_bytes: 1 << 16, peers: 4 }
-    }
-
-    #[test]
-    fn control_pages_are_readable_over_the_fabric() {
-        let (fabric, pool) = pool();
-        let node = &pool.descriptor().memory_nodes[1];
-        let at = RemoteAddr { region: node.region, offset: 0 };
-        let verb = run(&join(&fabric), node.peer, Verb::Read { at, into: Buf::zeroed(640) });
-        let Verb::Read { into, .. } = verb else { panic!("not the verb posted") };
-        let word = |at: u64| u64::from_le_bytes(into[at as usize..][..8].try_into().unwrap());
-        assert_eq!(word(layout::MAGIC_AT), layout::CONTROL_MAGIC);
-        assert_eq!(word(layout::VERSION_AT), layout::LAYOUT_VERSION);
-        assert_eq!(word(layout::GCL_BYTES_AT), 512);
-        assert_eq!(word(layout::RANGE_BYTES_AT), 1 << 19);
-        assert!(into[32..].iter().all(|&byte| byte == 0), "counters and epochs start as zero");
-    }
-
-    #[test]
-    fn the_last_gcl_lies_in_the_region_and_one_beyond_does_not() {
-        let (fabric, pool) = pool();
-        let node = &pool.descriptor().memory_nodes[0];
-        let geometry = pool.descriptor().geometry();
-        assert_eq!(node.ranges, 3);
-        let endpoint = join(&fabric);
-        let last = geometry.data_offset(node.ranges - 1, geometry.gcls_per_range() as u32 - 1);
-        let at = RemoteAddr { region: node.region, offset: last };
-        run(&endpoint, node.peer, Verb::Read { at, into: Buf::zeroed(512) });
-        let beyond = geometry.slab_offset(node.ranges).next_multiple_of(4096);
-        let at = RemoteAddr { region: node.region, offset: beyond };
-        let chain = Chain::from([Verb::Read { at, into: Buf::zeroed(8) }]);
-        let answer = endpoint.connect(node.peer).unwrap().post(chain).try_take();
-        assert!(answer.expect("mem completes inline").is_err());
-    }
-
-    #[test]
-    fn usage_counts_leased_extents_and_stops_at_the_capacity() {
-        let (fabric, pool) = pool();
-        // 1,024 GCLs a range are 16 extents; 3 ranges, 2 nodes.
-        let all = 2 * 3 * 16;
-        let extent_bytes = 64 * 512;
-        let bytes = all * extent_bytes;
-        let none = PoolUsage {
-            extents_leased: 0,
-            extents: all,
-            bytes_leased: 0,
-            bytes,
-            slabs_used: 0,
-            slabs: 6,
-        };
-        assert_eq!(pool.used_extents(), none);
-        let endpoint = join(&fabric);
-        let lease = |node: usize, delta: u64| {
-            let node = &pool.descriptor().memory_nodes[node];
-            let at = RemoteAddr { region: node.region, offset: layout::EXTENTS_LEASED_AT };
-            run(&endpoint, node.peer, Verb::FetchAndAdd { at, delta, old: 0 });
-        };
-        lease(1, 5);
-        assert_eq!(pool.used_extents().extents_leased, 5);
-        assert_eq!(pool.used_extents().bytes_leased, 5 * extent_bytes);
-        assert_eq!(pool.used_extents().slabs_used, 1);
-        lease(1, 1000);
-        assert_eq!(pool.used_extents().extents_leased, 48, "the other node has nothing leased");
-        lease(0, 1000);
-        assert_eq!(pool.used_extents().bytes_leased, bytes);
-    }
-
-    #[test]
-    fn usage_of_a_coded_pool_is_that_of_its_ranges_and_not_of_their_slabs() {
-        let fabric: Arc<dyn Fabric> = MemFabric::new();
-        let config = PoolConfig { memory_nodes: 4, coding: "2+1".parse().unwrap(), ..CONFIG };
-        let pool = Pool::start(&fabric, config).unwrap();
-        let lent = u64::from(pool.descriptor().memory_nodes[0].ranges);
-        // Sixteen extents a range, which lies on three of four nodes.
-        let ranges = 4 * lent / 3;
-        let empty = pool.used_extents();
-        assert_eq!((empty.extents_leased, empty.extents), (0, 16 * ranges));
-        assert_eq!(empty.bytes, ranges * config.range_bytes);
-        assert_eq!((empty.slabs_used, empty.slabs), (0, 4 * lent));
-        let runtime = RealRuntime::new(1).unwrap();
-        let mut known = 0;
-        while runtime.block_on(pool.add_range(&runtime.env(), known)).unwrap() {
-            known += 1;
-        }
-        assert_eq!(known as u64, ranges, "as many as there was said to be room for");
-        let endpoint = join(&fabric);
-        let state = pool.state();
-        let lease = |range: usize, delta: u64| {
-            for slab in &state.ranges[range].slabs[..2] {
-                let node = &pool.descriptor().memory_nodes[usize::from(slab.node)];
-                let offset = pool.descriptor().geometry().leased_offset(slab.slab);
-                let at = RemoteAddr { region: node.region, offset };
-                run(&endpoint, node.peer, Verb::FetchAndAdd { at, delta, old: 0 });
-            }
-        };
-        lease(0, 3);
-        lease(1, 100);
-        let used = pool.used_extents();
-        assert_eq!((used.extents_leased, used.extents), (3 + 16, 16 * ranges));
-        assert_eq!(used.slabs_used, 3 * ranges);
-        let node = pool.memory_nodes()[0].usage(&state);
-        assert_eq!((node.slabs_used, node.slabs), (state.slabs_on(0) as u64, lent));
-        assert_eq!(node.extents, 16 * lent / 3, "its share of what lies there");
-        assert!(node.bytes_leased > 0 && node.bytes_leased <= node.bytes);
-    }
-
-    #[test]
-    fn registry_refuses_duplicates_and_indexes_beyond_the_limit() {
-        let (_fabric, pool) = pool();
-        let runtime = RealRuntime::new(1).unwrap();
-        let env = runtime.env();
-        let register =
-            |node, mailboxes| runtime.block_on(pool.register_compute(&env, node, mailboxes));
-        let leave = |node| runtime.block_on(pool.leave(&env, node));
-        let (one, three) = (ComputeIndex::new(1), ComputeIndex::new(3));
-        register(one, vec![mailbox(1, &pool), mailbox(9, &pool)]).unwrap();
-        register(three, vec![mailbox(3, &pool)]).unwrap();
-        assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, &pool)));
-        assert_eq!(pool.mailbox_of(one, 3), Some(mailbox(9, &pool)), "each sender has its mailbox");
-        assert_eq!(pool.mailbox_of(three, 3), Some(mailbox(3, &pool)));
-        assert_eq!(pool.mailbox_of(ComputeIndex::new(0), 0), None);
-        assert_eq!(pool.members(), [one, three]);
-        assert!(pool.is_member(one) && !pool.is_member(ComputeIndex::new(0)));
-        assert!(!pool.is_member(ComputeIndex::new(4)), "beyond the limit");
-        let again = register(one, vec![mailbox(2, &pool)]);
-        assert!(matches!(again, Err(PoolError::DuplicateCompute { node }) if node == one));
-        assert_eq!(pool.mailbox_of(one, 0), Some(mailbox(1, &pool)), "the first stays");
-        let beyond = register(ComputeIndex::new(4), vec![mailbox(4, &pool)]);
-        assert!(matches!(beyond, Err(PoolError::UnknownCompute { limit: 4, .. })));
-        leave(one).unwrap();
-        assert!(matches!(leave(one), Err(PoolError::NotRegistered { .. })));
-        let unknown = leave(ComputeIndex::new(4));
-        assert!(matches!(unknown, Err(PoolError::UnknownCompute { .. })));
-        register(one, vec![mailbox(2, &pool)]).unwrap();
-        assert_eq!(pool.mailbox_of(one, 1), Some(mailbox(2, &pool)));
-    }
-
-    #[test]
-    fn donated_gcls_are_adopted_once() {
-        let (_fabric, pool) = pool();
-        let runtime = RealRuntime::new(1).unwrap();
-        let adopt = |max| runtime.block_on(pool.adopt(max)).unwrap();
-        let donate = |gcls: &[u64]| runtime.block_on(pool.donate(gcls)).unwrap();
-        assert!(adopt(10).is_empty());
-        donate(&[4096, 512, 1024]);
-        donate(&[512]);
-        assert_eq!(adopt(2), [512, 1024]);
-        assert_eq!(adopt(usize::MAX), [4096]);
-        assert!(adopt(1).is_empty());
-    }
-
-    #[test]
-    fn a_second_pool_on_the_same_fabric_is_a_typed_error() {
-        let (fabric, _pool) = pool();
-        let second = Pool::start(&fabric, CONFIG).map(drop);
-        assert!(matches!(second, Err(PoolError::MemoryNode { node: 0, .. })), "{second:?}");
-    }
 }

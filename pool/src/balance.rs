@@ -129,8 +129,8 @@ mod tests {
     use super::*;
     use crate::config::PoolConfig;
     use crate::control::{Identity, MemoryMember, Timing};
+    use crate::descriptor::MemoryNodeDescriptor;
     use crate::migration::Stay;
-    use crate::node::MemoryNodeDescriptor;
     use crate::reclaim::Reclaim;
 
     const LENT: u32 = 100;

@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, RealRuntime};
-use selkie_memnode::control::{ControlPlane, Identity, LocalPlane, Timing};
-use selkie_memnode::{Lent, Offer, Pool, PoolConfig, Reclaim, WatchConfig, create};
+use selkie_memnode::{Capacity, EmbeddedPool, MemoryServer, monitor::MonitorConfig};
+use selkie_pool::control::{ControlPlane, Identity, LocalPlane, Timing};
+use selkie_pool::{Pool, PoolConfig, Reclaim, create};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -34,14 +35,14 @@ impl Host {
         self.0.store(bytes, Ordering::Relaxed);
     }
 
-    fn watched(&self, headroom: u64) -> WatchConfig {
+    fn watched(&self, headroom: u64) -> MonitorConfig {
         let free = Arc::clone(&self.0);
         let source = move || match free.load(Ordering::Relaxed) {
             u64::MAX => Err(io::ErrorKind::NotFound.into()),
             bytes => Ok(bytes),
         };
-        let config = WatchConfig::new(headroom, source);
-        WatchConfig { every: Duration::from_millis(5), ..config }
+        let config = MonitorConfig::new(headroom, source);
+        MonitorConfig { every: Duration::from_millis(5), ..config }
     }
 }
 
@@ -62,23 +63,24 @@ fn free_slabs_are_given_back_and_lent_again_and_slabs_in_use_wait_to_be_moved() 
     const GIB: u64 = 1 << 30;
     let fabric: Arc<dyn Fabric> = MemFabric::new();
     let runtime = RealRuntime::new(1).unwrap();
-    let pool = Pool::start(&fabric, config("2+1")).unwrap();
+    let memory = EmbeddedPool::start(&fabric, config("2+1")).unwrap();
+    let pool = memory.pool();
     let slabs = pool.descriptor().memory_nodes.first().unwrap().ranges;
     // One range, which node 0 has a slab of.
     runtime.block_on(pool.ensure_range(&runtime.env())).unwrap();
     let used = pool.state().ranges.first().unwrap().slabs.first().copied().unwrap();
     assert_eq!((used.node, used.slab), (0, 0));
-    let region = std::sync::Arc::clone(pool.memory_nodes()[0].region());
+    let region = std::sync::Arc::clone(memory.memory_nodes()[0].region());
     let at = pool.descriptor().geometry().slab_offset(0) as usize;
     region.store(at + 4096, 7);
 
     let host = Host::default();
     host.has(u64::MAX);
-    pool.watch(0, &runtime.env(), host.watched(GIB));
+    memory.start_monitor(0, &runtime.env(), host.watched(GIB));
     std::thread::sleep(Duration::from_millis(50));
-    until("what cannot be read changes nothing", &pool, |own| own.withdrawn.is_empty());
+    until("what cannot be read changes nothing", pool, |own| own.withdrawn.is_empty());
     host.has(0);
-    until("all is taken back", &pool, |own| {
+    until("all is taken back", pool, |own| {
         own.evicting.contains(0) && own.withdrawn.len() as u32 == slabs - 1
     });
     std::thread::sleep(Duration::from_millis(50));
@@ -86,9 +88,9 @@ fn free_slabs_are_given_back_and_lent_again_and_slabs_in_use_wait_to_be_moved() 
     assert_eq!(pool.state().most_ranges(), 1);
     host.has(GIB);
     std::thread::sleep(Duration::from_millis(50));
-    until("there is no margin", &pool, |own| !own.evicting.is_empty());
+    until("there is no margin", pool, |own| !own.evicting.is_empty());
     host.has(2 * GIB);
-    until("all is lent again", &pool, |own| own.evicting.is_empty() && own.withdrawn.is_empty());
+    until("all is lent again", pool, |own| own.evicting.is_empty() && own.withdrawn.is_empty());
     assert!(pool.state().most_ranges() > 1);
 }
 
@@ -100,8 +102,8 @@ fn a_pool_whose_pages_cannot_move_has_no_place_for_a_node_that_gives_memory_back
     let identity = Identity { name: "test", id: 1, fabric: "mem" };
     let (env, config) = (runtime.env(), config("plain"));
     runtime.block_on(create(&*plane, identity, &config, Timing::default())).unwrap();
-    let offer = Offer { headroom: Some(1 << 30), ..Offer::from(4 << 20) };
-    let joined = Lent::join(&fabric, Arc::clone(&plane), &env, 1, offer);
+    let offer = Capacity { headroom: Some(1 << 30), ..Capacity::from(4 << 20) };
+    let joined = MemoryServer::join(&fabric, Arc::clone(&plane), &env, 1, offer);
     let error = runtime.block_on(joined).map(drop).unwrap_err().to_string();
     let why = "headroom = 1073741824 is not allowed: in a pool of coding plain pages lie where they are made";
     assert!(error.starts_with(why), "{error}");

@@ -505,9 +505,8 @@ mod tests {
     use super::*;
     use crate::config::PoolConfig;
     use crate::control::{Identity, MemoryMember, Timing};
-    use crate::monitor::Act;
-    use crate::node::MemoryNodeDescriptor;
-    use crate::reclaim::Reclaim;
+    use crate::descriptor::MemoryNodeDescriptor;
+    use crate::reclaim::{Reclaim, ReclaimStep};
 
     /// A pool of coding 2+1 with a range, of memory nodes of these failure domains.
     fn pool(domains: &[&str]) -> PoolState {
@@ -664,8 +663,8 @@ mod tests {
     fn a_slab_that_is_not_lent_gets_nothing() {
         let mut state = pool(&["", "", "", ""]);
         assert_eq!(state.most_ranges(), 2);
-        state.reclaim(3, &[Act::Withdraw(1), Act::Withdraw(0)]);
-        state.reclaim(0, &[Act::Withdraw(0), Act::Evict(1)]);
+        state.reclaim(3, &[ReclaimStep::Withdraw(1), ReclaimStep::Withdraw(0)]);
+        state.reclaim(0, &[ReclaimStep::Withdraw(0), ReclaimStep::Evict(1)]);
         assert_eq!(state.reclaim_of(0), Some(&Reclaim::default()), "it is in use; it is not");
         assert_eq!([0, 3].map(|node| free_slabs_of(&state, node)), [Some(1), Some(0)]);
         let mut free = state.free_slabs().unwrap();
@@ -673,22 +672,22 @@ mod tests {
         assert_eq!(free.take(vec![0, 1]), None, "though that is its place but for this");
         assert!(state.add_range() && state.ranges[1].slabs.iter().all(|slab| slab.node < 3));
         assert!(!state.add_range());
-        state.reclaim(3, &[Act::Offer(1)]);
+        state.reclaim(3, &[ReclaimStep::Offer(1)]);
         assert_eq!(free_slabs_of(&state, 3), Some(1));
         assert_eq!(state.free_slabs().unwrap().take(vec![0, 1]), Some(Slab { node: 3, slab: 1 }));
         let mut other = pool(&["", "", "", ""]);
-        other.reclaim(3, &[Act::Withdraw(0)]);
+        other.reclaim(3, &[ReclaimStep::Withdraw(0)]);
         assert!(other.add_range());
         assert!(other.ranges[1].slabs.contains(&Slab { node: 3, slab: 1 }), "{:?}", other.ranges);
         state.coding = crate::coding::Coding::PLAIN;
-        state.reclaim(3, &[Act::Withdraw(1)]);
+        state.reclaim(3, &[ReclaimStep::Withdraw(1)]);
         assert_eq!(free_slabs_of(&state, 3), Some(1), "a plain pool has nothing withdrawn");
     }
 
     /// A pool whose node 0 has its slab evicted, with the move in this stage.
     fn evicting(stage: Stage) -> (PoolState, Migration) {
         let mut state = pool(&["", "", "", ""]);
-        state.reclaim(0, &[Act::Evict(0)]);
+        state.reclaim(0, &[ReclaimStep::Evict(0)]);
         assert_eq!(free_slabs_of(&state, 0), Some(0), "it gets no other meanwhile");
         state.migration = state.next_migration(1);
         state.ranges[0].homes = vec![1, 0, 0];
@@ -720,7 +719,7 @@ mod tests {
         {
             let (mut state, task) = evicting(stage);
             assert_eq!((task.from, task.to.node), (Slab { node: 0, slab: 0 }, 3), "{stage:?}");
-            state.reclaim(0, &[Act::Cancel(0), Act::Withdraw(0)]);
+            state.reclaim(0, &[ReclaimStep::Cancel(0), ReclaimStep::Withdraw(0)]);
             let reclaim = state.reclaim_of(0).unwrap();
             assert!(reclaim.evicting.contains(0) && reclaim.withdrawn.is_empty(), "{stage:?}");
         }
@@ -748,7 +747,7 @@ mod tests {
         assert_eq!(state.next_migration(1), None, "there is no room");
         state.memory_nodes[3].as_mut().unwrap().dead = false;
         assert!(state.next_migration(1).is_some());
-        state.reclaim(0, &[Act::Cancel(0)]);
+        state.reclaim(0, &[ReclaimStep::Cancel(0)]);
         assert_eq!(state.next_migration(1), None, "memory is free again");
     }
 }

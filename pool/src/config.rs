@@ -34,10 +34,13 @@ pub struct PoolConfig {
 
 /// What a valid configuration comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct PoolPlan {
-    pub(crate) geometry: SlabGeometry,
-    pub(crate) ranges: u32,
-    pub(crate) region_bytes: usize,
+pub struct PoolPlan {
+    /// Where things lie in the region of a memory node.
+    pub geometry: SlabGeometry,
+    /// Slabs in the region.
+    pub ranges: u32,
+    /// Bytes of the region.
+    pub region_bytes: usize,
 }
 
 impl PoolConfig {
@@ -68,7 +71,11 @@ impl PoolConfig {
         config
     }
 
-    pub(crate) fn plan(&self) -> Result<PoolPlan, PoolError> {
+    /// Checks every field, and says what a memory node of this configuration is like.
+    ///
+    /// # Errors
+    /// As [`PoolConfig::validate`].
+    pub fn plan(&self) -> Result<PoolPlan, PoolError> {
         if !(1..=MAX_MEMORY_NODES).contains(&self.memory_nodes) {
             let allowed = format!("1 to {MAX_MEMORY_NODES}");
             return Err(refused("memory_nodes", self.memory_nodes, allowed));

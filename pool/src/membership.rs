@@ -33,7 +33,7 @@ use crate::layout;
 use crate::registry::ComputeIndex;
 
 /// How often a change is tried while others change the state too.
-pub(crate) const ATTEMPTS: usize = 1_000;
+pub const ATTEMPTS: usize = 1_000;
 /// Leases for which the other processes are waited for to take note of a change.
 const NOTICE_LEASES: u32 = 5;
 /// Leases after which a dead node is missed: after one it is silent for too long, then it is
@@ -60,7 +60,7 @@ pub trait Observer: Send + Sync {
 }
 
 /// What a process knows of a pool, and the others of it.
-pub(crate) struct Membership {
+pub struct Membership {
     host: u64,
     fabric: Arc<dyn Fabric>,
     plane: Arc<dyn ControlPlane>,
@@ -126,7 +126,7 @@ struct Shown {
 }
 
 impl Membership {
-    pub(crate) fn new(
+    pub fn new(
         host: u64,
         fabric: Arc<dyn Fabric>,
         plane: Arc<dyn ControlPlane>,
@@ -149,24 +149,24 @@ impl Membership {
         Ok(membership)
     }
 
-    pub(crate) fn host(&self) -> u64 {
+    pub fn host(&self) -> u64 {
         self.host
     }
 
-    pub(crate) fn plane(&self) -> &dyn ControlPlane {
+    pub fn plane(&self) -> &dyn ControlPlane {
         &*self.plane
     }
 
     /// The state that this process works by.
-    pub(crate) fn state(&self) -> Arc<PoolState> {
+    pub fn state(&self) -> Arc<PoolState> {
         Arc::clone(&self.view.read().state)
     }
 
-    pub(crate) fn timing(&self) -> Timing {
+    pub fn timing(&self) -> Timing {
         self.view.read().state.timing
     }
 
-    pub(crate) fn observe(&self, observer: Weak<dyn Observer>) {
+    pub fn observe(&self, observer: Weak<dyn Observer>) {
         let mut observers = self.observers.lock();
         observers.retain(|observer| observer.strong_count() > 0);
         observers.push(observer);
@@ -176,13 +176,13 @@ impl Membership {
     }
 
     /// What a node of this process says of itself with its beats from now on.
-    pub(crate) fn set_report(&self, node: PeerId, report: String) {
+    pub fn set_report(&self, node: PeerId, report: String) {
         self.reports.lock().insert(node, report);
     }
 
     /// Waits for the next time to look, looks at what has changed, acts upon it and shows that this
     /// process lives.
-    pub(crate) async fn follow_once(&self, env: &Env) {
+    pub async fn follow_once(&self, env: &Env) {
         env.sleep(self.pace()).await;
         // While the plane is away everybody goes on with what is known.
         if let Err(error) = self.look(env).await {
@@ -246,7 +246,7 @@ impl Membership {
 
     /// Counts looks at the plane in the control page of a memory node of this process, which was
     /// not in the pool at that moment yet.
-    pub(crate) fn mark_looks_in(&self, region: Arc<dyn LocalRegion>, since: Duration) {
+    pub fn mark_looks_in(&self, region: Arc<dyn LocalRegion>, since: Duration) {
         self.marks.lock().push(region);
         self.shown.lock().marked_at = since;
     }
@@ -301,11 +301,11 @@ impl Membership {
     }
 
     /// Whether the pool was removed, as far as is known.
-    pub(crate) fn is_gone(&self) -> bool {
+    pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn signs_of_life(&self, now: Duration) -> SignsOfLife {
+    pub fn signs_of_life(&self, now: Duration) -> SignsOfLife {
         let shown = self.shown.lock();
         let silent_for = shown.alive_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
         SignsOfLife { silent_for, silences: shown.silences }
@@ -427,12 +427,12 @@ impl Membership {
     }
 
     /// The state as it is now, which is not acted upon.
-    pub(crate) async fn latest(&self) -> Result<Arc<PoolState>, PoolError> {
+    pub async fn latest(&self) -> Result<Arc<PoolState>, PoolError> {
         Ok(self.load().await?.state)
     }
 
     /// Whether no verb of a dead node executes any more, at any node.
-    pub(crate) async fn is_fenced(&self, node: PeerId) -> Result<bool, PoolError> {
+    pub async fn is_fenced(&self, node: PeerId) -> Result<bool, PoolError> {
         // The name may be another node's by now.
         self.see(self.load().await?);
         self.act()?;
@@ -471,7 +471,7 @@ impl Membership {
 
     /// Shows no more that a node of this process lives, or does so again, for the next one of its
     /// name.
-    pub(crate) fn set_ended(&self, node: PeerId, has_ended: bool) {
+    pub fn set_ended(&self, node: PeerId, has_ended: bool) {
         let mut ended = self.ended.lock();
         if has_ended {
             ended.insert(node);
@@ -482,7 +482,7 @@ impl Membership {
 
     /// Shows the others that this process's nodes live and what they have seen. Each node does so
     /// when it has something new to say, or the next beat is due; with `None` at once.
-    pub(crate) async fn beat(&self, env: &Env, now: Option<Duration>) -> Result<(), PoolError> {
+    pub async fn beat(&self, env: &Env, now: Option<Duration>) -> Result<(), PoolError> {
         let seen = self.acted.lock().upto;
         let state = self.state();
         let mut oldest = now;
@@ -514,7 +514,7 @@ impl Membership {
 
     /// Shows that a node lives that is about to enter the pool, so that it is missed if it ends
     /// right after.
-    pub(crate) async fn first_beat(&self, env: &Env, node: PeerId) -> Result<(), PoolError> {
+    pub async fn first_beat(&self, env: &Env, node: PeerId) -> Result<(), PoolError> {
         let (now, seen) = (env.now(), self.acted.lock().upto);
         let beat = Beat { node, host: self.host, seen, report: String::new() };
         self.plane.beat(beat).await?;
@@ -523,7 +523,7 @@ impl Membership {
     }
 
     /// The processes that have shown lately that their nodes live, and this one.
-    pub(crate) async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
+    pub async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
         let lease = self.timing().lease;
         let beats = self.plane.beats().await?;
         let lately = beats.iter().filter(|(_, age)| *age < lease * 3 / 2);
@@ -532,7 +532,7 @@ impl Membership {
 
     /// Changes the state by compare-and-swap, again if others were faster. The version that shows
     /// it.
-    pub(crate) async fn change<T>(
+    pub async fn change<T>(
         &self,
         change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
     ) -> Result<(Version, T), PoolError> {
@@ -571,7 +571,7 @@ impl Membership {
     }
 
     /// Waits until all other processes have acted upon this version of the state or a later one.
-    pub(crate) async fn until_noticed(&self, env: &Env, version: Version) -> Result<(), PoolError> {
+    pub async fn until_noticed(&self, env: &Env, version: Version) -> Result<(), PoolError> {
         let started = env.now();
         loop {
             self.act()?;
@@ -593,7 +593,7 @@ impl Membership {
 
     /// How long after its death a node of another process is missed, of those that `is_meant` says;
     /// `None` if the death of none of them is told by its silence.
-    pub(crate) fn missed_within(&self, is_meant: impl Fn(PeerId) -> bool) -> Option<Duration> {
+    pub fn missed_within(&self, is_meant: impl Fn(PeerId) -> bool) -> Option<Duration> {
         let state = self.state();
         let mut watched = watched(&state).into_iter();
         let is_watched = watched.any(|(node, host)| host != self.host && is_meant(node));
@@ -601,12 +601,12 @@ impl Membership {
     }
 
     /// How long others may take to take note of something.
-    pub(crate) fn notice_bound(&self) -> Duration {
+    pub fn notice_bound(&self) -> Duration {
         self.timing().lease * NOTICE_LEASES
     }
 
     /// How often what others are to do is looked at.
-    pub(crate) fn plane_pace(&self) -> Duration {
+    pub fn plane_pace(&self) -> Duration {
         self.plane.pace()
     }
 
@@ -640,7 +640,7 @@ fn dead_nodes(state: &PoolState) -> impl Iterator<Item = PeerId> {
 
 /// Takes a node that died out of the pool. Compute nodes are recovered from; what a memory node
 /// held is lost.
-pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
+pub fn declare_dead(state: &mut PoolState, node: PeerId) {
     let card = state.cards.remove(&node.to_raw());
     if node.is_memory() {
         let slot = state.memory_nodes.get_mut(usize::from(node.index()));
@@ -666,7 +666,7 @@ pub(crate) fn declare_dead(state: &mut PoolState, node: PeerId) {
 }
 
 /// Changes the state that `plane` keeps by compare-and-swap, again if others were faster.
-pub(crate) async fn change_state<T>(
+pub async fn change_state<T>(
     plane: &dyn ControlPlane,
     change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
 ) -> Result<(Versioned, T), PoolError> {

@@ -1,73 +1,35 @@
-//! How a pool that processes share comes to be: it is made, then memory nodes join it.
+//! A memory node as a process of its own in a pool that processes share.
 
 use std::sync::Arc;
 
 use selkie_fabric::env::Env;
 use selkie_fabric::{Fabric, FabricError};
 
-use crate::config::{MAX_MEMORY_NODES, PoolConfig, PoolPlan};
-use crate::control::{
-    Beat, Card, ControlPlane, Identity, MemoryMember, PoolState, Timing, Versioned,
+use selkie_pool::control::{Beat, Card, ControlPlane, MemoryMember, PoolState, Versioned};
+use selkie_pool::{
+    ATTEMPTS, FailureDomain, Membership, PoolError, PoolUsage, Reclaim, Stay, change_state,
+    declare_dead,
 };
-use crate::domain::FailureDomain;
-use crate::error::PoolError;
-use crate::membership::{ATTEMPTS, Membership, change_state, declare_dead};
-use crate::migration::Stay;
+
+use crate::capacity::Capacity;
+use crate::monitor::{MonitorConfig, ResourceMonitor, check_can_reclaim};
 use crate::node::MemoryNode;
-use crate::pool::{PoolUsage, start_node};
-use crate::reclaim::Reclaim;
-use crate::watch::{Watch, WatchConfig, check_watches};
-
-/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are
-/// to join. How much memory each of them lends is its own affair.
-///
-/// # Errors
-/// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
-pub async fn create(
-    plane: &dyn ControlPlane,
-    identity: Identity<'_>,
-    config: &PoolConfig,
-    timing: Timing,
-) -> Result<(), PoolError> {
-    config.plan()?;
-    timing.validate()?;
-    plane.create(PoolState::new(identity, timing, config)).await?;
-    Ok(())
-}
-
-/// What a memory node brings into a pool.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// Bytes it lends, headers and control page included; only whole ranges are used.
-    pub bytes: u64,
-    /// What it fails together with.
-    pub domain: FailureDomain,
-    /// Memory of its host that is to stay free: see [`Lent::watch`].
-    pub headroom: Option<u64>,
-}
-
-impl From<u64> for Offer {
-    /// So many bytes, of a node that fails alone.
-    fn from(bytes: u64) -> Self {
-        Self { bytes, domain: FailureDomain::ALONE, headroom: None }
-    }
-}
 
 /// A memory node that this process lends to a pool of many processes, for as long as this is kept.
-pub struct Lent {
+pub struct MemoryServer {
     node: MemoryNode,
     membership: Membership,
 }
 
-impl Lent {
+impl MemoryServer {
     /// Joins a pool as the lowest of the memory nodes it was made for that has not joined yet, or,
     /// of a coded pool that has them all, as one more, and lends it what is offered. Compute nodes
     /// find out, and move slabs there. `host` stands for the calling process: random, so that no
-    /// two share one. [`Lent::follow`] is to be called from then on.
+    /// two share one. [`MemoryServer::follow`] is to be called from then on.
     ///
     /// # Errors
     /// [`PoolError::MemoryNodeRefused`] if all memory nodes of a plain pool have joined, there are
-    /// [`MAX_MEMORY_NODES`], or those there are to be could no more be of as many failure domains
+    /// [`selkie_pool::MAX_MEMORY_NODES`], or those there are to be could no more be of as many failure domains
     /// as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are
     /// too few for a range, or memory is to stay free and the pool is not coded,
     /// [`PoolError::MemoryNode`], [`PoolError::Control`].
@@ -76,16 +38,16 @@ impl Lent {
         plane: Arc<dyn ControlPlane>,
         env: &Env,
         host: u64,
-        offer: impl Into<Offer>,
+        offer: impl Into<Capacity>,
     ) -> Result<Arc<Self>, PoolError> {
-        let Offer { bytes, domain, headroom } = offer.into();
+        let Capacity { bytes, domain, headroom } = offer.into();
         for _ in 0..ATTEMPTS {
             let state = plane.load().await?.state;
             if let Some(headroom) = headroom {
-                check_watches(&state, headroom)?;
+                check_can_reclaim(&state, headroom)?;
             }
             let node = state.next_memory_node()?;
-            match start_node(fabric, node, &state.plan_of(bytes)?) {
+            match MemoryNode::start(fabric, node, &state.plan_of(bytes)?) {
                 Err(PoolError::MemoryNode {
                     source: FabricError::AlreadyJoined { .. }, ..
                 }) => {
@@ -147,14 +109,14 @@ impl Lent {
     /// Has the node look after its host's memory for as long as it is kept: when less is free than
     /// is to be, it lends less, once what lies there has moved elsewhere; when there is more, it
     /// lends again.
-    pub fn watch(self: &Arc<Self>, env: &Env, config: WatchConfig) {
-        let mut watch = Watch::new(config, &self.node);
+    pub fn start_monitor(self: &Arc<Self>, env: &Env, config: MonitorConfig) {
+        let mut monitor = ResourceMonitor::new(config, &self.node);
         let (lent, env) = (Arc::downgrade(self), env.clone());
         drop(env.clone().spawn("resource monitor", async move {
             loop {
-                env.sleep(watch.every()).await;
+                env.sleep(monitor.every()).await;
                 let Some(lent) = lent.upgrade() else { return };
-                if let Err(error) = watch.look(&lent.membership, &lent.node, &env).await {
+                if let Err(error) = monitor.look(&lent.membership, &lent.node, &env).await {
                     tracing::debug!(%error, "the resource monitor cannot change the pool");
                 }
             }
@@ -179,15 +141,15 @@ impl Lent {
 
     /// Why the node is of no use any more, as far as is known.
     #[must_use]
-    pub fn end(&self) -> Option<LentEnd> {
+    pub fn end(&self) -> Option<ServerEnd> {
         if self.membership.is_gone() {
-            return Some(LentEnd::PoolGone);
+            return Some(ServerEnd::PoolGone);
         }
         let state = self.membership.state();
         match state.member(self.node.descriptor().peer.index()) {
-            Some(member) if member.stay == Stay::Left => Some(LentEnd::Left),
+            Some(member) if member.stay == Stay::Left => Some(ServerEnd::Left),
             Some(member) if !member.dead => None,
-            _ => Some(LentEnd::Dead),
+            _ => Some(ServerEnd::Dead),
         }
     }
 
@@ -223,61 +185,13 @@ async fn take_back(plane: &dyn ControlPlane, started: &MemoryNode, host: u64) {
 
 /// Why a memory node that lives is of no use any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LentEnd {
+pub enum ServerEnd {
     /// The pool has declared it dead, as it did not show in time that it lives.
     Dead,
     /// The pool was removed.
     PoolGone,
     /// It was to leave, and nothing is on it any more.
     Left,
-}
-
-impl PoolState {
-    /// The index of the memory node that joins next.
-    pub(crate) fn next_memory_node(&self) -> Result<usize, PoolError> {
-        let nodes = self.memory_nodes.len();
-        let why = match self.memory_nodes.iter().position(Option::is_none) {
-            Some(missing) => return Ok(missing),
-            None if self.coding.is_plain() => format!(
-                "all {nodes} memory nodes of the pool have joined, and one of coding plain gets no more"
-            ),
-            None if nodes >= MAX_MEMORY_NODES => {
-                format!("a pool has at most {MAX_MEMORY_NODES} memory nodes, dead ones included")
-            }
-            None => return Ok(nodes),
-        };
-        Err(PoolError::MemoryNodeRefused { node: nodes, why })
-    }
-
-    /// What a memory node that lends so many bytes is like.
-    pub(crate) fn plan_of(&self, bytes: u64) -> Result<PoolPlan, PoolError> {
-        let config = PoolConfig {
-            memory_nodes: self.memory_nodes.len(),
-            bytes_per_node: bytes,
-            gcl_bytes: self.gcl_bytes,
-            range_bytes: self.range_bytes,
-            max_compute_nodes: self.max_compute_nodes,
-            coding: self.coding,
-            log_bytes: self.log_bytes,
-        };
-        config.plan()
-    }
-
-    /// Enters a memory node in its place; `false` if another has it.
-    pub(crate) fn enter_memory_node(&mut self, member: MemoryMember) -> Result<bool, PoolError> {
-        let node = member.descriptor.peer.index();
-        let last = self.memory_nodes.len();
-        if usize::from(node) == last && self.next_memory_node()? == last {
-            self.memory_nodes.push(None);
-        }
-        match self.memory_nodes.get_mut(usize::from(node)) {
-            Some(slot @ None) => *slot = Some(member),
-            _ => return Ok(false),
-        }
-        self.check_domain_of(node)?;
-        self.check_ranges()?;
-        Ok(true)
-    }
 }
 
 /// `None` if there is another memory node of this index.

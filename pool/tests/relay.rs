@@ -12,12 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use selkie_fabric::{BoxFuture, PeerId, RealRuntime};
-use selkie_memnode::control::{
+use selkie_pool::control::{
     Beat, Change, Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity,
     LocalPlane, PoolState, RELAY_MAGIC, RelayError, RemotePlane, Stream, Timing, Version,
     Versioned,
 };
-use selkie_memnode::{Coding, PoolConfig, PoolError};
+use selkie_pool::{Coding, PoolConfig, PoolError};
 use tempfile::TempDir;
 
 use relay_server::RelayServer;
@@ -41,7 +41,7 @@ fn make(plane: &dyn ControlPlane, id: u64) -> Result<(), PoolError> {
         log_bytes: 0,
     };
     let identity = Identity { name: "test", id, fabric: "mem" };
-    block_on(selkie_memnode::create(plane, identity, &config, Timing::default()))
+    block_on(selkie_pool::create(plane, identity, &config, Timing::default()))
 }
 
 /// A plane in this process with a pool of this id.
@@ -672,7 +672,7 @@ impl Stream for Masked {
 #[test]
 fn both_ends_talk_over_any_stream_and_names_are_looked_up() {
     let serve =
-        |relay: &selkie_memnode::control::Relay, stream| relay.serve_from_start(Masked(stream));
+        |relay: &selkie_pool::control::Relay, stream| relay.serve_from_start(Masked(stream));
     let server = RelayServer::start_with(pool(1), "test", serve);
     let port = server.endpoint().rsplit_once(':').unwrap().1.to_owned();
     let hosts: Arc<Mutex<Vec<String>>> = Arc::default();

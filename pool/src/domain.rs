@@ -14,11 +14,11 @@ const MAX_NAME: usize = 64;
 /// one domain.
 ///
 /// ```
-/// use selkie_memnode::FailureDomain;
+/// use selkie_pool::FailureDomain;
 /// let rack: FailureDomain = "rack-7".parse()?;
 /// assert!(rack.is_shared_with(&rack));
 /// assert!(!FailureDomain::ALONE.is_shared_with(&FailureDomain::ALONE));
-/// # Ok::<(), selkie_memnode::PoolError>(())
+/// # Ok::<(), selkie_pool::PoolError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

@@ -14,10 +14,11 @@ use std::time::{Duration, Instant};
 use etcd_client::Client;
 use selkie_channels::MailboxDescriptor;
 use selkie_fabric::{Fabric, MemFabric, PeerId, RealRuntime, RegionKey};
-use selkie_memnode::control::{
+use selkie_memnode::MemoryServer;
+use selkie_pool::control::{
     Beat, ControlError, ControlPlane, EtcdPlane, Identity, PoolState, Timing,
 };
-use selkie_memnode::{Coding, ComputeIndex, Lent, Pool, PoolConfig, PoolError};
+use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig, PoolError};
 
 use etcd_server::{Place, Server, ask};
 
@@ -37,7 +38,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 
 async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Result<(), PoolError> {
     let identity = Identity { name: "test", id, fabric: "mem" };
-    selkie_memnode::create(plane, identity, config, Timing::default()).await
+    selkie_pool::create(plane, identity, config, Timing::default()).await
 }
 
 fn beat(node: u16, seen: u64) -> Beat {
@@ -198,7 +199,7 @@ fn beats_are_kept_for_longer_than_the_pool_waits_for_the_silent() {
     let timing = Timing { lease: Duration::from_secs(20), ..Timing::default() };
     block_on(async {
         let identity = Identity { name: "test", id: 1, fabric: "mem" };
-        selkie_memnode::create(&plane, identity, &CONFIG, timing).await.unwrap();
+        selkie_pool::create(&plane, identity, &CONFIG, timing).await.unwrap();
         plane.load().await.unwrap();
     });
     beat_once(&plane, 1);
@@ -253,7 +254,7 @@ fn a_pool_goes_on_with_what_is_known_while_etcd_is_away_and_with_etcd_afterwards
     let (pool, state, _memory) = runtime.block_on(async {
         create(&*plane, &CONFIG, 1).await.unwrap();
         let shared = || Arc::clone(&plane) as Arc<dyn ControlPlane>;
-        let memory = Lent::join(&fabric, shared(), &env, 9, 2 << 20).await.unwrap();
+        let memory = MemoryServer::join(&fabric, shared(), &env, 9, 2 << 20).await.unwrap();
         let pool = Pool::open(Arc::clone(&fabric), shared(), 5).await.unwrap();
         pool.register_compute(&env, one, vec![mailbox.clone()]).await.unwrap();
         pool.follow(&env);

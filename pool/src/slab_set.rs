@@ -71,7 +71,7 @@ impl SlabSet {
     }
 
     /// Keeps those of which this holds.
-    pub(crate) fn retain(&mut self, keep: impl Fn(u32) -> bool) {
+    pub fn retain(&mut self, keep: impl Fn(u32) -> bool) {
         *self = self.iter().filter(|slab| keep(*slab)).collect();
     }
 

@@ -12,6 +12,8 @@
 
 use std::cmp::Reverse;
 
+use selkie_pool::ReclaimStep;
+
 /// How a slab of the node is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlabUse {
@@ -29,7 +31,7 @@ pub enum SlabUse {
 
 /// A slab of the node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlabSeen {
+pub struct SlabObservation {
     /// Which.
     pub slab: u32,
     /// How it is used.
@@ -42,26 +44,13 @@ pub struct SlabSeen {
 
 /// What a look finds.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen<'s> {
+pub struct Observation<'s> {
     /// Memory of the host that is free.
     pub free_bytes: u64,
     /// Bytes of a slab.
     pub slab_bytes: u64,
     /// The slabs of the node.
-    pub slabs: &'s [SlabSeen],
-}
-
-/// What is to be done with a slab.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Act {
-    /// A free one is lent no more.
-    Withdraw(u32),
-    /// One in use is moved elsewhere, and then lent no more.
-    Evict(u32),
-    /// One that was to be moved stays.
-    Cancel(u32),
-    /// One that was lent no more is lent again.
-    Offer(u32),
+    pub slabs: &'s [SlabObservation],
 }
 
 /// Slabs that are drawn beyond those that are evicted, in proportion to these and at least.
@@ -72,14 +61,18 @@ const MARGIN_PART: u64 = 8;
 
 /// Keeps memory of the host free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Monitor {
+pub struct ReclaimPolicy {
     /// How much, bytes.
     pub headroom: u64,
 }
 
-impl Monitor {
+impl ReclaimPolicy {
     /// What is to be done. `below(n)` draws a number below `n`.
-    pub fn decide(self, seen: Seen<'_>, below: &mut dyn FnMut(u64) -> u64) -> Vec<Act> {
+    pub fn decide(
+        self,
+        seen: Observation<'_>,
+        below: &mut dyn FnMut(u64) -> u64,
+    ) -> Vec<ReclaimStep> {
         let slab_bytes = seen.slab_bytes.max(1);
         let missing = self.headroom.saturating_sub(seen.free_bytes).div_ceil(slab_bytes);
         if missing > 0 {
@@ -88,46 +81,53 @@ impl Monitor {
         let margin = slab_bytes.max(self.headroom / MARGIN_PART);
         let enough = self.headroom.saturating_add(margin);
         let Some(spare) = seen.free_bytes.checked_sub(enough) else { return Vec::new() };
-        let evicting: Vec<Act> =
-            in_use(seen.slabs, SlabUse::Evicting).map(|own| Act::Cancel(own.slab)).collect();
+        let evicting: Vec<ReclaimStep> = in_use(seen.slabs, SlabUse::Evicting)
+            .map(|own| ReclaimStep::Cancel(own.slab))
+            .collect();
         if !evicting.is_empty() {
             return evicting;
         }
         // Whoever uses them finds memory for all.
         let claimed = in_use(seen.slabs, SlabUse::Free).filter(|own| !own.is_touched).count();
         let slabs = (spare / slab_bytes).saturating_sub(claimed as u64);
-        let withdrawn = in_use(seen.slabs, SlabUse::Withdrawn).map(|own| Act::Offer(own.slab));
+        let withdrawn =
+            in_use(seen.slabs, SlabUse::Withdrawn).map(|own| ReclaimStep::Offer(own.slab));
         withdrawn.take(usize::try_from(slabs).unwrap_or(usize::MAX)).collect()
     }
 }
 
-fn in_use(slabs: &[SlabSeen], used: SlabUse) -> impl Iterator<Item = &SlabSeen> {
+fn in_use(slabs: &[SlabObservation], used: SlabUse) -> impl Iterator<Item = &SlabObservation> {
     slabs.iter().filter(move |own| own.used == used)
 }
 
 /// Takes back so many slabs that have memory.
-fn take_back(slabs: &[SlabSeen], missing: usize, below: &mut dyn FnMut(u64) -> u64) -> Vec<Act> {
-    let (touched, untouched): (Vec<&SlabSeen>, Vec<&SlabSeen>) =
+fn take_back(
+    slabs: &[SlabObservation],
+    missing: usize,
+    below: &mut dyn FnMut(u64) -> u64,
+) -> Vec<ReclaimStep> {
+    let (touched, untouched): (Vec<&SlabObservation>, Vec<&SlabObservation>) =
         in_use(slabs, SlabUse::Free).partition(|own| own.is_touched);
-    let mut acts: Vec<Act> = untouched.iter().map(|own| Act::Withdraw(own.slab)).collect();
-    let goes = |own: &&SlabSeen| matches!(own.used, SlabUse::Evicting | SlabUse::Moving);
+    let mut acts: Vec<ReclaimStep> =
+        untouched.iter().map(|own| ReclaimStep::Withdraw(own.slab)).collect();
+    let goes = |own: &&SlabObservation| matches!(own.used, SlabUse::Evicting | SlabUse::Moving);
     let missing = missing.saturating_sub(slabs.iter().filter(goes).count());
     let mut free: Vec<u32> = touched.iter().map(|own| own.slab).collect();
     // New ranges get the lowest.
     free.sort_by_key(|slab| Reverse(*slab));
     free.truncate(missing);
-    acts.extend(free.iter().map(|slab| Act::Withdraw(*slab)));
-    acts.extend(least_active(slabs, missing - free.len(), below).map(Act::Evict));
+    acts.extend(free.iter().map(|slab| ReclaimStep::Withdraw(*slab)));
+    acts.extend(least_active(slabs, missing - free.len(), below).map(ReclaimStep::Evict));
     acts
 }
 
 /// The least active of some slabs that are drawn at random (Hydra §5.3).
 fn least_active(
-    slabs: &[SlabSeen],
+    slabs: &[SlabObservation],
     count: usize,
     below: &mut dyn FnMut(u64) -> u64,
 ) -> impl Iterator<Item = u32> + use<> {
-    let mut used: Vec<&SlabSeen> = in_use(slabs, SlabUse::Used).collect();
+    let mut used: Vec<&SlabObservation> = in_use(slabs, SlabUse::Used).collect();
     let more = count.saturating_mul(MORE_CHOICES_TIMES).max(LEAST_MORE_CHOICES);
     let drawn = if count == 0 { 0 } else { count.saturating_add(more).min(used.len()) };
     for at in 0..drawn {
@@ -148,7 +148,7 @@ mod tests {
 
     const SLAB: u64 = 100;
 
-    fn slabs(uses: &str) -> Vec<SlabSeen> {
+    fn slabs(uses: &str) -> Vec<SlabObservation> {
         let slab = |(slab, letter): (u32, char)| {
             let used = match letter {
                 'f' | 'F' => SlabUse::Free,
@@ -158,20 +158,20 @@ mod tests {
                 _ => SlabUse::Withdrawn,
             };
             let is_touched = !matches!(letter, 'f' | 'w');
-            SlabSeen { slab, used, is_touched, activity: 0 }
+            SlabObservation { slab, used, is_touched, activity: 0 }
         };
         (0..).zip(uses.chars()).map(slab).collect()
     }
 
-    fn decide(headroom: u64, free_bytes: u64, slabs: &[SlabSeen]) -> Vec<Act> {
+    fn decide(headroom: u64, free_bytes: u64, slabs: &[SlabObservation]) -> Vec<ReclaimStep> {
         let random = SplitMix::new(1);
-        let seen = Seen { free_bytes, slab_bytes: SLAB, slabs };
-        Monitor { headroom }.decide(seen, &mut |n| random.below(n))
+        let seen = Observation { free_bytes, slab_bytes: SLAB, slabs };
+        ReclaimPolicy { headroom }.decide(seen, &mut |n| random.below(n))
     }
 
     #[test]
     fn free_slabs_go_first_from_the_highest_and_untouched_ones_are_not_counted() {
-        use Act::{Evict, Withdraw};
+        use ReclaimStep::{Evict, Withdraw};
         let all = slabs("uFFFf");
         assert_eq!(decide(1000, 1000, &all), []);
         assert_eq!(decide(1000, 999, &all), [Withdraw(4), Withdraw(3)]);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_on_its_way_is_counted() {
-        assert_eq!(decide(1000, 750, &slabs("uemF")), [Act::Withdraw(3)]);
+        assert_eq!(decide(1000, 750, &slabs("uemF")), [ReclaimStep::Withdraw(3)]);
         assert_eq!(decide(1000, 850, &slabs("uemF")), []);
     }
 
@@ -192,15 +192,19 @@ mod tests {
         let all = slabs("uewwwF");
         // A slab, and an eighth of the headroom.
         assert_eq!(decide(1600, 1799, &all), []);
-        assert_eq!(decide(1600, 1800, &all), [Act::Cancel(1)], "first what was to be moved");
+        assert_eq!(
+            decide(1600, 1800, &all),
+            [ReclaimStep::Cancel(1)],
+            "first what was to be moved"
+        );
         let all = slabs("umwwwF");
         assert_eq!(decide(1600, 1899, &all), []);
-        assert_eq!(decide(1600, 1900, &all), [Act::Offer(2)]);
-        assert_eq!(decide(1600, 9999, &all), [2, 3, 4].map(Act::Offer));
+        assert_eq!(decide(1600, 1900, &all), [ReclaimStep::Offer(2)]);
+        assert_eq!(decide(1600, 9999, &all), [2, 3, 4].map(ReclaimStep::Offer));
         // An untouched one may take the memory that seems to be free.
-        assert_eq!(decide(1600, 2000, &slabs("ufwww")), [Act::Offer(2)]);
+        assert_eq!(decide(1600, 2000, &slabs("ufwww")), [ReclaimStep::Offer(2)]);
         assert_eq!(decide(0, 100, &slabs("ww")), []);
-        assert_eq!(decide(0, 200, &slabs("ww")), [Act::Offer(0)]);
+        assert_eq!(decide(0, 200, &slabs("ww")), [ReclaimStep::Offer(0)]);
     }
 
     #[test]
@@ -212,11 +216,11 @@ mod tests {
         let mut went = Vec::new();
         for seed in 0..200 {
             let random = SplitMix::new(seed);
-            let seen = Seen { free_bytes: 0, slab_bytes: SLAB, slabs: &all };
-            let acts = Monitor { headroom: 10 * SLAB }.decide(seen, &mut |n| random.below(n));
+            let seen = Observation { free_bytes: 0, slab_bytes: SLAB, slabs: &all };
+            let acts = ReclaimPolicy { headroom: 10 * SLAB }.decide(seen, &mut |n| random.below(n));
             assert_eq!(acts.len(), 10);
             went.extend(acts.iter().map(|act| match act {
-                Act::Evict(slab) => all[*slab as usize].activity,
+                ReclaimStep::Evict(slab) => all[*slab as usize].activity,
                 other => panic!("{other:?}"),
             }));
         }
@@ -225,16 +229,21 @@ mod tests {
         let mean = went.iter().sum::<u64>() / went.len() as u64;
         assert!((40..60).contains(&mean), "{mean}");
         assert!(went.iter().any(|activity| *activity > 80));
-        let few = [0, 9, 3, 5].map(|activity| SlabSeen { activity, ..all[0] });
-        let few: Vec<_> = (0..).zip(few).map(|(slab, own)| SlabSeen { slab, ..own }).collect();
-        assert_eq!(decide(200, 0, &few), [Act::Evict(0), Act::Evict(2)], "all are drawn");
+        let few = [0, 9, 3, 5].map(|activity| SlabObservation { activity, ..all[0] });
+        let few: Vec<_> =
+            (0..).zip(few).map(|(slab, own)| SlabObservation { slab, ..own }).collect();
+        assert_eq!(
+            decide(200, 0, &few),
+            [ReclaimStep::Evict(0), ReclaimStep::Evict(2)],
+            "all are drawn"
+        );
     }
 
     /// A host whose other processes take so much of its memory.
     struct Host {
         bytes: u64,
         others: u64,
-        slabs: Vec<SlabSeen>,
+        slabs: Vec<SlabObservation>,
     }
 
     impl Host {
@@ -244,16 +253,18 @@ mod tests {
         }
 
         /// Does what was decided; compute nodes move all that is to be moved.
-        fn act(&mut self, acts: &[Act], random: &SplitMix) {
+        fn act(&mut self, acts: &[ReclaimStep], random: &SplitMix) {
             for act in acts {
-                let (Act::Withdraw(slab) | Act::Evict(slab) | Act::Cancel(slab) | Act::Offer(slab)) =
-                    *act;
+                let (ReclaimStep::Withdraw(slab)
+                | ReclaimStep::Evict(slab)
+                | ReclaimStep::Cancel(slab)
+                | ReclaimStep::Offer(slab)) = *act;
                 let own = &mut self.slabs[slab as usize];
                 let (expected, used) = match act {
-                    Act::Withdraw(_) => (SlabUse::Free, SlabUse::Withdrawn),
-                    Act::Evict(_) => (SlabUse::Used, SlabUse::Evicting),
-                    Act::Cancel(_) => (SlabUse::Evicting, SlabUse::Used),
-                    Act::Offer(_) => (SlabUse::Withdrawn, SlabUse::Free),
+                    ReclaimStep::Withdraw(_) => (SlabUse::Free, SlabUse::Withdrawn),
+                    ReclaimStep::Evict(_) => (SlabUse::Used, SlabUse::Evicting),
+                    ReclaimStep::Cancel(_) => (SlabUse::Evicting, SlabUse::Used),
+                    ReclaimStep::Offer(_) => (SlabUse::Withdrawn, SlabUse::Free),
                 };
                 assert_eq!(own.used, expected, "{act:?}");
                 own.used = used;
@@ -281,10 +292,11 @@ mod tests {
             let headroom = random.below(11_000);
             let touched = |host: &Host| host.slabs.iter().filter(|own| own.is_touched).count();
             let (before, had) = (host.free(), touched(&host));
-            let monitor = Monitor { headroom };
+            let monitor = ReclaimPolicy { headroom };
             let mut quiet = 0;
             for _ in 0..200 {
-                let seen = Seen { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
+                let seen =
+                    Observation { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
                 let acts = monitor.decide(seen, &mut |n| random.below(n));
                 quiet = if acts.is_empty() { quiet + 1 } else { 0 };
                 host.act(&acts, &random);
@@ -303,7 +315,8 @@ mod tests {
             host.others = 0;
             host.slabs.iter_mut().for_each(|own| own.is_touched |= own.used == SlabUse::Free);
             for _ in 0..200 {
-                let seen = Seen { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
+                let seen =
+                    Observation { free_bytes: host.free(), slab_bytes: SLAB, slabs: &host.slabs };
                 let acts = monitor.decide(seen, &mut |n| random.below(n));
                 host.act(&acts, &random);
                 host.slabs.iter_mut().for_each(|own| own.is_touched |= own.used == SlabUse::Free);

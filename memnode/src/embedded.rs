@@ -11,7 +11,7 @@ use selkie_fabric::env::Env;
 use selkie_pool::control::{
     ControlPlane, Identity, LocalPlane, MemoryMember, PoolState, RangePlace, Timing, Versioned,
 };
-use selkie_pool::{FailureDomain, Pool, PoolConfig, PoolError, PoolUsage, Reclaim, Stay};
+use selkie_pool::{FailureDomain, Pool, PoolConfig, PoolError, PoolUsage, Reclaim, Residency};
 
 use crate::monitor::{MonitorConfig, ResourceMonitor};
 use crate::node::MemoryNode;
@@ -80,7 +80,7 @@ impl EmbeddedPool {
         let mut state = PoolState::new(identity, Timing::default(), &config);
         let member = |node: &Arc<MemoryNode>| {
             let (descriptor, domain) = (node.descriptor().clone(), FailureDomain::ALONE);
-            let (stay, reclaim) = (Stay::Stays, Reclaim::default());
+            let (stay, reclaim) = (Residency::Stays, Reclaim::default());
             Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
         };
         state.memory_nodes = nodes.iter().map(member).collect();
@@ -120,7 +120,7 @@ impl EmbeddedPool {
         let started = MemoryNode::start(fabric, node, &state.plan_of(bytes)?)?;
         let enter = |state: &mut PoolState| {
             let (descriptor, domain) = (started.descriptor().clone(), domain.clone());
-            let (host, dead, stay) = (self.pool.host(), false, Stay::Stays);
+            let (host, dead, stay) = (self.pool.host(), false, Residency::Stays);
             let reclaim = Reclaim::default();
             state.enter_memory_node(MemoryMember { host, descriptor, dead, domain, stay, reclaim })
         };
@@ -140,7 +140,8 @@ impl EmbeddedPool {
         Ok(index)
     }
 
-    /// Has a memory node look after memory as [`crate::MemoryServer::start_monitor`] does. Of coded pools.
+    /// Has a memory node look after memory as [`crate::MemoryServer::start_monitor`] does. Of coded
+    /// pools.
     pub fn start_monitor(self: &Arc<Self>, memory_node: usize, env: &Env, config: MonitorConfig) {
         let Some(node) = self.memory_nodes().get(memory_node).cloned() else { return };
         let mut monitor = ResourceMonitor::new(config, &node);

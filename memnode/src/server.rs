@@ -7,8 +7,7 @@ use selkie_fabric::{Fabric, FabricError};
 
 use selkie_pool::control::{Beat, Card, ControlPlane, MemoryMember, PoolState, Versioned};
 use selkie_pool::{
-    ATTEMPTS, FailureDomain, Membership, PoolError, PoolUsage, Reclaim, Stay, change_state,
-    declare_dead,
+    ATTEMPTS, FailureDomain, Membership, PoolError, PoolUsage, Reclaim, Residency, change_state,
 };
 
 use crate::capacity::Capacity;
@@ -29,9 +28,9 @@ impl MemoryServer {
     ///
     /// # Errors
     /// [`PoolError::MemoryNodeRefused`] if all memory nodes of a plain pool have joined, there are
-    /// [`selkie_pool::MAX_MEMORY_NODES`], or those there are to be could no more be of as many failure domains
-    /// as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if the bytes are
-    /// too few for a range, or memory is to stay free and the pool is not coded,
+    /// [`selkie_pool::MAX_MEMORY_NODES`], or those there are to be could no more be of as many
+    /// failure domains as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if
+    /// the bytes are too few for a range, or memory is to stay free and the pool is not coded,
     /// [`PoolError::MemoryNode`], [`PoolError::Control`].
     pub async fn join(
         fabric: &Arc<dyn Fabric>,
@@ -147,7 +146,7 @@ impl MemoryServer {
         }
         let state = self.membership.state();
         match state.member(self.node.descriptor().peer.index()) {
-            Some(member) if member.stay == Stay::Left => Some(ServerEnd::Left),
+            Some(member) if member.stay == Residency::Left => Some(ServerEnd::Left),
             Some(member) if !member.dead => None,
             _ => Some(ServerEnd::Dead),
         }
@@ -171,9 +170,9 @@ async fn take_back(plane: &dyn ControlPlane, started: &MemoryNode, host: u64) {
         let slot = state.memory_nodes.get(node).and_then(Option::as_ref);
         if slot.is_some_and(|own| own.host == host && own.descriptor == *descriptor) {
             // Slabs may be on their way there.
-            declare_dead(state, descriptor.peer);
+            state.declare_dead(descriptor.peer);
             match state.memory_nodes.get_mut(node) {
-                Some(Some(member)) if grows => member.stay = Stay::Left,
+                Some(Some(member)) if grows => member.stay = Residency::Left,
                 Some(slot) => *slot = None,
                 None => {}
             }
@@ -205,7 +204,7 @@ async fn enter(
     let card = started.endpoint().card();
     let enter = |state: &mut PoolState| {
         let (descriptor, domain) = (descriptor.clone(), domain.clone());
-        let (peer, stay, reclaim) = (descriptor.peer, Stay::Stays, Reclaim::default());
+        let (peer, stay, reclaim) = (descriptor.peer, Residency::Stays, Reclaim::default());
         let member = MemoryMember { host, descriptor, dead: false, domain, stay, reclaim };
         let entered = state.enter_memory_node(member)?;
         if let Some(card) = card.as_ref().filter(|_| entered) {

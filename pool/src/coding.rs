@@ -1,5 +1,5 @@
 //! How the pages of a pool are kept redundantly: the options of a pool, as text and as numbers
-//! (DESIGN §7).
+//! (docs/design.md, Coded pages).
 //!
 //! ```text
 //! plain | replicate=N | K+R [,delta=D] [,mode=recover|detect|correct|ec-only] [,journal=auto|always]

@@ -1,7 +1,7 @@
 //! Configuration of a pool, and its validation: a bad value is refused before anything starts.
 
 use crate::coding::Coding;
-use crate::control::MAX_RANGES;
+use crate::document::MAX_RANGES;
 use crate::error::PoolError;
 use crate::layout::{
     LOG_BYTES, MAX_COMPUTE_NODES, MAX_GCL_BYTES, MAX_RANGE_BYTES, MIN_GCL_BYTES, SlabGeometry,

@@ -1,7 +1,8 @@
 //! Errors of the pool: bad configuration, fabric failures while starting, registry refusals.
 
-use crate::control::{ControlError, MAX_RANGES};
-use crate::registry::ComputeIndex;
+use crate::compute_index::ComputeIndex;
+use crate::control::ControlError;
+use crate::document::MAX_RANGES;
 use selkie_fabric::{FabricError, PeerId};
 use thiserror::Error;
 

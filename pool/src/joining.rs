@@ -1,7 +1,8 @@
 //! How a pool that processes share comes to be: it is made, then memory nodes join it.
 
 use crate::config::{MAX_MEMORY_NODES, PoolConfig, PoolPlan};
-use crate::control::{ControlPlane, Identity, MemoryMember, PoolState, Timing};
+use crate::control::ControlPlane;
+use crate::document::{Identity, MemoryMember, PoolState, Timing};
 use crate::error::PoolError;
 
 /// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are

@@ -17,40 +17,38 @@
 #![forbid(unsafe_code)]
 
 mod addr;
-mod balance;
 mod checksum;
 mod coding;
-pub mod coding_sets;
+mod compute_index;
 mod config;
 pub mod control;
-mod descriptor;
-mod domain;
+mod deaths;
+mod document;
 mod error;
+mod failure_domain;
 mod joining;
 pub mod layout;
 mod membership;
 mod migration;
-mod moment;
+mod placement;
 mod pool;
 mod rebuild;
 mod reclaim;
-mod regeneration;
-mod registry;
-mod slab_set;
 
 pub use addr::GAddr;
 pub use checksum::checksum;
 pub use coding::{Coding, Journal, Mode};
+pub use compute_index::ComputeIndex;
 pub use config::{MAX_MEMORY_NODES, PoolConfig, PoolPlan};
-pub use descriptor::MemoryNodeDescriptor;
-pub use domain::FailureDomain;
+pub use document::{
+    HeaderMove, MemoryNodeDescriptor, Migration, MigrationStage, Rebuild, Reclaim, Regeneration,
+    Residency, SecondPlace, SlabSet,
+};
 pub use error::PoolError;
+pub use failure_domain::FailureDomain;
 pub use joining::create;
-pub use membership::{ATTEMPTS, Membership, Observer, SignsOfLife, change_state, declare_dead};
-pub use migration::{Leaving, Migration, Moving, Stage, Stay, drain};
+pub use membership::{ATTEMPTS, Membership, Observer, SignsOfLife, change_state};
+pub use migration::{DrainProgress, drain};
+pub use placement::coding_sets;
 pub use pool::{Pool, PoolDescriptor, PoolUsage};
-pub use rebuild::{Move, Rebuild};
-pub use reclaim::{Reclaim, ReclaimStep};
-pub use regeneration::Regeneration;
-pub use registry::ComputeIndex;
-pub use slab_set::SlabSet;
+pub use reclaim::ReclaimStep;

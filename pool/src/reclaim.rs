@@ -14,22 +14,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::{Deserialize, Serialize};
-
-use crate::control::{PoolState, Slab};
-use crate::slab_set::SlabSet;
-
-/// What a memory node takes back of its slabs.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reclaim {
-    /// It looks after the memory of its host: compute nodes are to tell it how active its slabs
-    /// are.
-    pub is_watching: bool,
-    /// In use, and to be moved elsewhere.
-    pub evicting: SlabSet,
-    /// Not lent: nobody uses them, or is to.
-    pub withdrawn: SlabSet,
-}
+use crate::document::{PoolState, Reclaim, Slab};
 
 /// A step by which a memory node takes a slab back, or lends it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,35 +29,10 @@ pub enum ReclaimStep {
     Offer(u32),
 }
 
-impl Reclaim {
-    pub(crate) fn is_nothing(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
 impl PoolState {
     fn reclaim_mut(&mut self, memory_node: u16) -> Option<&mut Reclaim> {
         let slot = self.memory_nodes.get_mut(usize::from(memory_node));
         slot.and_then(Option::as_mut).map(|member| &mut member.reclaim)
-    }
-
-    /// What a memory node takes back.
-    #[must_use]
-    pub fn reclaim_of(&self, memory_node: u16) -> Option<&Reclaim> {
-        self.member(memory_node).map(|member| &member.reclaim)
-    }
-
-    /// The slabs that a memory node does not lend.
-    pub fn withdrawn(&self, memory_node: u16) -> impl Iterator<Item = u32> {
-        let reclaim = self.reclaim_of(memory_node).into_iter();
-        reclaim.flat_map(|reclaim| reclaim.withdrawn.iter())
-    }
-
-    /// Whether a slab is to move elsewhere as its memory node wants it back.
-    #[must_use]
-    pub fn is_evicted(&self, slab: &Slab) -> bool {
-        let member = self.member(slab.node).filter(|member| !member.dead);
-        member.is_some_and(|member| member.reclaim.evicting.contains(slab.slab))
     }
 
     /// Nobody uses a slab any more that a migration had. If its memory node wants it back, it has

@@ -34,7 +34,7 @@ use crate::pool::control::{
     Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
     Relay, RemotePlane, Timing,
 };
-use crate::pool::{self, Pool, PoolConfig, PoolError, Stay};
+use crate::pool::{self, Pool, PoolConfig, PoolError, Residency};
 use crate::report;
 
 pub use error::SharedPoolError;
@@ -193,7 +193,7 @@ impl SharedPool {
         for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
             // What those had who have left is elsewhere; what those had who died, the others make
             // good.
-            if member.stay == Stay::Left || !state.coding.is_plain() {
+            if member.stay == Residency::Left || !state.coding.is_plain() {
                 continue;
             }
             let lives = match &shm {

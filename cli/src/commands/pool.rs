@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use comfy_table::{Table, presets};
 use selkie::fabric::{Env, PeerId, RealRuntime};
 use selkie::pool::control::{MemoryMember, PoolState, Timing};
-use selkie::pool::{self, Coding, PoolConfig, PoolError, Reclaim, Stay};
+use selkie::pool::{self, Coding, PoolConfig, PoolError, Reclaim, Residency};
 use selkie::shared::{FabricKind, Place, SharedPool, SharedPoolError};
 use selkie_tpcc::units;
 use serde_json::json;
@@ -275,10 +275,10 @@ async fn drain(
 fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
     let node = member.descriptor.peer.index();
     match (member.stay, lives) {
-        (Stay::Left, _) => "has left".to_owned(),
+        (Residency::Left, _) => "has left".to_owned(),
         (_, false) => "dead".to_owned(),
-        (Stay::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
-        (Stay::Stays, true) => {
+        (Residency::Leaving, true) => format!("leaves, {} slabs to be moved", state.slabs_on(node)),
+        (Residency::Stays, true) => {
             let Reclaim { evicting, withdrawn, .. } = &member.reclaim;
             let evicting =
                 (!evicting.is_empty()).then(|| format!("{} slabs to be moved", evicting.len()));
@@ -301,8 +301,8 @@ fn status_as_json(
             Some(node) => {
                 json!({
                     "node": index, "lives": lives(node.descriptor.peer), "bytes": bytes(node.descriptor.ranges),
-                    "domain": node.domain.to_string(), "leaves": node.stay == Stay::Leaving,
-                    "left": node.stay == Stay::Left, "slabs": node.descriptor.ranges,
+                    "domain": node.domain.to_string(), "leaves": node.stay == Residency::Leaving,
+                    "left": node.stay == Residency::Left, "slabs": node.descriptor.ranges,
                     "slabs_used": state.slabs_on(node.descriptor.peer.index()),
                     "slabs_evicting": node.reclaim.evicting.len(), "slabs_withdrawn": node.reclaim.withdrawn.len(),
                 })

@@ -20,7 +20,7 @@ use selkie_pool::control::{PoolState, RangePlace, Slab};
 use selkie_pool::layout::{
     CLOCK_AT, EXTENT_GCLS, EXTENTS_LEASED_AT, LATCH_AT, MAX_SPLITS, SlabGeometry,
 };
-use selkie_pool::{Coding, MAX_MEMORY_NODES, MemoryNodeDescriptor, Move, PoolDescriptor};
+use selkie_pool::{Coding, HeaderMove, MAX_MEMORY_NODES, MemoryNodeDescriptor, PoolDescriptor};
 
 use crate::GAddr;
 
@@ -524,7 +524,7 @@ impl PlacementMap {
     pub(crate) fn table_in_use(&self, range: usize, position: usize) -> Option<HeaderTable> {
         let to = self.with_coded(|all, _| {
             let (slab, on) = all.get(range)?.home_of(position)?;
-            Some(Move { range, position, on, slab })
+            Some(HeaderMove { range, position, on, slab })
         })?;
         self.table_at(to)
     }
@@ -548,8 +548,8 @@ impl PlacementMap {
     }
 
     /// A place of a table.
-    pub(crate) fn table_at(&self, to: Move) -> Option<HeaderTable> {
-        let Move { range, position, on, slab } = to;
+    pub(crate) fn table_at(&self, to: HeaderMove) -> Option<HeaderTable> {
+        let HeaderMove { range, position, on, slab } = to;
         let at = self.at(slab.node, self.geometry.table_offset(slab.slab, on))?;
         let headers = self.geometry.headers_at(position);
         Some(HeaderTable {

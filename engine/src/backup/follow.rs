@@ -118,7 +118,7 @@ impl Logs {
     /// As [`Logs::follow`]; [`BackupError::NoMoment`] if they do not mark one together within the
     /// request timeout.
     pub(super) async fn end(&mut self, core: &Core) -> Result<(), BackupError> {
-        let (started, bound) = (core.env.now(), core.pool.state().timing.moment_bound());
+        let (started, bound) = (core.env.now(), core.pool.state().timing.barrier_bound());
         loop {
             self.follow(core).await?;
             // One that has not begun its log may be long about it, and others would wait for that.
@@ -152,7 +152,7 @@ impl Logs {
     /// Announces a moment, and reads the logs up to there; whether that is one to which they all go
     /// together.
     async fn read_to_moment(&mut self, core: &Core) -> Result<bool, BackupError> {
-        let until = core.env.now() + core.pool.state().timing.moment_bound();
+        let until = core.env.now() + core.pool.state().timing.barrier_bound();
         let Some((moment, asked)) = Announced::begin(core).await? else { return Ok(false) };
         let were_over: BTreeSet<LogOwner> =
             self.followed.iter().filter(|log| log.is_over).map(|log| log.owner).collect();
@@ -236,14 +236,14 @@ struct Announced<'c> {
 impl<'c> Announced<'c> {
     /// Announces a moment; the state that does. `None`: not now.
     async fn begin(core: &'c Core) -> Result<Option<(Self, Arc<PoolState>)>, EngineError> {
-        let begun = core.pool.begin_moment(core.index()).await;
+        let begun = core.pool.begin_barrier(core.index()).await;
         let begun = not_now(begun)?.flatten();
         Ok(begun.map(|(number, state)| (Self { core, number, is_over: false }, state)))
     }
 
     /// Ends it; whether it was the announced one until then.
     async fn end(mut self) -> Result<bool, EngineError> {
-        let ended = not_now(self.core.pool.end_moment(self.number).await)?;
+        let ended = not_now(self.core.pool.end_barrier(self.number).await)?;
         // If that is not known it is told again.
         self.is_over = ended.is_some();
         Ok(ended == Some(true))
@@ -254,7 +254,9 @@ impl Drop for Announced<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (pool, number) = (Arc::clone(&self.core.pool), self.number);
-            drop(self.core.env.spawn("moment", async move { drop(pool.end_moment(number).await) }));
+            drop(
+                self.core.env.spawn("moment", async move { drop(pool.end_barrier(number).await) }),
+            );
         }
     }
 }

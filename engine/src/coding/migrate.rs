@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use selkie_pool::Stage;
+use selkie_pool::MigrationStage;
 
 use crate::EngineError;
 use crate::core::Core;
@@ -29,7 +29,7 @@ impl Core {
         loop {
             self.lifecycle.check_alive()?;
             match task.stage {
-                Stage::Clearing => {
+                MigrationStage::Clearing => {
                     if self.pool.leave_headers(&task).await? {
                         return Ok(());
                     }
@@ -39,7 +39,7 @@ impl Core {
                         return Err(error);
                     }
                 }
-                Stage::Copying => {
+                MigrationStage::Copying => {
                     self.pool.until_all_know(&self.env).await?;
                     #[cfg(feature = "planted")]
                     if self.config.planted == crate::Planted::EarlyGiveBack {
@@ -47,13 +47,13 @@ impl Core {
                     }
                     self.fill(task.range, task.position, usize::from(task.to.node)).await?;
                 }
-                Stage::Switching => {
+                MigrationStage::Switching => {
                     if self.pool.leave_headers(&task).await? {
                         return Ok(());
                     }
                 }
-                Stage::Switched => {}
-                Stage::Settling => {
+                MigrationStage::Switched => {}
+                MigrationStage::Settling => {
                     // Accesses that began before may still use the slab that becomes free.
                     self.pool.until_all_know(&self.env).await?;
                     let state = self.pool.state();

@@ -15,7 +15,7 @@
 //! others.
 //!
 //! Whoever marks waits for no more than a part of a lease, by its own clock
-//! ([`Timing::moment_bound`]). So nobody can hold up others for long, and who wants the moment
+//! ([`Timing::barrier_bound`]). So nobody can hold up others for long, and who wants the moment
 //! knows that nobody has gone on before all had marked, if all did so soon after it was announced,
 //! and it was the announced one until then.
 //!
@@ -23,11 +23,11 @@
 //! marks and then dies may have its pages made again, and given to others, before all have marked:
 //! the moment is of no use then.
 //!
-//! [`Timing::moment_bound`]: selkie_pool::control::Timing::moment_bound
+//! [`Timing::barrier_bound`]: selkie_pool::control::Timing::barrier_bound
 
 use std::time::Duration;
 
-use selkie_pool::control::{Moment, PoolState};
+use selkie_pool::control::{PoolState, SnapshotBarrier};
 
 use super::{Log, Lsn};
 use crate::GAddr;
@@ -79,7 +79,9 @@ impl Core {
     /// Marks the moment that the pool's state names, if it does. Who wants it changes nothing, and
     /// who has left is not asked.
     pub(crate) fn mark_moment(&self, state: &PoolState) {
-        let (Some(log), Some(Moment { number, by })) = (&self.log, state.moment) else { return };
+        let (Some(log), Some(SnapshotBarrier { number, by })) = (&self.log, state.barrier) else {
+            return;
+        };
         let has_ended = self.lifecycle.is_leaving() || self.lifecycle.has_failed();
         if by != self.index().get() && !has_ended {
             log.mark(number, self.env.now());
@@ -92,8 +94,8 @@ impl Core {
         let is_over = |marked: &Marked| {
             // When it is known what was marked: the state that named that was known before.
             let (now, state) = (self.env.now(), self.pool.state());
-            state.moment.is_none_or(|moment| moment.number != marked.number)
-                || marked.since.is_some_and(|since| now > since + state.timing.moment_bound())
+            state.barrier.is_none_or(|moment| moment.number != marked.number)
+                || marked.since.is_some_and(|since| now > since + state.timing.barrier_bound())
         };
         log.let_go(is_over).into_iter().for_each(|addr| self.notify(addr));
     }

@@ -245,7 +245,7 @@ impl Core {
         let state = self.pool.state();
         let line_bytes = self.cache.gcl_bytes() as u32;
         let of = |(node, incarnation)| LogOwner { pool: state.id, node, incarnation, line_bytes };
-        state.fallen_with(dead.index() as u16).into_iter().map(of).collect()
+        state.crashed_with(dead.index() as u16).into_iter().map(of).collect()
     }
 
     /// Makes pages again; those that stay lost.

@@ -13,7 +13,7 @@ use selkie_engine::{Engine, EngineError};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
 use selkie_memnode::EmbeddedPool;
-use selkie_pool::{ComputeIndex, Pool, Stage};
+use selkie_pool::{ComputeIndex, MigrationStage, Pool};
 
 use crate::common::load::{AtStage, Load, check_all, is_whole, prepare, until};
 use crate::common::pages::{check, cluster, coded, pages, write};
@@ -59,7 +59,7 @@ fn as_many_as_there_are_parity_splits_may_be_lost_right_after() {
 
 /// Kills memory nodes when the migration of a slab from another reaches a stage; without names, the
 /// memory node that receives the slab.
-fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: Stage) {
+fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: MigrationStage) {
     let (mem, cluster) = cluster(3, memory_nodes, coding);
     let env = cluster.runtime.env();
     cluster.run(async {
@@ -94,8 +94,13 @@ fn loses(memory_nodes: usize, coding: &str, leaves: u16, lost: &[u16], stage: St
     });
 }
 
-const STAGES: [Stage; 5] =
-    [Stage::Clearing, Stage::Copying, Stage::Switching, Stage::Switched, Stage::Settling];
+const STAGES: [MigrationStage; 5] = [
+    MigrationStage::Clearing,
+    MigrationStage::Copying,
+    MigrationStage::Switching,
+    MigrationStage::Switched,
+    MigrationStage::Settling,
+];
 
 #[test]
 fn the_loss_of_a_memory_node_that_leaves_is_that_of_any() {

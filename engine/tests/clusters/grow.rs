@@ -10,7 +10,7 @@ use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{Fabric, PeerId};
 use selkie_memnode::EmbeddedPool;
 use selkie_pool::control::PoolState;
-use selkie_pool::{ComputeIndex, FailureDomain, Migration, Pool, Stage};
+use selkie_pool::{ComputeIndex, FailureDomain, Migration, MigrationStage, Pool};
 
 use crate::common::load::{AtStage, Load, check_all, is_whole, prepare, until};
 use crate::common::pages::{check, cluster, coded, pages, write};
@@ -82,7 +82,12 @@ fn dies_at_each_stage(
     victim: fn(&PoolState, &Migration) -> u16,
     then: impl AsyncFn(&Cluster, u16, u16),
 ) {
-    for stage in [Stage::Clearing, Stage::Copying, Stage::Switching, Stage::Switched] {
+    for stage in [
+        MigrationStage::Clearing,
+        MigrationStage::Copying,
+        MigrationStage::Switching,
+        MigrationStage::Switched,
+    ] {
         let (mem, cluster) = cluster(3, 3, "2+1");
         let env = cluster.runtime.env();
         cluster.run(async {
@@ -211,7 +216,7 @@ fn a_compute_node_may_die_that_moves_slabs_to_one_that_joins() {
         let all = pages(&cluster.engines[0], 2_000).await;
         cluster.engines[0].close().await.unwrap();
         let killer = Arc::clone(&mem);
-        let watch = AtStage::watch(&cluster.pool, Stage::Copying, move |task| {
+        let watch = AtStage::watch(&cluster.pool, MigrationStage::Copying, move |task| {
             killer.kill(PeerId::compute(task.by));
         });
         grow(&cluster, LENT).await;

@@ -124,9 +124,9 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
         let by = ComputeIndex::new(2);
         // The first node does not hear of it.
         apart.ways[0].cut(true);
-        let (first, _) = apart.pools[2].begin_moment(by).await.unwrap().unwrap();
+        let (first, _) = apart.pools[2].begin_barrier(by).await.unwrap().unwrap();
         assert_eq!(first, 1);
-        assert!(apart.pools[1].begin_moment(ComputeIndex::new(1)).await.unwrap().is_none());
+        assert!(apart.pools[1].begin_barrier(ComputeIndex::new(1)).await.unwrap().is_none());
         env.sleep(ms(100)).await;
         write(two, addrs[0], 2).await;
         let lsn = two.shared(addrs[0]).await.unwrap().lsn();
@@ -142,12 +142,12 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
         assert!(!reading.is_over(), "nobody has said that all have marked");
         write(two, addrs[0], 2).await;
         let ended = env.now();
-        assert!(apart.pools[2].end_moment(first).await.unwrap());
-        assert!(!apart.pools[2].end_moment(first).await.unwrap(), "it is over");
+        assert!(apart.pools[2].end_barrier(first).await.unwrap());
+        assert!(!apart.pools[2].end_barrier(first).await.unwrap(), "it is over");
         assert!(reading.at().await - ended < ms(100));
 
         // Nobody ends it.
-        let (second, _) = apart.pools[2].begin_moment(by).await.unwrap().unwrap();
+        let (second, _) = apart.pools[2].begin_barrier(by).await.unwrap().unwrap();
         let begun = env.now();
         env.sleep(ms(100)).await;
         write(two, addrs[2], 2).await;
@@ -155,7 +155,7 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
         let waited = reading.at().await - begun;
         assert!((LEASE / 4..LEASE / 4 + ms(100)).contains(&waited), "{waited:?}");
         // Who wanted it leaves.
-        let (third, _) = apart.pools[2].begin_moment(by).await.unwrap().unwrap();
+        let (third, _) = apart.pools[2].begin_barrier(by).await.unwrap().unwrap();
         assert_eq!((second, third), (2, 3));
         env.sleep(ms(100)).await;
         write(two, addrs[3], 2).await;
@@ -165,7 +165,7 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
         let left = env.now();
         apart.engines[2].close().await.unwrap();
         assert!(reading.at().await - left < ms(500));
-        assert_eq!(apart.pools[0].state().moment, None);
+        assert_eq!(apart.pools[0].state().barrier, None);
         apart.close().await;
     };
     world.run(60 * LEASE, main).unwrap();
@@ -273,7 +273,11 @@ fn a_moment_that_is_not_marked_in_time_is_followed_by_another() {
         let to = at("late");
         maker.backup(&to, &|_, _| ()).await.unwrap();
         heals.join().await.unwrap();
-        assert!(pool.state().moments > 1 && pool.state().moment.is_none(), "{:?}", pool.state());
+        assert!(
+            pool.state().barriers_begun > 1 && pool.state().barrier.is_none(),
+            "{:?}",
+            pool.state()
+        );
         let backup = Backup::open(&to).await.unwrap();
         let value = |addr| u64::from_le_bytes(backup.lines()[addr][8..16].try_into().unwrap());
         let values = [value(&addrs[0]), value(&addrs[1])];
@@ -284,7 +288,7 @@ fn a_moment_that_is_not_marked_in_time_is_followed_by_another() {
         let to = at("dropped");
         let made = maker.backup(&to, &|_, _| ());
         let is_announced = async {
-            while apart.pools[0].state().moment.is_none() {
+            while apart.pools[0].state().barrier.is_none() {
                 env.sleep(ms(1)).await;
             }
         };
@@ -293,7 +297,7 @@ fn a_moment_that_is_not_marked_in_time_is_followed_by_another() {
         drop(ended);
         apart.ways[1].cut(false);
         let started = env.now();
-        while apart.pools[0].state().moment.is_some() {
+        while apart.pools[0].state().barrier.is_some() {
             assert!(env.now() - started < Duration::from_secs(10), "it is over");
             env.sleep(ms(1)).await;
         }

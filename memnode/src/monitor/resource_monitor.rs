@@ -1,5 +1,5 @@
-//! A memory node that looks after the memory of its host: what the [`ReclaimPolicy`] decides is asked of
-//! the pool, and what the pool has let go is given back to the host.
+//! A memory node that looks after the memory of its host: what the [`ReclaimPolicy`] decides is
+//! asked of the pool, and what the pool has let go is given back to the host.
 //!
 //! The memory of a slab is given back only when the pool's state says that it is withdrawn, and
 //! never while the node may have offered it again: nobody but the node itself can do that, and a

@@ -46,8 +46,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
-use super::state::FORMAT;
-use super::{Beat, Change, ControlError, ControlPlane, PoolState, Timing, Version, Versioned};
+use super::error::ControlError;
+use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
+use crate::document::{FORMAT, PoolState, Timing};
 use crate::error::PoolError;
 
 /// Bound of every call.
@@ -136,7 +137,7 @@ impl EtcdPlane {
         Ok(Self { shared: Arc::new(shared), handle, runtime: Some(runtime) })
     }
 
-    /// Runs a call on the plane's own thread, whoever polls the future.
+    /// Runs a call on the plane's own thread, on whatever thread the future is polled.
     fn run<T, F>(
         &self,
         call: impl FnOnce(Arc<Shared>) -> F,

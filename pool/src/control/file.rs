@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! directory/state.json     {"version": n, "change": m, "state": {...}}, replaced as a whole by renaming
-//! directory/state.lock     held by whoever replaces it
+//! directory/state.lock     held by the process that replaces it
 //! directory/beats/cn3.json the newest beat of compute node 3
 //! ```
-//! A crash at any moment leaves the old state or the new one. Beats carry the time since the host
+//! A crash at any time leaves the old state or the new one. Beats carry the time since the host
 //! started, but for when it was suspended, which all its processes share and nobody sets.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -25,8 +25,9 @@ use selkie_fabric::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::state::FORMAT;
-use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
+use super::error::ControlError;
+use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
+use crate::document::{FORMAT, PoolState};
 
 /// Bound of the wait for others who replace the state.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);

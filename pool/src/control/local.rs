@@ -7,7 +7,9 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::{BoxFuture, PeerId};
 
-use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
+use super::error::ControlError;
+use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
+use crate::document::PoolState;
 
 /// Keeps the state in memory. All calls are done at once.
 #[derive(Default)]

@@ -30,8 +30,9 @@ use selkie_fabric::{Distrust, Stream};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::state::FORMAT;
-use super::{Beat, Change, ControlError, PoolState, Version};
+use super::error::ControlError;
+use super::plane::{Beat, Change, Version};
+use crate::document::{FORMAT, PoolState};
 
 /// First word, little-endian, of a connection to a relay. Who accepts connections of several kinds
 /// at one port tells by it that the rest is for [`Relay::serve`](super::Relay::serve).
@@ -179,7 +180,7 @@ pub(super) enum Verdict {
     NotServed(ControlError),
 }
 
-/// A stream until some moment.
+/// A stream with a deadline.
 struct Until<'a> {
     stream: &'a mut dyn Stream,
     until: Instant,
@@ -245,7 +246,7 @@ pub(super) fn send(
     Ok(stream.flush()?)
 }
 
-/// A whole frame, until a moment.
+/// A whole frame, before a deadline.
 pub(super) fn receive<T: DeserializeOwned>(
     stream: &mut dyn Stream,
     until: Instant,
@@ -298,7 +299,7 @@ fn check_length(bytes: u32) -> Result<usize, RelayError> {
     if bytes > MAX_FRAME_BYTES { Err(RelayError::Length { bytes }) } else { Ok(bytes) }
 }
 
-/// Says hello, and hears which pool the relay serves.
+/// Says hello, and learns which pool the relay serves.
 pub(super) fn greet(
     stream: &mut dyn Stream,
     until: Instant,

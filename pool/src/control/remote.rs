@@ -37,12 +37,14 @@ use std::time::{Duration, Instant};
 
 use selkie_fabric::{BoxFuture, Distrust, Stream};
 
+use super::error::ControlError;
+use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
 use super::promise::promise;
 use super::relay::{
     FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Welcome, encode, greet, receive, send,
 };
 use super::target::{Connect, Target, Unreached, bad_endpoint};
-use super::{Beat, Change, ControlError, ControlPlane, PoolState, Version, Versioned};
+use crate::document::PoolState;
 use crate::error::PoolError;
 
 /// Bound of every call.
@@ -146,7 +148,7 @@ impl RemotePlane {
         Ok(Self { jobs, endpoints })
     }
 
-    /// Does a call in the plane's thread, whoever polls the future.
+    /// Does a call in the plane's thread, on whatever thread the future is polled.
     fn run<T: Send + 'static>(
         &self,
         call: impl FnOnce(&mut Line, Instant) -> Result<T, ControlError> + Send + 'static,

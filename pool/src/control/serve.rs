@@ -9,8 +9,8 @@
 //! that is asked for again, here or at another relay of the pool, is known to the plane by its
 //! number.
 //!
-//! Not done: who may ask. Whoever reaches the port may change the pool, unless the [`Stream`] lets
-//! in only those who may.
+//! Not done: who may ask. Every process that reaches the port may change the pool, unless the
+//! [`Stream`] lets in only those who may.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,11 +21,13 @@ use std::time::{Duration, Instant};
 
 use selkie_fabric::Stream;
 
+use super::error::ControlError;
+use super::plane::{ControlPlane, Versioned};
 use super::relay::{
     FRAME_LIMIT, IDLE_LIMIT, RelayError, Request, Response, Verdict, Welcome, encode,
     receive_magic, receive_next, receive_version, reply, send,
 };
-use super::{ControlError, ControlPlane, PoolState, Versioned};
+use crate::document::PoolState;
 use crate::error::PoolError;
 
 /// Connections, each with a thread, that a relay serves at once.
@@ -198,7 +200,7 @@ mod tests {
     use crate::coding::Coding;
     use crate::config::PoolConfig;
 
-    /// Says what it was given, then nothing, without anybody having to wait for that.
+    /// Says what it was given, then nothing, without a wait.
     struct Script {
         says: Cursor<Vec<u8>>,
         heard: usize,

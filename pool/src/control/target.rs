@@ -33,7 +33,7 @@ pub(super) struct Target {
     host: String,
     /// What came of the attempts of the call that is under way.
     pub(super) said: Option<String>,
-    /// A lookup that takes longer than anybody waits. There is one at a time.
+    /// A lookup that takes longer than any call waits. There is one at a time.
     lookup: Option<Receiver<io::Result<Vec<SocketAddr>>>>,
 }
 
@@ -111,7 +111,7 @@ impl Target {
 fn spawn_lookup(endpoint: String) -> io::Result<Receiver<io::Result<Vec<SocketAddr>>>> {
     let (sender, found) = mpsc::sync_channel(1);
     let look_up = move || {
-        // Nobody may be there to hear it.
+        // The caller may be gone.
         let _ = sender.send(endpoint.to_socket_addrs().map(Iterator::collect));
     };
     thread::Builder::new().name("selkie-lookup".into()).spawn(look_up)?;

@@ -2,7 +2,7 @@
 
 use selkie::fabric::env::SplitMix;
 use selkie::pool::FailureDomain;
-use selkie::pool::coding_sets::{Place, place_range};
+use selkie::pool::coding_sets::{MemoryNodeLoad, place_range};
 
 /// Where the splits of a range go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,13 +55,13 @@ impl PlacementShape {
     pub(in crate::figures) fn place(&self, used: &mut [u32], random: &SplitMix) -> Vec<Vec<u16>> {
         let ranges = self.nodes * self.slabs / self.splits();
         // Memory is no bound here: how evenly it is used is what is asked.
-        let places = (0..).zip(used.iter()).map(|(node, used)| Place {
+        let places = (0..).zip(used.iter()).map(|(node, used)| MemoryNodeLoad {
             node,
             domain: FailureDomain::ALONE,
             used: *used,
             slabs: u32::MAX,
         });
-        let mut places: Vec<Place> = places.collect();
+        let mut places: Vec<MemoryNodeLoad> = places.collect();
         let placed = (0..ranges).map_while(|_| {
             let range = self.choose(&places, random)?;
             for node in &range {
@@ -74,7 +74,7 @@ impl PlacementShape {
         placed
     }
 
-    fn choose(&self, places: &[Place], random: &SplitMix) -> Option<Vec<u16>> {
+    fn choose(&self, places: &[MemoryNodeLoad], random: &SplitMix) -> Option<Vec<u16>> {
         let splits = self.splits();
         if splits > places.len() {
             return None;

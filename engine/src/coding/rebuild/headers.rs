@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
 use selkie_pool::layout::{HEADER_BYTES, Header};
-use selkie_pool::{Move, Rebuild};
+use selkie_pool::{HeaderMove, Rebuild};
 
 use crate::addressing::executed::{into_read, word_at};
 use crate::addressing::placement::HeaderTable;
@@ -47,7 +47,7 @@ impl Core {
     }
 
     /// Makes a header table anew, with free words and the versions in the tags of the splits.
-    async fn write_headers(&self, to: Move) -> Result<(), EngineError> {
+    async fn write_headers(&self, to: HeaderMove) -> Result<(), EngineError> {
         let Some(table) = self.memory.placement.table_at(to) else { return Ok(()) };
         // Pages that were lost with compute nodes stay lost, also if the words that said so are
         // lost.
@@ -82,7 +82,7 @@ impl Core {
 
     /// Makes a header table anew from its old place: with the versions that are there, and the words
     /// of pages that are lost with dead nodes.
-    async fn copy_headers(&self, to: Move) -> Result<(), EngineError> {
+    async fn copy_headers(&self, to: HeaderMove) -> Result<(), EngineError> {
         let from = self.memory.placement.table_in_use(to.range, to.position);
         let (Some(from), Some(to)) = (from, self.memory.placement.table_at(to)) else {
             return Ok(());

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::{Env, TaskHandle};
 use selkie_pool::control::PoolState;
-use selkie_pool::{ComputeIndex, Migration, Observer, Pool, Stage};
+use selkie_pool::{ComputeIndex, Migration, MigrationStage, Observer, Pool};
 
 use super::pages::{check, fill, pages};
 use super::{Cluster, PAGE};
@@ -148,13 +148,13 @@ pub async fn prepare(cluster: &Cluster, count: usize) -> (Arc<Vec<GAddr>>, GAddr
 /// Does something at the moment at which the move of a slab gets to a stage: before who moves it
 /// begins with that.
 pub struct AtStage<F> {
-    stage: Stage,
+    stage: MigrationStage,
     pub met: OnceLock<Migration>,
     act: F,
 }
 
 impl<F: Fn(&Migration) + Send + Sync + 'static> AtStage<F> {
-    pub fn watch(pool: &Pool, stage: Stage, act: F) -> Arc<Self> {
+    pub fn watch(pool: &Pool, stage: MigrationStage, act: F) -> Arc<Self> {
         let watch = Arc::new(Self { stage, met: OnceLock::new(), act });
         let observer: Weak<dyn Observer> = Arc::downgrade(&watch) as Weak<dyn Observer>;
         pool.observe(observer);

@@ -9,11 +9,14 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::domain::FailureDomain;
+use crate::failure_domain::FailureDomain;
+
+/// Nodes that an extended group has beyond those that a range lies on (Hydra §5.2: l).
+pub(crate) const SPARE_NODES: usize = 2;
 
 /// A memory node, as a place for slabs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct MemoryNodeLoad {
     /// Its index.
     pub node: u16,
     /// What fails as one with it.
@@ -24,7 +27,7 @@ pub struct Place {
     pub slabs: u32,
 }
 
-impl Place {
+impl MemoryNodeLoad {
     /// Slabs that are free.
     pub(crate) fn free(&self) -> u32 {
         self.slabs.saturating_sub(self.used)
@@ -36,21 +39,26 @@ impl Place {
 }
 
 /// The extended groups of these places, for `splits` splits and `spare` nodes more in each:
-/// disjoint, each without two places of one failure domain, the same for everybody who computes
+/// disjoint, each without two places of one failure domain, the same for every node that computes
 /// them. Places that are left over join groups that have room for their domain; without one they
 /// are in none.
 #[must_use]
-pub fn extended_groups(places: &[Place], splits: usize, spare: usize) -> Vec<Vec<&Place>> {
-    let mut rest: Vec<&Place> = places.iter().collect();
+pub fn extended_groups(
+    places: &[MemoryNodeLoad],
+    splits: usize,
+    spare: usize,
+) -> Vec<Vec<&MemoryNodeLoad>> {
+    let mut rest: Vec<&MemoryNodeLoad> = places.iter().collect();
     rest.sort_by_key(|place| place.node);
-    let mut groups: Vec<Vec<&Place>> = Vec::new();
+    let mut groups: Vec<Vec<&MemoryNodeLoad>> = Vec::new();
     for size in (splits..=splits + spare).rev() {
         while let Some(group) = take_group(&mut rest, size) {
             groups.push(group);
         }
     }
     for place in rest {
-        let fits = |group: &&mut Vec<&Place>| !group.iter().any(|own| own.shares_domain(place));
+        let fits =
+            |group: &&mut Vec<&MemoryNodeLoad>| !group.iter().any(|own| own.shares_domain(place));
         if let Some(group) = groups.iter_mut().filter(fits).min_by_key(|group| group.len()) {
             group.push(place);
         }
@@ -60,16 +68,19 @@ pub fn extended_groups(places: &[Place], splits: usize, spare: usize) -> Vec<Vec
 
 /// Takes a group of `size` out of `rest`, first from the domains that have most nodes left: they
 /// are the ones that could not be spread any more.
-fn take_group<'p>(rest: &mut Vec<&'p Place>, size: usize) -> Option<Vec<&'p Place>> {
+fn take_group<'p>(
+    rest: &mut Vec<&'p MemoryNodeLoad>,
+    size: usize,
+) -> Option<Vec<&'p MemoryNodeLoad>> {
     let mut crowds: HashMap<&FailureDomain, usize> = HashMap::new();
     for place in rest.iter().filter(|place| !place.domain.is_alone()) {
         *crowds.entry(&place.domain).or_default() += 1;
     }
-    let crowd = |place: &Place| crowds.get(&place.domain).copied().unwrap_or(0);
+    let crowd = |place: &MemoryNodeLoad| crowds.get(&place.domain).copied().unwrap_or(0);
     let mut candidates = rest.clone();
     // One pass over what is sorted already, if all fail alone.
     candidates.sort_by_key(|place| (Reverse(crowd(place)), place.node));
-    let mut group: Vec<&Place> = Vec::new();
+    let mut group: Vec<&MemoryNodeLoad> = Vec::new();
     for place in candidates {
         if group.len() < size && !group.iter().any(|own| own.shares_domain(place)) {
             group.push(place);
@@ -86,7 +97,7 @@ fn take_group<'p>(rest: &mut Vec<&'p Place>, size: usize) -> Option<Vec<&'p Plac
 /// The nodes for the slabs of a new range, one for each of `splits` positions: the least loaded of
 /// the group that has most room. `None` if no group has room.
 #[must_use]
-pub fn place_range(places: &[Place], splits: usize, spare: usize) -> Option<Vec<u16>> {
+pub fn place_range(places: &[MemoryNodeLoad], splits: usize, spare: usize) -> Option<Vec<u16>> {
     let groups = extended_groups(places, splits, spare);
     let choices = groups.into_iter().filter_map(|mut group| {
         group.retain(|place| place.free() > 0);
@@ -94,7 +105,7 @@ pub fn place_range(places: &[Place], splits: usize, spare: usize) -> Option<Vec<
         group.truncate(splits);
         (group.len() == splits).then_some(group)
     });
-    let load = |group: &Vec<&Place>| group.iter().map(|place| place.used).sum::<u32>();
+    let load = |group: &Vec<&MemoryNodeLoad>| group.iter().map(|place| place.used).sum::<u32>();
     let best = choices.min_by_key(load)?;
     Some(best.iter().map(|place| place.node).collect())
 }
@@ -102,15 +113,21 @@ pub fn place_range(places: &[Place], splits: usize, spare: usize) -> Option<Vec<
 /// The node that takes over a slab of a range whose other slabs lie on `kept`: of the nodes that
 /// share no failure domain with those the least loaded, in their extended group if that has one.
 #[must_use]
-pub fn place_slab(places: &[Place], kept: &[u16], splits: usize, spare: usize) -> Option<u16> {
-    let own: Vec<&Place> = places.iter().filter(|place| kept.contains(&place.node)).collect();
-    let fits = |place: &&&Place| {
+pub fn place_slab(
+    places: &[MemoryNodeLoad],
+    kept: &[u16],
+    splits: usize,
+    spare: usize,
+) -> Option<u16> {
+    let own: Vec<&MemoryNodeLoad> =
+        places.iter().filter(|place| kept.contains(&place.node)).collect();
+    let fits = |place: &&&MemoryNodeLoad| {
         place.free() > 0
             && !kept.contains(&place.node)
             && !own.iter().any(|other| other.shares_domain(place))
     };
-    let least = |group: &[&Place]| -> Option<u16> {
-        let order = |place: &&&Place| (place.used, Reverse(place.free()), place.node);
+    let least = |group: &[&MemoryNodeLoad]| -> Option<u16> {
+        let order = |place: &&&MemoryNodeLoad| (place.used, Reverse(place.free()), place.node);
         group.iter().filter(fits).min_by_key(order).map(|place| place.node)
     };
     let groups = extended_groups(places, splits, spare);
@@ -124,11 +141,11 @@ pub fn place_slab(places: &[Place], kept: &[u16], splits: usize, spare: usize) -
 mod tests {
     use super::*;
 
-    fn place(node: u16, domain: &str, used: u32) -> Place {
-        Place { node, domain: domain.parse().unwrap_or_default(), used, slabs: 10 }
+    fn place(node: u16, domain: &str, used: u32) -> MemoryNodeLoad {
+        MemoryNodeLoad { node, domain: domain.parse().unwrap_or_default(), used, slabs: 10 }
     }
 
-    fn nodes(group: &[&Place]) -> Vec<u16> {
+    fn nodes(group: &[&MemoryNodeLoad]) -> Vec<u16> {
         group.iter().map(|place| place.node).collect()
     }
 

@@ -9,8 +9,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::coding_sets::{Place, extended_groups};
-use crate::control::{PoolState, RangePlace, SPARE_NODES, Slab};
+use super::coding_sets::{MemoryNodeLoad, SPARE_NODES, extended_groups};
+use crate::document::{PoolState, RangePlace, Slab};
 
 /// A move from one memory node to another, with what speaks for it: the more the better.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,12 +68,12 @@ impl PoolState {
 
 /// The memory nodes, and the group of each.
 struct Groups<'p> {
-    places: BTreeMap<u16, &'p Place>,
+    places: BTreeMap<u16, &'p MemoryNodeLoad>,
     group_of: BTreeMap<u16, usize>,
 }
 
 impl<'p> Groups<'p> {
-    fn of(places: &'p [Place], splits: usize) -> Self {
+    fn of(places: &'p [MemoryNodeLoad], splits: usize) -> Self {
         let groups = extended_groups(places, splits, SPARE_NODES);
         let members = groups.iter().enumerate();
         let group_of =
@@ -90,8 +90,8 @@ impl<'p> Groups<'p> {
         own.flat_map(|from| self.choices(nodes, from)).max()
     }
 
-    fn choices(&self, nodes: &[u16], from: &Place) -> impl Iterator<Item = Choice> {
-        let kept: Vec<&Place> = nodes
+    fn choices(&self, nodes: &[u16], from: &MemoryNodeLoad) -> impl Iterator<Item = Choice> {
+        let kept: Vec<&MemoryNodeLoad> = nodes
             .iter()
             .filter(|node| **node != from.node)
             .filter_map(|node| self.places.get(node).copied())
@@ -104,8 +104,9 @@ impl<'p> Groups<'p> {
         let (from, used) = (from.node, from.used);
         self.places.values().filter_map(move |to| {
             let difference = used.checked_sub(to.used)?;
-            let is_beside =
-                |other: &&Place| other.node == to.node || other.domain.is_shared_with(&to.domain);
+            let is_beside = |other: &&MemoryNodeLoad| {
+                other.node == to.node || other.domain.is_shared_with(&to.domain)
+            };
             let can_have = to.free() > 0 && to.node != from && !kept.iter().any(is_beside);
             // One whose domain all groups have is in none.
             let group = self.group_of.get(&to.node);
@@ -128,10 +129,10 @@ mod tests {
 
     use super::*;
     use crate::config::PoolConfig;
-    use crate::control::{Identity, MemoryMember, Timing};
-    use crate::descriptor::MemoryNodeDescriptor;
-    use crate::migration::Stay;
-    use crate::reclaim::Reclaim;
+    use crate::document::MemoryNodeDescriptor;
+    use crate::document::Reclaim;
+    use crate::document::Residency;
+    use crate::document::{Identity, MemoryMember, Timing};
 
     const LENT: u32 = 100;
 
@@ -156,7 +157,7 @@ mod tests {
         let peer = PeerId::memory(state.memory_nodes.len() as u16);
         let descriptor = MemoryNodeDescriptor { peer, region: RegionKey::from_raw(0), ranges };
         let domain = domain.parse().unwrap_or_default();
-        let (stay, reclaim) = (Stay::Stays, Reclaim::default());
+        let (stay, reclaim) = (Residency::Stays, Reclaim::default());
         let member = MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim };
         state.memory_nodes.push(Some(member));
     }
@@ -251,7 +252,7 @@ mod tests {
         fill(&mut state, 30);
         join(&mut state, "", LENT);
         let mut leaving = state.clone();
-        leaving.memory_nodes[3].as_mut().unwrap().stay = Stay::Leaving;
+        leaving.memory_nodes[3].as_mut().unwrap().stay = Residency::Leaving;
         assert_eq!(leaving.next_to_balance(), None);
         let mut dead = state.clone();
         dead.memory_nodes[3].as_mut().unwrap().dead = true;

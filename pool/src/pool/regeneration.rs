@@ -1,32 +1,11 @@
 //! How the processes of a coded pool agree who makes a lost slab again, and where.
 
-use serde::{Deserialize, Serialize};
-
 use selkie_fabric::env::Env;
 
-use crate::control::{PoolState, RangePlace, Slab};
+use super::view::Pool;
+use crate::compute_index::ComputeIndex;
+use crate::document::{PoolState, RangePlace, Regeneration, Slab};
 use crate::error::PoolError;
-use crate::pool::Pool;
-use crate::registry::ComputeIndex;
-
-/// A slab that is being made again on another memory node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Regeneration {
-    /// Its range.
-    pub range: usize,
-    /// Its position in the range.
-    pub position: usize,
-    /// Where it is to lie.
-    pub to: Slab,
-    /// The compute node that makes it, by index.
-    pub by: u16,
-    /// The slab is in its range, and in use.
-    pub begun: bool,
-    /// All its splits are there; counters of the range stand still.
-    pub ends: bool,
-    /// How often it was to be begun anew.
-    pub attempt: u32,
-}
 
 impl PoolState {
     /// A slab of a living range whose memory node is dead, and where it could lie.

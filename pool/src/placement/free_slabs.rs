@@ -7,20 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::state::SPARE_NODES;
-use super::{PoolState, RangePlace, Slab};
-use crate::coding_sets::{self, Place};
-use crate::error::PoolError;
-use crate::layout::MAX_RANGE_BYTES;
-
-/// Ranges of a coded pool, at most: with 12 slabs each, [`MAX_LOST_PAGES`](super::MAX_LOST_PAGES)
-/// and as many nodes as there can be, what says where they lie is within what every control plane
-/// takes, of which etcd takes least, 1.5 MiB.
-pub const MAX_RANGES: usize = 4096;
+use super::coding_sets::{self, MemoryNodeLoad, SPARE_NODES};
+use crate::document::{PoolState, RangePlace, Slab};
 
 /// The free slabs of a pool, as they are taken.
 pub(crate) struct FreeSlabs {
-    places: Vec<Place>,
+    places: Vec<MemoryNodeLoad>,
     /// The slabs of each memory node that nobody can have.
     taken: BTreeMap<u16, BTreeSet<u32>>,
     splits: usize,
@@ -50,60 +42,6 @@ impl PoolState {
             #[cfg(test)]
             looks: 0,
         })
-    }
-
-    /// Refuses memory of which a part could never be used, as there can be no more than
-    /// [`MAX_RANGES`] ranges of this size.
-    ///
-    /// # Errors
-    /// [`PoolError::TooManyRanges`].
-    pub fn check_ranges(&self) -> Result<(), PoolError> {
-        let living = || self.memory_nodes.iter().flatten().filter(|member| !member.dead);
-        let beyond = MAX_RANGES as u64 + 1;
-        // No two slabs of a range are on one memory node.
-        let are_too_many = |times: u64| {
-            let slabs = living().map(|member| u64::from(member.descriptor.ranges) / times);
-            let useful: u64 = slabs.map(|slabs| slabs.min(beyond)).sum();
-            useful >= beyond * self.coding.splits() as u64
-        };
-        if self.coding.is_plain() || !are_too_many(1) {
-            return Ok(());
-        }
-        let times = (0..u64::BITS).map(|shift| 1 << shift).find(|times| !are_too_many(*times));
-        let enough =
-            self.range_bytes.saturating_mul(times.unwrap_or(u64::MAX)).min(MAX_RANGE_BYTES);
-        Err(PoolError::TooManyRanges { range_bytes: self.range_bytes, enough })
-    }
-
-    /// Ranges that a coded pool has and may still get.
-    #[must_use]
-    pub fn most_ranges(&self) -> usize {
-        let (mut places, splits) = (self.staying_places(), self.coding.splits());
-        let mut ranges = self.ranges.len();
-        while ranges < MAX_RANGES
-            && let Some(nodes) = coding_sets::place_range(&places, splits, SPARE_NODES)
-        {
-            let taken = places.iter_mut().filter(|place| nodes.contains(&place.node));
-            taken.for_each(|place| place.used += 1);
-            ranges += 1;
-        }
-        ranges
-    }
-
-    /// Bytes of page data for which there is a place in so many slabs.
-    #[must_use]
-    pub fn page_bytes_in(&self, slabs: u32) -> u64 {
-        let geometry = self.geometry();
-        geometry.extents_in_slabs(u64::from(slabs)) * geometry.extent_bytes()
-    }
-
-    /// The slabs in use of each memory node that has any.
-    pub(super) fn slabs_by_node(&self) -> BTreeMap<u16, BTreeSet<u32>> {
-        let mut slabs: BTreeMap<u16, BTreeSet<u32>> = BTreeMap::new();
-        for slab in self.slabs_in_use() {
-            slabs.entry(slab.node).or_default().insert(slab.slab);
-        }
-        slabs
     }
 
     /// The first slab of a range, by range and position, that `is_to_go` and finds a place
@@ -176,11 +114,12 @@ mod tests {
 
     use super::*;
     use crate::config::PoolConfig;
-    use crate::control::{Card, Identity, MAX_LOST_PAGES, MemoryMember, RangePlace, Timing};
-    use crate::descriptor::MemoryNodeDescriptor;
-    use crate::domain::FailureDomain;
-    use crate::migration::Stay;
-    use crate::reclaim::Reclaim;
+    use crate::document::MemoryNodeDescriptor;
+    use crate::document::Reclaim;
+    use crate::document::Residency;
+    use crate::document::{Card, Identity, MAX_LOST_PAGES, MAX_RANGES, MemoryMember, Timing};
+    use crate::failure_domain::FailureDomain;
+    use crate::layout::MAX_RANGE_BYTES;
 
     const RANGES: u32 = 2_000;
 
@@ -201,7 +140,7 @@ mod tests {
         let member = |(node, ranges): (u16, &u32)| {
             let (peer, region) = (PeerId::memory(node), RegionKey::from_raw(0));
             let descriptor = MemoryNodeDescriptor { peer, region, ranges: *ranges };
-            let (domain, stay) = (FailureDomain::ALONE, Stay::Stays);
+            let (domain, stay) = (FailureDomain::ALONE, Residency::Stays);
             let reclaim = Reclaim::default();
             Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
         };

@@ -13,8 +13,11 @@ use std::time::Duration;
 
 use selkie_fabric::PeerId;
 
-use super::{ATTEMPTS, Membership, Shown, declare_dead, watched};
-use crate::control::{PoolState, Timing, Versioned};
+use super::change::ATTEMPTS;
+use super::notice::watched;
+use super::process::{Membership, Shown};
+use crate::control::Versioned;
+use crate::document::{PoolState, Timing};
 use crate::error::PoolError;
 
 /// Heartbeats for which a node that has been silent for too long is watched before it is declared
@@ -38,7 +41,7 @@ impl Membership {
                 return Ok(());
             }
             let mut without = PoolState::clone(&state);
-            due.iter().for_each(|(node, ..)| declare_dead(&mut without, *node));
+            due.iter().for_each(|(node, ..)| without.declare_dead(*node));
             if let Some(version) = self.plane.replace(version, without.clone()).await? {
                 for (node, _, silent_for) in due {
                     tracing::warn!(%node, ?silent_for, "declared a silent node dead");
@@ -68,7 +71,7 @@ impl Membership {
         let mut silent = BTreeMap::new();
         for (node, host) in hosts.into_iter().filter(|(_, host)| *host != self.host) {
             let own = beats.iter().find(|(beat, _)| (beat.node, beat.host) == (node, host));
-            // A plane may forget beats that are older than anybody waits.
+            // A plane may forget beats that are older than any node waits.
             if own.is_none_or(|(_, age)| *age > state.timing.lease) {
                 silent.insert((node, host), own.map(|(_, age)| *age));
             }

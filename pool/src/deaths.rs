@@ -1,0 +1,97 @@
+//! Deaths of nodes, in the document.
+//!
+//! A memory node that died is followed by a rebuild of the headers it had, a compute node by a
+//! recovery. Compute nodes that died while another recovery was under way are remembered together,
+//! as *crash groups*: what one of them had granted another may be in that one's log only.
+
+use std::collections::BTreeMap;
+
+use selkie_fabric::PeerId;
+
+use crate::document::{MAX_LOST_PAGES, PoolState};
+
+impl PoolState {
+    /// Takes a node that died out of the pool. Compute nodes are recovered from; what a memory node
+    /// held is lost.
+    pub fn declare_dead(&mut self, node: PeerId) {
+        let card = self.cards.remove(&node.to_raw());
+        if node.is_memory() {
+            let slot = self.memory_nodes.get_mut(usize::from(node.index()));
+            if let Some(member) = slot.and_then(Option::as_mut)
+                && !std::mem::replace(&mut member.dead, true)
+            {
+                self.begin_rebuild(node.index());
+                self.give_up_migration(node.index());
+            }
+            return;
+        }
+        self.end_barrier_of(node.index());
+        let was_in = self.compute_nodes.remove(&node.index()).is_some();
+        if was_in || card.is_some() {
+            let only_read = card.is_some_and(|card| card.reads_only);
+            let lost = self.lost.entry(node.index()).or_default();
+            lost.held_nothing = !was_in || only_read;
+            if !lost.held_nothing {
+                self.record_crash(node.index());
+                self.doubt(node.index());
+            }
+        }
+    }
+
+    /// Pages were lost with a compute node, whose words name it for good.
+    pub(crate) fn lose_pages(&mut self, node: u16, pages: &[u64]) {
+        match self.lost.get_mut(&node) {
+            _ if pages.is_empty() => {}
+            // Until its recovery is over those who want the pages wait for that.
+            Some(lost) => lost.has_lost_pages = true,
+            None => {
+                self.dead.insert(node);
+            }
+        }
+        let room = MAX_LOST_PAGES.saturating_sub(self.lost_pages.len());
+        self.lost_pages.extend(pages.iter().take(room));
+    }
+
+    /// A compute node has died, with those whose recovery is under way.
+    pub(crate) fn record_crash(&mut self, node: u16) {
+        let incarnation = self.incarnations.get(&node).copied().unwrap_or_default();
+        let is_alone = !self.lost.keys().any(|other| *other != node);
+        if is_alone || self.crash_groups.is_empty() {
+            self.crash_groups.push(BTreeMap::new());
+        }
+        if let Some(last) = self.crash_groups.last_mut() {
+            last.insert(node, incarnation);
+        }
+    }
+
+    /// Those with whom a compute node has died, itself included, each with its incarnation.
+    #[must_use]
+    pub fn crashed_with(&self, node: u16) -> BTreeMap<u16, u32> {
+        let own = self.crash_groups.iter().filter(|group| group.contains_key(&node));
+        own.flatten().map(|(node, incarnation)| (*node, *incarnation)).collect()
+    }
+
+    /// Whether a node that died may have in its log what others that died with it had from it.
+    pub(crate) fn is_in_crash_group(&self, node: u16) -> bool {
+        self.crash_groups.iter().any(|group| group.contains_key(&node))
+    }
+
+    /// Whether a recovery may have to redo what a compute node of that incarnation has changed.
+    #[must_use]
+    pub fn may_be_redone(&self, node: u16, incarnation: u32) -> bool {
+        let is_last = self.incarnations.get(&node) == Some(&incarnation);
+        let is_dead = self.lost.contains_key(&node) || self.dead.contains(&node);
+        let fell = self.crash_groups.iter().any(|group| group.get(&node) == Some(&incarnation));
+        is_last && is_dead || fell
+    }
+
+    /// A recovery is over, or what is to be known of a rebuild's lines is known.
+    pub(crate) fn forget_crash_groups(&mut self) {
+        if self.lost.is_empty() {
+            let mut fallen = std::mem::take(&mut self.crash_groups);
+            let may_be_needed = |node: &u16| self.dead.contains(node) || self.is_doubtful(*node);
+            fallen.retain(|group| group.keys().any(may_be_needed));
+            self.crash_groups = fallen;
+        }
+    }
+}

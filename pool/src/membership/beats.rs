@@ -1,0 +1,90 @@
+//! Signs of life that this process gives of its nodes.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use selkie_fabric::PeerId;
+use selkie_fabric::env::Env;
+
+use super::process::Membership;
+use crate::control::Beat;
+use crate::document::PoolState;
+use crate::error::PoolError;
+
+impl Membership {
+    /// From when this process has nodes that follow the pool, they have to show that they live.
+    pub(super) fn begin_to_live(&self, now: Duration) {
+        let has_nodes = !self.own_nodes(&self.state()).is_empty();
+        let mut shown = self.shown.lock();
+        match (has_nodes, shown.alive_at) {
+            (true, None) => shown.alive_at = shown.first_at.take().or(Some(now)),
+            (false, Some(_)) => shown.alive_at = None,
+            _ => {}
+        }
+    }
+
+    /// The nodes of this process that the others look after.
+    pub(super) fn own_nodes(&self, state: &PoolState) -> BTreeSet<PeerId> {
+        let memory = state.memory_nodes.iter().flatten();
+        let memory = memory.filter(|node| node.host == self.host && !node.dead);
+        let cards = state.cards.iter().filter(|(_, card)| card.host == self.host);
+        let compute = state.compute_nodes.iter().filter(|(_, member)| member.host == self.host);
+        let ended = self.ended.lock().clone();
+        memory
+            .map(|node| node.descriptor.peer)
+            .chain(cards.map(|(raw, _)| PeerId::from_raw(*raw)))
+            .chain(compute.map(|(index, _)| PeerId::compute(*index)))
+            .filter(|node| !ended.contains(node))
+            .collect()
+    }
+
+    /// Shows the others that this process's nodes live and what they have seen. Each node does so
+    /// when it has something new to say, or the next beat is due; with `None` at once.
+    pub async fn beat(&self, env: &Env, now: Option<Duration>) -> Result<(), PoolError> {
+        let seen = self.acted.lock().upto;
+        let state = self.state();
+        let mut oldest = now;
+        for node in self.own_nodes(&state) {
+            let report = self.reports.lock().get(&node).cloned().unwrap_or_default();
+            let beat = Beat { node, host: self.host, seen, report };
+            let before = self.shown.lock().beats.get(&node).cloned();
+            if let (Some((before, at)), Some(now)) = (before, now)
+                && before == beat
+                && now.saturating_sub(at) < state.timing.heartbeat
+            {
+                oldest = oldest.min(Some(at));
+                continue;
+            }
+            self.plane.beat(beat.clone()).await?;
+            if let Some(now) = now {
+                self.shown.lock().beats.insert(node, (beat, now));
+            }
+        }
+        if oldest.is_some() {
+            let mut shown = self.shown.lock();
+            // By now, and not by when the beats were begun: how late they came nobody knows.
+            let silent_for = shown.alive_at.map(|at| env.now().saturating_sub(at));
+            shown.silences += u64::from(silent_for > Some(state.timing.lease * 3 / 4));
+            shown.alive_at = oldest;
+        }
+        Ok(())
+    }
+
+    /// Shows that a node lives that is about to enter the pool, so that it is missed if it ends
+    /// right after.
+    pub async fn first_beat(&self, env: &Env, node: PeerId) -> Result<(), PoolError> {
+        let (now, seen) = (env.now(), self.acted.lock().upto);
+        let beat = Beat { node, host: self.host, seen, report: String::new() };
+        self.plane.beat(beat).await?;
+        self.shown.lock().first_at = Some(now);
+        Ok(())
+    }
+
+    /// The processes that have shown lately that their nodes live, and this one.
+    pub async fn living_hosts(&self) -> Result<BTreeSet<u64>, PoolError> {
+        let lease = self.timing().lease;
+        let beats = self.plane.beats().await?;
+        let lately = beats.iter().filter(|(_, age)| *age < lease * 3 / 2);
+        Ok(lately.map(|(beat, _)| beat.host).chain([self.host]).collect())
+    }
+}

@@ -1,0 +1,233 @@
+//! What a process knows of its pool, and what it has shown of itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+use selkie_fabric::{Fabric, LocalRegion, PeerId, Reach};
+
+use super::change::change_state;
+use super::observer::Observer;
+use crate::control::{Beat, ControlError, ControlPlane, Version, Versioned};
+use crate::document::{PoolState, Timing};
+use crate::error::PoolError;
+
+/// What a process knows of a pool, and the others of it.
+pub struct Membership {
+    pub(super) host: u64,
+    pub(super) fabric: Arc<dyn Fabric>,
+    pub(super) plane: Arc<dyn ControlPlane>,
+    pub(super) view: RwLock<Versioned>,
+    pub(super) acted: Mutex<Acted>,
+    pub(super) shown: Mutex<Shown>,
+    pub(super) reports: Mutex<BTreeMap<PeerId, String>>,
+    pub(super) observers: Mutex<Vec<Weak<dyn Observer>>>,
+    /// The pool was removed.
+    pub(super) gone: AtomicBool,
+    /// Nodes of this process that serve nothing more: nobody shows that they live.
+    pub(super) ended: Mutex<BTreeSet<PeerId>>,
+    /// Memory nodes of this process, which show that the plane is looked at.
+    pub(super) marks: Mutex<Vec<Arc<dyn LocalRegion>>>,
+}
+
+/// What the fabric has been told of the view.
+#[derive(Default)]
+pub(super) struct Acted {
+    /// All changes up to this one.
+    pub(super) upto: Version,
+    pub(super) met: BTreeMap<u16, String>,
+    /// The compute nodes that were in the pool, or to be recovered from.
+    pub(super) members: BTreeSet<u16>,
+    /// Those of them that have left something behind, where nodes do not need cards.
+    pub(super) to_forget: BTreeSet<u16>,
+    /// When that is tried again.
+    pub(super) forget_at: Duration,
+    /// Dead nodes whose verbs do not execute any more, as far as this process sees to it; with the
+    /// version of the view in which they were first seen dead.
+    pub(super) fenced: BTreeMap<PeerId, (Reach, Version)>,
+}
+
+/// The signs of life this process gave last.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) beats: BTreeMap<PeerId, (Beat, Duration)>,
+    /// When, by the environment's clock, all its nodes were last shown to live.
+    pub(super) alive_at: Option<Duration>,
+    /// When the node that came last was first shown to live.
+    pub(super) first_at: Option<Duration>,
+    /// How often it took too long until they were shown to live again.
+    pub(super) silences: u64,
+    /// When this process last counted a look at the plane.
+    pub(super) marked_at: Duration,
+    /// Since when this process looks at the plane regularly, and when it did last.
+    pub(super) looking: Option<(Duration, Duration)>,
+    /// Nodes of others, with their processes, that have been silent for too long, and for how long
+    /// this process has been watching them.
+    pub(super) silent: BTreeMap<(PeerId, u64), Duration>,
+}
+
+/// What a process has shown of its nodes, by its own clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SignsOfLife {
+    /// For how long it has not been able to show that they live; no time where nobody follows the
+    /// pool.
+    pub silent_for: Duration,
+    /// How often it has not been able to for longer than three quarters of a lease, and then was
+    /// again. As long as that stays the same, and it is not silent for longer now, nobody can have
+    /// found it silent for a lease.
+    pub silences: u64,
+}
+
+impl Membership {
+    /// The process `host` as a member of the pool that `plane` keeps, whose document `view` has
+    /// just been read. The fabric is told of all that is in it.
+    ///
+    /// # Errors
+    /// [`PoolError::Fabric`].
+    pub fn new(
+        host: u64,
+        fabric: Arc<dyn Fabric>,
+        plane: Arc<dyn ControlPlane>,
+        view: Versioned,
+    ) -> Result<Self, PoolError> {
+        let membership = Self {
+            host,
+            fabric,
+            plane,
+            view: RwLock::new(view),
+            acted: Mutex::default(),
+            shown: Mutex::default(),
+            reports: Mutex::default(),
+            observers: Mutex::default(),
+            gone: AtomicBool::new(false),
+            ended: Mutex::default(),
+            marks: Mutex::default(),
+        };
+        membership.act()?;
+        Ok(membership)
+    }
+
+    /// Stands for this process among those that use the pool.
+    #[must_use]
+    pub fn host(&self) -> u64 {
+        self.host
+    }
+
+    /// The control plane of the pool.
+    #[must_use]
+    pub fn plane(&self) -> &dyn ControlPlane {
+        &*self.plane
+    }
+
+    /// The state that this process works by.
+    #[must_use]
+    pub fn state(&self) -> Arc<PoolState> {
+        Arc::clone(&self.view.read().state)
+    }
+
+    /// When silence means death in this pool.
+    #[must_use]
+    pub fn timing(&self) -> Timing {
+        self.view.read().state.timing
+    }
+
+    /// How often what others are to do is looked at.
+    pub fn plane_pace(&self) -> Duration {
+        self.plane.pace()
+    }
+
+    /// Has `observer` told of changes, and of nodes that come in, those that are in first.
+    pub fn observe(&self, observer: Weak<dyn Observer>) {
+        let mut observers = self.observers.lock();
+        observers.retain(|observer| observer.strong_count() > 0);
+        observers.push(observer);
+        drop(observers);
+        // Who is in is not new to the fabric, but to the observer.
+        self.acted.lock().upto = 0;
+    }
+
+    pub(super) fn observers(&self) -> Vec<Arc<dyn Observer>> {
+        self.observers.lock().iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// What a node of this process says of itself with its beats from now on.
+    pub fn set_report(&self, node: PeerId, report: String) {
+        self.reports.lock().insert(node, report);
+    }
+
+    /// Shows no more that a node of this process lives, or does so again, for the next one of its
+    /// name.
+    pub fn set_ended(&self, node: PeerId, has_ended: bool) {
+        let mut ended = self.ended.lock();
+        if has_ended {
+            ended.insert(node);
+        } else {
+            ended.remove(&node);
+        }
+    }
+
+    /// Whether the pool was removed, as far as is known.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    /// What this process has shown of its nodes.
+    #[must_use]
+    pub fn signs_of_life(&self, now: Duration) -> SignsOfLife {
+        let shown = self.shown.lock();
+        let silent_for = shown.alive_at.map_or(Duration::ZERO, |at| now.saturating_sub(at));
+        SignsOfLife { silent_for, silences: shown.silences }
+    }
+
+    /// The state as it is now, which is not acted upon.
+    pub async fn latest(&self) -> Result<Arc<PoolState>, PoolError> {
+        Ok(self.load().await?.state)
+    }
+
+    pub(super) async fn load(&self) -> Result<Versioned, PoolError> {
+        let loaded = self.plane.load().await;
+        let is_gone = match &loaded {
+            // Another of its name is not the one that this process is in.
+            Ok(now) => now.state.id != self.state().id,
+            Err(error) => matches!(error, ControlError::NoPool { .. }),
+        };
+        if is_gone {
+            self.gone.store(true, Ordering::Relaxed);
+            let place = "the pool's place".to_owned();
+            return Err(loaded.err().unwrap_or(ControlError::NoPool { place }).into());
+        }
+        Ok(loaded?)
+    }
+
+    pub(super) fn see(&self, now: Versioned) {
+        let mut view = self.view.write();
+        if now.version > view.version {
+            *view = now;
+        }
+    }
+
+    /// Changes the state by compare-and-swap, again if others were faster. The version that shows
+    /// it.
+    pub async fn change<T>(
+        &self,
+        change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
+    ) -> Result<(Version, T), PoolError> {
+        let (now, value) = change_state(self.plane(), change).await?;
+        let version = now.version;
+        self.changed_to(now);
+        Ok((version, value))
+    }
+
+    pub(super) fn changed_to(&self, now: Versioned) {
+        self.see(now);
+        // Not where looks are counted: others may rely on it that this process does not know yet
+        // what others have changed.
+        if !self.is_marked() {
+            // If that fails it is tried again with the next look, before the others hear that it
+            // has been done.
+            let _ = self.act();
+        }
+    }
+}

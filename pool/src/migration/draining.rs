@@ -1,0 +1,144 @@
+//! A memory node that is to leave its pool: whether the others can do without it, and how far it
+//! is.
+
+use selkie_fabric::PeerId;
+
+use crate::control::ControlPlane;
+use crate::document::{PoolState, Residency};
+use crate::error::PoolError;
+use crate::membership::change_state;
+
+/// What a memory node that is to leave has to be rid of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainProgress {
+    /// Slabs of ranges that lie on it.
+    pub slabs: usize,
+    /// It has left.
+    pub has_left: bool,
+}
+
+/// Has a memory node leave its pool: the compute nodes move elsewhere what it has, and then it is
+/// of no use any more. Called again it tells how far that is.
+///
+/// # Errors
+/// [`PoolError::CannotLeave`], [`PoolError::Control`].
+pub async fn drain(plane: &dyn ControlPlane, memory_node: u16) -> Result<DrainProgress, PoolError> {
+    let (now, ()) = change_state(plane, |state| state.begin_to_leave(memory_node)).await?;
+    Ok(now.state.leaving_of(memory_node))
+}
+
+impl PoolState {
+    pub(crate) fn begin_to_leave(&mut self, memory_node: u16) -> Result<(), PoolError> {
+        if self.stays(memory_node) || !self.lives(memory_node) {
+            self.check_leaves(memory_node)?;
+        }
+        if let Some(Some(member)) = self.memory_nodes.get_mut(usize::from(memory_node)) {
+            member.stay = Residency::Leaving;
+        }
+        // Nobody uses it, and nobody would do the rest.
+        if self.compute_nodes.is_empty() && self.is_empty(memory_node) {
+            self.leave(memory_node);
+        }
+        Ok(())
+    }
+
+    /// What a memory node that is to leave has to be rid of.
+    #[must_use]
+    pub fn leaving_of(&self, memory_node: u16) -> DrainProgress {
+        let has_left = self.stay_of(memory_node) == Some(Residency::Left);
+        DrainProgress { slabs: self.slabs_on(memory_node), has_left }
+    }
+
+    /// Whether a memory node that is to leave has nothing any more.
+    pub(crate) fn is_empty(&self, memory_node: u16) -> bool {
+        self.slabs_in_use().all(|slab| slab.node != memory_node)
+    }
+
+    pub(crate) fn leave(&mut self, memory_node: u16) {
+        self.cards.remove(&PeerId::memory(memory_node).to_raw());
+        let slot = self.memory_nodes.get_mut(usize::from(memory_node));
+        if let Some(member) = slot.and_then(Option::as_mut) {
+            (member.stay, member.dead) = (Residency::Left, true);
+        }
+    }
+
+    /// Looks whether the pool can do without a memory node.
+    fn check_leaves(&self, memory_node: u16) -> Result<(), PoolError> {
+        let node = usize::from(memory_node);
+        let refused = |why| Err(PoolError::CannotLeave { node, why });
+        let coding = self.coding;
+        let living = self.memory_nodes.iter().flatten();
+        let living: Vec<_> = living.filter(|member| !member.dead).collect();
+        match self.memory_nodes.get(node).and_then(Option::as_ref) {
+            None => return refused("the pool has no such memory node".to_owned()),
+            Some(member) if member.stay == Residency::Left => {
+                return refused("it has left already".to_owned());
+            }
+            Some(member) if member.dead => return refused("it is dead".to_owned()),
+            Some(_) => {}
+        }
+        if coding.is_plain() {
+            let why = "pages of coding plain lie where they are made, and cannot be moved";
+            return refused(why.to_owned());
+        }
+        let staying = living.iter().copied().filter(|member| {
+            member.stay == Residency::Stays && member.descriptor.peer.index() != memory_node
+        });
+        let nodes = staying.clone().count();
+        let (domains, splits) = (Self::domains(staying), coding.splits());
+        if domains < splits {
+            return refused(format!(
+                "{nodes} memory nodes in {domains} failure domains would stay; coding {coding} needs {splits}"
+            ));
+        }
+        self.check_room_without(memory_node)
+    }
+
+    /// Looks whether the slabs of a memory node, and of those that are to leave already, find room
+    /// elsewhere.
+    fn check_room_without(&self, memory_node: u16) -> Result<(), PoolError> {
+        let mut after = self.clone();
+        if let Some(Some(member)) = after.memory_nodes.get_mut(usize::from(memory_node)) {
+            member.stay = Residency::Leaving;
+        }
+        let slabs: usize = after.leaving().map(|node| self.slabs_on(node)).sum();
+        let moved = after.move_all_leaving();
+        if moved == slabs {
+            return Ok(());
+        }
+        let why =
+            format!("{slabs} slabs are to be moved, and the others have room for {moved} of them");
+        Err(PoolError::CannotLeave { node: usize::from(memory_node), why })
+    }
+
+    /// Moves all slabs of memory nodes that are to leave, as far as they find room; how many. Where
+    /// two of a range are to move, one may find its place only when the other has gone.
+    fn move_all_leaving(&mut self) -> usize {
+        let Some(mut free) = self.free_slabs() else { return 0 };
+        let mut moved = 0;
+        loop {
+            let before = moved;
+            for (range, position) in self.slabs_to_leave() {
+                let Some(to) = free.take(self.kept(range, position)) else { continue };
+                let place = self.ranges.get_mut(range);
+                if let Some(slab) = place.and_then(|place| place.slabs.get_mut(position)) {
+                    *slab = to;
+                }
+                moved += 1;
+            }
+            if moved == before {
+                return moved;
+            }
+        }
+    }
+
+    /// The slabs, by range and position, of memory nodes that are to leave.
+    fn slabs_to_leave(&self) -> Vec<(usize, usize)> {
+        let all = self.ranges.iter().enumerate().flat_map(|(range, place)| {
+            let slabs = place.slabs.iter().enumerate();
+            slabs.map(move |(position, slab)| (range, position, slab))
+        });
+        let leaving = all.filter(|(.., slab)| self.is_leaving(slab.node));
+        leaving.map(|(range, position, _)| (range, position)).collect()
+    }
+}

@@ -1,0 +1,314 @@
+//! Compute nodes come into the pool and leave it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use selkie_channels::MailboxDescriptor;
+use selkie_fabric::env::Env;
+use selkie_fabric::{Endpoint, PeerId};
+
+use super::view::Pool;
+use crate::compute_index::ComputeIndex;
+use crate::document::{Card, Mailbox, Member, PoolState};
+use crate::error::PoolError;
+
+impl Pool {
+    /// An index that no node of the pool has, nor has given up lately: indexes are given out in
+    /// turn.
+    ///
+    /// # Errors
+    /// [`PoolError::Full`] if all are in use, [`PoolError::Control`].
+    pub async fn next_index(&self) -> Result<ComputeIndex, PoolError> {
+        // At most 58.
+        let limit = self.descriptor.max_compute_nodes as u16;
+        let take = |state: &mut PoolState| {
+            let in_turn = (0..limit).map(|step| (state.next_index % limit + step) % limit);
+            let free = in_turn
+                .map(ComputeIndex::new)
+                .find(|node| self.check_index(state, *node).is_ok() && !has_card(state, *node));
+            let Some(node) = free else {
+                let dead = state.dead.len() + state.lost.len();
+                return Err(PoolError::Full { limit: limit.into(), dead });
+            };
+            state.next_index = (node.get() + 1) % limit;
+            Ok(node)
+        };
+        Ok(self.membership.change(take).await?.1)
+    }
+
+    /// Lets a compute node of this process in at all others, before it connects to any, where the
+    /// fabric asks for that; one that reads only at memory nodes within [`Pool::reading`]. Returns
+    /// once they know of it. [`Pool::register_compute`] is to follow.
+    ///
+    /// # Errors
+    /// As [`Pool::register_compute`].
+    pub async fn announce(
+        &self,
+        env: &Env,
+        endpoint: &dyn Endpoint,
+        reads_only: bool,
+    ) -> Result<(), PoolError> {
+        let Some(card) = endpoint.card() else { return Ok(()) };
+        let node = ComputeIndex::new(endpoint.id().index());
+        let card = Card { host: self.host(), card, reads_only };
+        self.membership.first_beat(env, endpoint.id()).await?;
+        let enter = |state: &mut PoolState| {
+            self.check_index(state, node)?;
+            if has_card(state, node) {
+                return Err(PoolError::DuplicateCompute { node });
+            }
+            state.cards.insert(endpoint.id().to_raw(), card.clone());
+            Ok(())
+        };
+        self.membership.set_ended(endpoint.id(), false);
+        let noticed = match self.membership.change(enter).await {
+            Ok((version, ())) => self.membership.until_noticed(env, version).await,
+            // Refused, and not there.
+            Err(error) if !error.is_retryable() => return Err(error),
+            failed => failed.map(drop),
+        };
+        if noticed.is_err() {
+            self.retract(node).await;
+        }
+        noticed
+    }
+
+    /// Takes back [`Pool::announce`], of a node that did not get into the pool. If that fails the
+    /// others take the node for dead, once its process does not show any more that it lives.
+    pub async fn retract(&self, node: ComputeIndex) {
+        let retract = |state: &mut PoolState| {
+            let raw = PeerId::compute(node.get()).to_raw();
+            let is_in = state.compute_nodes.contains_key(&node.get());
+            if !is_in && state.cards.get(&raw).is_some_and(|card| card.host == self.host()) {
+                state.cards.remove(&raw);
+            }
+            Ok(())
+        };
+        // What is wrong with the pool says more than what is wrong with leaving it.
+        let _ = self.membership.change(retract).await;
+    }
+
+    /// Enters a compute node with the mailboxes it receives at, each from its share of the senders:
+    /// see [`Pool::mailbox_of`]. Returns once all other nodes know of it, as which incarnation of
+    /// this index.
+    ///
+    /// # Errors
+    /// [`PoolError::UnknownCompute`] for an index beyond the limit, [`PoolError::DuplicateCompute`]
+    /// if the index is taken, [`PoolError::DeadCompute`], [`PoolError::Unresponsive`],
+    /// [`PoolError::Rebuilding`], [`PoolError::Control`]; the node is then not in.
+    pub async fn register_compute(
+        &self,
+        env: &Env,
+        node: ComputeIndex,
+        mailboxes: Vec<MailboxDescriptor>,
+    ) -> Result<u32, PoolError> {
+        let mailboxes: Vec<_> = mailboxes.iter().map(Into::into).collect();
+        let enter = |state: &mut PoolState| {
+            self.check_index(state, node)?;
+            if let Some(memory) = state.is_being_entered() {
+                return Err(PoolError::Rebuilding { memory });
+            }
+            let before = state.incarnations.get(&node.get()).copied().unwrap_or(0);
+            let incarnation = before.saturating_add(1);
+            state.incarnations.insert(node.get(), incarnation);
+            let member = Member {
+                host: self.host(),
+                incarnation,
+                mailboxes: mailboxes.clone(),
+                renewals: 0,
+            };
+            state.compute_nodes.insert(node.get(), member);
+            Ok(incarnation)
+        };
+        let since = env.now();
+        self.membership.first_beat(env, PeerId::compute(node.get())).await?;
+        self.membership.set_ended(PeerId::compute(node.get()), false);
+        let entered = loop {
+            let entered = self.membership.change(enter).await;
+            if !matches!(entered, Err(PoolError::Rebuilding { .. })) || !self.may_wait(env, since) {
+                break entered;
+            }
+            env.sleep(self.membership.plane_pace()).await;
+        };
+        let (version, incarnation) = match entered {
+            Ok(entered) => entered,
+            Err(error) => {
+                if error.is_retryable() {
+                    // It may be in all the same. Nobody has noticed it as one that is.
+                    self.withdraw(node, &mailboxes).await;
+                }
+                return Err(error);
+            }
+        };
+        match self.membership.until_noticed(env, version).await {
+            Ok(()) => Ok(incarnation),
+            Err(error) => {
+                self.withdraw(node, &mailboxes).await;
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether what others are to do may take longer still.
+    fn may_wait(&self, env: &Env, since: Duration) -> bool {
+        env.now().saturating_sub(since) <= self.membership.notice_bound()
+    }
+
+    /// Takes back what [`Pool::register_compute`] has done, if it has, for the node that receives
+    /// in these mailboxes. If that fails, the others take the node for dead, as nobody shows that
+    /// it lives.
+    async fn withdraw(&self, node: ComputeIndex, mailboxes: &[Mailbox]) {
+        let withdraw = |state: &mut PoolState| {
+            let is_it = |member: &Member| {
+                member.host == self.host() && member.mailboxes.as_slice() == mailboxes
+            };
+            if state.compute_nodes.get(&node.get()).is_some_and(is_it) {
+                state.compute_nodes.remove(&node.get());
+            }
+            Ok(())
+        };
+        if self.membership.change(withdraw).await.is_err() {
+            self.membership.set_ended(PeerId::compute(node.get()), true);
+        }
+    }
+
+    fn check_index(&self, state: &PoolState, node: ComputeIndex) -> Result<(), PoolError> {
+        let limit = self.descriptor.max_compute_nodes;
+        if node.as_usize() >= limit {
+            return Err(PoolError::UnknownCompute { node, limit });
+        }
+        if state.compute_nodes.contains_key(&node.get()) {
+            return Err(PoolError::DuplicateCompute { node });
+        }
+        let is_doubtful = state.is_doubtful(node.get());
+        let is_dead = state.lost.contains_key(&node.get()) || state.dead.contains(&node.get());
+        if is_dead || is_doubtful || state.is_in_crash_group(node.get()) {
+            return Err(PoolError::DeadCompute { node });
+        }
+        Ok(())
+    }
+
+    /// Makes sure that a node of this process is in the pool, by a change of the state: `false` if
+    /// it is not. If it is, nobody declares it dead any more for its silence before its last beat
+    /// that was through when this was called. The answer may be old when it comes: its lease counts
+    /// from that beat.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`], [`PoolError::Contended`]: nobody knows.
+    pub async fn renew(&self, node: ComputeIndex, incarnation: u32) -> Result<bool, PoolError> {
+        let renew = |state: &mut PoolState| {
+            let member = state.compute_nodes.get_mut(&node.get());
+            let member = member.filter(|member| member.incarnation == incarnation);
+            Ok(member.map(|member| member.renewals += 1).is_some())
+        };
+        Ok(self.membership.change(renew).await?.1)
+    }
+
+    /// A node of this process serves nothing more, and has not left: the others are to recover from
+    /// its death.
+    ///
+    /// # Errors
+    /// [`PoolError::Control`]; the others find out by its silence.
+    pub async fn give_up(&self, node: ComputeIndex, incarnation: u32) -> Result<(), PoolError> {
+        self.membership.set_ended(PeerId::compute(node.get()), true);
+        let declare = |state: &mut PoolState| {
+            let member = state.compute_nodes.get(&node.get());
+            if member.is_some_and(|member| member.incarnation == incarnation) {
+                state.declare_dead(PeerId::compute(node.get()));
+            }
+            Ok(())
+        };
+        self.membership.change(declare).await.map(drop)
+    }
+
+    /// Takes a compute node out. Returns once all other nodes know that it is gone, so that what
+    /// they sent to it before is in its mailboxes; a node that hangs is not waited for for ever.
+    ///
+    /// # Errors
+    /// [`PoolError::NotRegistered`], [`PoolError::UnknownCompute`], [`PoolError::Control`].
+    pub async fn leave(&self, env: &Env, node: ComputeIndex) -> Result<(), PoolError> {
+        let limit = self.descriptor.max_compute_nodes;
+        let leave = |state: &mut PoolState| {
+            if node.as_usize() >= limit {
+                return Err(PoolError::UnknownCompute { node, limit });
+            }
+            state.cards.remove(&PeerId::compute(node.get()).to_raw());
+            let gone = state.compute_nodes.remove(&node.get());
+            state.forget_in_rebuilds(node.get());
+            state.end_barrier_of(node.get());
+            gone.map(drop).ok_or(PoolError::NotRegistered { node })
+        };
+        let (version, ()) = self.membership.change(leave).await?;
+        match self.membership.until_noticed(env, version).await {
+            Err(PoolError::Unresponsive { .. }) => Ok(()),
+            noticed => noticed,
+        }
+    }
+
+    /// Counts the incarnations of compute nodes on from those of another pool, whose pages this one
+    /// gets before it has had a compute node: what names things by them goes on with new names.
+    ///
+    /// # Errors
+    /// [`PoolError::Used`] if it has had some; [`PoolError::Control`].
+    pub async fn count_on(&self, incarnations: &BTreeMap<u16, u32>) -> Result<(), PoolError> {
+        let count = |state: &mut PoolState| {
+            // The same ones are of a try that did not come to more.
+            if !state.incarnations.is_empty() && state.incarnations != *incarnations {
+                return Err(PoolError::Used);
+            }
+            state.incarnations.clone_from(incarnations);
+            Ok(())
+        };
+        self.membership.change(count).await.map(drop)
+    }
+}
+
+/// Who is in.
+impl Pool {
+    /// Whether this incarnation of a compute node is in the pool.
+    #[must_use]
+    pub fn is_incarnation(&self, node: ComputeIndex, incarnation: u32) -> bool {
+        let state = self.membership.state();
+        state.compute_nodes.get(&node.get()).is_some_and(|m| m.incarnation == incarnation)
+    }
+
+    /// Whether a compute node is in the pool.
+    #[must_use]
+    pub fn is_member(&self, node: ComputeIndex) -> bool {
+        self.membership.state().compute_nodes.contains_key(&node.get())
+    }
+
+    /// The compute nodes in the pool, by rising index.
+    #[must_use]
+    pub fn members(&self) -> Vec<ComputeIndex> {
+        self.membership.state().compute_nodes.keys().copied().map(ComputeIndex::new).collect()
+    }
+
+    /// The mailbox in which a compute node receives from the peer `sender`, if it is in the pool:
+    /// of its mailboxes the one whose number is the remainder of `sender`.
+    #[must_use]
+    pub fn mailbox_of(&self, node: ComputeIndex, sender: usize) -> Option<MailboxDescriptor> {
+        let state = self.membership.state();
+        let mailboxes = &state.compute_nodes.get(&node.get())?.mailboxes;
+        mailboxes.get(sender.checked_rem(mailboxes.len())?).map(Into::into)
+    }
+
+    /// As [`Pool::mailbox_of`], if the node is this incarnation.
+    #[must_use]
+    pub fn mailbox_of_incarnation(
+        &self,
+        node: ComputeIndex,
+        incarnation: u32,
+        sender: usize,
+    ) -> Option<MailboxDescriptor> {
+        let state = self.membership.state();
+        let member = state.compute_nodes.get(&node.get());
+        let member = member.filter(|member| member.incarnation == incarnation)?;
+        let own = sender.checked_rem(member.mailboxes.len())?;
+        member.mailboxes.get(own).map(Into::into)
+    }
+}
+
+fn has_card(state: &PoolState, node: ComputeIndex) -> bool {
+    state.cards.contains_key(&PeerId::compute(node.get()).to_raw())
+}

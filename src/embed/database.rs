@@ -6,7 +6,7 @@ use super::error::OpenError;
 use super::options::PoolOptions;
 use super::pool::Pool;
 use crate::engine::EngineError;
-use crate::txn::{self, DatabaseSchema, TxnError};
+use crate::txn::{self, CatalogueError, DatabaseSchema, TxnError};
 
 /// A database, opened on one compute node of this process. A cheap handle: clones share everything.
 ///
@@ -24,9 +24,8 @@ use crate::txn::{self, DatabaseSchema, TxnError};
 ///     .primary_key([0]);
 /// let db = Database::create("embedded:", vec![account]).await?;
 /// let account = db.table("account")?;
-/// let mut row = db.row(account)?;
 /// let mut txn = db.begin();
-/// txn.insert(account, row.i32(7).i64(1_000).finish()?).await?;
+/// txn.insert(account, db.row(account)?.i32(7).i64(1_000).finish()?).await?;
 /// txn.commit().await?;
 /// db.close().await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -107,6 +106,86 @@ impl Database {
     #[must_use]
     pub fn pool(&self) -> &Pool {
         &self.pool
+    }
+}
+
+impl PoolOptions {
+    /// Opens the database of a pool.
+    ///
+    /// # Errors
+    /// As [`Database::open`].
+    pub async fn open_database(&self, url: &str) -> Result<Database, OpenError> {
+        Database::from_opened(self.open(url).await?, async |pool| pool.open_database().await).await
+    }
+
+    /// Creates a database in a pool.
+    ///
+    /// # Errors
+    /// As [`Database::create`].
+    pub async fn create_database(
+        &self,
+        url: &str,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Database, OpenError> {
+        let schema = schema.into();
+        let create = async |pool: &Pool| pool.create_database(schema).await;
+        Database::from_opened(self.open(url).await?, create).await
+    }
+
+    /// Opens the database of a pool, or creates it if the pool has none.
+    ///
+    /// # Errors
+    /// As [`Database::open_or_create`].
+    pub async fn open_or_create_database(
+        &self,
+        url: &str,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Database, OpenError> {
+        let schema = schema.into();
+        let open = async |pool: &Pool| pool.open_or_create_database(schema).await;
+        Database::from_opened(self.open(url).await?, open).await
+    }
+}
+
+impl Pool {
+    /// Opens the database of the pool.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Missing`] if the pool has none, and what the engine reports.
+    pub async fn open_database(&self) -> Result<Database, TxnError> {
+        Ok(Database::new(self.clone(), txn::Database::open(self.engine()).await?))
+    }
+
+    /// Creates a database with these tables in the pool, for all nodes.
+    ///
+    /// # Errors
+    /// [`CatalogueError::Exists`] if the pool has one, [`TxnError::Schema`] if a table cannot work,
+    /// and what the engine reports.
+    pub async fn create_database(
+        &self,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Database, TxnError> {
+        Ok(Database::new(self.clone(), txn::Database::create(self.engine(), schema).await?))
+    }
+
+    /// Opens the database of the pool, whatever its tables are, or creates it with these tables if
+    /// the pool has none.
+    ///
+    /// # Errors
+    /// [`TxnError::Schema`] if a table cannot work, and what the engine reports.
+    pub async fn open_or_create_database(
+        &self,
+        schema: impl Into<DatabaseSchema>,
+    ) -> Result<Database, TxnError> {
+        match self.open_database().await {
+            Err(TxnError::Catalogue(CatalogueError::Missing)) => {}
+            opened => return opened,
+        }
+        match self.create_database(schema).await {
+            // Another node was faster.
+            Err(TxnError::Catalogue(CatalogueError::Exists)) => self.open_database().await,
+            created => created,
+        }
     }
 }
 

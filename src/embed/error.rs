@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::engine::EngineError;
+use crate::engine::backup::BackupError;
 use crate::engine::log::LogError;
 use crate::fabric::tcp::SecurityError;
 use crate::pool::PoolError;
@@ -46,6 +47,9 @@ pub enum OpenError {
     /// The log cannot be written where it should be.
     #[error(transparent)]
     Log(#[from] LogError),
+    /// The backup cannot be used.
+    #[error(transparent)]
+    Backup(#[from] BackupError),
     /// The compute node cannot start.
     #[error(transparent)]
     Engine(#[from] EngineError),

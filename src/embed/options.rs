@@ -4,13 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
 
-use super::database::Database;
 use super::error::OpenError;
-use super::pool::Pool;
 use crate::engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
 use crate::pool::{Coding, PoolConfig};
 use crate::shared::{Network, PoolUrl};
-use crate::txn::DatabaseSchema;
 
 const MIB: u64 = 1 << 20;
 /// Memory for pages of an embedded pool.
@@ -42,8 +39,8 @@ pub enum Durability {
     Disk(PathBuf),
 }
 
-/// How to open a pool or a database, where the defaults of [`Pool::open`] and [`Database::open`] do
-/// not fit.
+/// How to open a pool or a database, where the defaults of [`Pool::open`](crate::Pool::open) and
+/// [`Database::open`](crate::Database::open) do not fit.
 ///
 /// ```
 /// use selkie::{Durability, PoolOptions};
@@ -130,50 +127,6 @@ impl PoolOptions {
     pub fn tls(mut self, directory: impl Into<PathBuf>) -> Self {
         self.tls = Some(directory.into());
         self
-    }
-
-    /// Opens a pool as one more compute node of it.
-    ///
-    /// # Errors
-    /// As [`Pool::open`].
-    pub async fn open(&self, url: &str) -> Result<Pool, OpenError> {
-        Pool::open_with(url, self).await
-    }
-
-    /// Opens the database of a pool.
-    ///
-    /// # Errors
-    /// As [`Database::open`].
-    pub async fn open_database(&self, url: &str) -> Result<Database, OpenError> {
-        Database::from_opened(self.open(url).await?, async |pool| pool.open_database().await).await
-    }
-
-    /// Creates a database in a pool.
-    ///
-    /// # Errors
-    /// As [`Database::create`].
-    pub async fn create_database(
-        &self,
-        url: &str,
-        schema: impl Into<DatabaseSchema>,
-    ) -> Result<Database, OpenError> {
-        let schema = schema.into();
-        let create = async |pool: &Pool| pool.create_database(schema).await;
-        Database::from_opened(self.open(url).await?, create).await
-    }
-
-    /// Opens the database of a pool, or creates it if the pool has none.
-    ///
-    /// # Errors
-    /// As [`Database::open_or_create`].
-    pub async fn open_or_create_database(
-        &self,
-        url: &str,
-        schema: impl Into<DatabaseSchema>,
-    ) -> Result<Database, OpenError> {
-        let schema = schema.into();
-        let open = async |pool: &Pool| pool.open_or_create_database(schema).await;
-        Database::from_opened(self.open(url).await?, open).await
     }
 
     /// Refuses options that have no meaning for the pool.

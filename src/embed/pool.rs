@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::block_on::block_on;
-use super::database::Database;
 use super::error::OpenError;
 use super::options::PoolOptions;
 use super::runtime::Runtime;
+use crate::engine::backup::{Backup, BackupError, BackupReport};
+use crate::engine::log::LogObjects;
 use crate::engine::{ComputeId, Engine, EngineConfig, EngineError, Entered, Roster};
 use crate::fabric::tcp::Security;
 use crate::fabric::{Env, Fabric, MemFabric};
 use crate::memnode::EmbeddedPool;
-use crate::pool;
+use crate::pool::{self, PoolError};
 use crate::report;
 use crate::shared::{PoolUrl, SharedPool};
-use crate::txn::{self, CatalogueError, DatabaseSchema, TxnError};
 
 /// Bound of a wait for a page, an answer or a frame, if the pool asks for no longer one.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,18 +56,9 @@ struct Process {
     _memory: Option<Arc<EmbeddedPool>>,
 }
 
-impl Pool {
-    /// Opens a pool as one more compute node of it, with the default options. `embedded:` makes a
-    /// new pool each time; see [`Pool::join`] for a second node in it.
-    ///
-    /// # Errors
-    /// [`OpenError::Url`] naming the part of the URL that is wrong; else why the pool cannot be
-    /// used.
-    pub async fn open(url: &str) -> Result<Self, OpenError> {
-        PoolOptions::new().open(url).await
-    }
-
-    pub(super) async fn open_with(url: &str, options: &PoolOptions) -> Result<Self, OpenError> {
+impl Process {
+    /// Opens the pool, and starts no compute node yet.
+    async fn open(url: &str, options: &PoolOptions) -> Result<Arc<Self>, OpenError> {
         let parsed: PoolUrl =
             url.parse().map_err(|source| OpenError::Url { url: url.to_owned(), source })?;
         options.check(&parsed)?;
@@ -87,8 +78,20 @@ impl Pool {
         };
         let roster = Roster::default();
         report::publish(&pool, runtime.env(), &roster);
-        let process = Process { url: parsed, fabric, pool, roster, runtime, _memory: memory };
-        Self::start(Arc::new(process), options).await
+        let process = Self { url: parsed, fabric, pool, roster, runtime, _memory: memory };
+        Ok(Arc::new(process))
+    }
+}
+
+impl Pool {
+    /// Opens a pool as one more compute node of it, with the default options. `embedded:` makes a
+    /// new pool each time; see [`Pool::join`] for a second node in it.
+    ///
+    /// # Errors
+    /// [`OpenError::Url`] naming the part of the URL that is wrong; else why the pool cannot be
+    /// used.
+    pub async fn open(url: &str) -> Result<Self, OpenError> {
+        PoolOptions::new().open(url).await
     }
 
     /// Starts another compute node of this process in the same pool, with a cache of its own. The
@@ -126,44 +129,13 @@ impl Pool {
         Ok(Self(Arc::new(Node { engine, _entered: entered, process })))
     }
 
-    /// Opens the database of the pool.
+    /// Writes what the pool holds to a directory or an object store, while its nodes go on. Nothing
+    /// may be there yet.
     ///
     /// # Errors
-    /// [`CatalogueError::Missing`] if the pool has none, and what the engine reports.
-    pub async fn open_database(&self) -> Result<Database, TxnError> {
-        Ok(Database::new(self.clone(), txn::Database::open(self.engine()).await?))
-    }
-
-    /// Creates a database with these tables in the pool, for all nodes.
-    ///
-    /// # Errors
-    /// [`CatalogueError::Exists`] if the pool has one, [`TxnError::Schema`] if a table cannot work,
-    /// and what the engine reports.
-    pub async fn create_database(
-        &self,
-        schema: impl Into<DatabaseSchema>,
-    ) -> Result<Database, TxnError> {
-        Ok(Database::new(self.clone(), txn::Database::create(self.engine(), schema).await?))
-    }
-
-    /// Opens the database of the pool, whatever its tables are, or creates it with these tables if
-    /// the pool has none.
-    ///
-    /// # Errors
-    /// [`TxnError::Schema`] if a table cannot work, and what the engine reports.
-    pub async fn open_or_create_database(
-        &self,
-        schema: impl Into<DatabaseSchema>,
-    ) -> Result<Database, TxnError> {
-        match self.open_database().await {
-            Err(TxnError::Catalogue(CatalogueError::Missing)) => {}
-            opened => return opened,
-        }
-        match self.create_database(schema).await {
-            // Another node was faster.
-            Err(TxnError::Catalogue(CatalogueError::Exists)) => self.open_database().await,
-            created => created,
-        }
+    /// [`BackupError`]: without a manifest, what was written until then is no backup.
+    pub async fn backup(&self, to: &str) -> Result<BackupReport, BackupError> {
+        self.engine().backup(&LogObjects::at(to, 0)?, &|_, _| {}).await
     }
 
     /// Writes the node's pages home and leaves the pool. What the node is asked for afterwards is
@@ -208,6 +180,36 @@ impl Pool {
     #[must_use]
     pub fn engine(&self) -> &Engine {
         &self.0.engine
+    }
+}
+
+impl PoolOptions {
+    /// Opens a pool as one more compute node of it.
+    ///
+    /// # Errors
+    /// As [`Pool::open`].
+    pub async fn open(&self, url: &str) -> Result<Pool, OpenError> {
+        Pool::start(Process::open(url, self).await?, self).await
+    }
+
+    /// Opens a pool that no compute node has used yet, and puts a backup into it that
+    /// [`Pool::backup`] wrote. The pool has pages of the same size; all else of it may differ.
+    ///
+    /// # Errors
+    /// As [`Pool::open`], and [`OpenError::Backup`]; the pool is of no use then.
+    pub async fn restore(&self, url: &str, from: &str) -> Result<Pool, OpenError> {
+        let backup = Backup::open(&LogObjects::at(from, 0)?).await?;
+        let process = Process::open(url, self).await?;
+        backup.check(process.pool.descriptor().gcl_bytes)?;
+        process.pool.count_on(backup.incarnations()).await?;
+        let pool = Pool::start(process, self).await?;
+        backup.restore(pool.engine()).await?;
+        for (name, label) in backup.labels() {
+            if !pool.pool().set_label(name, None, Some(label)).await? {
+                return Err(PoolError::Used.into());
+            }
+        }
+        Ok(pool)
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 use std::sync::Arc;
 
-use super::SharedPoolError;
+use super::error::SharedPoolError;
 use crate::fabric::tcp::{Admission, Security, TcpConfig};
 use crate::pool::control::PoolState;
 

@@ -1,20 +1,12 @@
-//! Configuration files from outside: what they may say, who overrides whom, and how mistakes are
+//! Configuration files: what they may say, who overrides whom, and how mistakes are
 //! told.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::process::{Command, Output};
 
 use tempfile::TempDir;
 
-fn selkie(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_selkie")).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use crate::harness::{run, text};
 
 /// A file that goes with the value.
 struct File {
@@ -36,7 +28,7 @@ impl File {
 
     #[track_caller]
     fn succeeds(&self, arguments: &[&str]) -> String {
-        let output = selkie(&[&["--config", self.path()], arguments].concat());
+        let output = run(&[&["--config", self.path()], arguments].concat());
         assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
         text(&output.stdout)
     }
@@ -47,8 +39,8 @@ impl File {
 fn is_refused(file: &str, expected: &str) {
     let file = File::of(file);
     let expected = format!("error: {}:{expected}", file.path());
-    let uses = selkie(&["--config", file.path(), "sim", "--seed", "1"]);
-    let check = selkie(&["config", "check", file.path()]);
+    let uses = run(&["--config", file.path(), "sim", "--seed", "1"]);
+    let check = run(&["config", "check", file.path()]);
     for (output, code) in [(uses, 2), (check, 1)] {
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(code), "{error}");
@@ -62,7 +54,7 @@ fn is_refused(file: &str, expected: &str) {
 #[track_caller]
 fn check_refuses(file: &str, expected: &str) {
     let file = File::of(file);
-    let output = selkie(&["config", "check", file.path()]);
+    let output = run(&["config", "check", file.path()]);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert_eq!(error.trim_end(), format!("error: {}:{expected}", file.path()));
@@ -133,7 +125,7 @@ fn sample((name, value_name, default): &HelpOption) -> String {
 
 /// The options of every command, by the name of its section.
 fn all_options() -> BTreeMap<String, Vec<HelpOption>> {
-    let help = |names: &[&str]| text(&selkie(&[names, &["--help"]].concat()).stdout);
+    let help = |names: &[&str]| text(&run(&[names, &["--help"]].concat()).stdout);
     let mut all = BTreeMap::new();
     for outer in commands(&help(&[])) {
         let inner = commands(&help(&[&outer]));
@@ -172,7 +164,7 @@ fn every_option_of_every_command_is_a_key_and_takes_what_the_option_takes() {
                 _ => "",
             };
             let good = File::of(&format!("[{section}]\n{with}{name} = {}\n", sample(option)));
-            let output = selkie(&["config", "check", good.path()]);
+            let output = run(&["config", "check", good.path()]);
             assert_eq!(text(&output.stdout), "ok\n", "{section} {name}: {}", text(&output.stderr));
             assert!(output.status.success());
             let (bad, what) = match value_name {
@@ -283,7 +275,7 @@ fn files_that_are_not_there_are_refused() {
         } else {
             arguments.insert(0, "--config");
         }
-        let output = selkie(&arguments);
+        let output = run(&arguments);
         assert_eq!(output.status.code(), Some(code));
         let error = text(&output.stderr);
         assert_eq!(error, format!("error: {missing}: No such file or directory (os error 2)\n"));
@@ -328,7 +320,7 @@ fn arguments_override_entries_that_exclude_them() {
 #[test]
 fn what_is_missing_in_both_is_told_with_what_the_file_gives() {
     let file = File::of("[memnode]\nmemory = \"1M\"\n");
-    let output = selkie(&["memnode", "--config", file.path()]);
+    let output = run(&["memnode", "--config", file.path()]);
     assert_eq!(output.status.code(), Some(2));
     let error = text(&output.stderr);
     let entries = format!("(with the entries of {}: --memory=1M)", file.path());
@@ -338,7 +330,7 @@ fn what_is_missing_in_both_is_told_with_what_the_file_gives() {
             "error: the following required arguments were not provided: --pool <POOL> {entries}\n"
         )
     );
-    let output = selkie(&["memnode", "--config", file.path(), "--pool", "config-test-no-pool"]);
+    let output = run(&["memnode", "--config", file.path(), "--pool", "config-test-no-pool"]);
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{error}");
     assert!(error.contains("has no pool"), "{error}");
@@ -348,7 +340,7 @@ fn what_is_missing_in_both_is_told_with_what_the_file_gives() {
 fn entries_are_options_also_where_the_arguments_end_with_names() {
     let file = File::of("[pool.status]\njson = true\n");
     for arguments in [&["config-test-no-pool"][..], &["--", "config-test-no-pool"]] {
-        let output = selkie(&[&["--config", file.path(), "pool", "status"], arguments].concat());
+        let output = run(&[&["--config", file.path(), "pool", "status"], arguments].concat());
         let error = text(&output.stderr);
         assert_eq!(output.status.code(), Some(1), "{error}");
         assert!(error.contains("has no pool"), "{error}");
@@ -359,8 +351,8 @@ fn entries_are_options_also_where_the_arguments_end_with_names() {
 fn mistakes_in_arguments_are_told_as_without_a_file() {
     let file = File::of("[memnode]\nmemory = \"1M\"\n");
     for arguments in [&["memnode", "--memroy", "1"][..], &["memnode", "--memory", "x"], &[]] {
-        let without = selkie(arguments);
-        let with = selkie(&[&["--config", file.path()], arguments].concat());
+        let without = run(arguments);
+        let with = run(&[&["--config", file.path()], arguments].concat());
         assert_eq!((with.status.code(), without.status.code()), (Some(2), Some(2)));
         if !arguments.is_empty() {
             assert_eq!(text(&with.stderr), text(&without.stderr));

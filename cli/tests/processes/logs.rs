@@ -1,12 +1,13 @@
 //! What the `selkie` binary logs, and where.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
-use std::process::{Command, Output};
+use std::process::Output;
+
+use crate::harness::selkie;
 
 /// A run of a moment, with a variable and options for its log.
 fn micro(variable: Option<&str>, options: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selkie"));
-    command.env_remove("SELKIE_LOG").args(options);
+    let mut command = selkie(options);
+    command.env_remove("SELKIE_LOG");
     if let Some(filter) = variable {
         command.env("SELKIE_LOG", filter);
     }

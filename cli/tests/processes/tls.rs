@@ -1,48 +1,24 @@
-//! Pools over TCP with certificates, and the certificates, through the `selkie` binary.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+//! Pools over TCP with certificates, and the certificates.
 
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
 
 use rcgen::{CertificateParams, Issuer, KeyPair, date_time_ymd};
-use serde_json::Value;
 use tempfile::TempDir;
+
+use crate::harness::{Over, Pool, Process, Setup, prints, refused, run, selkie, succeeds, text};
 
 /// A run as short as they are.
 const TINY: [&str; 9] =
     ["tpcc", "--warehouses", "1", "--scale", "100", "--threads", "2", "--duration", "1"];
 
-fn selkie(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selkie"));
-    command.args(arguments);
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    selkie(arguments).output().unwrap()
-}
-
+/// A pool of one memory node over TCP.
 #[track_caller]
-fn succeeds(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-#[track_caller]
-fn refused(arguments: &[&str], code: i32, expected: &str) {
-    let output = run(arguments);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-    assert!(error.contains(expected), "{arguments:?}: {error}");
-    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+fn start(test: &str, lend: &[&str]) -> Pool {
+    let test = format!("tls-{test}");
+    let setup = Setup { test: &test, over: Over::Tcp, memory_nodes: 1, lend, ..Setup::default() };
+    Pool::start(&Setup { memory: "400M", ..setup })
 }
 
 /// Authorities and their nodes, in a directory that goes with the value.
@@ -83,75 +59,23 @@ impl Certificates {
     }
 }
 
-/// A process that is ended with the value.
-struct Running(Child);
-
-impl Running {
-    /// Starts a process and waits for its first line.
-    fn start(arguments: &[&str]) -> (Running, String) {
-        let mut child = selkie(arguments).stdout(Stdio::piped()).spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        (Running(child), line)
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A pool of one memory node over TCP, removed with the value.
-struct Pool {
-    name: String,
-    url: String,
-    _memory: Option<Running>,
-}
-
-impl Pool {
-    fn start(test: &str, tls: &[&str]) -> Pool {
-        let name = format!("test-tls-{test}-{}", std::process::id());
-        succeeds(&["pool", "create", &name, "--memory-nodes", "1", "--fabric", "tcp"]);
-        let mut pool = Pool { name, url: String::new(), _memory: None };
-        let lend = ["memnode", "--pool", &pool.name, "--memory", "400M"];
-        let (running, line) = Running::start(&[&lend[..], tls].concat());
-        let at = line.split_once(" at ").unwrap().1.split_once(',').unwrap().0;
-        pool.url = format!("tcp:{at}");
-        pool._memory = Some(running);
-        pool
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self._memory = None;
-        let _ = run(&["pool", "destroy", &self.name, "--force"]);
-    }
-}
-
 #[test]
 fn drivers_and_memory_share_a_database_over_secured_connections() {
     let certificates = Certificates::new();
     certificates.pool("ca", &["memory", "first", "second"]);
     let tls = |node: &str| certificates.at(&format!("ca/{node}"));
-    let pool = Pool::start("shared", &["--tls", &tls("memory")]);
+    let pool = start("shared", &["--tls", &tls("memory")]);
     let drivers = ["first", "second"].map(|node| {
-        let mut command = selkie(&[&TINY[..], &["--json"]].concat());
-        command.args(["--pool", &pool.url, "--tls", &tls(node)]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+        let more = ["--json", "--pool", &pool.url, "--tls", &tls(node)];
+        Process::start(&[&TINY[..], &more].concat())
     });
     for driver in drivers {
-        let output = driver.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report = driver.reports();
         assert_eq!(report["consistency"], "ok");
         assert!(report["tps"].as_f64().unwrap() > 0.0);
     }
     // Through the relay, like the drivers.
-    let status = succeeds(&["pool", "status", &pool.url, "--json", "--tls", &tls("first")]);
-    let status: Value = serde_json::from_str(&status).unwrap();
+    let status = prints(&["pool", "status", &pool.url, "--json", "--tls", &tls("first")]);
     assert_eq!(status["memory_nodes"][0]["lives"], true);
     succeeds(&["top", &pool.url, "--once", "--tls", &tls("first")]);
     let destroy = ["pool", "destroy", &pool.url, "--force", "--tls", &tls("first")];
@@ -164,7 +88,7 @@ fn who_does_not_belong_to_a_secured_pool_is_told_what_is_wrong() {
     certificates.pool("ca", &["memory", "good", "old"]);
     certificates.pool("other", &["node"]);
     certificates.pool("twin", &["node"]);
-    let pool = Pool::start("refused", &["--tls", &certificates.at("ca/memory")]);
+    let pool = start("refused", &["--tls", &certificates.at("ca/memory")]);
     let tpcc = |url: &str, tls: Option<&str>, expected: &str| {
         let tls: Vec<&str> = tls.iter().flat_map(|tls| ["--tls", tls]).collect();
         refused(&[&TINY[..], &["--pool", url], &tls].concat(), 1, expected);
@@ -214,7 +138,7 @@ fn who_secures_connections_does_not_talk_to_who_does_not() {
     let certificates = Certificates::new();
     certificates.pool("ca", &["node"]);
     let tls = certificates.at("ca/node");
-    let pool = Pool::start("plain", &[]);
+    let pool = start("plain", &[]);
     for url in [&pool.url, &pool.name] {
         let tpcc = [&TINY[..], &["--pool", url, "--tls", &tls]].concat();
         refused(&tpcc, 1, "it does not speak TLS, and this node does: give --tls DIR to all");
@@ -322,8 +246,7 @@ fn certificates_are_shown() {
     certificates.expire("ca", "old");
     let [authority, good, old] =
         ["ca/ca.pem", "ca/good/node.pem", "ca/old/node.pem"].map(|file| certificates.at(file));
-    let shown = succeeds(&["cert", "show", &authority, &good, &old, "--json"]);
-    let shown: Value = serde_json::from_str(&shown).unwrap();
+    let shown = prints(&["cert", "show", &authority, &good, &old, "--json"]);
     let all = shown["certificates"].as_array().unwrap();
     let of = |key: &str| all.iter().map(|c| c[key].as_str().unwrap()).collect::<Vec<_>>();
     assert_eq!(of("state"), ["valid", "valid", "expired"]);

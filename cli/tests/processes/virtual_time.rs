@@ -1,15 +1,4 @@
-//! The subcommands that simulate and measure, from outside: arguments, output, exit codes.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
-
-use std::process::{Command, Output};
-
-fn selkie(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_selkie")).args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+//! The subcommands that simulate and measure,: arguments, output, exit codes.
 
 #[test]
 fn bad_arguments_are_refused_with_what_is_allowed() {
@@ -43,7 +32,7 @@ fn bad_arguments_are_refused_with_what_is_allowed() {
         (&["figures", "coding-sets", "--out", "y", "--trials", "0"], "0 is not in 1..=1000000000"),
         (&["figures", "locality"], "--out <DIR>"),
     ] {
-        let output = selkie(arguments);
+        let output = run(arguments);
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
         assert!(said.contains(expected), "{arguments:?}: {said}");
@@ -53,7 +42,7 @@ fn bad_arguments_are_refused_with_what_is_allowed() {
 
 #[test]
 fn a_seed_is_replayed_with_its_events() {
-    let output = selkie(&["sim", "--seed", "9", "--scenario", "counter"]);
+    let output = run(&["sim", "--seed", "9", "--scenario", "counter"]);
     let said = text(&output.stderr);
     assert!(output.status.success(), "{said}");
     assert!(
@@ -62,7 +51,7 @@ fn a_seed_is_replayed_with_its_events() {
     );
     let events = text(&output.stdout);
     assert!(events.lines().count() > 1000 && events.contains("FAA") && events.contains("READ"));
-    assert_eq!(output, selkie(&["sim", "--seed", "9", "--scenario", "counter"]), "again the same");
+    assert_eq!(output, run(&["sim", "--seed", "9", "--scenario", "counter"]), "again the same");
 }
 
 #[test]
@@ -70,7 +59,7 @@ fn every_protocol_of_transactions_is_run_when_asked_for() {
     for scenario in ["history", "tpcc"] {
         let traces = ["2pl", "to", "occ"].map(|protocol| {
             let asked = ["sim", "--seeds", "5..6", "--scenario", scenario, "--protocol", protocol];
-            let output = selkie(&asked);
+            let output = run(&asked);
             assert!(output.status.success(), "{asked:?}: {}", text(&output.stderr));
             let said = text(&output.stdout);
             said.split_once("traces ").unwrap().1.split_once(',').unwrap().0.to_owned()
@@ -82,7 +71,7 @@ fn every_protocol_of_transactions_is_run_when_asked_for() {
 
 #[test]
 fn a_sweep_says_what_it_did() {
-    let output = selkie(&["sim", "--seeds", "100..108", "--scenario", "ring"]);
+    let output = run(&["sim", "--seeds", "100..108", "--scenario", "ring"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert!(text(&output.stdout).starts_with("8 runs ok, seeds 100..108: "));
     assert!(text(&output.stderr).contains("seeds: 100 %"), "{}", text(&output.stderr));
@@ -92,7 +81,7 @@ fn a_sweep_says_what_it_did() {
 fn the_micro_benchmark_reports_under_every_protocol_and_repeats_itself_in_virtual_time() {
     for coherence in ["selcc", "sel", "rpc"] {
         let run = || {
-            let output = selkie(&[
+            let output = run(&[
                 "micro",
                 "--sim",
                 "modern",
@@ -141,7 +130,7 @@ fn the_micro_benchmark_reports_under_every_protocol_and_repeats_itself_in_virtua
 #[test]
 fn the_micro_benchmark_runs_in_real_time_too() {
     for coherence in ["selcc", "sel", "rpc"] {
-        let output = selkie(&[
+        let output = run(&[
             "micro",
             "--coherence",
             coherence,
@@ -167,7 +156,7 @@ fn the_micro_benchmark_runs_in_real_time_too() {
 fn figures_are_files_and_a_page() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures");
     let out = folder.to_str().unwrap();
-    let output = selkie(&["figures", "fairness", "--out", out, "--duration-ms", "1"]);
+    let output = run(&["figures", "fairness", "--out", out, "--duration-ms", "1"]);
     assert!(output.status.success(), "{}", text(&output.stderr));
     let read = |name: &str| std::fs::read_to_string(folder.join(name)).unwrap();
     let page = read("README.md");
@@ -178,7 +167,7 @@ fn figures_are_files_and_a_page() {
     assert_eq!(read("fairness.csv").lines().count(), 3, "a heading and two points");
     assert!(read("fairness.svg").contains("<svg"));
     let file = folder.join("README.md");
-    let output = selkie(&["figures", "fairness", "--out", file.to_str().unwrap()]);
+    let output = run(&["figures", "fairness", "--out", file.to_str().unwrap()]);
     assert_eq!(output.status.code(), Some(1), "a file is no folder");
     assert!(text(&output.stderr).contains("README.md"), "{}", text(&output.stderr));
 }

@@ -1,148 +1,38 @@
 //! What people see of a pool that works: `selkie top`, and metrics.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that meets something else has failed"
-)]
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::ffi::OsStrExt;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::{Arc, Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
+use std::sync::{Arc, Mutex};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+use crate::harness::{PATIENCE, Pool, Process, Setup, refused, run, selkie, succeeds, text, until};
+
 /// A run that outlasts every test.
 const TPCC: [&str; 9] =
     ["tpcc", "--warehouses", "1", "--scale", "100", "--threads", "2", "--duration", "600"];
 
-fn selkie(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selkie"));
-    command.args(arguments);
-    command
-}
-
-fn run(arguments: &[&str]) -> Output {
-    selkie(arguments).stdin(Stdio::null()).output().unwrap()
-}
-
+/// A pool with so many memory nodes, which have these options.
 #[track_caller]
-fn succeeds(arguments: &[&str]) -> String {
-    let output = run(arguments);
-    assert!(output.status.success(), "{arguments:?}: {}", text(&output.stderr));
-    text(&output.stdout)
-}
-
-#[track_caller]
-fn refused(arguments: &[&str], code: i32, expected: &str) {
-    let output = run(arguments);
-    let error = text(&output.stderr);
-    assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
-    assert!(error.contains(expected), "{arguments:?}: {error}");
-    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
-    assert!(output.stdout.is_empty());
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Waits for what comes about sooner or later.
-#[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let started = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(started.elapsed() < PATIENCE, "{what}");
-        std::thread::sleep(LOOK_EVERY);
-    }
-}
-
-/// A process that is ended with the value, and what it has said on stderr.
-struct Running {
-    child: Child,
-    said: mpsc::Receiver<String>,
-}
-
-impl Running {
-    fn start(arguments: &[&str]) -> Running {
-        let mut command = selkie(arguments);
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let stderr = BufReader::new(child.stderr.take().unwrap());
-        let (say, said) = mpsc::channel();
-        std::thread::spawn(move || {
-            stderr.lines().map_while(Result::ok).try_for_each(|l| say.send(l))
-        });
-        Running { child, said }
-    }
-
-    /// The rest of the first line that begins so.
-    #[track_caller]
-    fn says(&self, start: &str) -> String {
-        loop {
-            let line = self.said.recv_timeout(PATIENCE).unwrap();
-            if let Some(rest) = line.strip_prefix(start) {
-                return rest.to_owned();
-            }
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// A pool with memory nodes that run, removed with the value.
-struct Pool {
-    name: String,
-    memory: Vec<Running>,
-}
-
-impl Pool {
-    fn start(test: &str, memory_nodes: usize, options: &[&str]) -> Pool {
-        let name = format!("test-{test}-{}", std::process::id());
-        succeeds(&["pool", "create", &name, "--memory-nodes", &memory_nodes.to_string()]);
-        let lend = ["memnode", "--pool", &name, "--memory", "200M"];
-        let lend = [&lend[..], options].concat();
-        let memory = (0..memory_nodes).map(|_| Running::start(&lend)).collect();
-        Pool { name, memory }
-    }
-
-    fn once(&self) -> Value {
-        serde_json::from_str(&succeeds(&["top", &self.name, "--once", "--json"])).unwrap()
-    }
-}
-
-impl Drop for Pool {
-    fn drop(&mut self) {
-        self.memory.clear();
-        let _ = run(&["pool", "destroy", &self.name, "--force"]);
-    }
+fn start(test: &str, memory_nodes: usize, lend: &[&str]) -> Pool {
+    Pool::start(&Setup { test, memory_nodes, memory: "200M", lend, ..Setup::default() })
 }
 
 #[test]
 fn top_shows_once_what_nodes_do() {
-    let pool = Pool::start("top", 2, &[]);
+    let pool = start("top", 2, &[]);
     let url = format!("shm:{}", pool.name);
     let arguments = [&TPCC[..], &["--pool", &url, "--compute-nodes", "2"]].concat();
-    let _driver = Running::start(&arguments);
+    let _driver = Process::start(&arguments);
     let seen = until("both nodes work", || {
-        let seen = pool.once();
+        let seen = pool.top();
         let nodes = seen["compute_nodes"].as_array().unwrap();
         let works = |node: &Value| node["rates"]["operations"].as_f64().is_some_and(|n| n > 0.0);
         (nodes.len() == 2 && nodes.iter().all(works)).then_some(seen)
@@ -187,7 +77,7 @@ fn top_of_nothing_and_nowhere_is_refused() {
         refused(&[&["top", &name], rest].concat(), 1, "has no pool");
     }
     refused(&["top", &name, "--json"], 2, "--json: goes with --once only");
-    let pool = Pool::start("nowhere", 1, &[]);
+    let pool = start("nowhere", 1, &[]);
     refused(&["top", &pool.name], 1, "no terminal to draw on: use --once");
     // One that nobody has joined yet can be looked at, too.
     let waiting = format!("test-waiting-{}", std::process::id());
@@ -260,7 +150,7 @@ impl Drop for OnTerminal {
 
 #[test]
 fn the_live_view_ends_by_keys_and_signals_and_gives_the_terminal_back() {
-    let pool = Pool::start("keys", 1, &[]);
+    let pool = start("keys", 1, &[]);
     for key in ["q", "\u{1b}", "\u{3}"] {
         let mut top = OnTerminal::start(&pool.name);
         top.shows("mem0");
@@ -277,7 +167,7 @@ fn the_live_view_ends_by_keys_and_signals_and_gives_the_terminal_back() {
 
 #[test]
 fn the_live_view_of_a_pool_that_vanishes_ends_with_a_message() {
-    let pool = Pool::start("vanishes", 1, &[]);
+    let pool = start("vanishes", 1, &[]);
     let mut top = OnTerminal::start(&pool.name);
     top.shows("mem0");
     let name = pool.name.clone();
@@ -349,7 +239,7 @@ fn get(address: &str, path: &str) -> (String, String) {
 
 /// Where a process serves metrics.
 #[track_caller]
-fn address(running: &Running) -> String {
+fn address(running: &Process) -> String {
     let rest = running.says("metrics at http://");
     rest.strip_suffix("/metrics").unwrap().to_owned()
 }
@@ -365,7 +255,7 @@ fn grows(address: &str, counter: &str) {
 #[test]
 fn metrics_of_a_driver_grow_while_it_runs() {
     let arguments = [&TPCC[..], &["--metrics", "127.0.0.1:0"]].concat();
-    let driver = Running::start(&arguments);
+    let driver = Process::start(&arguments);
     let address = address(&driver);
     for node in ["cn0", "cn1"] {
         for counter in ["operations", "hits", "misses", "round_trips", "atomics", "written_bytes"] {
@@ -388,7 +278,7 @@ fn metrics_of_a_driver_grow_while_it_runs() {
 
 #[test]
 fn metrics_of_a_memory_node_and_of_the_micro_benchmark() {
-    let pool = Pool::start("metrics", 1, &["--metrics", "localhost:0"]);
+    let pool = start("metrics", 1, &["--metrics", "localhost:0"]);
     let address_of_memory = address(&pool.memory[0]);
     let lent = "selkie_memory_lent_bytes{node=\"mem0\"}";
     let lent = until("it has not joined", || scrape(&address_of_memory).get(lent).copied());
@@ -402,7 +292,7 @@ fn metrics_of_a_memory_node_and_of_the_micro_benchmark() {
     } else {
         micro.map(|a| if a == "[::1]:0" { "127.0.0.1:0" } else { a })
     };
-    let micro = Running::start(&micro);
+    let micro = Process::start(&micro);
     grows(&address(&micro), "selkie_operations_total{node=\"cn1\"}");
 }
 
@@ -410,7 +300,7 @@ fn metrics_of_a_memory_node_and_of_the_micro_benchmark() {
 fn metrics_that_others_could_read_or_that_mean_nothing_are_refused() {
     let open = [&TPCC[..], &["--metrics", "0.0.0.0:0"]].concat();
     refused(&open, 2, "that takes --insecure");
-    let driver = Running::start(&[&open[..], &["--insecure"]].concat());
+    let driver = Process::start(&[&open[..], &["--insecure"]].concat());
     let port = address(&driver).rsplit_once(':').unwrap().1.to_owned();
     scrape(&format!("127.0.0.1:{port}"));
     let virtual_time = run(&["micro", "--sim", "paper", "--metrics", "127.0.0.1:0"]);

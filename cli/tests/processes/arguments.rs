@@ -1,14 +1,15 @@
-//! The `selkie` binary from outside: arguments, output, exit codes.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+//! The `selkie` binary: arguments, output, exit codes.
 
-use std::process::{Command, Output};
+use std::process::Output;
+
+use crate::harness::run;
 
 fn selkie(arguments: &[&str]) -> Output {
     command("tpcc", arguments)
 }
 
 fn command(command: &str, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_selkie")).arg(command).args(arguments).output().unwrap()
+    run(&[&[command], arguments].concat())
 }
 
 fn stderr(output: &Output) -> String {

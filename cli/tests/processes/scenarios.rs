@@ -1,9 +1,4 @@
 //! Scenarios of real processes, through the `selkie` binary: those of `docs/scenarios`, shortened.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that meets something else has failed"
-)]
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -11,17 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
-const PATIENCE: Duration = Duration::from_secs(120);
-
-fn selkie(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_selkie"));
-    command.args(arguments);
-    command
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
+use crate::harness::{PATIENCE, selkie, text};
 
 fn file(name: &str) -> String {
     scenarios().join(format!("{name}.toml")).to_str().unwrap().to_owned()

@@ -1,0 +1,23 @@
+//! The `selkie` binary from outside: its processes, what they say, and how they end.
+//!
+//! All tests that start processes are in one binary, which is linked once, and share [`harness`].
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
+
+mod arguments;
+mod backup;
+mod config_files;
+mod driver_deaths;
+mod drivers;
+mod embedding;
+mod harness;
+mod logs;
+mod memory_nodes;
+mod observation;
+mod scenarios;
+mod shared_pool;
+mod tls;
+mod virtual_time;

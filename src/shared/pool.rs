@@ -1,0 +1,337 @@
+//! A pool that several processes share: made, joined, opened, looked at, destroyed.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::process::getuid;
+
+use crate::fabric::shm::ShmFabric;
+use crate::fabric::tcp::{Security, TcpFabric};
+use crate::fabric::{Env, Fabric, PeerId};
+use crate::memnode::{
+    Capacity, MemoryServer,
+    monitor::{HostMemory, MonitorConfig},
+};
+use crate::pool::control::{
+    Connect, ControlError, ControlPlane, Expectation, FilePlane, Identity, PoolState, RELAY_MAGIC,
+    Relay, RemotePlane, Timing,
+};
+use crate::pool::{self, Pool, PoolConfig, PoolError, Residency};
+use crate::report;
+
+use super::error::SharedPoolError;
+use super::network::{self, FabricKind, Network};
+use super::url::{HostPort, Place, PoolName};
+
+
+/// Where memory that processes share lies.
+const SHARED_MEMORY: &str = "/dev/shm";
+/// How long memory nodes that have not joined are waited for.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// A pool that processes share, of which there may or may not be one.
+pub struct SharedPool {
+    place: Place,
+    plane: Arc<dyn ControlPlane>,
+    security: Option<Arc<Security>>,
+}
+
+impl SharedPool {
+    /// The pool at that place; one on this host is the calling user's. Nothing is looked for yet.
+    /// Connections to its nodes are secured by `security`, if they are; either all nodes of a pool
+    /// do so, or none.
+    ///
+    /// # Errors
+    /// If this build knows no etcd, or the system refuses a thread.
+    pub fn at(place: &Place, security: Option<Arc<Security>>) -> Result<Self, SharedPoolError> {
+        let plane: Arc<dyn ControlPlane> = match place {
+            Place::Host { name, .. } => Arc::new(FilePlane::at(directory_of(name))),
+            Place::Relays(hosts) => {
+                let endpoints: Vec<&str> = hosts.iter().map(HostPort::as_str).collect();
+                Arc::new(remote(&endpoints, Expectation::default(), security.as_ref())?)
+            }
+            #[cfg(feature = "etcd")]
+            Place::Etcd { endpoints, name } => {
+                let endpoints: Vec<String> =
+                    endpoints.iter().map(|endpoint| format!("http://{endpoint}")).collect();
+                Arc::new(pool::control::EtcdPlane::at(&endpoints, name.as_str())?)
+            }
+            #[cfg(not(feature = "etcd"))]
+            Place::Etcd { .. } => return Err(SharedPoolError::NoEtcd),
+        };
+        Ok(Self { place: place.clone(), plane, security })
+    }
+
+    /// Its control plane.
+    #[must_use]
+    pub fn plane(&self) -> &dyn ControlPlane {
+        &*self.plane
+    }
+
+    /// Makes the pool. `config.bytes_per_node` is only checked: each memory node brings what it
+    /// has.
+    ///
+    /// # Errors
+    /// If there is one, a field is out of range, or pools are not made at such places.
+    pub async fn create(
+        &self,
+        env: &Env,
+        fabric: FabricKind,
+        config: &PoolConfig,
+        timing: Timing,
+    ) -> Result<(), SharedPoolError> {
+        let name = match &self.place {
+            Place::Host { name, .. } | Place::Etcd { name, .. } => name.as_str(),
+            Place::Relays(_) => "",
+        };
+        self.check_kind(fabric)?;
+        let identity = Identity { name, id: random(env), fabric: fabric.name() };
+        Ok(pool::create(&*self.plane, identity, config, timing).await?)
+    }
+
+    /// Joins it as a memory node that lends what is offered for as long as the node is kept. On TCP
+    /// it also passes on what processes elsewhere ask the pool's control plane.
+    ///
+    /// # Errors
+    /// If there is no such pool, all its memory nodes have joined, it has another fabric than
+    /// `expected`, or the host has not so much memory.
+    pub async fn lend(
+        &self,
+        env: &Env,
+        offer: impl Into<Capacity>,
+        expected: Option<FabricKind>,
+        network: &Network,
+    ) -> Result<Arc<MemoryServer>, SharedPoolError> {
+        let offer = offer.into();
+        let state = self.plane.load().await?.state;
+        let kind = self.kind_of(&state)?;
+        if let Some(expected) = expected.filter(|expected| *expected != kind) {
+            let (pool, asked) = (kind.name().to_owned(), expected.name().to_owned());
+            return Err(PoolError::OtherFabric { pool, asked }.into());
+        }
+        let fabric: Arc<dyn Fabric> = match kind {
+            FabricKind::Shm => {
+                network.check_absent(self.security.is_some())?;
+                self.shm(&state)?
+            }
+            FabricKind::Tcp => {
+                network::check_memory(offer.bytes)?;
+                self.check_trust(&state).await?;
+                let tcp =
+                    TcpFabric::new(network.config(&state, self.security.clone())?, env.clone());
+                let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
+                let serve = move |stream, from| {
+                    if let Err(error) = relay.serve(stream) {
+                        tracing::warn!(%from, %error, "a connection to the control plane ends");
+                    }
+                };
+                tcp.serve_other(RELAY_MAGIC, Arc::new(serve));
+                tcp
+            }
+        };
+        let (plane, headroom) = (Arc::clone(&self.plane), offer.headroom);
+        let lent = MemoryServer::join(&fabric, plane, env, random(env), offer).await?;
+        lent.follow(env);
+        if let Some(headroom) = headroom {
+            lent.start_monitor(env, MonitorConfig::new(headroom, HostMemory::default()));
+        }
+        report::publish_memory(&lent, env);
+        Ok(lent)
+    }
+
+    /// Opens it, as soon as all its memory nodes have joined; compute nodes of the process can then
+    /// be started in it. Those that are to tell how they are need [`report::publish`].
+    ///
+    /// # Errors
+    /// If there is no such pool, memory nodes are still missing after half a minute, or one is
+    /// dead.
+    pub async fn open(
+        &self,
+        env: &Env,
+        network: &Network,
+    ) -> Result<(Arc<dyn Fabric>, Arc<Pool>), SharedPoolError> {
+        let started = env.now();
+        let state = self.plane.load().await?.state;
+        let shm = match self.kind_of(&state)? {
+            FabricKind::Shm => {
+                network.check_absent(self.security.is_some())?;
+                Some(self.shm(&state)?)
+            }
+            FabricKind::Tcp => None,
+        };
+        let fabric: Arc<dyn Fabric> = match &shm {
+            Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
+            None => TcpFabric::new(network.config(&state, self.security.clone())?, env.clone()),
+        };
+        let pool = loop {
+            let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
+            match Pool::open(fabric, plane, random(env)).await {
+                Err(PoolError::Incomplete { .. }) if env.now() - started < PATIENCE => {
+                    env.sleep(self.plane.pace()).await;
+                }
+                opened => break opened?,
+            }
+        };
+        let state = pool.state();
+        for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
+            // What those had who have left is elsewhere; what those had who died, the others make
+            // good.
+            if member.stay == Residency::Left || !state.coding.is_plain() {
+                continue;
+            }
+            let lives = match &shm {
+                Some(shm) => shm.lives(member.descriptor.peer)?,
+                None => !member.dead,
+            };
+            if !lives {
+                return Err(SharedPoolError::MemoryLost { node });
+            }
+        }
+        if shm.is_none() {
+            self.check_trust(&pool.state()).await?;
+        }
+        pool.follow(env);
+        Ok((fabric, pool))
+    }
+
+    /// Looks whether this process and the memory nodes that live trust each other, before it does
+    /// anything in the pool that others would have to clean up: all nodes of a pool secure their
+    /// connections, or none. Nodes that do not answer are left to those who need them.
+    async fn check_trust(&self, state: &PoolState) -> Result<(), SharedPoolError> {
+        let living = self.living().await?;
+        for member in state.memory_nodes.iter().flatten() {
+            let peer = member.descriptor.peer;
+            let card = state.cards.get(&peer.to_raw()).filter(|_| living.contains(&peer));
+            let Some((address, _)) = card.and_then(|card| card.card.split_once(' ')) else {
+                continue;
+            };
+            let same = Expectation { name: None, id: Some(state.id) };
+            let relay = remote(&[address], same, self.security.as_ref())?;
+            if let Err(error @ ControlError::Refused { .. }) = relay.load().await {
+                return Err(error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Which of its nodes live: by their segments where they share memory, by their beats
+    /// elsewhere.
+    ///
+    /// # Errors
+    /// If there is no such pool, or it cannot be looked at.
+    pub async fn living(&self) -> Result<Vec<PeerId>, SharedPoolError> {
+        let state = self.plane.load().await?.state;
+        let memory = state.memory_nodes.iter().flatten().filter(|node| !node.dead);
+        let memory = memory.map(|node| node.descriptor.peer);
+        let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
+        let nodes = memory.chain(compute);
+        let mut living = Vec::new();
+        if self.kind_of(&state)? == FabricKind::Tcp {
+            let beats = self.plane.beats().await?;
+            let is_fresh = |peer: &PeerId| {
+                beats.iter().any(|(beat, age)| beat.node == *peer && *age <= state.timing.lease)
+            };
+            living.extend(nodes.filter(is_fresh));
+            return Ok(living);
+        }
+        let shm = self.shm(&state)?;
+        for peer in nodes {
+            if shm.lives(peer)? {
+                living.push(peer);
+            }
+        }
+        Ok(living)
+    }
+
+    /// Removes it with all it holds. Unless forced only if none of its nodes lives; nodes that live
+    /// find that their pool is gone.
+    ///
+    /// # Errors
+    /// If there is no such pool, it is in use, or it cannot be removed.
+    pub async fn destroy(&self, force: bool) -> Result<(), SharedPoolError> {
+        let living = self.living().await;
+        match (living, force) {
+            (Ok(living), false) => {
+                if let Some(peer) = living.first() {
+                    return Err(SharedPoolError::InUse { what: peer.to_string() });
+                }
+            }
+            (Ok(living), true) => {
+                let state = self.plane.load().await?.state;
+                if self.kind_of(&state)? == FabricKind::Shm {
+                    let shm = self.shm(&state)?;
+                    for peer in living {
+                        let _everywhere = shm.fence(peer)?;
+                    }
+                }
+            }
+            // Damage must not make a pool that nobody can get rid of.
+            (
+                Err(SharedPoolError::Pool(PoolError::Control {
+                    source: ControlError::Damaged { .. },
+                })),
+                true,
+            ) => {}
+            (Err(error), _) => return Err(error),
+        }
+        Ok(self.plane.destroy().await?)
+    }
+
+    fn kind_of(&self, state: &PoolState) -> Result<FabricKind, SharedPoolError> {
+        let kind = state.fabric.parse().map_err(|_| {
+            let place = self.place.to_string();
+            SharedPoolError::UnknownFabric { place, fabric: state.fabric.clone() }
+        })?;
+        self.check_kind(kind)?;
+        Ok(kind)
+    }
+
+    fn check_kind(&self, kind: FabricKind) -> Result<(), SharedPoolError> {
+        match (&self.place, kind) {
+            (Place::Host { is_shm: true, .. }, FabricKind::Tcp) => {
+                let (pool, asked) = ("tcp".to_owned(), "shm".to_owned());
+                Err(PoolError::OtherFabric { pool, asked }.into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The fabric of a pool that exists: what does not exist is not made by looking for it.
+    fn shm(&self, state: &PoolState) -> Result<Arc<ShmFabric>, SharedPoolError> {
+        let name: PoolName = match &self.place {
+            Place::Host { name, .. } | Place::Etcd { name, .. } => name.clone(),
+            Place::Relays(_) => state.name.parse().map_err(|_| SharedPoolError::UnknownFabric {
+                place: self.place.to_string(),
+                fabric: format!("shm of pool {:?}", state.name),
+            })?,
+        };
+        Ok(ShmFabric::open(directory_of(&name))?)
+    }
+}
+
+/// The plane behind relays, which are asked as `security` says.
+fn remote(
+    endpoints: &[&str],
+    pool: Expectation,
+    security: Option<&Arc<Security>>,
+) -> Result<RemotePlane, PoolError> {
+    let Some(security) = security.map(Arc::clone) else {
+        return RemotePlane::new(endpoints, pool);
+    };
+    let connect: Connect = Arc::new(move |_, address, limit| security.connect(address, limit));
+    RemotePlane::over(endpoints, pool, connect)
+}
+
+/// Where a pool of the calling user has its files.
+fn directory_of(name: &PoolName) -> PathBuf {
+    PathBuf::from(format!("{SHARED_MEMORY}/selkie-{}-{name}", getuid().as_raw()))
+}
+
+/// Never 0, which stands for a pool within one process.
+fn random(env: &Env) -> u64 {
+    let process = u64::from(std::process::id());
+    let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let nanoseconds = time.map_or(0, |time| time.as_nanos() as u64);
+    (env.random_u64() ^ nanoseconds.rotate_left(17) ^ process.rotate_left(40)).max(1)
+}

@@ -1,7 +1,7 @@
 //! Scenarios of real processes, through the `selkie` binary: those of `docs/scenarios`, shortened.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;

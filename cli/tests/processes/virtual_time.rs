@@ -1,4 +1,6 @@
-//! The subcommands that simulate and measure,: arguments, output, exit codes.
+//! The subcommands that simulate and measure: arguments, output, exit codes.
+
+use crate::harness::{run, text};
 
 #[test]
 fn bad_arguments_are_refused_with_what_is_allowed() {

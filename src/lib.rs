@@ -1,8 +1,59 @@
 //! Selkie: a multi-primary storage engine over disaggregated memory.
 //!
 //! Many compute nodes cache, read and write the same pages of one memory pool; a coherence protocol
-//! keeps the caches consistent; memory nodes only serve one-sided reads, writes and atomics. This
-//! crate is the facade: it re-exports the layers, each with its own documentation.
+//! keeps the caches consistent; memory nodes only serve one-sided reads, writes and atomics.
+//!
+//! # A database by its URL
+//!
+//! [`Database`] and [`Pool`] are the short way in: they start what a compute node needs and are
+//! closed with one call. [`PoolOptions`] changes the defaults, and [`block_on`] runs all of it in
+//! synchronous code.
+//!
+//! | URL | pool |
+//! | --- | --- |
+//! | `embedded:` | a new pool in the memory of this process; it ends with the process |
+//! | `NAME`, `shm:NAME` | a pool that processes of this host share, made by `selkie pool create` |
+//! | `tcp:HOST:PORT,...` | a pool that hosts share, by the addresses of some of its memory nodes |
+//! | `etcd:HOST:PORT,.../NAME` | the same by its name, with the feature `etcd` |
+//!
+//! ```
+//! use selkie::Database;
+//! use selkie::txn::{ColumnType, TableSchema, key};
+//!
+//! # selkie::block_on(async {
+//! let account = TableSchema::new("account")
+//!     .column("id", ColumnType::I32)
+//!     .column("cents", ColumnType::I64)
+//!     .primary_key([0]);
+//! let db = Database::open_or_create("embedded:", vec![account]).await?;
+//! let account = db.table("account")?;
+//! let mut txn = db.begin();
+//! txn.insert(account, db.row(account)?.i32(7).i64(1_000).finish()?).await?;
+//! txn.commit().await?;
+//!
+//! let mut txn = db.begin();
+//! let found = txn.get(account, &key![7]).await?.ok_or("no such account")?;
+//! assert_eq!(found.i64(1)?, 1_000);
+//! txn.commit().await?;
+//! db.close().await?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Futures of this crate run on any executor: all that they wait for happens on threads of the pool.
+//!
+//! # Dropping without closing
+//!
+//! [`Pool::close`] and [`Database::close`] write the pages of the node home and leave the pool. A
+//! pool that is dropped with all its clones, but not closed, ends as if its process had died. That
+//! is safe: nothing hangs, and no memory is freed that is in use. But pages that only this node had
+//! changed are lost unless it had a log ([`PoolOptions::durability`]), and the other nodes first
+//! have to notice its death and recover from it.
+//!
+//! # The layers
+//!
+//! This crate re-exports the layers below, each with its own documentation:
 //!
 //! ```text
 //! txn        tables, indexes, transactions         selkie_txn
@@ -13,8 +64,9 @@
 //! channels   messages between compute nodes        selkie_channels
 //! fabric     one-sided verbs, clock, tasks         selkie_fabric
 //! ```
+//! [`shared`] makes and opens pools that processes share, and [`report`] has the reports of nodes.
 //!
-//! Two compute nodes in one process, on the same data:
+//! Two compute nodes in one process on the same data, from the layers:
 //! ```
 //! use std::sync::Arc;
 //! use selkie::engine::{ComputeId, Engine, EngineConfig};

@@ -1,15 +1,14 @@
-//! What the nodes of a pool say of themselves, for people who look on: with their beats, once a
-//! second.
+//! Reports of the nodes of a pool about their work: with their beats, once a second.
 //!
-//! A report is JSON of a [`Report`]. Counters are cumulative, so that whoever misses reports misses
-//! nothing, and who looks on divides their differences by the time between two reports, which is
-//! that of the node's own clock.
+//! A report is JSON of a [`Report`]. Counters are cumulative, so that a reader who misses reports
+//! misses nothing. A rate is the difference of two counters over the time between the two reports,
+//! which is that of the node's own clock.
 //!
-//! A version of the format only ever grows: fields that a reader does not know are passed over, and
-//! those that a writer does not know are zero or absent. A report of another version is refused.
+//! A version of the format only grows: readers skip unknown fields, and fields that a writer does not
+//! know are zero or absent. A report of another version is refused.
 //!
-//! [`publish`] reports for the compute nodes in a [`Roster`]; memory nodes that
-//! [`crate::shared::SharedPool::lend`] lends report by themselves.
+//! [`publish`] reports for the compute nodes in a [`Roster`]; a memory node of
+//! [`crate::shared::SharedPool::lend`] reports by itself.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,32 +21,32 @@ use crate::fabric::{Env, PeerId};
 use crate::memnode::MemoryServer;
 use crate::pool::Pool;
 
-/// Of what is written here.
+/// Version of the format.
 pub const VERSION: u32 = 1;
 /// How often nodes report.
 pub const EVERY: Duration = Duration::from_secs(1);
 /// Hottest lines in a report, at most.
 pub const HOTTEST: usize = 10;
 
-/// What a node says of itself.
+/// The report of a node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// Of this format.
+    /// Version of the format.
     pub version: u32,
-    /// When, in microseconds, by a clock of the node that never goes back.
+    /// Time in microseconds by a clock of the node that never goes back.
     pub at_us: u64,
-    /// What.
+    /// The counters.
     #[serde(flatten)]
     pub node: NodeReport,
 }
 
-/// What there is to say of a node depends on its kind.
+/// Counters by the kind of the node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NodeReport {
-    /// Of a compute node.
+    /// A compute node.
     Compute(ComputeReport),
-    /// Of a memory node.
+    /// A memory node.
     Memory(MemoryReport),
 }
 
@@ -55,13 +54,13 @@ pub enum NodeReport {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ComputeReport {
-    /// Operations of its user, as transactions that committed, if he says.
+    /// Operations of its user, as committed transactions, if the user counts them.
     pub operations: Option<u64>,
     /// Accesses served by the cache.
     pub hits: u64,
     /// Accesses that fetched the page or a right to it.
     pub misses: u64,
-    /// What it asked of the fabric, if somebody counts that.
+    /// Traffic on the fabric, if it is metered.
     pub traffic: Option<Traffic>,
     /// Requests to others to give their copies up.
     pub invalidations_sent: u64,
@@ -71,19 +70,19 @@ pub struct ComputeReport {
     pub evictions: u64,
     /// Evictions and downgrades that wrote dirty bytes back.
     pub write_backs: u64,
-    /// Splits of coded pages found not to be as they were written.
+    /// Damaged splits of coded pages.
     pub corruptions: u64,
-    /// Such splits that were written again.
+    /// Damaged splits that were repaired.
     pub repairs: u64,
     /// Frames of the cache.
     pub frames: u64,
     /// Frames in use.
     pub frames_used: u64,
-    /// The lines it misses or has to give up most; at most [`HOTTEST`], ordered by `count - error`.
+    /// The lines with most misses and invalidations; at most [`HOTTEST`], ordered by `count - error`.
     pub hottest: Vec<HotGcl>,
 }
 
-/// What a node asked of the fabric.
+/// Traffic of a node on the fabric.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Traffic {
@@ -97,7 +96,7 @@ pub struct Traffic {
     pub written_bytes: u64,
 }
 
-/// A line that a node misses or has to give up often: see [`crate::engine::HotLine`].
+/// A line with many misses or invalidations: see [`crate::engine::HotLine`].
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct HotGcl {
@@ -107,7 +106,7 @@ pub struct HotGcl {
     pub home: u16,
     /// Misses and invalidations, old ones faded; not cumulative.
     pub count: u64,
-    /// How much too high `count` may be.
+    /// Bound of the error of `count`.
     pub error: u64,
 }
 
@@ -175,7 +174,7 @@ impl Report {
         Ok(serde_json::to_string(self)?)
     }
 
-    /// Of a compute node.
+    /// A compute node.
     #[must_use]
     pub fn of_compute(counters: &NodeCounters) -> Self {
         let NodeCounters { at, engine, traffic, operations, hottest, .. } = counters;

@@ -42,18 +42,17 @@ enum Command {
     Tatp(Box<tatp::Arguments>),
     /// Makes, shows and removes pools that several processes share.
     Pool(pool::Arguments),
-    /// Writes what a shared pool holds to an object store, while its nodes go on.
+    /// Writes a snapshot of a shared pool to an object store, while its nodes go on working.
     Backup(Box<backup::Arguments>),
     /// Puts a backup into a new shared pool.
     Restore(Box<restore::Arguments>),
-    /// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, in
-    /// another pool.
+    /// Recovers a pool whose memory is lost from the logs of its compute nodes, in another pool.
     Recover(Box<recover::Arguments>),
     /// Lends memory to a pool that several processes share.
     Memnode(memnode::Arguments),
     /// Makes and shows certificates for pools over TCP.
     Cert(cert::Arguments),
-    /// Shows what a pool that several processes share does.
+    /// Shows the nodes of a shared pool and their work.
     Top(top::Arguments),
     /// Measures page accesses under a coherence protocol, in real or in virtual time.
     Micro(Box<micro::Arguments>),
@@ -61,7 +60,7 @@ enum Command {
     Figures(figures::Arguments),
     /// Runs whole clusters in virtual time from seeds, with faults, and checks what they did.
     Sim(sim::Arguments),
-    /// Runs pools of real processes under load, with faults, and judges what came of it.
+    /// Runs pools of real processes under load, with faults, and judges the outcome.
     Scenario(scenario::Arguments),
     /// Checks configuration files.
     Config(config::Arguments),
@@ -136,6 +135,6 @@ fn end_with(parent: u32) -> std::io::Result<()> {
     if now.is_some_and(|now| now.get().unsigned_abs() == parent) {
         return Ok(());
     }
-    // It ended before the system knew.
+    // The parent ended before the signal was set.
     Err(std::io::Error::other("the process that started this one is gone"))
 }

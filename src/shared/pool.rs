@@ -24,13 +24,12 @@ use super::error::SharedPoolError;
 use super::network::{self, FabricKind, Network};
 use super::url::{HostPort, Place, PoolName};
 
-
-/// Where memory that processes share lies.
+/// The file system for shared memory.
 const SHARED_MEMORY: &str = "/dev/shm";
-/// How long memory nodes that have not joined are waited for.
+/// How long an open waits for memory nodes that have not joined yet.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A pool that processes share, of which there may or may not be one.
+/// A pool that processes share. The value names a pool, which may or may not exist.
 pub struct SharedPool {
     place: Place,
     plane: Arc<dyn ControlPlane>,
@@ -38,9 +37,9 @@ pub struct SharedPool {
 }
 
 impl SharedPool {
-    /// The pool at that place; one on this host is the calling user's. Nothing is looked for yet.
-    /// Connections to its nodes are secured by `security`, if they are; either all nodes of a pool
-    /// do so, or none.
+    /// Names the pool at a place; a pool on this host is the calling user's. It does no I/O yet.
+    /// `security` secures connections to the nodes of the pool; either all nodes of a pool have it,
+    /// or none.
     ///
     /// # Errors
     /// If this build knows no etcd, or the system refuses a thread.
@@ -69,8 +68,8 @@ impl SharedPool {
         &*self.plane
     }
 
-    /// Makes the pool. `config.bytes_per_node` is only checked: each memory node brings what it
-    /// has.
+    /// Makes the pool. `config.bytes_per_node` is only checked: each memory node says itself what it
+    /// lends.
     ///
     /// # Errors
     /// If there is one, a field is out of range, or pools are not made at such places.
@@ -90,8 +89,8 @@ impl SharedPool {
         Ok(pool::create(&*self.plane, identity, config, timing).await?)
     }
 
-    /// Joins it as a memory node that lends what is offered for as long as the node is kept. On TCP
-    /// it also passes on what processes elsewhere ask the pool's control plane.
+    /// Joins the pool as a memory node, which lends the offered memory for as long as the returned
+    /// value lives. On TCP it also relays requests of other hosts to the pool's control plane.
     ///
     /// # Errors
     /// If there is no such pool, all its memory nodes have joined, it has another fabric than
@@ -140,8 +139,8 @@ impl SharedPool {
         Ok(lent)
     }
 
-    /// Opens it, as soon as all its memory nodes have joined; compute nodes of the process can then
-    /// be started in it. Those that are to tell how they are need [`report::publish`].
+    /// Opens the pool as soon as all its memory nodes have joined; the process can then start compute
+    /// nodes in it. [`report::publish`] publishes reports of these nodes.
     ///
     /// # Errors
     /// If there is no such pool, memory nodes are still missing after half a minute, or one is
@@ -175,8 +174,8 @@ impl SharedPool {
         };
         let state = pool.state();
         for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
-            // What those had who have left is elsewhere; what those had who died, the others make
-            // good.
+            // The data of a node that left is elsewhere, and a coded pool repairs that of a node that
+            // died.
             if member.stay == Residency::Left || !state.coding.is_plain() {
                 continue;
             }
@@ -195,9 +194,9 @@ impl SharedPool {
         Ok((fabric, pool))
     }
 
-    /// Looks whether this process and the memory nodes that live trust each other, before it does
+    /// Checks whether this process and the live memory nodes trust each other, before it changes
     /// anything in the pool that others would have to clean up: all nodes of a pool secure their
-    /// connections, or none. Nodes that do not answer are left to those who need them.
+    /// connections, or none. A node that does not answer is skipped.
     async fn check_trust(&self, state: &PoolState) -> Result<(), SharedPoolError> {
         let living = self.living().await?;
         for member in state.memory_nodes.iter().flatten() {
@@ -215,8 +214,7 @@ impl SharedPool {
         Ok(())
     }
 
-    /// Which of its nodes live: by their segments where they share memory, by their beats
-    /// elsewhere.
+    /// Returns the nodes that live: by their segments in shared memory, else by their beats.
     ///
     /// # Errors
     /// If there is no such pool, or it cannot be looked at.
@@ -244,8 +242,8 @@ impl SharedPool {
         Ok(living)
     }
 
-    /// Removes it with all it holds. Unless forced only if none of its nodes lives; nodes that live
-    /// find that their pool is gone.
+    /// Removes the pool with all it holds. Unless forced, only if none of its nodes lives; nodes that
+    /// live then fail.
     ///
     /// # Errors
     /// If there is no such pool, it is in use, or it cannot be removed.
@@ -266,7 +264,7 @@ impl SharedPool {
                     }
                 }
             }
-            // Damage must not make a pool that nobody can get rid of.
+            // A damaged pool can be removed, too.
             (
                 Err(SharedPoolError::Pool(PoolError::Control {
                     source: ControlError::Damaged { .. },
@@ -297,7 +295,7 @@ impl SharedPool {
         }
     }
 
-    /// The fabric of a pool that exists: what does not exist is not made by looking for it.
+    /// Opens the fabric of a pool that exists. It creates nothing.
     fn shm(&self, state: &PoolState) -> Result<Arc<ShmFabric>, SharedPoolError> {
         let name: PoolName = match &self.place {
             Place::Host { name, .. } | Place::Etcd { name, .. } => name.clone(),
@@ -310,7 +308,7 @@ impl SharedPool {
     }
 }
 
-/// The plane behind relays, which are asked as `security` says.
+/// The control plane behind relays, over connections that `security` secures.
 fn remote(
     endpoints: &[&str],
     pool: Expectation,
@@ -323,12 +321,12 @@ fn remote(
     RemotePlane::over(endpoints, pool, connect)
 }
 
-/// Where a pool of the calling user has its files.
+/// The directory of a pool of the calling user.
 fn directory_of(name: &PoolName) -> PathBuf {
     PathBuf::from(format!("{SHARED_MEMORY}/selkie-{}-{name}", getuid().as_raw()))
 }
 
-/// Never 0, which stands for a pool within one process.
+/// A random number that is not 0, which stands for a pool within one process.
 fn random(env: &Env) -> u64 {
     let process = u64::from(std::process::id());
     let time = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

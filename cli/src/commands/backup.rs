@@ -19,26 +19,24 @@ use crate::options::member::{Logs, MemberArguments};
 use crate::support::exit;
 use crate::support::progress::Stderr;
 
-/// Writes what a shared pool holds at a moment to an object store, while its nodes go on. Takes
-/// part in the pool as one more compute node meanwhile. `selkie restore` puts it into a new pool.
+/// Writes a snapshot of a shared pool to an object store, while its nodes go on working. The command
+/// joins the pool as one more compute node. `selkie restore` puts the backup into a new pool.
 ///
-/// While other compute nodes are in the pool all of them need logs, from which is read what changes
-/// during the backup: drivers with `--durability memory`, or with `--durability disk` in the place
-/// that is given here.
+/// Other compute nodes of the pool need logs, from which the backup reads changes: drivers with
+/// `--durability memory`, or with `--durability disk` and the directory that is given here.
 ///
-/// Exit code 0: the backup is there; 1: it is not, and what was written can be deleted; 2: wrong
-/// arguments, nothing was started.
+/// Exit code 0: the backup is complete; 1: it failed, and what was written can be deleted; 2: the
+/// arguments are wrong, and nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
     #[arg(value_name = "POOL")]
     name: Place,
-    /// Where to: a directory, or an object store, as `file:///backups/monday`, and with the feature
-    /// `cloud` `s3://BUCKET/MONDAY`, `gs://`, `az://` or `https://`; nothing may be there yet
+    /// Destination: a directory, or the URL of an object store: `file:///backups/monday`, and with the
+    /// feature `cloud` `s3://BUCKET/MONDAY`, `gs://`, `az://` or `https://`. It must be empty
     #[arg(long, value_name = "URL")]
     to: String,
-    /// Where the pool's nodes have their logs, if they run with `--durability disk`: the same
-    /// directory or URL
+    /// Directory or URL of the logs, if the nodes of the pool run with `--durability disk`
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// Print one JSON object instead of a table

@@ -1,5 +1,4 @@
-//! What `selkie smallbank` and `selkie tatp` have in common: options of nodes and workers, the run,
-//! its report.
+//! Shared by `selkie smallbank` and `selkie tatp`: options of nodes and workers, the run, the report.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use crate::support::exit::Refusal;
 use crate::support::metrics;
 use crate::support::progress::Stderr;
 
-/// Time measured if nothing is said: of real and of virtual time.
+/// Default of the time that is measured: real and virtual.
 const REAL: Duration = Duration::from_secs(10);
 const VIRTUAL: Duration = Duration::from_millis(20);
 /// Shortest time that may be asked for.
@@ -48,7 +47,7 @@ pub(crate) struct BenchmarkOptions {
     /// Cache of each compute node in MiB [default: half of the loaded database]
     #[arg(long, value_name = "N")]
     cache_mb: Option<u64>,
-    /// Memory lent by each memory node in MiB [default: what data, growth and headroom take]
+    /// Memory of each memory node in MiB [default: enough for data, growth and headroom]
     #[arg(long, value_name = "N")]
     memory_mb: Option<u64>,
     /// Bytes of a cache line, the unit of caching and of locking: a power of two, 1024 to 8192
@@ -76,7 +75,7 @@ pub(crate) struct BenchmarkOptions {
     json: bool,
     #[command(flatten)]
     metrics: metrics::Options,
-    /// Let --metrics be reached from other hosts, by anybody
+    /// Let other hosts read --metrics, without authentication
     #[arg(long)]
     insecure: bool,
 }

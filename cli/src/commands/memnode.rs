@@ -20,10 +20,9 @@ use crate::options::values;
 use crate::support::exit;
 use crate::support::metrics;
 
-/// Lends memory to a pool until it is told to stop (SIGINT or SIGTERM), or has left it (`selkie
-/// pool drain`). It may join a coded pool at any time: part of what the others have moves there. If
-/// it is stopped, what the pool keeps there is gone: pages of a coded pool are made again from what
-/// others have.
+/// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), or has left the pool (`selkie pool
+/// drain`). It may join a coded pool at any time: part of the data of other memory nodes then moves
+/// to it. When it is stopped, its data is gone; a coded pool rebuilds it from other memory nodes.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by
@@ -33,16 +32,16 @@ pub(crate) struct Arguments {
     /// Memory to lend, as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     memory: u64,
-    /// What it fails together with, as rack-7: no two splits of a page lie in one domain [default:
-    /// one of its own]
+    /// Failure domain, as rack-7: no two splits of a page lie in one domain [default: a domain of its
+    /// own]
     #[arg(long, value_name = "NAME")]
     domain: Option<FailureDomain>,
-    /// Memory of the host to keep free, as 4G: when less is, the node gives back what it lends,
-    /// once its pages have moved to other memory nodes, and lends it again later. Of coded pools
-    /// [default: it gives nothing back]
+    /// Memory of the host to keep free, as 4G. When less is free, the node moves pages to other memory
+    /// nodes and returns their memory to the host; later it lends that again. For coded pools
+    /// [default: it returns nothing]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     headroom: Option<u64>,
-    /// How compute nodes reach it, `shm` or `tcp`, as the pool was made [default: that of the pool]
+    /// Fabric of the pool, `shm` or `tcp` [default: the one that the pool was made with]
     #[arg(long, value_name = "FABRIC")]
     fabric: Option<FabricKind>,
     #[command(flatten)]
@@ -56,7 +55,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
     arguments.network.check(arguments.metrics.are_given())
 }
 
-/// How often it is looked whether to stop.
+/// How often the process looks whether it is to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs the command.

@@ -15,7 +15,7 @@ use crate::support::metrics;
 
 /// Workers on every compute node read and write pages of one pool. Without --sim the pool is in
 /// this process and time is real; with it the network is simulated and time is virtual. After the
-/// run every write is looked for in the pages.
+/// run every write is verified in the pages.
 ///
 /// Exit code 0: the run ended and no write was lost; 1: it failed; 2: wrong arguments, nothing was
 /// started.
@@ -89,7 +89,7 @@ pub(crate) struct Arguments {
     json: bool,
     #[command(flatten)]
     metrics: metrics::Options,
-    /// Let --metrics be reached from other hosts, by anybody
+    /// Let other hosts read --metrics, without authentication
     #[arg(long)]
     insecure: bool,
 }

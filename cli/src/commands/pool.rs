@@ -30,8 +30,7 @@ enum Command {
         /// `NAME` on this host (1 to 64 letters, digits, `-` or `_`), or `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
-        /// How its nodes reach its memory: `shm`, memory shared by the processes of one host, or
-        /// `tcp`
+        /// Fabric: `shm`, memory shared by the processes of one host, or `tcp`
         #[arg(long, value_name = "FABRIC", default_value = "shm")]
         fabric: FabricKind,
         /// Memory nodes that are to join, 1 to 1024
@@ -43,8 +42,8 @@ enum Command {
         /// Bytes of a cache line, the unit of caching: a power of two, 512 to 8192
         #[arg(long, value_name = "BYTES", default_value_t = 2048)]
         gcl: usize,
-        /// Bytes of a range, what a memory node gives at once: a power of two, as 4M. A coded pool
-        /// can have 4096 of them, so that with more than 16G of pages they have to be larger
+        /// Bytes of a range, the unit of allocation on memory nodes: a power of two, as 4M. A coded
+        /// pool has at most 4096 ranges, so more than 16G of pages take larger ones
         #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = values::size)]
         range: u64,
         /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
@@ -52,16 +51,15 @@ enum Command {
         /// 2+1, or plain with fewer than 3 memory nodes]
         #[arg(long, value_name = "CODING")]
         coding: Option<Coding>,
-        /// Memory that each memory node keeps for the log of each compute node, as 64M, if there
-        /// are to be any, for `--durability memory`. Of what a memory node lends it takes as much,
-        /// times --max-compute-nodes
+        /// Memory that each memory node reserves for the log of each compute node, as 64M, for
+        /// `--durability memory`. It takes this size times --max-compute-nodes of what the memory
+        /// node lends
         #[arg(long, value_name = "SIZE", value_parser = values::size)]
         log_size: Option<u64>,
-        /// A node that has not shown for so long that it lives is dead, as 2s or 500ms; at least 4
-        /// heartbeats
+        /// A node without a heartbeat for this long is dead, as 2s or 500ms; at least 4 heartbeats
         #[arg(long, value_name = "TIME", default_value = "2s", value_parser = humantime::parse_duration)]
         lease: Duration,
-        /// How often a node shows that it lives, 10ms to 10min
+        /// Time between heartbeats of a node, 10ms to 10min
         #[arg(long, value_name = "TIME", default_value = "250ms", value_parser = humantime::parse_duration)]
         heartbeat: Duration,
     },
@@ -77,8 +75,7 @@ enum Command {
         #[command(flatten)]
         tls: TlsArguments,
     },
-    /// Has a memory node leave a pool in use: what it has is moved to the others, then its process
-    /// ends
+    /// Drains a memory node of a pool in use: its data moves to the others, then its process ends
     Drain {
         /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or
         /// `etcd:HOST:PORT,.../NAME`
@@ -99,7 +96,7 @@ enum Command {
         /// `etcd:HOST:PORT,.../NAME`
         #[arg(value_name = "POOL")]
         name: Place,
-        /// Also if nodes of it live: they find that their pool is gone
+        /// Remove it also if nodes of it live; they then fail
         #[arg(long)]
         force: bool,
         #[command(flatten)]
@@ -230,11 +227,11 @@ async fn create(
     Ok(())
 }
 
-/// How often it is looked how far a memory node is with leaving.
+/// How often the progress of a drain is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Waits as long as it takes: how long that is, is a matter of how much there is, and of who is
-/// there to move it.
+/// Waits without a bound: the time depends on how much data there is, and on the compute nodes that
+/// move it.
 async fn drain(
     env: &Env,
     name: &Place,
@@ -271,7 +268,7 @@ async fn drain(
     }
 }
 
-/// What people are told of a memory node.
+/// The state of a memory node, as the table says it.
 fn state_of(state: &PoolState, member: &MemoryMember, lives: bool) -> String {
     let node = member.descriptor.peer.index();
     match (member.stay, lives) {

@@ -35,15 +35,15 @@ pub(crate) struct Arguments {
     /// The pool that was lost, as `pool status` shows it, if there are logs of several
     #[arg(long, value_name = "ID", value_parser = pool_id)]
     pool_id: Option<u64>,
-    /// Only look what the logs make, and what is wrong with them
+    /// Only say which pages the logs make, and what is wrong with the logs
     #[arg(long, conflicts_with = "into")]
     dry_run: bool,
-    /// Leave out what damaged or missing logs have, and all that builds upon it
+    /// Leave out the changes of damaged or missing logs, and all that depend on them
     #[arg(long)]
     accept_loss: bool,
-    /// The pool to put the pages into, which nobody has used: `NAME` on this host,
-    /// `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`. Its logs, from then
-    /// on, begin in the first --log-dir
+    /// The pool to put the pages into, which no compute node has used: `NAME` on this host,
+    /// `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`. Its logs begin in the
+    /// first --log-dir
     #[arg(long, value_name = "POOL")]
     into: Option<Place>,
     /// Print one JSON object on stdout instead of tables
@@ -69,7 +69,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), Refusal> {
 
 /// Why there are no pages.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+enum RecoverError {
     #[error(transparent)]
     Merge(#[from] MergeError),
     #[error(transparent)]
@@ -77,7 +77,7 @@ enum Failure {
     #[error(transparent)]
     Log(#[from] LogError),
     #[error(transparent)]
-    Member(#[from] member::Failure),
+    Member(#[from] member::MemberError),
     #[error(transparent)]
     Start(#[from] std::io::Error),
     #[error("{0}")]
@@ -85,7 +85,7 @@ enum Failure {
 }
 
 /// What logs make.
-struct Found {
+struct RecoveredPages {
     owners: Vec<LogOwner>,
     /// Why they are refused, if they are not accepted as they are.
     refused: Option<String>,
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     code
 }
 
-fn recover(arguments: &Arguments) -> Result<(Found, Duration), Failure> {
+fn recover(arguments: &Arguments) -> Result<(RecoveredPages, Duration), RecoverError> {
     let started = Instant::now();
     let bar = ProgressBar::new_spinner();
     bar.enable_steady_tick(Duration::from_millis(100));
@@ -133,35 +133,35 @@ fn recover(arguments: &Arguments) -> Result<(Found, Duration), Failure> {
 }
 
 /// Logs that are there, with what they were cut off.
-fn existing(place: &Path) -> Result<Arc<dyn LogStore>, Failure> {
+fn existing(place: &Path) -> Result<Arc<dyn LogStore>, RecoverError> {
     if let Some(url) = place.to_str().filter(|place| LogObjects::is_url(place)) {
         return Ok(Arc::new(LogObjects::existing(url)?));
     }
     if !place.is_dir() {
-        return Err(Failure::Other(format!("{}: no such directory", place.display())));
+        return Err(RecoverError::Other(format!("{}: no such directory", place.display())));
     }
     Ok(Arc::new(LogFiles::existing(place)))
 }
 
 /// The logs of the pool that is asked for, or the only one.
-async fn owners(store: &Joined, arguments: &Arguments) -> Result<Vec<LogOwner>, Failure> {
+async fn owners(store: &Joined, arguments: &Arguments) -> Result<Vec<LogOwner>, RecoverError> {
     let mut owners = store.owners().await?;
     let pools: BTreeSet<u64> = owners.iter().map(|owner| owner.pool).collect();
     let listed = || pools.iter().map(|id| format!("{id:016x}")).collect::<Vec<_>>().join(", ");
     let directories = arguments.log_dir.iter().map(|directory| directory.display().to_string());
     let place = directories.collect::<Vec<_>>().join(", ");
     let id = match (arguments.pool_id, pools.first()) {
-        (_, None) => return Err(Failure::Other(format!("{place}: no logs are here"))),
+        (_, None) => return Err(RecoverError::Other(format!("{place}: no logs are here"))),
         (Some(id), _) if pools.contains(&id) => id,
         (Some(id), _) => {
             let what = format!("pool-id {id:016x}: {place} has logs of {}", listed());
-            return Err(Failure::Other(what));
+            return Err(RecoverError::Other(what));
         }
         (None, Some(id)) if pools.len() == 1 => *id,
         (None, _) => {
             let what =
                 format!("{place} has logs of several pools: give --pool-id, one of {}", listed());
-            return Err(Failure::Other(what));
+            return Err(RecoverError::Other(what));
         }
     };
     owners.retain(|owner| owner.pool == id);
@@ -173,7 +173,7 @@ async fn look(
     store: &Joined,
     owners: Vec<LogOwner>,
     arguments: &Arguments,
-) -> Result<Found, Failure> {
+) -> Result<RecoveredPages, RecoverError> {
     let first = owners.first();
     let (line_bytes, pool) = first.map_or((0, 0), |owner| (owner.line_bytes as usize, owner.pool));
     if let Some(other) = owners.iter().find(|owner| owner.line_bytes as usize != line_bytes) {
@@ -181,7 +181,7 @@ async fn look(
             "logs of one pool with lines of {line_bytes} and {} bytes: they are damaged",
             other.line_bytes
         );
-        return Err(Failure::Other(what));
+        return Err(RecoverError::Other(what));
     }
     let mut pages = Pages::new(line_bytes);
     let mut refused = None;
@@ -197,15 +197,19 @@ async fn look(
         Err(_) if arguments.accept_loss => BTreeMap::new(),
         labels => labels?,
     };
-    Ok(Found { owners, refused, logs: merged?, lines: pages.into_lines(), labels })
+    Ok(RecoveredPages { owners, refused, logs: merged?, lines: pages.into_lines(), labels })
 }
 
 /// Puts pages and labels into a pool.
-fn put(found: &Found, into: &Place, arguments: &Arguments) -> Result<(), member::Failure> {
+fn put(
+    found: &RecoveredPages,
+    into: &Place,
+    arguments: &Arguments,
+) -> Result<(), member::MemberError> {
     let before = async |pool: &Pool| {
         let (pool_bytes, logs) = (pool.descriptor().gcl_bytes, found.line_bytes());
         if pool_bytes != logs {
-            return Err(member::Failure::LineBytes { pool: pool_bytes, logs });
+            return Err(member::MemberError::LineBytes { pool: pool_bytes, logs });
         }
         let mut incarnations = BTreeMap::new();
         for owner in &found.owners {
@@ -222,7 +226,7 @@ fn put(found: &Found, into: &Place, arguments: &Arguments) -> Result<(), member:
     arguments.member.take_part(into, logs, before, work)
 }
 
-impl Found {
+impl RecoveredPages {
     fn line_bytes(&self) -> usize {
         self.owners.first().map_or(0, |owner| owner.line_bytes as usize)
     }

@@ -14,15 +14,15 @@ use selkie::shared::Place;
 use selkie_tpcc::units;
 use serde_json::json;
 
-use crate::options::member::{Failure, Logs, MemberArguments, set_labels};
+use crate::options::member::{Logs, MemberArguments, MemberError, set_labels};
 use crate::support::exit;
 
-/// Puts a backup into a shared pool that nobody has used yet, with pages of the same size; all else
-/// of the pool may be as one likes. The backup is read and checked whole before the pool is
-/// touched.
+/// Puts a backup into a shared pool that no compute node has used yet. The pool must have pages of the
+/// same size; its coding and its memory nodes may differ. The backup is read and checked before the
+/// pool is changed.
 ///
-/// Exit code 0: the pool holds what the backup has; 1: it does not, and is of no use if anything
-/// was written; 2: wrong arguments, nothing was started.
+/// Exit code 0: the pool holds the backup; 1: it does not, and is of no use if anything was written;
+/// 2: the arguments are wrong, and nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Where the backup is: the directory or URL that it was written to
@@ -32,8 +32,8 @@ pub(crate) struct Arguments {
     /// `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "POOL")]
     into: Place,
-    /// Where nodes of the new pool will have their logs, if they are to have them outside of it
-    /// (`--durability disk`): the pages are recorded there as well
+    /// Directory or URL of the logs of the new pool, if its nodes will run with `--durability disk`:
+    /// the pages are logged there as well
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// Print one JSON object instead of a line
@@ -83,18 +83,18 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     exit::print(&text, true)
 }
 
-fn restore(arguments: &Arguments) -> Result<Restored, Failure> {
+fn restore(arguments: &Arguments) -> Result<Restored, MemberError> {
     let from = LogObjects::at(&arguments.from, 0)?;
     let backup = RealRuntime::new(1)?.block_on(Backup::open(&from))?;
     let before = async |pool: &Pool| {
-        // The whole pool would be of no use: before it is touched.
+        // Before the pool is changed, as it would be of no use afterwards.
         backup.check(pool.descriptor().gcl_bytes)?;
         Ok(pool.count_on(backup.incarnations()).await?)
     };
     let work = async |env: &Env, pool: &Arc<Pool>, engine: &Engine| {
         let started = env.now();
         backup.restore(engine).await?;
-        // When the pages are there.
+        // Only when the pages are there.
         set_labels(pool, backup.labels()).await?;
         Ok((env.now() - started).as_secs_f64())
     };

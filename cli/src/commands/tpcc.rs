@@ -30,31 +30,29 @@ const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 /// processes share the first driver loads it and the others wait; each runs the mix on its own
 /// compute nodes and checks when none runs any more. Without --think the workers never pause.
 ///
-/// When a compute node of another process dies, pages that it alone had are made again from its
-/// log, or are lost if it has none (--durability). A transaction that needs one that is lost is
-/// rolled back and counted as lost, and the driver goes on. After the run the consistency
-/// conditions are judged on what can be read. And each NewOrder and Payment that this driver
-/// committed, or of more than 262144 a random sample of so many, is looked for: it is found as it
-/// was committed, or it is on a lost page, or it is missing.
+/// When a compute node of another process dies, its pages are recovered from its log, or are lost if
+/// it has none (--durability). A transaction that needs a lost page is rolled back and counted as
+/// lost, and the driver continues. After the run the driver checks the consistency conditions on the
+/// pages that can be read. It also verifies each NewOrder and Payment that it committed, or a random
+/// sample of 262144 of them: each is found as it was committed, is on a lost page, or is missing.
 ///
-/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a
-/// second one ends the process.
+/// SIGINT or SIGTERM ends the mix early; the driver then checks what was done. A second signal ends
+/// the process.
 ///
 /// Exit code 0: the run ended, every condition that can be judged holds, and no transaction is
 /// missing, also if pages of a shared pool are lost; 1: the run failed, a condition is broken or a
-/// transaction is missing; 2: wrong arguments, nothing was started.
+/// transaction is missing; 2: the arguments are wrong, and nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The pool: `embedded:`, one of this process's own; or one that processes share: `NAME` or
-    /// `shm:NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, `etcd:HOST:PORT,.../NAME`
+    /// The pool: `embedded:` is a pool of this process; `NAME` or `shm:NAME` is a shared pool of this
+    /// host; `tcp:HOST:PORT,...` names memory nodes of a shared pool; or `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "URL", default_value = "embedded:")]
     pool: PoolUrl,
-    /// Load the database into a shared pool, if no driver has, and stop
+    /// Load the database into a shared pool, unless it is loaded already, and stop
     #[arg(long)]
     load_only: bool,
-    /// Load a new database into a shared pool, also if it holds one, of whatever numbers. Refused
-    /// while other drivers work on that one; its memory is not reclaimed, but by destroying the
-    /// pool
+    /// Load a new database into a shared pool in place of the one that it holds. Refused while other
+    /// drivers work on that one. Its memory is not reclaimed before the pool is destroyed
     #[arg(long)]
     reload: bool,
     /// Warehouses to load, 1 to 100000; each takes about 100 MiB
@@ -79,8 +77,8 @@ pub(crate) struct Arguments {
     /// Cache of each compute node in MiB [default: half of the loaded database]
     #[arg(long, value_name = "N")]
     cache_mb: Option<u64>,
-    /// Memory lent by each memory node of an embedded pool in MiB [default: what data, growth and
-    /// headroom take]
+    /// Memory of each memory node of an embedded pool in MiB [default: enough for data, growth and
+    /// headroom]
     #[arg(long, value_name = "N")]
     memory_mb: Option<u64>,
     /// Bytes of a cache line of an embedded pool, the unit of caching: a power of two, 2048 to 8192
@@ -92,10 +90,9 @@ pub(crate) struct Arguments {
     /// [default: 2+1, or plain with fewer than 3 memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
-    /// How the transactions of this process are kept apart: `2pl`, two-phase locking without
-    /// waiting, `to`, in the order of timestamps, or `occ`, optimistic with validation at commit.
-    /// On a database that was loaded with `to` all drivers have it, and none on another; else they
-    /// may differ
+    /// Concurrency control of this process: `2pl`, two-phase locking without waiting; `to`,
+    /// timestamp ordering; or `occ`, optimistic with validation at commit. All drivers of a database
+    /// that was loaded with `to` use `to`, and no other drivers do
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]
@@ -107,27 +104,27 @@ pub(crate) struct Arguments {
     /// of them]; remote accesses of the mix still go anywhere
     #[arg(long, value_name = "FIRST-LAST", value_parser = values::homes)]
     homes: Option<(u32, u32)>,
-    /// Of a hundred NewOrder, and of as many Payment transactions, those that have to do with
-    /// another node's warehouse, or with --affinity shared with another than their own, 0 to 100
-    /// [default: as the standard has it]
+    /// Percentage of NewOrder and of Payment transactions that use a warehouse of another node, or
+    /// with --affinity shared another warehouse than their own, 0 to 100 [default: as in the
+    /// standard]
     #[arg(long, value_name = "N")]
     remote_percent: Option<u32>,
     /// Seed of the data and of the transactions' inputs
     #[arg(long, value_name = "N", default_value_t = Config::default().seed)]
     seed: u64,
-    /// Let workers wait as people at terminals do, by clause 5.2.5.7
+    /// Add keying and think times, by clause 5.2.5.7
     #[arg(long)]
     think: bool,
-    /// Add each NewOrder and Payment to this file as soon as it has committed, for --look-for of
-    /// another run, should this one be killed
+    /// Record each NewOrder and Payment in this file as soon as it has committed, for
+    /// --verify-commits of a later run
     #[arg(long, value_name = "FILE")]
-    note_commits: Option<PathBuf>,
-    /// Look also for what another run has committed, which was to --note-commits in this file; may
-    /// be given more than once
+    record_commits: Option<PathBuf>,
+    /// Verify that the commits in this file, which another run wrote with --record-commits, are in
+    /// the database; may be given more than once
     #[arg(long, value_name = "FILE")]
-    look_for: Vec<PathBuf>,
-    /// Divide the number of items, customers and initial orders by N, 1 to 100; above 1 the figures
-    /// are no TPC-C figures, but the run is short
+    verify_commits: Vec<PathBuf>,
+    /// Divide the number of items, customers and initial orders by N, 1 to 100. Above 1 the run is
+    /// short, and its figures are not comparable with TPC-C
     #[arg(long, value_name = "N", default_value_t = 1)]
     scale: u32,
     /// Print one JSON object on stdout instead of tables
@@ -145,9 +142,9 @@ enum AffinityArgument {
     Shared,
     /// Each node on its own; remote accesses of the mix still go anywhere
     Warehouse,
-    /// Each node on its own, and nobody else on their pages: what a transaction needs of another
-    /// node's warehouses that node does, and all commit by two-phase commit; a baseline, only with
-    /// --pool embedded: and --protocol 2pl
+    /// Each node on its own, with pages that no other node uses. Other nodes do their part of a
+    /// transaction, and all commit by two-phase commit: a baseline, only with --pool embedded: and
+    /// --protocol 2pl
     Partitioned,
 }
 
@@ -277,8 +274,8 @@ fn config(arguments: &Arguments) -> Result<Config, TpccError> {
         remote_percent: arguments.remote_percent,
         seed: arguments.seed,
         think: arguments.think,
-        record_commits: arguments.note_commits.clone(),
-        verify_commits: arguments.look_for.clone(),
+        record_commits: arguments.record_commits.clone(),
+        verify_commits: arguments.verify_commits.clone(),
         scale: Scale::divided_by(arguments.scale),
         ..default
     };
@@ -301,7 +298,7 @@ fn of_pool(config: Config, pool: &PoolDescriptor) -> Config {
     Config { gcl_bytes, coding, memory_nodes: nodes, memory_mib, durability, ..config }
 }
 
-/// Refuses what has no meaning with the pool asked for.
+/// Refuses options that have no meaning for the pool.
 fn check_pool(arguments: &Arguments, shared: bool) -> Result<(), TpccError> {
     let refused = |key, value: String, allowed: &str| {
         Err(TpccError::Config { key, value, allowed: allowed.to_owned() })

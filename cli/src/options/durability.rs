@@ -1,4 +1,4 @@
-//! Options of drivers that say what is to outlive a compute node.
+//! Options of drivers for the durability of commits.
 
 use std::path::PathBuf;
 
@@ -7,18 +7,17 @@ use selkie_tpcc::{Durability, TpccError};
 
 #[derive(Args)]
 pub(crate) struct DurabilityArguments {
-    /// When a transaction is said to be committed: it is in the pool (`none`); its changes are in a
-    /// log, in memory of memory nodes (`memory`), or in files (`disk`), from which they are made
-    /// again if its compute node dies
+    /// What a commit waits for: nothing (`none`), a log in the memory of memory nodes (`memory`), or
+    /// a log in files (`disk`). From a log the pages of a compute node are recovered if it dies
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "none")]
     durability: Level,
-    /// Directory of the logs, for `disk`, or an object store, as `file:///var/logs`, and with the
-    /// feature `cloud` `s3://BUCKET/LOGS`, `gs://`, `az://` or `https://`: all compute nodes of the
-    /// pool have to reach it
+    /// Directory of the logs, for `disk`, or the URL of an object store: `file:///var/logs`, and
+    /// with the feature `cloud` `s3://BUCKET/LOGS`, `gs://`, `az://` or `https://`. All compute
+    /// nodes of the pool must reach it
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
-    /// How long the log of a compute node may become, MiB, before whoever writes has to wait
-    /// [default: 64 in memory, 4096 in files; in a shared pool what that was made with]
+    /// Capacity of the log of a compute node in MiB; writers wait while it is full [default: 64 in
+    /// memory, 4096 in files; in a shared pool the size that the pool was made with]
     #[arg(long, value_name = "N")]
     log_mb: Option<u64>,
 }
@@ -34,7 +33,7 @@ enum Level {
 }
 
 impl DurabilityArguments {
-    /// What they ask for.
+    /// The durability that they ask for.
     pub(crate) fn durability(&self) -> Result<Durability, TpccError> {
         let refused = |key, value: String, allowed: &str| {
             Err(TpccError::Config { key, value, allowed: allowed.to_owned() })
@@ -61,12 +60,12 @@ impl DurabilityArguments {
         }
     }
 
-    /// Whether a length is asked for.
+    /// Whether a capacity is given.
     pub(crate) fn says_length(&self) -> bool {
         self.log_mb.is_some()
     }
 
-    /// Whether logs are to be in memory.
+    /// Whether logs are in memory.
     pub(crate) fn is_in_memory(&self) -> bool {
         self.durability == Level::Memory
     }

@@ -1,4 +1,4 @@
-//! Commands that take part in a shared pool as a compute node of their own for a moment.
+//! Commands that join a shared pool as a compute node for as long as they run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -16,15 +16,15 @@ use selkie_tpcc::{Durability, logs_at};
 use super::network::NetworkArguments;
 use crate::support::exit;
 
-/// Length of the log of a node that changes nothing, MiB: as little as files take, as it stays
-/// there.
+/// Capacity of the log of a node that changes nothing, MiB: the least that files take, as the log
+/// stays there.
 const IDLE_LOG_MIB: u64 = 16;
-/// As drivers have it: not over while a memory node that died is not missed yet.
+/// As for drivers: longer than it takes to notice the death of a memory node.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why such a command failed.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Failure {
+pub(crate) enum MemberError {
     #[error(transparent)]
     Shared(#[from] SharedPoolError),
     #[error(transparent)]
@@ -68,14 +68,14 @@ impl MemberArguments {
         self.network.check(false)
     }
 
-    /// Takes part in a pool as one more compute node as long as `work` takes; `before` that.
+    /// Joins a pool as one more compute node, runs `work`, and leaves. `before` runs before it joins.
     pub(crate) fn take_part<T>(
         &self,
         place: &Place,
         logs: Logs<'_>,
-        before: impl AsyncFnOnce(&Pool) -> Result<(), Failure>,
-        work: impl AsyncFnOnce(&Env, &Arc<Pool>, &Engine) -> Result<T, Failure>,
-    ) -> Result<T, Failure> {
+        before: impl AsyncFnOnce(&Pool) -> Result<(), MemberError>,
+        work: impl AsyncFnOnce(&Env, &Arc<Pool>, &Engine) -> Result<T, MemberError>,
+    ) -> Result<T, MemberError> {
         let runtime = RealRuntime::new(2)?;
         let env = runtime.env();
         let shared = SharedPool::at(place, self.network.tls().security()?)?;
@@ -92,7 +92,7 @@ impl MemberArguments {
             let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
             let done = work(&env, &pool, &engine).await;
             let closed = engine.close().await;
-            // Why the work failed says more.
+            // The error of the work says more than that of the close.
             let done = done?;
             closed?;
             Ok(done)
@@ -100,11 +100,11 @@ impl MemberArguments {
     }
 }
 
-/// Sets labels of a new pool, which others go by.
-pub(crate) async fn set_labels(pool: &Pool, labels: &Labels) -> Result<(), Failure> {
+/// Sets the labels of a new pool.
+pub(crate) async fn set_labels(pool: &Pool, labels: &Labels) -> Result<(), MemberError> {
     for (name, label) in labels {
         if !pool.set_label(name, None, Some(label)).await? {
-            return Err(Failure::Label { name: name.clone() });
+            return Err(MemberError::Label { name: name.clone() });
         }
     }
     Ok(())

@@ -10,18 +10,18 @@ use selkie::shared::{Network, SharedPoolError};
 
 use crate::support::exit;
 
-/// How connections to the nodes of a pool over TCP are secured.
+/// TLS of connections to the nodes of a pool over TCP.
 #[derive(Args)]
 pub(crate) struct TlsArguments {
-    /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it: connections of
-    /// a pool over TCP are encrypted, and only those who have a certificate of the pool's authority
+    /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it. Connections of a
+    /// pool over TCP are then encrypted, and only nodes with a certificate of the pool's authority
     /// take part
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
 }
 
 impl TlsArguments {
-    /// Whether they are.
+    /// Whether there are any.
     pub(crate) fn are_given(&self) -> bool {
         self.tls.is_some()
     }
@@ -42,8 +42,8 @@ pub(crate) struct NetworkArguments {
     /// Address by which others reach this host, if it is not that of --listen
     #[arg(long, value_name = "HOST")]
     advertise: Option<IpAddr>,
-    /// Listen beyond loopback without --tls, and there for --metrics: whoever comes is not
-    /// authenticated and nothing is encrypted
+    /// Listen beyond loopback without --tls, also for --metrics. Clients are not authenticated, and
+    /// nothing is encrypted
     #[arg(long)]
     insecure: bool,
     #[command(flatten)]
@@ -51,12 +51,12 @@ pub(crate) struct NetworkArguments {
 }
 
 impl NetworkArguments {
-    /// What they say.
+    /// The network that they describe.
     pub(crate) fn network(&self) -> Network {
         Network { listen: self.listen, advertise: self.advertise, insecure: self.insecure }
     }
 
-    /// Whether to listen beyond loopback.
+    /// Whether to listen beyond loopback without certificates.
     pub(crate) fn insecure(&self) -> bool {
         self.insecure
     }
@@ -66,8 +66,8 @@ impl NetworkArguments {
         &self.tls
     }
 
-    /// Looks for values out of range, and such that contradict each other; metrics may be what is
-    /// insecure.
+    /// Looks for values out of range, and for values that contradict each other. `--insecure` may be
+    /// for the metrics.
     pub(crate) fn check(&self, has_metrics: bool) -> Result<(), exit::Refusal> {
         if self.insecure && self.tls.are_given() && !has_metrics {
             let what = "insecure: contradicts --tls: give one of them".to_owned();

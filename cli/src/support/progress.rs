@@ -19,7 +19,7 @@ const TEMPLATE: &str = "{prefix:>6} [{bar:40}] {percent:>3} % {elapsed_precise}"
 /// Shows stages on stderr.
 pub(crate) struct Stderr {
     terminal: bool,
-    stage: Mutex<Stage>,
+    stage: Mutex<ProgressStage>,
     roster: Roster,
     began: Arc<OnceLock<SystemTime>>,
     /// Signals end the process, as they do where nobody cares.
@@ -28,7 +28,7 @@ pub(crate) struct Stderr {
     over: Arc<AtomicBool>,
 }
 
-struct Stage {
+struct ProgressStage {
     name: &'static str,
     bar: ProgressBar,
     total: u64,
@@ -37,7 +37,7 @@ struct Stage {
 
 impl Stderr {
     pub(crate) fn new() -> Self {
-        let stage = Stage { name: "", bar: ProgressBar::hidden(), total: 0, done: 0 };
+        let stage = ProgressStage { name: "", bar: ProgressBar::hidden(), total: 0, done: 0 };
         Self {
             terminal: std::io::stderr().is_terminal(),
             stage: Mutex::new(stage),
@@ -70,7 +70,7 @@ impl Stderr {
         &self.roster
     }
 
-    fn with(&self, change: impl FnOnce(&mut Stage)) {
+    fn with(&self, change: impl FnOnce(&mut ProgressStage)) {
         // A panic while a number was changed leaves nothing that matters broken.
         let mut stage = self.stage.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         change(&mut stage);
@@ -89,7 +89,7 @@ impl Progress for Stderr {
                 bar.set_style(style);
             }
             bar.set_prefix(name);
-            *stage = Stage { name, bar, total, done: 0 };
+            *stage = ProgressStage { name, bar, total, done: 0 };
             if !self.terminal {
                 line(&begins(name));
             }

@@ -11,7 +11,7 @@ use selkie::shared::{Place, SharedPool, SharedPoolError};
 
 use super::plain;
 use super::screen::Screen;
-use super::snapshot::{Snapshot, Watch};
+use super::snapshot::{PoolWatch, Snapshot};
 use crate::options::network::TlsArguments;
 use crate::support::exit;
 
@@ -41,7 +41,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// How long reports are waited for with --once, and how often they are looked for.
 const ONCE_PATIENCE: Duration = Duration::from_millis(2500);
 const ONCE_LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long a plane that cannot be read is put up with.
+/// How long the view goes on while the control plane cannot be read.
 const PLANE_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ enum TopError {
     #[error("stdout: {0}")]
     Stdout(std::io::Error),
     #[error("{0}")]
-    Runtime(String),
+    Runtime(std::io::Error),
 }
 
 /// Looks for values that do not go together.
@@ -83,26 +83,26 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     }
 }
 
-/// A pool that is looked at.
+/// The view of a pool.
 struct View {
     name: Place,
     pool: SharedPool,
     runtime: RealRuntime,
-    watch: Watch,
+    watch: PoolWatch,
     started: Instant,
-    /// What was seen last, and when.
+    /// The last snapshot, and its time.
     latest: Option<(Snapshot, Instant)>,
 }
 
 impl View {
     fn open(Arguments { name, tls, .. }: &Arguments) -> Result<Self, TopError> {
-        let runtime = RealRuntime::new(1).map_err(|error| TopError::Runtime(error.to_string()))?;
+        let runtime = RealRuntime::new(1).map_err(TopError::Runtime)?;
         let pool = SharedPool::at(name, tls.security()?)?;
-        let (watch, started) = (Watch::default(), Instant::now());
+        let (watch, started) = (PoolWatch::default(), Instant::now());
         Ok(Self { name: name.clone(), pool, runtime, watch, started, latest: None })
     }
 
-    /// What is seen now; of a plane that is away for a moment, what was seen before.
+    /// The pool as it is now, or the last snapshot while the control plane is away for a short time.
     fn look(&mut self) -> Result<Snapshot, TopError> {
         let plane = self.pool.plane();
         let looked = self.runtime.block_on(async {
@@ -151,7 +151,7 @@ fn once(arguments: &Arguments) -> Result<(), TopError> {
 
 fn live(arguments: &Arguments) -> Result<(), TopError> {
     let mut view = View::open(arguments)?;
-    // What is wrong with the pool is told on the terminal as it is.
+    // An error of the pool is printed before the terminal changes.
     let mut snapshot = view.look()?;
     if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
         return Err(TopError::NoTerminal);

@@ -12,7 +12,7 @@ use ratatui::text::Line;
 use ratatui::widgets::{Cell, Row, Table};
 
 use super::plain;
-use super::snapshot::{Snapshot, State};
+use super::snapshot::{NodeState, Snapshot};
 
 /// Lines beside the tables: the headline and the keys.
 const FRAME_LINES: u16 = 2;
@@ -22,7 +22,7 @@ const KEYS: &str = "q: quit";
 struct Section<'a> {
     headers: &'a [&'a str],
     widths: &'a [u16],
-    rows: Vec<(Vec<String>, Option<State>)>,
+    rows: Vec<(Vec<String>, Option<NodeState>)>,
 }
 
 /// Draws all of it.
@@ -100,13 +100,13 @@ impl Section<'_> {
     }
 }
 
-fn row<'a>((cells, state): &'a (Vec<String>, Option<State>)) -> Row<'a> {
+fn row<'a>((cells, state): &'a (Vec<String>, Option<NodeState>)) -> Row<'a> {
     let row = Row::new(cells.iter().map(String::as_str));
     match state {
-        Some(State::Silent | State::Recovering) => row.fg(Color::Yellow),
-        Some(State::Dead) => row.fg(Color::Red),
-        Some(State::NotJoined) => row.dim(),
-        Some(State::Lives) | None => row,
+        Some(NodeState::Silent | NodeState::Recovering) => row.fg(Color::Yellow),
+        Some(NodeState::Dead) => row.fg(Color::Red),
+        Some(NodeState::NotJoined) => row.dim(),
+        Some(NodeState::Lives) | None => row,
     }
 }
 
@@ -131,7 +131,7 @@ mod tests {
         };
         let compute = |index| ComputeRow {
             node: format!("cn{index}"),
-            state: if index == 1 { State::Recovering } else { State::Lives },
+            state: if index == 1 { NodeState::Recovering } else { NodeState::Lives },
             silent_s: Some(0.25),
             frames: Some(100),
             frames_used: Some(40),
@@ -139,7 +139,7 @@ mod tests {
         };
         let memory = |index| MemoryRow {
             node: format!("mem{index}"),
-            state: if index == 2 { State::NotJoined } else { State::Lives },
+            state: if index == 2 { NodeState::NotJoined } else { NodeState::Lives },
             silent_s: Some(0.1),
             lent_bytes: Some(3 << 30),
             leased_bytes: Some(5 << 20),

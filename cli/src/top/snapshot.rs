@@ -1,5 +1,5 @@
-//! What is seen of a pool at a moment, and how it is found out: from the pool's state, its nodes'
-//! beats, and the two newest reports of each node. No I/O.
+//! A snapshot of a pool, made from the state of the pool, the beats of its nodes, and the two newest
+//! reports of each node. No I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ const HOTTEST: usize = 10;
 /// A node whose newest report is older than this has no rates.
 const STALE: Duration = EVERY.saturating_mul(4);
 
-/// A pool at a moment.
+/// A pool at one time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct Snapshot {
     pub(crate) pool: String,
@@ -30,21 +30,21 @@ pub(crate) struct Snapshot {
     pub(crate) lost_pages: usize,
 }
 
-/// How a node is.
+/// State of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub(crate) enum State {
+pub(crate) enum NodeState {
     #[default]
     Lives,
     /// For longer than a lease.
     Silent,
     NotJoined,
-    /// Dead, and the others are at it.
+    /// Dead, and the others recover from its death.
     Recovering,
     Dead,
 }
 
-impl fmt::Display for State {
+impl fmt::Display for NodeState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Lives => "lives",
@@ -59,7 +59,7 @@ impl fmt::Display for State {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct MemoryRow {
     pub(crate) node: String,
-    pub(crate) state: State,
+    pub(crate) state: NodeState,
     /// Since its last beat.
     pub(crate) silent_s: Option<f64>,
     /// As it says itself.
@@ -72,7 +72,7 @@ pub(crate) struct MemoryRow {
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub(crate) struct ComputeRow {
     pub(crate) node: String,
-    pub(crate) state: State,
+    pub(crate) state: NodeState,
     /// Since its last beat.
     pub(crate) silent_s: Option<f64>,
     pub(crate) frames: Option<u64>,
@@ -151,9 +151,9 @@ impl Rates {
     }
 }
 
-/// What has been seen of a pool so far.
+/// The reports of a pool so far.
 #[derive(Default)]
-pub(crate) struct Watch {
+pub(crate) struct PoolWatch {
     /// Pools of one name are told apart by it.
     pool: u64,
     nodes: BTreeMap<PeerId, Reports>,
@@ -164,11 +164,11 @@ struct Reports {
     host: u64,
     last: Report,
     before: Option<Report>,
-    /// When the newest came, by the watcher's clock.
+    /// When the newest report came, by the clock of this process.
     came: Duration,
 }
 
-impl Watch {
+impl PoolWatch {
     /// Takes note of what a pool's control plane says at `now`, by any clock that does not go back.
     pub(crate) fn look(
         &mut self,
@@ -191,9 +191,11 @@ impl Watch {
         };
         let memory_nodes = state.memory_nodes.iter().enumerate().map(|(index, member)| {
             let row = MemoryRow { node: format!("mem{index}"), ..MemoryRow::default() };
-            let Some(member) = member else { return MemoryRow { state: State::NotJoined, ..row } };
+            let Some(member) = member else {
+                return MemoryRow { state: NodeState::NotJoined, ..row };
+            };
             let age = age(member.descriptor.peer, member.host);
-            let state = if member.dead { State::Dead } else { lives(age, lease) };
+            let state = if member.dead { NodeState::Dead } else { lives(age, lease) };
             let silent_s = age.map(|age| age.as_secs_f64());
             self.memory_row(member.descriptor.peer, now, MemoryRow { state, silent_s, ..row })
         });
@@ -209,8 +211,8 @@ impl Watch {
                 ComputeRow { node, state, ..ComputeRow::default() }
             }
         };
-        let recovering = state.lost.keys().map(gone(State::Recovering));
-        let dead = state.dead.iter().map(gone(State::Dead));
+        let recovering = state.lost.keys().map(gone(NodeState::Recovering));
+        let dead = state.dead.iter().map(gone(NodeState::Dead));
         let memory_nodes = memory_nodes.collect();
         let members: Vec<_> =
             state.compute_nodes.keys().map(|index| PeerId::compute(*index)).collect();
@@ -229,7 +231,7 @@ impl Watch {
 
     /// Whether all nodes that live have reported twice, so that the snapshot lacks no rates.
     pub(crate) fn is_complete(&self, snapshot: &Snapshot) -> bool {
-        let lives = |state: State| state == State::Lives;
+        let lives = |state: NodeState| state == NodeState::Lives;
         let memory = snapshot.memory_nodes.iter().filter(|row| lives(row.state));
         let compute = snapshot.compute_nodes.iter().filter(|row| lives(row.state));
         memory
@@ -277,7 +279,7 @@ impl Watch {
         &self,
         peer: PeerId,
         now: Duration,
-        state: State,
+        state: NodeState,
         silent_s: Option<f64>,
     ) -> ComputeRow {
         let report = self.nodes.get(&peer).and_then(|reports| compute(&reports.last));
@@ -315,8 +317,8 @@ impl Watch {
     }
 }
 
-fn lives(age: Option<Duration>, lease: Duration) -> State {
-    if age.is_some_and(|age| age <= lease) { State::Lives } else { State::Silent }
+fn lives(age: Option<Duration>, lease: Duration) -> NodeState {
+    if age.is_some_and(|age| age <= lease) { NodeState::Lives } else { NodeState::Silent }
 }
 
 fn memory(report: &Report) -> Option<&MemoryReport> {
@@ -389,8 +391,8 @@ mod tests {
 
     #[test]
     fn rates_are_differences_of_reports_over_the_time_between_them() {
-        let (state, mut watch) = (pool(), Watch::default());
-        let look = |watch: &mut Watch, now: u64, at: u64, factor: u64| {
+        let (state, mut watch) = (pool(), PoolWatch::default());
+        let look = |watch: &mut PoolWatch, now: u64, at: u64, factor: u64| {
             let beats = [
                 (beat(0, 1, &compute_report(at, factor)), SECOND / 2),
                 (beat(1, 2, &compute_report(at + 100, factor)), SECOND),
@@ -426,22 +428,22 @@ mod tests {
         // all.
         let future = r#"{"version":2}"#;
         let beats = [(beat(0, 7, &compute_report(1, 1)), SECOND), (beat(1, 2, future), SECOND)];
-        let seen = Watch::default().look("p", SECOND, &state, &beats);
+        let seen = PoolWatch::default().look("p", SECOND, &state, &beats);
         let states: Vec<_> =
             seen.compute_nodes.iter().map(|row| (row.node.as_str(), row.state)).collect();
         let expected = [
-            ("cn0", State::Silent),
-            ("cn1", State::Lives),
-            ("cn2", State::Recovering),
-            ("cn3", State::Dead),
+            ("cn0", NodeState::Silent),
+            ("cn1", NodeState::Lives),
+            ("cn2", NodeState::Recovering),
+            ("cn3", NodeState::Dead),
         ];
         assert_eq!(states, expected);
         assert_eq!(seen.compute_nodes[1].frames, None);
-        assert!(seen.memory_nodes.iter().all(|row| row.state == State::NotJoined));
+        assert!(seen.memory_nodes.iter().all(|row| row.state == NodeState::NotJoined));
         assert_eq!((seen.lost_pages, seen.lease_s), (1, 2.0));
         let late = [(beat(1, 2, ""), SECOND * 3)];
-        let seen = Watch::default().look("p", SECOND, &state, &late);
-        assert_eq!(seen.compute_nodes[1].state, State::Silent);
+        let seen = PoolWatch::default().look("p", SECOND, &state, &late);
+        assert_eq!(seen.compute_nodes[1].state, NodeState::Silent);
         assert_eq!(seen.compute_nodes[1].silent_s, Some(3.0));
     }
 
@@ -452,7 +454,7 @@ mod tests {
             (beat(0, 1, &compute_report(1, 2)), SECOND),
             (beat(1, 2, &compute_report(1, 3)), SECOND),
         ];
-        let seen = Watch::default().look("p", SECOND, &state, &beats);
+        let seen = PoolWatch::default().look("p", SECOND, &state, &beats);
         let first = &seen.hottest[0];
         assert_eq!((first.gcl, first.home.as_str()), (4096, "mem1"));
         assert_eq!((first.at_least, first.at_most), (48, 50));

@@ -100,7 +100,7 @@ fn drivers_are_killed(kills: u32) {
     for kill in 0..kills {
         let file = place.path().join(kill.to_string());
         let file = file.to_str().unwrap().to_owned();
-        let noted = [&["--note-commits", &file], &durable[..]].concat();
+        let noted = [&["--record-commits", &file], &durable[..]].concat();
         let (mut victim, node) = running_with(&pool, &noted);
         // At any time in what it does.
         std::thread::sleep(Duration::from_micros(u64::from(kill) * 7_919 % 300_000));
@@ -113,7 +113,7 @@ fn drivers_are_killed(kills: u32) {
     let mut last = vec!["--duration", "1", "--json"];
     for file in &files {
         assert!(std::fs::metadata(file).unwrap().len() > 0, "it has committed nothing");
-        last.extend(["--look-for", file]);
+        last.extend(["--verify-commits", file]);
     }
     let report = prints(&pool.tpcc(&[&last[..], &durable].concat()));
     assert_eq!((&report["consistency"], &report["journal"]["missing"]), (&"ok".into(), &0.into()));
@@ -143,7 +143,8 @@ fn all_memory_is_gone(test: &str, place: &std::path::Path, logs: &str, log_mib: 
     succeeds(&lost.tpcc(&[&["--load-only"], &durable[..]].concat()));
     let noted = tempfile::NamedTempFile::new().unwrap();
     let file = noted.path().to_str().unwrap();
-    let before = [&["--duration", "3600", "--json", "--note-commits", file], &durable[..]].concat();
+    let before =
+        [&["--duration", "3600", "--json", "--record-commits", file], &durable[..]].concat();
     let mut victim = Process::start(&lost.tpcc(&before));
     until("the driver joins", || (lost.compute_nodes() == [1]).then_some(()));
     until("it commits", || (noted.as_file().metadata().unwrap().len() > 0).then_some(()));
@@ -156,7 +157,7 @@ fn all_memory_is_gone(test: &str, place: &std::path::Path, logs: &str, log_mib: 
     let put = prints(&["recover", "--log-dir", logs, "--into", &pool.url, "--json"]);
     assert_eq!(put["pages"], looked["pages"], "{put}");
     // The database is there, with its label: nothing is loaded.
-    let late = ["--duration", "1", "--json", "--look-for", file];
+    let late = ["--duration", "1", "--json", "--verify-commits", file];
     let late = prints(&pool.tpcc(&late));
     assert_eq!((&late["consistency"], &late["load"]["rows"]), (&"ok".into(), &0.into()), "{late}");
     assert_eq!(late["journal"]["missing"], 0, "{late}");

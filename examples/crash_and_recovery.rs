@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::time::Duration;
 
-use selkie::memnode::ComputeIndex;
+use selkie::pool::ComputeIndex;
 use selkie::txn::{ColumnType, TableSchema, key};
 use selkie::{Durability, PoolOptions};
 

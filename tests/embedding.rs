@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use selkie::memnode::ComputeIndex;
+use selkie::pool::ComputeIndex;
 use selkie::shared::{Network, UrlError};
 use selkie::txn::{CatalogueError, ColumnType, TableSchema, TxnError, key};
 use selkie::{Database, Durability, OpenError, Pool, PoolOptions, block_on};

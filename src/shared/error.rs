@@ -51,7 +51,7 @@ pub enum SharedPoolError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// Nobody is listened for where memory is shared.
+    /// Options of a network where memory is shared.
     #[error(
         "--listen, --advertise, --tls and --insecure are for pools over TCP (the last for --metrics too); this is none"
     )]

@@ -55,7 +55,7 @@ pub struct Network {
     /// The address by which others reach this host, if it is not the one of `listen`.
     pub advertise: Option<IpAddr>,
     /// Whether to listen where others than the processes of this host can come, though connections
-    /// are not secured: nobody is authenticated then.
+    /// are not secured: clients are not authenticated then.
     pub insecure: bool,
 }
 

@@ -38,7 +38,7 @@ impl Claim {
 /// What a ratio should be.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Expected {
-    /// About what somebody else has published.
+    /// The value that a paper published.
     Published(f64),
     /// An aim of this project.
     AtMost(f64),

@@ -2,8 +2,7 @@
 
 use selkie::fabric::sim::CostModel;
 
-/// Bytes of a range of the pools made here if nobody says otherwise: small, so that little of a
-/// node's memory is left over.
+/// Default bytes of a range of a pool: small, so that little memory of a node is left over.
 pub(crate) const RANGE_BYTES: u64 = 4 << 20;
 
 /// Bytes, with K, M, G or T for powers of 1024.

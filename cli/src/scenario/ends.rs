@@ -51,7 +51,7 @@ impl Plan {
         dead.collect()
     }
 
-    /// How the process must end that is the so-manieth of a driver, from 0.
+    /// How process `incarnation` of a driver must end, counted from 0.
     pub(crate) fn end_of(&self, driver: usize, incarnation: usize) -> ExpectedEnd {
         let lease = self.file.pool.lease.0.0;
         let margin = self.file.expect.fails_within.0.0;
@@ -63,7 +63,7 @@ impl Plan {
                 own.find(|later| later.at >= due.at && later.action == end).map(|later| later.at)
             };
             return match due.action {
-                // It finds out when it goes on; if it does not, it is ended at the end.
+                // It notices its death when it continues. If it never does, the run kills it.
                 FaultAction::Stop => match over(FaultAction::Continue) {
                     None => ExpectedEnd::Killed,
                     Some(from) => {

@@ -22,7 +22,7 @@ pub(crate) struct PlannedDriver {
     pub(crate) driver: DriverSection,
 }
 
-/// Somebody who can be a target.
+/// A process that can be the target of a fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum FaultTarget {
     /// By position.

@@ -190,7 +190,7 @@ impl Plan {
                     if dies {
                         kills.push(began);
                     }
-                    // Whoever was taken for dead ends.
+                    // A driver that was declared dead ends.
                     dies.then_some(FaultAction::Heal)
                 }
                 (_, None) => return Err(format!("{said}: it is running then")),

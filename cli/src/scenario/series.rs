@@ -1,7 +1,7 @@
 //! Throughput over time, from the seconds that drivers count, and whether it came back after a
 //! fault.
 //!
-//! Drivers begin to count at different moments. Within one of its seconds a driver is taken to have
+//! Drivers begin to count at different times. Within one of its seconds a driver is taken to have
 //! committed evenly, so that the throughput of several is known for any interval.
 
 /// What a driver has counted.

@@ -72,7 +72,7 @@ pub(crate) fn judge(plan: &Plan, outcome: &Observed) -> Verdict {
     Verdict { checks, recoveries }
 }
 
-/// A fault that meets nobody is none.
+/// A fault whose target had ended before is no fault.
 fn faults(plan: &Plan, outcome: &Observed) -> VerdictCheck {
     let missed = outcome.faults.iter().filter(|fault| fault.missed);
     let missed: Vec<_> = missed

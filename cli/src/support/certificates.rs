@@ -299,7 +299,7 @@ fn place(directory: &Path, files: &[(&str, String, u32)]) -> Result<(), CertErro
     }
     match std::fs::rename(&beside, directory) {
         Ok(()) => made.is_placed = true,
-        // Somebody was faster.
+        // Another process was faster.
         Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => return Err(exists()),
         Err(error) => return Err(failed(directory)(error)),
     }
@@ -315,7 +315,7 @@ struct Made<'p> {
 impl Drop for Made<'_> {
     fn drop(&mut self) {
         if !self.is_placed {
-            // There is nobody to tell; what led here is told.
+            // The caller reports the error that led here.
             let _ = std::fs::remove_dir_all(self.path);
         }
     }

@@ -58,7 +58,7 @@ fn is_module(name: &str) -> bool {
 pub(crate) fn install(filter: Filter) {
     let plain = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let ansi = std::io::stderr().is_terminal() && !plain;
-    // A stderr that nobody reads is no reason to say so on it.
+    // An error of stderr cannot be reported on it.
     let layer = fmt::layer().with_writer(std::io::stderr).log_internal_errors(false);
     // Fails where a subscriber is installed already, which then has the events.
     let _ = tracing_subscriber::registry().with(layer.with_ansi(ansi)).with(filter.0).try_init();

@@ -1,9 +1,9 @@
-//! `--metrics`: what the nodes of this process have done, for a Prometheus that asks, in the
-//! OpenMetrics text format.
+//! `--metrics`: what the nodes of this process have done, for Prometheus, in the OpenMetrics text
+//! format.
 //!
-//! Nothing is measured for it: an answer is made from what nodes count anyway ([`Report`]), when
-//! somebody asks. The address is bound before anything else starts, so that a run does not end with
-//! the news that it was taken. Whoever reaches the address may read it; so one that other hosts
+//! Nothing is measured for it: each request is answered from what nodes count anyway ([`Report`]).
+//! The address is bound before anything else starts, so that a run fails early if the address is in
+//! use. Any client that reaches the address may read the metrics; so an address that other hosts
 //! reach takes `--insecure`.
 
 use std::fmt;

@@ -22,7 +22,7 @@ pub(crate) struct Stderr {
     stage: Mutex<ProgressStage>,
     roster: Roster,
     began: Arc<OnceLock<SystemTime>>,
-    /// Signals end the process, as they do where nobody cares.
+    /// Whether a signal ends the process, as by default.
     ends: Arc<AtomicBool>,
     /// It was told by a signal to end the measurement.
     over: Arc<AtomicBool>,
@@ -131,7 +131,7 @@ pub(crate) fn begins(stage: &str) -> String {
     format!("{stage}: 0 %")
 }
 
-/// Writes a line to stderr; nobody reading it is no reason to stop.
+/// Writes a line to stderr. A closed stderr is no reason to stop.
 fn line(text: &str) {
     let _ = writeln!(std::io::stderr(), "{text}");
 }

@@ -39,7 +39,7 @@ impl Screen {
         self.terminal.draw(|frame| draw(frame, snapshot)).map(drop)
     }
 
-    /// Waits for so long, and draws anew when the size changes; whether somebody wants to leave.
+    /// Waits for this time, and redraws when the size changes. Returns whether the user quits.
     pub(crate) fn wait(&mut self, time: Duration, snapshot: &Snapshot) -> io::Result<bool> {
         let until = Instant::now() + time;
         loop {

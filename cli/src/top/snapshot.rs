@@ -111,7 +111,7 @@ pub(crate) struct HotRow {
 
 impl Rates {
     fn between(before: &ComputeReport, now: &ComputeReport, seconds: f64) -> Self {
-        // A counter that is less than before belongs to somebody else: nothing has happened then.
+        // A counter that went down belongs to another node: its rate is zero.
         let rate = |before: u64, now: u64| now.saturating_sub(before) as f64 / seconds;
         let both = |before: Option<u64>, now: Option<u64>| Some(rate(before?, now?));
         let traffic = before.traffic.as_ref().zip(now.traffic.as_ref());

@@ -47,7 +47,7 @@ pub(in crate::figures) enum FailurePhase {
     Frozen,
     /// A slab is being made again.
     Regenerating,
-    /// There are slabs to be made again, and nobody does it yet.
+    /// Slabs wait for their regeneration to begin.
     Waiting,
     After,
 }

@@ -126,7 +126,7 @@ impl ScenarioRun<'_> {
         Ok(ObservedMemoryNode { name: process.name.clone(), ended: how(process, hung), panic })
     }
 
-    /// Addresses at which memory nodes listened, and somebody still does.
+    /// Addresses of memory nodes at which a process still listens.
     fn sockets(&self) -> Vec<String> {
         let patience = Duration::from_millis(200);
         let addresses = self.addresses.iter().filter_map(|address| address.parse().ok());

@@ -124,6 +124,21 @@ pub enum EngineError {
         /// How long the caller had waited.
         waited: Duration,
     },
+    /// A message has no addressee: the node is not in the pool any more.
+    #[error("pool: node {node} is gone")]
+    PeerGone {
+        /// The addressee.
+        node: usize,
+    },
+    /// A task of this node has panicked, or a step of a line in a caller's task. The node serves
+    /// nothing more, and the others recover as from its death.
+    #[error("this node serves nothing more: its task `{task}` panicked: {message}")]
+    TaskPanicked {
+        /// The task.
+        task: &'static str,
+        /// The panic's message.
+        message: String,
+    },
     /// The engine was closed.
     #[error("the engine is closed")]
     Closed,

@@ -18,6 +18,7 @@ mod join;
 mod lifecycle;
 pub mod log;
 mod recovery;
+mod tasks;
 mod telemetry;
 
 #[cfg(feature = "planted")]

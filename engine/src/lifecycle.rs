@@ -26,6 +26,8 @@ pub(crate) struct Lifecycle {
     closed: AtomicBool,
     /// The node leaves the pool, or has left.
     leaves: AtomicBool,
+    /// A part of the engine has panicked: lines may be half changed.
+    panicked: AtomicBool,
     /// Rung when the last handle is dropped, so that the tasks end.
     stop_bell: Arc<Doorbell>,
 }
@@ -45,6 +47,21 @@ impl Lifecycle {
 
     pub(crate) fn has_failed(&self) -> bool {
         self.failed.get().is_some()
+    }
+
+    /// Ends service as a part of the engine has panicked; whether it is the first that has.
+    pub(crate) fn fail_by_panic(&self, error: EngineError) -> bool {
+        self.fail(error);
+        // Release pairs with `has_panicked`: the error is set.
+        let is_first = !self.panicked.swap(true, Ordering::AcqRel);
+        // Hits are refused at once.
+        self.set_suspended(true);
+        is_first
+    }
+
+    /// Whether a part of the engine has panicked: no line may be changed, or its page used.
+    pub(crate) fn has_panicked(&self) -> bool {
+        self.panicked.load(Ordering::Acquire)
     }
 
     /// An error if the engine has failed.

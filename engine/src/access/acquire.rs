@@ -1,8 +1,9 @@
 //! The slow path of an access: miss, wait, refusal.
 //!
-//! An attempt under the shard's lock either latches the frame, or sets the coherence machine going
-//! and queues the caller. A queued caller keeps its place until it has the latch or goes away;
-//! going away at any await point leaves nothing behind but, at most, a cached page.
+//! An attempt under the shard's lock either latches the frame, or starts an operation of the
+//! coherence machine and queues the caller. A queued caller keeps its place until it has the latch
+//! or its future is dropped; that leaves nothing behind at any await point but, at most, a cached
+//! page.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use selkie_fabric::env::yield_now;
 
-use crate::access::waiters::{Signal, Ticket};
+use super::waiters::{Signal, Ticket};
 use crate::cache::frames::FrameId;
 use crate::coherence::machine::{Event, LocalUse, Phase};
 use crate::coherence::open_line::OpenLine;
@@ -32,43 +33,54 @@ pub(crate) enum Access {
     Upgrade,
 }
 
-/// What an attempt came to.
-enum Outcome {
+impl Access {
+    fn is_exclusive(self) -> bool {
+        self != Access::Shared
+    }
+}
+
+/// Result of one attempt.
+enum Attempt {
     Latched(FrameId),
     Busy,
     NoFrame,
     /// The node does not know whether it is in the pool.
     Suspended,
-    /// Wait to be told.
+    /// The caller waits to be told.
     Queued(Ticket),
-    /// In the queue, but to look again soon: what it has set going is over, and was in vain (the
-    /// readers changed under an upgrade, a try for a latch without a cache met another); nobody
-    /// will tell.
+    /// In the queue, but to look again soon: the operation it has started is over, and was in vain
+    /// (the readers changed under an upgrade, a try for a latch without a cache met another); no
+    /// signal will come.
     Again(Ticket),
 }
 
-/// A place in a line's queue, given up on drop.
-struct Place<'e> {
+/// One access on the slow path. Dropping it gives its place in the line's queue up.
+struct Acquisition<'e> {
     core: &'e Core,
     addr: GAddr,
+    access: Access,
+    /// A latch met here or elsewhere ends the access in Busy.
+    nowait: bool,
+    /// Its place in the line's queue.
     ticket: Option<Ticket>,
+    /// It was counted as a miss.
+    missed: bool,
 }
 
-impl Drop for Place<'_> {
+impl Drop for Acquisition<'_> {
     fn drop(&mut self) {
         let Some(ticket) = self.ticket else { return };
-        let mut map = self.core.cache.shard(self.addr).lock();
-        let mut active = self.core.open(&mut map, self.addr);
-        active.waiters.remove(ticket);
-        // Whatever this waiter was told, or held up, is now for the others.
-        active.waiters.signal_all(false);
-        self.core.close(&mut map, self.addr, active);
+        self.core.with_line(self.addr, |open| {
+            open.waiters.remove(ticket);
+            // What this waiter was told, or held up, is for the others now.
+            open.waiters.signal_all(false);
+        });
     }
 }
 
 /// Waits until the queued caller is told something.
-struct Told<'p, 'e> {
-    place: &'p Place<'e>,
+struct Told<'a, 'e> {
+    acquisition: &'a Acquisition<'e>,
     ticket: Ticket,
 }
 
@@ -76,11 +88,12 @@ impl Future for Told<'_, '_> {
     type Output = Signal;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Signal> {
-        let mut map = self.place.core.cache.shard(self.place.addr).lock();
-        let Some(active) = map.get_mut(&self.place.addr.to_u64()) else {
+        let Acquisition { core, addr, .. } = self.acquisition;
+        let mut map = core.cache.shard(*addr).lock();
+        let Some(open) = map.get_mut(&addr.to_u64()) else {
             return Poll::Ready(Signal::Retry);
         };
-        match active.waiters.poll(self.ticket, cx.waker()) {
+        match open.waiters.poll(self.ticket, cx.waker()) {
             Signal::None => Poll::Pending,
             signal => Poll::Ready(signal),
         }
@@ -97,230 +110,238 @@ impl Core {
         nowait: bool,
     ) -> Result<FrameId, EngineError> {
         self.lifecycle.check_alive()?;
-        if access != Access::Shared {
+        if access.is_exclusive() {
             self.config.check_writes()?;
-            if let Some(log) = self.log.as_ref().filter(|log| log.is_full()) {
-                if nowait {
-                    // Pages that the caller may hold cannot go home, for which the log would have
-                    // room again.
-                    return Err(EngineError::LogFull);
-                }
-                log.until_room(&self.env, self.config.request_timeout).await?;
-            }
+            self.until_log_takes(nowait).await?;
         }
         if self.memory.placement.home(addr).is_none() {
             return Err(EngineError::BadAddress { addr });
         }
-        let mut place = Place { core: self, addr, ticket: None };
-        let mut missed = false;
-        let (started, mut paused) = (self.env.now(), Duration::ZERO);
+        let acquisition =
+            Acquisition { core: self, addr, access, nowait, ticket: None, missed: false };
+        acquisition.run().await
+    }
+
+    /// Waits until the log takes changes. A caller that does not wait is refused: pages that it may
+    /// hold cannot go home, for which the log would have room again.
+    async fn until_log_takes(&self, nowait: bool) -> Result<(), EngineError> {
+        match self.log.as_ref().filter(|log| log.is_full()) {
+            None => Ok(()),
+            Some(_) if nowait => Err(EngineError::LogFull),
+            Some(log) => log.until_room(&self.env, self.config.request_timeout).await,
+        }
+    }
+
+    /// A latch was let go while a caller waited for it.
+    pub(crate) fn notify(&self, addr: GAddr) {
+        self.with_line(addr, |open| open.waiters.signal_all(false));
+    }
+}
+
+impl Acquisition<'_> {
+    /// Attempts until the line is latched, or cannot be.
+    async fn run(mut self) -> Result<FrameId, EngineError> {
+        let core = self.core;
+        let (started, mut paused) = (core.env.now(), Duration::ZERO);
         loop {
-            let ticket = match self.attempt(addr, access, nowait, place.ticket, &mut missed)? {
-                Outcome::Latched(id) => {
+            let ticket = match self.attempt()? {
+                Attempt::Latched(id) => {
                     // The attempt has taken the place out of the queue.
-                    place.ticket = None;
+                    self.ticket = None;
                     return Ok(id);
                 }
-                Outcome::Busy => {
-                    Counters::add(&self.telemetry.counters.busy);
-                    return Err(EngineError::Busy { addr });
-                }
-                Outcome::NoFrame => {
-                    if !self.make_room() {
-                        if paused >= self.config.request_timeout {
+                Attempt::Busy => return Err(self.busy()),
+                Attempt::NoFrame => {
+                    if !core.make_room() {
+                        if paused >= core.config.request_timeout {
                             return Err(EngineError::CacheFull {
-                                frames: self.cache.frames.count(),
+                                frames: core.cache.frames.count(),
                             });
                         }
-                        self.env.sleep(FRAME_PAUSE).await;
+                        core.env.sleep(FRAME_PAUSE).await;
                         paused += FRAME_PAUSE;
                     }
                     continue;
                 }
-                Outcome::Suspended => {
-                    let waited = self.env.now() - started;
-                    if waited >= self.config.request_timeout {
-                        return Err(EngineError::Timeout { addr, waited });
+                Attempt::Suspended => {
+                    let waited = core.env.now() - started;
+                    if waited >= core.config.request_timeout {
+                        return Err(EngineError::Timeout { addr: self.addr, waited });
                     }
-                    self.env.sleep(FRAME_PAUSE).await;
-                    self.lifecycle.check_alive()?;
+                    core.env.sleep(FRAME_PAUSE).await;
+                    core.lifecycle.check_alive()?;
                     continue;
                 }
-                Outcome::Again(ticket) => {
-                    place.ticket = Some(ticket);
+                Attempt::Again(ticket) => {
+                    self.ticket = Some(ticket);
                     yield_now().await;
                     continue;
                 }
-                Outcome::Queued(ticket) => ticket,
+                Attempt::Queued(ticket) => ticket,
             };
-            place.ticket = Some(ticket);
-            match (Told { place: &place, ticket }).await {
+            self.ticket = Some(ticket);
+            match (Told { acquisition: &self, ticket }).await {
                 Signal::None | Signal::Retry => {}
                 Signal::Failed(error) => return Err(error),
-                Signal::Refused => {
-                    Counters::add(&self.telemetry.counters.busy);
-                    return Err(EngineError::Busy { addr });
-                }
+                Signal::Refused => return Err(self.busy()),
             }
-            self.lifecycle.check_alive()?;
+            core.lifecycle.check_alive()?;
         }
     }
 
-    fn attempt(
-        &self,
-        addr: GAddr,
-        access: Access,
-        nowait: bool,
-        ticket: Option<Ticket>,
-        missed: &mut bool,
-    ) -> Result<Outcome, EngineError> {
-        let mut map = self.cache.shard(addr).lock();
-        // Under the lock, which whoever seals the lines of a failed node takes afterwards.
-        if let Some(error) = self.lifecycle.failure() {
-            return Err(error.clone());
-        }
-        if self.lifecycle.is_suspended() {
-            return Ok(Outcome::Suspended);
-        }
-        let mut active = self.open(&mut map, addr);
-        let outcome = self.try_latch(addr, &mut active, access, nowait, ticket, missed);
-        if let Some(lost) = active.lost.take() {
-            // The caller's place gives the ticket back.
-            self.close(&mut map, addr, active);
+    fn busy(&self) -> EngineError {
+        Counters::add(&self.core.telemetry.counters.busy);
+        EngineError::Busy { addr: self.addr }
+    }
+
+    fn attempt(&mut self) -> Result<Attempt, EngineError> {
+        let (core, addr) = (self.core, self.addr);
+        let refused = || {
+            // Under the lock, which the task that seals the lines of a failed node takes afterwards.
+            if let Some(error) = core.lifecycle.failure() {
+                return Some(Err(error.clone()));
+            }
+            core.lifecycle.is_suspended().then_some(Ok(Attempt::Suspended))
+        };
+        core.with_line_unless(addr, refused, |open| self.attempt_on(open))
+    }
+
+    /// One attempt on the open line; queues the caller if it has to wait.
+    fn attempt_on(&mut self, open: &mut OpenLine) -> Result<Attempt, EngineError> {
+        let attempt = self.try_latch(open);
+        if let Some(lost) = open.effects.lost.take() {
             return Err(lost);
         }
-        let outcome = match outcome {
-            Some(outcome) => outcome,
+        let attempt = match attempt {
+            Some(attempt) => attempt,
             None => {
-                let now = self.env.now();
-                let exclusive = access != Access::Shared;
-                let ticket = active.waiters.enqueue(ticket, exclusive, nowait, now);
-                // It was told before it stood in the queue, if what it set going is over already.
-                let again = active.woken && active.line.phase.at_rest();
-                if let Some(error) = active.waiters.failure(ticket) {
-                    // The caller's place gives the ticket back.
-                    self.close(&mut map, addr, active);
+                let now = self.core.env.now();
+                let exclusive = self.access.is_exclusive();
+                let ticket = open.waiters.enqueue(self.ticket, exclusive, self.nowait, now);
+                // The caller holds the place from now on, and gives it up if it fails.
+                self.ticket = Some(ticket);
+                // The waiters were told before the caller stood in the queue, if the operation it
+                // has started is over already.
+                let again = open.effects.woken && open.line.phase.at_rest();
+                if let Some(error) = open.waiters.failure(ticket) {
                     return Err(error);
                 }
-                if again { Outcome::Again(ticket) } else { Outcome::Queued(ticket) }
+                if again { Attempt::Again(ticket) } else { Attempt::Queued(ticket) }
             }
         };
-        if let (Outcome::Latched(_), Some(ticket)) = (&outcome, ticket) {
-            active.waiters.remove(ticket);
+        if let (Attempt::Latched(_), Some(ticket)) = (&attempt, self.ticket) {
+            open.waiters.remove(ticket);
             // Others may share the latch, or look after what is left.
-            active.waiters.signal_all(false);
+            open.waiters.signal_all(false);
         }
-        if matches!(outcome, Outcome::Latched(_)) && !*missed {
-            self.telemetry.counters.hit();
+        if matches!(attempt, Attempt::Latched(_)) && !self.missed {
+            self.core.telemetry.counters.hit();
         }
-        self.close(&mut map, addr, active);
-        Ok(outcome)
+        Ok(attempt)
     }
 
-    /// One attempt on an open line; `None` when the caller has to wait.
-    fn try_latch(
-        &self,
-        addr: GAddr,
-        active: &mut OpenLine,
-        access: Access,
-        nowait: bool,
-        ticket: Option<Ticket>,
-        missed: &mut bool,
-    ) -> Option<Outcome> {
-        let exclusive = access != Access::Shared;
-        if let Some(damaged) = &active.damaged {
-            active.lost = Some(damaged.clone());
+    /// Latches the frame, or starts the operation for which the caller has to wait; `None` when it
+    /// has to.
+    fn try_latch(&mut self, open: &mut OpenLine) -> Option<Attempt> {
+        if let Some(damaged) = &open.damaged {
+            open.effects.lost = Some(damaged.clone());
             return None;
         }
+        let (core, exclusive, nowait) = (self.core, self.access.is_exclusive(), self.nowait);
         loop {
-            let allowed = if exclusive { active.line.writable() } else { active.line.readable() };
+            let allowed = if exclusive { open.line.writable() } else { open.line.readable() };
             if allowed {
-                return self.try_latch_allowed(active, access, nowait, ticket);
+                return self.try_latch_allowed(open);
             }
-            if active.backs_off.is_some() {
-                // Looked at again when the recovery that is in the way is over.
-                return if nowait { Some(Outcome::Busy) } else { None };
+            if let Some(refusal) = self.held_back(open) {
+                return refusal;
             }
-            if nowait && active.line.refuses_nowait() {
-                return Some(Outcome::Busy);
+            if !core.cache.ensure_frame(self.addr, open) {
+                return Some(Attempt::NoFrame);
             }
-            if !nowait && active.waiters.goes_first(ticket, exclusive) {
-                // The line is fetched for whoever is next: a right that nobody in turn can use
-                // would only be taken away again.
+            let crowded = |id| core.cache.frames.get(id).latch.is_crowded();
+            if self.access == Access::Upgrade && open.frame.is_some_and(crowded) {
+                return Some(Attempt::Busy);
+            }
+            self.count_miss(open.line.phase);
+            let before = open.line.phase;
+            let look = core.config.looks && core.telemetry.contention.in_the_way(exclusive, before);
+            core.run(self.addr, open, Event::Want { exclusive, nowait, look }, None);
+            if open.effects.refused && nowait {
+                return Some(Attempt::Busy);
+            }
+            if open.effects.lost.is_some() {
                 return None;
             }
-            if active.line.phase.without_copy() && active.seen != LocalUse::Idle {
-                // Who had the page when it was lost still looks at it: nothing is read over that.
-                return if nowait { Some(Outcome::Busy) } else { None };
+            if nowait && open.deaths.backs_off.is_some() {
+                return Some(Attempt::Busy);
             }
-            if !self.cache.ensure_frame(addr, active) {
-                return Some(Outcome::NoFrame);
-            }
-            let crowded = |id| self.cache.frames.get(id).latch.is_crowded();
-            if access == Access::Upgrade && active.frame.is_some_and(crowded) {
-                return Some(Outcome::Busy);
-            }
-            if !*missed {
-                *missed = true;
-                let upgrade = active.line.phase == Phase::Shared;
-                let counters = &self.telemetry.counters;
-                Counters::add(if upgrade { &counters.upgrades } else { &counters.misses });
-                if !upgrade {
-                    self.telemetry.hottest.note(addr);
-                }
-            }
-            let before = active.line.phase;
-            let look = self.config.looks && self.telemetry.contention.in_the_way(exclusive, before);
-            self.run(addr, active, Event::Want { exclusive, nowait, look }, None);
-            if active.refused && nowait {
-                return Some(Outcome::Busy);
-            }
-            if active.lost.is_some() {
-                return None;
-            }
-            if nowait && active.backs_off.is_some() {
-                return Some(Outcome::Busy);
-            }
-            if active.doubted.is_some() && active.line.phase.at_rest() {
+            if open.deaths.doubted.is_some() && open.line.phase.at_rest() {
                 continue;
             }
-            if active.line.phase == before || !active.line.phase.at_rest() {
+            if open.line.phase == before || !open.line.phase.at_rest() {
                 return None;
             }
         }
     }
 
-    /// The line's state allows the access; the local latch and those who came before may not.
-    fn try_latch_allowed(
-        &self,
-        active: &mut OpenLine,
-        access: Access,
-        nowait: bool,
-        ticket: Option<Ticket>,
-    ) -> Option<Outcome> {
-        let id = active.frame?;
-        let frame = self.cache.frames.get(id);
-        if access == Access::Upgrade {
-            let won = frame.latch.try_upgrade_sealed();
-            return Some(if won { Outcome::Latched(id) } else { Outcome::Busy });
+    /// Whether the caller must not start an operation now: `Some` with the attempt's result, which
+    /// is `None` to wait.
+    fn held_back(&self, open: &OpenLine) -> Option<Option<Attempt>> {
+        let (exclusive, nowait) = (self.access.is_exclusive(), self.nowait);
+        let busy_or_wait = || Some(nowait.then_some(Attempt::Busy));
+        if open.deaths.backs_off.is_some() {
+            // The line is looked at again when the recovery that is in the way is over.
+            return busy_or_wait();
         }
-        let exclusive = access == Access::Exclusive;
-        let behind = !nowait && active.waiters.goes_first(ticket, exclusive);
-        if !behind && !self.gamma_used_up(active) && Core::latch_sealed(frame, exclusive) {
-            if !active.line.deferred.is_empty() || !self.caches() {
-                active.accesses += if exclusive { u64::from(self.config.threads) } else { 1 };
-            }
-            active.seen = frame.latch.in_use();
-            return Some(Outcome::Latched(id));
+        if nowait && open.line.refuses_nowait() {
+            return Some(Some(Attempt::Busy));
         }
-        if nowait { Some(Outcome::Busy) } else { None }
+        if !nowait && open.waiters.goes_first(self.ticket, exclusive) {
+            // The line is fetched for the waiter that is next: a right that no waiter in turn can
+            // use would only be taken away again.
+            return Some(None);
+        }
+        if open.line.phase.without_copy() && open.seen != LocalUse::Idle {
+            // A guard from before the page was lost still reads it: nothing is read over that.
+            return busy_or_wait();
+        }
+        None
     }
 
-    /// A latch was let go while somebody waited for it.
-    pub(crate) fn notify(&self, addr: GAddr) {
-        let mut map = self.cache.shard(addr).lock();
-        let mut active = self.open(&mut map, addr);
-        active.waiters.signal_all(false);
-        self.close(&mut map, addr, active);
+    /// Counts the access once as a miss, or an upgrade.
+    fn count_miss(&mut self, phase: Phase) {
+        if std::mem::replace(&mut self.missed, true) {
+            return;
+        }
+        let telemetry = &self.core.telemetry;
+        if phase == Phase::Shared {
+            Counters::add(&telemetry.counters.upgrades);
+        } else {
+            Counters::add(&telemetry.counters.misses);
+            telemetry.hottest.note(self.addr);
+        }
+    }
+
+    /// Latches the frame of a line whose state allows the access; the local latch and earlier
+    /// waiters may not.
+    fn try_latch_allowed(&self, open: &mut OpenLine) -> Option<Attempt> {
+        let id = open.frame?;
+        let core = self.core;
+        let latch = &core.cache.frames.get(id).latch;
+        if self.access == Access::Upgrade {
+            let won = latch.try_upgrade_sealed();
+            return Some(if won { Attempt::Latched(id) } else { Attempt::Busy });
+        }
+        let exclusive = self.access == Access::Exclusive;
+        let behind = !self.nowait && open.waiters.goes_first(self.ticket, exclusive);
+        if !behind && !core.gamma_used_up(open) && latch.try_sealed(exclusive) {
+            if !open.line.deferred.is_empty() || !core.caches() {
+                open.accesses += if exclusive { u64::from(core.config.threads) } else { 1 };
+            }
+            open.seen = latch.in_use();
+            return Some(Attempt::Latched(id));
+        }
+        self.nowait.then_some(Attempt::Busy)
     }
 }

@@ -87,19 +87,19 @@ impl Engine {
             }
         };
         let tick = core.config.tick;
-        drop(env.spawn("evictor", run_evictor(Arc::downgrade(&core))));
+        drop(core.spawn("evictor", run_evictor(Arc::downgrade(&core))));
         if let Some(log) = &core.log {
-            drop(env.spawn("log", run_log(Arc::downgrade(&core), Arc::clone(log), env.clone())));
-            drop(env.spawn("checkpoints", run_checkpoints(Arc::downgrade(&core))));
+            drop(core.spawn("log", run_log(Arc::downgrade(&core), Arc::clone(log), env.clone())));
+            drop(core.spawn("checkpoints", run_checkpoints(Arc::downgrade(&core))));
             if matches!(core.config.log, Some(LogTo::Store(_))) {
-                drop(env.spawn("archive", run_archive(Arc::downgrade(&core))));
+                drop(core.spawn("archive", run_archive(Arc::downgrade(&core))));
             }
         }
-        drop(env.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
-        drop(env.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
-        drop(env.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
-        drop(env.spawn("activity", run_activity(Arc::downgrade(&core))));
-        drop(env.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
+        drop(core.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
+        drop(core.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
+        drop(core.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
+        drop(core.spawn("activity", run_activity(Arc::downgrade(&core))));
+        drop(core.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         let engine = Engine(core);
         // It may have to wait for a recovery, of which this node may be the only one to do its
         // part.
@@ -179,7 +179,7 @@ impl Engine {
         // Not before it knows the others, whom it would have no way to answer.
         for mailbox in mailboxes {
             let (weak, mailbox) = (Arc::downgrade(core), Arc::clone(mailbox));
-            drop(core.env.spawn("mail", run_mail(weak, mailbox)));
+            drop(core.spawn("mail", run_mail(weak, mailbox)));
         }
         Ok(())
     }

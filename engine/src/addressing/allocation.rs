@@ -81,7 +81,7 @@ impl Core {
         let core = self.this.upgrade().ok_or(EngineError::Closed)?;
         let outcome = Arc::new(Mutex::new(Err(EngineError::Closed)));
         let told = Arc::clone(&outcome);
-        let task = self.env.spawn(name, async move {
+        let task = self.spawn(name, async move {
             let done = task.await;
             let closed = core.lifecycle.is_closed();
             let given_back = if closed { core.give_lines_back().await } else { Ok(()) };

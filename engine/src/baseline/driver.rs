@@ -35,14 +35,14 @@ impl Core {
                 ClientAction::Send(message) => self.send_to_directory(addr, active, message),
                 ClientAction::Wake => wake = true,
                 ClientAction::Refuse => {
-                    active.refused = true;
+                    active.effects.refused = true;
                     wake = true;
                 }
             }
         }
         if wake {
-            active.woken = true;
-            active.waiters.signal_all(active.refused);
+            active.effects.woken = true;
+            active.waiters.signal_all(active.effects.refused);
         }
         Ok(())
     }
@@ -86,17 +86,19 @@ impl Core {
         if home.node + self.pool.descriptor().max_compute_nodes != from {
             return Err(mail("about a page of another memory node"));
         }
-        let mut map = self.cache.shard(addr).lock();
-        let mut active = self.open(&mut map, addr);
-        let waits = matches!(active.line.phase, Phase::WaitRead { .. } | Phase::WaitWrite { .. });
-        if let (ToNode::Grant { page: true, .. }, Some(id), true) = (message, active.frame, waits) {
-            // SAFETY: a line that waits for its page is not readable and has no local users; the
-            // shard's lock is held.
-            unsafe { self.cache.page_mut(id) }.copy_from_slice(page);
-            self.cache.frames.get(id).set_dirty(Dirty::NONE);
-        }
-        let fed = self.feed(addr, &mut active, ClientEvent::Told(message));
-        self.close(&mut map, addr, active);
+        let fed = self.with_line(addr, |active| {
+            let waits =
+                matches!(active.line.phase, Phase::WaitRead { .. } | Phase::WaitWrite { .. });
+            if let (ToNode::Grant { page: true, .. }, Some(id), true) =
+                (message, active.frame, waits)
+            {
+                // SAFETY: a line that waits for its page is not readable and has no local users; the
+                // shard's lock is held.
+                unsafe { self.cache.page_mut(id) }.copy_from_slice(page);
+                self.cache.frames.get(id).set_dirty(Dirty::NONE);
+            }
+            self.feed(addr, active, ClientEvent::Told(message))
+        });
         fed.map_err(|()| mail("does not follow from what was asked"))
     }
 }

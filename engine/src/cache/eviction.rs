@@ -9,11 +9,11 @@ use std::sync::Weak;
 use selkie_fabric::env::yield_now;
 use selkie_fabric::{Chain, ChainError};
 
-use crate::GAddr;
-use crate::coherence::line::{Batch, old_values};
+use crate::coherence::chains::{Batch, old_values};
 use crate::coherence::machine::Event;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
+use crate::{EngineError, GAddr};
 
 /// Frames the hand passes for one batch at most, relative to the cache: everything twice, so that
 /// every used frame had its second chance.
@@ -63,27 +63,26 @@ impl Core {
         if addr.is_null() {
             return false;
         }
-        let mut map = self.cache.shard(addr).lock();
-        let mut active = self.open(&mut map, addr);
-        let settled = active.line.phase.at_rest() && active.waiters.is_empty();
-        if let Some(log) = &self.log {
-            // What is not durable does not leave.
-            log.want();
-        }
-        if settled {
-            self.run(addr, &mut active, event, Some(batches));
-        }
-        let evicting = settled
-            && match active.line.phase {
-                // The copy is gone at once where the word need not be told, or there is none.
-                phase if phase.without_copy() => active.frame.is_some(),
-                phase => phase.operation_outstanding(),
-            };
-        if evicting {
-            Counters::add(&self.telemetry.counters.evictions);
-        }
-        self.close(&mut map, addr, active);
-        evicting
+        self.with_line(addr, |open| {
+            let settled = open.line.phase.at_rest() && open.waiters.is_empty();
+            if let Some(log) = &self.log {
+                // What is not durable does not leave.
+                log.want();
+            }
+            if settled {
+                self.run(addr, open, event, Some(batches));
+            }
+            let evicting = settled
+                && match open.line.phase {
+                    // The copy is gone at once where the word need not be told, or there is none.
+                    phase if phase.without_copy() => open.frame.is_some(),
+                    phase => phase.operation_outstanding(),
+                };
+            if evicting {
+                Counters::add(&self.telemetry.counters.evictions);
+            }
+            evicting
+        })
     }
 
     fn post_batch(&self, node: usize, batch: Batch) {
@@ -93,7 +92,7 @@ impl Core {
             Some(result) => self.batch_completed(&lines, result),
             None => {
                 let Some(core) = self.this.upgrade() else { return };
-                drop(self.env.spawn("eviction", async move {
+                drop(self.spawn("eviction", async move {
                     let result = completion.await;
                     core.batch_completed(&lines, result);
                 }));
@@ -104,26 +103,29 @@ impl Core {
     fn batch_completed(&self, lines: &[GAddr], result: Result<Chain, Box<ChainError>>) {
         match result {
             Ok(chain) => {
-                for (addr, old) in lines.iter().zip(old_values(&chain)) {
-                    let mut map = self.cache.shard(*addr).lock();
-                    let mut active = self.open(&mut map, *addr);
-                    self.write_done(&mut active);
-                    let event = self.completed_with(&active, old);
-                    self.run(*addr, &mut active, event, None);
-                    self.close(&mut map, *addr, active);
+                let found = old_values(&chain);
+                assert_eq!(
+                    found.clone().count(),
+                    lines.len(),
+                    "an atomic for each line of a batch"
+                );
+                for (addr, old) in lines.iter().zip(found) {
+                    self.with_line(*addr, |open| {
+                        self.write_done(open);
+                        let event = self.completed_with(open, old);
+                        self.run(*addr, open, event, None);
+                    });
                 }
             }
             Err(error) => {
                 let failed = error.error;
                 for addr in lines {
-                    let mut map = self.cache.shard(*addr).lock();
-                    let mut active = self.open(&mut map, *addr);
-                    self.write_done(&mut active);
-                    if !self.quiesce_line(*addr, &mut active, &failed) {
-                        let error = crate::EngineError::Fabric(failed.clone());
-                        self.fail_line(*addr, &mut active, &error);
-                    }
-                    self.close(&mut map, *addr, active);
+                    self.with_line(*addr, |open| {
+                        self.write_done(open);
+                        if !self.quiesce_line(*addr, open, &failed) {
+                            self.fail_line(*addr, open, &EngineError::Fabric(failed.clone()));
+                        }
+                    });
                 }
             }
         }

@@ -96,6 +96,11 @@ impl FrameLatch {
         self.try_exclusive(WRITER | READERS, 0, WRITER)
     }
 
+    /// Takes the latch while it is sealed, exclusively or shared, as the two above.
+    pub(crate) fn try_sealed(&self, exclusive: bool) -> bool {
+        if exclusive { self.try_exclusive_sealed() } else { self.try_shared_sealed() }
+    }
+
     /// Turns the caller's shared latch into an exclusive one if it is the only one; the caller
     /// holds the shard's lock and has seen that the line may be written.
     pub(crate) fn try_upgrade_sealed(&self) -> bool {

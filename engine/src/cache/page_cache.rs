@@ -87,7 +87,7 @@ impl PageCache {
     pub(crate) fn line_under_way(&self) -> Option<GAddr> {
         self.all_shards().find_map(|shard| {
             let map = shard.lock();
-            let found = map.iter().find(|(_, active)| !active.line.phase.at_rest());
+            let found = map.iter().find(|(_, open)| !open.line.phase.at_rest());
             found.map(|(addr, _)| GAddr::from_u64(*addr))
         })
     }
@@ -145,8 +145,8 @@ impl PageCache {
     }
 
     /// Gives an Invalid line a frame. False: none is free.
-    pub(crate) fn ensure_frame(&self, addr: GAddr, active: &mut OpenLine) -> bool {
-        if active.frame.is_some() {
+    pub(crate) fn ensure_frame(&self, addr: GAddr, open: &mut OpenLine) -> bool {
+        if open.frame.is_some() {
             return true;
         }
         let Some(id) = self.frames.take_free() else {
@@ -154,8 +154,8 @@ impl PageCache {
             return false;
         };
         self.ring_if_low();
-        active.frame = Some(id);
-        active.seen = self.occupy(addr, id);
+        open.frame = Some(id);
+        open.seen = self.occupy(addr, id);
         true
     }
 
@@ -195,14 +195,14 @@ impl PageCache {
     /// line that is settled; it is through when it is seen without one.
     pub(crate) fn is_under_way(&self, addr: GAddr) -> bool {
         let map = self.shard(addr).lock();
-        map.get(&addr.to_u64()).is_some_and(|active| active.line.phase.operation_outstanding())
+        map.get(&addr.to_u64()).is_some_and(|open| open.line.phase.operation_outstanding())
     }
 
     /// Ends all waits with an error.
     pub(crate) fn fail_all_waits(&self, error: &EngineError) {
         for shard in self.all_shards() {
-            for active in shard.lock().values_mut() {
-                active.waiters.fail_all(error);
+            for open in shard.lock().values_mut() {
+                open.waiters.fail_all(error);
             }
         }
     }
@@ -211,10 +211,10 @@ impl PageCache {
     pub(crate) fn expire_waits(&self, now: Duration, bound: Duration) {
         for shard in self.all_shards() {
             let mut map = shard.lock();
-            for (addr, active) in map.iter_mut() {
+            for (addr, open) in map.iter_mut() {
                 let addr = GAddr::from_u64(*addr);
                 let error = |waited| EngineError::Timeout { addr, waited };
-                active.waiters.expire(now, bound, error);
+                open.waiters.expire(now, bound, error);
             }
         }
     }

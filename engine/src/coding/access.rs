@@ -28,7 +28,7 @@ use super::operation::{CodedOperation, FinishedOperation};
 use super::tag::Tag;
 use crate::cache::dirty::Dirty;
 use crate::cache::frames::FrameId;
-use crate::coherence::line::{NOTHING_FOUND, is_given_away};
+use crate::coherence::chains::NOTHING_FOUND;
 use crate::coherence::machine::{Event, LatchOperation, LocalUse, Phase, WordAccess};
 use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
@@ -73,23 +73,20 @@ impl Core {
         if let Poll::Ready(outcome) = run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             let (event, late) = self.completed_coded(addr, active, outcome);
             if let Some(late) = late {
-                drop(self.env.spawn("late splits", late));
+                drop(self.spawn("late splits", late));
             }
             return event;
         }
         let core = self.this.upgrade()?;
-        drop(self.env.spawn("latch operation", async move {
+        drop(self.spawn("latch operation", async move {
             let outcome = run.await;
-            let late = {
-                let mut map = core.cache.shard(addr).lock();
-                let mut active = core.open(&mut map, addr);
-                let (event, late) = core.completed_coded(addr, &mut active, outcome);
+            let late = core.with_line(addr, |active| {
+                let (event, late) = core.completed_coded(addr, active, outcome);
                 if let Some(event) = event {
-                    core.run(addr, &mut active, event, None);
+                    core.run(addr, active, event, None);
                 }
-                core.close(&mut map, addr, active);
                 late
-            };
+            });
             if let Some(late) = late {
                 late.await;
             }
@@ -114,8 +111,8 @@ impl Core {
         let dirty = self.dirty_of(id);
         if job.operation.write_back && !dirty.is_empty() {
             Counters::add(&self.telemetry.counters.write_backs);
-            active.homing = frame.unhomed();
-            active.copied = is_given_away(active.line.phase) && self.may_copy();
+            active.going_home.oldest_change = frame.unhomed();
+            active.going_home.copied = active.line.phase.gives_page_away() && self.may_copy();
             // SAFETY: an operation is outstanding from here on, so no local writer has the frame, and
             // the shard's lock is held: the frame does not change while it is encoded.
             let page = unsafe { self.cache.page(id) };
@@ -179,8 +176,7 @@ impl Core {
         }
         if done.damaged {
             let error = EngineError::PageDamaged { addr };
-            active.waiters.fail_all(&error);
-            active.lost = Some(error.clone());
+            active.lose(&error);
             active.damaged = Some(error);
         }
         if let (Some(coded), false) = (&self.memory.coded, done.corrupt.is_empty()) {

@@ -105,7 +105,7 @@ impl Messenger {
         match mailbox.connect_by(to, &self.endpoint, descriptor) {
             // Another thread may have been faster.
             Ok(true) | Err(ChannelError::AlreadyConnected { .. }) => {}
-            Ok(false) => return Err(EngineError::Pool(format!("node {to} is gone"))),
+            Ok(false) => return Err(EngineError::PeerGone { node: to }),
             Err(error) => return Err(failed(error)),
         }
         mailbox.send(to, header, page).map_err(failed)

@@ -10,6 +10,7 @@ use crate::log::Lsn;
 
 /// A line that is not at rest, or that a local task waits for.
 pub(crate) struct OpenLine {
+    /// State of the coherence machine.
     pub(crate) line: Line,
     pub(crate) frame: Option<FrameId>,
     pub(crate) waiters: Waiters,
@@ -18,33 +19,55 @@ pub(crate) struct OpenLine {
     pub(crate) accesses: u64,
     /// Use of the local copy that the last step was told.
     pub(crate) seen: LocalUse,
-    /// An event since the line was opened refused the `nowait` callers.
-    pub(crate) refused: bool,
-    /// An event since the line was opened changed what waiters may hope for. A caller that is about
-    /// to queue was not among those told.
-    pub(crate) woken: bool,
-    /// What is known of the line's bit in the word, where there is no copy.
+    /// This node's bit in the word, as it was noted for a line without a copy.
     pub(crate) residual: ResidualReader,
-    /// What the line allowed when it was opened: to read, to write.
-    pub(crate) allowed: (bool, bool),
+    pub(crate) effects: StepEffects,
+    pub(crate) hold: Hold,
+    pub(crate) going_home: GoingHome,
+    pub(crate) deaths: DeadHolders,
     /// Its home is lost, and its operation over.
     pub(crate) quiesced: bool,
     /// The last operation was a look at the word.
     pub(crate) looked: bool,
-    /// A copy of the page is on its way home.
-    pub(crate) copied: bool,
-    /// Where the log has the oldest change that is on its way home; 0 if none is.
-    pub(crate) homing: Lsn,
-    /// A task will let go of the line when its time here is over.
-    pub(crate) timed: bool,
-    /// What the line was lost for in this step, for a caller who is not among the waiters yet.
-    pub(crate) lost: Option<EngineError>,
     /// The page could not be put together: what the word gives this node is given back.
     pub(crate) damaged: Option<EngineError>,
-    /// The word names a node that died: the waiters wait for the end of its recovery.
+}
+
+/// Effects of the present step, for a caller that is not among the waiters yet.
+#[derive(Default)]
+pub(crate) struct StepEffects {
+    /// The `nowait` callers were refused.
+    pub(crate) refused: bool,
+    /// The waiters were told to look again.
+    pub(crate) woken: bool,
+    /// Why the line was lost.
+    pub(crate) lost: Option<EngineError>,
+}
+
+/// How long the line keeps a right that has just come ([`crate::EngineConfig::hold`]).
+#[derive(Default)]
+pub(crate) struct Hold {
+    /// What the line allowed when the step began: to read, to write.
+    pub(crate) allowed: (bool, bool),
+    /// A task looks at the line when its time is over.
+    pub(crate) timed: bool,
+}
+
+/// A page on its way home.
+#[derive(Default)]
+pub(crate) struct GoingHome {
+    /// It is a copy, so that the frame is free.
+    pub(crate) copied: bool,
+    /// Where the log has the oldest change of it; 0 if no page is on its way.
+    pub(crate) oldest_change: Lsn,
+}
+
+/// Dead nodes that the word has named.
+#[derive(Default)]
+pub(crate) struct DeadHolders {
+    /// The recovery from this one is under way: the waiters wait for its end.
     pub(crate) backs_off: Option<ComputeId>,
-    /// The word named this dead node though its recovery is over; if it does so again the line is
-    /// lost.
+    /// The recovery from this one is over; if the word names it again the line is lost.
     pub(crate) doubted: Option<ComputeId>,
 }
 
@@ -57,25 +80,25 @@ impl OpenLine {
             waiters: Waiters::default(),
             accesses: 0,
             seen: LocalUse::Idle,
-            refused: false,
-            woken: false,
             residual,
-            allowed: (false, false),
+            effects: StepEffects::default(),
+            hold: Hold::default(),
+            going_home: GoingHome::default(),
+            deaths: DeadHolders::default(),
             quiesced: false,
             looked: false,
-            copied: false,
-            homing: 0,
-            timed: false,
-            lost: None,
             damaged: None,
-            backs_off: None,
-            doubted: None,
         }
     }
 
-    /// Nothing that was in the way of the line is any more.
+    /// Forgets the dead nodes: the word names them no more.
     pub(crate) fn forget_deaths(&mut self) {
-        self.backs_off = None;
-        self.doubted = None;
+        self.deaths = DeadHolders::default();
+    }
+
+    /// Ends all waits for the line with an error, and those of callers in the present step.
+    pub(crate) fn lose(&mut self, error: &EngineError) {
+        self.waiters.fail_all(error);
+        self.effects.lost = Some(error.clone());
     }
 }

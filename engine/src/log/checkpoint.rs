@@ -43,8 +43,12 @@ impl Core {
         // After the frames, which give their pages to these.
         let mut leaving = oldest;
         for shard in self.cache.all_shards() {
-            let homing =
-                shard.lock().values().map(|active| active.homing).filter(|lsn| *lsn != 0).min();
+            let homing = shard
+                .lock()
+                .values()
+                .map(|active| active.going_home.oldest_change)
+                .filter(|lsn| *lsn != 0)
+                .min();
             leaving = leaving.min(homing.unwrap_or(leaving));
         }
         leaving.min(end)
@@ -83,14 +87,13 @@ impl Core {
     /// Begins to write a line home if it is at rest and nobody waits for it. A shared copy is home,
     /// even if it was not seen to get there, as when its memory node died: it goes.
     fn begin_write_back(&self, addr: GAddr) {
-        let mut map = self.cache.shard(addr).lock();
-        let mut active = self.open(&mut map, addr);
-        if active.line.phase.at_rest() && active.waiters.is_empty() {
-            let stays = active.line.phase == Phase::Modified;
-            let event = if stays { Event::WriteBack } else { Event::Evict };
-            self.run(addr, &mut active, event, None);
-        }
-        self.close(&mut map, addr, active);
+        self.with_line(addr, |active| {
+            if active.line.phase.at_rest() && active.waiters.is_empty() {
+                let stays = active.line.phase == Phase::Modified;
+                let event = if stays { Event::WriteBack } else { Event::Evict };
+                self.run(addr, active, event, None);
+            }
+        });
     }
 }
 

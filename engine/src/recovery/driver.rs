@@ -276,13 +276,12 @@ impl Core {
         );
         let mut under_way = Vec::new();
         for addr in lines {
-            let mut map = self.cache.shard(addr).lock();
-            let mut active = self.open(&mut map, addr);
-            self.run(addr, &mut active, Event::Lost { node: dead }, None);
-            if active.line.phase.operation_outstanding() {
-                under_way.push(addr);
-            }
-            self.close(&mut map, addr, active);
+            self.with_line(addr, |open| {
+                self.run(addr, open, Event::Lost { node: dead }, None);
+                if open.line.phase.operation_outstanding() {
+                    under_way.push(addr);
+                }
+            });
         }
         under_way
     }
@@ -531,9 +530,9 @@ impl Core {
     fn wake_backed_off(&self, recovering: bool) {
         if !recovering && self.recovery.end_recovery() {
             for shard in self.cache.all_shards() {
-                for active in shard.lock().values_mut() {
-                    if active.backs_off.take().is_some() {
-                        active.waiters.signal_all(false);
+                for open in shard.lock().values_mut() {
+                    if open.deaths.backs_off.take().is_some() {
+                        open.waiters.signal_all(false);
                     }
                 }
             }

@@ -309,7 +309,7 @@ impl Core {
             let read =
                 self.memory.queue_pair(number).post(Chain::from(Verb::read(at, Buf::zeroed(8))));
             let (watch, env) = (Arc::clone(watch), self.env.clone());
-            drop(self.env.spawn("probe", async move {
+            drop(self.spawn("probe", async move {
                 // A memory node that does not answer says nothing.
                 let Ok(done) = read.await else { return };
                 let count = word_at(&done, 0);

@@ -55,26 +55,25 @@ impl Core {
         let lost = self.pool.lost().into_iter();
         let lost = lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())).collect();
         for addr in self.lines_in(tables) {
-            let mut map = self.cache.shard(addr).lock();
-            let mut active = self.open(&mut map, addr);
-            active.line = active.line.without_home(lost);
-            active.quiesced = false;
-            if let (true, Phase::Modified, Some(frame)) =
-                (self.rules.home_first, active.line.phase, active.frame)
-            {
-                // The grantor may not have written the whole page to its splits.
-                self.cache.frames.get(frame).set_dirty(Dirty::ALL);
-            }
-            active.forget_deaths();
-            let delta = match active.line.phase {
-                Phase::Modified => Some(LatchDelta::add_holder(self.me)),
-                Phase::Shared => Some(LatchDelta::add_reader(self.me)),
-                _ => None,
-            };
-            if let (Some(delta), Some(home)) = (delta, self.memory.placement.home(addr)) {
-                words.entry(home.node).or_default().push((home.latch, delta));
-            }
-            self.close(&mut map, addr, active);
+            self.with_line(addr, |active| {
+                active.line = active.line.without_home(lost);
+                active.quiesced = false;
+                if let (true, Phase::Modified, Some(frame)) =
+                    (self.rules.home_first, active.line.phase, active.frame)
+                {
+                    // The grantor may not have written the whole page to its splits.
+                    self.cache.frames.get(frame).set_dirty(Dirty::ALL);
+                }
+                active.forget_deaths();
+                let delta = match active.line.phase {
+                    Phase::Modified => Some(LatchDelta::add_holder(self.me)),
+                    Phase::Shared => Some(LatchDelta::add_reader(self.me)),
+                    _ => None,
+                };
+                if let (Some(delta), Some(home)) = (delta, self.memory.placement.home(addr)) {
+                    words.entry(home.node).or_default().push((home.latch, delta));
+                }
+            });
         }
         let mut entered = 0;
         for (node, words) in words {

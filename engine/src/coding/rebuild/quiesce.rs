@@ -196,12 +196,11 @@ impl Core {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
         for addr in lines.into_iter().filter(|addr| self.is_in(*addr, &tables)) {
-            let mut map = self.cache.shard(addr).lock();
-            let mut active = self.open(&mut map, addr);
-            // Other nodes may have sent requests already.
-            self.run(addr, &mut active, Event::LocalFree, None);
-            active.waiters.signal_all(false);
-            self.close(&mut map, addr, active);
+            self.with_line(addr, |active| {
+                // Other nodes may have sent requests already.
+                self.run(addr, active, Event::LocalFree, None);
+                active.waiters.signal_all(false);
+            });
         }
         tracing::info!(node = %self.endpoint.id(), number, "rebuild: over");
     }

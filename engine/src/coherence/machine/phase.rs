@@ -152,6 +152,16 @@ impl Phase {
         )
     }
 
+    /// Whether the outstanding operation gives the line away, and its page home if it is dirty.
+    pub(crate) const fn gives_page_away(self) -> bool {
+        matches!(self, Phase::ReleaseModified | Phase::HandOver { .. })
+    }
+
+    /// Whether the outstanding operation is the holder's own, by which all changes get home.
+    pub(crate) const fn brings_page_home(self) -> bool {
+        self.gives_page_away() || matches!(self, Phase::WriteBack)
+    }
+
     /// Whether the outstanding operation only reads the word.
     pub const fn looks(self) -> bool {
         matches!(self, Phase::Look { .. } | Phase::UpgradeLook | Phase::Inquire { .. })

@@ -42,6 +42,9 @@ pub(crate) struct Core {
     /// Where changes are recorded, if they are to outlive the node.
     pub(crate) log: Option<Arc<Log>>,
     pub(crate) telemetry: Telemetry,
+    /// Where a test has this node panic.
+    #[cfg(test)]
+    pub(crate) planted_panic: parking_lot::Mutex<Option<&'static str>>,
 }
 
 impl Core {

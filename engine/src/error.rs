@@ -1,10 +1,12 @@
 //! What can go wrong between a caller and the pool.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_channels::ChannelError;
+use selkie_erasure::CodecError;
 use selkie_fabric::FabricError;
-use selkie_pool::PoolError;
+use selkie_pool::{Coding, PoolError};
 
 use crate::GAddr;
 use crate::coherence::machine::Violation;
@@ -93,6 +95,7 @@ pub enum EngineError {
         /// The addressee.
         to: usize,
         /// Why.
+        #[source]
         source: ChannelError,
     },
     /// A peer or a latch word broke the coherence protocol; the engine has stopped serving.
@@ -152,9 +155,33 @@ pub enum EngineError {
         /// What is allowed.
         allowed: String,
     },
-    /// The pool refused the node.
+    /// The pool refused an operation of the node.
     #[error("pool: {0}")]
-    Pool(String),
+    Pool(#[source] Arc<PoolError>),
+    /// The rpc baseline was asked for in a coded pool.
+    #[error(
+        "pool: coding {coding} is not for rpc: directories of the rpc baseline keep pages whole: it needs a \
+         pool of coding plain"
+    )]
+    RpcNeedsPlain {
+        /// The pool's coding.
+        coding: Coding,
+    },
+    /// The rpc baseline was asked for, and a memory node has no directory.
+    #[error("pool: memory node {memory} has no directory running")]
+    NoDirectory {
+        /// The memory node.
+        memory: usize,
+    },
+    /// No compute node can have this number.
+    #[error("pool: {index} is no compute node's number")]
+    NoSuchNode {
+        /// The number.
+        index: usize,
+    },
+    /// The codec refused a page or its splits.
+    #[error("pool: {0}")]
+    Codec(#[from] CodecError),
 }
 
 impl EngineError {
@@ -175,6 +202,6 @@ impl EngineError {
 
 impl From<PoolError> for EngineError {
     fn from(e: PoolError) -> Self {
-        EngineError::Pool(e.to_string())
+        EngineError::Pool(Arc::new(e))
     }
 }

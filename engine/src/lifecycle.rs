@@ -64,6 +64,11 @@ impl Lifecycle {
         self.panicked.load(Ordering::Acquire)
     }
 
+    /// An error if a part of the engine has panicked.
+    pub(crate) fn check_panicked(&self) -> Result<(), EngineError> {
+        if self.has_panicked() { self.check_failed() } else { Ok(()) }
+    }
+
     /// An error if the engine has failed.
     pub(crate) fn check_failed(&self) -> Result<(), EngineError> {
         self.failure().map_or(Ok(()), |error| Err(error.clone()))

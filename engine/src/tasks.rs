@@ -45,6 +45,18 @@ impl Core {
         drop(self.env.spawn("end", async move { core.end_and_give_up().await }));
     }
 
+    /// Panics if a test has planted that here.
+    #[cfg(test)]
+    pub(crate) fn panic_if_planted(&self, place: &'static str) {
+        assert!(*self.planted_panic.lock() != Some(place), "planted");
+    }
+
+    /// Nothing is planted outside of tests.
+    #[cfg(not(test))]
+    #[inline]
+    #[expect(clippy::unused_self, reason = "a panic is planted in one node")]
+    pub(crate) fn panic_if_planted(&self, _place: &'static str) {}
+
     /// Ends all waits, and tells the pool, so that the others recover as from a death.
     async fn end_and_give_up(self: Arc<Self>) {
         if let Some(error) = self.lifecycle.failure() {
@@ -70,4 +82,170 @@ fn message_of(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+mod tests {
+    use selkie_fabric::Fabric;
+    use selkie_fabric::env::{Env, RealRuntime, RuntimeConfig};
+    use selkie_fabric::mem::MemFabric;
+    use selkie_memnode::EmbeddedPool;
+    use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig};
+
+    use super::*;
+    use crate::{ComputeId, Engine, EngineConfig, GAddr};
+
+    const GCL: usize = 512;
+    /// Far below the request timeout.
+    const SOON: Duration = Duration::from_secs(5);
+
+    struct Two {
+        env: Env,
+        pool: Arc<Pool>,
+        engines: Vec<Engine>,
+        /// Changed by node 0 and not home.
+        page: GAddr,
+        _memory: Arc<EmbeddedPool>,
+    }
+
+    impl Two {
+        async fn start(env: &Env) -> Two {
+            let fabric: Arc<dyn Fabric> = MemFabric::new();
+            let config = PoolConfig {
+                memory_nodes: 2,
+                bytes_per_node: 4 << 20,
+                gcl_bytes: GCL,
+                range_bytes: 256 << 10,
+                max_compute_nodes: 4,
+                coding: Coding::PLAIN,
+                log_bytes: 0,
+            };
+            let memory = EmbeddedPool::start(&fabric, config).unwrap();
+            let pool = Arc::clone(memory.pool());
+            let mut engines = Vec::new();
+            for node in 0..2 {
+                let config = EngineConfig {
+                    cache_bytes: EngineConfig::min_cache_bytes(GCL),
+                    request_timeout: 10 * SOON,
+                    tick: Duration::from_millis(1),
+                    ..EngineConfig::default()
+                };
+                let id = ComputeId::new(node).unwrap();
+                engines.push(Engine::start(&pool, &fabric, env, id, config).await.unwrap());
+            }
+            let mut guard = engines[0].allocate().await.unwrap();
+            guard.bytes_mut(0..1).fill(1);
+            let page = guard.addr();
+            drop(guard);
+            Two { env: env.clone(), pool, engines, page, _memory: memory }
+        }
+
+        async fn until(&self, what: &str, over: impl Fn() -> bool) {
+            let started = self.env.now();
+            while !over() {
+                assert!(self.env.now() - started < SOON, "{what}");
+                self.env.sleep(Duration::from_millis(1)).await;
+            }
+        }
+
+        /// Node 0 has panicked, or is about to: all of its callers learn that, and node 1 recovers.
+        async fn node_ends(
+            &self,
+            waiter: &Arc<parking_lot::Mutex<Option<EngineError>>>,
+            task: &str,
+        ) {
+            let [ended, other] = &self.engines[..] else { panic!("two nodes") };
+            let says = |error: &EngineError| {
+                matches!(error, EngineError::TaskPanicked { task: own, message }
+                    if *own == task && message.contains("planted"))
+            };
+            self.until("the waiting access ends", || waiter.lock().as_ref().is_some_and(says))
+                .await;
+            let started = self.env.now();
+            assert!(says(&ended.shared(self.page).await.map(drop).unwrap_err()));
+            assert!(says(&ended.try_exclusive(self.page).await.map(drop).unwrap_err()));
+            assert!(
+                ended.shared_hit(self.page).is_none() && ended.exclusive_hit(self.page).is_none()
+            );
+            assert!(says(&ended.allocate().await.map(drop).unwrap_err()));
+            assert!(says(&ended.close().await.unwrap_err()));
+            assert!(self.env.now() - started < SOON, "nothing waits");
+            let gone = ComputeIndex::new(0);
+            let recovered = || !self.pool.is_member(gone) && self.pool.lost().is_empty();
+            self.until("the other node recovers", recovered).await;
+            let lost = other.shared(self.page).await.map(drop).unwrap_err();
+            assert!(matches!(lost, EngineError::PageLost { node: 0, .. }), "{lost}");
+            drop(other.allocate().await.unwrap());
+            other.close().await.unwrap();
+        }
+
+        /// An access of node 0 that waits for a latch that is not let go.
+        fn waiter(&self) -> Arc<parking_lot::Mutex<Option<EngineError>>> {
+            let told = Arc::new(parking_lot::Mutex::default());
+            let (engine, page, own) = (self.engines[0].clone(), self.page, Arc::clone(&told));
+            drop(self.env.spawn("waiter", async move {
+                let held = engine.exclusive(page).await.unwrap();
+                let error = engine.exclusive(page).await.map(drop).unwrap_err();
+                *own.lock() = Some(error);
+                drop(held);
+            }));
+            told
+        }
+    }
+
+    fn run(test: impl AsyncFnOnce(Two)) {
+        // What is planted is to be reported, and is no news.
+        let on_panic: Option<selkie_fabric::env::PanicHook> = Some(Arc::new(|_| {}));
+        let config = RuntimeConfig { threads: 2, seed: None, on_panic };
+        let runtime = RealRuntime::start(config).unwrap();
+        let env = runtime.env();
+        runtime.block_on(async { test(Two::start(&env).await).await });
+    }
+
+    fn plant(two: &Two, place: &'static str) {
+        *two.engines[0].core().planted_panic.lock() = Some(place);
+    }
+
+    #[test]
+    fn a_panic_of_the_lease_task_ends_the_node() {
+        run(async |two| {
+            let waiter = two.waiter();
+            two.env.sleep(Duration::from_millis(5)).await;
+            plant(&two, "lease");
+            two.node_ends(&waiter, "lease").await;
+        });
+    }
+
+    #[test]
+    fn a_panic_of_the_mail_task_ends_the_node() {
+        run(async |two| {
+            let waiter = two.waiter();
+            two.env.sleep(Duration::from_millis(5)).await;
+            plant(&two, "mail");
+            let (other, page) = (two.engines[1].clone(), two.page);
+            let asks = two.env.spawn("asks", async move {
+                let asked = other.exclusive(page).await.map(drop);
+                assert!(matches!(asked, Err(EngineError::PageLost { node: 0, .. })), "{asked:?}");
+            });
+            two.node_ends(&waiter, "mail").await;
+            asks.join().await.unwrap();
+        });
+    }
+
+    #[test]
+    fn a_panic_in_a_step_of_a_line_ends_the_node_whose_caller_it_was() {
+        run(async |two| {
+            let waiter = two.waiter();
+            two.env.sleep(Duration::from_millis(5)).await;
+            plant(&two, "step of a line");
+            let (own, page) = (two.engines[0].clone(), two.page);
+            let panics = two.env.spawn("panics", async move {
+                drop(own.shared(page).await);
+            });
+            assert!(panics.join().await.is_err());
+            *two.engines[0].core().planted_panic.lock() = None;
+            two.node_ends(&waiter, "step of a line").await;
+        });
+    }
 }

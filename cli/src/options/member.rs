@@ -87,7 +87,7 @@ impl MemberArguments {
             let request_timeout = REQUEST_TIMEOUT.max(2 * missed);
             let config = EngineConfig { log, request_timeout, ..EngineConfig::default() };
             let index = pool.next_index().await?.as_usize();
-            let full = || EngineError::Pool(format!("{index} is no compute node's number"));
+            let full = || EngineError::NoSuchNode { index };
             let id = ComputeId::new(index).ok_or_else(full)?;
             let engine = Engine::start(&pool, &fabric, &env, id, config).await?;
             let done = work(&env, &pool, &engine).await;

@@ -22,7 +22,7 @@ impl Engine {
     /// # Errors
     /// `Timeout` naming a line that stayed latched, if nothing has moved for the request timeout;
     /// the others are written back all the same. The node of a coded pool is still in the pool
-    /// then.
+    /// then. `TaskPanicked` at once if a part of the node has panicked: nothing of it goes home.
     pub async fn close(&self) -> Result<(), EngineError> {
         let core = &self.0;
         // Nobody else knows of the splits that it has found damaged. While headers are made anew
@@ -38,13 +38,17 @@ impl Engine {
         if core.lifecycle.close() && core.lifecycle.is_leaving() {
             return Ok(());
         }
+        core.lifecycle.check_panicked()?;
         let started = core.env.now();
         let node = core.endpoint.id();
         tracing::info!(%node, "closing a compute node");
         core.keep_labels().await;
         let (mut remain, mut last) = self.flush_round();
         let mut moved = started;
-        while remain > 0 && core.env.now() - moved <= core.config.request_timeout {
+        while remain > 0
+            && core.env.now() - moved <= core.config.request_timeout
+            && !core.lifecycle.has_panicked()
+        {
             core.env.sleep(Duration::from_millis(1)).await;
             let (now, one) = self.flush_round();
             if now < remain {
@@ -52,8 +56,9 @@ impl Engine {
             }
             (remain, last) = (now, one);
         }
+        core.lifecycle.check_panicked()?;
         if let Some(addr) = last.filter(|_| core.memory.coded.is_some()) {
-            // Who is not in the pool enters nothing in words that are made anew: what it has would
+            // A node that is not in the pool enters nothing in words that are rebuilt: its pages would
             // be lost silently.
             let waited = core.env.now() - started;
             let phase =

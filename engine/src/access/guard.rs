@@ -16,7 +16,7 @@ use crate::cache::dirty::Dirty;
 use crate::cache::frames::{Frame, FrameId};
 use crate::cache::latch::Released;
 use crate::core::Core;
-use crate::log::{Change, Lsn};
+use crate::log::{ChangedPage, Lsn};
 use crate::{EngineError, GAddr};
 
 /// Bytes of a global cache line before the page: its sequence number, little-endian.
@@ -244,32 +244,20 @@ impl Drop for ExclusiveGuard<'_> {
 pub fn change_together<'g, 'e: 'g>(
     guards: impl IntoIterator<Item = &'g mut ExclusiveGuard<'e>>,
 ) -> Option<Lsn> {
+    let mut core = None;
     let number = |guard: &'g mut ExclusiveGuard<'e>| {
         let (psn, pieces) = guard.number()?;
-        Some((&*guard, psn, pieces))
+        let guard = &*guard;
+        core.get_or_insert(guard.core);
+        Some(ChangedPage {
+            frame: guard.frame,
+            psn,
+            pieces,
+            line: line(guard.page, guard.core, guard),
+        })
     };
     let changed: SmallVec<[_; 4]> = guards.into_iter().filter_map(number).collect();
-    let log = changed.first()?.0.core.log.as_ref()?;
-    // Before the record is added: whoever looks for the oldest finds it, or the log ended before
-    // it.
-    let oldest = log.end();
-    for (guard, _, _) in changed.iter().filter(|(guard, _, _)| guard.frame.unhomed() == 0) {
-        guard.frame.set_unhomed(oldest);
-    }
-    let changes: SmallVec<[_; 4]> = changed
-        .iter()
-        .map(|(guard, psn, pieces)| Change {
-            addr: guard.addr(),
-            psn: *psn,
-            pieces: *pieces,
-            line: line(guard.page, guard.core, *guard),
-        })
-        .collect();
-    let lsn = log.append(&changes);
-    for (guard, _, _) in changed {
-        guard.frame.set_lsn(lsn);
-    }
-    Some(lsn)
+    Some(core?.log.as_ref()?.record(&changed))
 }
 
 /// The whole line of a guard.

@@ -57,9 +57,7 @@ impl Engine {
         config.validate(pool.descriptor().gcl_bytes)?;
         let coding = pool.descriptor().coding;
         if config.coherence == Coherence::Rpc && !coding.is_plain() {
-            let why =
-                "directories of the rpc baseline keep pages whole: it needs a pool of coding plain";
-            return Err(EngineError::Pool(format!("coding {coding} is not for rpc: {why}")));
+            return Err(EngineError::RpcNeedsPlain { coding });
         }
         // Until then what concerns a memory node that died stands still.
         let missed = pool.all_missed_within().filter(|_| !coding.is_plain());
@@ -148,6 +146,8 @@ impl Engine {
             epochs: Epochs::new(epoch),
             log: keeps_log.then(|| Arc::new(Log::new())),
             telemetry: Telemetry::new(),
+            #[cfg(test)]
+            planted_panic: parking_lot::Mutex::default(),
             endpoint,
             pool: Arc::clone(pool),
         });
@@ -196,7 +196,7 @@ impl Engine {
         if let Some(node) = memory_nodes.into_iter().find(|n| pool.directory_of(*n).is_none())
             && directories
         {
-            return Err(EngineError::Pool(format!("memory node {node} has no directory running")));
+            return Err(EngineError::NoDirectory { memory: node });
         }
         let shape = MailboxConfig {
             peers: Self::mailbox_peers(pool, directories),

@@ -200,10 +200,10 @@ impl Server {
     fn send(&self, to: ComputeId, header: &[u8], page: &[u8]) -> Result<(), EngineError> {
         let to = to.index();
         let failed = |source| EngineError::Message { to, source };
-        let connected = self.connected.get(to).ok_or(EngineError::Pool(format!("no cn{to}")))?;
+        let connected = self.connected.get(to).ok_or(EngineError::NoSuchNode { index: to })?;
         if connected.get().is_none() {
             let descriptor = self.pool.mailbox_of(ComputeIndex::new(to as u16), self.me);
-            let descriptor = descriptor.ok_or(EngineError::Pool(format!("cn{to} is not there")))?;
+            let descriptor = descriptor.ok_or(EngineError::PeerGone { node: to })?;
             match self.mailbox.connect(to, &descriptor, &self.endpoint) {
                 Ok(()) | Err(selkie_channels::ChannelError::AlreadyConnected { .. }) => {}
                 Err(error) => return Err(failed(error)),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use parking_lot::Mutex;
-use selkie_erasure::{Codec, CodecError, codec};
+use selkie_erasure::{Codec, codec};
 use selkie_fabric::Buf;
 use selkie_pool::layout::{MAX_SPLITS, SlabGeometry, TAG_BYTES};
 use selkie_pool::{Coding, Mode, PoolDescriptor};
@@ -49,8 +49,7 @@ impl CodingState {
         if coding.is_plain() {
             return Ok(None);
         }
-        let refused = |error: CodecError| EngineError::Pool(error.to_string());
-        let codec = codec(coding.data(), coding.parity()).map_err(refused)?;
+        let codec = codec(coding.data(), coding.parity())?;
         let versions = (0..frames).map(|_| Default::default()).collect();
         Ok(Some(Self {
             coding,
@@ -193,8 +192,7 @@ impl CodingState {
             (0..self.coding.parity()).map(|_| Buf::zeroed(bytes + TAG_BYTES as usize)).collect();
         let mut slices: Vec<&mut [u8]> =
             parity.iter_mut().filter_map(|buf| buf.get_mut(..bytes)).collect();
-        let encoded = self.codec.encode(&data, &mut slices);
-        encoded.map_err(|error| EngineError::Pool(error.to_string()))?;
+        self.codec.encode(&data, &mut slices)?;
         let copies = dirty.iter().filter_map(|split| {
             let payload = page.get(self.payload_of(split))?;
             let mut buf = Buf::zeroed(bytes + TAG_BYTES as usize);
@@ -212,8 +210,7 @@ impl CodingState {
         let mut splits: Vec<Vec<u8>> = data.iter().map(|split| split.to_vec()).collect();
         let mut parity = vec![vec![0; self.geometry.payload_bytes()]; self.coding.parity()];
         let mut slices: Vec<&mut [u8]> = parity.iter_mut().map(|split| &mut **split).collect();
-        let encoded = self.codec.encode(&data, &mut slices);
-        encoded.map_err(|error| EngineError::Pool(error.to_string()))?;
+        self.codec.encode(&data, &mut slices)?;
         splits.append(&mut parity);
         Ok(splits)
     }
@@ -232,8 +229,7 @@ impl CodingState {
             }
         }
         if !missing.is_empty() {
-            let made = self.codec.reconstruct(present, &mut missing);
-            made.map_err(|error| EngineError::Pool(error.to_string()))?;
+            self.codec.reconstruct(present, &mut missing)?;
         }
         Ok(splits)
     }

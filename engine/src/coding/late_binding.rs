@@ -390,5 +390,5 @@ impl<'c> LateBindingRead<'c> {
 }
 
 fn failed(error: CodecError) -> EngineError {
-    EngineError::Pool(error.to_string())
+    EngineError::Codec(error)
 }

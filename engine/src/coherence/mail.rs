@@ -25,6 +25,7 @@ pub(crate) async fn run_mail(core: Weak<Core>, mailbox: Arc<Mailbox>) {
             }
             let mut broken = None;
             let polled = mailbox.poll(MAIL_BUDGET, &mut |from, bytes| {
+                core.panic_if_planted("mail");
                 if let Err(error) = core.receive(from, bytes) {
                     broken.get_or_insert(error);
                 }

@@ -42,6 +42,7 @@ impl Core {
         let mut open = map.remove(&addr.to_u64()).unwrap_or_else(|| self.line_at_rest(addr));
         let taken = catch_unwind(AssertUnwindSafe(|| {
             self.seal(&mut open);
+            self.panic_if_planted(STEP);
             let outcome = step(&mut open);
             (outcome, self.settle(addr, &mut open))
         }));

@@ -38,6 +38,7 @@ mod merge;
 mod moment;
 mod objects;
 mod record;
+mod recording;
 mod redo;
 mod restore;
 mod scan;
@@ -62,6 +63,7 @@ use moment::Marked;
 pub use objects::LogObjects;
 pub(crate) use record::{Change, encode_as};
 pub use record::{Format, Lsn, NoRecord, Record, Redo};
+pub(crate) use recording::ChangedPage;
 pub use scan::{LogDamage, LogEnd, scan};
 pub use store::{
     FIRST_LSN, Joined, Labels, LogError, LogOwner, LogStore, LogTo, Part, Piece, ReadError, Sink,

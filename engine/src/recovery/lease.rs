@@ -158,6 +158,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
     loop {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
+        core.panic_if_planted("lease");
         if core.lifecycle.has_failed() {
             // A failed node answers no requests, so the others must not wait for it. A call that
             // fails is repeated.

@@ -1,4 +1,4 @@
-//! Drives a node's lines under a directory: the counterpart of `line` for SELCC.
+//! Drives a node's lines under a directory: the counterpart of `coherence::driving`.
 
 use super::client::{ClientAction, ClientEvent, step};
 use super::message::{FromNode, ToNode, decode_to, encode_from};

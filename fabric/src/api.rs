@@ -2,21 +2,21 @@
 //!
 //! ```text
 //! Fabric --join(id)--> Endpoint --register(bytes)--> LocalRegion   memory this node lends
-//!                               --connect(peer)----> QueuePair     ordered way to a peer's memory
+//!                               --connect(peer)----> QueuePair     ordered channel to a peer's memory
 //! ```
-//! The contract they share is on the crate's front page; `conformance` tests it.
+//! The front page of the crate has their contract; `conformance` tests it.
 
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::access::{Confined, Domain};
 use crate::completion::Completion;
+use crate::domain::Domain;
 use crate::doorbell::Doorbell;
 use crate::error::FabricError;
 use crate::id::{PeerId, RegionKey};
 use crate::verb::Chain;
 
-/// A network: where nodes meet.
+/// A network of nodes.
 pub trait Fabric: Send + Sync {
     /// Makes the caller the node `id`. Does not block.
     ///
@@ -25,66 +25,66 @@ pub trait Fabric: Send + Sync {
     /// if the files of a backend that has some are in the way.
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
 
-    /// Declares `peer`, as it is now, dead, and returns once none of its verbs executes any more at
-    /// the nodes within [`Reach`], whatever becomes of the peer. Its memory is not touched. The
-    /// nodes of this process find it dead from then on: outstanding and later operations to it end
-    /// with `PeerDead`. May block for some milliseconds. Fencing again changes nothing.
+    /// Declares the present incarnation of `peer` dead. Returns once no verb of it executes any more
+    /// at the nodes within the [`FenceScope`]. The memory of the peer is not touched. For the nodes
+    /// of this process the peer is dead from then on: outstanding and later operations to it end
+    /// with `PeerDead`. May block for some milliseconds. A second fence changes nothing.
     ///
-    /// A peer that this process does not know yet is no error. Where a backend cannot tell that it
-    /// will never come, the first that comes by that name is the one that was meant.
+    /// A peer that this process does not know yet is no error. Where a backend cannot tell that the
+    /// peer will never join, the fence holds for the first incarnation that joins by that name.
     ///
     /// # Errors
-    /// What keeps the fabric from being sure of it.
-    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError>;
+    /// The reason why the fabric cannot be sure that the peer executes nothing more.
+    fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError>;
 
-    /// Lets the nodes of this process and `peer`, which another process runs, talk to each other.
-    /// `card` is the peer's own [`Endpoint::card`]; what it may do here ends `within` a domain, if
-    /// there is one. Nothing to do on fabrics without cards.
+    /// Lets the nodes of this process and `peer`, a node of another process, access each other.
+    /// `access_card` is the peer's own [`Endpoint::access_card`]. The peer may do here what the
+    /// domain `within` allows, or everything without one. Does nothing on fabrics without cards.
     ///
     /// # Errors
-    /// `Network` if it is no card of this fabric.
-    fn meet(
+    /// `Network` if the card is not one of this fabric.
+    fn add_peer(
         &self,
         _peer: PeerId,
-        _card: &str,
+        _access_card: &str,
         _within: Option<&Arc<Domain>>,
     ) -> Result<(), FabricError> {
         Ok(())
     }
 
-    /// Takes back [`Fabric::meet`], of a peer that has left, and removes what it has left behind.
-    /// `false` if its process has still to end for that, or others are in the way: then it is to be
-    /// tried again. Does not wait.
-    fn forget(&self, _peer: PeerId) -> bool {
+    /// Undoes [`Fabric::add_peer`] for a peer that has left, and removes its files. `false` if its
+    /// process still runs or another process holds a lock: then call it again later. Does not wait.
+    fn remove_peer(&self, _peer: PeerId) -> bool {
         true
     }
 }
 
-/// Where a fence holds.
+/// The nodes at which a fence holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a fence of this process alone leaves the others to be fenced"]
-pub enum Reach {
-    /// At all nodes of the fabric.
+pub enum FenceScope {
+    /// All nodes of the fabric.
     Everywhere,
-    /// At the nodes of this process; the others have to fence for themselves.
+    /// The nodes of this process. Other processes have to fence for themselves.
     ThisProcess,
 }
 
-/// One node's place on the fabric. The node is there for as long as its endpoint is kept; some
-/// backends keep it longer.
+/// One node on the fabric. The node lives as long as its endpoint is kept; some backends keep it
+/// longer.
 pub trait Endpoint: Send + Sync {
     /// The node's name.
     fn id(&self) -> PeerId;
 
-    /// What another process has to know to reach this node and to let it in: see [`Fabric::meet`].
-    /// `None` on fabrics where nodes find each other. Whoever has it can pass for the node.
-    fn card(&self) -> Option<String> {
+    /// The credentials by which another process reaches this node and admits it; see
+    /// [`Fabric::add_peer`]. `None` on fabrics where nodes find each other. A process that has the
+    /// card can pass for the node.
+    fn access_card(&self) -> Option<String> {
         None
     }
 
     /// Lends `bytes` bytes, rounded up to a multiple of 4096, to every peer that learns the key.
-    /// The memory is zero. Where it belongs to this process alone it is not committed before it is
-    /// touched; memory that others map is there from the start, or refused.
+    /// The memory is zero. Memory of this process alone is committed when it is touched; memory that
+    /// other processes map is committed here, or refused.
     ///
     /// # Errors
     /// `RegionBytes`, `TooManyRegions`, `OutOfMemory`, and `PeerDead` once this node is dead.
@@ -96,10 +96,9 @@ pub trait Endpoint: Send + Sync {
     /// `UnknownPeer`, and `PeerDead` if the peer or this node is dead.
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError>;
 
-    /// As [`Endpoint::connect`], for verbs within a domain only: a chain that holds another ends
-    /// with `Forbidden`, and nothing of it executes. This holds the poster to it; a peer that does
-    /// not trust the poster has to check for itself, on backends where it executes what others
-    /// post.
+    /// Connects for verbs within a domain only: a chain with a forbidden verb ends with `Forbidden`,
+    /// and no verb of it executes. The poster checks itself here. A peer that does not trust the
+    /// poster has to check, too, on backends where the peer executes the verbs.
     ///
     /// # Errors
     /// As [`Endpoint::connect`].
@@ -108,11 +107,12 @@ pub trait Endpoint: Send + Sync {
         peer: PeerId,
         domain: &Arc<Domain>,
     ) -> Result<Arc<dyn QueuePair>, FabricError> {
-        Ok(Arc::new(Confined::new(self.connect(peer)?, Arc::clone(domain))))
+        let inner = self.connect(peer)?;
+        Ok(Arc::new(ConfinedQueuePair { inner, domain: Arc::clone(domain) }))
     }
 }
 
-/// An ordered way to one peer's memory.
+/// An ordered channel to the memory of one peer.
 pub trait QueuePair: Send + Sync {
     /// The node at the other end.
     fn peer(&self) -> PeerId;
@@ -131,7 +131,30 @@ pub trait QueuePair: Send + Sync {
     fn post(&self, chain: Chain) -> Completion;
 }
 
-/// Memory this node lends, as the node itself uses it: without the network.
+/// A queue pair that posts no verb that a domain forbids, for backends whose verbs execute where they
+/// are posted.
+struct ConfinedQueuePair {
+    inner: Arc<dyn QueuePair>,
+    domain: Arc<Domain>,
+}
+
+impl QueuePair for ConfinedQueuePair {
+    fn peer(&self) -> PeerId {
+        self.inner.peer()
+    }
+
+    /// No verb of a chain with a forbidden verb executes.
+    fn post(&self, chain: Chain) -> Completion {
+        let peer = self.peer();
+        let refused = chain.verbs.iter().find_map(|verb| self.domain.check(peer, verb).err());
+        match refused {
+            None => self.inner.post(chain),
+            Some(error) => Completion::failed(chain, 0, error),
+        }
+    }
+}
+
+/// Memory that this node lends, as the node itself accesses it, without the network.
 ///
 /// Local accesses race with remote verbs. Single words never tear; longer copies may.
 ///
@@ -139,13 +162,13 @@ pub trait QueuePair: Send + Sync {
 /// Every access panics if it is not inside the region, not aligned to 8 bytes, or not a multiple of
 /// 8 bytes long: unlike a remote address, a local offset is the caller's own arithmetic.
 pub trait LocalRegion: Send + Sync {
-    /// What peers name the region by.
+    /// The key by which peers name the region.
     fn key(&self) -> RegionKey;
 
     /// Length in bytes, a multiple of 4096.
     fn len(&self) -> usize;
 
-    /// Whether the length is 0; it never is.
+    /// Whether the length is 0, which it never is.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -162,42 +185,42 @@ pub trait LocalRegion: Send + Sync {
     /// Copies to byte `offset` on.
     fn write(&self, offset: usize, from: &[u8]);
 
-    /// Rung by every `WriteWithDoorbell` to this region, after its payload landed.
+    /// The doorbell that every `WriteWithDoorbell` to this region rings, after its payload is in place.
     fn doorbell(&self) -> &Doorbell;
 
-    /// Whether the region takes the host's memory from the start, also what nobody has touched.
+    /// Whether all memory of the region is committed from the start.
     fn is_committed(&self) -> bool {
         false
     }
 
-    /// Makes bytes zero that nobody uses, and gives the memory of whole 4096-byte pages among them
-    /// back to the host, where the backend can: `true` if it did, `false` if they are only zero.
-    /// They stay in the region, and take memory again when they are touched; where a region [is
-    /// committed](LocalRegion::is_committed) they are to be [restored](LocalRegion::restore) before
-    /// that.
+    /// Makes unused bytes zero, and gives the memory of the whole 4096-byte pages among them back to
+    /// the host, where the backend can: `true` if it did, `false` if the bytes are only zero. The
+    /// bytes stay in the region, and take memory again when they are touched. In a region that [is
+    /// committed](LocalRegion::is_committed) the caller has to [restore](LocalRegion::restore) them
+    /// first.
     fn discard(&self, bytes: Range<usize>) -> bool {
         zero(self, bytes);
         false
     }
 
-    /// Takes memory for bytes that were discarded, in a region that is committed; they stay as they
-    /// are.
+    /// Commits memory for discarded bytes again, in a region that is committed. The bytes stay zero.
     ///
     /// # Errors
-    /// `OutOfMemory` if the host has none; nobody must touch the bytes then. `Segment`.
+    /// `OutOfMemory` if the host has none; no caller may touch the bytes then. `Segment`.
     fn restore(&self, _bytes: Range<usize>) -> Result<(), FabricError> {
         Ok(())
     }
 }
 
-/// Bytes that are made zero at once.
-const ZEROED_AT_ONCE: usize = 4096;
+/// Bytes that one write makes zero.
+const ZERO_BYTES: usize = 4096;
 
 /// Writes zeros.
 pub(crate) fn zero<R: LocalRegion + ?Sized>(region: &R, bytes: Range<usize>) {
-    let zeros = [0; ZEROED_AT_ONCE];
-    for at in bytes.clone().step_by(ZEROED_AT_ONCE) {
-        let bytes = ZEROED_AT_ONCE.min(bytes.end - at);
-        region.write(at, zeros.get(..bytes).unwrap_or_default());
+    let zeros = [0; ZERO_BYTES];
+    for at in bytes.clone().step_by(ZERO_BYTES) {
+        let count = ZERO_BYTES.min(bytes.end - at);
+        let (zeros, _) = zeros.split_at(count);
+        region.write(at, zeros);
     }
 }

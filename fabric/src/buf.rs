@@ -20,7 +20,7 @@ use std::sync::Arc;
 pub const WORD_BYTES: usize = 8;
 
 /// What keeps the memory behind a leased [`Buf`] alive.
-pub type Keep = Arc<dyn Any + Send + Sync>;
+pub type LeaseOwner = Arc<dyn Any + Send + Sync>;
 
 /// A byte buffer that can be moved into a verb: 8-byte aligned, length a multiple of 8.
 ///
@@ -31,7 +31,7 @@ pub struct Buf {
     words: u32,
     owned: bool,
     /// Leases only.
-    keep: Option<Keep>,
+    keep: Option<LeaseOwner>,
 }
 
 // SAFETY: a `Buf` is the only way to its memory while it lives: an owned one allocated it, and for
@@ -77,7 +77,7 @@ impl Buf {
     ///
     /// # Panics
     /// If `start` is not aligned to 8, or `bytes` is not a multiple of 8 or above 32 GiB.
-    pub unsafe fn from_raw(start: NonNull<u8>, bytes: usize, keep: Option<Keep>) -> Self {
+    pub unsafe fn from_raw(start: NonNull<u8>, bytes: usize, keep: Option<LeaseOwner>) -> Self {
         let start: NonNull<u64> = start.cast();
         assert!(start.is_aligned(), "leased memory is not aligned to 8 bytes");
         assert!(bytes.is_multiple_of(WORD_BYTES), "leased memory is not a multiple of 8 bytes");
@@ -185,7 +185,7 @@ mod tests {
     fn a_lease_reaches_its_memory_and_lets_go_of_the_owner_when_dropped() {
         let mut memory = vec![0_u64; 4];
         let start = NonNull::new(memory.as_mut_ptr()).unwrap();
-        let owner: Keep = Arc::new("the arena");
+        let owner: LeaseOwner = Arc::new("the arena");
         // SAFETY: `memory` outlives the lease and is not touched until the lease is dropped.
         let mut lease = unsafe { Buf::from_raw(start.cast(), 32, Some(owner.clone())) };
         lease[31] = 7;

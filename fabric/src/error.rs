@@ -1,15 +1,18 @@
-//! What can go wrong with a region, a connection or a verb.
+//! Errors of regions, connections and verbs.
+//!
+//! Errors are copied to every chain of a queue pair that ends, and compared by tests. Errors of the
+//! system can be neither copied nor compared, so their texts are kept.
 
 use crate::access::Access;
-use crate::distrust::Distrust;
 use crate::id::{PeerId, RegionKey, RemoteAddr};
+use crate::tls_error::TlsError;
 
-/// Why a fabric operation failed. Nothing of a failed verb has been executed, except with
-/// [`FabricError::PeerDead`] and [`FabricError::Stopped`], which may hide a verb that did execute.
+/// Why a fabric operation failed. A failed verb has no effect, except with
+/// [`FabricError::PeerDead`] and [`FabricError::Stopped`]: then the verb may have executed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FabricError {
-    /// The peer died, or this node itself was declared dead and may execute nothing more.
+    /// The peer died, or this node itself was declared dead.
     #[error("peer {peer} is dead")]
     PeerDead {
         /// The dead node.
@@ -35,7 +38,7 @@ pub enum FabricError {
         /// The key it does not know.
         region: RegionKey,
     },
-    /// The access ends behind the region's last byte.
+    /// The access ends behind the last byte of the region.
     #[error("access of {bytes} bytes at {at} is outside the region's {region_bytes} bytes")]
     OutOfBounds {
         /// First byte of the access.
@@ -51,7 +54,7 @@ pub enum FabricError {
         /// The address.
         at: RemoteAddr,
     },
-    /// The peer does not allow this node to access these bytes so.
+    /// The peer does not allow this kind of access to these bytes.
     #[error("peer {peer} allows no {what} at {region}+{offset:#x}")]
     Forbidden {
         /// The peer.
@@ -60,7 +63,7 @@ pub enum FabricError {
         region: RegionKey,
         /// The first byte of the access that is not allowed.
         offset: u64,
-        /// What kind of access.
+        /// The kind of access.
         what: Access,
     },
     /// A region cannot have that length.
@@ -93,7 +96,8 @@ pub enum FabricError {
         /// What is wrong with it.
         what: String,
     },
-    /// A node that was declared dead is in the middle of a verb, as its process was stopped there.
+    /// A node that was declared dead is in the middle of a verb, because its process was stopped
+    /// there.
     #[error("peer {peer} is dead, but process {process} may still finish a verb it was stopped in")]
     StillExecuting {
         /// The node.
@@ -101,10 +105,10 @@ pub enum FabricError {
         /// Its process id.
         process: u64,
     },
-    /// A chain is longer than the backend sends. Nothing of it was executed.
+    /// A chain is longer than the backend sends. No verb of it was executed.
     #[error(
-        "a chain of {verbs} verbs and {bytes} bytes of payload; allowed are {most_verbs} verbs and \
-         {most_bytes} bytes"
+        "a chain of {verbs} verbs and {bytes} bytes of payload; allowed are {max_verbs} verbs and \
+         {max_bytes} bytes"
     )]
     ChainTooLong {
         /// Verbs of the chain.
@@ -112,27 +116,27 @@ pub enum FabricError {
         /// Bytes that its reads and writes move together.
         bytes: u64,
         /// The most verbs allowed.
-        most_verbs: u64,
+        max_verbs: u64,
         /// The most bytes allowed.
-        most_bytes: u64,
+        max_bytes: u64,
     },
-    /// The peer is there but does not accept the connection.
+    /// The peer does not accept the connection.
     #[error("peer {peer} refused the connection: {why}")]
     Refused {
         /// The peer.
         peer: PeerId,
-        /// What it says.
+        /// Its reason.
         why: Refusal,
     },
-    /// There is no secured connection to the peer.
+    /// There is no TLS connection to the peer.
     #[error("no secured connection to peer {peer}: {why}")]
-    Distrusted {
+    Tls {
         /// The peer.
         peer: PeerId,
         /// What is wrong, and on which side.
-        why: Distrust,
+        why: TlsError,
     },
-    /// The operating system refused what a node needs to be on the network.
+    /// The operating system refused a resource of the network.
     #[error("network of {peer}: {what}")]
     Network {
         /// The node.
@@ -141,7 +145,7 @@ pub enum FabricError {
         what: String,
     },
     /// The environment stopped before the operation was done. If it stopped while the chain was
-    /// executing, the chain was dropped with it, and the one that comes back is empty.
+    /// executing, the chain was dropped, and an empty one comes back.
     #[error("the environment stopped while an operation to {peer} was outstanding")]
     Stopped {
         /// The peer the operation went to.
@@ -170,16 +174,16 @@ pub enum Refusal {
     /// This incarnation of the node was revoked there.
     #[error("this incarnation of the node was revoked")]
     Revoked,
-    /// It admits invited guests only, and this one showed no key or another.
+    /// It admits invited guests only, and this node showed no key or a wrong one.
     #[error("it asks for a key, which this node did not have")]
     Key,
-    /// It has as many connections as it takes.
+    /// It has the maximum of connections.
     #[error("it has as many connections as it takes")]
     Full,
 }
 
 impl FabricError {
-    /// Whether the same call may succeed later without anything else being changed.
+    /// Whether the same call may succeed later without any change by the caller.
     pub fn is_retryable(&self) -> bool {
         matches!(self, Self::OutOfMemory { .. } | Self::Refused { why: Refusal::Full, .. })
     }

@@ -1,10 +1,10 @@
 //! One-sided verbs, clock, randomness and task spawning: the only door to other machines.
 //!
-//! A node *registers* memory that other nodes then read and write directly, without its processor
-//! taking part. A node that wants something of another's memory *posts* a chain of verbs to a queue
-//! pair and gets a completion. There are five verbs ([`Verb`]): read, write, write with doorbell,
-//! compare-and-swap, fetch-and-add. There are no messages: nodes that want to talk write into each
-//! other's memory and ring the [`Doorbell`].
+//! A node *registers* memory, which other nodes then read and write directly, without its processor.
+//! To access the memory of another node, a node *posts* a chain of verbs to a queue pair and gets a
+//! completion. There are five verbs ([`Verb`]): read, write, write with doorbell, compare-and-swap,
+//! fetch-and-add. There are no messages: nodes communicate by writes into each other's memory, and
+//! ring the [`Doorbell`].
 //!
 //! ```
 //! use selkie_fabric::{Buf, Fabric, MemFabric, PeerId, RealRuntime, RemoteAddr, Verb};
@@ -25,7 +25,7 @@
 //!     [Verb::fetch_and_add(counter, 5), Verb::read(counter, Buf::zeroed(64))].into(),
 //! ))?;
 //!
-//! assert_eq!(chain.old(0), Some(0));
+//! assert_eq!(chain.old_value(0), 0);
 //! assert_eq!(chain.buf(1).map(|buf| buf[0]), Some(5));
 //! assert_eq!(region.load(0), 5);
 //! # Ok(())
@@ -43,19 +43,19 @@
 //!   pair, and an atomic before a later read. A read or an atomic followed by a write needs the
 //!   earlier completion first: `mem` keeps that order too, other backends need not. Completions of
 //!   one queue pair come in posting order.
-//! - *Publication.* Whoever sees a word written by an atomic or by a write of 8 bytes, by a verb or
-//!   by [`LocalRegion::load`], sees what the same queue pair wrote before. A doorbell rings after
-//!   its payload is in place. The completion of a write alone does not prove to a *third* party
-//!   that it is in place; a later read or atomic on the same queue pair does.
+//! - *Publication.* A reader that sees a word of an atomic or of a write of 8 bytes, by a verb or by
+//!   [`LocalRegion::load`], sees the earlier writes of the same queue pair. A doorbell rings after
+//!   its payload is in place. The completion of a write alone does not prove to a *third* party that
+//!   it is in place; a later read or atomic on the same queue pair does.
 //! - *Buffers* are moved into the operation and come back with its completion, after errors too.
 //!   Dropping a [`Completion`] cancels interest, never the operation.
-//! - *Errors.* A chain stops at its first failing verb, of which nothing is executed; the chains
-//!   after it are not affected. A dead peer surfaces as [`FabricError::PeerDead`] on every
-//!   outstanding and later operation, and a node that was declared dead executes nothing more:
-//!   [`Fabric::fence`] declares it, as far as its [`Reach`] goes. Nothing hangs.
+//! - *Errors.* A chain stops at its first failing verb, which has no effect. Later chains are not
+//!   affected. Every outstanding and later operation to a dead peer ends with
+//!   [`FabricError::PeerDead`]. [`Fabric::fence`] declares a node dead: it then executes nothing more
+//!   within the [`FenceScope`]. No operation hangs.
 //! - *Execution.* Polling a completion drives its queue pair, so any executor will do. `post` never
 //!   blocks. On `mem` every completion is ready at once.
-//! - Clock, sleep, tasks and randomness come from an [`Env`] and from nowhere else.
+//! - Clock, sleep, tasks and random numbers come from an [`Env`] only.
 //!
 //! # Contents
 //! Backends [`mem`], `shm` (processes of one host), `tcp` (machines without an RDMA NIC) and
@@ -68,7 +68,7 @@ mod api;
 mod buf;
 mod completion;
 pub mod conformance;
-mod distrust;
+mod domain;
 mod doorbell;
 pub mod env;
 mod error;
@@ -83,17 +83,19 @@ mod stream;
 mod sync;
 #[cfg(target_os = "linux")]
 pub mod tcp;
+mod tls_error;
 mod verb;
 
-pub use access::{Access, Domain, DomainError, MAX_GRANTS, Rights};
-pub use api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
-pub use buf::{Buf, Keep, WORD_BYTES};
+pub use access::Access;
+pub use api::{Endpoint, Fabric, FenceScope, LocalRegion, QueuePair};
+pub use buf::{Buf, LeaseOwner, WORD_BYTES};
 pub use completion::{Completion, Outstanding};
-pub use distrust::{Distrust, Fault, Whose};
+pub use domain::{Domain, DomainError, MAX_GRANTS, Rights};
 pub use doorbell::{Doorbell, WaitPast};
 pub use env::{BoxFuture, Env, RealRuntime};
 pub use error::{FabricError, Refusal};
 pub use id::{PeerId, RegionKey, RemoteAddr};
 pub use mem::MemFabric;
 pub use stream::Stream;
+pub use tls_error::{CertificateFault, CertificateOwner, TlsError};
 pub use verb::{Chain, ChainError, ChainResult, INLINE_VERBS, Verb};

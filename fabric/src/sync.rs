@@ -1,26 +1,26 @@
-//! The synchronisation primitives of `doorbell`, in one place so that its loom test can compile the
-//! same source against loom's.
+//! The synchronisation primitives of `doorbell`. They are in one place so that the loom test can
+//! compile the same source against the primitives of loom.
 
 use std::ops::Deref;
 
 pub(crate) use std::sync::atomic::{AtomicU64, Ordering};
 
 #[cfg(target_os = "linux")]
-use crate::shm::SharedWord;
+use crate::shm::SharedDoorbellWord;
 
 /// The word that a doorbell counts in.
 pub(crate) enum Word {
-    /// Of this process alone.
-    Own(AtomicU64),
-    /// In memory that other processes ring in as well.
+    /// A word of this process.
+    ShmNode(AtomicU64),
+    /// A word in memory that other processes ring in, too.
     #[cfg(target_os = "linux")]
-    Shared(SharedWord),
+    Shared(SharedDoorbellWord),
 }
 
 impl Word {
     /// A word of this process, zero.
     pub(crate) fn own() -> Self {
-        Self::Own(AtomicU64::new(0))
+        Self::ShmNode(AtomicU64::new(0))
     }
 }
 
@@ -30,7 +30,7 @@ impl Deref for Word {
     #[inline]
     fn deref(&self) -> &AtomicU64 {
         match self {
-            Self::Own(word) => word,
+            Self::ShmNode(word) => word,
             #[cfg(target_os = "linux")]
             Self::Shared(word) => word,
         }

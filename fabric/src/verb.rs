@@ -1,9 +1,10 @@
-//! The five verbs, and chains of them: what a node can ask of another node's memory.
+//! The five verbs, and chains of them: the operations on the memory of another node.
 
 use std::fmt;
 
 use smallvec::SmallVec;
 
+use crate::access::Access;
 use crate::buf::Buf;
 use crate::error::FabricError;
 use crate::id::RemoteAddr;
@@ -45,8 +46,8 @@ pub enum Verb {
         expected: u64,
         /// The value it then gets.
         desired: u64,
-        /// Filled by the verb: the value found. Equal to `expected` exactly when it was swapped.
-        old: u64,
+        /// Filled by the verb: the value found. It equals `expected` exactly if the verb swapped.
+        old: Option<u64>,
     },
     /// Add `delta` to the word at `at`, wrapping around, atomically.
     FetchAndAdd {
@@ -55,7 +56,7 @@ pub enum Verb {
         /// What to add; to subtract `n`, add `n.wrapping_neg()`.
         delta: u64,
         /// Filled by the verb: the value before.
-        old: u64,
+        old: Option<u64>,
     },
 }
 
@@ -75,14 +76,14 @@ impl Verb {
         Self::WriteWithDoorbell { at, from }
     }
 
-    /// A compare-and-swap whose `old` is yet to be filled.
+    /// A compare-and-swap that has not executed.
     pub fn compare_and_swap(at: RemoteAddr, expected: u64, desired: u64) -> Self {
-        Self::CompareAndSwap { at, expected, desired, old: 0 }
+        Self::CompareAndSwap { at, expected, desired, old: None }
     }
 
-    /// A fetch-and-add whose `old` is yet to be filled.
+    /// A fetch-and-add that has not executed.
     pub fn fetch_and_add(at: RemoteAddr, delta: u64) -> Self {
-        Self::FetchAndAdd { at, delta, old: 0 }
+        Self::FetchAndAdd { at, delta, old: None }
     }
 
     /// Where the verb acts.
@@ -96,15 +97,37 @@ impl Verb {
         }
     }
 
-    /// The value an atomic found; `None` for the other verbs.
+    /// The kind of access.
+    pub fn access(&self) -> Access {
+        match self {
+            Self::Read { .. } => Access::Read,
+            Self::Write { .. } | Self::WriteWithDoorbell { .. } => Access::Write,
+            Self::CompareAndSwap { .. } | Self::FetchAndAdd { .. } => Access::Atomic,
+        }
+    }
+
+    /// The value that an executed atomic found; `None` for an atomic that has not executed, and for
+    /// the other verbs. Where the verb must have executed, [`Verb::old_value`] says so.
     pub fn old(&self) -> Option<u64> {
         match self {
-            Self::CompareAndSwap { old, .. } | Self::FetchAndAdd { old, .. } => Some(*old),
+            Self::CompareAndSwap { old, .. } | Self::FetchAndAdd { old, .. } => *old,
             _ => None,
         }
     }
 
-    /// The payload; `None` for atomics.
+    /// The value that an executed atomic found.
+    ///
+    /// # Panics
+    /// If the verb is no atomic, or has not executed.
+    #[track_caller]
+    pub fn old_value(&self) -> u64 {
+        match self.old() {
+            Some(old) => old,
+            None => panic!("no executed atomic: {self:?}"),
+        }
+    }
+
+    /// The payload; `None` for an atomic.
     pub fn buf(&self) -> Option<&Buf> {
         match self {
             Self::Read { into: buf, .. }
@@ -114,7 +137,7 @@ impl Verb {
         }
     }
 
-    /// Takes the payload out; `None` for atomics.
+    /// Takes the payload out; `None` for an atomic.
     pub fn into_buf(self) -> Option<Buf> {
         match self {
             Self::Read { into: buf, .. }
@@ -125,7 +148,8 @@ impl Verb {
     }
 }
 
-/// Verbs posted together to one peer: executed in this order, one round trip, one completion.
+/// Verbs that are posted together to one peer: they execute in this order, with one round trip and
+/// one completion.
 ///
 /// A chain is ordered, not atomic: verbs of other queue pairs may execute between its verbs. Up to
 /// [`INLINE_VERBS`] verbs need no allocation.
@@ -146,12 +170,25 @@ impl Chain {
         self.verbs.push(verb);
     }
 
-    /// The value the atomic at `index` found; `None` if that verb does not exist or is no atomic.
+    /// The value that the atomic at `index` found; `None` if there is no such verb, it is no atomic,
+    /// or it has not executed. Where it must have executed, [`Chain::old_value`] says so.
     pub fn old(&self, index: usize) -> Option<u64> {
         self.verbs.get(index).and_then(Verb::old)
     }
 
-    /// The payload of the verb at `index`; `None` if that verb does not exist or is an atomic.
+    /// The value that the executed atomic at `index` found.
+    ///
+    /// # Panics
+    /// If there is no such verb, it is no atomic, or it has not executed.
+    #[track_caller]
+    pub fn old_value(&self, index: usize) -> u64 {
+        match self.verbs.get(index) {
+            Some(verb) => verb.old_value(),
+            None => panic!("verb {index} of a chain of {}", self.verbs.len()),
+        }
+    }
+
+    /// The payload of the verb at `index`; `None` if there is no such verb or it is an atomic.
     pub fn buf(&self, index: usize) -> Option<&Buf> {
         self.verbs.get(index).and_then(Verb::buf)
     }
@@ -170,11 +207,11 @@ impl From<Verb> for Chain {
     }
 }
 
-/// What a chain comes to: itself, with its results filled in, or the error that stopped it.
+/// The outcome of a chain: the chain with its results, or the error that stopped it.
 pub type ChainResult = Result<Chain, Box<ChainError>>;
 
-/// A chain that stopped: the verbs before [`ChainError::executed`] are done, the one at that index
-/// failed with [`ChainError::error`], the later ones were not executed.
+/// A chain that stopped. The verbs before [`ChainError::executed`] are done, the verb at that index
+/// failed with [`ChainError::error`], and the later ones were not executed.
 #[derive(Debug, thiserror::Error)]
 pub struct ChainError {
     /// The chain, so that no buffer is lost.
@@ -202,3 +239,25 @@ impl fmt::Display for ChainError {
 // A chain is moved by value through every layer, so its size is part of the cost of a post.
 const _: () = assert!(size_of::<Verb>() <= 56);
 const _: () = assert!(size_of::<Chain>() <= 184);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::RegionKey;
+
+    const AT: RemoteAddr = RemoteAddr::new(RegionKey::from_raw(1), 8);
+
+    #[test]
+    fn an_atomic_has_an_old_value_once_it_has_executed() {
+        let executed = Verb::FetchAndAdd { at: AT, delta: 1, old: Some(0) };
+        let chain = Chain::from([Verb::compare_and_swap(AT, 0, 1), executed]);
+        assert_eq!([chain.old(0), chain.old(1), chain.old(2)], [None, Some(0), None]);
+        assert_eq!(chain.old_value(1), 0);
+    }
+
+    #[test]
+    #[should_panic(expected = "no executed atomic")]
+    fn the_old_value_of_an_atomic_that_has_not_executed_panics() {
+        Chain::from(Verb::compare_and_swap(AT, 0, 1)).old_value(0);
+    }
+}

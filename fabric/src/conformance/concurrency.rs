@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::runner::{Check, CheckResult, CheckSubject};
-use super::stage::{MEMORY, Race, Stage, ensure, equal, filled, write_word};
+use super::check::{Check, CheckResult, CheckSubject};
+use super::testbed::{MEMORY, Race, Testbed, ensure, equal, filled, write_word};
 use crate::api::QueuePair;
 use crate::buf::Buf;
 use crate::id::{PeerId, RemoteAddr};
@@ -20,28 +20,28 @@ pub(super) const CHECKS: &[Check] = &[
 const TASKS: u16 = 4;
 
 /// A queue pair from a node of its own for each task.
-fn queue_pairs(stage: &Stage) -> Result<Vec<Arc<dyn QueuePair>>, crate::FabricError> {
-    (1..=TASKS).map(|index| stage.fabric.join(PeerId::compute(index))?.connect(MEMORY)).collect()
+fn queue_pairs(testbed: &Testbed) -> Result<Vec<Arc<dyn QueuePair>>, crate::FabricError> {
+    (1..=TASKS).map(|index| testbed.fabric.join(PeerId::compute(index))?.connect(MEMORY)).collect()
 }
 
 /// Lets a task for each of `queue_pairs` add its own number to one word, and checks the sum.
-async fn race_of_adds(stage: &Stage, queue_pairs: Vec<Arc<dyn QueuePair>>) -> CheckResult {
-    let race = Race::of(queue_pairs.len() as u64, &stage.env);
+async fn race_of_adds(testbed: &Testbed, queue_pairs: Vec<Arc<dyn QueuePair>>) -> CheckResult {
+    let race = Race::of(queue_pairs.len() as u64, &testbed.env);
     let expected = Arc::new(AtomicU64::new(0));
     let tasks: Vec<_> = queue_pairs
         .into_iter()
         .zip(1..)
         .map(|(queue_pair, delta)| {
             let (race, expected) = (race.clone(), Arc::clone(&expected));
-            stage
+            testbed
                 .env
-                .spawn("conformance-adder", adder(race, queue_pair, stage.at(0), delta, expected))
+                .spawn("conformance-adder", adder(race, queue_pair, testbed.at(0), delta, expected))
         })
         .collect();
     for task in tasks {
         task.join().await?;
     }
-    equal("sum", stage.region.load(0), expected.load(Ordering::Acquire))
+    equal("sum", testbed.region.load(0), expected.load(Ordering::Acquire))
 }
 
 async fn adder(
@@ -54,7 +54,7 @@ async fn adder(
     race.start().await;
     let mut last = None;
     let mut rounds = 0;
-    while race.goes_on(rounds) {
+    while race.continues(rounds) {
         let posted = queue_pair.post(Verb::fetch_and_add(at, delta).into()).await;
         let old = posted.ok().and_then(|chain| chain.old(0));
         assert!(old > last, "old values must grow: {old:?} after {last:?}");
@@ -65,29 +65,29 @@ async fn adder(
 }
 
 async fn adds(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let queue_pairs = queue_pairs(&stage)?;
-    race_of_adds(&stage, queue_pairs).await
+    let testbed = Testbed::new(subject)?;
+    let queue_pairs = queue_pairs(&testbed)?;
+    race_of_adds(&testbed, queue_pairs).await
 }
 
 async fn shared_queue_pair(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let queue_pairs = (0..TASKS).map(|_| Arc::clone(&stage.queue_pair)).collect();
-    race_of_adds(&stage, queue_pairs).await
+    let testbed = Testbed::new(subject)?;
+    let queue_pairs = (0..TASKS).map(|_| Arc::clone(&testbed.queue_pair)).collect();
+    race_of_adds(&testbed, queue_pairs).await
 }
 
 async fn swaps(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let race = Race::of(u64::from(TASKS), &stage.env);
+    let testbed = Testbed::new(subject)?;
+    let race = Race::of(u64::from(TASKS), &testbed.env);
     let total = Arc::new(AtomicU64::new(0));
-    let tasks: Vec<_> = queue_pairs(&stage)?
+    let tasks: Vec<_> = queue_pairs(&testbed)?
         .into_iter()
         .map(|queue_pair| {
-            let (race, total, at) = (race.clone(), Arc::clone(&total), stage.at(64));
-            stage.env.spawn("conformance-swapper", async move {
+            let (race, total, at) = (race.clone(), Arc::clone(&total), testbed.at(64));
+            testbed.env.spawn("conformance-swapper", async move {
                 race.start().await;
                 let (mut expected, mut swapped, mut rounds) = (0, 0, 0);
-                while race.goes_on(rounds) {
+                while race.continues(rounds) {
                     let verb = Verb::compare_and_swap(at, expected, expected + 1);
                     let posted = queue_pair.post(verb.into()).await;
                     let old = posted.ok().and_then(|chain| chain.old(0)).unwrap_or(0);
@@ -102,21 +102,21 @@ async fn swaps(subject: CheckSubject) -> CheckResult {
     for task in tasks {
         task.join().await?;
     }
-    equal("swaps", stage.region.load(64), total.load(Ordering::Acquire))
+    equal("swaps", testbed.region.load(64), total.load(Ordering::Acquire))
 }
 
 /// Two tasks write words of all zeros and all ones, one of them as part of a longer payload.
 async fn words_never_tear(subject: CheckSubject) -> CheckResult {
-    let stage = Arc::new(Stage::set(subject)?);
+    let testbed = Arc::new(Testbed::new(subject)?);
     let running = Arc::new(AtomicU64::new(2));
-    let race = Race::of(2, &stage.env);
+    let race = Race::of(2, &testbed.env);
     let writers =
-        queue_pairs(&stage)?.into_iter().take(2).zip([1, 8]).map(|(queue_pair, words)| {
-            let (at, running, race) = (stage.at(0), Arc::clone(&running), race.clone());
-            stage.env.spawn("conformance-writer", async move {
+        queue_pairs(&testbed)?.into_iter().take(2).zip([1, 8]).map(|(queue_pair, words)| {
+            let (at, running, race) = (testbed.at(0), Arc::clone(&running), race.clone());
+            testbed.env.spawn("conformance-writer", async move {
                 race.start().await;
                 let mut round = 0;
-                while race.goes_on(round) {
+                while race.continues(round) {
                     let value = if round % 2 == 0 { u64::MAX } else { 0 };
                     round += 1;
                     let verb = match words {
@@ -132,15 +132,15 @@ async fn words_never_tear(subject: CheckSubject) -> CheckResult {
     let whole = |word: u64| word == 0 || word == u64::MAX;
     while running.load(Ordering::Acquire) > 0 {
         let read =
-            [Verb::read(stage.at(0), Buf::zeroed(8)), Verb::read(stage.at(0), Buf::zeroed(64))];
-        let chain = stage.post(read).await?;
+            [Verb::read(testbed.at(0), Buf::zeroed(8)), Verb::read(testbed.at(0), Buf::zeroed(64))];
+        let chain = testbed.post(read).await?;
         for buf in chain.verbs.iter().filter_map(Verb::buf) {
             let torn = buf.words().iter().find(|word| !whole(**word));
             ensure(torn.is_none(), || format!("half of a word was read: {torn:x?}"))?;
         }
-        let local = stage.region.load(0);
+        let local = testbed.region.load(0);
         ensure(whole(local), || format!("half of a word was loaded: {local:#x}"))?;
-        stage.env.yield_now().await;
+        testbed.env.yield_now().await;
     }
     for writer in writers {
         writer.join().await?;

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::runner::{Check, CheckResult, CheckSubject, Failure};
-use super::stage::{MEMORY, Stage, ensure, equal, filled};
+use super::check::{Check, CheckFailure, CheckResult, CheckSubject};
+use super::testbed::{MEMORY, Testbed, ensure, equal, filled};
 use crate::api::{LocalRegion, QueuePair};
 use crate::buf::Buf;
 use crate::id::{PeerId, RemoteAddr};
@@ -21,37 +21,37 @@ pub(super) const CHECKS: &[Check] = &[
 const ROUNDS: u64 = 100;
 
 async fn rings_once(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let doorbell = stage.region.doorbell();
+    let testbed = Testbed::new(subject)?;
+    let doorbell = testbed.region.doorbell();
     equal("rings of a fresh region", doorbell.count(), 0)?;
-    let at = stage.at(0);
+    let at = testbed.at(0);
     let silent = [
         Verb::read(at, Buf::zeroed(8)),
         Verb::write(at, Buf::zeroed(8)),
         Verb::compare_and_swap(at, 0, 1),
         Verb::fetch_and_add(at, 1),
     ];
-    stage.post(silent).await?;
+    testbed.post(silent).await?;
     equal("rings of other verbs", doorbell.count(), 0)?;
     let ring = |words| Verb::write_with_doorbell(at, filled(words, 9));
-    stage.post([ring(1), ring(64)]).await?;
+    testbed.post([ring(1), ring(64)]).await?;
     equal("rings of two writes", doorbell.count(), 2)?;
-    equal("payload", stage.region.load(63 * 8), 9)
+    equal("payload", testbed.region.load(63 * 8), 9)
 }
 
 async fn other_region(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let other = stage.memory.register(4096)?;
+    let testbed = Testbed::new(subject)?;
+    let other = testbed.memory.register(4096)?;
     let at = RemoteAddr::new(other.key(), 0);
-    stage.post([Verb::write_with_doorbell(at, filled(1, 1))]).await?;
+    testbed.post([Verb::write_with_doorbell(at, filled(1, 1))]).await?;
     equal("the region's own", other.doorbell().count(), 1)?;
-    equal("the other's", stage.region.doorbell().count(), 0)
+    equal("the other's", testbed.region.doorbell().count(), 0)
 }
 
 async fn payload(subject: CheckSubject) -> CheckResult {
-    let stage = Arc::new(Stage::set(subject)?);
-    let sender = Arc::clone(&stage);
-    let task = stage.env.spawn("conformance-sender", async move {
+    let testbed = Arc::new(Testbed::new(subject)?);
+    let sender = Arc::clone(&testbed);
+    let task = testbed.env.spawn("conformance-sender", async move {
         for round in 1..=ROUNDS {
             let verb = Verb::write_with_doorbell(sender.at(0), filled(64, round));
             drop(sender.queue_pair.post(verb.into()).await);
@@ -60,8 +60,8 @@ async fn payload(subject: CheckSubject) -> CheckResult {
     let mut seen = 0;
     let mut words = vec![0; 64 * 8];
     while seen < ROUNDS {
-        seen = stage.region.doorbell().wait_past(seen).await;
-        stage.region.read(0, &mut words);
+        seen = testbed.region.doorbell().wait_past(seen).await;
+        testbed.region.read(0, &mut words);
         for (word, _) in words.as_chunks().0.iter().zip(0..64) {
             let value = u64::from_le_bytes(*word);
             ensure(value >= seen, || format!("ring {seen} heard, but the payload is {value}"))?;
@@ -71,10 +71,10 @@ async fn payload(subject: CheckSubject) -> CheckResult {
 }
 
 async fn many_waiters(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
+    let testbed = Testbed::new(subject)?;
     let wait = |_| {
-        let region = Arc::clone(&stage.region);
-        stage.env.spawn("conformance-waiter", async move {
+        let region = Arc::clone(&testbed.region);
+        testbed.env.spawn("conformance-waiter", async move {
             let mut seen = 0;
             while seen < ROUNDS {
                 let count = region.doorbell().wait_past(seen).await;
@@ -87,9 +87,9 @@ async fn many_waiters(subject: CheckSubject) -> CheckResult {
     for round in 0..ROUNDS {
         // Let them fall asleep now and then.
         if round % 16 == 0 {
-            stage.env.yield_now().await;
+            testbed.env.yield_now().await;
         }
-        stage.post([Verb::write_with_doorbell(stage.at(0), filled(1, round))]).await?;
+        testbed.post([Verb::write_with_doorbell(testbed.at(0), filled(1, round))]).await?;
     }
     for waiter in waiters {
         waiter.join().await?;
@@ -123,21 +123,21 @@ async fn play(
 }
 
 async fn ping_pong(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let near = stage.node.register(4096)?;
-    let far = Arc::clone(&stage.region);
-    let back = stage.memory.connect(stage.node.id())?;
-    let forth = Arc::clone(&stage.queue_pair);
-    let (near_at, far_at) = (RemoteAddr::new(near.key(), 0), stage.at(0));
-    let task = stage.env.spawn("conformance-returner", async move {
+    let testbed = Testbed::new(subject)?;
+    let near = testbed.node.register(4096)?;
+    let far = Arc::clone(&testbed.region);
+    let back = testbed.memory.connect(testbed.node.id())?;
+    let forth = Arc::clone(&testbed.queue_pair);
+    let (near_at, far_at) = (RemoteAddr::new(near.key(), 0), testbed.at(0));
+    let task = testbed.env.spawn("conformance-returner", async move {
         let played = play(far, (back, near_at), false).await;
         assert_eq!(played, Ok(()));
     });
     play(near, (forth, far_at), true).await?;
     task.join().await?;
     // A third node that only listens is not needed for the game, but must not disturb it either.
-    let listener = stage.fabric.join(PeerId::compute(9))?;
-    let heard = stage.region.doorbell().count();
+    let listener = testbed.fabric.join(PeerId::compute(9))?;
+    let heard = testbed.region.doorbell().count();
     equal("peer of a late queue pair", listener.connect(MEMORY)?.peer(), MEMORY)?;
-    if heard == ROUNDS { Ok(()) } else { Err(Failure::new(format!("{heard} rings"))) }
+    if heard == ROUNDS { Ok(()) } else { Err(CheckFailure::new(format!("{heard} rings"))) }
 }

@@ -1,8 +1,8 @@
-//! The contract of the crate's front page as a list of named checks that any fabric can be put to.
+//! The contract on the front page of the crate as a list of named checks for any fabric.
 //!
-//! A backend or a decorator passes a function that makes a fresh [`Subject`] for each check and
-//! calls [`run_all`] in a test of its own. The checks use nothing but the public traits; races are
-//! provoked by tasks, so the subject's environment should have several worker threads.
+//! A test of a backend or a decorator calls [`run_all`] with a function that makes a fresh
+//! [`Subject`] for each check. The checks use only the public traits. Their tasks race, so the
+//! environment of the subject should have several worker threads.
 //!
 //! ```
 //! use selkie_fabric::conformance::{Subject, run_all};
@@ -16,16 +16,19 @@
 //! });
 //! report.assert_passed();
 //! ```
-//! Contents: `runner` (subjects, reports), `stage` (two connected nodes), and the checks by theme:
+//! Contents: `check` (subjects, one check), `runner` (all checks, reports), `testbed` (two connected
+//! nodes), and the checks by theme:
 //! `verbs`, `order`, `errors`, `concurrency`, `doorbells`, `death`.
 
+mod check;
 mod concurrency;
 mod death;
 mod doorbells;
 mod errors;
 mod order;
 mod runner;
-mod stage;
+mod testbed;
 mod verbs;
 
-pub use runner::{Check, CheckResult, Failure, Kill, Report, Subject, checks, run_all};
+pub use check::{Check, CheckFailure, CheckResult, Kill, Subject};
+pub use runner::{Report, checks, run_all};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::runner::{Check, CheckResult, CheckSubject, Failure};
-use super::stage::{MEMORY, Race, Stage, ensure, equal, filled, word_read, write_word};
+use super::check::{Check, CheckFailure, CheckResult, CheckSubject};
+use super::testbed::{MEMORY, Race, Testbed, ensure, equal, filled, word_read, write_word};
 use crate::buf::Buf;
 use crate::id::PeerId;
 use crate::verb::{Chain, Verb};
@@ -34,8 +34,8 @@ const PAYLOAD_WORDS: usize = 256;
 const PAYLOAD_AT: u64 = 4096;
 
 async fn within_a_chain(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let at = stage.at(0);
+    let testbed = Testbed::new(subject)?;
+    let at = testbed.at(0);
     let mut chain = Chain::from([
         write_word(at, 1),
         Verb::fetch_and_add(at, 1),
@@ -45,7 +45,7 @@ async fn within_a_chain(subject: CheckSubject) -> CheckResult {
     ]);
     chain.push(Verb::write(at, filled(2, 4)));
     chain.push(Verb::fetch_and_add(at, 0));
-    let chain = stage.post(chain).await?;
+    let chain = testbed.post(chain).await?;
     equal("add after write", chain.old(1), Some(1))?;
     equal("read after add", word_read(&chain, 2)?, 2)?;
     equal("swap after read", chain.old(3), Some(2))?;
@@ -54,12 +54,12 @@ async fn within_a_chain(subject: CheckSubject) -> CheckResult {
 }
 
 async fn over_chains(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let at = stage.at(8);
+    let testbed = Testbed::new(subject)?;
+    let at = testbed.at(8);
     let post = |index| {
         let verbs = [write_word(at, index), Verb::fetch_and_add(at, 1000)];
-        let written = stage.queue_pair.post(verbs.into());
-        (written, stage.queue_pair.post(Verb::read(at, Buf::zeroed(8)).into()))
+        let written = testbed.queue_pair.post(verbs.into());
+        (written, testbed.queue_pair.post(Verb::read(at, Buf::zeroed(8)).into()))
     };
     let posted: Vec<_> = (0..100).map(post).collect();
     for (index, (written, read)) in (0..).zip(posted) {
@@ -70,11 +70,11 @@ async fn over_chains(subject: CheckSubject) -> CheckResult {
 }
 
 async fn completions(subject: CheckSubject) -> CheckResult {
-    let stage = Stage::set(subject)?;
-    let post = |_| stage.queue_pair.post(Verb::fetch_and_add(stage.at(0), 1).into());
+    let testbed = Testbed::new(subject)?;
+    let post = |_| testbed.queue_pair.post(Verb::fetch_and_add(testbed.at(0), 1).into());
     let mut posted: Vec<_> = (0..100).map(post).collect();
     // Awaits only the last; by then all the others must be there.
-    let last = posted.pop().ok_or_else(|| Failure::new("nothing posted"))?;
+    let last = posted.pop().ok_or_else(|| CheckFailure::new("nothing posted"))?;
     equal("old value of the last", last.await?.old(0), Some(99))?;
     for (index, mut earlier) in (0..).zip(posted) {
         let result = earlier.try_take();
@@ -90,14 +90,14 @@ async fn completions(subject: CheckSubject) -> CheckResult {
 /// memory waits for the number at 0 and must find the payload complete.
 async fn payload_is_there(
     subject: CheckSubject,
-    publish: fn(&Stage, u64) -> Verb,
+    publish: fn(&Testbed, u64) -> Verb,
     in_one_chain: bool,
 ) -> CheckResult {
-    let stage = Arc::new(Stage::set(subject)?);
-    let sender = Arc::clone(&stage);
+    let testbed = Arc::new(Testbed::new(subject)?);
+    let sender = Arc::clone(&testbed);
     let done = Arc::new(AtomicBool::new(false));
     let sent = Arc::clone(&done);
-    let task = stage.env.spawn("conformance-sender", async move {
+    let task = testbed.env.spawn("conformance-sender", async move {
         for round in 1..=ROUNDS {
             // Waits until the receiver has looked, so that it must find this very round.
             while sender.region.load(8) != round - 1 {
@@ -116,36 +116,36 @@ async fn payload_is_there(
     });
     let mut payload = vec![0; PAYLOAD_WORDS * 8];
     for round in 1..=ROUNDS {
-        while stage.region.load(0) != round {
-            stage.env.yield_now().await;
+        while testbed.region.load(0) != round {
+            testbed.env.yield_now().await;
         }
-        stage.region.read(PAYLOAD_AT as usize, &mut payload);
+        testbed.region.read(PAYLOAD_AT as usize, &mut payload);
         let expected = round.to_le_bytes();
         let behind = payload.chunks(8).filter(|word| **word != expected).count();
         equal("words not yet there when they were published", behind, 0)?;
-        stage.region.store(8, round);
+        testbed.region.store(8, round);
     }
     task.join().await?;
     equal("the sender got through", done.load(Ordering::Acquire), true)
 }
 
 async fn word_publishes(subject: CheckSubject) -> CheckResult {
-    payload_is_there(subject, |stage, round| write_word(stage.at(0), round), false).await
+    payload_is_there(subject, |testbed, round| write_word(testbed.at(0), round), false).await
 }
 
 async fn atomic_publishes(subject: CheckSubject) -> CheckResult {
-    payload_is_there(subject, |stage, _| Verb::fetch_and_add(stage.at(0), 1), true).await
+    payload_is_there(subject, |testbed, _| Verb::fetch_and_add(testbed.at(0), 1), true).await
 }
 
 async fn read_after_atomic(subject: CheckSubject) -> CheckResult {
-    let stage = Arc::new(Stage::set(subject)?);
-    let race = Race::of(2, &stage.env);
+    let testbed = Arc::new(Testbed::new(subject)?);
+    let race = Race::of(2, &testbed.env);
     let last = Arc::new(AtomicU64::new(u64::MAX));
-    let (writer, pace, end) = (Arc::clone(&stage), race.clone(), Arc::clone(&last));
-    let task = stage.env.spawn("conformance-writer", async move {
+    let (writer, pace, end) = (Arc::clone(&testbed), race.clone(), Arc::clone(&last));
+    let task = testbed.env.spawn("conformance-writer", async move {
         pace.start().await;
         let mut round = 0;
-        while pace.goes_on(round) {
+        while pace.continues(round) {
             round += 1;
             let payload = Verb::write(writer.at(PAYLOAD_AT), filled(PAYLOAD_WORDS, round));
             let count = Verb::fetch_and_add(writer.at(0), 1);
@@ -153,12 +153,12 @@ async fn read_after_atomic(subject: CheckSubject) -> CheckResult {
         }
         end.store(round, Ordering::Release);
     });
-    let reader = stage.fabric.join(PeerId::compute(1))?;
+    let reader = testbed.fabric.join(PeerId::compute(1))?;
     let queue_pair = reader.connect(MEMORY)?;
     race.start().await;
     loop {
-        let read = Verb::read(stage.at(PAYLOAD_AT), Buf::zeroed(PAYLOAD_WORDS * 8));
-        let chain = [Verb::fetch_and_add(stage.at(0), 0), read].into();
+        let read = Verb::read(testbed.at(PAYLOAD_AT), Buf::zeroed(PAYLOAD_WORDS * 8));
+        let chain = [Verb::fetch_and_add(testbed.at(0), 0), read].into();
         let chain = queue_pair.post(chain).await?;
         let count = chain.old(0).unwrap_or(u64::MAX);
         let oldest = chain.buf(1).and_then(|buf| buf.words().iter().min().copied());
@@ -167,7 +167,7 @@ async fn read_after_atomic(subject: CheckSubject) -> CheckResult {
         if count == last.load(Ordering::Acquire) {
             break;
         }
-        stage.env.yield_now().await;
+        testbed.env.yield_now().await;
     }
     Ok(task.join().await?)
 }

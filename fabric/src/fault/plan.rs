@@ -1,4 +1,4 @@
-//! What is to go wrong, how often, and which fate that gives a chain.
+//! A plan of faults, and the fate that it gives each chain.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

@@ -1,14 +1,14 @@
-//! The queue pair of the `fault` fabric: gives every chain its fate, and the driver task that
-//! executes the chains whose fate is not to pass at once.
+//! The queue pair of the `fault` fabric: draws the fate of every chain. A driver task executes the
+//! chains that do not pass at once.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::fabric::{Peer, Shared};
-use super::lane::{Held, Lane};
+use super::delay_queue::{DelayQueue, DelayedCompletion};
 use super::plan::{Cut, Fate, Flip, Tally};
+use super::state::{FaultState, PeerLife};
 use super::tear::{first_failed, rejoin, second_failed, tear};
 use crate::api::QueuePair;
 use crate::completion::Completion;
@@ -24,23 +24,23 @@ pub(crate) struct FaultQueuePair {
 /// What a queue pair shares with its driver and its completions.
 struct Route {
     inner: Arc<dyn QueuePair>,
-    owner: Arc<Peer>,
-    target: Arc<Peer>,
-    shared: Arc<Shared>,
+    owner: Arc<PeerLife>,
+    target: Arc<PeerLife>,
+    state: Arc<FaultState>,
     random: SplitMix,
-    lane: Mutex<Lane>,
+    delayed: Mutex<DelayQueue>,
 }
 
 impl FaultQueuePair {
     pub(crate) fn new(
         inner: Arc<dyn QueuePair>,
-        owner: Arc<Peer>,
-        target: Arc<Peer>,
-        shared: Arc<Shared>,
+        owner: Arc<PeerLife>,
+        target: Arc<PeerLife>,
+        state: Arc<FaultState>,
         random: SplitMix,
     ) -> Self {
-        let lane = Mutex::default();
-        Self { route: Arc::new(Route { inner, owner, target, shared, random, lane }) }
+        let delayed = Mutex::default();
+        Self { route: Arc::new(Route { inner, owner, target, state, random, delayed }) }
     }
 }
 
@@ -50,33 +50,33 @@ impl QueuePair for FaultQueuePair {
     }
 
     fn post(&self, chain: Chain) -> Completion {
-        let Route { owner, target, shared, .. } = &*self.route;
+        let Route { owner, target, state, .. } = &*self.route;
         if let Err(error) = owner.check_alive().and_then(|()| target.accept()) {
-            Tally::one(&shared.tally.refused);
+            Tally::one(&state.tally.refused);
             return Completion::failed(chain, 0, error);
         }
-        let mut lane = self.route.lane.lock();
-        let fate = Fate::draw(&shared.plan, &self.route.random, &chain);
-        let now = shared.env.now();
-        if fate.is_harmless() && lane.is_idle(now) {
-            // Under the lock, so that no later chain overtakes it.
+        let mut delayed = self.route.delayed.lock();
+        let fate = Fate::draw(&state.plan, &self.route.random, &chain);
+        let now = state.env.now();
+        if fate.is_harmless() && delayed.is_idle(now) {
+            // Posted with the lock held, so that no later chain overtakes it.
             return self.route.inner.post(chain);
         }
         if fate.outbound + fate.inbound > Duration::ZERO {
-            Tally::one(&shared.tally.delayed);
+            Tally::one(&state.tally.delayed);
         }
-        let (slot, deliver_at, needs_driver) = lane.enqueue(chain, fate, now);
-        // Spawning may drop the driver at once, and that takes the lock.
-        drop(lane);
+        let (cell, deliver_at, needs_driver) = delayed.enqueue(chain, fate, now);
+        // Spawning may drop the driver at once, and its drop takes the lock.
+        drop(delayed);
         if needs_driver {
             let driver = Driver { route: Arc::clone(&self.route), ended: false };
-            shared.env.spawn("fault-lane", driver.run()).detach();
+            state.env.spawn("fault-lane", driver.run()).detach();
         }
         let route = Arc::clone(&self.route);
-        Completion::outstanding(Box::new(Held {
-            slot,
+        Completion::outstanding(Box::new(DelayedCompletion {
+            cell,
             deliver_at,
-            env: shared.env.clone(),
+            env: state.env.clone(),
             peer: self.route.inner.peer(),
             verdict: move |result| route.deliver(result),
             sleep: None,
@@ -90,11 +90,11 @@ impl Route {
         self.target.check_alive()
     }
 
-    /// What the caller gets to know: of a chain that was outstanding when a peer died, nothing.
+    /// The outcome for the caller. A chain that was outstanding when a peer died fails.
     fn deliver(&self, result: ChainResult) -> ChainResult {
         match (result, self.check_alive()) {
             (Ok(chain), Err(error)) => {
-                Tally::one(&self.shared.tally.refused);
+                Tally::one(&self.state.tally.refused);
                 Err(Box::new(ChainError { chain, executed: 0, error }))
             }
             (result, _) => result,
@@ -124,11 +124,11 @@ impl Route {
             Ok(first) => first,
             Err(error) => return Err(first_failed(*error, torn.whole, torn.second)),
         };
-        let gap = self.shared.plan.tear.gap;
+        let gap = self.state.plan.tear.gap;
         if gap.is_zero() {
-            self.shared.env.yield_now().await;
+            self.state.env.yield_now().await;
         } else {
-            self.shared.env.sleep(gap).await;
+            self.state.env.sleep(gap).await;
         }
         if let Err(error) = self.check_alive() {
             let error = ChainError { chain: torn.second, executed: 0, error };
@@ -136,7 +136,7 @@ impl Route {
         }
         match self.inner.post(torn.second).await {
             Ok(second) => {
-                Tally::one(&self.shared.tally.torn);
+                Tally::one(&self.state.tally.torn);
                 Ok(rejoin(first, torn.whole, second))
             }
             Err(error) => Err(second_failed(first, torn.whole, *error)),
@@ -148,29 +148,29 @@ impl Route {
             && let Some(byte) = into.get_mut((flip.bit / 8) as usize)
         {
             *byte ^= 1 << (flip.bit % 8);
-            Tally::one(&self.shared.tally.corrupted);
+            Tally::one(&self.state.tally.corrupted);
         }
     }
 }
 
-/// Executes a lane's chains until there are none.
+/// Executes the chains of a delay queue until there are none.
 struct Driver {
     route: Arc<Route>,
-    /// It ran out of chains. From then on the lane may have another driver.
+    /// It found no more chains. The queue may have another driver from then on.
     ended: bool,
 }
 
 impl Driver {
     async fn run(mut self) {
         loop {
-            let job = self.route.lane.lock().next_job();
-            let Some(job) = job else { break };
-            let env = &self.route.shared.env;
-            let rest = job.execute_at.saturating_sub(env.now());
+            let next = self.route.delayed.lock().next();
+            let Some(next) = next else { break };
+            let env = &self.route.state.env;
+            let rest = next.execute_at.saturating_sub(env.now());
             if !rest.is_zero() {
                 env.sleep(rest).await;
             }
-            job.promise.fill(self.route.execute(job.chain, job.fate).await);
+            next.promise.fill(self.route.execute(next.chain, next.fate).await);
         }
         self.ended = true;
     }
@@ -182,10 +182,11 @@ impl Drop for Driver {
         if self.ended {
             return;
         }
-        let abandoned = self.route.lane.lock().abandon();
-        for job in abandoned {
+        let abandoned = self.route.delayed.lock().abandon();
+        for delayed in abandoned {
             let error = FabricError::Stopped { peer: self.route.inner.peer() };
-            job.promise.fill(Err(Box::new(ChainError { chain: job.chain, executed: 0, error })));
+            let error = ChainError { chain: delayed.chain, executed: 0, error };
+            delayed.promise.fill(Err(Box::new(error)));
         }
     }
 }

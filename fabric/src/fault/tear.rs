@@ -1,4 +1,4 @@
-//! Takes a write apart into two that land one after the other, and puts the chain together again.
+//! Splits a write into two that land one after the other, and joins the chain again.
 //!
 //! The tail lands first: if it is inside the region, so is the head, and a write that is out of
 //! bounds still fails with nothing executed. The doorbell, if any, rings with the second part.

@@ -1,20 +1,20 @@
-//! `MemFabric` and its endpoints: the registry of the nodes in this process.
+//! `MemFabric` and its endpoints: the nodes of this process.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use parking_lot::RwLock;
 
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
+use super::node::{Node, NodeGuard};
+use super::queue_pair::MemQueuePair;
+use crate::api::{Endpoint, Fabric, FenceScope, LocalRegion, QueuePair};
 use crate::error::FabricError;
 use crate::id::PeerId;
-use crate::mem::node::Node;
-use crate::mem::queue_pair::MemQueuePair;
 
 type Nodes = RwLock<HashMap<PeerId, Arc<Node>>>;
 
-/// A fabric within one process. Its memory lives until the fabric, its endpoints, regions and
-/// queue pairs are gone.
+/// A fabric within one process. Its memory lives until the fabric, its endpoints, regions and queue
+/// pairs are dropped.
 pub struct MemFabric {
     nodes: Arc<Nodes>,
 }
@@ -25,10 +25,9 @@ impl MemFabric {
         Arc::new(Self { nodes: Arc::new(Nodes::default()) })
     }
 
-    /// Declares `peer` dead: from now on its memory cannot be reached and it executes nothing more;
-    /// both fail with `PeerDead`. A verb that another thread is executing at this moment may still
-    /// be finished. Later a new node may join under the same name. Nothing happens if there is no
-    /// such peer.
+    /// Declares `peer` dead: verbs to it and from it fail with `PeerDead` from now on. A verb that
+    /// another thread is executing now may still finish. A new node may then join by the same name.
+    /// Does nothing if there is no such peer.
     pub fn kill(&self, peer: PeerId) {
         if let Some(node) = self.nodes.read().get(&peer) {
             node.kill();
@@ -44,32 +43,22 @@ impl Fabric for MemFabric {
         }
         let node = Arc::new(Node::new(id));
         nodes.insert(id, Arc::clone(&node));
-        let stay = Arc::new(Stay(Arc::clone(&node)));
-        Ok(Arc::new(MemEndpoint { node, stay, nodes: Arc::clone(&self.nodes) }))
+        let guard = Arc::new(NodeGuard::new(Arc::clone(&node)));
+        Ok(Arc::new(MemEndpoint { node, guard, nodes: Arc::clone(&self.nodes) }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
         self.kill(peer);
         if let Some(node) = self.nodes.read().get(&peer) {
-            node.until_idle();
+            node.wait_until_idle();
         }
-        Ok(Reach::Everywhere)
-    }
-}
-
-/// The node is there while its endpoint or a queue pair of its is; then its name is free again.
-pub(crate) struct Stay(Arc<Node>);
-
-impl Drop for Stay {
-    fn drop(&mut self) {
-        // All that it posted has been executed.
-        self.0.kill();
+        Ok(FenceScope::Everywhere)
     }
 }
 
 struct MemEndpoint {
     node: Arc<Node>,
-    stay: Arc<Stay>,
+    guard: Arc<NodeGuard>,
     nodes: Arc<Nodes>,
 }
 
@@ -88,7 +77,7 @@ impl Endpoint for MemEndpoint {
         let target = self.nodes.read().get(&peer).map(Arc::clone);
         let target = target.ok_or(FabricError::UnknownPeer { peer })?;
         target.check_alive()?;
-        Ok(Arc::new(MemQueuePair::new(Arc::clone(&self.node), Arc::clone(&self.stay), target)))
+        Ok(Arc::new(MemQueuePair::new(Arc::clone(&self.node), Arc::clone(&self.guard), target)))
     }
 }
 

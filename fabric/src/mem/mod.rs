@@ -1,15 +1,16 @@
 //! Backend `mem`: all nodes in one process, memory shared by reference.
 //!
-//! Every verb executes inside `post`, on the caller's thread, and its completion is ready: no task
-//! switch, no lock, no allocation. What a queue pair needs is resolved when it is connected; per
-//! verb there remain the liveness flags, one lookup in the peer's region table, and the copy.
+//! Every verb executes inside `post`, on the thread of the caller, and its completion is ready: no
+//! task switch, no lock, no allocation. A queue pair finds its nodes when it connects. A verb then
+//! costs two checks of liveness, one lookup in the region table of the peer, and the copy.
 //!
-//! Contents: `fabric` (who is there), `node` (one node's regions and liveness), `queue_pair`
-//! (executes verbs), `words` (the memory).
+//! Contents: `fabric` (the nodes), `node` (the regions and the liveness of one node), `queue_pair`,
+//! `execute` (verbs on memory), `words` (the memory).
 
+pub(crate) mod execute;
 mod fabric;
 pub(crate) mod node;
-pub(crate) mod queue_pair;
+mod queue_pair;
 pub(crate) mod words;
 
 pub use fabric::MemFabric;

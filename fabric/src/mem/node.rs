@@ -1,21 +1,21 @@
-//! One node of the `mem` fabric: its regions, and whether it lives.
+//! One node: its regions, and whether it lives.
 //!
 //! The region table is append-only, so that remote verbs look regions up without a lock: a slot is
-//! written once, before its key is known to anybody. A key is `peer:16 | slot:16`, so a key used
-//! with the wrong peer is not mistaken for one of that peer's own regions.
+//! written once, before any peer knows its key. In `mem` a key is `peer:16 | slot:16`, so a key that
+//! is used with the wrong peer does not name a region of that peer.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
+use super::words::{PAGE_BYTES, Words};
 use crate::api::{LocalRegion, zero};
 use crate::buf::WORD_BYTES;
 use crate::doorbell::Doorbell;
 use crate::error::FabricError;
 use crate::id::{PeerId, RegionKey, RemoteAddr};
-use crate::mem::words::{PAGE_BYTES, Words};
 
 /// Regions one node may register.
 pub const MAX_REGIONS: u32 = 1024;
@@ -37,21 +37,38 @@ pub(crate) struct MemRegion {
 pub(crate) struct Node {
     id: PeerId,
     dead: AtomicBool,
-    /// Chains of this node that are being executed, and perhaps do not know yet that it is dead.
+    /// Chains of this node that are executing. They may not have seen yet that the node is dead.
     executing: AtomicUsize,
     slots: Box<[OnceLock<Arc<MemRegion>>]>,
     /// Slots in use; its lock orders registrations.
     registered: Mutex<u32>,
 }
 
-/// A chain that is being executed.
-pub(crate) struct Executes<'n>(&'n AtomicUsize);
+/// A chain that is executing.
+pub(crate) struct ExecutingGuard<'n>(&'n AtomicUsize);
 
-impl Drop for Executes<'_> {
+impl Drop for ExecutingGuard<'_> {
     #[inline]
     fn drop(&mut self) {
-        // Release: whoever sees the end sees what was done.
+        // Release: a thread that sees the end sees what the chain did.
         self.0.fetch_sub(1, Ordering::Release);
+    }
+}
+
+/// Kills its node when it is dropped. The endpoint and the queue pairs of a node share it, so a node
+/// lives as long as one of them, and then its name is free again.
+pub(crate) struct NodeGuard(Arc<Node>);
+
+impl NodeGuard {
+    pub(crate) fn new(node: Arc<Node>) -> Self {
+        Self(node)
+    }
+}
+
+impl Drop for NodeGuard {
+    fn drop(&mut self) {
+        // All posted chains of the node have executed.
+        self.0.kill();
     }
 }
 
@@ -67,7 +84,7 @@ impl Node {
     }
 
     pub(crate) fn kill(&self) {
-        // SeqCst: see `until_idle`.
+        // SeqCst: see `wait_until_idle`.
         self.dead.store(true, Ordering::SeqCst);
     }
 
@@ -77,17 +94,17 @@ impl Node {
         self.dead.load(Ordering::SeqCst)
     }
 
-    /// Announces a chain of this node, until the guard is dropped.
+    /// Announces a chain of this node. It executes until the guard is dropped.
     #[inline]
-    pub(crate) fn executes(&self) -> Executes<'_> {
-        // SeqCst: see `until_idle`.
+    pub(crate) fn begin_chain(&self) -> ExecutingGuard<'_> {
+        // SeqCst: see `wait_until_idle`.
         self.executing.fetch_add(1, Ordering::SeqCst);
-        Executes(&self.executing)
+        ExecutingGuard(&self.executing)
     }
 
-    /// Waits until a node that was killed executes nothing: a chain was announced before the death
-    /// and is waited for here, or it sees the death. A chain takes microseconds.
-    pub(crate) fn until_idle(&self) {
+    /// Waits until a killed node executes nothing. A chain was announced before the death, and this
+    /// waits for it, or it sees the death. A chain takes microseconds.
+    pub(crate) fn wait_until_idle(&self) {
         while self.executing.load(Ordering::SeqCst) != 0 {
             std::thread::yield_now();
         }
@@ -114,7 +131,8 @@ impl Node {
         Ok(Arc::clone(slot.get_or_init(|| Arc::new(region))))
     }
 
-    /// Enters a region whose memory and key come from elsewhere; the one that is there, if one is.
+    /// Enters a region whose memory and key the backend made. Returns the region of the slot, which is
+    /// an earlier one if there was one.
     #[cfg(target_os = "linux")]
     pub(crate) fn enter(&self, slot: usize, region: MemRegion) -> Option<&Arc<MemRegion>> {
         Some(self.slots.get(slot)?.get_or_init(|| Arc::new(region)))
@@ -138,7 +156,7 @@ impl Node {
     }
 }
 
-/// Which of its node's regions a key means.
+/// The slot of a region in the table of its node.
 #[inline]
 pub(crate) fn slot_of(key: RegionKey) -> usize {
     (key.to_raw() & ((1 << SLOT_BITS) - 1)) as usize
@@ -156,11 +174,7 @@ impl MemRegion {
 
     /// The `count` words from byte offset `offset` on; `None` if they are not all in the region.
     #[inline]
-    pub(crate) fn words(
-        &self,
-        offset: u64,
-        count: usize,
-    ) -> Option<&[std::sync::atomic::AtomicU64]> {
+    pub(crate) fn words(&self, offset: u64, count: usize) -> Option<&[AtomicU64]> {
         let first = usize::try_from(offset).ok()? / WORD_BYTES;
         self.words.get(first..first.checked_add(count)?)
     }
@@ -169,9 +183,16 @@ impl MemRegion {
         self.words.len() * WORD_BYTES
     }
 
-    /// The words of a local access, or a panic that says what is wrong with it.
+    /// The word of a local access. Panics as [`MemRegion::local`].
     #[inline]
-    fn local(&self, offset: usize, bytes: usize) -> &[std::sync::atomic::AtomicU64] {
+    fn local_word(&self, offset: usize) -> &AtomicU64 {
+        #[expect(clippy::indexing_slicing, reason = "`local` returns as many words as asked for")]
+        &self.local(offset, WORD_BYTES)[0]
+    }
+
+    /// The words of a local access. Panics if it is misaligned or out of bounds.
+    #[inline]
+    fn local(&self, offset: usize, bytes: usize) -> &[AtomicU64] {
         let aligned = offset.is_multiple_of(WORD_BYTES) && bytes.is_multiple_of(WORD_BYTES);
         match self.words(offset as u64, bytes / WORD_BYTES) {
             Some(words) if aligned => words,
@@ -196,15 +217,13 @@ impl LocalRegion for MemRegion {
 
     #[inline]
     fn load(&self, offset: usize) -> u64 {
-        self.local(offset, WORD_BYTES).first().map_or(0, Words::load)
+        Words::load(self.local_word(offset))
     }
 
     #[inline]
     fn store(&self, offset: usize, value: u64) {
-        if let Some(word) = self.local(offset, WORD_BYTES).first() {
-            // Release is what the contract promises: it pairs with remote 8-byte verbs.
-            word.store(value, Ordering::Release);
-        }
+        // Release is what the contract promises: it pairs with remote 8-byte verbs.
+        self.local_word(offset).store(value, Ordering::Release);
     }
 
     fn read(&self, offset: usize, into: &mut [u8]) {
@@ -213,13 +232,13 @@ impl LocalRegion for MemRegion {
             to.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         // As in `Words::copy_out`.
-        std::sync::atomic::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
     }
 
     fn write(&self, offset: usize, from: &[u8]) {
         let words = self.local(offset, from.len());
         // As in `Words::copy_in`; local accesses have no order to keep with later reads.
-        std::sync::atomic::fence(Ordering::Release);
+        fence(Ordering::Release);
         let (values, _) = from.as_chunks::<WORD_BYTES>();
         for (word, value) in words.iter().zip(values) {
             word.store(u64::from_le_bytes(*value), Ordering::Relaxed);
@@ -246,7 +265,7 @@ impl LocalRegion for MemRegion {
     }
 
     fn restore(&self, bytes: Range<usize>) -> Result<(), FabricError> {
-        // Panics where it is outside, as every access does.
+        // Panics out of bounds, as every local access does.
         self.local(bytes.start, bytes.len());
         self.words.take_again(bytes)
     }

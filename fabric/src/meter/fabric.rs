@@ -6,9 +6,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::counters::{Counters, MeterSnapshot};
-use crate::access::Domain;
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
+use crate::api::{Endpoint, Fabric, FenceScope, LocalRegion, QueuePair};
 use crate::completion::Completion;
+use crate::domain::Domain;
 use crate::error::FabricError;
 use crate::id::PeerId;
 use crate::verb::Chain;
@@ -46,21 +46,21 @@ impl Fabric for Meter {
         Ok(Arc::new(MeterEndpoint { inner, counters }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
         self.inner.fence(peer)
     }
 
-    fn meet(
+    fn add_peer(
         &self,
         peer: PeerId,
-        card: &str,
+        access_card: &str,
         within: Option<&Arc<Domain>>,
     ) -> Result<(), FabricError> {
-        self.inner.meet(peer, card, within)
+        self.inner.add_peer(peer, access_card, within)
     }
 
-    fn forget(&self, peer: PeerId) -> bool {
-        self.inner.forget(peer)
+    fn remove_peer(&self, peer: PeerId) -> bool {
+        self.inner.remove_peer(peer)
     }
 }
 
@@ -74,8 +74,8 @@ impl Endpoint for MeterEndpoint {
         self.inner.id()
     }
 
-    fn card(&self) -> Option<String> {
-        self.inner.card()
+    fn access_card(&self) -> Option<String> {
+        self.inner.access_card()
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {

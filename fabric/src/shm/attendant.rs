@@ -1,22 +1,22 @@
-//! The attendant of a node: a thread that sleeps until a peer rings a doorbell somebody waits for,
-//! and now and then looks whether the processes of the peers still live.
+//! The attendant of a node: a thread that sleeps until a peer rings a doorbell with a waiter. It also
+//! checks regularly whether the processes of the peers still live.
 
 use std::sync::{Arc, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::control::Control;
-use super::fabric::Own;
+use super::control_page::ControlPage;
+use super::node::ShmNode;
 use crate::error::FabricError;
 
-/// How often the peers are looked after.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
-const _: () = assert!(LOOK_EVERY.as_secs() == 0);
+/// How often the peers are checked.
+const CHECK_EVERY: Duration = Duration::from_millis(100);
+const _: () = assert!(CHECK_EVERY.as_secs() == 0);
 
 /// Starts the attendant of a node; it ends with the node.
-pub(super) fn start(own: &Arc<Own>, control: &Arc<Control>) -> Result<(), FabricError> {
-    let (own, control) = (Arc::downgrade(own), Arc::clone(control));
-    let attendant = move || attend(&own, &control);
+pub(super) fn start(node: &Arc<ShmNode>, control: &Arc<ControlPage>) -> Result<(), FabricError> {
+    let (node, control) = (Arc::downgrade(node), Arc::clone(control));
+    let attendant = move || run(&node, &control);
     match thread::Builder::new().name("shm-attendant".into()).spawn(attendant) {
         Ok(_) => Ok(()),
         Err(error) => {
@@ -26,19 +26,19 @@ pub(super) fn start(own: &Arc<Own>, control: &Arc<Control>) -> Result<(), Fabric
     }
 }
 
-fn attend(own: &Weak<Own>, control: &Control) {
-    let mut looked = Instant::now();
+fn run(node: &Weak<ShmNode>, control: &ControlPage) {
+    let mut checked = Instant::now();
     loop {
         let seen = control.calls();
         {
-            let Some(own) = own.upgrade() else { return };
-            own.wake_rung();
-            if looked.elapsed() >= LOOK_EVERY {
-                own.look_after_peers();
-                looked = Instant::now();
+            let Some(node) = node.upgrade() else { return };
+            node.wake_rung();
+            if checked.elapsed() >= CHECK_EVERY {
+                node.check_peers();
+                checked = Instant::now();
             }
         }
-        let rest = LOOK_EVERY.saturating_sub(looked.elapsed());
+        let rest = CHECK_EVERY.saturating_sub(checked.elapsed());
         control.sleep(seen, rest.subsec_nanos());
     }
 }

@@ -1,9 +1,9 @@
-//! Files and locks of the `shm` fabric: how nodes find each other, and how the living are told from
-//! the dead.
+//! Files and locks of the `shm` fabric: how nodes find each other, and tell living nodes from dead
+//! ones.
 //!
-//! A node's directory is complete before it gets its name, so nobody meets half of one. Names
-//! change hands under the lock of the root. A directory whose node is dead goes away when its name
-//! is wanted again, or with what is left of joins that were cut short.
+//! The directory of a node is complete before it gets its name, so peers never see half of one. Names
+//! change under the lock of the root. The directory of a dead node is removed when another node joins
+//! by its name. Directories of joins that were cut short are removed at the next join.
 
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -16,30 +16,30 @@ use std::time::{Duration, Instant};
 use rustix::fs::{FallocateFlags, FlockOperation, Mode, OFlags, fallocate, flock, openat};
 use rustix::io::Errno;
 
-use super::control::{BadControl, CONTROL_BYTES, Control};
+use super::control_page::{BadControlPage, CONTROL_BYTES, ControlPage};
 use super::mapping::Mapping;
 use crate::error::FabricError;
 use crate::id::PeerId;
 
 const CONTROL: &str = "control";
 const LOCK: &str = "lock";
-/// Bound of the wait for others that join or leave.
+/// Time limit of the wait for other processes that join or leave.
 const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Names of directories that are not nodes yet, or no longer.
 const NEW: &str = ".new-";
 const GONE: &str = ".gone-";
 
-/// A node's directory, held open, and its control file.
+/// The directory of a node, held open, and its control file.
 pub(super) struct Segment {
     path: PathBuf,
     directory: File,
-    /// Of the owner: locked for as long as it is open. Of a peer: to try the lock.
+    /// The owner keeps it locked as long as it is open. A peer tries the lock.
     control_file: File,
 }
 
 impl Segment {
     /// Makes the directory of a node under `root`, in place of that of a dead one.
-    pub(super) fn create(root: &Path, id: PeerId) -> Result<(Self, Control), FabricError> {
+    pub(super) fn create(root: &Path, id: PeerId) -> Result<(Self, ControlPage), FabricError> {
         let path = root.join(id.to_string());
         let _lock = lock_root(root)?;
         clear_unfinished(root)?;
@@ -54,8 +54,7 @@ impl Segment {
                 tracing::info!(node = %id, process = control.process(), "reclaimed what a dead node left");
             }
             Err(FabricError::UnknownPeer { .. }) => {}
-            // What cannot be read as a control page is nobody's, or of another version: it is not
-            // ours to throw away.
+            // A file that is no control page, or one of another version, is not removed.
             Err(error) => return Err(error),
         }
         let incarnation = random()?;
@@ -63,25 +62,25 @@ impl Segment {
         DirBuilder::new().mode(0o700).create(&unfinished).map_err(|e| failed(&unfinished, e))?;
         let made = Self::fill(&unfinished, &path, incarnation);
         if made.is_err() {
-            // What stopped the node from being made says more than what stops it from being unmade.
+            // The first error says more than an error of the clean-up.
             let _ = fs::remove_dir_all(&unfinished);
         }
         made
     }
 
-    fn fill(new: &Path, path: &Path, incarnation: u64) -> Result<(Self, Control), FabricError> {
+    fn fill(new: &Path, path: &Path, incarnation: u64) -> Result<(Self, ControlPage), FabricError> {
         let directory = File::open(new).map_err(|e| failed(new, e))?;
         let control_file = create_file(&directory, new, CONTROL, CONTROL_BYTES)?;
         flock(&control_file, FlockOperation::NonBlockingLockExclusive)
             .map_err(|e| failed(new, e))?;
         let mapping = Mapping::of(&control_file, CONTROL_BYTES).map_err(|e| failed(new, e))?;
-        let control = Control::new(mapping, incarnation);
+        let control = ControlPage::new(mapping, incarnation);
         fs::rename(new, path).map_err(|e| failed(path, e))?;
         Ok((Self { path: path.to_path_buf(), directory, control_file }, control))
     }
 
     /// Opens the directory of a node that may live or not.
-    pub(super) fn open(root: &Path, id: PeerId) -> Result<(Self, Control), FabricError> {
+    pub(super) fn open(root: &Path, id: PeerId) -> Result<(Self, ControlPage), FabricError> {
         let path = root.join(id.to_string());
         let directory = match File::open(&path) {
             Ok(directory) => directory,
@@ -92,7 +91,7 @@ impl Segment {
         };
         let control_file = match open_file(&directory, CONTROL) {
             Ok(file) => file,
-            // It is being removed at this moment.
+            // The directory is being removed.
             Err(Errno::NOENT) => return Err(FabricError::UnknownPeer { peer: id }),
             Err(error) => return Err(failed(&path, error)),
         };
@@ -104,14 +103,14 @@ impl Segment {
             ));
         }
         let mapping = Mapping::of(&control_file, CONTROL_BYTES).map_err(|e| failed(&path, e))?;
-        let control = Control::open(mapping).map_err(|bad| {
+        let control = ControlPage::open(mapping).map_err(|bad| {
             failed(
                 &path,
                 match bad {
-                    BadControl::NoMagic { found } => {
+                    BadControlPage::NoMagic { found } => {
                         format!("no control page: begins with {found:#x}")
                     }
-                    BadControl::OtherVersion { found } => {
+                    BadControlPage::OtherVersion { found } => {
                         format!("control page of version {found}")
                     }
                 },
@@ -120,9 +119,9 @@ impl Segment {
         Ok((Self { path, directory, control_file }, control))
     }
 
-    /// Whether nobody has the control file locked: the owner's process is gone.
+    /// Whether the control file is unlocked, that is whether the process of the owner is gone.
     pub(super) fn owner_is_gone(&self) -> Result<bool, FabricError> {
-        // Shared, so that several who try do not take each other for the owner.
+        // A shared lock, so that several peers that try do not take each other for the owner.
         match flock(&self.control_file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => {
                 flock(&self.control_file, FlockOperation::Unlock)
@@ -134,8 +133,8 @@ impl Segment {
         }
     }
 
-    /// Makes and maps the memory of a region, all of it there from the start: memory that a full
-    /// machine does not have is an error here, and not the end of whoever touches it first.
+    /// Makes and maps the memory of a region, all of it committed: a lack of memory is an error here,
+    /// and not a signal to the process that touches it first.
     pub(super) fn create_region(&self, slot: usize, bytes: usize) -> Result<Mapping, FabricError> {
         let file = create_file(&self.directory, &self.path, &region_name(slot), bytes)?;
         Mapping::of_own(file, bytes).map_err(|e| failed(&self.path, e))
@@ -161,8 +160,7 @@ impl Segment {
         remove(root, &self.path, incarnation)
     }
 
-    /// As [`Segment::leave`], without waiting for others that join or leave: `false` if there are
-    /// some.
+    /// As [`Segment::leave`], without waiting: `false` if another process joins or leaves.
     pub(super) fn try_leave(&self, incarnation: u64) -> Result<bool, FabricError> {
         let Some(root) = self.path.parent() else { return Ok(true) };
         let Some(_lock) = try_lock_root(root)? else { return Ok(false) };
@@ -170,7 +168,7 @@ impl Segment {
     }
 }
 
-/// Opens the root of a fabric, making it if need be.
+/// Opens the root of a fabric, and makes it if it does not exist.
 pub(super) fn open_root(root: &Path) -> Result<(), FabricError> {
     match DirBuilder::new().mode(0o700).create(root) {
         Ok(()) => Ok(()),
@@ -179,7 +177,7 @@ pub(super) fn open_root(root: &Path) -> Result<(), FabricError> {
     }
 }
 
-/// Held until dropped.
+/// Locks the root until the file is dropped.
 fn lock_root(root: &Path) -> Result<File, FabricError> {
     let until = Instant::now() + LOCK_PATIENCE;
     loop {
@@ -191,7 +189,7 @@ fn lock_root(root: &Path) -> Result<File, FabricError> {
     }
 }
 
-/// As [`lock_root`]; `None` if somebody else has it.
+/// As [`lock_root`], without waiting: `None` if it is locked.
 fn try_lock_root(root: &Path) -> Result<Option<File>, FabricError> {
     let path = root.join(LOCK);
     let mut options = OpenOptions::new();
@@ -204,14 +202,14 @@ fn try_lock_root(root: &Path) -> Result<Option<File>, FabricError> {
     }
 }
 
-/// Takes the name away first, so that nobody meets half a directory. The root is locked.
+/// Removes a directory. Renames it first, so that peers never see half of it. The root is locked.
 fn remove(root: &Path, path: &Path, incarnation: u64) -> Result<(), FabricError> {
     let name = path.file_name().map(|name| name.to_string_lossy()).unwrap_or_default();
     let gone = root.join(format!("{GONE}{name}-{incarnation:016x}"));
     let file = OpenOptions::new().read(true).write(true).open(path.join(CONTROL));
     let is_ours = match file {
         Ok(file) => Mapping::of(&file, CONTROL_BYTES)
-            .is_ok_and(|m| Control::open(m).is_ok_and(|c| c.incarnation() == incarnation)),
+            .is_ok_and(|m| ControlPage::open(m).is_ok_and(|c| c.incarnation() == incarnation)),
         Err(_) => false,
     };
     if !is_ours {
@@ -221,8 +219,8 @@ fn remove(root: &Path, path: &Path, incarnation: u64) -> Result<(), FabricError>
     fs::remove_dir_all(&gone).map_err(|e| failed(&gone, e))
 }
 
-/// Removes what joins and leaves that were cut short have left. The root is locked, so none is
-/// under way.
+/// Removes the directories of joins and leaves that were cut short. The root is locked, so none is
+/// in progress.
 fn clear_unfinished(root: &Path) -> Result<(), FabricError> {
     for entry in fs::read_dir(root).map_err(|e| failed(root, e))? {
         let entry = entry.map_err(|e| failed(root, e))?;
@@ -267,7 +265,7 @@ fn open_file(directory: &File, name: &str) -> Result<File, Errno> {
     openat(directory, name, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty()).map(File::from)
 }
 
-/// A number nobody else has, never 0.
+/// A random number, never 0.
 pub(super) fn random() -> Result<u64, FabricError> {
     let path = Path::new("/dev/urandom");
     let mut bytes = [0; 8];

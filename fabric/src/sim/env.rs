@@ -1,5 +1,5 @@
-//! The environment of a simulated node: virtual clock, tasks that stop with their node, seeded
-//! chance.
+//! The environment of a simulated node: the virtual clock, tasks that stop with their node, and
+//! seeded random numbers.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -10,24 +10,24 @@ use std::time::Duration;
 
 use super::cost::nanos;
 use super::events::Event;
-use super::world::Shared;
+use super::simulation::Simulation;
 use crate::env::{BoxFuture, Environment, TaskError};
 use crate::id::PeerId;
 
-/// No node of the name had joined yet.
+/// No node of the name has joined yet.
 const UNKNOWN: usize = usize::MAX;
 
 pub(super) struct SimEnvironment {
-    shared: Arc<Shared>,
-    /// Whose tasks it runs.
+    simulation: Arc<Simulation>,
+    /// The node whose tasks it runs.
     peer: Option<PeerId>,
-    /// The peer's node, once it has joined.
+    /// The index of that node, once it has joined.
     node: AtomicUsize,
 }
 
 impl SimEnvironment {
-    pub(super) fn new(shared: Arc<Shared>, peer: Option<PeerId>) -> Self {
-        Self { shared, peer, node: AtomicUsize::new(UNKNOWN) }
+    pub(super) fn new(simulation: Arc<Simulation>, peer: Option<PeerId>) -> Self {
+        Self { simulation, peer, node: AtomicUsize::new(UNKNOWN) }
     }
 
     fn node(&self) -> Option<usize> {
@@ -36,7 +36,7 @@ impl SimEnvironment {
         if known != UNKNOWN {
             return Some(known);
         }
-        let joined = self.shared.network.lock().names.get(&peer).copied();
+        let joined = self.simulation.network.lock().names.get(&peer).copied();
         if let Some(index) = joined {
             self.node.store(index, Ordering::Relaxed);
         }
@@ -46,12 +46,12 @@ impl SimEnvironment {
 
 impl Environment for SimEnvironment {
     fn now(&self) -> Duration {
-        self.shared.now()
+        self.simulation.now()
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {
         let until = nanos(self.now()).saturating_add(nanos(duration));
-        Box::pin(Sleep { shared: Arc::clone(&self.shared), until, armed_for: None })
+        Box::pin(Sleep { simulation: Arc::clone(&self.simulation), until, armed_for: None })
     }
 
     fn timer_grain(&self) -> Duration {
@@ -63,23 +63,23 @@ impl Environment for SimEnvironment {
     }
 
     fn launch(&self, name: &'static str, task: BoxFuture<'static, ()>) {
-        self.shared.spawn(self.node(), name, task);
+        self.simulation.spawn(self.node(), name, task);
     }
 
     fn random_u64(&self) -> u64 {
-        self.shared.random.next_u64()
+        self.simulation.random.next_u64()
     }
 
     fn report(&self, failure: &TaskError) {
-        self.shared.report(failure);
+        self.simulation.report(failure);
     }
 }
 
-/// Is ready at a virtual time. Polled again by another task it wakes that one too.
+/// Is ready at a virtual time. If another task polls it, it wakes that task, too.
 struct Sleep {
-    shared: Arc<Shared>,
+    simulation: Arc<Simulation>,
     until: u64,
-    /// Which task is woken: its waker would keep the task that keeps this.
+    /// The task that is woken, by address: its waker would keep the task that keeps this future.
     armed_for: Option<usize>,
 }
 
@@ -87,12 +87,12 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let shared = Arc::clone(&self.shared);
-        let mut network = shared.network.lock();
+        let simulation = Arc::clone(&self.simulation);
+        let mut network = simulation.network.lock();
         if network.now >= self.until {
             return Poll::Ready(());
         }
-        // Whoever polled last is woken: it may be another task than the one that polled first.
+        // The last task that polled is woken: it may be another one than the first.
         let waker = Some(context.waker().data().addr());
         if self.armed_for != waker {
             self.armed_for = waker;

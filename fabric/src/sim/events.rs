@@ -1,26 +1,26 @@
-//! What is to come in the simulated world, earliest first.
+//! The events of the simulated world, earliest first.
 
 use std::collections::BinaryHeap;
 use std::task::Waker;
 
-use super::parts::Flight;
+use super::queue_pair::ChainInFlight;
 use crate::id::RemoteAddr;
 
-/// What happens at some time.
+/// An event.
 pub(super) enum Event {
-    /// A sleep is over, or a task that yielded goes on.
+    /// A sleep ends, or a task that yielded resumes.
     Wake(Waker),
-    Arrive(Box<Flight>),
-    Execute(Box<Flight>),
-    Return(Box<Flight>),
-    /// A chain that met a cut link is tried again, and with it those behind it.
+    Arrive(Box<ChainInFlight>),
+    Execute(Box<ChainInFlight>),
+    Return(Box<ChainInFlight>),
+    /// The adapter retries a chain on a cut link, and those behind it.
     Retry {
-        lane: usize,
+        queue_pair: usize,
     },
-    Deliver(Box<Flight>),
-    /// The oldest write of a queue pair that is not in place yet gets there.
+    Deliver(Box<ChainInFlight>),
+    /// The late writes of a queue pair up to this one are placed.
     Place {
-        lane: usize,
+        queue_pair: usize,
         ticket: u64,
     },
     /// The doorbell of a region rings.
@@ -28,7 +28,7 @@ pub(super) enum Event {
         node: usize,
         at: RemoteAddr,
     },
-    /// Something a fault plan has in store.
+    /// A call of a fault plan.
     Call(Box<dyn FnOnce() + Send>),
 }
 
@@ -88,7 +88,7 @@ impl Agenda {
         self.heap.pop().map(|next| (next.at, next.event))
     }
 
-    /// Takes everything that is to come, to be dropped.
+    /// Takes all events, to be dropped.
     pub(super) fn clear(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.heap).into_iter().map(|scheduled| scheduled.event).collect()
     }

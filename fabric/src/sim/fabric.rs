@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::controls::Controls;
 use super::network::Network;
-use super::slot::{Slot, Waiting};
-use super::world::{Controls, Shared};
-use crate::api::{Endpoint, Fabric, LocalRegion, QueuePair, Reach};
+use super::outcome::{OutcomeCell, OutstandingChain};
+use super::simulation::Simulation;
+use crate::api::{Endpoint, Fabric, FenceScope, LocalRegion, QueuePair};
 use crate::completion::Completion;
 use crate::error::FabricError;
 use crate::id::PeerId;
@@ -13,32 +14,32 @@ use crate::mem::node::Node;
 use crate::verb::Chain;
 
 pub(super) struct SimFabric {
-    shared: Arc<Shared>,
+    simulation: Arc<Simulation>,
 }
 
 impl SimFabric {
-    pub(super) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
+    pub(super) fn new(simulation: Arc<Simulation>) -> Self {
+        Self { simulation }
     }
 }
 
 impl Fabric for SimFabric {
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError> {
-        let mut network = self.shared.network.lock();
+        let mut network = self.simulation.network.lock();
         let index = network.join(id)?;
         let memory = Arc::clone(&network.node(index).memory);
         drop(network);
-        Ok(Arc::new(SimEndpoint { shared: Arc::clone(&self.shared), index, memory }))
+        Ok(Arc::new(SimEndpoint { simulation: Arc::clone(&self.simulation), index, memory }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
-        Controls::of(&self.shared).kill(peer);
-        Ok(Reach::Everywhere)
+    fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
+        Controls::of(&self.simulation).kill(peer);
+        Ok(FenceScope::Everywhere)
     }
 }
 
 struct SimEndpoint {
-    shared: Arc<Shared>,
+    simulation: Arc<Simulation>,
     index: usize,
     memory: Arc<Node>,
 }
@@ -49,19 +50,19 @@ impl Endpoint for SimEndpoint {
     }
 
     fn register(&self, bytes: usize) -> Result<Arc<dyn LocalRegion>, FabricError> {
-        self.shared.network.lock().check_alive(self.index)?;
+        self.simulation.network.lock().check_alive(self.index)?;
         Ok(self.memory.register(bytes)?)
     }
 
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError> {
-        let lane = self.shared.network.lock().connect(self.index, peer)?;
-        Ok(Arc::new(SimQueuePair { shared: Arc::clone(&self.shared), lane, peer }))
+        let queue_pair = self.simulation.network.lock().connect(self.index, peer)?;
+        Ok(Arc::new(SimQueuePair { simulation: Arc::clone(&self.simulation), queue_pair, peer }))
     }
 }
 
 struct SimQueuePair {
-    shared: Arc<Shared>,
-    lane: usize,
+    simulation: Arc<Simulation>,
+    queue_pair: usize,
     peer: PeerId,
 }
 
@@ -71,14 +72,14 @@ impl QueuePair for SimQueuePair {
     }
 
     fn post(&self, chain: Chain) -> Completion {
-        let mut network = self.shared.network.lock();
+        let mut network = self.simulation.network.lock();
         if network.stopped {
             drop(network);
             return Completion::failed(chain, 0, FabricError::Stopped { peer: self.peer });
         }
-        let slot = Arc::new(Slot::default());
-        Network::post(&mut network, self.lane, chain, Arc::clone(&slot));
+        let cell = Arc::new(OutcomeCell::default());
+        Network::post(&mut network, self.queue_pair, chain, Arc::clone(&cell));
         drop(network);
-        Completion::outstanding(Box::new(Waiting(slot)))
+        Completion::outstanding(Box::new(OutstandingChain(cell)))
     }
 }

@@ -1,9 +1,9 @@
 //! Backend `sim`: any number of nodes on one thread, in virtual time, from one seed.
 //!
-//! A [`World`] holds a network, whose operations take the time a [`CostModel`] says and go wrong as
-//! [`Faults`] say, and the tasks of its nodes. [`World::run`] polls whatever is ready; when nothing
-//! is, it moves the clock to the next event. Nothing depends on real time, addresses or threads, so
-//! two runs of one seed are the same to the last event: [`World::trace_hash`] tells.
+//! A [`World`] holds a network and the tasks of its nodes. The operations of the network take the
+//! time of a [`CostModel`] and fail by [`Faults`]. [`World::run`] polls the ready tasks; when there
+//! are none, it moves the clock to the next event. Nothing depends on real time, addresses or
+//! threads, so two runs of one seed are the same to the last event: [`World::trace_hash`] tells.
 //!
 //! ```
 //! use std::time::Duration;
@@ -25,26 +25,32 @@
 //! # }
 //! ```
 //!
-//! Differences from a real network: processors take no time but for the work of posting and of
-//! taking in messages ([`CostModel`]); a task that yields loses 100 ns; wires do not drop packets,
-//! they delay them.
+//! Differences from a real network: processors take time only to post and to take in messages
+//! ([`CostModel`]). A task that yields loses 100 ns. Wires delay packets but do not drop them.
 //!
-//! Contents: `world` (runs, controls), `task` (tasks that are ready), `env` (a node's environment),
-//! `network` (adapters, queue pairs, events), `cost` (cost model, faults), `fabric` (the traits),
-//! `slot` (outcomes on their way), `trace` (hash and event log).
+//! Contents: `world` (runs), `controls` (faults on command), `simulation` (what the parts share),
+//! `task` (ready tasks), `env` (the environment of a node), `network`, `node`, `adapter`,
+//! `queue_pair` (the simulated network), `events`, `cost` (cost model, random faults), `fabric` (the
+//! traits), `outcome` (outcomes of chains), `trace` (hash and event log).
 
+mod adapter;
+mod controls;
 mod cost;
 mod env;
 mod events;
 mod fabric;
 mod network;
-mod parts;
-mod slot;
+mod node;
+mod outcome;
+mod queue_pair;
+mod simulation;
 mod task;
 mod trace;
 mod world;
 
+pub use adapter::AdapterBusy;
+pub use controls::Controls;
 pub use cost::{CostModel, Faults};
-pub use parts::Busy;
+pub use simulation::Schedule;
 pub use trace::TraceSink;
-pub use world::{Controls, RunError, Schedule, World, WorldConfig};
+pub use world::{RunError, World, WorldConfig};

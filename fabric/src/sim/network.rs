@@ -1,50 +1,51 @@
-//! The state of the simulated network, and the way of a chain through it.
+//! The simulated network: its state, and the path of a chain through it.
 //!
 //! ```text
 //! post -> Arrive at the target's adapter -> Execute (one event a verb, two if it tears) -> Return
 //!      at the source's adapter -> Deliver: the completion is ready
 //! ```
 //! Along a queue pair each of these times never decreases, so verbs execute and complete in posting
-//! order; different queue pairs overtake each other as queues and faults have it. Everything here
-//! happens under the world's lock and wakes nobody: what must happen outside it is returned.
+//! order. Different queue pairs overtake each other, by their queues and by faults. All this happens
+//! under the lock of the world and wakes no task: what must happen without the lock is returned.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Duration;
 
+use super::adapter::AdapterBusy;
 use super::cost::{CostModel, Faults, nanos};
 use super::events::{Agenda, Event};
-use super::parts::{Adapter, Busy, Flight, Lane, MailThread, SimNode, Unplaced};
-use super::slot::Slot;
+use super::node::SimNode;
+use super::outcome::OutcomeCell;
+use super::queue_pair::{ChainInFlight, LateWrite, QueuePairState};
 use super::trace::{Trace, TraceEvent};
 use crate::env::SplitMix;
 use crate::error::FabricError;
 use crate::id::{PeerId, RemoteAddr};
+use crate::mem::execute::{apply, apply_words};
 use crate::mem::node::Node;
-use crate::mem::queue_pair::{apply, apply_words};
 use crate::mem::words::Words;
 use crate::verb::{Chain, Verb};
 
-/// How often a chain that meets a cut link is tried again before the queue pair is given up.
+/// How often the adapter retries a chain on a cut link before it gives the queue pair up.
 const RETRIES: u64 = 16;
 
-/// What the world has to do once its lock is free.
-pub(super) enum After {
+/// What the world has to do without its lock.
+pub(super) enum Action {
     Nothing,
     Wake(Waker),
-    Fill(Box<Flight>),
+    Fill(Box<ChainInFlight>),
     Ring(Arc<Node>, RemoteAddr),
     Call(Box<dyn FnOnce() + Send>),
 }
 
-/// The network, its clock and what is to come.
+/// The network, its clock and its events.
 pub(super) struct Network {
     pub(super) now: u64,
     agenda: Agenda,
     pub(super) nodes: Vec<SimNode>,
     pub(super) names: HashMap<PeerId, usize>,
-    lanes: Vec<Lane>,
+    queue_pairs: Vec<QueuePairState>,
     /// Pairs of nodes that cannot reach each other.
     pub(super) cut: BTreeSet<(usize, usize)>,
     pub(super) cost: CostModel,
@@ -61,7 +62,7 @@ impl Network {
             agenda: Agenda::default(),
             nodes: Vec::new(),
             names: HashMap::new(),
-            lanes: Vec::new(),
+            queue_pairs: Vec::new(),
             cut: BTreeSet::new(),
             cost,
             faults,
@@ -80,7 +81,7 @@ impl Network {
         self.agenda.next_at()
     }
 
-    /// Takes everything that is to come, to be dropped.
+    /// Takes all events, to be dropped.
     pub(super) fn clear(&mut self) -> Vec<Event> {
         self.agenda.clear()
     }
@@ -100,14 +101,19 @@ impl Network {
 
     #[expect(
         clippy::indexing_slicing,
-        reason = "lane indices are given out by connect, never revoked"
+        reason = "indices of queue pairs are given out by connect, never revoked"
     )]
-    fn lane(&mut self, index: usize) -> &mut Lane {
-        &mut self.lanes[index]
+    fn queue_pair(&mut self, index: usize) -> &mut QueuePairState {
+        &mut self.queue_pairs[index]
     }
 
-    pub(super) fn busy(&self) -> Vec<(PeerId, Busy)> {
-        self.nodes.iter().map(|node| (node.id, node.adapter.busy)).collect()
+    #[expect(clippy::indexing_slicing, reason = "as for node()")]
+    fn node_and_cost(&mut self, index: usize) -> (&mut SimNode, &CostModel) {
+        (&mut self.nodes[index], &self.cost)
+    }
+
+    pub(super) fn busy(&self) -> Vec<(PeerId, AdapterBusy)> {
+        self.nodes.iter().map(|node| (node.id, node.adapter.busy())).collect()
     }
 
     pub(super) fn join(&mut self, id: PeerId) -> Result<usize, FabricError> {
@@ -116,17 +122,7 @@ impl Network {
         }
         let index = self.nodes.len();
         self.names.insert(id, index);
-        self.nodes.push(SimNode {
-            id,
-            memory: Arc::new(Node::new(id)),
-            adapter: Adapter::default(),
-            slowness: 1,
-            paused: false,
-            crashed: false,
-            fenced: false,
-            verbs_left: None,
-            parked: Vec::new(),
-        });
+        self.nodes.push(SimNode::new(id));
         Ok(index)
     }
 
@@ -134,31 +130,27 @@ impl Network {
         self.check_alive(from)?;
         let to = *self.names.get(&peer).ok_or(FabricError::UnknownPeer { peer })?;
         self.check_alive(to)?;
-        self.lanes.push(Lane::new(from, to));
-        Ok(self.lanes.len() - 1)
+        self.queue_pairs.push(QueuePairState::new(from, to));
+        Ok(self.queue_pairs.len() - 1)
     }
 
     pub(super) fn check_alive(&self, node: usize) -> Result<(), FabricError> {
-        let node = self.node(node);
-        if node.crashed || node.fenced {
-            return Err(FabricError::PeerDead { peer: node.id });
-        }
-        Ok(())
+        self.node(node).check_alive()
     }
 
-    /// One in `one_in`; 0 is never.
+    /// True once in `one_in` draws; never for 0.
     fn hits(&self, one_in: u32) -> bool {
         one_in > 0 && self.random.below(u64::from(one_in)) == 0
     }
 
-    /// A chain leaves its node.
-    pub(super) fn post(&mut self, lane: usize, chain: Chain, slot: Arc<Slot>) {
-        let (from, to, broken) = self.lane(lane).ends();
+    /// A node posts a chain.
+    pub(super) fn post(&mut self, queue_pair: usize, chain: Chain, cell: Arc<OutcomeCell>) {
+        let (from, to, broken) = self.queue_pair(queue_pair).ends();
         let peer = self.node(to).id;
-        let mut flight = Box::new(Flight {
+        let mut flight = Box::new(ChainInFlight {
             chain,
-            lane,
-            slot,
+            queue_pair,
+            cell,
             executed: 0,
             words_done: 0,
             error: None,
@@ -176,78 +168,59 @@ impl Network {
         }
         let bytes = flight.request_bytes();
         let ready = self.now + nanos(self.cost.post);
-        let sent = self.send(from, ready, flight.chain.verbs.len() as u64, bytes);
+        let verbs = flight.chain.verbs.len() as u64;
+        let (node, cost) = self.node_and_cost(from);
+        let sent = node.send(cost, ready, verbs, bytes);
         let mut arrive = sent + nanos(self.cost.one_way);
         if self.hits(self.faults.reorder_one_in) {
             arrive += self.random.below(nanos(self.faults.reorder_by) + 1);
         }
-        let lane = self.lane(lane);
-        lane.last_arrive = lane.last_arrive.max(arrive);
-        let arrive = lane.last_arrive;
+        let queue_pair = self.queue_pair(queue_pair);
+        queue_pair.last_arrive = queue_pair.last_arrive.max(arrive);
+        let arrive = queue_pair.last_arrive;
         self.schedule(arrive, Event::Arrive(flight));
     }
 
-    /// Passes the sending queue of an adapter; when the last byte is out.
-    fn send(&mut self, node: usize, ready: u64, verbs: u64, bytes: u64) -> u64 {
-        let took = verbs * nanos(self.cost.verb) + self.cost.payload(bytes);
-        let node = self.node_mut(node);
-        let took = took * u64::from(node.slowness);
-        node.adapter.sends = node.adapter.sends.max(ready) + took;
-        node.adapter.busy.sends += Duration::from_nanos(took);
-        node.adapter.sends
-    }
-
-    /// Passes the receiving queue of an adapter; when all is in.
-    fn receive(&mut self, node: usize, verbs: u64, bytes: u64) -> u64 {
-        let took = verbs * nanos(self.cost.verb) + self.cost.payload(bytes);
-        let now = self.now;
-        let node = self.node_mut(node);
-        let took = took * u64::from(node.slowness);
-        node.adapter.receives = node.adapter.receives.max(now) + took;
-        node.adapter.busy.receives += Duration::from_nanos(took);
-        node.adapter.receives
-    }
-
-    /// Takes the next event that is due by `bound`, moves the clock there and lets it happen.
-    pub(super) fn step(&mut self) -> Option<After> {
+    /// Takes the next event, moves the clock to its time, and executes it.
+    pub(super) fn step(&mut self) -> Option<Action> {
         let (at, event) = self.agenda.pop()?;
         self.now = at;
         Some(match event {
-            Event::Wake(waker) => After::Wake(waker),
-            Event::Call(call) => After::Call(call),
+            Event::Wake(waker) => Action::Wake(waker),
+            Event::Call(call) => Action::Call(call),
             Event::Arrive(flight) => {
                 self.arrive(flight);
-                After::Nothing
+                Action::Nothing
             }
             Event::Execute(flight) => {
                 self.execute(flight);
-                After::Nothing
+                Action::Nothing
             }
-            Event::Retry { lane } => {
-                self.retry(lane);
-                After::Nothing
+            Event::Retry { queue_pair } => {
+                self.retry(queue_pair);
+                Action::Nothing
             }
             Event::Return(flight) => {
-                self.come_back(flight);
-                After::Nothing
+                self.return_chain(flight);
+                Action::Nothing
             }
             Event::Deliver(flight) => {
-                let (from, to, _) = self.lane(flight.lane).ends();
+                let (from, to, _) = self.queue_pair(flight.queue_pair).ends();
                 self.trace_flight(from, to, &flight);
-                After::Fill(flight)
+                Action::Fill(flight)
             }
-            Event::Place { lane, ticket } => {
-                self.place_up_to(lane, ticket);
-                After::Nothing
+            Event::Place { queue_pair, ticket } => {
+                self.place_up_to(queue_pair, ticket);
+                Action::Nothing
             }
             Event::Ring { node, at } => {
                 self.trace.record(self.now, &TraceEvent::Ring { peer: self.node(node).id, at });
-                After::Ring(Arc::clone(&self.node(node).memory), at)
+                Action::Ring(Arc::clone(&self.node(node).memory), at)
             }
         })
     }
 
-    fn trace_flight(&mut self, from: usize, to: usize, flight: &Flight) {
+    fn trace_flight(&mut self, from: usize, to: usize, flight: &ChainInFlight) {
         let event = TraceEvent::Completed {
             from: self.node(from).id,
             to: self.node(to).id,
@@ -257,27 +230,27 @@ impl Network {
         self.trace.record(self.now, &event);
     }
 
-    /// A chain reaches the adapter of its target, nobody, or a link that is cut.
-    fn arrive(&mut self, mut flight: Box<Flight>) {
-        let (from, to, broken) = self.lane(flight.lane).ends();
+    /// A chain reaches the adapter of its target, a crashed node, or a cut link.
+    fn arrive(&mut self, mut flight: Box<ChainInFlight>) {
+        let (from, to, broken) = self.queue_pair(flight.queue_pair).ends();
         let give_up = nanos(self.cost.unreachable_after);
         let dead = FabricError::PeerDead { peer: self.node(to).id };
         if broken || self.node(to).crashed {
-            self.lane(flight.lane).broken = true;
+            self.queue_pair(flight.queue_pair).broken = true;
             return self.fail(flight, dead, if broken { 0 } else { give_up });
         }
         let is_cut = self.is_cut(from, to);
         let now = self.now;
-        let index = flight.lane;
-        let lane = self.lane(index);
-        if is_cut || !lane.held_up.is_empty() {
-            // The adapter tries again until the link is back, or gives the queue pair up. Chains
-            // behind the one it tries keep behind it.
-            let first = lane.held_up.is_empty();
+        let index = flight.queue_pair;
+        let queue_pair = self.queue_pair(index);
+        if is_cut || !queue_pair.held_up.is_empty() {
+            // The adapter retries until the link is back, or gives the queue pair up. Later chains
+            // stay behind the one that it retries.
+            let first = queue_pair.held_up.is_empty();
             flight.gives_up_at = now + give_up;
-            lane.held_up.push_back(flight);
+            queue_pair.held_up.push_back(flight);
             if first {
-                self.schedule(now + (give_up / RETRIES).max(1), Event::Retry { lane: index });
+                self.schedule(now + (give_up / RETRIES).max(1), Event::Retry { queue_pair: index });
             }
             return;
         }
@@ -288,30 +261,31 @@ impl Network {
         self.cut.contains(&(from.min(to), from.max(to)))
     }
 
-    /// An adapter tries again what a cut link holds up.
+    /// The adapter retries the chains that wait for a cut link.
     fn retry(&mut self, index: usize) {
-        let (from, to, _) = self.lane(index).ends();
+        let (from, to, _) = self.queue_pair(index).ends();
         let now = self.now;
         if !self.is_cut(from, to) {
-            for flight in std::mem::take(&mut self.lane(index).held_up) {
+            for flight in std::mem::take(&mut self.queue_pair(index).held_up) {
                 self.accept(flight, from, to);
             }
             return;
         }
-        let over = self.lane(index).held_up.front().is_some_and(|first| now >= first.gives_up_at);
+        let over =
+            self.queue_pair(index).held_up.front().is_some_and(|first| now >= first.gives_up_at);
         if !over {
             let again = now + (nanos(self.cost.unreachable_after) / RETRIES).max(1);
-            return self.schedule(again, Event::Retry { lane: index });
+            return self.schedule(again, Event::Retry { queue_pair: index });
         }
         let dead = FabricError::PeerDead { peer: self.node(to).id };
-        self.lane(index).broken = true;
-        for flight in std::mem::take(&mut self.lane(index).held_up) {
+        self.queue_pair(index).broken = true;
+        for flight in std::mem::take(&mut self.queue_pair(index).held_up) {
             self.fail(flight, dead.clone(), 0);
         }
     }
 
-    /// The target's adapter takes a chain in.
-    fn accept(&mut self, flight: Box<Flight>, from: usize, to: usize) {
+    /// The adapter of the target takes a chain in.
+    fn accept(&mut self, flight: Box<ChainInFlight>, from: usize, to: usize) {
         if self.node(to).crashed {
             let dead = FabricError::PeerDead { peer: self.node(to).id };
             return self.fail(flight, dead, nanos(self.cost.unreachable_after));
@@ -322,47 +296,46 @@ impl Network {
         }
         let verbs = flight.chain.verbs.len() as u64;
         let bytes = flight.request_bytes();
-        let received = self.receive(to, verbs, bytes);
-        let lane = self.lane(flight.lane);
-        if lane.busy {
-            return lane.waiting.push_back((flight, received));
+        let now = self.now;
+        let (node, cost) = self.node_and_cost(to);
+        let received = node.receive(cost, now, verbs, bytes);
+        let queue_pair = self.queue_pair(flight.queue_pair);
+        if queue_pair.busy {
+            return queue_pair.waiting.push_back((flight, received));
         }
-        lane.busy = true;
+        queue_pair.busy = true;
         self.schedule_execution(flight, received);
     }
 
-    /// Schedules the execution of the flight's next verb, at `ready` or when its turn comes.
-    fn schedule_execution(&mut self, flight: Box<Flight>, ready: u64) {
-        let to = self.lane(flight.lane).to;
+    /// Schedules the next verb of the chain, at `ready` or when its turn comes.
+    fn schedule_execution(&mut self, flight: Box<ChainInFlight>, ready: u64) {
+        let to = self.queue_pair(flight.queue_pair).to;
         let mut at = ready;
         if flight.words_done == 0
             && let Some(Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. }) =
                 flight.chain.verbs.get(flight.executed)
         {
-            let took = nanos(self.cost.atomic) * u64::from(self.node(to).slowness);
-            let adapter = &mut self.node_mut(to).adapter;
-            adapter.atomics = adapter.atomics.max(at) + took;
-            adapter.busy.atomics += Duration::from_nanos(took);
-            at = adapter.atomics;
+            let (node, cost) = self.node_and_cost(to);
+            at = node.atomic(cost, at);
         }
         self.schedule(at, Event::Execute(flight));
     }
 
-    /// The queue pair's next chain may be executed.
-    fn next_in_lane(&mut self, index: usize) {
-        let lane = self.lane(index);
-        match lane.waiting.pop_front() {
+    /// The next chain of the queue pair may execute.
+    fn start_next_chain(&mut self, index: usize) {
+        let queue_pair = self.queue_pair(index);
+        match queue_pair.waiting.pop_front() {
             Some((flight, received)) => {
                 let at = received.max(self.now);
                 self.schedule_execution(flight, at);
             }
-            None => lane.busy = false,
+            None => queue_pair.busy = false,
         }
     }
 
-    /// Executes as many of the flight's verbs as happen at this moment.
-    fn execute(&mut self, mut flight: Box<Flight>) {
-        let (from, to, _) = self.lane(flight.lane).ends();
+    /// Executes the verbs of the chain that are due now.
+    fn execute(&mut self, mut flight: Box<ChainInFlight>) {
+        let (from, to, _) = self.queue_pair(flight.queue_pair).ends();
         loop {
             let refused = if self.node(to).crashed {
                 Some(FabricError::PeerDead { peer: self.node(to).id })
@@ -372,7 +345,7 @@ impl Network {
                 None
             };
             if let Some(error) = refused {
-                self.next_in_lane(flight.lane);
+                self.start_next_chain(flight.queue_pair);
                 return self.fail(flight, error, nanos(self.cost.unreachable_after));
             }
             match self.execute_verb(&mut flight, to) {
@@ -386,17 +359,17 @@ impl Network {
             if flight.executed == flight.chain.verbs.len() {
                 break;
             }
-            // Other queue pairs may get between the verbs of a chain: an atomic takes its turn.
+            // Other queue pairs may come between the verbs of a chain: an atomic takes its turn.
             let verb = flight.chain.verbs.get(flight.executed);
             if matches!(verb, Some(Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. })) {
                 return self.schedule_execution(flight, self.now);
             }
         }
-        self.next_in_lane(flight.lane);
+        self.start_next_chain(flight.queue_pair);
         self.reply(flight, to);
     }
 
-    /// A verb of a node was executed, perhaps the last before it is killed.
+    /// Counts an executed verb of a node, and kills the node if that was its last.
     fn count_verb(&mut self, from: usize) {
         let now = self.now;
         let node = self.node_mut(from);
@@ -409,9 +382,13 @@ impl Network {
         }
     }
 
-    /// Executes the next verb, or a part of it; when the next part is due.
-    fn execute_verb(&mut self, flight: &mut Flight, to: usize) -> Result<Option<u64>, FabricError> {
-        let lane = flight.lane;
+    /// Executes the next verb or a part of it. Returns when the rest is due.
+    fn execute_verb(
+        &mut self,
+        flight: &mut ChainInFlight,
+        to: usize,
+    ) -> Result<Option<u64>, FabricError> {
+        let queue_pair = flight.queue_pair;
         let memory = Arc::clone(&self.node(to).memory);
         let index = flight.executed;
         let Some(verb) = flight.chain.verbs.get_mut(index) else { return Ok(None) };
@@ -419,14 +396,14 @@ impl Network {
         let is_write = matches!(verb, Verb::Write { .. } | Verb::WriteWithDoorbell { .. });
         let rings = matches!(verb, Verb::WriteWithDoorbell { .. });
         if !is_write {
-            // Whatever this queue pair wrote is in place before it reads.
-            self.place_up_to(lane, u64::MAX);
+            // Earlier writes of this queue pair are in place before it reads.
+            self.place_up_to(queue_pair, u64::MAX);
         } else if flight.words_done == 0 {
             let late = self.hits(self.faults.late_one_in);
-            let heard = if rings { self.heard(lane) } else { 0 };
-            if late || heard > self.now || !self.lane(lane).unplaced.is_empty() {
+            let taken_at = if rings { self.message_taken_at(queue_pair) } else { 0 };
+            if late || taken_at > self.now || !self.queue_pair(queue_pair).late_writes.is_empty() {
                 apply_words(&memory, verb, 0..0)?;
-                self.defer_placement(lane, verb, rings, heard, late);
+                self.defer_placement(queue_pair, verb, rings, taken_at, late);
                 flight.executed += 1;
                 return Ok(None);
             }
@@ -459,52 +436,58 @@ impl Network {
         Ok(None)
     }
 
-    /// When the thread that polls for messages of this queue pair has taken in one that comes now.
-    /// What a memory node does with its messages is charged by those who serve them.
-    fn heard(&mut self, lane: usize) -> u64 {
-        let (from, to, _) = self.lane(lane).ends();
-        let (now, took) = (self.now, nanos(self.cost.message));
-        let threads = self.cost.mail_threads.max(1) as usize;
-        let sender = usize::from(self.node(from).id.index());
-        let target = self.node_mut(to);
-        if target.id.is_memory() {
-            return now;
-        }
-        let adapter = &mut target.adapter;
-        adapter.mail.resize_with(threads, MailThread::default);
-        let Some(thread) = adapter.mail.get_mut(sender % threads) else { return now };
-        thread.free_at = now.max(thread.free_at) + took;
-        thread.busy += took;
-        adapter.busy.mail = adapter.busy.mail.max(Duration::from_nanos(thread.busy));
-        thread.free_at
+    /// When the receiver has taken in a message that comes now on this queue pair.
+    fn message_taken_at(&mut self, queue_pair: usize) -> u64 {
+        let (from, to, _) = self.queue_pair(queue_pair).ends();
+        let (now, sender) = (self.now, self.node(from).id);
+        let (node, cost) = self.node_and_cost(to);
+        node.take_message(cost, sender, now)
     }
 
     fn ring(&mut self, node: usize, at: RemoteAddr) {
         self.schedule(self.now, Event::Ring { node, at });
     }
 
-    /// The write is in place at `heard`, some time after if it is late, and in any case not before
-    /// what its queue pair wrote earlier.
-    fn defer_placement(&mut self, lane: usize, verb: &Verb, ring: bool, heard: u64, late: bool) {
-        let words = verb.buf().map(|buf| buf.words().to_vec()).unwrap_or_default();
+    /// Places a write at `taken_at`, or some time later if it is `late`, but never before earlier
+    /// writes of its queue pair.
+    fn defer_placement(
+        &mut self,
+        queue_pair: usize,
+        verb: &Verb,
+        ring: bool,
+        taken_at: u64,
+        late: bool,
+    ) {
+        #[expect(clippy::expect_used, reason = "only writes are placed late")]
+        let words = verb.buf().expect("a write has a payload").words().to_vec();
         let by = if late { self.random.below(nanos(self.faults.late_by) + 1) } else { 0 };
-        let ahead = self.lane(lane).unplaced.back().map_or(0, |last| last.due);
-        let due = (self.now.max(heard) + by).max(ahead);
+        let ahead = self.queue_pair(queue_pair).late_writes.back().map_or(0, |last| last.due);
+        let due = (self.now.max(taken_at) + by).max(ahead);
         let ticket = self.agenda.next_order();
         let at = verb.at();
-        self.lane(lane).unplaced.push_back(Unplaced { ticket, at, words, due, ring });
-        self.schedule(due, Event::Place { lane, ticket });
+        self.queue_pair(queue_pair).late_writes.push_back(LateWrite {
+            ticket,
+            at,
+            words,
+            due,
+            ring,
+        });
+        self.schedule(due, Event::Place { queue_pair, ticket });
     }
 
-    /// Puts the late writes of a queue pair in place, up to and with `ticket`.
-    fn place_up_to(&mut self, lane: usize, ticket: u64) {
+    /// Places the late writes of a queue pair, up to and including `ticket`.
+    fn place_up_to(&mut self, queue_pair: usize, ticket: u64) {
         loop {
-            let to = self.lane(lane).to;
-            let due = self.lane(lane).unplaced.front().is_some_and(|first| first.ticket <= ticket);
+            let to = self.queue_pair(queue_pair).to;
+            let due = self
+                .queue_pair(queue_pair)
+                .late_writes
+                .front()
+                .is_some_and(|first| first.ticket <= ticket);
             if !due {
                 return;
             }
-            let Some(first) = self.lane(lane).unplaced.pop_front() else { return };
+            let Some(first) = self.queue_pair(queue_pair).late_writes.pop_front() else { return };
             if self.node(to).crashed {
                 continue;
             }
@@ -520,29 +503,33 @@ impl Network {
         }
     }
 
-    /// The target's adapter answers.
-    fn reply(&mut self, flight: Box<Flight>, to: usize) {
+    /// The adapter of the target answers.
+    fn reply(&mut self, flight: Box<ChainInFlight>, to: usize) {
         let bytes = flight.reply_bytes();
-        let sent = self.send(to, self.now, 0, bytes);
+        let now = self.now;
+        let (node, cost) = self.node_and_cost(to);
+        let sent = node.send(cost, now, 0, bytes);
         self.schedule(sent + nanos(self.cost.one_way), Event::Return(flight));
     }
 
-    /// The answer reaches the source's adapter.
-    fn come_back(&mut self, flight: Box<Flight>) {
-        let from = self.lane(flight.lane).from;
+    /// The answer reaches the adapter of the source.
+    fn return_chain(&mut self, flight: Box<ChainInFlight>) {
+        let from = self.queue_pair(flight.queue_pair).from;
         let bytes = flight.reply_bytes();
-        let received = self.receive(from, 0, bytes);
+        let now = self.now;
+        let (node, cost) = self.node_and_cost(from);
+        let received = node.receive(cost, now, 0, bytes);
         self.deliver(flight, received);
     }
 
-    fn deliver(&mut self, flight: Box<Flight>, at: u64) {
-        let lane = self.lane(flight.lane);
-        lane.last_deliver = lane.last_deliver.max(at);
-        let at = lane.last_deliver;
+    fn deliver(&mut self, flight: Box<ChainInFlight>, at: u64) {
+        let queue_pair = self.queue_pair(flight.queue_pair);
+        queue_pair.last_deliver = queue_pair.last_deliver.max(at);
+        let at = queue_pair.last_deliver;
         self.schedule(at, Event::Deliver(flight));
     }
 
-    fn fail(&mut self, mut flight: Box<Flight>, error: FabricError, after: u64) {
+    fn fail(&mut self, mut flight: Box<ChainInFlight>, error: FabricError, after: u64) {
         flight.error = Some(error);
         let at = self.now + after;
         self.deliver(flight, at);

@@ -1,4 +1,4 @@
-//! What happened, as a hash that two runs of one seed must share, and as lines a person can read.
+//! The record of a run: a hash that two runs of one seed share, and readable lines.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(super) enum TraceEvent<'a> {
     Completed { from: PeerId, to: PeerId, verbs: &'a [Verb], error: Option<&'a FabricError> },
     /// A doorbell rang.
     Ring { peer: PeerId, at: RemoteAddr },
-    /// Something was done to a node or a link, or said by the scenario.
+    /// A change of a node or a link, or a note of the scenario.
     Note(&'a str),
 }
 
@@ -41,7 +41,8 @@ impl Trace {
                 self.mix(u64::from(from.to_raw()) << 32 | u64::from(to.to_raw()));
                 for verb in *verbs {
                     self.mix(verb.at().offset);
-                    self.mix(verb.old().unwrap_or_default());
+                    // 0 for a verb without result; so are the first words below.
+                    self.mix(verb.old().unwrap_or(0));
                     let first = verb.buf().and_then(|buf| buf.words().first().copied());
                     self.mix(first.unwrap_or_default());
                 }
@@ -72,17 +73,19 @@ impl fmt::Display for TraceEvent<'_> {
                 write!(f, "{from} -> {to}:")?;
                 for verb in *verbs {
                     let at = verb.at().offset;
+                    // 0 if the verb has not executed.
+                    let found = verb.old().unwrap_or(0);
                     match verb {
                         Verb::Read { into, .. } => write!(f, " READ {at:#x} {} B;", into.len())?,
                         Verb::Write { from, .. } => write!(f, " WRITE {at:#x} {} B;", from.len())?,
                         Verb::WriteWithDoorbell { from, .. } => {
                             write!(f, " WRITE+BELL {at:#x} {} B;", from.len())?;
                         }
-                        Verb::CompareAndSwap { expected, desired, old, .. } => {
-                            write!(f, " CAS {at:#x} {expected:#x}->{desired:#x} found {old:#x};")?;
+                        Verb::CompareAndSwap { expected, desired, .. } => {
+                            write!(f, " CAS {at:#x} {expected:#x}->{desired:#x} found {found:#x};")?;
                         }
-                        Verb::FetchAndAdd { delta, old, .. } => {
-                            write!(f, " FAA {at:#x} {:+} found {old:#x};", *delta as i64)?;
+                        Verb::FetchAndAdd { delta, .. } => {
+                            write!(f, " FAA {at:#x} {:+} found {found:#x};", *delta as i64)?;
                         }
                     }
                 }

@@ -1,58 +1,57 @@
-//! How a TCP fabric is set up.
+//! The settings of a TCP fabric.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use super::security::Security;
+use super::security::certificates::Security;
 
-/// Machines with so few processors have none to spare for polling.
+/// Machines with at most this many processors have none to spare for polling.
 const FEW_PROCESSORS: usize = 2;
 
-/// Whom the endpoints of a process admit.
+/// Which peers the endpoints of a process admit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Admission {
-    /// Every node of the pool that reaches the port. Invitations are kept, and neither their keys
-    /// nor their domains asked for.
+    /// Every node of the pool that reaches the port. Invitations are kept, but neither their keys nor
+    /// their domains are checked.
     #[default]
     Anyone,
-    /// Who was invited, and shows the key of the invitation.
+    /// Invited peers that show the key of the invitation.
     Invited,
-    /// Who was [met](crate::Fabric::meet), and shows the key of its card; and the endpoints of this
-    /// process.
-    Met,
+    /// Peers whose access card was [added](crate::Fabric::add_peer) and that show its key; and the
+    /// endpoints of this process.
+    ByCard,
 }
 
 /// Settings of a [`TcpFabric`](super::TcpFabric).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TcpConfig {
-    /// Where an endpoint listens; port 0 lets the system choose one. If several endpoints join in
-    /// one process, it has to.
+    /// Where an endpoint listens. Port 0 lets the system choose one, which several endpoints of one
+    /// process need.
     pub listen: SocketAddr,
-    /// The address by which others reach this host, for cards; `None` is that of `listen`, which
-    /// must not be unspecified then.
+    /// The address of this host in access cards. `None` takes the address of `listen`, which must
+    /// not be unspecified then.
     pub advertise: Option<IpAddr>,
-    /// Number of the pool. Nodes of different pools refuse each other; it guards against mistakes,
+    /// Number of the pool. Nodes of different pools refuse each other. This guards against mistakes,
     /// not against malice.
     pub pool: u64,
-    /// Whom the endpoints admit. By default anyone.
+    /// Which peers the endpoints admit. By default all.
     pub admission: Admission,
-    /// How connections are secured, on both sides; all nodes of a pool have to agree. By default
-    /// they are not.
+    /// How connections are secured, in both directions. All nodes of a pool have to agree. By default
+    /// they are not secured.
     pub security: Option<Arc<Security>>,
-    /// How long a thread looks at a socket again and again before it blocks: a serving thread for
-    /// the next request, and a poll for the response to a chain that is alone under way at its
-    /// node. It saves waking a thread, and costs processor time. By default nothing on machines
-    /// with two processors or fewer, else 20 us.
+    /// How long a thread spins on a socket before it blocks: a serving thread for the next request,
+    /// and a poll for the response to the only outstanding chain of its node. Spinning saves the
+    /// wake-up of a thread, and costs processor time. By default 0 on machines with two processors
+    /// or fewer, else 20 us.
     pub poll_for: Duration,
-    /// How long the second poll of a chain that is alone under way at its node blocks the polling
-    /// thread for the response, which saves the switch to the thread that otherwise receives it.
-    /// The first poll lets other tasks run, so that they can post theirs. By default 100 us; 0
-    /// never blocks.
+    /// How long the second poll of the only outstanding chain of a node blocks its thread for the
+    /// response. This saves the switch to the driver, which else receives it. The first poll lets
+    /// other tasks run, so that they can post. By default 100 us; 0 never blocks.
     pub block_alone: Duration,
-    /// A peer that owes an answer and gives no sign of life for so long is dead. By default 5 s.
-    /// Silent connections are tried four times in this time.
+    /// A peer that owes an answer and shows no sign of life for this long is dead. By default 5 s.
+    /// Silent connections are probed four times in this time.
     pub dead_after: Duration,
 }
 
@@ -73,13 +72,13 @@ impl TcpConfig {
         }
     }
 
-    /// How often connections are looked after.
-    pub(super) fn look_every(&self) -> Duration {
+    /// How often the driver checks its connections.
+    pub(super) fn check_every(&self) -> Duration {
         (self.dead_after / 4).max(Duration::from_millis(1))
     }
 
-    /// The longest silence of a living connection, for the peer.
+    /// The longest silence of a living connection, which the hello tells the peer.
     pub(super) fn keepalive_ms(&self) -> u32 {
-        u32::try_from(2 * self.look_every().as_millis()).unwrap_or(u32::MAX)
+        u32::try_from(2 * self.check_every().as_millis()).unwrap_or(u32::MAX)
     }
 }

@@ -1,110 +1,94 @@
 //! Backend `tcp`: soft RDMA between machines without an RDMA NIC.
 //!
 //! A node listens; a queue pair is a TCP connection to it. The *host* of the node that lends memory
-//! executes the chains that come over a connection in the order in which they come, and does
-//! nothing else: one thread a connection receives, executes every whole request in its buffer and
-//! answers them with one system call. The node that posts has one thread more, the *driver*, which
-//! accepts connections, receives responses for completions that nobody polls, and looks after
-//! silent peers.
+//! executes the chains of a connection in the order in which they arrive, and does nothing else: one
+//! thread for each connection receives, executes every whole request in its buffer, and sends all
+//! answers with one system call. The node that posts has one more thread, the *driver*. It accepts
+//! connections, receives responses for completions that nobody polls, and watches silent peers.
 //!
 //! ```text
 //! compute node                                   memory node
 //! post -> queue -> send ====== requests ======>  receive -> execute on regions -> ring doorbells
-//! slot <- fill <- receive <=== responses ======  send all answers
+//! cell <- fill <- receive <=== responses ======  send all answers
 //! wake
 //! ```
 //!
 //! # Connections
 //! [`Fabric::join`](crate::Fabric::join) binds and listens, [`TcpFabric::introduce`] says where
 //! peers are, and [`Endpoint::connect`](crate::Endpoint::connect) begins to connect without
-//! blocking: what a peer does not accept, `Refused` says at the first completion. Endpoints of one
-//! `TcpFabric` know each other, and talk over TCP all the same. The bytes are described in `hello`
-//! and `wire`.
+//! blocking. If the peer refuses the connection, the first completion ends with `Refused`. Endpoints
+//! of one `TcpFabric` know each other; they talk over TCP all the same. The modules of `wire`
+//! describe the bytes.
 //!
-//! Whatever else a process serves, it can serve on the same port: [`TcpFabric::serve_other`].
+//! A process can serve other protocols on the same port: [`TcpFabric::serve_protocol`].
 //!
 //! # Death
 //! A connection that is closed, broken, or not understood ends its queue pair: all outstanding and
-//! later chains end with `PeerDead` and come back with their buffers. So does one whose peer owes
-//! an answer and has been silent for [`TcpConfig::dead_after`]; silent connections without chains
-//! are asked for an answer now and then. A host closes connections that have been silent for longer
-//! than their node promised.
+//! later chains end with `PeerDead`, and their buffers come back. The same happens if the peer owes
+//! an answer and is silent for [`TcpConfig::dead_after`]. Silent connections without chains are
+//! probed. A host closes connections that are silent for longer than their node promised.
 //!
 //! # Fencing
 //! Every chain executes under the gate of its connection. [`TcpFabric::revoke`] refuses further
-//! connections of an incarnation of a peer, then closes the gates of those it has: from then on no
-//! verb of it executes, though its requests may lie in the buffers of the system.
+//! connections of an incarnation of a peer, then closes the gates of its present ones: from then on
+//! no verb of it executes, even if its requests are already in the buffers of the system.
 //! [`Fabric::fence`](crate::Fabric::fence) does so at all endpoints of the process and ends their
-//! queue pairs to the peer; the other processes have to fence for themselves.
+//! queue pairs to the peer. Other processes have to fence for themselves.
 //!
 //! # Trust
-//! Bytes of the network are checked before anything is done with them, and whatever is wrong with
-//! them ends their connection and no other ([`TcpFabric::bad_connections`] counts). Region keys
-//! hold 16 random bits, which guards against mistakes. By default whoever reaches the port is
-//! trusted with the memory. With [`Admission::Invited`] an endpoint admits those whom
-//! [`TcpFabric::invite`] invited to it, and who show the [`AccessKey`] of the invitation. What a
-//! guest may do can be bounded to a [`Domain`](crate::Domain) of its [`Invitation`], which is asked
-//! before each of its verbs executes.
+//! Bytes of the network are checked before they are used. Bad bytes end their connection and no
+//! other; [`TcpFabric::bad_connections`] counts them. Region keys hold 16 random bits, which guards
+//! against mistakes. By default every peer that reaches the port may access the memory. With
+//! [`Admission::Invited`] an endpoint admits the peers that [`TcpFabric::invite`] invited and that
+//! show the [`AccessKey`] of the invitation. With [`Admission::ByCard`] it admits the peers whose
+//! access card [`Fabric::add_peer`](crate::Fabric::add_peer) gave. An [`Invitation`] can bound a
+//! guest to a [`Domain`](crate::Domain), which is checked before each of its verbs executes.
 //!
-//! By default nothing is encrypted, and keys cross the network as they are: whoever can listen
-//! there has them. With [`TcpConfig::security`] every connection has TLS 1.3, also those that are
-//! handed over, and both sides show a certificate of the pool's authority before anything else is
-//! said. All nodes of a pool have the authority's certificate, and one of their own for the name
-//! [`NODE_NAME`]. The name is the same for all: where a node is it says nothing, since nodes move;
-//! who a node is among those of the pool, its name and keys say as without TLS. Who is not trusted
-//! hears why, and so does the counter of bad connections ([`Distrust`](crate::Distrust)); a node
-//! with TLS and one without tell each other so. The end of a connection is not signed: frames say
-//! how long they are, so one that is cut is noticed. Certificates are looked at when connections
-//! are made: one that expires meanwhile ends none. None can be revoked; if a node's key is stolen,
-//! the pool needs another authority.
+//! By default nothing is encrypted, and keys cross the network as they are: a listener on the
+//! network learns them. With [`TcpConfig::security`] every connection has TLS 1.3, also those of
+//! other protocols, and both sides show a certificate of the pool's authority first. All nodes of a
+//! pool have the certificate of the authority, and a certificate of their own for the name
+//! [`NODE_NAME`]. The name is the same for all: it does not say where a node is, as nodes move.
+//! Names and keys tell which node of the pool a peer is, as without TLS. A peer that is not trusted
+//! is told why, and so is the counter of bad connections ([`TlsError`](crate::TlsError)). A node
+//! with TLS and a node without tell each other so. The end of a connection is not signed: frames
+//! carry their length, so a connection that is cut is noticed. Certificates are checked when a
+//! connection begins; one that expires later ends no connection. They cannot be revoked: if the key
+//! of a node is stolen, the pool needs another authority.
 //!
 //! ```text
-//! connects                                   is connected to
+//! connecting node                            accepting node
 //! ClientHello ------------------------------>
 //!             <------------- ServerHello, certificate, Finished
-//! certificate, Finished, hello ------------->   looks at the certificate before the hello
+//! certificate, Finished, hello ------------->   checks the certificate before the hello
 //!             <------------------------------ reply
 //! ```
-//! It takes one round trip more. Both ends bound it: the host by the time a hello may take, the
-//! node that connects by [`TcpConfig::dead_after`], whatever trickles in.
+//! TLS takes one more round trip. Both ends bound it: the host by the time limit of the hello, the
+//! connecting node by [`TcpConfig::dead_after`], also if bytes trickle in.
 //!
-//! Contents: `fabric` and `queue_pair` (the traits, completions), `link` and `line` (the connecting
-//! side of a connection), `driver` (the thread), `host` and `session` (the executing side),
-//! `guests` (who may execute), `key`, `security` (certificates), `others` (connections that are not
-//! the fabric's), `hello` and `wire` (the bytes), `tls` (the same, sealed), `pipe` and `blocking`
-//! (sockets, with TLS or without), `error` (what is wrong with the bytes), `buffer` and `slot`
-//! (received bytes, outcomes), `config`, `common`.
+//! Contents: `fabric`, `endpoint`, `node` (the traits, the nodes of this process), `client` (posts
+//! chains), `server` (executes them), `wire` (the bytes), `security` (certificates, TLS, keys,
+//! cards), `transport` (sockets), `config`, `process` (what the endpoints of a process share).
 
-mod blocking;
-mod buffer;
-mod common;
+mod client;
 mod config;
-mod driver;
-mod error;
+mod endpoint;
 mod fabric;
-mod guests;
-mod hello;
-mod host;
-mod key;
-mod line;
-mod link;
-mod others;
-mod pipe;
-mod queue_pair;
+mod node;
+mod process;
 mod security;
-mod session;
-mod slot;
-mod tls;
+mod server;
+mod transport;
 mod wire;
 
 pub use config::{Admission, TcpConfig};
-pub use error::WireError;
 pub use fabric::TcpFabric;
-pub use guests::{Invitation, MAX_CONNECTIONS};
-pub use host::BadConnections;
-pub use key::{AccessKey, KeyText};
-pub use others::{Handler, MAX_HANDED_OVER};
-pub use security::{
+pub use security::certificates::{
     AUTHORITY_FILE, CERTIFICATE_FILE, KEY_FILE, NODE_NAME, Security, SecurityError, check_private,
 };
-pub use wire::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS};
+pub use security::key::{AccessKey, InvalidKeyText};
+pub use server::admissions::{Invitation, MAX_CONNECTIONS};
+pub use server::host::BadConnections;
+pub use server::port_mux::{MAX_FOREIGN_CONNECTIONS, ProtocolHandler};
+pub use wire::error::WireError;
+pub use wire::limits::{MAX_CHAIN_BYTES, MAX_CHAIN_VERBS};

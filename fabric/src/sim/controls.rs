@@ -1,0 +1,154 @@
+//! Controls of a world: what fault plans do to nodes and links.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+use std::time::Duration;
+
+use super::adapter::AdapterBusy;
+use super::cost::nanos;
+use super::events::Event;
+use super::network::Network;
+use super::node::SimNode;
+use super::simulation::Simulation;
+use super::trace::TraceEvent;
+use crate::id::PeerId;
+
+/// Changes nodes and links. It may outlive its world: then it does nothing.
+#[derive(Clone)]
+pub struct Controls {
+    simulation: Weak<Simulation>,
+}
+
+impl Controls {
+    pub(super) fn of(simulation: &Arc<Simulation>) -> Self {
+        Self { simulation: Arc::downgrade(simulation) }
+    }
+
+    /// Calls `what` at the virtual time `at`.
+    pub fn at(&self, at: Duration, what: impl FnOnce(&Controls) + Send + 'static) {
+        let controls = self.clone();
+        if let Some(simulation) = self.simulation.upgrade() {
+            let call = Box::new(move || what(&controls));
+            simulation.network.lock().schedule(nanos(at), Event::Call(call));
+        }
+    }
+
+    /// Stops the node for good. Verbs that it has posted still execute. Peers that access it get
+    /// `PeerDead`, after a delay.
+    pub fn crash(&self, peer: PeerId) {
+        self.stop(&format!("{peer} crashes"), peer, |node| node.crashed = true);
+    }
+
+    /// Stops the node for good. Its outstanding verbs do not execute any more.
+    pub fn kill(&self, peer: PeerId) {
+        self.stop(&format!("{peer} is killed"), peer, |node| {
+            node.crashed = true;
+            node.fenced = true;
+        });
+    }
+
+    /// As [`Controls::kill`], after `verbs` more verbs of the node, also in the middle of a chain.
+    /// `None` cancels an earlier call.
+    pub fn kill_after_verbs(&self, peer: PeerId, verbs: Option<u64>) {
+        let what = match verbs {
+            Some(verbs) => format!("{peer} is to be killed after {verbs} verbs"),
+            None => format!("{peer} is spared"),
+        };
+        self.stop(&what, peer, |node| node.verbs_left = verbs);
+    }
+
+    /// Whether the node has joined and has not crashed. It may be paused.
+    pub fn lives(&self, peer: PeerId) -> bool {
+        let Some(simulation) = self.simulation.upgrade() else { return false };
+        let network = simulation.network.lock();
+        network.names.get(&peer).is_some_and(|index| !network.node(*index).crashed)
+    }
+
+    /// Pauses the tasks of the node. Its memory can still be accessed.
+    pub fn pause(&self, peer: PeerId) {
+        self.stop(&format!("{peer} is paused"), peer, |node| node.paused = true);
+    }
+
+    /// Resumes the tasks of the node.
+    pub fn resume(&self, peer: PeerId) {
+        let mut parked = Vec::new();
+        self.change(&format!("{peer} goes on"), |network| {
+            if let Some(index) = network.names.get(&peer).copied() {
+                let node = network.node_mut(index);
+                node.paused = false;
+                parked = std::mem::take(&mut node.parked);
+            }
+        });
+        for task in parked {
+            Waker::from(task).wake();
+        }
+    }
+
+    /// Makes the adapter of the node `times` times slower than the model.
+    pub fn slow(&self, peer: PeerId, times: u32) {
+        self.change(&format!("{peer} is {times} times slower"), |network| {
+            if let Some(index) = network.names.get(&peer).copied() {
+                network.node_mut(index).slowness = times.max(1);
+            }
+        });
+    }
+
+    /// Cuts the link between two nodes. Their adapters retry operations for a while, then give the
+    /// queue pair up: operations fail with `PeerDead`.
+    pub fn cut(&self, one: PeerId, other: PeerId) {
+        self.link(one, other, true);
+    }
+
+    /// Heals the link between two nodes.
+    pub fn heal(&self, one: PeerId, other: PeerId) {
+        self.link(one, other, false);
+    }
+
+    /// How long the adapter of each node was busy; empty once the world is gone.
+    pub fn busy(&self) -> Vec<(PeerId, AdapterBusy)> {
+        self.simulation
+            .upgrade()
+            .map(|simulation| simulation.network.lock().busy())
+            .unwrap_or_default()
+    }
+
+    /// Puts a line into the event log.
+    pub fn note(&self, text: &str) {
+        self.change(text, |_| {});
+    }
+
+    fn link(&self, one: PeerId, other: PeerId, cut: bool) {
+        let what = if cut { "cut off from" } else { "reaches" };
+        self.change(&format!("{one} {what} {other}"), |network| {
+            let index = |peer: PeerId| network.names.get(&peer).copied();
+            if let (Some(one), Some(other)) = (index(one), index(other)) {
+                let pair = (one.min(other), one.max(other));
+                if cut {
+                    network.cut.insert(pair);
+                } else {
+                    network.cut.remove(&pair);
+                }
+            }
+        });
+    }
+
+    fn stop(&self, what: &str, peer: PeerId, stop: impl FnOnce(&mut SimNode)) {
+        if let Some(simulation) = self.simulation.upgrade() {
+            simulation.any_stopped.store(true, Ordering::Relaxed);
+        }
+        self.change(what, |network| {
+            if let Some(index) = network.names.get(&peer).copied() {
+                stop(network.node_mut(index));
+            }
+        });
+    }
+
+    fn change(&self, what: &str, change: impl FnOnce(&mut Network)) {
+        let Some(simulation) = self.simulation.upgrade() else { return };
+        let mut network = simulation.network.lock();
+        let now = network.now;
+        network.trace.record(now, &TraceEvent::Note(what));
+        change(&mut network);
+    }
+}

@@ -1,0 +1,380 @@
+//! Which peers may execute verbs on the memory of a node: invitations, admitted connections, and
+//! revoked incarnations. Nothing here does input or output.
+//!
+//! The key of a connection is checked first. A peer without the right key learns nothing else, and
+//! does not count as the guest whose name it gave.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use crate::domain::Domain;
+use crate::error::Refusal;
+use crate::id::PeerId;
+use crate::tcp::config::Admission;
+use crate::tcp::security::key::AccessKey;
+use crate::tcp::wire::hello::Hello;
+
+/// The terms on which a guest is admitted: the key it has to show, and its domain.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invitation {
+    key: AccessKey,
+    /// `None` allows everything.
+    domain: Option<Arc<Domain>>,
+}
+
+impl Invitation {
+    /// Admits the guest that shows `key`, without a domain.
+    pub fn new(key: AccessKey) -> Self {
+        Self { key, domain: None }
+    }
+
+    /// Bounds the guest to the domain.
+    #[must_use]
+    pub fn within(self, domain: impl Into<Arc<Domain>>) -> Self {
+        Self { domain: Some(domain.into()), ..self }
+    }
+}
+
+impl From<AccessKey> for Invitation {
+    fn from(key: AccessKey) -> Self {
+        Self::new(key)
+    }
+}
+
+/// Most connections that a node serves.
+pub const MAX_CONNECTIONS: usize = 1024;
+
+/// Incarnations that are never admitted again.
+#[derive(Default)]
+pub(crate) struct RevokedIncarnations {
+    /// It grows by one entry with each revocation.
+    incarnations: HashSet<(PeerId, u64)>,
+    /// Peers that were revoked before they connected: the first incarnation that connects is the
+    /// revoked one.
+    unseen: HashSet<PeerId>,
+}
+
+impl RevokedIncarnations {
+    /// Adds the known incarnations of `of`.
+    pub(crate) fn add(&mut self, of: PeerId, known: &[u64]) {
+        if known.is_empty() {
+            self.unseen.insert(of);
+        }
+        self.incarnations.extend(known.iter().map(|incarnation| (of, *incarnation)));
+    }
+
+    /// The first incarnation of `of` that connects is not the revoked one any more.
+    pub(crate) fn forget_unseen(&mut self, of: PeerId) {
+        self.unseen.remove(&of);
+    }
+
+    /// Whether this incarnation of `of` is revoked.
+    fn is_revoked(&mut self, of: PeerId, incarnation: u64) -> bool {
+        if self.unseen.remove(&of) {
+            self.incarnations.insert((of, incarnation));
+        }
+        self.incarnations.contains(&(of, incarnation))
+    }
+}
+
+/// What [`Admissions::admit`] gives for an admitted connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct AdmittedConnection {
+    pub(crate) token: u64,
+    /// `None` allows everything.
+    pub(crate) domain: Option<Arc<Domain>>,
+}
+
+/// The invitations and connections of one node. `C` stands for a connection.
+pub(crate) struct Admissions<C> {
+    admitted: HashMap<u64, (PeerId, u64, Arc<C>)>,
+    next_token: u64,
+    /// The latest incarnation of each peer that connected.
+    latest: HashMap<PeerId, u64>,
+    revoked: RevokedIncarnations,
+    admission: Admission,
+    invitations: HashMap<PeerId, Invitation>,
+    /// The keys of invitations that a revocation withdrew, the latest of each peer.
+    withdrawn: HashMap<PeerId, AccessKey>,
+    is_closed: bool,
+}
+
+impl<C> Admissions<C> {
+    pub(crate) fn new(admission: Admission) -> Self {
+        Self {
+            admitted: HashMap::new(),
+            next_token: 0,
+            latest: HashMap::new(),
+            revoked: RevokedIncarnations::default(),
+            admission,
+            invitations: HashMap::new(),
+            withdrawn: HashMap::new(),
+            is_closed: false,
+        }
+    }
+
+    /// Admits a connection, unless its node has no invitation or is revoked, here or in `fenced`.
+    /// `None` if this node is closed.
+    pub(crate) fn admit(
+        &mut self,
+        hello: &Hello,
+        connection: &Arc<C>,
+        fenced: &mut RevokedIncarnations,
+    ) -> Option<Result<AdmittedConnection, Refusal>> {
+        if self.is_closed {
+            return None;
+        }
+        let (from, incarnation) = (hello.from, hello.incarnation);
+        let domain = match self.admission {
+            Admission::Anyone => None,
+            Admission::Invited | Admission::ByCard => match self.invitations.get(&from) {
+                Some(invitation) if hello.key == Some(invitation.key) => invitation.domain.clone(),
+                _ => return Some(Err(Refusal::Key)),
+            },
+        };
+        // Ask both: each may be waiting for the first incarnation of this peer.
+        let revoked = self.revoked.is_revoked(from, incarnation);
+        let fenced = fenced.is_revoked(from, incarnation);
+        // Also of a revoked incarnation: a second revocation then means this one, not its successor.
+        self.latest.insert(from, incarnation);
+        if revoked || fenced {
+            return Some(Err(Refusal::Revoked));
+        }
+        if self.admitted.len() >= MAX_CONNECTIONS {
+            return Some(Err(Refusal::Full));
+        }
+        let token = self.next_token;
+        self.next_token += 1;
+        self.admitted.insert(token, (from, incarnation, Arc::clone(connection)));
+        Some(Ok(AdmittedConnection { token, domain }))
+    }
+
+    pub(crate) fn leave(&mut self, token: u64) {
+        self.admitted.remove(&token);
+    }
+
+    /// The connected incarnations of `of`, and the latest one.
+    pub(crate) fn known(&self, of: PeerId) -> Vec<u64> {
+        let connected = self.admitted.values().filter(|(from, ..)| *from == of);
+        let mut known: Vec<_> = connected.map(|(_, incarnation, _)| *incarnation).collect();
+        known.extend(self.latest.get(&of));
+        known
+    }
+
+    /// Invites `guest` on these terms only. Returns its connections on other terms, to be closed, and
+    /// whether the key tells the guest from an incarnation that was revoked before it connected.
+    pub(crate) fn invite(&mut self, guest: PeerId, invitation: Invitation) -> (Vec<Arc<C>>, bool) {
+        if self.invitations.get(&guest) == Some(&invitation) {
+            return (Vec::new(), false);
+        }
+        let key = invitation.key;
+        self.invitations.insert(guest, invitation);
+        if self.admission == Admission::Anyone {
+            return (Vec::new(), false);
+        }
+        // A revoked incarnation has the other key. A peer without an invitation cannot connect.
+        let is_successor = self.withdrawn.get(&guest) != Some(&key);
+        if is_successor {
+            self.withdrawn.remove(&guest);
+            self.revoked.forget_unseen(guest);
+        }
+        (self.connections_of(guest), is_successor)
+    }
+
+    /// Withdraws the invitation of `guest`. Returns its connections, to be closed.
+    pub(crate) fn uninvite(&mut self, guest: PeerId) -> Vec<Arc<C>> {
+        self.invitations.remove(&guest);
+        self.connections_of(guest)
+    }
+
+    /// Withdraws the invitation of `of`, which is being revoked. Returns its connections, to be
+    /// closed.
+    pub(crate) fn dismiss(&mut self, of: PeerId) -> Vec<Arc<C>> {
+        if let Some(withdrawn) = self.invitations.remove(&of) {
+            self.withdrawn.insert(of, withdrawn.key);
+        }
+        self.connections_of(of)
+    }
+
+    fn connections_of(&self, of: PeerId) -> Vec<Arc<C>> {
+        let theirs = self.admitted.values().filter(|(from, ..)| *from == of);
+        theirs.map(|(.., connection)| Arc::clone(connection)).collect()
+    }
+
+    /// Revokes `of`: the incarnation `known`, and those known here. Withdraws its invitation. Returns
+    /// its connections, to be closed.
+    pub(crate) fn revoke(&mut self, of: PeerId, known: Option<u64>) -> Vec<Arc<C>> {
+        let mut revoked = self.known(of);
+        revoked.extend(known);
+        self.revoked.add(of, &revoked);
+        self.dismiss(of)
+    }
+
+    /// Refuses all further connections. Returns the present ones, to be closed.
+    pub(crate) fn close(&mut self) -> Vec<Arc<C>> {
+        self.is_closed = true;
+        self.admitted.drain().map(|(_, (.., connection))| connection).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Rights;
+
+    const ONE: PeerId = PeerId::compute(1);
+    const TWO: PeerId = PeerId::compute(2);
+
+    fn admit(
+        admissions: &mut Admissions<u64>,
+        from: PeerId,
+        incarnation: u64,
+    ) -> Option<Result<AdmittedConnection, Refusal>> {
+        let to = PeerId::memory(0);
+        let hello =
+            Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
+        admissions.admit(&hello, &Arc::new(incarnation), &mut RevokedIncarnations::default())
+    }
+
+    #[test]
+    fn the_revoked_stay_out_and_others_stay_in() {
+        let mut admissions = Admissions::new(Admission::Anyone);
+        for (from, incarnation) in [(ONE, 10), (TWO, 20), (ONE, 10)] {
+            assert!(admit(&mut admissions, from, incarnation).unwrap().is_ok());
+        }
+        let closed: Vec<u64> = admissions.revoke(ONE, None).iter().map(|c| **c).collect();
+        assert_eq!(closed, [10, 10]);
+        assert_eq!(admit(&mut admissions, ONE, 10), Some(Err(Refusal::Revoked)));
+        assert!(admit(&mut admissions, ONE, 11).unwrap().is_ok());
+        assert!(admit(&mut admissions, TWO, 20).unwrap().is_ok());
+        assert_eq!(admissions.revoke(ONE, None).len(), 3, "the first two have not left");
+        assert_eq!(admit(&mut admissions, ONE, 11), Some(Err(Refusal::Revoked)));
+    }
+
+    #[test]
+    fn who_has_left_or_never_came_is_revoked_as_well() {
+        let mut admissions = Admissions::new(Admission::Anyone);
+        let token = admit(&mut admissions, ONE, 10).unwrap().unwrap().token;
+        admissions.leave(token);
+        assert!(admissions.revoke(ONE, None).is_empty());
+        assert_eq!(admit(&mut admissions, ONE, 10), Some(Err(Refusal::Revoked)));
+
+        assert!(admissions.revoke(TWO, None).is_empty());
+        assert_eq!(admit(&mut admissions, TWO, 20), Some(Err(Refusal::Revoked)));
+        assert_eq!(admit(&mut admissions, TWO, 20), Some(Err(Refusal::Revoked)));
+        assert!(admit(&mut admissions, TWO, 21).unwrap().is_ok());
+
+        assert!(admissions.revoke(TWO, None).len() == 1, "the one that came as another");
+        assert_eq!(admit(&mut admissions, TWO, 21), Some(Err(Refusal::Revoked)));
+
+        let three = PeerId::compute(3);
+        assert!(admissions.revoke(three, Some(30)).is_empty());
+        assert_eq!(admit(&mut admissions, three, 30), Some(Err(Refusal::Revoked)));
+        assert!(admit(&mut admissions, three, 31).unwrap().is_ok());
+    }
+
+    #[test]
+    fn revoking_again_who_stayed_out_does_not_mean_the_next() {
+        let mut admissions = Admissions::new(Admission::Anyone);
+        for _ in 0..2 {
+            assert!(admissions.revoke(ONE, None).is_empty());
+        }
+        assert_eq!(admit(&mut admissions, ONE, 10), Some(Err(Refusal::Revoked)));
+        assert!(admissions.revoke(ONE, None).is_empty());
+        assert!(admit(&mut admissions, ONE, 11).unwrap().is_ok());
+    }
+
+    #[test]
+    fn the_fenced_stay_out_everywhere_and_the_first_is_the_one_meant_once() {
+        let (mut here, mut there, mut fenced) = (
+            Admissions::new(Admission::Anyone),
+            Admissions::new(Admission::Anyone),
+            RevokedIncarnations::default(),
+        );
+        fenced.add(ONE, &[]);
+        fenced.add(TWO, &[20]);
+        let mut admit = |admissions: &mut Admissions<u64>, from, incarnation| {
+            let to = PeerId::memory(0);
+            let hello =
+                Hello { version: 1, keepalive_ms: 1, pool: 0, from, to, incarnation, key: None };
+            admissions.admit(&hello, &Arc::new(incarnation), &mut fenced).unwrap().is_ok()
+        };
+        assert!(!admit(&mut here, ONE, 10) && !admit(&mut there, ONE, 10));
+        assert!(admit(&mut there, ONE, 11) && admit(&mut here, ONE, 11));
+        assert!(!admit(&mut here, TWO, 20) && admit(&mut here, TWO, 21));
+        assert_eq!((here.known(TWO), there.known(TWO)), (vec![21, 21], vec![]));
+    }
+
+    #[test]
+    fn a_full_and_a_closed_node_admit_nobody() {
+        let mut admissions = Admissions::new(Admission::Anyone);
+        for _ in 0..MAX_CONNECTIONS {
+            assert!(admit(&mut admissions, ONE, 10).unwrap().is_ok());
+        }
+        assert_eq!(admit(&mut admissions, TWO, 20), Some(Err(Refusal::Full)));
+        admissions.leave(5);
+        assert!(admit(&mut admissions, TWO, 20).unwrap().is_ok());
+        assert_eq!(admissions.close().len(), MAX_CONNECTIONS);
+        assert_eq!(admit(&mut admissions, TWO, 20), None);
+    }
+
+    fn show(
+        admissions: &mut Admissions<u64>,
+        from: PeerId,
+        key: Option<AccessKey>,
+    ) -> Result<AdmittedConnection, Refusal> {
+        let to = PeerId::memory(0);
+        let hello = Hello { version: 2, keepalive_ms: 1, pool: 0, from, to, incarnation: 10, key };
+        admissions.admit(&hello, &Arc::new(10), &mut RevokedIncarnations::default()).unwrap()
+    }
+
+    #[test]
+    fn guests_show_the_key_they_were_given() {
+        let [one, two, other] = [(); 3].map(|()| AccessKey::random().unwrap());
+        let mut admissions = Admissions::new(Admission::Invited);
+        assert_eq!(show(&mut admissions, ONE, None), Err(Refusal::Key));
+        admissions.invite(ONE, one.into());
+        admissions.invite(TWO, two.into());
+        for (from, key) in [(ONE, None), (ONE, Some(two)), (ONE, Some(other)), (TWO, Some(one))] {
+            assert_eq!(show(&mut admissions, from, key), Err(Refusal::Key));
+        }
+        assert!(show(&mut admissions, ONE, Some(one)).is_ok());
+        assert!(show(&mut admissions, TWO, Some(two)).is_ok());
+        assert!(admissions.invite(ONE, one.into()).0.is_empty(), "the same terms as before");
+        assert_eq!(admissions.invite(ONE, other.into()).0.len(), 1);
+        assert_eq!(show(&mut admissions, ONE, Some(one)), Err(Refusal::Key));
+        let domain = Domain::new([(0..8, Rights::READ)]).unwrap();
+        let within = Invitation::new(other).within(domain.clone());
+        assert_eq!(
+            admissions.invite(ONE, within.clone()).0.len(),
+            1,
+            "other rights are other terms"
+        );
+        assert!(admissions.invite(ONE, within).0.is_empty());
+        let admitted = show(&mut admissions, ONE, Some(other)).unwrap();
+        assert_eq!(admitted.domain.as_deref(), Some(&domain));
+        assert_eq!(admissions.uninvite(TWO).len(), 1);
+        assert_eq!(show(&mut admissions, TWO, Some(two)), Err(Refusal::Key));
+        admissions.invite(TWO, two.into());
+        assert!(show(&mut admissions, TWO, Some(two)).is_ok(), "nobody said it was dead");
+    }
+
+    #[test]
+    fn who_does_not_show_the_key_is_not_taken_for_who_was_revoked() {
+        let [old, new] = [(); 2].map(|()| AccessKey::random().unwrap());
+        let mut admissions = Admissions::new(Admission::Invited);
+        admissions.invite(ONE, old.into());
+        admissions.revoke(ONE, None);
+        assert_eq!(show(&mut admissions, ONE, Some(old)), Err(Refusal::Key));
+        // Somebody who has not heard of it yet invites it as it was.
+        assert!(!admissions.invite(ONE, old.into()).1);
+        assert_eq!(show(&mut admissions, ONE, Some(new)), Err(Refusal::Key));
+        assert_eq!(show(&mut admissions, ONE, Some(old)), Err(Refusal::Revoked));
+        assert!(admissions.known(ONE).contains(&10));
+
+        admissions.invite(TWO, old.into());
+        admissions.revoke(TWO, None);
+        assert!(admissions.invite(TWO, new.into()).1, "with another key it is another");
+        assert!(show(&mut admissions, TWO, Some(new)).is_ok());
+    }
+}

@@ -1,0 +1,352 @@
+//! The host: listens, accepts connections, and admits peers. One thread serves each connection; its
+//! `session` executes the requests.
+
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+
+use super::admissions::{Admissions, AdmittedConnection, Invitation, MAX_CONNECTIONS};
+use super::port_mux::{ForeignConnections, MAX_FOREIGN_CONNECTIONS, ProtocolHandler};
+use super::session::{PeerConnection, Session, SessionEnd};
+use crate::error::Refusal;
+use crate::id::PeerId;
+use crate::mem::node::Node;
+use crate::stream::Stream;
+use crate::tcp::process::ProcessState;
+use crate::tcp::security::tls;
+use crate::tcp::transport::blocking::{Blocking, tls_error_of};
+use crate::tcp::wire::error::WireError;
+use crate::tcp::wire::hello::{self, HELLO_BYTES, Hello};
+use crate::tls_error::TlsError;
+
+/// How long a connection may take to send its hello.
+const HELLO_TIMEOUT: Duration = Duration::from_secs(2);
+/// Most threads that serve connections. The last 64 only tell peers that the node is full.
+const MAX_THREADS: usize = MAX_CONNECTIONS + MAX_FOREIGN_CONNECTIONS + 64;
+
+/// See the module.
+pub(crate) struct Host {
+    node: Node,
+    incarnation: u64,
+    listen_addr: SocketAddr,
+    listener: Mutex<Option<TcpListener>>,
+    admissions: Mutex<Admissions<PeerConnection>>,
+    foreign: ForeignConnections,
+    threads: AtomicUsize,
+    bad: Mutex<BadConnections>,
+    process: Arc<ProcessState>,
+}
+
+/// Connections that were closed because of bad bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BadConnections {
+    /// How many.
+    pub count: u64,
+    /// The error of the latest one.
+    pub latest: Option<WireError>,
+}
+
+impl Host {
+    /// A host that listens. It accepts connections when [`Host::accept`] is called.
+    pub(crate) fn listen(
+        id: PeerId,
+        incarnation: u64,
+        process: Arc<ProcessState>,
+    ) -> io::Result<Arc<Self>> {
+        let listener = TcpListener::bind(process.config.listen)?;
+        listener.set_nonblocking(true)?;
+        let listen_addr = listener.local_addr()?;
+        Ok(Arc::new(Self {
+            node: Node::new(id),
+            incarnation,
+            listen_addr,
+            listener: Mutex::new(Some(listener)),
+            admissions: Mutex::new(Admissions::new(process.config.admission)),
+            foreign: ForeignConnections::default(),
+            threads: AtomicUsize::new(0),
+            bad: Mutex::new(BadConnections::default()),
+            process,
+        }))
+    }
+
+    pub(crate) fn id(&self) -> PeerId {
+        self.node.id()
+    }
+
+    pub(crate) fn node(&self) -> &Node {
+        &self.node
+    }
+
+    pub(crate) fn incarnation(&self) -> u64 {
+        self.incarnation
+    }
+
+    pub(crate) fn listen_addr(&self) -> SocketAddr {
+        self.listen_addr
+    }
+
+    /// Runs `action` on the listener, unless the host was closed.
+    pub(crate) fn with_listener<E>(
+        &self,
+        action: impl FnOnce(&TcpListener) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.listener.lock().as_ref().map_or(Ok(()), action)
+    }
+
+    pub(crate) fn note_bad(&self, error: WireError) {
+        let mut bad = self.bad.lock();
+        bad.count += 1;
+        bad.latest = Some(error);
+    }
+
+    pub(crate) fn bad_connections(&self) -> BadConnections {
+        *self.bad.lock()
+    }
+
+    /// The node is dead: stops to listen. No verb executes after this returns.
+    pub(crate) fn close(&self) {
+        self.node.kill();
+        drop(self.listener.lock().take());
+        let connections = self.admissions.lock().close();
+        connections.iter().for_each(|connection| connection.close());
+        self.foreign.close();
+    }
+
+    /// Revokes the incarnation of `of`; see [`Admissions::revoke`]. Once this returns, no verb of it
+    /// executes here.
+    pub(crate) fn revoke(&self, of: PeerId, known: Option<u64>) {
+        let connections = self.admissions.lock().revoke(of, known);
+        connections.iter().for_each(|connection| connection.close());
+    }
+
+    /// Invites `guest`; see [`Admissions::invite`].
+    pub(crate) fn invite(&self, guest: PeerId, invitation: Invitation) {
+        let mut fenced = self.process.fenced.lock();
+        let (others, is_successor) = self.admissions.lock().invite(guest, invitation);
+        if is_successor {
+            fenced.forget_unseen(guest);
+        }
+        drop(fenced);
+        others.iter().for_each(|connection| connection.close());
+    }
+
+    /// Withdraws the invitation of `guest`. Once this returns, no verb of it executes here until it is
+    /// invited again.
+    pub(crate) fn uninvite(&self, guest: PeerId) {
+        let connections = self.admissions.lock().uninvite(guest);
+        connections.iter().for_each(|connection| connection.close());
+    }
+
+    /// The admissions, to be changed under the lock of [`ProcessState::fenced`].
+    pub(crate) fn admissions(&self) -> MutexGuard<'_, Admissions<PeerConnection>> {
+        self.admissions.lock()
+    }
+
+    /// Accepts the waiting connections. Returns `false` if the system has no descriptors or threads
+    /// for more.
+    pub(crate) fn accept(self: &Arc<Self>) -> bool {
+        loop {
+            let accepted = match &*self.listener.lock() {
+                None => return true,
+                Some(listener) => listener.accept(),
+            };
+            let (stream, addr) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::WouldBlock => return true,
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => continue,
+                    _ => return false,
+                },
+            };
+            if self.threads.fetch_add(1, Ordering::Relaxed) >= MAX_THREADS {
+                self.threads.fetch_sub(1, Ordering::Relaxed);
+                continue;
+            }
+            let guard = ThreadGuard(Arc::clone(self));
+            let serve = move || guard.0.serve(stream, addr);
+            if thread::Builder::new().name("tcp-host".into()).spawn(serve).is_err() {
+                return false;
+            }
+        }
+    }
+
+    /// Serves one connection until it ends.
+    fn serve(&self, stream: TcpStream, addr: SocketAddr) {
+        let until = self.process.env.now() + HELLO_TIMEOUT;
+        let mut stream = match self.secure(stream, until) {
+            Ok(stream) => stream,
+            Err(why) => return self.note(why),
+        };
+        let hello = match self.read_opening(&mut stream, until) {
+            Ok(Opening::Hello(hello)) => hello,
+            Ok(Opening::Foreign(handler)) => return self.foreign.serve(stream, addr, &handler),
+            Ok(Opening::Tls) => {
+                self.note_bad(WireError::Tls { why: TlsError::PeerSpeaksTls });
+                return stream.send_last(&tls::NO_TLS_ALERT, HELLO_TIMEOUT);
+            }
+            Err(why) => return self.note(why),
+        };
+        let connection = Arc::new(PeerConnection::new(Arc::clone(stream.socket())));
+        let admitted = match self.answer_hello(&connection, hello, &mut stream) {
+            Ok(Some(admitted)) => admitted,
+            Ok(None) => return,
+            Err(why) => return self.note(why),
+        };
+        let _admission = AdmissionGuard { host: self, token: admitted.token };
+        let session = Session::new(&self.node, &self.process, &connection, admitted.domain, stream);
+        if let Err(why) = session.run() {
+            self.note(why);
+        }
+        connection.close();
+    }
+
+    /// The connection, with TLS if this node secures its connections.
+    fn secure(&self, stream: TcpStream, until: Duration) -> Result<Blocking, SessionEnd> {
+        stream.set_nonblocking(false)?;
+        stream.set_nodelay(true)?;
+        let mut stream = Blocking::new(stream);
+        let Some(security) = &self.process.config.security else { return Ok(stream) };
+        let tls = security.server().map_err(|why| WireError::Tls { why })?;
+        let Err(error) = stream.secure(tls, until.saturating_sub(self.process.env.now())) else {
+            return Ok(stream);
+        };
+        if tls_error_of(&error).is_none() {
+            let is_slow =
+                matches!(error.kind(), io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock);
+            return Err(if is_slow { WireError::NoHello.into() } else { SessionEnd::Closed });
+        }
+        self.note(error.into());
+        // TLS has told the peer the reason.
+        stream.send_last(&[], HELLO_TIMEOUT);
+        Err(SessionEnd::Closed)
+    }
+
+    fn note(&self, why: SessionEnd) {
+        if let SessionEnd::Bad(error) = why {
+            self.note_bad(error);
+        }
+    }
+
+    /// Answers the hello. Returns the admission if the connection was admitted.
+    fn answer_hello(
+        &self,
+        connection: &Arc<PeerConnection>,
+        hello: Result<Hello, Refusal>,
+        stream: &mut Blocking,
+    ) -> Result<Option<AdmittedConnection>, SessionEnd> {
+        let hello = hello.and_then(|hello| match () {
+            () if hello.pool != self.process.config.pool => Err(Refusal::Pool),
+            () if hello.to != self.id() => Err(Refusal::Name),
+            () => Ok(hello),
+        });
+        let admitted = match hello {
+            Ok(hello) => {
+                let silence = Duration::from_millis(u64::from(hello.keepalive_ms));
+                let patience = self.process.config.dead_after.max(2 * silence);
+                stream.set_timeouts(patience)?;
+                let mut fenced = self.process.fenced.lock();
+                let admitted = self.admissions.lock().admit(&hello, connection, &mut fenced);
+                drop(fenced);
+                let Some(admitted) = admitted else { return Ok(None) };
+                admitted
+            }
+            Err(why) => Err(why),
+        };
+        let verdict = admitted.as_ref().map(|_| ()).map_err(|why| *why);
+        let replied = stream.write_all(&hello::encode_reply(verdict));
+        let admitted = admitted.ok();
+        if replied.is_err() {
+            let tokens = admitted.iter().map(|admitted| admitted.token);
+            tokens.for_each(|token| self.admissions.lock().leave(token));
+            return Err(SessionEnd::Closed);
+        }
+        Ok(admitted)
+    }
+
+    /// Reads the first bytes of a connection: the magic of its protocol, or a whole hello. The hello
+    /// is read whole, because unread bytes could break a refusal on its way to the peer.
+    fn read_opening(&self, stream: &mut Blocking, until: Duration) -> Result<Opening, SessionEnd> {
+        let mut received = Vec::with_capacity(HELLO_BYTES);
+        self.read_until(stream, &mut received, hello::MAGIC_BYTES, until)?;
+        let handler =
+            hello::other_magic(&received).and_then(|magic| self.process.handlers.of(magic));
+        if let Some(handler) = handler {
+            stream.set_unlimited()?;
+            return Ok(Opening::Foreign(handler));
+        }
+        if self.process.config.security.is_none() && tls::is_client_hello(&received) {
+            return Ok(Opening::Tls);
+        }
+        loop {
+            let wanted = hello::hello_bytes(&received)?;
+            if received.len() >= wanted {
+                return Ok(Opening::Hello(Hello::decode(&received)?));
+            }
+            self.read_until(stream, &mut received, wanted, until)?;
+        }
+    }
+
+    /// Reads until `wanted` bytes are there, at most until the time `until`.
+    fn read_until(
+        &self,
+        stream: &mut Blocking,
+        received: &mut Vec<u8>,
+        wanted: usize,
+        until: Duration,
+    ) -> Result<(), SessionEnd> {
+        let mut count = received.len();
+        received.resize(wanted, 0);
+        while let Some(room) = received.get_mut(count..).filter(|room| !room.is_empty()) {
+            let rest = until.saturating_sub(self.process.env.now());
+            if rest.is_zero() {
+                return Err(WireError::NoHello.into());
+            }
+            stream.set_timeouts(rest)?;
+            match stream.read(room) {
+                Ok(0) => return Err(SessionEnd::Closed),
+                Ok(more) => count += more,
+                Err(error) => match error.kind() {
+                    io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock => {}
+                    io::ErrorKind::TimedOut => {}
+                    _ => return Err(error.into()),
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The first bytes of a connection.
+enum Opening {
+    Hello(Result<Hello, Refusal>),
+    /// Another protocol, with its handler.
+    Foreign(ProtocolHandler),
+    /// TLS, which this node does not speak.
+    Tls,
+}
+
+/// Counts a thread while it serves.
+struct ThreadGuard(Arc<Host>);
+
+impl Drop for ThreadGuard {
+    fn drop(&mut self) {
+        self.0.threads.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Removes an admitted connection when its thread returns or panics.
+struct AdmissionGuard<'h> {
+    host: &'h Host,
+    token: u64,
+}
+
+impl Drop for AdmissionGuard<'_> {
+    fn drop(&mut self) {
+        self.host.admissions.lock().leave(self.token);
+    }
+}

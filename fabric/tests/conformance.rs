@@ -122,7 +122,7 @@ fn tcp() {
 #[test]
 fn tcp_between_those_who_have_met() {
     over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| {
-        config.admission = selkie_fabric::tcp::Admission::Met;
+        config.admission = selkie_fabric::tcp::Admission::ByCard;
     })
     .assert_passed();
 }
@@ -157,7 +157,7 @@ fn tcp_with_tls() {
 fn tcp_with_tls_that_polls_among_those_who_have_met() {
     over_tcp(std::net::Ipv4Addr::LOCALHOST.into(), |config| {
         config.security = Some(certificates::Authority::new("pool").node());
-        config.admission = selkie_fabric::tcp::Admission::Met;
+        config.admission = selkie_fabric::tcp::Admission::ByCard;
         config.poll_for = Duration::from_micros(20);
     })
     .assert_passed();

@@ -291,10 +291,10 @@ fn files_that_are_no_node_are_refused_and_kept() {
 fn what_the_dead_leave_is_removed_and_nobody_waits_for_that() {
     let root = root();
     let (shm, endpoint, region) = here(&root);
-    assert!(shm.forget(THERE), "there is nothing to remove");
+    assert!(shm.remove_peer(THERE), "there is nothing to remove");
     let mut other = Other::start("lend", root.path(), region.key());
     let key = key_said(&mut other);
-    assert!(!shm.forget(THERE), "it lives");
+    assert!(!shm.remove_peer(THERE), "it lives");
     let queue_pair = endpoint.connect(THERE).unwrap();
     assert_eq!(post(&*queue_pair, Verb::fetch_and_add(RemoteAddr::new(key, 8), 0)), Ok(77));
 
@@ -303,12 +303,12 @@ fn what_the_dead_leave_is_removed_and_nobody_waits_for_that() {
     let lock = std::fs::File::open(root.path().join("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let started = Instant::now();
-    assert!(!shm.forget(THERE), "somebody joins, and stands still");
+    assert!(!shm.remove_peer(THERE), "somebody joins, and stands still");
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     assert_eq!(names(&root), ["cn0", "lock", "mem0"]);
     // Not by closing it: a child that another test is just starting has the file open, too.
     flock(&lock, FlockOperation::Unlock).unwrap();
-    assert!(shm.forget(THERE));
+    assert!(shm.remove_peer(THERE));
     assert_eq!(names(&root), ["lock", "mem0"]);
 }
 

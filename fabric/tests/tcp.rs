@@ -14,12 +14,12 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use selkie_fabric::tcp::{
-    AccessKey, Admission, Invitation, MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, MAX_HANDED_OVER, Security,
-    TcpConfig, TcpFabric, WireError,
+    AccessKey, Admission, Invitation, MAX_CHAIN_BYTES, MAX_CHAIN_VERBS, MAX_FOREIGN_CONNECTIONS,
+    Security, TcpConfig, TcpFabric, WireError,
 };
 use selkie_fabric::{
-    Access, Buf, Chain, ChainResult, Completion, Domain, Endpoint, Fabric, FabricError,
-    LocalRegion, PeerId, QueuePair, Reach, RealRuntime, Refusal, RemoteAddr, Rights, Stream, Verb,
+    Access, Buf, Chain, ChainResult, Completion, Domain, Endpoint, Fabric, FabricError, FenceScope,
+    LocalRegion, PeerId, QueuePair, RealRuntime, Refusal, RemoteAddr, Rights, Stream, Verb,
 };
 
 const MEMORY: PeerId = PeerId::memory(0);
@@ -481,7 +481,7 @@ fn a_fence_keeps_a_peer_out_of_all_endpoints_of_the_process() {
     let back_word = Verb::fetch_and_add(node.at(0), 1);
     assert_eq!(memory.post(&*back, back_word), Ok(0));
 
-    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    assert_eq!(memory.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
     assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), dead(MEMORY));
     assert_eq!(node.post(&*to_second, Verb::fetch_and_add(second_at, 1)), dead(second.id()));
     // The next of its name may come first: it is known who was meant.
@@ -511,7 +511,7 @@ fn a_fence_keeps_a_peer_out_of_all_endpoints_of_the_process() {
 fn a_fence_reaches_who_has_not_come_yet() {
     let memory = Process::start(MEMORY, config());
     for _ in 0..2 {
-        assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+        assert_eq!(memory.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
     }
     let node = Process::start(NODE, config());
     let add = || Verb::fetch_and_add(memory.at(0), 1);
@@ -534,7 +534,7 @@ fn chains_to_a_fenced_peer_end_though_it_is_silent() {
         let add = || queue_pair.post(Verb::fetch_and_add(node.at(0), 1).into());
         let outstanding: Vec<_> = (0..5).map(|_| add()).collect();
         mute.waits_for_connection();
-        assert_eq!(node.fabric.fence(MEMORY), Ok(Reach::ThisProcess));
+        assert_eq!(node.fabric.fence(MEMORY), Ok(FenceScope::ThisProcess));
         for completion in outstanding.into_iter().chain([add()]) {
             let error = node.wait(completion).unwrap_err();
             assert_eq!(error.error, FabricError::PeerDead { peer: MEMORY });
@@ -646,13 +646,13 @@ fn a_fence_withdraws_invitations_and_the_next_of_the_name_comes_with_another_key
     let refused = |why| [MEMORY, second.id()].map(|peer| Err(FabricError::Refused { peer, why }));
     invite(key);
     // It has not come before it is fenced.
-    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    assert_eq!(memory.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
     let node = Process::start(NODE, config());
     assert_eq!(both(&node, key), refused(Refusal::Key));
     invite(key);
     assert_eq!(both(&node, key), refused(Refusal::Revoked), "invited by who has not heard of it");
 
-    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    assert_eq!(memory.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
     invite(new_key);
     let reborn = Process::start(NODE, config());
     assert_eq!(both(&node, key), refused(Refusal::Key));
@@ -662,65 +662,65 @@ fn a_fence_withdraws_invitations_and_the_next_of_the_name_comes_with_another_key
 
 #[test]
 fn who_has_met_is_let_in_by_its_card_until_it_is_forgotten_or_fenced() {
-    let met = || TcpConfig { admission: Admission::Met, ..config() };
+    let met = || TcpConfig { admission: Admission::ByCard, ..config() };
     let memory = Process::start(MEMORY, met());
     let node = Process::start(NODE, met());
-    let card_of = |process: &Process| process.endpoint.card().unwrap();
+    let card_of = |process: &Process| process.endpoint.access_card().unwrap();
     let add = |node: &Process, region: &Arc<dyn LocalRegion>| {
         let queue_pair = node.endpoint.connect(MEMORY)?;
         node.post(&*queue_pair, Verb::fetch_and_add(RemoteAddr::new(region.key(), 0), 1))
     };
     let refused = || Err(FabricError::Refused { peer: MEMORY, why: Refusal::Key });
-    node.fabric.meet(MEMORY, &card_of(&memory), None).unwrap();
+    node.fabric.add_peer(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&node, &memory.region), refused(), "memory has not met the node");
-    memory.fabric.meet(NODE, &card_of(&node), None).unwrap();
+    memory.fabric.add_peer(NODE, &card_of(&node), None).unwrap();
     assert_eq!(add(&node, &memory.region), Ok(0));
     // Somebody else who knows where the memory is, and says it is the node.
     let stranger = Process::start(NODE, met());
-    stranger.fabric.meet(MEMORY, &card_of(&memory), None).unwrap();
+    stranger.fabric.add_peer(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&stranger, &memory.region), refused());
     // An endpoint that joins later knows who was met before.
     let late = memory.fabric.join(PeerId::memory(1)).unwrap();
-    node.fabric.meet(late.id(), &late.card().unwrap(), None).unwrap();
+    node.fabric.add_peer(late.id(), &late.access_card().unwrap(), None).unwrap();
     let at = RemoteAddr::new(late.register(8).unwrap().key(), 0);
     let to_late = node.endpoint.connect(late.id()).unwrap();
     assert_eq!(node.post(&*to_late, Verb::fetch_and_add(at, 1)), Ok(0));
 
-    memory.fabric.forget(NODE);
+    memory.fabric.remove_peer(NODE);
     assert_eq!(add(&node, &memory.region), refused());
-    memory.fabric.meet(NODE, &card_of(&node), None).unwrap();
+    memory.fabric.add_peer(NODE, &card_of(&node), None).unwrap();
     assert_eq!(add(&node, &memory.region), Ok(1));
-    assert_eq!(memory.fabric.fence(NODE), Ok(Reach::ThisProcess));
+    assert_eq!(memory.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
     assert_eq!(add(&node, &memory.region), refused());
 
     // The next of the name: its card is met before, or after it tries.
     let next = Process::start(NODE, met());
-    next.fabric.meet(MEMORY, &card_of(&memory), None).unwrap();
+    next.fabric.add_peer(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&next, &memory.region), refused());
-    memory.fabric.meet(NODE, &card_of(&next), None).unwrap();
+    memory.fabric.add_peer(NODE, &card_of(&next), None).unwrap();
     assert_eq!(add(&next, &memory.region), Ok(2));
     assert_eq!(add(&node, &memory.region), refused(), "its predecessor");
     // Fenced where it was never seen, as by a process that has just come.
     let late = Process::start(MEMORY, met());
-    assert_eq!(late.fabric.fence(NODE), Ok(Reach::ThisProcess));
-    late.fabric.meet(NODE, &card_of(&next), None).unwrap();
-    next.fabric.meet(MEMORY, &card_of(&late), None).unwrap();
+    assert_eq!(late.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
+    late.fabric.add_peer(NODE, &card_of(&next), None).unwrap();
+    next.fabric.add_peer(MEMORY, &card_of(&late), None).unwrap();
     assert_eq!(add(&next, &late.region), Ok(0));
     for bad in ["", "127.0.0.1:1", "127.0.0.1:1 0f", "x 000102030405060708090a0b0c0d0e0f"] {
-        let error = memory.fabric.meet(NODE, bad, None).unwrap_err();
+        let error = memory.fabric.add_peer(NODE, bad, None).unwrap_err();
         assert!(matches!(error, FabricError::Network { peer: NODE, .. }), "{error}");
     }
 }
 
 #[test]
 fn a_name_that_another_process_has_now_is_reached_there() {
-    let met = || TcpConfig { admission: Admission::Met, ..config() };
+    let met = || TcpConfig { admission: Admission::ByCard, ..config() };
     let here = Process::start(NODE, met());
     let left = here.fabric.join(PeerId::compute(1)).unwrap();
     let next = Process::start(PeerId::compute(1), met());
     next.region.store(0, 42);
-    next.fabric.meet(NODE, &here.endpoint.card().unwrap(), None).unwrap();
-    here.fabric.meet(PeerId::compute(1), &next.endpoint.card().unwrap(), None).unwrap();
+    next.fabric.add_peer(NODE, &here.endpoint.access_card().unwrap(), None).unwrap();
+    here.fabric.add_peer(PeerId::compute(1), &next.endpoint.access_card().unwrap(), None).unwrap();
     let queue_pair = here.endpoint.connect(PeerId::compute(1)).unwrap();
     assert_eq!(here.post(&*queue_pair, Verb::fetch_and_add(next.at(0), 1)), Ok(42));
     assert_eq!(left.register(8).err(), Some(FabricError::PeerDead { peer: left.id() }));
@@ -830,7 +830,7 @@ fn no_verb_executes_behind_a_revocation_or_a_death_that_returned() {
         match round % 4 {
             0 => fabric.revoke(MEMORY, NODE),
             1 => fabric.kill(NODE),
-            2 => assert_eq!(fabric.fence(NODE), Ok(Reach::ThisProcess)),
+            2 => assert_eq!(fabric.fence(NODE), Ok(FenceScope::ThisProcess)),
             _ => fabric.kill(MEMORY),
         }
         let before = (region.load(0), region.load(8));
@@ -1190,7 +1190,7 @@ fn echoing(config: TcpConfig) -> (Process, Arc<AtomicU64>) {
         }
         counted.fetch_sub(1, Ordering::SeqCst);
     };
-    memory.fabric.serve_other(OTHER, Arc::new(echo));
+    memory.fabric.serve_protocol(OTHER, Arc::new(echo));
     (memory, running)
 }
 
@@ -1216,9 +1216,9 @@ fn what_is_not_the_fabrics_is_handed_over_without_a_key_and_ends_with_the_endpoi
     let queue_pair = node.connect_with(MEMORY, memory.addr(), Some(key));
 
     let others: Vec<_> =
-        (0..MAX_HANDED_OVER).map(|_| connect_other(memory.addr(), OTHER)).collect();
+        (0..MAX_FOREIGN_CONNECTIONS).map(|_| connect_other(memory.addr(), OTHER)).collect();
     assert!(others.iter().all(echoes));
-    let most = MAX_HANDED_OVER as u64;
+    let most = MAX_FOREIGN_CONNECTIONS as u64;
     assert_eq!(running.load(Ordering::SeqCst), most);
     assert!(!echoes(&connect_other(memory.addr(), OTHER)), "one too many");
     assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), Ok(0));
@@ -1242,7 +1242,9 @@ fn what_is_not_the_fabrics_is_handed_over_without_a_key_and_ends_with_the_endpoi
 #[test]
 fn other_words_and_the_hello_are_not_handed_over() {
     let (memory, running) = echoing(config());
-    memory.fabric.serve_other(u64::from_le_bytes(*b"SELKTCP?"), Arc::new(|_, _| panic!("a hello")));
+    memory
+        .fabric
+        .serve_protocol(u64::from_le_bytes(*b"SELKTCP?"), Arc::new(|_, _| panic!("a hello")));
     let node = Process::start(NODE, config());
     let queue_pair = node.connect(MEMORY, memory.addr());
     assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)), Ok(0));

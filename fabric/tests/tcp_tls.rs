@@ -23,8 +23,8 @@ use selkie_fabric::tcp::{
     TcpConfig, TcpFabric, WireError,
 };
 use selkie_fabric::{
-    Buf, Completion, Distrust, Endpoint, Fabric, FabricError, Fault, LocalRegion, PeerId,
-    QueuePair, RealRuntime, RemoteAddr, Stream, Verb, Whose,
+    Buf, Completion, Endpoint, Fabric, FabricError, Fault, LocalRegion, PeerId, QueuePair,
+    RealRuntime, RemoteAddr, Stream, TlsError, Verb, Whose,
 };
 
 const MEMORY: PeerId = PeerId::memory(0);
@@ -99,12 +99,12 @@ fn eventually(claim: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn theirs(fault: Fault) -> Distrust {
-    Distrust::Certificate { whose: Whose::Theirs, fault }
+fn theirs(fault: Fault) -> TlsError {
+    TlsError::Certificate { whose: Whose::Theirs, fault }
 }
 
-fn ours(fault: Fault) -> Distrust {
-    Distrust::Certificate { whose: Whose::Ours, fault }
+fn ours(fault: Fault) -> TlsError {
+    TlsError::Certificate { whose: Whose::Ours, fault }
 }
 
 /// Every pair of a node that is trusted and one that is not: what the latter's host and the
@@ -129,10 +129,10 @@ fn who_is_not_to_be_trusted_is_told_why_on_either_side_and_harms_nobody() {
         // It connects.
         let stranger = Process::start(NODE, config(security.clone()));
         let queue_pair = stranger.connect(memory.addr(), None);
-        let distrusted = |why| Err(FabricError::Distrusted { peer: MEMORY, why });
+        let distrusted = |why| Err(FabricError::Tls { peer: MEMORY, why });
         assert_eq!(stranger.post(&*queue_pair, add()), distrusted(ours(told)));
         assert_eq!(stranger.post(&*queue_pair, add()), distrusted(ours(told)), "still");
-        let counted = (round as u64 + 1, Some(WireError::Distrusted { why: theirs(seen) }));
+        let counted = (round as u64 + 1, Some(WireError::Tls { why: theirs(seen) }));
         eventually("it is counted", || memory.bad() == counted);
 
         // It is connected to.
@@ -142,9 +142,7 @@ fn who_is_not_to_be_trusted_is_told_why_on_either_side_and_harms_nobody() {
         assert_eq!(good.post(&*queue_pair, add()), distrusted(theirs(seen)));
         assert_eq!(good.bad().0, before + 1);
         assert_eq!(stranger.region.load(0), 0);
-        eventually("it hears why", || {
-            stranger.bad().1 == Some(WireError::Distrusted { why: ours(told) })
-        });
+        eventually("it hears why", || stranger.bad().1 == Some(WireError::Tls { why: ours(told) }));
         assert_eq!(good.post(&*living, add()), Ok(round as u64), "harmed");
     }
 }
@@ -157,7 +155,7 @@ fn a_certificate_for_another_name_is_none_of_a_node() {
     let node = Process::start(NODE, config(Some(pool.node())));
     let queue_pair = node.connect(memory.addr(), None);
     let error = node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)).unwrap_err();
-    assert_eq!(error, FabricError::Distrusted { peer: MEMORY, why: theirs(Fault::Unfit) });
+    assert_eq!(error, FabricError::Tls { peer: MEMORY, why: theirs(Fault::Unfit) });
     let text = error.to_string();
     assert!(text.contains("its certificate is none of a node: make one with"), "{text}");
 }
@@ -184,7 +182,7 @@ fn who_shows_no_certificate_is_refused() {
     let refused = stream.read(&mut [0; 16]).unwrap_err();
     assert!(refused.to_string().contains("CertificateRequired"), "{refused}");
     let why = theirs(Fault::Missing);
-    eventually("it is counted", || memory.bad() == (1, Some(WireError::Distrusted { why })));
+    eventually("it is counted", || memory.bad() == (1, Some(WireError::Tls { why })));
 }
 
 #[test]
@@ -196,16 +194,14 @@ fn a_secured_node_and_one_that_is_not_tell_each_other() {
         let node = Process::start(NODE, config(security(!is_secured)));
         let queue_pair = node.connect(memory.addr(), None);
         let (sees, shows, text) = if is_secured {
-            (Distrust::PeerSpeaksTls, Distrust::PeerIsPlain, "it speaks TLS")
+            (TlsError::PeerSpeaksTls, TlsError::PeerIsPlain, "it speaks TLS")
         } else {
-            (Distrust::PeerIsPlain, Distrust::PeerSpeaksTls, "it does not speak TLS")
+            (TlsError::PeerIsPlain, TlsError::PeerSpeaksTls, "it does not speak TLS")
         };
         let error = node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)).unwrap_err();
-        assert_eq!(error, FabricError::Distrusted { peer: MEMORY, why: sees });
+        assert_eq!(error, FabricError::Tls { peer: MEMORY, why: sees });
         assert!(error.to_string().contains(text) && error.to_string().contains("--tls DIR"));
-        eventually("it is counted", || {
-            memory.bad() == (1, Some(WireError::Distrusted { why: shows }))
-        });
+        eventually("it is counted", || memory.bad() == (1, Some(WireError::Tls { why: shows })));
         assert_eq!(memory.region.load(0), 0);
     }
 }
@@ -301,7 +297,7 @@ fn what_is_changed_on_its_way_is_not_executed() {
     assert_eq!(node.post(&*queue_pair, add()), Ok(0));
     *corrupts.lock().unwrap() = true;
     assert!(node.post(&*queue_pair, add()).is_err());
-    let broken = Some(WireError::Distrusted { why: Distrust::Broken });
+    let broken = Some(WireError::Tls { why: TlsError::Broken });
     eventually("it is counted", || memory.bad() == (1, broken));
     assert_eq!(memory.region.load(0), 1);
 }
@@ -374,7 +370,7 @@ fn echoing(security: Arc<Security>) -> Process {
             stream.write_all(&bytes[..count]).unwrap();
         }
     };
-    memory.fabric.serve_other(ECHO, Arc::new(echo));
+    memory.fabric.serve_protocol(ECHO, Arc::new(echo));
     memory
 }
 
@@ -401,7 +397,7 @@ fn what_is_handed_over_is_secured_too() {
     let mut stream = foreign.connect(memory.addr(), PATIENCE).unwrap();
     stream.set_timeouts(PATIENCE).unwrap();
     let said = stream.read(&mut [0]).unwrap_err();
-    let why = said.get_ref().and_then(|why| why.downcast_ref::<Distrust>());
+    let why = said.get_ref().and_then(|why| why.downcast_ref::<TlsError>());
     assert_eq!(why, Some(&ours(Fault::Foreign)));
     let said = other.node().connect(memory.addr(), PATIENCE).err().unwrap();
     assert!(said.to_string().contains("its certificate is not of this pool's"), "{said}");

@@ -201,7 +201,7 @@ async fn enter(
     domain: &FailureDomain,
 ) -> Result<Option<Versioned>, PoolError> {
     let descriptor = started.descriptor();
-    let card = started.endpoint().card();
+    let card = started.endpoint().access_card();
     let enter = |state: &mut PoolState| {
         let (descriptor, domain) = (descriptor.clone(), domain.clone());
         let (peer, stay, reclaim) = (descriptor.peer, Residency::Stays, Reclaim::default());

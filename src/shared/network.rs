@@ -108,7 +108,7 @@ impl Network {
         Ok(TcpConfig {
             listen: self.listen(),
             advertise: self.advertise,
-            admission: Admission::Met,
+            admission: Admission::ByCard,
             security,
             // Who is silent for so long is dead for the pool as well.
             dead_after: state.timing.lease,

@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &Arguments) -> ExitCode {
     let _ = joined.set(Arc::downgrade(&lent));
     let (name, bytes) = (lent.node().descriptor().peer, lent.node().region().len() as u64);
     let (pool, process) = (&arguments.pool, Pid::as_raw_nonzero(getpid()));
-    let card = lent.node().endpoint().card();
+    let card = lent.node().endpoint().access_card();
     let at = card.as_deref().and_then(|card| card.split(' ').next());
     let at = at.map_or_else(String::new, |at| format!(" at {at}"));
     println!("{name} of pool {pool} lends {}{at}, process {process}", units::bytes(bytes));

@@ -22,7 +22,7 @@ const LEASE: Duration = Duration::from_secs(2);
 /// Over TCP, where time is real.
 async fn processes(env: &Env) -> Processes {
     let fabric = || -> Arc<dyn Fabric> {
-        let config = TcpConfig { admission: Admission::Met, ..TcpConfig::new(7) };
+        let config = TcpConfig { admission: Admission::ByCard, ..TcpConfig::new(7) };
         TcpFabric::new(config, env.clone())
     };
     Processes::start(env, 1, LEASE, fabric).await
@@ -118,7 +118,7 @@ fn waits_are_not_over_before_a_memory_node_is_missed() {
         let timing = Timing { lease: LEASE, heartbeat: LEASE / 10 };
         create(&*plane, identity, &coded(2, "replicate=2"), timing).await.unwrap();
         let fabric = || -> Arc<dyn Fabric> {
-            let config = TcpConfig { admission: Admission::Met, ..TcpConfig::new(8) };
+            let config = TcpConfig { admission: Admission::ByCard, ..TcpConfig::new(8) };
             TcpFabric::new(config, env.clone())
         };
         let mut memory = Vec::new();

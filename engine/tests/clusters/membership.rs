@@ -15,7 +15,7 @@ use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::meter::Meter;
 use selkie_fabric::{
-    Chain, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Reach,
+    Chain, Completion, Endpoint, Fabric, FabricError, FenceScope, LocalRegion, PeerId, QueuePair,
 };
 use selkie_memnode::MemoryServer;
 use selkie_pool::control::{ControlPlane, Identity, LocalPlane, Timing};
@@ -127,7 +127,7 @@ impl Fabric for Breaks {
         Ok(Arc::new(BreaksEnd { inner, broken: Arc::clone(&self.broken) }))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
         self.inner.fence(peer)
     }
 }
@@ -333,7 +333,7 @@ impl Fabric for NoFence {
         self.0.join(id)
     }
 
-    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
         Err(FabricError::StillExecuting { peer, process: 1 })
     }
 }

@@ -73,7 +73,7 @@ mod over_tcp {
     use super::*;
 
     fn fabric(env: &Env) -> Arc<dyn Fabric> {
-        TcpFabric::new(TcpConfig { admission: Admission::Met, ..TcpConfig::new(7) }, env.clone())
+        TcpFabric::new(TcpConfig { admission: Admission::ByCard, ..TcpConfig::new(7) }, env.clone())
     }
 
     /// What a process of its own would have of the pool.

@@ -8,7 +8,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use selkie_fabric::mem::MemFabric;
 use selkie_fabric::{
-    Chain, Completion, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Reach, Verb,
+    Chain, Completion, Endpoint, Fabric, FabricError, FenceScope, LocalRegion, PeerId, QueuePair,
+    Verb,
 };
 
 use crate::common::{Cluster, engine_config, page, pool_config};
@@ -31,7 +32,7 @@ impl Fabric for Interposed {
         Ok(Arc::new(InterposedEndpoint(self.inner.join(id)?, Arc::clone(&self.armed))))
     }
 
-    fn fence(&self, peer: PeerId) -> Result<Reach, FabricError> {
+    fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
         self.inner.fence(peer)
     }
 }

@@ -82,7 +82,10 @@ impl fmt::Display for TraceEvent<'_> {
                             write!(f, " WRITE+BELL {at:#x} {} B;", from.len())?;
                         }
                         Verb::CompareAndSwap { expected, desired, .. } => {
-                            write!(f, " CAS {at:#x} {expected:#x}->{desired:#x} found {found:#x};")?;
+                            write!(
+                                f,
+                                " CAS {at:#x} {expected:#x}->{desired:#x} found {found:#x};"
+                            )?;
                         }
                         Verb::FetchAndAdd { delta, .. } => {
                             write!(f, " FAA {at:#x} {:+} found {found:#x};", *delta as i64)?;

@@ -26,7 +26,7 @@
 use std::io::{self, ErrorKind, Read, Write};
 use std::time::{Duration, Instant};
 
-use selkie_fabric::{Distrust, Stream};
+use selkie_fabric::{Stream, TlsError};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ pub enum RelayError {
     #[error("{why}")]
     Distrusted {
         /// What is wrong, and on which side.
-        why: Distrust,
+        why: TlsError,
     },
     /// The relay serves as many connections as it can.
     #[error("the relay has no room for another connection")]
@@ -308,7 +308,7 @@ pub(super) fn greet(
     send(stream, &hello, until)?;
     let mut reply = Until { stream, until };
     let first: [u8; 2] = reply.array()?;
-    if let Some(why) = Distrust::in_answer(&first) {
+    if let Some(why) = TlsError::in_reply(&first) {
         return Err(RelayError::Distrusted { why });
     }
     let ([a, b], [c, d, e, f, g, h]) = (first, reply.array()?);

@@ -35,7 +35,7 @@ use std::sync::mpsc::{self, SyncSender, TrySendError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use selkie_fabric::{BoxFuture, Distrust, Stream};
+use selkie_fabric::{BoxFuture, Stream, TlsError};
 
 use super::error::ControlError;
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
@@ -392,7 +392,7 @@ impl Line {
         };
         let connect_until = until.min(Instant::now() + CONNECT_LIMIT);
         let endpoint = target.endpoint().to_owned();
-        let distrusted = |why: Distrust| {
+        let distrusted = |why: TlsError| {
             let (place, what) = (format!("the relay at {endpoint}"), why.to_string());
             Miss::Useless(ControlError::Refused { place, what })
         };

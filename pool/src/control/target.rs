@@ -7,14 +7,14 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use selkie_fabric::{Distrust, Stream};
+use selkie_fabric::{Stream, TlsError};
 
 use crate::error::PoolError;
 
 /// Connects to a relay: `(host, address, limit)`, where `host` is the name or address in the
 /// endpoint, without the port, and `address` one of those it stands for. It may block its thread,
 /// for no longer than `limit`. This is where encryption is put in; an error that holds a
-/// [`Distrust`] says that it is no use to try again.
+/// [`TlsError`] says that it is no use to try again.
 pub type Connect =
     Arc<dyn Fn(&str, SocketAddr, Duration) -> io::Result<Box<dyn Stream>> + Send + Sync>;
 
@@ -22,7 +22,7 @@ pub type Connect =
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Unreached {
     /// It is there, and one side does not trust the other.
-    Distrusted(Distrust),
+    Distrusted(TlsError),
     /// Where the network does not go today.
     Lost(String),
 }

@@ -6,7 +6,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_fabric::{Domain, PeerId, Reach};
+use selkie_fabric::{Domain, FenceScope, PeerId};
 
 use super::process::{Acted, Membership};
 use crate::compute_index::ComputeIndex;
@@ -37,7 +37,7 @@ impl Membership {
                 let node = PeerId::from_raw(*raw);
                 let reading = card.reads_only.then(|| self.reading(&state)).flatten();
                 self.fabric
-                    .meet(node, &card.card, reading.as_ref())
+                    .add_peer(node, &card.card, reading.as_ref())
                     .map_err(|error| failed(node, error))?;
                 acted.met.insert(*raw, card.card.clone());
             }
@@ -56,7 +56,7 @@ impl Membership {
         for raw in gone {
             let node = PeerId::from_raw(raw);
             if !acted.fenced.contains_key(&node) {
-                let _ = self.fabric.forget(node);
+                let _ = self.fabric.remove_peer(node);
             }
             acted.met.remove(&raw);
         }
@@ -95,7 +95,7 @@ impl Membership {
             acted.to_forget.clone()
         };
         for node in due {
-            if self.fabric.forget(PeerId::compute(node)) {
+            if self.fabric.remove_peer(PeerId::compute(node)) {
                 self.acted.lock().to_forget.remove(&node);
             }
         }
@@ -140,8 +140,8 @@ impl Membership {
         };
         match fenced {
             None => Ok(false),
-            Some((Reach::Everywhere, _)) => Ok(true),
-            Some((Reach::ThisProcess, since)) => Ok(self.late(since).await?.is_none()),
+            Some((FenceScope::Everywhere, _)) => Ok(true),
+            Some((FenceScope::ThisProcess, since)) => Ok(self.late(since).await?.is_none()),
         }
     }
 }

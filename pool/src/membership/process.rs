@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
-use selkie_fabric::{Fabric, LocalRegion, PeerId, Reach};
+use selkie_fabric::{Fabric, FenceScope, LocalRegion, PeerId};
 
 use super::change::change_state;
 use super::observer::Observer;
@@ -46,7 +46,7 @@ pub(super) struct Acted {
     pub(super) forget_at: Duration,
     /// Dead nodes whose verbs do not execute any more, as far as this process sees to it; with the
     /// version of the view in which they were first seen dead.
-    pub(super) fenced: BTreeMap<PeerId, (Reach, Version)>,
+    pub(super) fenced: BTreeMap<PeerId, (FenceScope, Version)>,
 }
 
 /// The signs of life this process gave last.

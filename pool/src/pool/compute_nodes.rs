@@ -48,7 +48,7 @@ impl Pool {
         endpoint: &dyn Endpoint,
         reads_only: bool,
     ) -> Result<(), PoolError> {
-        let Some(card) = endpoint.card() else { return Ok(()) };
+        let Some(card) = endpoint.access_card() else { return Ok(()) };
         let node = ComputeIndex::new(endpoint.id().index());
         let card = Card { host: self.host(), card, reads_only };
         self.membership.first_beat(env, endpoint.id()).await?;

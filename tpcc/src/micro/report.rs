@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table, presets::UTF8_BORDERS_ONLY};
 use selkie_engine::{Coherence, EngineStats};
 use selkie_fabric::PeerId;
 use selkie_fabric::meter::MeterSnapshot;
-use selkie_fabric::sim::Busy;
+use selkie_fabric::sim::AdapterBusy;
 use serde_json::{Value, json};
 
 use super::config::Config;
@@ -66,11 +66,11 @@ pub struct AdapterLoad {
 impl AdapterLoad {
     /// The load between two looks at the same nodes; nothing where there are no simulated ones.
     pub(super) fn between(
-        before: &[(PeerId, Busy)],
-        after: &[(PeerId, Busy)],
+        before: &[(PeerId, AdapterBusy)],
+        after: &[(PeerId, AdapterBusy)],
         elapsed: Duration,
     ) -> Option<Self> {
-        let busiest = |of: fn(&Busy) -> Duration| {
+        let busiest = |of: fn(&AdapterBusy) -> Duration| {
             let pairs = before.iter().zip(after);
             let most = pairs.map(|((_, before), (_, after))| of(after) - of(before)).max();
             Some(most?.as_secs_f64() / elapsed.as_secs_f64())

@@ -11,7 +11,7 @@ use selkie_engine::{
 };
 use selkie_fabric::env::{Env, RealRuntime, yield_now};
 use selkie_fabric::meter::Meter;
-use selkie_fabric::sim::{Busy, Controls, CostModel, World, WorldConfig};
+use selkie_fabric::sim::{AdapterBusy, Controls, CostModel, World, WorldConfig};
 use selkie_fabric::{Fabric, MemFabric, PeerId};
 use selkie_memnode::EmbeddedPool;
 
@@ -85,7 +85,7 @@ struct CounterSnapshot {
     accesses: Vec<u64>,
     engines: Vec<EngineStats>,
     traffic: selkie_fabric::meter::MeterSnapshot,
-    busy: Vec<(PeerId, Busy)>,
+    busy: Vec<(PeerId, AdapterBusy)>,
 }
 
 impl MicroRun {

@@ -8,7 +8,7 @@ use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::Env;
 use selkie_fabric::sim::{Controls, World, WorldConfig};
 use selkie_fabric::{
-    BoxFuture, Endpoint, Fabric, FabricError, LocalRegion, PeerId, QueuePair, Reach,
+    BoxFuture, Endpoint, Fabric, FabricError, FenceScope, LocalRegion, PeerId, QueuePair,
 };
 use selkie_memnode::MemoryServer;
 use selkie_pool::control::{
@@ -86,8 +86,8 @@ impl Fabric for Carded {
         Ok(Arc::new(CardedEndpoint(self.0.join(id)?)))
     }
 
-    fn fence(&self, _: PeerId) -> Result<Reach, FabricError> {
-        Ok(Reach::ThisProcess)
+    fn fence(&self, _: PeerId) -> Result<FenceScope, FabricError> {
+        Ok(FenceScope::ThisProcess)
     }
 }
 
@@ -96,7 +96,7 @@ impl Endpoint for CardedEndpoint {
         self.0.id()
     }
 
-    fn card(&self) -> Option<String> {
+    fn access_card(&self) -> Option<String> {
         Some(self.id().to_string())
     }
 

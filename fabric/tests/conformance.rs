@@ -6,7 +6,7 @@ mod certificates;
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_fabric::conformance::{Failure, Report, Subject, run_all};
+use selkie_fabric::conformance::{CheckFailure, Report, Subject, run_all};
 use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan, Tear};
 use selkie_fabric::meter::Meter;
 use selkie_fabric::sim::{Faults, Schedule, World, WorldConfig};
@@ -185,7 +185,7 @@ fn over_sim(config: fn() -> WorldConfig) -> Report {
             kill: Box::new(move |peer| controls.kill(peer)),
             block_on: Box::new(move |check| {
                 let run = world.run(Duration::from_secs(60), check);
-                run.unwrap_or_else(|error| Err(Failure::new(error.to_string())))
+                run.unwrap_or_else(|error| Err(CheckFailure::new(error.to_string())))
             }),
         }
     })

@@ -23,8 +23,8 @@ use selkie_fabric::tcp::{
     TcpConfig, TcpFabric, WireError,
 };
 use selkie_fabric::{
-    Buf, Completion, Endpoint, Fabric, FabricError, Fault, LocalRegion, PeerId, QueuePair,
-    RealRuntime, RemoteAddr, Stream, TlsError, Verb, Whose,
+    Buf, CertificateFault, CertificateOwner, Completion, Endpoint, Fabric, FabricError,
+    LocalRegion, PeerId, QueuePair, RealRuntime, RemoteAddr, Stream, TlsError, Verb,
 };
 
 const MEMORY: PeerId = PeerId::memory(0);
@@ -99,12 +99,12 @@ fn eventually(claim: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn theirs(fault: Fault) -> TlsError {
-    TlsError::Certificate { whose: Whose::Theirs, fault }
+fn theirs(fault: CertificateFault) -> TlsError {
+    TlsError::Certificate { owner: CertificateOwner::Theirs, fault }
 }
 
-fn ours(fault: Fault) -> TlsError {
-    TlsError::Certificate { whose: Whose::Ours, fault }
+fn ours(fault: CertificateFault) -> TlsError {
+    TlsError::Certificate { owner: CertificateOwner::Ours, fault }
 }
 
 /// Every pair of a node that is trusted and one that is not: what the latter's host and the
@@ -116,10 +116,18 @@ fn who_is_not_to_be_trusted_is_told_why_on_either_side_and_harms_nobody() {
         Some(authority.node_trusting(&pool, name, valid))
     };
     let cases = [
-        (bad(&other, NODE_NAME, Valid::Now), Fault::Foreign, Fault::Foreign),
-        (bad(&twin, NODE_NAME, Valid::Now), Fault::Foreign, Fault::Foreign),
-        (bad(&pool, NODE_NAME, Valid::Once), Fault::Expired, Fault::OutOfDate),
-        (bad(&pool, NODE_NAME, Valid::Later), Fault::NotYetValid, Fault::OutOfDate),
+        (bad(&other, NODE_NAME, Valid::Now), CertificateFault::Foreign, CertificateFault::Foreign),
+        (bad(&twin, NODE_NAME, Valid::Now), CertificateFault::Foreign, CertificateFault::Foreign),
+        (
+            bad(&pool, NODE_NAME, Valid::Once),
+            CertificateFault::Expired,
+            CertificateFault::OutOfDate,
+        ),
+        (
+            bad(&pool, NODE_NAME, Valid::Later),
+            CertificateFault::NotYetValid,
+            CertificateFault::OutOfDate,
+        ),
     ];
     let good = Process::start(NODE, config(Some(pool.node())));
     let memory = Process::start(MEMORY, config(Some(pool.node())));
@@ -155,7 +163,7 @@ fn a_certificate_for_another_name_is_none_of_a_node() {
     let node = Process::start(NODE, config(Some(pool.node())));
     let queue_pair = node.connect(memory.addr(), None);
     let error = node.post(&*queue_pair, Verb::fetch_and_add(memory.at(0), 1)).unwrap_err();
-    assert_eq!(error, FabricError::Tls { peer: MEMORY, why: theirs(Fault::Unfit) });
+    assert_eq!(error, FabricError::Tls { peer: MEMORY, why: theirs(CertificateFault::Unfit) });
     let text = error.to_string();
     assert!(text.contains("its certificate is none of a node: make one with"), "{text}");
 }
@@ -181,7 +189,7 @@ fn who_shows_no_certificate_is_refused() {
     stream.write_all(b"SELKTCP?").unwrap();
     let refused = stream.read(&mut [0; 16]).unwrap_err();
     assert!(refused.to_string().contains("CertificateRequired"), "{refused}");
-    let why = theirs(Fault::Missing);
+    let why = theirs(CertificateFault::Missing);
     eventually("it is counted", || memory.bad() == (1, Some(WireError::Tls { why })));
 }
 
@@ -398,7 +406,7 @@ fn what_is_handed_over_is_secured_too() {
     stream.set_timeouts(PATIENCE).unwrap();
     let said = stream.read(&mut [0]).unwrap_err();
     let why = said.get_ref().and_then(|why| why.downcast_ref::<TlsError>());
-    assert_eq!(why, Some(&ours(Fault::Foreign)));
+    assert_eq!(why, Some(&ours(CertificateFault::Foreign)));
     let said = other.node().connect(memory.addr(), PATIENCE).err().unwrap();
     assert!(said.to_string().contains("its certificate is not of this pool's"), "{said}");
 }

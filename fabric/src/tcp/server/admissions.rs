@@ -220,7 +220,7 @@ impl<C> Admissions<C> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Rights;
+    use crate::domain::Rights;
 
     const ONE: PeerId = PeerId::compute(1);
     const TWO: PeerId = PeerId::compute(2);

@@ -97,7 +97,7 @@ fn usage_counts_leased_extents_and_stops_at_the_capacity() {
     let lease = |node: usize, delta: u64| {
         let node = &pool.descriptor().memory_nodes[node];
         let at = RemoteAddr { region: node.region, offset: layout::EXTENTS_LEASED_AT };
-        run(&endpoint, node.peer, Verb::FetchAndAdd { at, delta, old: 0 });
+        run(&endpoint, node.peer, Verb::fetch_and_add(at, delta));
     };
     lease(1, 5);
     assert_eq!(memory.used_extents().extents_leased, 5);
@@ -135,7 +135,7 @@ fn usage_of_a_coded_pool_is_that_of_its_ranges_and_not_of_their_slabs() {
             let node = &pool.descriptor().memory_nodes[usize::from(slab.node)];
             let offset = pool.descriptor().geometry().leased_offset(slab.slab);
             let at = RemoteAddr { region: node.region, offset };
-            run(&endpoint, node.peer, Verb::FetchAndAdd { at, delta, old: 0 });
+            run(&endpoint, node.peer, Verb::fetch_and_add(at, delta));
         }
     };
     lease(0, 3);

@@ -125,7 +125,7 @@ impl SharedPool {
                         tracing::warn!(%from, %error, "a connection to the control plane ends");
                     }
                 };
-                tcp.serve_other(RELAY_MAGIC, Arc::new(serve));
+                tcp.serve_protocol(RELAY_MAGIC, Arc::new(serve));
                 tcp
             }
         };

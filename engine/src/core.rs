@@ -18,7 +18,7 @@ use crate::coherence::messenger::Messenger;
 use crate::coherence::word::ComputeId;
 use crate::config::EngineConfig;
 use crate::lifecycle::Lifecycle;
-use crate::log::Log;
+use crate::log::state::Log;
 use crate::recovery::state::RecoveryState;
 use crate::telemetry::counting::Telemetry;
 

@@ -25,13 +25,14 @@ mod telemetry;
 pub use config::Planted;
 
 pub use access::engine::Engine;
-pub use access::guard::{ExclusiveGuard, PSN_BYTES, SharedGuard, change_together};
+pub use access::guard::{ExclusiveGuard, SharedGuard, change_together};
 pub use addressing::epochs::EpochPin;
 pub use baseline::{DirectoryConfig, DirectoryHost, start_directories};
 pub use coherence::word::{ComputeId, MAX_COMPUTE_NODES};
 pub use config::{Coherence, EngineConfig, MAX_MAIL_TASKS};
 pub use error::EngineError;
 pub use selkie_pool::GAddr;
+pub use selkie_wal::PSN_BYTES;
 pub use telemetry::hottest::HotLine;
 pub use telemetry::roster::{Entered, NodeCounters, Operations, Roster};
 pub use telemetry::stats::EngineStats;

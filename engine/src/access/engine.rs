@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Endpoint, Verb};
+use selkie_wal::PSN_BYTES;
 
 use super::acquire::Access;
-use super::guard::{ExclusiveGuard, PSN_BYTES, SharedGuard};
+use super::guard::{ExclusiveGuard, SharedGuard};
 use crate::addressing::epochs::EpochPin;
 use crate::addressing::placement::Counter;
 use crate::coding::counter::CounterChange;

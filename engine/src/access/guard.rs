@@ -12,15 +12,12 @@ use std::ptr::NonNull;
 use smallvec::SmallVec;
 
 use crate::access::acquire::Access;
-use crate::cache::dirty::Dirty;
 use crate::cache::frames::{Frame, FrameId};
 use crate::cache::latch::Released;
 use crate::core::Core;
-use crate::log::{ChangedPage, Lsn};
+use crate::log::ChangedPage;
 use crate::{EngineError, GAddr};
-
-/// Bytes of a global cache line before the page: its sequence number, little-endian.
-pub const PSN_BYTES: usize = 8;
+use selkie_wal::{Dirty, Lsn, PSN_BYTES};
 
 /// A page latched shared: nobody writes it anywhere while the guard lives.
 #[must_use]

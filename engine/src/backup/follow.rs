@@ -15,7 +15,7 @@ use super::manifest::Part;
 use crate::EngineError;
 use crate::core::Core;
 use crate::join::all_of;
-use crate::log::{
+use selkie_wal::{
     FIRST_LSN, LogDamage, LogError, LogObjects, LogOwner, LogStore, Lsn, NoRecord, Piece,
     ReadError, Record, Sink, scan,
 };
@@ -545,8 +545,8 @@ mod tests {
 
     use super::*;
     use crate::GAddr;
-    use crate::cache::dirty::Dirty;
-    use crate::log::{Change, encode_as, read_log};
+    use selkie_wal::Dirty;
+    use selkie_wal::{Change, encode_as, read_log};
 
     const LINE: usize = 512;
     const OWNER: LogOwner = LogOwner { pool: 9, node: 3, incarnation: 1, line_bytes: LINE as u32 };
@@ -567,6 +567,10 @@ mod tests {
         Piece { place: "log".into(), offset: 0, bytes }
     }
 
+    fn in_memory() -> LogObjects {
+        LogObjects::on(Arc::new(object_store::memory::InMemory::new()), "memory", 0).unwrap()
+    }
+
     fn followed(logs: &LogObjects, at: Lsn) -> Followed {
         let sink = RealRuntime::new(1).unwrap().block_on(logs.create(OWNER)).unwrap();
         Followed::new(OWNER, at, sink)
@@ -574,7 +578,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_over_has_places_of_its_own_and_no_beginnings() {
-        let logs = LogObjects::at("memory:///a", 0).unwrap();
+        let logs = in_memory();
         let mut log = followed(&logs, 7777 * 8);
         let parts = [piece(log.at, 0..7), piece(log.at + 7 * RECORD, 7..20)];
         for piece in &parts {
@@ -613,7 +617,7 @@ mod tests {
 
     #[test]
     fn what_is_cut_off_by_the_reader_is_read_on_and_what_is_torn_is_not() {
-        let logs = LogObjects::at("memory:///b", 0).unwrap();
+        let logs = in_memory();
         let mut log = followed(&logs, FIRST_LSN);
         let whole = piece(FIRST_LSN, 0..4);
         let first = |length: u64| {

@@ -3,13 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use selkie_pool::layout::EXTENT_GCLS;
+use selkie_wal::{Change, Dirty, FIRST_LSN, LogStore, Lsn, Sink, encode_as, psn_of};
 
 use super::{BackupError, Task, Watch, image_of};
 use crate::addressing::placement::Counter;
-use crate::cache::dirty::Dirty;
 use crate::core::Core;
 use crate::join::all_of;
-use crate::log::{Change, FIRST_LSN, LogStore, Lsn, encode_as};
 use crate::{EngineError, GAddr};
 
 /// Pages that are read at the same time.
@@ -77,7 +76,7 @@ impl Task<'_> {
         let lines = all_of(addrs.iter().map(|addr| self.line_now(*addr))).await;
         for (addr, line) in addrs.iter().zip(lines) {
             let line = line?;
-            let has = line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn));
+            let has = psn_of(&line);
             // To a log it is the change that made the page what it is.
             let Some(psn) = has.checked_sub(1) else { continue };
             let at = image.end + records.len() as u64;
@@ -121,7 +120,7 @@ impl Task<'_> {
     /// Writes what has gathered; the buffer, empty.
     async fn write_records(
         &self,
-        sink: &dyn crate::log::Sink,
+        sink: &dyn Sink,
         image: &mut Image,
         records: Vec<u8>,
     ) -> Result<Vec<u8>, BackupError> {

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use selkie_pool::checksum;
+use selkie_wal::{FIRST_LSN, Labels, LogObjects, LogOwner, Lsn};
 use serde::{Deserialize, Serialize};
 
 use super::image::Image;
 use super::{BackupError, image_of};
-use crate::log::{FIRST_LSN, Labels, LogObjects, LogOwner, Lsn};
-use selkie_pool::checksum;
 
 /// Its name.
 const NAME: &str = "manifest.json";

@@ -73,10 +73,10 @@ use crate::EngineError;
 use crate::access::engine::Engine;
 use crate::core::Core;
 use crate::join::all_of;
-use crate::log::{LogError, LogObjects, LogOwner, MergeError, ReadError};
 use follow::Logs;
 use manifest::Manifest;
 pub use open::Backup;
+use selkie_wal::{LogError, LogObjects, LogOwner, MergeError, ReadError};
 
 /// The owner of the image: no compute node has such a number.
 const IMAGE_NODE: u16 = u16::MAX;

@@ -7,7 +7,7 @@ use super::BackupError;
 use super::manifest::Manifest;
 use crate::GAddr;
 use crate::access::engine::Engine;
-use crate::log::{Labels, LogObjects, LogOwner, Lsn, Pages, Record, merge, read_log};
+use selkie_wal::{Labels, LogObjects, LogOwner, Lsn, Pages, Record, merge, read_log};
 
 /// A backup that is whole.
 pub struct Backup {

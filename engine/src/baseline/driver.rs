@@ -2,12 +2,12 @@
 
 use super::client::{ClientAction, ClientEvent, step};
 use super::message::{FromNode, ToNode, decode_to, encode_from};
-use crate::cache::dirty::Dirty;
 use crate::coherence::machine::{Event, Phase};
 use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
+use selkie_wal::Dirty;
 
 impl Core {
     /// Feeds an event of the driver's; those of latch operations do not happen here.

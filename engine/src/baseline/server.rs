@@ -16,8 +16,8 @@ use super::directory::DirectoryEntry;
 use super::message::{decode_from, encode_to};
 use crate::EngineError;
 use crate::addressing::placement::PlacementMap;
-use crate::cache::shards::LineHasher;
 use crate::coherence::word::ComputeId;
+use selkie_wal::LineHasher;
 
 /// Messages handed to the cores before other tasks get a turn.
 const MAIL_BUDGET: usize = 64;

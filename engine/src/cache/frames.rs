@@ -16,8 +16,8 @@ use selkie_fabric::Buf;
 
 use super::latch::FrameLatch;
 use crate::GAddr;
-use crate::cache::dirty::Dirty;
 use crate::coherence::word::{LatchWord, NodeSet};
+use selkie_wal::Dirty;
 
 /// Alignment of the arena: a page of the machine.
 const ARENA_ALIGN: usize = 4096;

@@ -2,7 +2,6 @@
 //! operation open, eviction.
 
 pub(crate) mod address_table;
-pub(crate) mod dirty;
 pub(crate) mod eviction;
 pub(crate) mod frames;
 pub(crate) mod latch;

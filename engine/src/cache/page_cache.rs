@@ -9,7 +9,6 @@ use selkie_fabric::Doorbell;
 use selkie_pool::PoolDescriptor;
 
 use super::address_table::AddressTable;
-use super::dirty::Dirty;
 use super::frames::{Frame, FrameId, Frames};
 use super::latch::Permissions;
 use super::residual_readers::ResidualReaders;
@@ -17,6 +16,7 @@ use super::shards::{LineMap, Shard};
 use crate::coherence::machine::LocalUse;
 use crate::coherence::open_line::OpenLine;
 use crate::{EngineError, GAddr};
+use selkie_wal::Dirty;
 
 /// Share of the frames kept free: the evictor starts below the first, stops at the second.
 const LOW_WATER: usize = 64;

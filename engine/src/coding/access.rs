@@ -26,7 +26,6 @@ use super::header_versions::unknown_versions;
 use super::late_binding::MovedFrame;
 use super::operation::{CodedOperation, FinishedOperation};
 use super::tag::Tag;
-use crate::cache::dirty::Dirty;
 use crate::cache::frames::FrameId;
 use crate::coherence::chains::NOTHING_FOUND;
 use crate::coherence::machine::{Event, LatchOperation, LocalUse, Phase, WordAccess};
@@ -34,6 +33,7 @@ use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
+use selkie_wal::Dirty;
 
 /// At most one in this many of a node's frames waits for late reads.
 const LATE_FRAMES: usize = 8;

@@ -16,10 +16,10 @@ use super::node_errors::MemoryNodeErrors;
 use super::page_write::PageWrite;
 use super::tag::{SplitSet, Version, Versions};
 use crate::addressing::placement::SplitsAt;
-use crate::cache::dirty::Dirty;
 use crate::cache::frames::FrameId;
 use crate::telemetry::activity::Activity;
 use crate::{EngineConfig, EngineError, GAddr};
+use selkie_wal::Dirty;
 
 /// The coding state of a node.
 pub(crate) struct CodingState {

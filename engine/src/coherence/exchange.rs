@@ -7,7 +7,7 @@ use super::machine::{Event, Message, Phase, RequestKind};
 use super::message::{self, Envelope};
 use super::open_line::OpenLine;
 use super::word::ComputeId;
-use crate::cache::dirty::Dirty;
+use selkie_wal::Dirty;
 use crate::coding::header_versions::{self, VERSIONS_BYTES};
 use crate::core::Core;
 use crate::telemetry::stats::Counters;

@@ -13,9 +13,9 @@
 //! differ from home.
 
 use crate::GAddr;
-use crate::cache::dirty::Dirty;
 use crate::coherence::machine::{Message, Request, RequestKind};
 use crate::coherence::word::ComputeId;
+use selkie_wal::Dirty;
 
 /// Bytes before the page.
 pub(crate) const HEADER_BYTES: usize = 24;

@@ -9,7 +9,7 @@ use super::chains::{Batch, push_word};
 use super::machine::{Event, LatchOperation, LocalUse, Phase, WordAccess};
 use super::open_line::OpenLine;
 use crate::addressing::placement::Home;
-use crate::cache::dirty::Dirty;
+use selkie_wal::Dirty;
 use crate::cache::frames::FrameId;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;

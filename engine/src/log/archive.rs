@@ -16,10 +16,13 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use super::{Change, Labels, Log, LogError, LogOwner, LogStore, Lsn, ReadError, Record, scan};
+use selkie_wal::{
+    Change, Dirty, Labels, LogError, LogOwner, LogStore, Lsn, ReadError, Record, scan,
+};
+
+use super::state::Log;
 use crate::access::acquire::Access;
 use crate::access::guard::SharedGuard;
-use crate::cache::dirty::Dirty;
 use crate::core::Core;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};

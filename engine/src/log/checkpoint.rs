@@ -8,7 +8,9 @@
 use std::sync::Weak;
 use std::time::Duration;
 
-use super::{Log, Lsn};
+use selkie_wal::Lsn;
+
+use super::state::{FULL, Log};
 use crate::GAddr;
 use crate::coherence::machine::{Event, Phase};
 use crate::core::Core;
@@ -19,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(10);
 const TEND_EVERY: Duration = Duration::from_millis(100);
 /// Eighths of what a log can keep from which on pages are written home: the later that is, the
 /// fewer times one that is changed all the time goes home, and at a half writers wait
-/// ([`super::FULL`]).
+/// ([`FULL`]).
 const GROWN: u64 = 3;
 /// Bytes from which on they are in any case, somewhat more than a gibibyte: what is kept is to be
 /// read and redone when the node dies.
@@ -30,7 +32,7 @@ const HOME_WITHIN: Duration = Duration::from_millis(1);
 /// Pages that begin to go home at a time, before others have their turn.
 const AT_ONCE: usize = 256;
 
-const _: () = assert!(GROWN * super::FULL < 8, "pages go home before writers wait");
+const _: () = assert!(GROWN * FULL < 8, "pages go home before writers wait");
 
 impl Core {
     /// The oldest change that is not home, or before that; where the log ends if all are.

@@ -2,8 +2,9 @@
 
 use smallvec::SmallVec;
 
-use super::{Change, Log, Lsn};
-use crate::cache::dirty::Dirty;
+use selkie_wal::{Change, Dirty, Lsn};
+
+use super::state::Log;
 use crate::cache::frames::Frame;
 
 /// A page that was changed under its exclusive latch, which the caller still holds.

@@ -27,11 +27,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Verb};
+use selkie_wal::{
+    Changes, LogEnd, LogError, LogOwner, LogStore, Lsn, Part, ReadError, Record, read_log,
+};
 
-use super::changes::Changes;
-use super::scan::LogEnd;
-use super::store::{LogError, LogOwner, LogStore, Part, ReadError, read_log};
-use super::{Lsn, Record};
 use crate::coding::journal::share::JournalImage;
 use crate::coding::placed::placed;
 use crate::coding::repair_torn::RepairedPage;

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use selkie_pool::layout::EXTENT_GCLS;
+use selkie_wal::{Change, Dirty, psn_of};
 
-use super::Change;
 use crate::access::engine::Engine;
 use crate::addressing::placement::Counter;
-use crate::cache::dirty::Dirty;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};
 
@@ -73,7 +72,7 @@ impl Engine {
         let core = self.core();
         let Some(log) = &core.log else { return Ok(()) };
         for (addr, line) in lines {
-            let has = line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn));
+            let has = psn_of(line);
             // To the log it is the change that made the page what it is.
             let Some(psn) = has.checked_sub(1) else { continue };
             log.append_beginning(&[Change { addr: *addr, psn, pieces: Dirty::ALL, line }]);

@@ -22,7 +22,6 @@ use selkie_pool::{ComputeIndex, Observer, layout};
 
 use crate::addressing::executed::{found_at, read_at};
 use crate::addressing::reclamation::epoch_node;
-use crate::cache::dirty::Dirty;
 use crate::cache::residual_readers::ResidualReader;
 use crate::coding::journal::share::JournalImage;
 use crate::coding::repair_torn::RepairedPage;
@@ -31,6 +30,7 @@ use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
 use crate::core::Core;
 use crate::join::all_of;
 use crate::{Coherence, EngineError, GAddr};
+use selkie_wal::Dirty;
 
 /// The interval at which a waiting recovery looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);

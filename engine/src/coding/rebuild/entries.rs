@@ -5,11 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use selkie_fabric::{Chain, RemoteAddr, Verb};
 use selkie_pool::Rebuild;
 
-use crate::cache::dirty::Dirty;
 use crate::coherence::machine::Phase;
 use crate::coherence::word::{ComputeId, LatchDelta};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
+use selkie_wal::Dirty;
 
 /// Words that are changed by one chain.
 const WORDS_A_CHAIN: usize = 256;

@@ -9,8 +9,7 @@ use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use url::{Position, Url};
 
-use super::super::store::LogError;
-use super::LogObjects;
+use crate::error::LogError;
 
 /// Schemes of stores that are elsewhere.
 const CLOUD: [&str; 10] =
@@ -24,6 +23,11 @@ pub(super) struct Named {
     pub(super) name: String,
 }
 
+/// Whether this is a URL rather than a directory.
+pub(super) fn is_url(place: &str) -> bool {
+    place.contains("://")
+}
+
 /// Finds the store.
 ///
 /// # Errors
@@ -32,7 +36,7 @@ pub(super) struct Named {
 pub(super) fn store_at(url: &str) -> Result<Named, LogError> {
     let refused =
         |why: String| LogError::new("use", url, io::Error::new(io::ErrorKind::InvalidInput, why));
-    let parsed = if LogObjects::is_url(url) {
+    let parsed = if is_url(url) {
         Url::parse(url).map_err(|error| refused(error.to_string()))?
     } else {
         let direct = direct(url.as_ref()).map_err(|error| refused(error.to_string()))?;

@@ -1,6 +1,7 @@
 //! Reading a log again: its records, and whether what follows them was never durable or is damaged.
 
-use super::record::{Format, HEADER_BYTES, Lsn, NoRecord, Record};
+use crate::lsn::Lsn;
+use crate::record::{Format, NoRecord, RECORD_HEADER_BYTES, Record};
 
 /// How a log ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,7 @@ pub fn scan<'a>(
 /// place.
 fn witness(bytes: &[u8], start: Lsn, from: usize, format: Format) -> Option<Record<'_>> {
     let lsn = start + from as u64;
-    let last = bytes.len().saturating_sub(HEADER_BYTES);
+    let last = bytes.len().saturating_sub(RECORD_HEADER_BYTES);
     let mut found = (from..=last).step_by(8).filter_map(|at| {
         let rest = bytes.get(at..)?;
         // Most places do not say that they are themselves: no checksum is computed for them.
@@ -73,10 +74,11 @@ fn witness(bytes: &[u8], start: Lsn, from: usize, format: Format) -> Option<Reco
 
 #[cfg(test)]
 mod tests {
+    use selkie_pool::GAddr;
+
     use super::*;
-    use crate::GAddr;
-    use crate::cache::dirty::Dirty;
-    use crate::log::record::{Change, encode};
+    use crate::dirty::Dirty;
+    use crate::record::{Change, encode};
 
     const LINE: usize = 512;
     const START: Lsn = 1 << 20;

@@ -12,7 +12,7 @@ use object_store::{ListResult, ObjectStore, ObjectStoreExt, PutMode, PutPayload}
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::error::Elapsed;
 
-use super::super::store::LogError;
+use crate::error::LogError;
 
 /// Bound of every request to the store, its own retries included.
 const WITHIN: Duration = Duration::from_secs(60);

@@ -7,11 +7,13 @@ use object_store::path::Path;
 use parking_lot::Mutex;
 use selkie_fabric::BoxFuture;
 
-use super::super::files::{HEADER_BYTES, Header};
-use super::super::record::Lsn;
-use super::super::store::{FIRST_LSN, LogError, LogOwner, Sink, Written};
+use super::names::{KEPT, mark_of, object_of};
 use super::network::Network;
-use super::{KEPT, mark_of, object_of};
+use crate::error::LogError;
+use crate::header::{HEADER_BYTES, Header};
+use crate::lsn::{FIRST_LSN, Lsn};
+use crate::owner::LogOwner;
+use crate::sink::{Sink, Written};
 
 /// Cutting a log off takes a request: it is done for this part of its capacity at a time.
 const AT_ONCE: u64 = 32;

@@ -25,55 +25,10 @@
 //!
 //! [`Timing::barrier_bound`]: selkie_pool::control::Timing::barrier_bound
 
-use std::time::Duration;
-
 use selkie_pool::control::{PoolState, SnapshotBarrier};
 
-use super::{Log, Lsn};
-use crate::GAddr;
+use super::state::Marked;
 use crate::core::Core;
-
-/// The last moment that was marked.
-#[derive(Debug, Default)]
-pub(super) struct Marked {
-    number: u64,
-    /// Since when what is changed stays; `None` when that is over.
-    since: Option<Duration>,
-}
-
-impl Log {
-    /// Marks a moment at the end of the log, unless it or a later one was; what is recorded from
-    /// now on stays.
-    fn mark(&self, number: u64, now: Duration) {
-        let Some(salt) = self.salt.get().copied() else { return };
-        let mut marked = self.marked.lock();
-        if number <= marked.number {
-            return;
-        }
-        *marked = Marked { number, since: Some(now) };
-        {
-            let mut tail = self.tail.lock();
-            let (before, start) = (tail.bytes.len(), tail.end);
-            self.stays_from(start);
-            super::record::encode_mark(&mut tail.bytes, salt, (start, self.durable()), number);
-            tail.end += (tail.bytes.len() - before) as u64;
-        }
-        drop(marked);
-        self.wanted.ring();
-    }
-
-    /// Lets go what stayed; the lines that waited for that.
-    fn let_go(&self, is_over: impl Fn(&Marked) -> bool) -> Vec<GAddr> {
-        let mut marked = self.marked.lock();
-        if marked.since.is_none() || !is_over(&marked) {
-            return Vec::new();
-        }
-        marked.since = None;
-        self.stays_from(Lsn::MAX);
-        drop(marked);
-        self.take_lines(self.durable())
-    }
-}
 
 impl Core {
     /// Marks the moment that the pool's state names, if it does. Who wants it changes nothing, and

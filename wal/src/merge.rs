@@ -15,136 +15,18 @@
 //! only when all logs are read to their ends; and where loss is accepted, of a lost record the part
 //! remains that somebody's beginning has.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::HashSet;
 
-use super::record::{Lsn, NoRecord, Record, Redo};
-use super::scan::{LogEnd, scan};
-use super::store::{LogOwner, LogStore, Piece, ReadError, followed_by, pieces_of};
-use crate::GAddr;
+use selkie_pool::GAddr;
 
-/// Logs that do not go together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Discord {
-    /// A change is in no log that later ones build upon.
-    #[error("page {addr}: the change after number {has} is in no log, but that after {next} is")]
-    Gap {
-        /// The page.
-        addr: GAddr,
-        /// Its number after the last change that was found.
-        has: u64,
-        /// The number that the next change begins with.
-        next: u64,
-    },
-    /// Two logs tell different changes of the same page.
-    #[error("page {addr}: two logs have a change after number {psn}")]
-    Fork {
-        /// The page.
-        addr: GAddr,
-        /// Its number before either of them.
-        psn: u64,
-    },
-}
-
-struct Page {
-    line: Box<[u8]>,
-    /// The number that it began with.
-    base: u64,
-    psn: u64,
-}
-
-/// Pages that are made by records.
-pub struct Pages {
-    line_bytes: usize,
-    pages: HashMap<GAddr, Page>,
-}
-
-impl Pages {
-    /// No pages; those that records name begin as zeros.
-    #[must_use]
-    pub fn new(line_bytes: usize) -> Self {
-        Self { line_bytes, pages: HashMap::new() }
-    }
-
-    /// A page as it was at some time. Changes from before are passed over.
-    pub fn insert(&mut self, addr: GAddr, line: Box<[u8]>) {
-        let psn = line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn));
-        self.pages.insert(addr, Page { line, base: psn, psn });
-    }
-
-    /// Applies a record if its pages are what they were before it; `Err` with what is missing if
-    /// not.
-    ///
-    /// # Errors
-    /// [`Discord::Gap`]: it may be applied later. [`Discord::Fork`]: never.
-    pub fn apply(&mut self, record: &Record<'_>) -> Result<(), Discord> {
-        if record.begins() {
-            self.begin(record);
-            return Ok(());
-        }
-        for redo in record.pages() {
-            let (addr, next) = (redo.addr(), redo.psn());
-            let (base, has) = self.pages.get(&addr).map_or((0, 0), |page| (page.base, page.psn));
-            if next > has {
-                return Err(Discord::Gap { addr, has, next });
-            }
-            if next < has && next >= base {
-                return Err(Discord::Fork { addr, psn: next });
-            }
-        }
-        for redo in record.pages() {
-            self.redo(&redo);
-        }
-        Ok(())
-    }
-
-    /// Puts the pages of a beginning in place, but for those that are further.
-    fn begin(&mut self, record: &Record<'_>) {
-        for redo in record.pages() {
-            let is_new = self.pages.get(&redo.addr()).is_none_or(|page| page.psn <= redo.psn());
-            if is_new {
-                self.redo(&redo);
-                if let Some(page) = self.pages.get_mut(&redo.addr()) {
-                    // The change that it repeats may come.
-                    page.base = page.psn;
-                }
-            }
-        }
-    }
-
-    fn redo(&mut self, redo: &Redo<'_>) {
-        let zero = || vec![0; self.line_bytes].into_boxed_slice();
-        let page = self.pages.entry(redo.addr());
-        let page = page.or_insert_with(|| Page { line: zero(), base: 0, psn: 0 });
-        if redo.psn() >= page.psn {
-            redo.apply(&mut page.line);
-            page.psn = redo.psn() + 1;
-        }
-    }
-
-    /// A page as far as its changes are known.
-    #[must_use]
-    pub fn line(&self, addr: GAddr) -> Option<&[u8]> {
-        self.pages.get(&addr).map(|page| &*page.line)
-    }
-
-    /// How many there are.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.pages.len()
-    }
-
-    /// Whether there are none.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.pages.is_empty()
-    }
-
-    /// The pages, by address.
-    #[must_use]
-    pub fn into_lines(self) -> BTreeMap<GAddr, Box<[u8]>> {
-        self.pages.into_iter().map(|(addr, page)| (addr, page.line)).collect()
-    }
-}
+use crate::conflict::Discord;
+use crate::error::ReadError;
+use crate::lsn::Lsn;
+use crate::owner::LogOwner;
+use crate::pages::Pages;
+use crate::record::{NoRecord, Record};
+use crate::scan::{LogEnd, scan};
+use crate::store::{LogStore, Piece, followed_by, pieces_of};
 
 /// What was found in a log.
 #[derive(Clone, Debug)]
@@ -380,7 +262,7 @@ impl Reader {
         let record = self.record()?;
         let missing = record.pages().find_map(|redo| {
             let (addr, next) = (redo.addr(), redo.psn());
-            let has = pages.pages.get(&addr).map_or(0, |page| page.psn);
+            let has = pages.psn(addr);
             (next > has && !record.begins()).then_some(Discord::Gap { addr, has, next })
         })?;
         Some((self.read.owner, record.lsn(), missing))
@@ -405,9 +287,11 @@ mod tests {
     use selkie_fabric::{BoxFuture, RealRuntime};
 
     use super::*;
-    use crate::cache::dirty::Dirty;
-    use crate::log::record::{Change, Format, encode, encode_as};
-    use crate::log::{FIRST_LSN, LogError, Sink};
+    use crate::dirty::Dirty;
+    use crate::error::LogError;
+    use crate::lsn::FIRST_LSN;
+    use crate::record::{Change, Format, encode, encode_as};
+    use crate::sink::Sink;
 
     const LINE: usize = 512;
     const FORMAT: Format = Format { line_bytes: LINE, salt: 0 };

@@ -1,36 +1,43 @@
-//! Which parts of a page differ from what is home.
+//! Which pieces of a page differ from what is home.
 
 use std::ops::Range;
 
 /// Pieces of a page that are told apart.
-pub(crate) const PIECES: u32 = u64::BITS;
+pub const PIECES: u32 = u64::BITS;
 
 /// The pieces of a page, 64 of the same length, that differ from what is home: bit i stands for
 /// piece i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
-pub(crate) struct Dirty(u64);
+pub struct Dirty(u64);
 
 impl Dirty {
     /// Nothing.
-    pub(crate) const NONE: Self = Self(0);
+    pub const NONE: Self = Self(0);
     /// The whole page.
-    pub(crate) const ALL: Self = Self(u64::MAX);
+    pub const ALL: Self = Self(u64::MAX);
 
-    pub(crate) const fn from_bits(bits: u64) -> Self {
+    /// The set of pieces with these bits.
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
         Self(bits)
     }
 
-    pub(crate) const fn bits(self) -> u64 {
+    /// One bit for each piece.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
         self.0
     }
 
-    pub(crate) const fn is_empty(self) -> bool {
+    /// Whether no piece differs.
+    #[must_use]
+    pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
     /// The pieces of a page of `page` bytes in which bytes of `range` lie.
     #[inline]
-    pub(crate) fn of(range: &Range<usize>, page: usize) -> Self {
+    #[must_use]
+    pub fn of(range: &Range<usize>, page: usize) -> Self {
         if range.is_empty() {
             return Self::NONE;
         }
@@ -40,20 +47,21 @@ impl Dirty {
         Self(u64::MAX << first & u64::MAX >> (PIECES as usize - 1 - last))
     }
 
+    /// The pieces of either.
     #[must_use]
     #[inline]
-    pub(crate) const fn union(self, other: Self) -> Self {
+    pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Whether bytes of `range`, of a page of `page` bytes, may differ.
-    pub(crate) fn touches(self, range: &Range<usize>, page: usize) -> bool {
+    pub fn touches(self, range: &Range<usize>, page: usize) -> bool {
         self.0 & Self::of(range, page).0 != 0
     }
 
     /// The stretches of a page of `page` bytes that may differ, in order, and with them what lies
     /// between if that is less than `gap` bytes.
-    pub(crate) fn stretches(self, page: usize, gap: usize) -> impl Iterator<Item = Range<usize>> {
+    pub fn stretches(self, page: usize, gap: usize) -> impl Iterator<Item = Range<usize>> {
         let piece = page / PIECES as usize;
         let mut rest = self.0;
         let mut next = move || {

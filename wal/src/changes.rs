@@ -9,12 +9,14 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
+use selkie_pool::GAddr;
 use smallvec::SmallVec;
 
-use super::{Discord, Record, Redo};
-use crate::GAddr;
-use crate::cache::dirty::Dirty;
-use crate::cache::shards::LineHasher;
+use crate::conflict::Discord;
+use crate::dirty::Dirty;
+use crate::line_hasher::LineHasher;
+use crate::psn::psn_of;
+use crate::record::{Record, Redo};
 
 /// Lines of a slab.
 const LINES: usize = 256;
@@ -152,15 +154,11 @@ impl Told {
 
 /// Changes of some pages, from one log or several.
 #[derive(Default)]
-pub(crate) struct Changes(Vec<Told>);
+pub struct Changes(Vec<Told>);
 
 impl Changes {
     /// None yet, of these pages; those of others are passed over. `alone`: from one log.
-    pub(crate) fn of(
-        pages: impl IntoIterator<Item = GAddr>,
-        line_bytes: usize,
-        alone: bool,
-    ) -> Self {
+    pub fn of(pages: impl IntoIterator<Item = GAddr>, line_bytes: usize, alone: bool) -> Self {
         let mut numbers: HashMap<u64, u32, _> = HashMap::default();
         for addr in pages {
             let next = numbers.len() as u32;
@@ -173,24 +171,25 @@ impl Changes {
     }
 
     /// Takes in the changes of the record that follows in the log.
-    pub(crate) fn add(&mut self, record: &Record<'_>) {
+    pub fn add(&mut self, record: &Record<'_>) {
         if let Some(told) = self.0.last_mut() {
             told.add(record);
         }
     }
 
     /// Takes in what another log, or another part of this one, tells.
-    pub(crate) fn join(&mut self, other: Self) {
+    pub fn join(&mut self, other: Self) {
         self.0.extend(other.0);
     }
 
+    /// Loses the last run of changes of each page: a planted bug, for tests that must find it.
     #[cfg(feature = "planted")]
-    pub(crate) fn forget_last(&mut self) {
+    pub fn forget_last(&mut self) {
         self.0.iter_mut().for_each(|told| told.last.fill(None));
     }
 
     /// Whether there are changes of a page.
-    pub(crate) fn tell_of(&self, addr: GAddr) -> bool {
+    pub fn tell_of(&self, addr: GAddr) -> bool {
         self.0.iter().any(|told| told.stretches_of(addr).next().is_some())
     }
 
@@ -198,7 +197,7 @@ impl Changes {
     ///
     /// # Errors
     /// [`Discord`] if changes are missing, or there are too many.
-    pub(crate) fn redo(&self, addr: GAddr, line: &mut [u8]) -> Result<bool, Discord> {
+    pub fn redo(&self, addr: GAddr, line: &mut [u8]) -> Result<bool, Discord> {
         if let Some(psn) = self.0.iter().find_map(|told| told.forks.get(&addr)) {
             return Err(Discord::Fork { addr, psn: *psn });
         }
@@ -221,7 +220,7 @@ impl Changes {
             end = end.max(told.0.end);
         }
         let Some((Stretch { first, .. }, _)) = run.first() else { return Ok(false) };
-        let has = line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn));
+        let has = psn_of(line);
         if end < has {
             // It has been elsewhere since, and come back as it is.
             return Ok(false);
@@ -237,7 +236,7 @@ impl Changes {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::record::{Change, Format, encode, encode_as};
+    use crate::record::{Change, Format, encode, encode_as};
 
     /// Its pieces are longer than the number at its front.
     const LINE: usize = 1024;

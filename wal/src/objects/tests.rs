@@ -1,24 +1,32 @@
 //! Logs in object stores: in memory, in a directory, and in one that is slow or fails.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use async_trait::async_trait;
 use futures_util::StreamExt;
 use futures_util::stream::{self, BoxStream};
 use object_store::memory::InMemory;
+use object_store::path::Path;
 use object_store::{
-    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStoreExt,
-    PutMultipartOptions, PutOptions, PutPayload, PutResult,
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use selkie_fabric::env::RealRuntime;
+use selkie_pool::GAddr;
 
-use super::*;
-use crate::GAddr;
-use crate::cache::dirty::Dirty;
-use crate::log::record::{Change, Record, encode};
-use crate::log::scan::LogEnd;
-use crate::log::store::read_log;
+use super::names::{ARCHIVED, KEPT, mark_of, object_of};
+use super::store::LogObjects;
+use crate::dirty::Dirty;
+use crate::error::ReadError;
+use crate::header::{HEADER_BYTES, Header};
+use crate::lsn::{FIRST_LSN, Lsn};
+use crate::owner::LogOwner;
+use crate::record::{Change, Record, encode};
+use crate::scan::{LogEnd, scan};
+use crate::sink::Sink;
+use crate::store::{Labels, LogStore, Piece, read_log};
 
 const LINE: usize = 512;
 const OWNER: LogOwner = LogOwner { pool: 9, node: 3, incarnation: 1, line_bytes: LINE as u32 };
@@ -271,7 +279,7 @@ fn a_log_is_followed_from_any_record_on() {
                 let Piece { bytes, .. } = logs.stretch(OWNER, at, 3 * RECORD).await.unwrap();
                 let format = OWNER.format();
                 let visit = |record: Record<'_>| read.extend(record.pages().map(|redo| redo.psn()));
-                at = crate::log::scan(&bytes, at, format, visit).unwrap().lsn;
+                at = scan(&bytes, at, format, visit).unwrap().lsn;
             }
             assert_eq!(read, (first..40).collect::<Vec<_>>());
         }

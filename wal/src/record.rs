@@ -20,15 +20,15 @@
 //! What lies beyond the last whole record is torn, and was never durable, or it is damaged: it is
 //! damage if a whole record follows that was made when more was durable than is whole.
 
-use crate::GAddr;
-use crate::access::guard::PSN_BYTES;
-use crate::cache::dirty::{Dirty, PIECES};
-use selkie_pool::checksum;
+use selkie_pool::{GAddr, checksum};
+
+use crate::dirty::{Dirty, PIECES};
+use crate::lsn::Lsn;
 
 /// Bytes before the first page.
-pub(super) const HEADER_BYTES: usize = 32;
+pub const RECORD_HEADER_BYTES: usize = 32;
 /// Bytes of a mark.
-const MARK_BYTES: usize = HEADER_BYTES + 8;
+const MARK_BYTES: usize = RECORD_HEADER_BYTES + 8;
 /// What kinds of records there are.
 const CHANGE: u32 = 0;
 const BEGINNING: u32 = 1;
@@ -39,9 +39,6 @@ const PAGE_BYTES: usize = 24;
 const CHECKSUM_BYTES: usize = 4;
 /// The least alignment of pieces and records.
 const WORD: usize = 8;
-
-/// A place in the log of one node: bytes since its beginning.
-pub type Lsn = u64;
 
 /// What the records of a log have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,14 +51,15 @@ pub struct Format {
 
 /// What one page became by a change.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Change<'a> {
-    pub(crate) addr: GAddr,
+pub struct Change<'a> {
+    /// The page's address.
+    pub addr: GAddr,
     /// Its sequence number before.
-    pub(crate) psn: u64,
+    pub psn: u64,
     /// The pieces that were changed.
-    pub(crate) pieces: Dirty,
+    pub pieces: Dirty,
     /// The whole line, as it is now.
-    pub(crate) line: &'a [u8],
+    pub line: &'a [u8],
 }
 
 /// As [`encode_as`], of changes that are no beginning.
@@ -77,7 +75,7 @@ pub(crate) fn encode(
 
 /// Appends a record of these changes, which begins at `lsn` of its log while that is durable up to
 /// `durable`, to `to`; perhaps as a beginning.
-pub(crate) fn encode_as(
+pub fn encode_as(
     to: &mut Vec<u8>,
     salt: u32,
     (lsn, durable): (Lsn, Lsn),
@@ -98,7 +96,7 @@ pub(crate) fn encode_as(
 }
 
 /// Appends a record that marks a moment, as [`encode_as`] does those of changes.
-pub(super) fn encode_mark(to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn), number: u64) {
+pub fn encode_mark(to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn), number: u64) {
     let start = to.len();
     begin(to, (lsn, durable), (0, MARK));
     to.extend_from_slice(&number.to_le_bytes());
@@ -181,9 +179,9 @@ impl<'a> Record<'a> {
         if bytes.is_empty() {
             return Err(NoRecord::End);
         }
-        let header: &[u8; HEADER_BYTES] = bytes.first_chunk().ok_or(NoRecord::CutOff)?;
+        let header: &[u8; RECORD_HEADER_BYTES] = bytes.first_chunk().ok_or(NoRecord::CutOff)?;
         let (length, own) = (word32(header, 4), word64(header, 8));
-        if (length as usize) < HEADER_BYTES || !(length as usize).is_multiple_of(WORD) {
+        if (length as usize) < RECORD_HEADER_BYTES || !(length as usize).is_multiple_of(WORD) {
             return Err(NoRecord::Length(length));
         }
         if own != lsn {
@@ -202,10 +200,11 @@ impl<'a> Record<'a> {
 
     /// The length of the record that begins at `lsn` of a log, if what is there says that it is
     /// one.
-    pub(super) fn length_at(bytes: &[u8], lsn: Lsn) -> Option<u64> {
-        let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
+    #[must_use]
+    pub fn length_at(bytes: &[u8], lsn: Lsn) -> Option<u64> {
+        let header: &[u8; RECORD_HEADER_BYTES] = bytes.first_chunk()?;
         let length = word32(header, 4);
-        let is_one = word64(header, 8) == lsn && length as usize >= HEADER_BYTES;
+        let is_one = word64(header, 8) == lsn && length as usize >= RECORD_HEADER_BYTES;
         is_one.then_some(u64::from(length))
     }
 
@@ -221,7 +220,8 @@ impl<'a> Record<'a> {
             CHANGE | BEGINNING => {}
             _ => return Err(NoRecord::Malformed("another kind of record")),
         }
-        let (mut count, mut rest) = (0_u32, self.bytes.get(HEADER_BYTES..).unwrap_or_default());
+        let (mut count, mut rest) =
+            (0_u32, self.bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default());
         while !rest.is_empty() {
             let (redo, after) = Redo::split(rest, self.line_bytes)
                 .ok_or(NoRecord::Malformed("a page is cut off"))?;
@@ -244,7 +244,7 @@ impl<'a> Record<'a> {
 
     /// Appends the same record as one of another place, `lsn`, of a log that is durable up to
     /// `durable`.
-    pub(crate) fn copy_to(&self, to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn)) {
+    pub fn copy_to(&self, to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn)) {
         let start = to.len();
         to.extend_from_slice(self.bytes);
         let Some(record) = to.get_mut(start..) else { return };
@@ -255,7 +255,8 @@ impl<'a> Record<'a> {
     }
 
     /// All of it.
-    pub(super) fn bytes(&self) -> &'a [u8] {
+    #[must_use]
+    pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
@@ -266,7 +267,7 @@ impl<'a> Record<'a> {
 
     /// The number of the moment that it marks, if it is a mark: it has no pages.
     pub fn mark(&self) -> Option<u64> {
-        (self.kind() == MARK).then(|| word64(self.bytes, HEADER_BYTES))
+        (self.kind() == MARK).then(|| word64(self.bytes, RECORD_HEADER_BYTES))
     }
 
     fn kind(&self) -> u32 {
@@ -291,7 +292,8 @@ impl<'a> Record<'a> {
     /// What it says of each page.
     pub fn pages(&self) -> impl Iterator<Item = Redo<'a>> + use<'a> {
         let line_bytes = self.line_bytes;
-        let pages = if self.mark().is_some() { None } else { self.bytes.get(HEADER_BYTES..) };
+        let pages =
+            if self.mark().is_some() { None } else { self.bytes.get(RECORD_HEADER_BYTES..) };
         let mut rest = pages.unwrap_or_default();
         std::iter::from_fn(move || {
             let (redo, after) = Redo::split(rest, line_bytes)?;
@@ -327,7 +329,7 @@ impl<'a> Redo<'a> {
     }
 
     /// Its pieces.
-    pub(super) fn pieces(&self) -> Dirty {
+    pub(crate) fn pieces(&self) -> Dirty {
         self.pieces
     }
 
@@ -349,8 +351,6 @@ impl<'a> Redo<'a> {
         put(line, 0, &(self.psn + 1).to_le_bytes());
     }
 }
-
-const _: () = assert!(PSN_BYTES == size_of::<u64>());
 
 fn word32(bytes: &[u8], at: usize) -> u32 {
     let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
@@ -423,7 +423,7 @@ mod tests {
         let bytes = one(64, &[change]);
         let of = |bytes: &[u8], lsn| Record::decode(bytes, lsn, FORMAT).map(drop).unwrap_err();
         assert_eq!(of(&[], 64), NoRecord::End);
-        assert_eq!(of(&bytes[..HEADER_BYTES - 1], 64), NoRecord::CutOff);
+        assert_eq!(of(&bytes[..RECORD_HEADER_BYTES - 1], 64), NoRecord::CutOff);
         assert_eq!(of(&bytes[..bytes.len() - 1], 64), NoRecord::CutOff);
         assert_eq!(of(&bytes, 72), NoRecord::Misplaced(64));
         assert_eq!(of(&[0; 64], 64), NoRecord::Length(0));
@@ -446,6 +446,42 @@ mod tests {
         let mut later = Vec::new();
         encode(&mut later, 5, (64, 72), &[change]);
         assert!(malformed(&later));
+    }
+
+    /// Logs outlive the programs that wrote them.
+    #[test]
+    fn the_bytes_of_a_record_are_what_they_always_were() {
+        let line: Vec<u8> = (0..LINE).map(|at| at as u8).collect();
+        let pieces = Dirty::of(&(8..16), LINE);
+        let change = Change { addr: GAddr::from_u64(0x1234_5600), psn: 7, pieces, line: &line };
+        let mut bytes = Vec::new();
+        encode(&mut bytes, 5, (640, 320), &[change]);
+        assert_eq!(
+            bytes,
+            [
+                29, 231, 58, 97, 64, 0, 0, 0, 128, 2, 0, 0, 0, 0, 0, 0, 64, 1, 0, 0, 0, 0, 0, 0, 1,
+                0, 0, 0, 0, 0, 0, 0, 0, 86, 52, 18, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0,
+                0, 0, 0, 0, 8, 9, 10, 11, 12, 13, 14, 15,
+            ]
+        );
+        bytes.clear();
+        encode_mark(&mut bytes, 5, (704, 640), 77);
+        assert_eq!(
+            bytes,
+            [
+                117, 195, 95, 151, 40, 0, 0, 0, 192, 2, 0, 0, 0, 0, 0, 0, 128, 2, 0, 0, 0, 0, 0, 0,
+                0, 0, 0, 0, 2, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0,
+            ]
+        );
+        bytes.clear();
+        encode_as(&mut bytes, 5, (744, 704), (&[Change { pieces: Dirty::ALL, ..change }], true));
+        let header = [
+            131, 93, 237, 180, 56, 2, 0, 0, 232, 2, 0, 0, 0, 0, 0, 0, 192, 2, 0, 0, 0, 0, 0, 0, 1,
+            0, 0, 0, 1, 0, 0, 0, 0, 86, 52, 18, 0, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 255, 255, 255,
+            255, 255, 255, 255, 255,
+        ];
+        assert_eq!(bytes[..56], header);
+        assert_eq!(bytes[56..], line);
     }
 
     proptest! {

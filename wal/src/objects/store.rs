@@ -1,37 +1,4 @@
-//! Logs in an object store: each append is an object of its own, named after the place where it
-//! begins, as objects cannot be added to.
-//!
-//! ```text
-//! PREFIX/<pool>/<node>-<incarnation>/<LSN>.slog      a header, as of a file of a log, and the records of an append
-//! PREFIX/<pool>/<node>-<incarnation>/kept-<LSN>      a header: the log is kept from there on; the last such counts
-//! PREFIX/<pool>/<node>-<incarnation>/archived-<LSN>  the same of what it was cut off, once that is not all
-//! PREFIX/<pool>/<node>-<incarnation>/removed-<LSN>   a header: the log was removed
-//! PREFIX/<pool>/<node>-<incarnation>/ended           a header: where the log of one who was taken for dead ends
-//! PREFIX/<pool>/labels.json                          the pool's labels
-//! ```
-//! No name is used for two things: a request that failed may have been carried out, or be so later,
-//! and it does not matter when. What is tried again are the very same bytes. So an append is one
-//! request, and needs to know nothing of what is there.
-//!
-//! Objects that were cut off stay for whoever makes another pool of all logs, until the archive is
-//! made short. They are deleted after `archived` has said so, many at a time, in whatever order the
-//! store likes: what is left of them is not read. An object that is missing is seen, but for the
-//! last ones: the first one begins where `kept` or `archived` says, and each other where the one
-//! before ends. What has no `kept` is no log, nor is what has `removed`, which stays for what comes
-//! late.
-//!
-//! Contents: `url` (which store), `network` (where its client runs, and that each request has a
-//! bound), `sink` (a log that is being written).
-//!
-//! A node that was taken for dead may still be writing. Who reads its log to make its pages again
-//! says first where it ended, which is said once: the store has to know conditional requests
-//! (`If-None-Match` of S3).
-
-mod network;
-mod sink;
-#[cfg(test)]
-mod tests;
-mod url;
+//! Logs in an object store, as a store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,18 +7,18 @@ use object_store::ObjectStore;
 use object_store::path::Path;
 use selkie_fabric::BoxFuture;
 
-use super::files::{ENDED, HEADER_BYTES, Header, LABELS, SUFFIX};
-use super::record::Lsn;
-use super::store::{FIRST_LSN, Labels, LogError, LogOwner, LogStore, Piece, ReadError, Sink};
-use network::Network;
-use sink::ObjectSink;
+use super::names::{ARCHIVED, KEPT, Listed, REMOVED, mark_of, object_of};
+use super::network::Network;
+use super::sink::ObjectSink;
+use super::url::{Named, is_url, store_at};
+use crate::error::{LogError, ReadError};
+use crate::header::{HEADER_BYTES, Header};
+use crate::lsn::{FIRST_LSN, Lsn};
+use crate::names::{ENDED, LABELS, SUFFIX};
+use crate::owner::LogOwner;
+use crate::sink::Sink;
+use crate::store::{Labels, LogStore, Piece};
 
-/// From where a log is kept.
-const KEPT: &str = "kept-";
-/// From where what a log was cut off is kept.
-const ARCHIVED: &str = "archived-";
-/// That a log was removed.
-const REMOVED: &str = "removed-";
 /// How often it is looked for the mark of a log that is being cut.
 const LOOKS: u32 = 5;
 /// Objects that are deleted with a request, as many as S3 takes.
@@ -60,18 +27,18 @@ const DELETED_TOGETHER: usize = 1000;
 /// A place for logs in an object store.
 #[derive(Clone, Debug)]
 pub struct LogObjects {
-    network: Arc<Network>,
-    prefix: Path,
-    capacity: u64,
+    pub(super) network: Arc<Network>,
+    pub(super) prefix: Path,
+    pub(super) capacity: u64,
     /// Pieces of a log are also those that it was cut off.
-    reads_archives: bool,
+    pub(super) reads_archives: bool,
 }
 
 impl LogObjects {
     /// Whether this is a URL rather than a directory: it has `://` in it.
     #[must_use]
     pub fn is_url(place: &str) -> bool {
-        place.contains("://")
+        is_url(place)
     }
 
     /// Whether [`LogObjects::at`] would take this.
@@ -79,7 +46,7 @@ impl LogObjects {
     /// # Errors
     /// [`LogError`] with what is wrong with it.
     pub fn check(url: &str) -> Result<(), LogError> {
-        url::store_at(url).map(drop)
+        store_at(url).map(drop)
     }
 
     /// Logs in a directory, or at a URL, as `file:///var/logs`, or with the feature `cloud`
@@ -90,7 +57,7 @@ impl LogObjects {
     /// # Errors
     /// [`LogError`] with what is wrong with the URL, or with the settings.
     pub fn at(url: &str, capacity: u64) -> Result<Self, LogError> {
-        let url::Named { store, prefix, name } = url::store_at(url)?;
+        let Named { store, prefix, name } = store_at(url)?;
         let network = Arc::new(Network::start(store, &name)?);
         Ok(Self { network, prefix, capacity, reads_archives: false })
     }
@@ -148,7 +115,7 @@ impl LogObjects {
     ///
     /// # Errors
     /// [`LogError`] if that fails.
-    pub(crate) async fn put_beside(&self, name: &str, bytes: Vec<u8>) -> Result<(), LogError> {
+    pub async fn put_beside(&self, name: &str, bytes: Vec<u8>) -> Result<(), LogError> {
         self.network.put(&self.prefix.clone().join(name), bytes).await
     }
 
@@ -156,17 +123,19 @@ impl LogObjects {
     ///
     /// # Errors
     /// [`LogError`] if that fails.
-    pub(crate) async fn get_beside(&self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
+    pub async fn get_beside(&self, name: &str) -> Result<Option<Vec<u8>>, LogError> {
         self.network.get(&self.prefix.clone().join(name)).await
     }
 
     /// What people call an object beside the logs.
-    pub(crate) fn name_beside(&self, name: &str) -> PathBuf {
+    #[must_use]
+    pub fn name_beside(&self, name: &str) -> PathBuf {
         self.network.name_of(&self.prefix.clone().join(name)).into()
     }
 
     /// What people call the objects of a log.
-    pub(crate) fn place_of(&self, owner: LogOwner) -> PathBuf {
+    #[must_use]
+    pub fn place_of(&self, owner: LogOwner) -> PathBuf {
         self.place(&self.of_log(owner))
     }
 
@@ -174,11 +143,11 @@ impl LogObjects {
         self.prefix.clone().join(format!("{pool:016x}"))
     }
 
-    fn of_log(&self, owner: LogOwner) -> Path {
+    pub(super) fn of_log(&self, owner: LogOwner) -> Path {
         self.of_pool(owner.pool).join(format!("{}-{}", owner.node, owner.incarnation))
     }
 
-    fn place(&self, object: &Path) -> PathBuf {
+    pub(super) fn place(&self, object: &Path) -> PathBuf {
         self.network.name_of(object).into()
     }
 
@@ -194,7 +163,7 @@ impl LogObjects {
     }
 
     /// What there is of a log. One request for each thousand objects.
-    async fn listed(&self, owner: LogOwner) -> Result<Listed, ReadError> {
+    pub(super) async fn listed(&self, owner: LogOwner) -> Result<Listed, ReadError> {
         self.listed_at(&self.of_log(owner)).await
     }
 
@@ -362,33 +331,6 @@ impl LogObjects {
         bytes.truncate(length as usize);
         Ok(Piece { place, offset: first + offset, bytes })
     }
-}
-
-/// What there is of a log, each by its place, in order, and with its size.
-#[derive(Default)]
-struct Listed {
-    objects: Vec<(Lsn, u64)>,
-    kept: Vec<(Lsn, u64)>,
-    archived: Vec<(Lsn, u64)>,
-    is_removed: bool,
-}
-
-impl Listed {
-    /// From where it is kept, with what it was cut off or without; `None` if there is no log.
-    fn from(&self, archives: bool) -> Option<Lsn> {
-        let (kept, _) = self.kept.last().filter(|_| !self.is_removed)?;
-        let (archived, _) = self.archived.last().unwrap_or(&(FIRST_LSN, 0));
-        Some(if archives { *archived.min(kept) } else { *kept })
-    }
-}
-
-/// In the order of their names objects are in the order of the log.
-fn object_of(log: Path, start: Lsn) -> Path {
-    log.join(format!("{start:020}.{SUFFIX}"))
-}
-
-fn mark_of(log: Path, name: &str, place: Lsn) -> Path {
-    log.join(format!("{name}{place:020}"))
 }
 
 impl LogStore for LogObjects {

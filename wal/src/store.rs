@@ -7,100 +7,15 @@ use std::sync::Arc;
 
 use selkie_fabric::BoxFuture;
 
-use super::record::{Format, Lsn, Record};
-use super::scan::{LogDamage, LogEnd, scan};
-use selkie_pool::checksum;
+use crate::error::{LogError, ReadError};
+use crate::lsn::Lsn;
+use crate::owner::LogOwner;
+use crate::record::Record;
+use crate::scan::{LogDamage, LogEnd, scan};
+use crate::sink::Sink;
 
-/// What those who use a pool have to say to each other, by name ([`selkie_pool::Pool::label`]).
+/// What those who use a pool have to say to each other, by name (`Pool::label`).
 pub type Labels = BTreeMap<String, String>;
-
-/// Where every log begins; 0 is no place.
-pub const FIRST_LSN: Lsn = 64;
-
-/// Why a log cannot be written or read.
-#[derive(Clone, Debug)]
-pub struct LogError {
-    /// What was tried.
-    pub what: &'static str,
-    /// With which file or place.
-    pub place: PathBuf,
-    /// What was met.
-    pub source: Arc<std::io::Error>,
-}
-
-impl LogError {
-    /// What was tried, where, and what was met.
-    pub fn new(what: &'static str, place: impl Into<PathBuf>, source: std::io::Error) -> Self {
-        Self { what, place: place.into(), source: Arc::new(source) }
-    }
-}
-
-impl fmt::Display for LogError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot {} {}: {}", self.what, self.place.display(), self.source)
-    }
-}
-
-impl std::error::Error for LogError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&*self.source)
-    }
-}
-
-/// Whose log it is. Each incarnation of a node has one of its own.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct LogOwner {
-    /// The pool's name for itself.
-    pub pool: u64,
-    /// The compute node.
-    pub node: u16,
-    /// How many nodes have had its index, it included.
-    pub incarnation: u32,
-    /// Bytes of a line.
-    pub line_bytes: u32,
-}
-
-impl LogOwner {
-    /// What the records of the log have in common.
-    #[must_use]
-    pub fn format(&self) -> Format {
-        let Self { pool, node, incarnation, line_bytes } = *self;
-        let mut name = pool.to_le_bytes().to_vec();
-        name.extend_from_slice(&node.to_le_bytes());
-        name.extend_from_slice(&incarnation.to_le_bytes());
-        Format { line_bytes: line_bytes as usize, salt: checksum(&name) }
-    }
-}
-
-/// Bytes that may become durable.
-#[derive(Debug)]
-pub struct Written {
-    /// The bytes, for another try or others.
-    pub bytes: Vec<u8>,
-    /// Whether they are durable.
-    pub result: Result<(), LogError>,
-}
-
-/// What a log is written to, one append after the other.
-pub trait Sink: Send + Sync {
-    /// Makes whole records durable that begin at `at`, where those before ended, the first at
-    /// [`FIRST_LSN`]. After a failure the very same bytes are given again: what is there of them is
-    /// overwritten.
-    fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written>;
-
-    /// What lies before `lsn`, the beginning of a record or the end, is not needed for the node's
-    /// pages any more; from where the log is kept then.
-    fn truncate(&self, lsn: Lsn) -> BoxFuture<'_, Result<Lsn, LogError>>;
-
-    /// Bytes that it can keep.
-    fn capacity(&self) -> u64;
-
-    /// Sees to it that what is kept, up to `end`, is kept where it should be, as places come and
-    /// go. Nothing is appended meanwhile.
-    fn tend(&self, _end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
-        Box::pin(async { Ok(()) })
-    }
-}
 
 /// A piece of a log: whole records, and perhaps a torn end.
 #[derive(Debug)]
@@ -116,7 +31,8 @@ pub struct Piece {
 impl Piece {
     /// Of a piece that begins at `start` what comes before `next`, if that is known: what lies
     /// beyond was tried and given up, or came too late.
-    pub(super) fn up_to(mut self, next: Option<Lsn>, start: Lsn) -> Self {
+    #[must_use]
+    pub fn up_to(mut self, next: Option<Lsn>, start: Lsn) -> Self {
         if let Some(next) = next {
             self.bytes.truncate(next.saturating_sub(start) as usize);
         }
@@ -239,143 +155,9 @@ pub trait LogStore: Send + Sync + fmt::Debug {
     }
 }
 
-/// Several places as one, to be read: each log is in one of them.
-#[derive(Clone, Debug)]
-pub struct Joined(pub Vec<Arc<dyn LogStore>>);
-
-impl Joined {
-    /// The first place that has a log.
-    async fn place_of(&self, owner: LogOwner) -> Result<Option<&dyn LogStore>, ReadError> {
-        for store in &self.0 {
-            if !store.pieces(owner).await?.is_empty() {
-                return Ok(Some(&**store));
-            }
-        }
-        Ok(None)
-    }
-}
-
-fn not_written() -> LogError {
-    let error = std::io::Error::new(std::io::ErrorKind::Unsupported, "they are only read");
-    LogError::new("write to", "several places of logs", error)
-}
-
-impl LogStore for Joined {
-    fn create(&self, _: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
-        Box::pin(async { Err(not_written()) })
-    }
-
-    fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
-        Box::pin(async move {
-            match self.place_of(owner).await? {
-                Some(place) => place.pieces(owner).await,
-                None => Ok(Vec::new()),
-            }
-        })
-    }
-
-    fn piece(&self, owner: LogOwner, start: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
-        Box::pin(async move {
-            let gone = || LogError::new("find", "a log", std::io::ErrorKind::NotFound.into());
-            self.place_of(owner).await?.ok_or_else(gone)?.piece(owner, start).await
-        })
-    }
-
-    fn end_at(&self, _: LogOwner, _: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {
-        Box::pin(async { Err(not_written().into()) })
-    }
-
-    fn ended(&self, owner: LogOwner) -> BoxFuture<'_, Result<Option<Lsn>, ReadError>> {
-        Box::pin(async move {
-            match self.place_of(owner).await? {
-                Some(place) => place.ended(owner).await,
-                None => Ok(None),
-            }
-        })
-    }
-
-    fn remove(&self, _: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
-        Box::pin(async { Err(not_written()) })
-    }
-
-    fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>> {
-        Box::pin(async {
-            let mut owners = Vec::new();
-            for store in &self.0 {
-                owners.extend(store.owners().await?);
-            }
-            owners.sort();
-            owners.dedup();
-            Ok(owners)
-        })
-    }
-
-    /// Those of the last place that has any.
-    fn labels(&self, pool: u64) -> BoxFuture<'_, Result<Labels, ReadError>> {
-        Box::pin(async move {
-            let mut labels = Labels::new();
-            for store in &self.0 {
-                let own = store.labels(pool).await?;
-                labels = if own.is_empty() { labels } else { own };
-            }
-            Ok(labels)
-        })
-    }
-}
-
-/// Where a node keeps its log, as configured.
-#[derive(Clone, Debug)]
-pub enum LogTo {
-    /// In memory of r + 1 memory nodes, beside the pages: whoever survives the node reads it there.
-    Memory,
-
-    /// Elsewhere.
-    Store(Arc<dyn LogStore>),
-}
-
-/// Why a log cannot be relied on.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum ReadError {
-    /// It cannot be read.
-    #[error(transparent)]
-    Log(#[from] LogError),
-    /// A part of it is not what it should be.
-    #[error("{}: {what}", place.display())]
-    Place {
-        /// The file or place.
-        place: PathBuf,
-        /// What is wrong with it.
-        what: String,
-    },
-    /// Records are missing that were durable.
-    #[error("{}, from byte {at}: {damage}", place.display())]
-    Damaged {
-        /// The file or place.
-        place: PathBuf,
-        /// Where in it.
-        at: u64,
-        /// What is missing.
-        damage: LogDamage,
-    },
-    /// What was asked for was given up, as the node does not need it any more.
-    #[error(
-        "{}: it is cut off up to {}, and {from} was asked for",
-        place.display(),
-        kept.map_or_else(|| "its end".to_owned(), |kept| kept.to_string())
-    )]
-    Cut {
-        /// The file or place.
-        place: PathBuf,
-        /// From where it was to be read.
-        from: Lsn,
-        /// From where it is kept, if at all.
-        kept: Option<Lsn>,
-    },
-}
-
 /// Where the pieces of a log begin, in order, each with where what follows it begins, or the log
 /// was said to end.
-pub(super) async fn pieces_of<S: LogStore + ?Sized>(
+pub(crate) async fn pieces_of<S: LogStore + ?Sized>(
     store: &S,
     owner: LogOwner,
 ) -> Result<Vec<(Lsn, Option<Lsn>)>, ReadError> {
@@ -442,7 +224,7 @@ async fn read_pieces<S: LogStore + ?Sized>(
 
 /// The end of a piece that begins at that offset of its place, and that LSN, and which another
 /// follows, or the log's end.
-pub(super) fn followed_by(
+pub(crate) fn followed_by(
     scanned: Result<LogEnd, LogDamage>,
     next: Option<Lsn>,
     (place, offset, start): (&Path, u64, Lsn),

@@ -1,0 +1,165 @@
+//! Making the log durable: who waits for it writes what has gathered, and a task writes the rest.
+
+use std::sync::{Arc, Weak};
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use selkie_fabric::env::Env;
+use selkie_wal::{LogError, LogOwner, LogStore, Lsn};
+
+use super::destination::LogTo;
+use super::memory::MemoryLogs;
+use super::state::{Log, Turn};
+use crate::core::Core;
+use crate::error::EngineError;
+use crate::join::either;
+
+/// After which time a sink that has failed is tried again.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
+
+/// Makes durable what waits, at the caller's turn.
+async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
+    let (at, mut bytes) = log.take();
+    let end = at + bytes.len() as u64;
+    // Another may have taken it all.
+    while !bytes.is_empty() {
+        // Who has failed may be recovered from, and what it adds now would not be of that. One that
+        // is gone has not failed.
+        let lives = core.upgrade().is_none_or(|core| !core.lifecycle.has_failed());
+        let Some(sink) = log.sink.get().filter(|_| lives) else { return };
+        let written = sink.append(at, bytes).await;
+        bytes = written.bytes;
+        match written.result {
+            Ok(()) => break,
+            Err(error) => log.fail(error),
+        }
+        if at + bytes.len() as u64 != end {
+            // A sink that has lost them: they cannot be made durable any more.
+            let lost = std::io::Error::other("what was to be written is gone");
+            let error = EngineError::Log(LogError::new("write", "the log", lost));
+            return core.upgrade().map_or((), |core| core.end_with(error));
+        }
+        env.sleep(RETRY_AFTER).await;
+    }
+    log.recover();
+    bytes.clear();
+    *log.spare.lock() = bytes;
+    let lines = log.advance(end, turn);
+    if let Some(core) = core.upgrade() {
+        lines.into_iter().for_each(|addr| core.notify(addr));
+    }
+}
+
+/// Makes durable what nobody does who waits for it, until the engine is gone and nothing is left.
+pub(crate) async fn run_log(core: Weak<Core>, log: Arc<Log>, env: Env) {
+    let mut seen = 0;
+    loop {
+        let moved = log.moved.count();
+        if log.has_more() {
+            match log.turn() {
+                Some(turn) => write(&core, &log, turn, &env).await,
+                None => {
+                    log.moved.wait_past(moved).await;
+                }
+            }
+            continue;
+        }
+        // Of what nobody waited for there may be some when the last handle goes.
+        let Some(last) = core.upgrade().map(|core| core.lifecycle.stop_bell().clone()) else {
+            return;
+        };
+        let wanted = async {
+            log.wanted.wait_past(seen).await;
+        };
+        let ends = async {
+            last.wait_past(0).await;
+        };
+        either(wanted, ends).await;
+        seen = log.wanted.count();
+    }
+}
+
+impl Core {
+    /// Waits until the log is durable up to `lsn`, and was so before anybody can have taken this
+    /// node for dead, who then reads the log. Who waits first writes what there is.
+    ///
+    /// # Errors
+    /// [`EngineError::Log`] if the sink fails, `LogTimeout` after the request timeout; it may
+    /// become durable later. Why the node has failed, if it has.
+    pub(crate) async fn until_durable(&self, log: &Arc<Log>, lsn: Lsn) -> Result<(), EngineError> {
+        let started = self.env.now();
+        loop {
+            let seen = log.moved.count();
+            if log.durable() >= lsn {
+                return self.until_sure(started).await;
+            }
+            log.check()?;
+            self.write_log(log);
+            if log.durable() < lsn {
+                log.wait_past(&self.env, seen, started, self.config.request_timeout).await?;
+            }
+        }
+    }
+
+    /// Waits until it is known that nobody has taken this node for dead as yet.
+    async fn until_sure(&self, started: Duration) -> Result<(), EngineError> {
+        loop {
+            self.lifecycle.check_failed()?;
+            let (now, lease) = (self.env.now(), self.pool.state().timing.lease);
+            let is_known = self.pool.signs_of_life(now).silent_for <= lease * 3 / 4;
+            if is_known && !self.lifecycle.is_suspended() {
+                return Ok(());
+            }
+            let waited = now - started;
+            if waited > self.config.request_timeout {
+                return Err(EngineError::LogTimeout { waited });
+            }
+            // Until the node has judged anew: it may go on without the control plane.
+            self.env.sleep(2 * self.config.tick).await;
+            if !is_known && !self.lifecycle.is_suspended() {
+                return self.lifecycle.check_failed();
+            }
+        }
+    }
+
+    /// Begins to make durable what waits, unless somebody is at it. Where the sink does not wait it
+    /// is done then.
+    pub(crate) fn write_log(&self, log: &Arc<Log>) {
+        let Some(turn) = log.turn() else { return };
+        std::mem::forget(turn);
+        let (core, own, env) = (self.this.clone(), Arc::clone(log), self.env.clone());
+        let mut run = Box::pin(async move {
+            let turn = Turn(&own);
+            write(&core, &own, turn, &env).await;
+        });
+        if run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
+            drop(self.env.spawn("log", run));
+        }
+    }
+
+    /// Begins the log of this node, which is in the pool.
+    pub(crate) async fn open_log(&self) -> Result<(), EngineError> {
+        let (Some(log), Some(store)) = (&self.log, self.log_store()) else { return Ok(()) };
+        let owner = self.log_of(self.index().get());
+        let sink = store.create(owner).await.map_err(EngineError::Log)?;
+        log.open(sink, owner.format());
+        // Before anything is changed.
+        self.mark_moment(&self.pool.state());
+        Ok(())
+    }
+
+    /// Where this node keeps its log, and looks for those of others.
+    pub(crate) fn log_store(&self) -> Option<Arc<dyn LogStore>> {
+        match self.config.log.as_ref()? {
+            LogTo::Store(store) => Some(Arc::clone(store)),
+            LogTo::Memory => Some(Arc::new(MemoryLogs::new(self.this.clone()))),
+        }
+    }
+
+    /// The log of the last node that has had an index.
+    pub(super) fn log_of(&self, node: u16) -> LogOwner {
+        let state = self.pool.state();
+        let incarnation = state.incarnations.get(&node).copied().unwrap_or_default();
+        LogOwner { pool: state.id, node, incarnation, line_bytes: self.cache.gcl_bytes() as u32 }
+    }
+}

@@ -1,0 +1,115 @@
+//! Pages that are made by records.
+
+use std::collections::{BTreeMap, HashMap};
+
+use selkie_pool::GAddr;
+
+use crate::conflict::Discord;
+use crate::psn::psn_of;
+use crate::record::{Record, Redo};
+
+struct Page {
+    line: Box<[u8]>,
+    /// The number that it began with.
+    base: u64,
+    psn: u64,
+}
+
+/// Pages that are made by records.
+pub struct Pages {
+    line_bytes: usize,
+    pages: HashMap<GAddr, Page>,
+}
+
+impl Pages {
+    /// No pages; those that records name begin as zeros.
+    #[must_use]
+    pub fn new(line_bytes: usize) -> Self {
+        Self { line_bytes, pages: HashMap::new() }
+    }
+
+    /// A page as it was at some time. Changes from before are passed over.
+    pub fn insert(&mut self, addr: GAddr, line: Box<[u8]>) {
+        let psn = psn_of(&line);
+        self.pages.insert(addr, Page { line, base: psn, psn });
+    }
+
+    /// Applies a record if its pages are what they were before it; `Err` with what is missing if
+    /// not.
+    ///
+    /// # Errors
+    /// [`Discord::Gap`]: it may be applied later. [`Discord::Fork`]: never.
+    pub fn apply(&mut self, record: &Record<'_>) -> Result<(), Discord> {
+        if record.begins() {
+            self.begin(record);
+            return Ok(());
+        }
+        for redo in record.pages() {
+            let (addr, next) = (redo.addr(), redo.psn());
+            let (base, has) = self.pages.get(&addr).map_or((0, 0), |page| (page.base, page.psn));
+            if next > has {
+                return Err(Discord::Gap { addr, has, next });
+            }
+            if next < has && next >= base {
+                return Err(Discord::Fork { addr, psn: next });
+            }
+        }
+        for redo in record.pages() {
+            self.redo(&redo);
+        }
+        Ok(())
+    }
+
+    /// Puts the pages of a beginning in place, but for those that are further.
+    pub(crate) fn begin(&mut self, record: &Record<'_>) {
+        for redo in record.pages() {
+            let is_new = self.pages.get(&redo.addr()).is_none_or(|page| page.psn <= redo.psn());
+            if is_new {
+                self.redo(&redo);
+                if let Some(page) = self.pages.get_mut(&redo.addr()) {
+                    // The change that it repeats may come.
+                    page.base = page.psn;
+                }
+            }
+        }
+    }
+
+    fn redo(&mut self, redo: &Redo<'_>) {
+        let zero = || vec![0; self.line_bytes].into_boxed_slice();
+        let page = self.pages.entry(redo.addr());
+        let page = page.or_insert_with(|| Page { line: zero(), base: 0, psn: 0 });
+        if redo.psn() >= page.psn {
+            redo.apply(&mut page.line);
+            page.psn = redo.psn() + 1;
+        }
+    }
+
+    /// A page as far as its changes are known.
+    #[must_use]
+    pub fn line(&self, addr: GAddr) -> Option<&[u8]> {
+        self.pages.get(&addr).map(|page| &*page.line)
+    }
+
+    /// The sequence number of a page as far as its changes are known; 0 of one without any.
+    pub(crate) fn psn(&self, addr: GAddr) -> u64 {
+        self.pages.get(&addr).map_or(0, |page| page.psn)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.pages.len()
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.pages.is_empty()
+    }
+
+    /// The pages, by address.
+    #[must_use]
+    pub fn into_lines(self) -> BTreeMap<GAddr, Box<[u8]>> {
+        self.pages.into_iter().map(|(addr, page)| (addr, page.line)).collect()
+    }
+}

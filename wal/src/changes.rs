@@ -12,7 +12,7 @@ use std::hash::BuildHasherDefault;
 use selkie_pool::GAddr;
 use smallvec::SmallVec;
 
-use crate::conflict::Discord;
+use crate::conflict::MergeConflict;
 use crate::dirty::Dirty;
 use crate::line_hasher::LineHasher;
 use crate::psn::psn_of;
@@ -24,7 +24,7 @@ const LINES: usize = 256;
 /// Changes of a page that follow each other, put together: of each piece what the last of them has
 /// made of it.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct ChangeRun {
     /// The page's number before the first, and after the last.
     first: u64,
     end: u64,
@@ -37,7 +37,7 @@ struct Stretch {
     repeats: bool,
 }
 
-impl Stretch {
+impl ChangeRun {
     /// Of a page whose lines are in `lines`.
     fn apply(&self, lines: &Lines, line: &mut [u8]) {
         let own = lines.get(self.line);
@@ -89,28 +89,28 @@ impl Lines {
 }
 
 /// What one log, or a part of one, tells of some pages.
-struct Told {
+struct PageChanges {
     /// There are no other logs that could have what is missing between changes: what lies before a
     /// gap is of no use.
     alone: bool,
     /// The number of each page.
     numbers: HashMap<u64, u32, BuildHasherDefault<LineHasher>>,
     /// By the page's number what was told of it last.
-    last: Vec<Option<Stretch>>,
+    last: Vec<Option<ChangeRun>>,
     /// By the page's number what was told of it before.
-    before: HashMap<u32, Vec<Stretch>>,
+    before: HashMap<u32, Vec<ChangeRun>>,
     lines: Lines,
     /// Pages of which two changes begin with the same number, and that.
     forks: HashMap<GAddr, u64>,
 }
 
-impl Told {
+impl PageChanges {
     fn add(&mut self, record: &Record<'_>) {
         let number = |redo: Redo<'_>| self.numbers.get(&redo.addr().to_u64()).copied();
         let numbers: SmallVec<[Option<u32>; 32]> = record.pages().map(number).collect();
         for (redo, number) in record.pages().zip(numbers) {
             if let Some(number) = number {
-                self.add_page(number, &redo, record.begins());
+                self.add_page(number, &redo, record.is_full_page_image());
             }
         }
     }
@@ -133,17 +133,17 @@ impl Told {
                         self.before.entry(number).or_default().push(last);
                         self.lines.add()
                     }
-                    Some(Stretch { line, .. }) => line,
+                    Some(ChangeRun { line, .. }) => line,
                     None => self.lines.add(),
                 };
                 redo.apply(self.lines.get_mut(line));
                 let pieces = redo.pieces();
-                *last = Some(Stretch { first: psn, end: psn + 1, pieces, line, repeats: begins });
+                *last = Some(ChangeRun { first: psn, end: psn + 1, pieces, line, repeats: begins });
             }
         }
     }
 
-    fn stretches_of(&self, addr: GAddr) -> impl Iterator<Item = (&Stretch, &Lines)> {
+    fn runs_of(&self, addr: GAddr) -> impl Iterator<Item = (&ChangeRun, &Lines)> {
         let number = self.numbers.get(&addr.to_u64());
         let before = number.and_then(|number| self.before.get(number));
         let last = number.and_then(|number| self.last.get(*number as usize));
@@ -154,7 +154,7 @@ impl Told {
 
 /// Changes of some pages, from one log or several.
 #[derive(Default)]
-pub struct Changes(Vec<Told>);
+pub struct Changes(Vec<PageChanges>);
 
 impl Changes {
     /// None yet, of these pages; those of others are passed over. `alone`: from one log.
@@ -167,7 +167,7 @@ impl Changes {
         let last = vec![None; numbers.len()];
         let lines = Lines { line_bytes, slabs: Vec::new(), used: 0 };
         let (before, forks) = (HashMap::new(), HashMap::new());
-        Self(vec![Told { alone, numbers, last, before, lines, forks }])
+        Self(vec![PageChanges { alone, numbers, last, before, lines, forks }])
     }
 
     /// Takes in the changes of the record that follows in the log.
@@ -189,44 +189,44 @@ impl Changes {
     }
 
     /// Whether there are changes of a page.
-    pub fn tell_of(&self, addr: GAddr) -> bool {
-        self.0.iter().any(|told| told.stretches_of(addr).next().is_some())
+    pub fn has_changes_of(&self, addr: GAddr) -> bool {
+        self.0.iter().any(|told| told.runs_of(addr).next().is_some())
     }
 
     /// Makes of home's page what it became; whether that is another.
     ///
     /// # Errors
-    /// [`Discord`] if changes are missing, or there are too many.
-    pub fn redo(&self, addr: GAddr, line: &mut [u8]) -> Result<bool, Discord> {
+    /// [`MergeConflict`] if changes are missing, or there are too many.
+    pub fn redo(&self, addr: GAddr, line: &mut [u8]) -> Result<bool, MergeConflict> {
         if let Some(psn) = self.0.iter().find_map(|told| told.forks.get(&addr)) {
-            return Err(Discord::Fork { addr, psn: *psn });
+            return Err(MergeConflict::Fork { addr, psn: *psn });
         }
-        let all = self.0.iter().flat_map(|told| told.stretches_of(addr));
-        let mut all: SmallVec<[(&Stretch, &Lines); 4]> = all.collect();
+        let all = self.0.iter().flat_map(|told| told.runs_of(addr));
+        let mut all: SmallVec<[(&ChangeRun, &Lines); 4]> = all.collect();
         // What repeats comes after what it repeats.
         all.sort_by_key(|(stretch, _)| (stretch.first, stretch.repeats));
         // The last that follow each other, and the number after them.
-        let (mut run, mut end) = (SmallVec::<[(&Stretch, &Lines); 4]>::new(), 0);
+        let (mut run, mut end) = (SmallVec::<[(&ChangeRun, &Lines); 4]>::new(), 0);
         for told in all {
-            let Stretch { first, repeats, .. } = *told.0;
+            let ChangeRun { first, repeats, .. } = *told.0;
             if run.is_empty() || first > end {
                 run.clear();
                 run.push(told);
             } else if first == end || repeats && first + 1 == end {
                 run.push(told);
             } else if !(repeats && told.0.end == first + 1) {
-                return Err(Discord::Fork { addr, psn: first });
+                return Err(MergeConflict::Fork { addr, psn: first });
             }
             end = end.max(told.0.end);
         }
-        let Some((Stretch { first, .. }, _)) = run.first() else { return Ok(false) };
+        let Some((ChangeRun { first, .. }, _)) = run.first() else { return Ok(false) };
         let has = psn_of(line);
         if end < has {
             // It has been elsewhere since, and come back as it is.
             return Ok(false);
         }
         if *first > has {
-            return Err(Discord::Gap { addr, has, next: *first });
+            return Err(MergeConflict::Gap { addr, has, next: *first });
         }
         run.iter().for_each(|(stretch, lines)| stretch.apply(lines, line));
         Ok(true)
@@ -326,13 +326,13 @@ mod tests {
     fn what_others_changed_and_did_not_get_home_is_missed_but_for_their_logs() {
         let all = history(30);
         let mut line = all[6].0.clone();
-        let gap = Discord::Gap { addr: ADDR, has: 7, next: 10 };
+        let gap = MergeConflict::Gap { addr: ADDR, has: 7, next: 10 };
         assert_eq!(changes(&all[10..20]).redo(ADDR, &mut line), Err(gap));
         assert_eq!(line, all[6].0, "nothing is guessed at");
         let both = changes(&all[5..20]);
         assert!(both.redo(ADDR, &mut line).unwrap());
         assert_eq!(line, all[19].0);
-        let fork = Discord::Fork { addr: ADDR, psn: 7 };
+        let fork = MergeConflict::Fork { addr: ADDR, psn: 7 };
         let mut both = both;
         both.join(changes(&all[7..8]));
         assert_eq!(both.redo(ADDR, &mut line), Err(fork));
@@ -381,7 +381,7 @@ mod tests {
                 assert_eq!(joined.redo(ADDR, &mut line), Ok(true), "{order:?}, home had {home}");
                 assert_eq!(line, all[39].0, "{order:?}, home had {home}");
             }
-            let gap = Discord::Gap { addr: ADDR, has: 4, next: 5 };
+            let gap = MergeConflict::Gap { addr: ADDR, has: 4, next: 5 };
             assert_eq!(joined.redo(ADDR, &mut all[3].0.clone()), Err(gap));
             // Of a change by another in between there is a beginning, and that one's log as well.
             let between = log(&[(None, 5..10), (Some(10), 11..13)]);
@@ -400,7 +400,7 @@ mod tests {
                 forked.join(changes(&logs[1]));
                 forked.join(changes(&logs[2]));
                 forked.join(changes(&all[psn..=psn]));
-                let fork = Err(Discord::Fork { addr: ADDR, psn: psn as u64 });
+                let fork = Err(MergeConflict::Fork { addr: ADDR, psn: psn as u64 });
                 assert_eq!(forked.redo(ADDR, &mut all[39].0.clone()), fork);
             }
         }

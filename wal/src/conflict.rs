@@ -4,7 +4,7 @@ use selkie_pool::GAddr;
 
 /// Logs that do not go together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Discord {
+pub enum MergeConflict {
     /// A change is in no log that later ones build upon.
     #[error("page {addr}: the change after number {has} is in no log, but that after {next} is")]
     Gap {

@@ -33,14 +33,14 @@ mod sink;
 mod store;
 
 pub use changes::Changes;
-pub use conflict::Discord;
+pub use conflict::MergeConflict;
 pub use dirty::{Dirty, PIECES};
 pub use error::{LogError, ReadError};
 pub use files::LogFiles;
 pub use joined::Joined;
 pub use line_hasher::LineHasher;
 pub use lsn::{FIRST_LSN, Lsn};
-pub use merge::{MergeError, Read, merge};
+pub use merge::{MergeError, MergedLog, merge};
 pub use objects::LogObjects;
 pub use owner::LogOwner;
 pub use pages::Pages;
@@ -50,4 +50,4 @@ pub use record::{
 };
 pub use scan::{LogDamage, LogEnd, scan};
 pub use sink::{Sink, Written};
-pub use store::{Labels, LogStore, Part, Piece, read_log};
+pub use store::{Labels, LogRange, LogStore, Piece, read_log};

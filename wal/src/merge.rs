@@ -19,7 +19,7 @@ use std::collections::HashSet;
 
 use selkie_pool::GAddr;
 
-use crate::conflict::Discord;
+use crate::conflict::MergeConflict;
 use crate::error::ReadError;
 use crate::lsn::Lsn;
 use crate::owner::LogOwner;
@@ -30,7 +30,7 @@ use crate::store::{LogStore, Piece, followed_by, pieces_of};
 
 /// What was found in a log.
 #[derive(Clone, Debug)]
-pub struct Read {
+pub struct MergedLog {
     /// Whose it is.
     pub owner: LogOwner,
     /// Records that were applied.
@@ -38,7 +38,7 @@ pub struct Read {
     /// Records that were left out, as they build upon what is missing.
     pub left_out: u64,
     /// The first of those that were left out as another log has other changes of the same pages.
-    pub fork: Option<(Lsn, Discord)>,
+    pub fork: Option<(Lsn, MergeConflict)>,
     /// Where its last whole record ends.
     pub end: Lsn,
     /// What follows there; [`NoRecord::End`] but for a log whose owner died as it wrote.
@@ -54,14 +54,14 @@ pub enum MergeError {
     #[error(transparent)]
     Read(#[from] ReadError),
     /// The logs do not go together.
-    #[error("log of compute node {}-{} at {lsn}: {discord}", owner.node, owner.incarnation)]
-    Discord {
+    #[error("log of compute node {}-{} at {lsn}: {conflict}", owner.node, owner.incarnation)]
+    Conflict {
         /// The log in which that shows.
         owner: LogOwner,
         /// The record.
         lsn: Lsn,
         /// What does not go together.
-        discord: Discord,
+        conflict: MergeConflict,
     },
 }
 
@@ -76,7 +76,7 @@ pub async fn merge(
     owners: &[LogOwner],
     pages: &mut Pages,
     accept_loss: bool,
-) -> Result<Vec<Read>, MergeError> {
+) -> Result<Vec<MergedLog>, MergeError> {
     let mut logs = Vec::new();
     for owner in owners {
         logs.push(Reader::open(store, *owner, accept_loss).await?);
@@ -94,19 +94,19 @@ pub async fn merge(
         }
         let waiting =
             logs.iter().enumerate().find_map(|(log, reader)| Some((log, reader.waits(pages)?)));
-        let Some((log, (owner, lsn, discord))) = waiting else { break };
+        let Some((log, (owner, lsn, conflict))) = waiting else { break };
         if !has_begun {
             has_begun = true;
             let begin = |record: &Record<'_>| {
-                if record.begins() {
-                    pages.begin(record);
+                if record.is_full_page_image() {
+                    pages.put_full_page_image(record);
                 }
             };
             look_ahead(&logs, store, accept_loss, begin).await?;
             continue;
         }
         if !accept_loss {
-            return Err(MergeError::Discord { owner, lsn, discord });
+            return Err(MergeError::Conflict { owner, lsn, conflict });
         }
         if known.is_none() {
             let mut all = HashSet::new();
@@ -118,7 +118,7 @@ pub async fn merge(
         // One of those that wait does so for what nobody has.
         let is_known = |addr, psn| known.as_ref().is_some_and(|known| known.contains(&(addr, psn)));
         let misses = |reader: &Reader| match reader.waits(pages) {
-            Some((_, _, Discord::Gap { addr, has, .. })) => !is_known(addr, has),
+            Some((_, _, MergeConflict::Gap { addr, has, .. })) => !is_known(addr, has),
             Some(_) => true,
             None => false,
         };
@@ -152,7 +152,7 @@ async fn look_ahead(
 /// A log that is being read.
 #[derive(Clone)]
 struct Reader {
-    read: Read,
+    read: MergedLog,
     /// Pieces that were not read yet, the next one last, each with where it has to end, if that is
     /// known.
     pieces: Vec<(Lsn, Option<Lsn>)>,
@@ -181,7 +181,8 @@ impl Reader {
         pieces.reverse();
         let first = pieces.last().map_or(0, |(first, _)| *first);
         let then = NoRecord::End;
-        let read = Read { owner, applied: 0, left_out: 0, fork: None, end: first, then, damage };
+        let read =
+            MergedLog { owner, applied: 0, left_out: 0, fork: None, end: first, then, damage };
         let mut log =
             Self { read, pieces, bytes: Vec::new(), start: first, whole: first, at: first };
         log.fill(store, accept_loss).await?;
@@ -237,17 +238,17 @@ impl Reader {
             let (lsn, end) = (record.lsn(), record.end());
             match pages.apply(&record) {
                 Ok(()) => {}
-                Err(Discord::Gap { .. }) => break,
+                Err(MergeConflict::Gap { .. }) => break,
                 // Others went on without it, as they could not read it.
-                Err(fork @ Discord::Fork { .. }) if accept_loss => {
+                Err(fork @ MergeConflict::Fork { .. }) if accept_loss => {
                     self.read.left_out += 1;
                     let _ = self.read.fork.get_or_insert((lsn, fork));
                     (self.at, moved) = (end, true);
                     self.fill(store, true).await?;
                     continue;
                 }
-                Err(discord) => {
-                    return Err(MergeError::Discord { owner: self.read.owner, lsn, discord });
+                Err(conflict) => {
+                    return Err(MergeError::Conflict { owner: self.read.owner, lsn, conflict });
                 }
             }
             self.read.applied += 1;
@@ -258,12 +259,16 @@ impl Reader {
     }
 
     /// What the next record waits for.
-    fn waits(&self, pages: &Pages) -> Option<(LogOwner, Lsn, Discord)> {
+    fn waits(&self, pages: &Pages) -> Option<(LogOwner, Lsn, MergeConflict)> {
         let record = self.record()?;
         let missing = record.pages().find_map(|redo| {
             let (addr, next) = (redo.addr(), redo.psn());
             let has = pages.psn(addr);
-            (next > has && !record.begins()).then_some(Discord::Gap { addr, has, next })
+            (next > has && !record.is_full_page_image()).then_some(MergeConflict::Gap {
+                addr,
+                has,
+                next,
+            })
         })?;
         Some((self.read.owner, record.lsn(), missing))
     }
@@ -313,7 +318,7 @@ mod tests {
         (all.collect(), line)
     }
 
-    fn apply(pages: &mut Pages, record: &[u8]) -> Result<(), Discord> {
+    fn apply(pages: &mut Pages, record: &[u8]) -> Result<(), MergeConflict> {
         pages.apply(&Record::decode(record, 0, FORMAT).unwrap())
     }
 
@@ -336,7 +341,7 @@ mod tests {
         encode_as(&mut whole, 0, (0, 0), (&[change], true));
         let mut later = Vec::new();
         encode(&mut later, 0, (0, 0), &[change]);
-        let gap = Discord::Gap { addr: ADDR, has: 0, next: 11 };
+        let gap = MergeConflict::Gap { addr: ADDR, has: 0, next: 11 };
         assert_eq!(
             apply(&mut Pages::new(LINE), &later),
             Err(gap),
@@ -364,12 +369,15 @@ mod tests {
         let change = |addr, psn, line| Change { addr, psn, pieces, line };
         let mut both = Vec::new();
         encode(&mut both, 0, (0, 0), &[change(OTHER, 0, &lines[0]), change(ADDR, 2, &lines[1])]);
-        assert_eq!(apply(&mut pages, &both), Err(Discord::Gap { addr: ADDR, has: 1, next: 2 }));
+        assert_eq!(
+            apply(&mut pages, &both),
+            Err(MergeConflict::Gap { addr: ADDR, has: 1, next: 2 })
+        );
         assert_eq!(pages.line(OTHER), None);
         apply(&mut pages, &records[1]).unwrap();
         apply(&mut pages, &both).unwrap();
         assert_eq!(pages.line(OTHER).map(|line| line[16]), Some(3));
-        assert_eq!(apply(&mut pages, &records[2]), Err(Discord::Fork { addr: ADDR, psn: 2 }));
+        assert_eq!(apply(&mut pages, &records[2]), Err(MergeConflict::Fork { addr: ADDR, psn: 2 }));
         assert_eq!((pages.len(), pages.is_empty()), (2, false));
     }
 
@@ -433,7 +441,9 @@ mod tests {
         }
         let alone = Logs(vec![log(0, ADDR, OTHER)]);
         let refused = runtime.block_on(merge(&alone, &[owner(0)], &mut Pages::new(LINE), false));
-        let discord = Discord::Gap { addr: ADDR, has: 0, next: 20 };
-        assert!(matches!(refused, Err(MergeError::Discord { discord: own, .. }) if own == discord));
+        let conflict = MergeConflict::Gap { addr: ADDR, has: 0, next: 20 };
+        assert!(
+            matches!(refused, Err(MergeError::Conflict { conflict: own, .. }) if own == conflict)
+        );
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use selkie_pool::GAddr;
 
-use crate::conflict::Discord;
+use crate::conflict::MergeConflict;
 use crate::psn::psn_of;
 use crate::record::{Record, Redo};
 
@@ -38,20 +38,20 @@ impl Pages {
     /// not.
     ///
     /// # Errors
-    /// [`Discord::Gap`]: it may be applied later. [`Discord::Fork`]: never.
-    pub fn apply(&mut self, record: &Record<'_>) -> Result<(), Discord> {
-        if record.begins() {
-            self.begin(record);
+    /// [`MergeConflict::Gap`]: it may be applied later. [`MergeConflict::Fork`]: never.
+    pub fn apply(&mut self, record: &Record<'_>) -> Result<(), MergeConflict> {
+        if record.is_full_page_image() {
+            self.put_full_page_image(record);
             return Ok(());
         }
         for redo in record.pages() {
             let (addr, next) = (redo.addr(), redo.psn());
             let (base, has) = self.pages.get(&addr).map_or((0, 0), |page| (page.base, page.psn));
             if next > has {
-                return Err(Discord::Gap { addr, has, next });
+                return Err(MergeConflict::Gap { addr, has, next });
             }
             if next < has && next >= base {
-                return Err(Discord::Fork { addr, psn: next });
+                return Err(MergeConflict::Fork { addr, psn: next });
             }
         }
         for redo in record.pages() {
@@ -61,7 +61,7 @@ impl Pages {
     }
 
     /// Puts the pages of a beginning in place, but for those that are further.
-    pub(crate) fn begin(&mut self, record: &Record<'_>) {
+    pub(crate) fn put_full_page_image(&mut self, record: &Record<'_>) {
         for redo in record.pages() {
             let is_new = self.pages.get(&redo.addr()).is_none_or(|page| page.psn <= redo.psn());
             if is_new {

@@ -31,7 +31,7 @@ pub const RECORD_HEADER_BYTES: usize = 32;
 const MARK_BYTES: usize = RECORD_HEADER_BYTES + 8;
 /// What kinds of records there are.
 const CHANGE: u32 = 0;
-const BEGINNING: u32 = 1;
+const FULL_PAGE_IMAGE: u32 = 1;
 const MARK: u32 = 2;
 /// Bytes of a page before its pieces.
 const PAGE_BYTES: usize = 24;
@@ -82,7 +82,7 @@ pub fn encode_as(
     (changes, begins): (&[Change<'_>], bool),
 ) {
     let start = to.len();
-    let kind = if begins { BEGINNING } else { CHANGE };
+    let kind = if begins { FULL_PAGE_IMAGE } else { CHANGE };
     begin(to, (lsn, durable), (changes.len() as u32, kind));
     for Change { addr, psn, pieces, line } in changes {
         to.extend_from_slice(&addr.to_u64().to_le_bytes());
@@ -217,7 +217,7 @@ impl<'a> Record<'a> {
                 return Err(NoRecord::Malformed("a mark that has more than its number"));
             }
             MARK => return Ok(()),
-            CHANGE | BEGINNING => {}
+            CHANGE | FULL_PAGE_IMAGE => {}
             _ => return Err(NoRecord::Malformed("another kind of record")),
         }
         let (mut count, mut rest) =
@@ -228,7 +228,7 @@ impl<'a> Record<'a> {
             if redo.pieces.is_empty() {
                 return Err(NoRecord::Malformed("a page of which nothing was changed"));
             }
-            if self.begins() && !redo.is_whole() {
+            if self.is_full_page_image() && !redo.is_whole() {
                 return Err(NoRecord::Malformed("a beginning without the whole page"));
             }
             if redo.psn == u64::MAX {
@@ -261,8 +261,8 @@ impl<'a> Record<'a> {
     }
 
     /// Whether nothing that comes before it is needed for its pages, which it has whole.
-    pub fn begins(&self) -> bool {
-        self.kind() == BEGINNING
+    pub fn is_full_page_image(&self) -> bool {
+        self.kind() == FULL_PAGE_IMAGE
     }
 
     /// The number of the moment that it marks, if it is a mark: it has no pages.

@@ -30,7 +30,7 @@ pub trait Sink: Send + Sync {
 
     /// Sees to it that what is kept, up to `end`, is kept where it should be, as places come and
     /// go. Nothing is appended meanwhile.
-    fn tend(&self, _end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
+    fn maintain(&self, _end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }
 }

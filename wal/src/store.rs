@@ -43,14 +43,14 @@ impl Piece {
 /// A part of a log: from where a record begins, or the log does, to where another begins, or the
 /// log ends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Part {
+pub struct LogRange {
     /// From where on; `None`: from the beginning.
     pub from: Option<Lsn>,
     /// Up to where; `None`: to the end.
     pub to: Option<Lsn>,
 }
 
-impl Part {
+impl LogRange {
     /// All of a log.
     pub const ALL: Self = Self { from: None, to: None };
 
@@ -79,7 +79,7 @@ pub trait LogStore: Send + Sync + fmt::Debug {
     fn read<'a>(
         &'a self,
         owner: LogOwner,
-        part: Part,
+        part: LogRange,
         visit: &'a mut (dyn FnMut(Record<'_>) + Send),
     ) -> BoxFuture<'a, Result<Option<LogEnd>, ReadError>> {
         Box::pin(read_pieces(self, owner, part, visit))
@@ -87,7 +87,11 @@ pub trait LogStore: Send + Sync + fmt::Debug {
 
     /// Where a log can be cut into so many parts of about the same length, or fewer, to read them
     /// at the same time.
-    fn cuts(&self, owner: LogOwner, parts: usize) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+    fn split_points(
+        &self,
+        owner: LogOwner,
+        parts: usize,
+    ) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
         Box::pin(async move {
             let pieces = pieces_of(self, owner).await?;
             let places = (1..parts).map(|part| pieces.len() * part / parts).filter(|at| *at > 0);
@@ -102,13 +106,13 @@ pub trait LogStore: Send + Sync + fmt::Debug {
     /// about `length`, fewer at the end of the log or of a piece. All that was durable when this
     /// was called is among them, or what follows has it; at the end there may be more, and torn,
     /// also beyond [`LogStore::ended`]. [`ReadError::Cut`] if the log is kept only from later.
-    fn stretch(
+    fn read_range(
         &self,
         owner: LogOwner,
         from: Lsn,
         length: u64,
     ) -> BoxFuture<'_, Result<Piece, ReadError>> {
-        Box::pin(stretch_of(self, owner, from, length))
+        Box::pin(read_range_of(self, owner, from, length))
     }
 
     /// Says that a log ends at `end`, where a record of it does, unless that was said before:
@@ -172,8 +176,8 @@ pub(crate) async fn pieces_of<S: LogStore + ?Sized>(
     Ok(starts.zip(nexts).collect())
 }
 
-/// As [`LogStore::stretch`], of the pieces of a log.
-async fn stretch_of<S: LogStore + ?Sized>(
+/// As [`LogStore::read_range`], of the pieces of a log.
+async fn read_range_of<S: LogStore + ?Sized>(
     store: &S,
     owner: LogOwner,
     from: Lsn,
@@ -203,13 +207,13 @@ pub async fn read_log(
     owner: LogOwner,
     mut visit: impl FnMut(Record<'_>) + Send,
 ) -> Result<Option<LogEnd>, ReadError> {
-    store.read(owner, Part::ALL, &mut visit).await
+    store.read(owner, LogRange::ALL, &mut visit).await
 }
 
 async fn read_pieces<S: LogStore + ?Sized>(
     store: &S,
     owner: LogOwner,
-    part: Part,
+    part: LogRange,
     visit: &mut (dyn FnMut(Record<'_>) + Send),
 ) -> Result<Option<LogEnd>, ReadError> {
     let mut end = None;

@@ -10,8 +10,8 @@ use clap::Args;
 use comfy_table::{Table, presets};
 use indicatif::ProgressBar;
 use selkie::engine::log::{
-    Joined, LogError, LogFiles, LogObjects, LogOwner, LogStore, MergeError, NoRecord, Pages, Read,
-    merge,
+    Joined, LogError, LogFiles, LogObjects, LogOwner, LogStore, MergeError, MergedLog, NoRecord,
+    Pages, merge,
 };
 use selkie::engine::{Engine, GAddr};
 use selkie::fabric::{Env, RealRuntime};
@@ -89,7 +89,7 @@ struct RecoveredPages {
     owners: Vec<LogOwner>,
     /// Why they are refused, if they are not accepted as they are.
     refused: Option<String>,
-    logs: Vec<Read>,
+    logs: Vec<MergedLog>,
     lines: BTreeMap<GAddr, Box<[u8]>>,
     labels: BTreeMap<String, String>,
 }
@@ -294,7 +294,7 @@ impl RecoveredPages {
 }
 
 /// What is told of what follows a log's last whole record.
-fn behind(log: &Read) -> String {
+fn behind(log: &MergedLog) -> String {
     match (&log.damage, log.then) {
         (Some(damage), _) => damage.to_string(),
         (None, NoRecord::End | NoRecord::Length(0)) => "nothing".to_owned(),

@@ -11,7 +11,7 @@ use selkie_pool::PoolError;
 use selkie_pool::control::{Member, PoolState};
 
 use super::BackupError;
-use super::manifest::Part;
+use super::manifest::BackedUpLog;
 use crate::EngineError;
 use crate::core::Core;
 use crate::join::all_of;
@@ -192,8 +192,8 @@ impl Logs {
     }
 
     /// What was read.
-    pub(super) fn parts(&self) -> Vec<Part> {
-        let part = |log: &Followed| Part {
+    pub(super) fn parts(&self) -> Vec<BackedUpLog> {
+        let part = |log: &Followed| BackedUpLog {
             node: log.owner.node,
             incarnation: log.owner.incarnation,
             start: FIRST_LSN,
@@ -414,7 +414,7 @@ impl Followed {
         let (mut length, mut holes) = (AT_ONCE, 0);
         loop {
             let from = self.at;
-            let piece = store.stretch(self.owner, from, length).await;
+            let piece = store.read_range(self.owner, from, length).await;
             let piece = piece.map_err(|error| self.cut(error))?;
             self.has_begun = true;
             match self.take(&piece, length, keep) {
@@ -450,7 +450,7 @@ impl Followed {
             }
             at = record.end();
             marked = record.mark().or(marked);
-            if record.mark().is_none() && keep && !record.begins() {
+            if record.mark().is_none() && keep && !record.is_full_page_image() {
                 let place = written + records.len() as u64;
                 copied.note(record.lsn(), place, record.end() - record.lsn());
                 record.copy_to(&mut records, owner.format().salt, (place, written));
@@ -591,7 +591,7 @@ mod tests {
             assert_eq!(records.len() as u64, 13 * RECORD);
             log.sink.append(FIRST_LSN, records).await.result.unwrap();
             let visit = |record: Record<'_>| {
-                assert!(!record.begins());
+                assert!(!record.is_full_page_image());
                 read.extend(record.pages().map(|redo| redo.psn()));
             };
             let end = read_log(&logs, OWNER, visit).await.unwrap().unwrap();

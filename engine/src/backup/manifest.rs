@@ -16,7 +16,7 @@ const FORMAT: u32 = 2;
 
 /// A log of a backup, or its image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Part {
+pub(super) struct BackedUpLog {
     /// The compute node, and which one of that number.
     pub(super) node: u16,
     pub(super) incarnation: u32,
@@ -44,8 +44,8 @@ pub(super) struct Manifest {
     pub(super) incarnations: BTreeMap<u16, u32>,
     /// What those who use the pool have to say to each other.
     pub(super) labels: Labels,
-    image: Part,
-    logs: Vec<Part>,
+    image: BackedUpLog,
+    logs: Vec<BackedUpLog>,
 }
 
 /// As it is written.
@@ -61,10 +61,10 @@ impl Manifest {
         (pool, line_bytes): (u64, usize),
         (incarnations, labels): (BTreeMap<u16, u32>, Labels),
         image: Image,
-        logs: Vec<Part>,
+        logs: Vec<BackedUpLog>,
     ) -> Self {
         let owner = image_of(pool, line_bytes);
-        let part = Part {
+        let part = BackedUpLog {
             node: owner.node,
             incarnation: owner.incarnation,
             start: FIRST_LSN,
@@ -91,7 +91,7 @@ impl Manifest {
         u64::from_str_radix(&self.pool, 16).ok()
     }
 
-    fn owner(&self, part: Part) -> LogOwner {
+    fn owner(&self, part: BackedUpLog) -> LogOwner {
         let (pool, line_bytes) = (self.pool().unwrap_or_default(), self.line_bytes as u32);
         LogOwner { pool, node: part.node, incarnation: part.incarnation, line_bytes }
     }
@@ -162,7 +162,8 @@ mod tests {
 
     #[test]
     fn a_manifest_is_read_as_it_was_written_or_refused() {
-        let log = Part { node: 3, incarnation: 2, start: 64, end: 640, read_from: 9, read_to: 99 };
+        let log =
+            BackedUpLog { node: 3, incarnation: 2, start: 64, end: 640, read_from: 9, read_to: 99 };
         let image = Image { pages: 12, bytes: 3000, end: 3064 };
         let incarnations = BTreeMap::from([(3, 2), (11, 1)]);
         let labels = Labels::from([("name".to_owned(), "{\"a\": 1}".to_owned())]);

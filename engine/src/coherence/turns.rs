@@ -124,7 +124,7 @@ impl Core {
             return false;
         }
         let (Some(log), Some(frame)) = (&self.log, open.frame) else { return false };
-        !log.may_leave(self.cache.frames.get(frame).lsn())
+        !log.is_releasable(self.cache.frames.get(frame).lsn())
     }
 
     /// Sees to it that a line that would leave if it were not for the log is looked at when it may.
@@ -133,7 +133,7 @@ impl Core {
             return;
         }
         if let (Some(log), Some(frame)) = (&self.log, open.frame) {
-            log.hold_back(addr, self.cache.frames.get(frame).lsn());
+            log.notify_when_releasable(addr, self.cache.frames.get(frame).lsn());
         }
     }
 

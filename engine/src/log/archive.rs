@@ -121,7 +121,7 @@ impl Core {
                 starts.dedup();
             }
             let addrs = pages_of(store, owner, &starts).await?;
-            self.begin_anew(log, &addrs).await?;
+            self.record_full_page_images(log, &addrs).await?;
             // Who has closed leaves what there is.
             self.lifecycle.check_alive()?;
             let done = match starts.last() {
@@ -145,17 +145,22 @@ impl Core {
     }
 
     /// Records pages as they are now, as beginnings, and waits until that is durable.
-    async fn begin_anew(&self, log: &Arc<Log>, addrs: &BTreeSet<GAddr>) -> Result<(), EngineError> {
+    async fn record_full_page_images(
+        &self,
+        log: &Arc<Log>,
+        addrs: &BTreeSet<GAddr>,
+    ) -> Result<(), EngineError> {
         let addrs: Vec<GAddr> = addrs.iter().copied().collect();
         for some in addrs.chunks(AT_ONCE) {
             log.until_room(&self.env, self.config.request_timeout).await?;
-            let taken = all_of(some.iter().map(|addr| self.begin_page(log, *addr))).await;
+            let taken =
+                all_of(some.iter().map(|addr| self.record_full_page_image(log, *addr))).await;
             taken.into_iter().collect::<Result<(), _>>()?;
         }
         self.until_durable(log, log.end()).await
     }
 
-    async fn begin_page(&self, log: &Log, addr: GAddr) -> Result<(), EngineError> {
+    async fn record_full_page_image(&self, log: &Log, addr: GAddr) -> Result<(), EngineError> {
         let frame = self.acquire(addr, Access::Shared, false).await?;
         let page = SharedGuard::new(self, frame);
         // To the log it is the change that made the page what it is.
@@ -163,7 +168,7 @@ impl Core {
             let unchanged = std::io::Error::other("a page that a log tells of was never changed");
             return Err(EngineError::Log(LogError::new("begin anew", addr.to_string(), unchanged)));
         };
-        log.append_beginning(&[Change { addr, psn, pieces: Dirty::ALL, line: page.line() }]);
+        log.append_full_page_images(&[Change { addr, psn, pieces: Dirty::ALL, line: page.line() }]);
         Ok(())
     }
 }

@@ -18,7 +18,7 @@ use crate::core::Core;
 /// How often it is looked whether the log has grown.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 /// How often it is looked whether it is where it should be.
-const TEND_EVERY: Duration = Duration::from_millis(100);
+const MAINTAIN_EVERY: Duration = Duration::from_millis(100);
 /// Eighths of what a log can keep from which on pages are written home: the later that is, the
 /// fewer times one that is changed all the time goes home, and at a half writers wait
 /// ([`FULL`]).
@@ -105,15 +105,15 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
     // It shall be rid of a third of that. So many thirds were not enough, as a sink may keep whole
     // files.
     let mut in_vain = 0;
-    let mut tended = env.now();
+    let mut maintained = env.now();
     loop {
         env.sleep(LOOK_EVERY).await;
         let Some(core) = core.upgrade() else { return };
         let Some(log) = &core.log else { return };
         let now = env.now();
-        if now.saturating_sub(tended) >= TEND_EVERY {
-            tended = now;
-            if let Err(error) = log.tend().await {
+        if now.saturating_sub(maintained) >= MAINTAIN_EVERY {
+            maintained = now;
+            if let Err(error) = log.maintain().await {
                 tracing::warn!(%error, "the log is not kept where it should be");
             }
         }

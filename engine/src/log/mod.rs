@@ -46,7 +46,7 @@ pub use destination::LogTo;
 pub(crate) use flush::run_log;
 pub(crate) use recording::ChangedPage;
 pub use selkie_wal::{
-    Discord, FIRST_LSN, Format, Joined, Labels, LogDamage, LogEnd, LogError, LogFiles, LogObjects,
-    LogOwner, LogStore, Lsn, MergeError, NoRecord, Pages, Part, Piece, Read, ReadError, Record,
-    Redo, Sink, Written, merge, read_log, scan,
+    FIRST_LSN, Format, Joined, Labels, LogDamage, LogEnd, LogError, LogFiles, LogObjects, LogOwner,
+    LogRange, LogStore, Lsn, MergeConflict, MergeError, MergedLog, NoRecord, Pages, Piece,
+    ReadError, Record, Redo, Sink, Written, merge, read_log, scan,
 };

@@ -28,7 +28,7 @@ use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Verb};
 use selkie_wal::{
-    Changes, LogEnd, LogError, LogOwner, LogStore, Lsn, Part, ReadError, Record, read_log,
+    Changes, LogEnd, LogError, LogOwner, LogRange, LogStore, Lsn, ReadError, Record, read_log,
 };
 
 use crate::coding::journal::share::JournalImage;
@@ -76,14 +76,14 @@ async fn read_in_parts(
     owner: LogOwner,
     none: impl Fn() -> Changes,
 ) -> Result<Option<(Changes, Lsn)>, ReadError> {
-    let cuts = store.cuts(owner, PARTS).await?;
+    let cuts = store.split_points(owner, PARTS).await?;
     let froms = [None].into_iter().chain(cuts.iter().copied().map(Some));
     let tos = cuts.iter().copied().map(Some).chain([None]);
     let read = |(from, to)| {
         let (store, mut changes) = (Arc::clone(store), none());
         async move {
             let mut add = |record: Record<'_>| changes.add(&record);
-            let read = store.read(owner, Part { from, to }, &mut add).await?;
+            let read = store.read(owner, LogRange { from, to }, &mut add).await?;
             Ok(read.map(|LogEnd { lsn, .. }| (changes, lsn)))
         }
     };
@@ -276,7 +276,7 @@ impl Core {
         images: &[JournalImage],
     ) -> Result<bool, EngineError> {
         // What was on its way home is in the log still: of another page home has all.
-        if changes.tell_of(addr) || images.iter().any(|image| image.attempt.addr == addr) {
+        if changes.has_changes_of(addr) || images.iter().any(|image| image.attempt.addr == addr) {
             let Some(mut line) = self.home_line(addr, images).await? else { return Ok(false) };
             match changes.redo(addr, &mut line) {
                 Ok(true) => self.put_home(addr, &line).await?,

@@ -59,7 +59,7 @@ impl Engine {
             // Home at once: they would be lost with this node.
             let all = all_of(some.iter().map(|(addr, line)| core.put_home(*addr, line)));
             all.await.into_iter().collect::<Result<(), _>>()?;
-            self.log_beginning(some).await?;
+            self.log_full_page_images(some).await?;
         }
         match &core.log {
             Some(log) => core.until_durable(log, log.end()).await,
@@ -68,14 +68,14 @@ impl Engine {
     }
 
     /// Lines that were put home, for who makes the pages of another pool from logs.
-    async fn log_beginning(&self, lines: &[(GAddr, &[u8])]) -> Result<(), EngineError> {
+    async fn log_full_page_images(&self, lines: &[(GAddr, &[u8])]) -> Result<(), EngineError> {
         let core = self.core();
         let Some(log) = &core.log else { return Ok(()) };
         for (addr, line) in lines {
             let has = psn_of(line);
             // To the log it is the change that made the page what it is.
             let Some(psn) = has.checked_sub(1) else { continue };
-            log.append_beginning(&[Change { addr: *addr, psn, pieces: Dirty::ALL, line }]);
+            log.append_full_page_images(&[Change { addr: *addr, psn, pieces: Dirty::ALL, line }]);
         }
         log.until_room(&core.env, core.config.request_timeout).await
     }

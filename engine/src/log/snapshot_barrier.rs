@@ -52,6 +52,6 @@ impl Core {
             state.barrier.is_none_or(|moment| moment.number != marked.number)
                 || marked.since.is_some_and(|since| now > since + state.timing.barrier_bound())
         };
-        log.let_go(is_over).into_iter().for_each(|addr| self.notify(addr));
+        log.release(is_over).into_iter().for_each(|addr| self.notify(addr));
     }
 }

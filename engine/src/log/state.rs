@@ -41,7 +41,7 @@ pub(crate) struct Log {
     /// All before it is durable.
     durable: AtomicU64,
     /// Somebody writes to the sink.
-    is_writing: AtomicBool,
+    is_flushing: AtomicBool,
     /// An empty buffer, for the tail.
     pub(super) spare: Mutex<Vec<u8>>,
     /// More than enough waits to become durable.
@@ -53,11 +53,11 @@ pub(crate) struct Log {
     /// Lines that cannot leave before the log is durable up to a place.
     lines: Mutex<BTreeMap<Lsn, Vec<GAddr>>>,
     /// Why the sink failed when it was tried last.
-    trouble: Mutex<Option<LogError>>,
+    last_error: Mutex<Option<LogError>>,
     /// The last moment that it marks.
     marked: Mutex<Marked>,
     /// What was recorded from there on stays on this node.
-    stays_from: AtomicU64,
+    withheld_from: AtomicU64,
 }
 
 /// What was recorded and not given to the sink yet.
@@ -77,15 +77,15 @@ impl Log {
             start: AtomicU64::new(FIRST_LSN),
             tail: Mutex::new(Tail { end: FIRST_LSN, bytes: Vec::new(), has_changes: false }),
             durable: AtomicU64::new(FIRST_LSN),
-            is_writing: AtomicBool::new(false),
+            is_flushing: AtomicBool::new(false),
             spare: Mutex::default(),
             is_full: AtomicBool::new(false),
             wanted: Arc::default(),
             moved: Doorbell::default(),
             lines: Mutex::default(),
-            trouble: Mutex::default(),
+            last_error: Mutex::default(),
             marked: Mutex::default(),
-            stays_from: AtomicU64::new(Lsn::MAX),
+            withheld_from: AtomicU64::new(Lsn::MAX),
         }
     }
 
@@ -131,9 +131,9 @@ impl Log {
     }
 
     /// Sees to it that what is durable is kept where it should be, unless somebody writes.
-    pub(crate) async fn tend(&self) -> Result<(), LogError> {
+    pub(crate) async fn maintain(&self) -> Result<(), LogError> {
         let (Some(sink), Some(turn)) = (self.sink.get(), self.turn()) else { return Ok(()) };
-        let done = sink.tend(self.durable()).await;
+        let done = sink.maintain(self.durable()).await;
         drop(turn);
         self.moved.ring();
         done
@@ -143,7 +143,8 @@ impl Log {
     fn look_for_room(&self, waiting: usize) {
         let (kept, capacity) = self.kept();
         let is_full = waiting > MAX_WAITING_BYTES || kept > capacity / FULL;
-        if self.trouble.lock().is_none() && self.is_full.swap(is_full, Ordering::Relaxed) != is_full
+        if self.last_error.lock().is_none()
+            && self.is_full.swap(is_full, Ordering::Relaxed) != is_full
         {
             let (kept, capacity, waiting) = (kept >> 20, capacity >> 20, waiting >> 20);
             if is_full {
@@ -167,7 +168,7 @@ impl Log {
     }
 
     /// As [`Log::append`], of whole pages, for which nothing is needed that comes before.
-    pub(crate) fn append_beginning(&self, changes: &[Change<'_>]) -> Lsn {
+    pub(crate) fn append_full_page_images(&self, changes: &[Change<'_>]) -> Lsn {
         self.append_as(changes, true)
     }
 
@@ -205,15 +206,15 @@ impl Log {
     /// Whether what was recorded before `lsn` may leave the node: it is durable, and before a
     /// moment that not all have marked.
     #[inline]
-    pub(crate) fn may_leave(&self, lsn: Lsn) -> bool {
-        // Acquire pairs with `stays_from`'s Release.
-        lsn <= self.durable() && lsn <= self.stays_from.load(Ordering::Acquire)
+    pub(crate) fn is_releasable(&self, lsn: Lsn) -> bool {
+        // Acquire pairs with `withheld_from`'s Release.
+        lsn <= self.durable() && lsn <= self.withheld_from.load(Ordering::Acquire)
     }
 
-    pub(super) fn stays_from(&self, lsn: Lsn) {
+    pub(super) fn withheld_from(&self, lsn: Lsn) {
         // Release: whoever has a record behind a mark sees that it stays, as the tail's lock was
         // taken in between; what waits is looked at after the bound is gone.
-        self.stays_from.store(lsn, Ordering::Release);
+        self.withheld_from.store(lsn, Ordering::Release);
     }
 
     /// Whether more waits than may, or the sink has failed: who wants to change pages has to wait,
@@ -233,7 +234,7 @@ impl Log {
 
     /// A line is to be looked at again when what was recorded before `lsn` may leave. Who finds
     /// that it may by now need not wait for that.
-    pub(crate) fn hold_back(&self, addr: GAddr, lsn: Lsn) {
+    pub(crate) fn notify_when_releasable(&self, addr: GAddr, lsn: Lsn) {
         self.lines.lock().entry(lsn).or_default().push(addr);
         self.wanted.ring();
     }
@@ -280,7 +281,7 @@ impl Log {
     /// # Errors
     /// [`EngineError::Log`] while the sink fails.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
-        self.trouble.lock().clone().map_or(Ok(()), |error| Err(EngineError::Log(error)))
+        self.last_error.lock().clone().map_or(Ok(()), |error| Err(EngineError::Log(error)))
     }
 
     /// Whether something waits to become durable.
@@ -292,7 +293,7 @@ impl Log {
     pub(super) fn turn(&self) -> Option<Turn<'_>> {
         // Acquire pairs with the end of the last turn. A turn is made only for who has it: the end
         // of one gives it back.
-        (!self.is_writing.swap(true, Ordering::Acquire)).then(|| Turn(self))
+        (!self.is_flushing.swap(true, Ordering::Acquire)).then(|| Turn(self))
     }
 
     /// Takes what waits, with the place where it begins.
@@ -324,7 +325,7 @@ impl Log {
     }
 
     pub(super) fn fail(&self, error: LogError) {
-        let before = self.trouble.lock().replace(error.clone());
+        let before = self.last_error.lock().replace(error.clone());
         if before.is_none() {
             tracing::warn!(%error, "the log cannot be written: nothing is changed until it can");
         }
@@ -333,7 +334,7 @@ impl Log {
     }
 
     pub(super) fn recover(&self) {
-        if self.trouble.lock().take().is_some() {
+        if self.last_error.lock().take().is_some() {
             tracing::info!("the log can be written again");
         }
     }
@@ -350,7 +351,7 @@ impl Log {
         {
             let mut tail = self.tail.lock();
             let (before, start) = (tail.bytes.len(), tail.end);
-            self.stays_from(start);
+            self.withheld_from(start);
             encode_mark(&mut tail.bytes, salt, (start, self.durable()), number);
             tail.end += (tail.bytes.len() - before) as u64;
         }
@@ -359,13 +360,13 @@ impl Log {
     }
 
     /// Lets go what stayed; the lines that waited for that.
-    pub(super) fn let_go(&self, is_over: impl Fn(&Marked) -> bool) -> Vec<GAddr> {
+    pub(super) fn release(&self, is_over: impl Fn(&Marked) -> bool) -> Vec<GAddr> {
         let mut marked = self.marked.lock();
         if marked.since.is_none() || !is_over(&marked) {
             return Vec::new();
         }
         marked.since = None;
-        self.stays_from(Lsn::MAX);
+        self.withheld_from(Lsn::MAX);
         drop(marked);
         self.take_lines(self.durable())
     }
@@ -377,7 +378,7 @@ pub(super) struct Turn<'l>(pub(super) &'l Log);
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         // Release pairs with `Log::turn`: the next one finds the tail as this one has left it.
-        self.0.is_writing.store(false, Ordering::Release);
+        self.0.is_flushing.store(false, Ordering::Release);
     }
 }
 

@@ -146,7 +146,7 @@ impl LogFiles {
         Ok(Piece { place, offset: HEADER_BYTES, bytes })
     }
 
-    fn stretch_now(&self, owner: LogOwner, from: Lsn, length: u64) -> Result<Piece, ReadError> {
+    fn read_range_now(&self, owner: LogOwner, from: Lsn, length: u64) -> Result<Piece, ReadError> {
         let starts = Self { reads_archives: true, ..self.clone() }.pieces_now(owner)?;
         let place = self.directory(owner);
         let Some(start) = starts.iter().rev().find(|start| **start <= from).copied() else {
@@ -330,13 +330,13 @@ impl LogStore for LogFiles {
         self.apart(move |logs| logs.piece_now(owner, start))
     }
 
-    fn stretch(
+    fn read_range(
         &self,
         owner: LogOwner,
         from: Lsn,
         length: u64,
     ) -> BoxFuture<'_, Result<Piece, ReadError>> {
-        self.apart(move |logs| logs.stretch_now(owner, from, length))
+        self.apart(move |logs| logs.read_range_now(owner, from, length))
     }
 
     fn end_at(&self, owner: LogOwner, end: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {

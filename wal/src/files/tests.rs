@@ -144,7 +144,7 @@ fn a_log_that_is_written_is_followed_file_by_file() {
         for part in 0..10 {
             write(&mut log, part * 50..part * 50 + 50).await;
             while at < log.end {
-                let Piece { bytes, .. } = logs.stretch(OWNER, at, 5000).await.unwrap();
+                let Piece { bytes, .. } = logs.read_range(OWNER, at, 5000).await.unwrap();
                 assert!(bytes.len() <= 5000);
                 let visit = |record: Record<'_>| {
                     numbers.extend(record.pages().map(|redo| redo.psn()));
@@ -156,10 +156,10 @@ fn a_log_that_is_written_is_followed_file_by_file() {
         }
         assert_eq!(numbers, (0..500).collect::<Vec<_>>());
         let kept = log.sink.truncate(log.end).await.unwrap();
-        let behind = logs.stretch(OWNER, FIRST_LSN, 5000).await.unwrap();
+        let behind = logs.read_range(OWNER, FIRST_LSN, 5000).await.unwrap();
         assert_eq!(behind.bytes.len(), 5000, "it is there for those who are behind");
         logs.forget(OWNER, kept).await.unwrap();
-        let error = logs.stretch(OWNER, FIRST_LSN, 5000).await.unwrap_err();
+        let error = logs.read_range(OWNER, FIRST_LSN, 5000).await.unwrap_err();
         assert!(matches!(error, ReadError::Cut { kept: Some(at), .. } if at == kept), "{error}");
     });
 }

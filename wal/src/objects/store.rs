@@ -302,7 +302,7 @@ impl LogObjects {
         Ok(None)
     }
 
-    async fn stretch_at(
+    async fn read_range_at(
         &self,
         owner: LogOwner,
         from: Lsn,
@@ -371,13 +371,13 @@ impl LogStore for LogObjects {
         })
     }
 
-    fn stretch(
+    fn read_range(
         &self,
         owner: LogOwner,
         from: Lsn,
         length: u64,
     ) -> BoxFuture<'_, Result<Piece, ReadError>> {
-        Box::pin(self.stretch_at(owner, from, length))
+        Box::pin(self.read_range_at(owner, from, length))
     }
 
     fn end_at(&self, owner: LogOwner, end: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {

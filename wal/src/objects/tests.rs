@@ -276,19 +276,19 @@ fn a_log_is_followed_from_any_record_on() {
         for first in [0, 3, 4, 38] {
             let (mut at, mut read) = (FIRST_LSN + first * RECORD, Vec::new());
             while at < end {
-                let Piece { bytes, .. } = logs.stretch(OWNER, at, 3 * RECORD).await.unwrap();
+                let Piece { bytes, .. } = logs.read_range(OWNER, at, 3 * RECORD).await.unwrap();
                 let format = OWNER.format();
                 let visit = |record: Record<'_>| read.extend(record.pages().map(|redo| redo.psn()));
                 at = scan(&bytes, at, format, visit).unwrap().lsn;
             }
             assert_eq!(read, (first..40).collect::<Vec<_>>());
         }
-        assert!(logs.stretch(OWNER, end, RECORD).await.unwrap().bytes.is_empty());
+        assert!(logs.read_range(OWNER, end, RECORD).await.unwrap().bytes.is_empty());
         sink.truncate(end).await.unwrap();
-        let behind = logs.stretch(OWNER, FIRST_LSN + 9 * RECORD, RECORD).await.unwrap();
+        let behind = logs.read_range(OWNER, FIRST_LSN + 9 * RECORD, RECORD).await.unwrap();
         assert!(!behind.bytes.is_empty(), "it is there for those who are behind");
         logs.forget(OWNER, FIRST_LSN + 20 * RECORD + 1).await.unwrap();
-        let error = logs.stretch(OWNER, FIRST_LSN + 9 * RECORD, RECORD).await.unwrap_err();
+        let error = logs.read_range(OWNER, FIRST_LSN + 9 * RECORD, RECORD).await.unwrap_err();
         let kept = FIRST_LSN + 24 * RECORD;
         assert!(matches!(error, ReadError::Cut { kept: Some(at), .. } if at == kept), "{error}");
     });

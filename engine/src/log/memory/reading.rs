@@ -69,7 +69,7 @@ impl Core {
     }
 
     /// Finds where records begin that cut what a ring has into parts of about the same length.
-    pub(super) async fn cut_ring(
+    pub(super) async fn split_points_of_ring(
         &self,
         ring: (LogOwner, usize),
         start: Lsn,

@@ -188,7 +188,7 @@ impl Sink for MemorySink {
         })
     }
 
-    fn tend(&self, end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
+    fn maintain(&self, end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
             match self.core.upgrade() {
                 Some(core) => self.complete(&core, end).await,

@@ -5,7 +5,8 @@ use std::sync::{Arc, Weak};
 use selkie_fabric::BoxFuture;
 use selkie_wal::ring::{HEAD_BYTES, check_kept, kept_from, ring_place};
 use selkie_wal::{
-    LogEnd, LogError, LogOwner, LogStore, Lsn, NoRecord, Part, Piece, ReadError, Record, Sink, scan,
+    LogEnd, LogError, LogOwner, LogRange, LogStore, Lsn, NoRecord, Piece, ReadError, Record, Sink,
+    scan,
 };
 
 use super::rings::{copies_of, failed};
@@ -74,7 +75,7 @@ impl LogStore for MemoryLogs {
     fn read<'a>(
         &'a self,
         owner: LogOwner,
-        part: Part,
+        part: LogRange,
         visit: &'a mut (dyn FnMut(Record<'_>) + Send),
     ) -> BoxFuture<'a, Result<Option<LogEnd>, ReadError>> {
         Box::pin(async move {
@@ -86,7 +87,11 @@ impl LogStore for MemoryLogs {
         })
     }
 
-    fn cuts(&self, owner: LogOwner, parts: usize) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
+    fn split_points(
+        &self,
+        owner: LogOwner,
+        parts: usize,
+    ) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
         Box::pin(async move {
             let core = self.core()?;
             let copies = copies_of(&core, owner).await?;
@@ -95,11 +100,14 @@ impl LogStore for MemoryLogs {
                 return Ok(Vec::new());
             };
             // One that cannot be read, or is damaged, is cut in no parts.
-            Ok(core.cut_ring((owner, *memory), start, parts as u64).await.unwrap_or_default())
+            Ok(core
+                .split_points_of_ring((owner, *memory), start, parts as u64)
+                .await
+                .unwrap_or_default())
         })
     }
 
-    fn stretch(
+    fn read_range(
         &self,
         owner: LogOwner,
         from: Lsn,
@@ -108,13 +116,13 @@ impl LogStore for MemoryLogs {
         Box::pin(async move {
             let core = self.core()?;
             let length = length.min(core.ring_bytes());
-            let (mut best, mut trouble) = (None, None);
+            let (mut best, mut last_error) = (None, None);
             for (memory, _) in copies_of(&core, owner).await? {
                 let place = ring_place(owner, memory);
                 let bytes = match core.read_ring(owner, memory, from, length).await {
                     Ok(bytes) => bytes,
                     Err(error) => {
-                        trouble = Some(failed("read", &place, error));
+                        last_error = Some(failed("read", &place, error));
                         continue;
                     }
                 };
@@ -137,7 +145,7 @@ impl LogStore for MemoryLogs {
                 check_kept(owner, from, &copies_of(&core, owner).await?)?;
             }
             let none = || failed("find", ring_place(owner, 0), "no copy is left");
-            best.map(|(_, piece)| piece).ok_or_else(|| trouble.unwrap_or_else(none).into())
+            best.map(|(_, piece)| piece).ok_or_else(|| last_error.unwrap_or_else(none).into())
         })
     }
 

@@ -1,11 +1,15 @@
-//! Reading every page in use, a bounded number at a time, into a log of beginnings.
+//! Reading every page in use, a bounded number at a time, into a log of full-page images.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use selkie_pool::layout::EXTENT_GCLS;
-use selkie_wal::{Change, Dirty, FIRST_LSN, LogStore, Lsn, Sink, encode_as, psn_of};
+use selkie_wal::{Change, Dirty, FIRST_LSN, LogObjects, LogStore, Sink, encode_as, psn_of};
 
-use super::{BackupError, Task, Watch, image_of};
+use super::append::append;
+use super::error::BackupError;
+use super::manifest::{Image, image_of};
+use super::progress::Watch;
+use crate::access::engine::Engine;
 use crate::addressing::placement::Counter;
 use crate::core::Core;
 use crate::join::all_of;
@@ -18,21 +22,18 @@ const OBJECT_BYTES: usize = 16 << 20;
 /// How often a page is asked for that somebody else uses for long.
 const TRIES: u32 = 3;
 
-/// The image of a pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Image {
-    /// Pages in it.
-    pub(super) pages: u64,
-    /// Bytes of their records.
-    pub(super) bytes: u64,
-    /// Where they end.
-    pub(super) end: Lsn,
-}
-
-/// A stretch of lines that somebody has leased.
+/// Lines that a compute node has leased.
 struct Extent {
     first: GAddr,
     lines: u64,
+}
+
+/// A backup that is being made.
+pub(super) struct BackupTask<'t> {
+    pub(super) engine: &'t Engine,
+    pub(super) to: &'t LogObjects,
+    /// Nothing more is to be read, or it is of no use.
+    pub(super) is_over: AtomicBool,
 }
 
 impl Core {
@@ -52,7 +53,7 @@ impl Core {
     }
 }
 
-impl Task<'_> {
+impl BackupTask<'_> {
     /// A line as all see it.
     async fn line_now(&self, addr: GAddr) -> Result<Vec<u8>, EngineError> {
         let mut tries = 0;
@@ -125,8 +126,7 @@ impl Task<'_> {
         records: Vec<u8>,
     ) -> Result<Vec<u8>, BackupError> {
         let length = records.len() as u64;
-        let mut records =
-            super::follow::append(self.engine.core(), sink, image.end, records).await?;
+        let mut records = append(self.engine.core(), sink, image.end, records).await?;
         (image.bytes, image.end) = (image.bytes + length, image.end + length);
         records.clear();
         Ok(records)

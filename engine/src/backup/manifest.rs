@@ -6,13 +6,30 @@ use selkie_pool::checksum;
 use selkie_wal::{FIRST_LSN, Labels, LogObjects, LogOwner, Lsn};
 use serde::{Deserialize, Serialize};
 
-use super::image::Image;
-use super::{BackupError, image_of};
+use super::error::BackupError;
 
 /// Its name.
 const NAME: &str = "manifest.json";
 /// Of what is written by this software; others are refused.
 const FORMAT: u32 = 2;
+
+/// The owner of the image: no compute node has such a number.
+const IMAGE_NODE: u16 = u16::MAX;
+/// The owner of the log that has the image.
+pub(super) fn image_of(pool: u64, line_bytes: usize) -> LogOwner {
+    LogOwner { pool, node: IMAGE_NODE, incarnation: 1, line_bytes: line_bytes as u32 }
+}
+
+/// The image of a pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Image {
+    /// Pages in it.
+    pub(super) pages: u64,
+    /// Bytes of their records.
+    pub(super) bytes: u64,
+    /// Where they end.
+    pub(super) end: Lsn,
+}
 
 /// A log of a backup, or its image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

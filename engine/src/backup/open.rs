@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 
-use super::BackupError;
+use super::error::BackupError;
 use super::manifest::Manifest;
 use crate::GAddr;
 use crate::access::engine::Engine;

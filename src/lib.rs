@@ -41,7 +41,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Futures of this crate run on any executor: all that they wait for happens on threads of the pool.
+//! Futures of this crate run on any executor: all that they wait for happens on threads of the
+//! pool.
 //!
 //! # Dropping without closing
 //!

@@ -4,8 +4,8 @@
 //! misses nothing. A rate is the difference of two counters over the time between the two reports,
 //! which is that of the node's own clock.
 //!
-//! A version of the format only grows: readers skip unknown fields, and fields that a writer does not
-//! know are zero or absent. A report of another version is refused.
+//! A version of the format only grows: readers skip unknown fields, and fields that a writer does
+//! not know are zero or absent. A report of another version is refused.
 //!
 //! [`publish`] reports for the compute nodes in a [`Roster`]; a memory node of
 //! [`crate::shared::SharedPool::lend`] reports by itself.
@@ -78,7 +78,8 @@ pub struct ComputeReport {
     pub frames: u64,
     /// Frames in use.
     pub frames_used: u64,
-    /// The lines with most misses and invalidations; at most [`HOTTEST`], ordered by `count - error`.
+    /// The lines with most misses and invalidations; at most [`HOTTEST`], ordered by `count -
+    /// error`.
     pub hottest: Vec<HotGcl>,
 }
 

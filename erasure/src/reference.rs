@@ -8,8 +8,8 @@ use crate::error::CodecError;
 use crate::shape::Shape;
 use crate::split_set::MAX_SPLITS;
 
-/// The same code by a crate that many use: what [`Native`](crate::native::Native) is tested against, and
-/// what can take its place.
+/// The same code by a crate that many use: what [`Native`](crate::native::Native) is tested
+/// against, and what can take its place.
 ///
 /// That crate caches the matrices of the last 254 patterns of loss behind a lock, and wants all
 /// splits of a page mutable; so to reconstruct, this copies what is at hand, and it allocates.

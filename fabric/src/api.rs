@@ -25,10 +25,10 @@ pub trait Fabric: Send + Sync {
     /// if the files of a backend that has some are in the way.
     fn join(&self, id: PeerId) -> Result<Arc<dyn Endpoint>, FabricError>;
 
-    /// Declares the present incarnation of `peer` dead. Returns once no verb of it executes any more
-    /// at the nodes within the [`FenceScope`]. The memory of the peer is not touched. For the nodes
-    /// of this process the peer is dead from then on: outstanding and later operations to it end
-    /// with `PeerDead`. May block for some milliseconds. A second fence changes nothing.
+    /// Declares the present incarnation of `peer` dead. Returns once no verb of it executes any
+    /// more at the nodes within the [`FenceScope`]. The memory of the peer is not touched. For the
+    /// nodes of this process the peer is dead from then on: outstanding and later operations to it
+    /// end with `PeerDead`. May block for some milliseconds. A second fence changes nothing.
     ///
     /// A peer that this process does not know yet is no error. Where a backend cannot tell that the
     /// peer will never join, the fence holds for the first incarnation that joins by that name.
@@ -83,8 +83,8 @@ pub trait Endpoint: Send + Sync {
     }
 
     /// Lends `bytes` bytes, rounded up to a multiple of 4096, to every peer that learns the key.
-    /// The memory is zero. Memory of this process alone is committed when it is touched; memory that
-    /// other processes map is committed here, or refused.
+    /// The memory is zero. Memory of this process alone is committed when it is touched; memory
+    /// that other processes map is committed here, or refused.
     ///
     /// # Errors
     /// `RegionBytes`, `TooManyRegions`, `OutOfMemory`, and `PeerDead` once this node is dead.
@@ -96,9 +96,9 @@ pub trait Endpoint: Send + Sync {
     /// `UnknownPeer`, and `PeerDead` if the peer or this node is dead.
     fn connect(&self, peer: PeerId) -> Result<Arc<dyn QueuePair>, FabricError>;
 
-    /// Connects for verbs within a domain only: a chain with a forbidden verb ends with `Forbidden`,
-    /// and no verb of it executes. The poster checks itself here. A peer that does not trust the
-    /// poster has to check, too, on backends where the peer executes the verbs.
+    /// Connects for verbs within a domain only: a chain with a forbidden verb ends with
+    /// `Forbidden`, and no verb of it executes. The poster checks itself here. A peer that does not
+    /// trust the poster has to check, too, on backends where the peer executes the verbs.
     ///
     /// # Errors
     /// As [`Endpoint::connect`].
@@ -131,8 +131,8 @@ pub trait QueuePair: Send + Sync {
     fn post(&self, chain: Chain) -> Completion;
 }
 
-/// A queue pair that posts no verb that a domain forbids, for backends whose verbs execute where they
-/// are posted.
+/// A queue pair that posts no verb that a domain forbids, for backends whose verbs execute where
+/// they are posted.
 struct ConfinedQueuePair {
     inner: Arc<dyn QueuePair>,
     domain: Arc<Domain>,
@@ -185,7 +185,8 @@ pub trait LocalRegion: Send + Sync {
     /// Copies to byte `offset` on.
     fn write(&self, offset: usize, from: &[u8]);
 
-    /// The doorbell that every `WriteWithDoorbell` to this region rings, after its payload is in place.
+    /// The doorbell that every `WriteWithDoorbell` to this region rings, after its payload is in
+    /// place.
     fn doorbell(&self) -> &Doorbell;
 
     /// Whether all memory of the region is committed from the start.
@@ -193,17 +194,18 @@ pub trait LocalRegion: Send + Sync {
         false
     }
 
-    /// Makes unused bytes zero, and gives the memory of the whole 4096-byte pages among them back to
-    /// the host, where the backend can: `true` if it did, `false` if the bytes are only zero. The
-    /// bytes stay in the region, and take memory again when they are touched. In a region that [is
-    /// committed](LocalRegion::is_committed) the caller has to [restore](LocalRegion::restore) them
-    /// first.
+    /// Makes unused bytes zero, and gives the memory of the whole 4096-byte pages among them back
+    /// to the host, where the backend can: `true` if it did, `false` if the bytes are only zero.
+    /// The bytes stay in the region, and take memory again when they are touched. In a region that
+    /// [is committed](LocalRegion::is_committed) the caller has to [restore](LocalRegion::restore)
+    /// them first.
     fn discard(&self, bytes: Range<usize>) -> bool {
         zero(self, bytes);
         false
     }
 
-    /// Commits memory for discarded bytes again, in a region that is committed. The bytes stay zero.
+    /// Commits memory for discarded bytes again, in a region that is committed. The bytes stay
+    /// zero.
     ///
     /// # Errors
     /// `OutOfMemory` if the host has none; no caller may touch the bytes then. `Segment`.

@@ -1,14 +1,14 @@
 //! Protection domains: which bytes of a node's memory a guest may access, and how (MIND §4.2).
 //!
 //! A [`Domain`] is a sorted list of byte ranges, each with [`Rights`]. Every verb is checked as a
-//! whole where it executes, before any part of it executes. An access may cross ranges if every byte
-//! of it has the right. Bytes that no range covers are forbidden. MIND keeps such a table in the
-//! switch and finds entries by their longest prefix. Here each node keeps the table of each guest and
-//! finds ranges by binary search, so they need not be powers of two.
+//! whole where it executes, before any part of it executes. An access may cross ranges if every
+//! byte of it has the right. Bytes that no range covers are forbidden. MIND keeps such a table in
+//! the switch and finds entries by their longest prefix. Here each node keeps the table of each
+//! guest and finds ranges by binary search, so they need not be powers of two.
 //!
-//! Ranges are offsets that hold for all regions of the node alike. A node that lends memory to guests
-//! of different rights lays its regions out accordingly, or lends another region from another
-//! endpoint.
+//! Ranges are offsets that hold for all regions of the node alike. A node that lends memory to
+//! guests of different rights lays its regions out accordingly, or lends another region from
+//! another endpoint.
 
 use std::ops::Range;
 
@@ -55,8 +55,8 @@ impl Rights {
 /// The rights of a guest, by byte range.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Domain {
-    /// Sorted and disjoint. None is empty or without rights, and neighbours that touch have different
-    /// rights.
+    /// Sorted and disjoint. None is empty or without rights, and neighbours that touch have
+    /// different rights.
     ranges: Vec<(Range<u64>, Rights)>,
 }
 

@@ -1,10 +1,10 @@
 //! One-sided verbs, clock, randomness and task spawning: the only door to other machines.
 //!
-//! A node *registers* memory, which other nodes then read and write directly, without its processor.
-//! To access the memory of another node, a node *posts* a chain of verbs to a queue pair and gets a
-//! completion. There are five verbs ([`Verb`]): read, write, write with doorbell, compare-and-swap,
-//! fetch-and-add. There are no messages: nodes communicate by writes into each other's memory, and
-//! ring the [`Doorbell`].
+//! A node *registers* memory, which other nodes then read and write directly, without its
+//! processor. To access the memory of another node, a node *posts* a chain of verbs to a queue pair
+//! and gets a completion. There are five verbs ([`Verb`]): read, write, write with doorbell,
+//! compare-and-swap, fetch-and-add. There are no messages: nodes communicate by writes into each
+//! other's memory, and ring the [`Doorbell`].
 //!
 //! ```
 //! use selkie_fabric::{Buf, Fabric, MemFabric, PeerId, RealRuntime, RemoteAddr, Verb};
@@ -43,16 +43,16 @@
 //!   pair, and an atomic before a later read. A read or an atomic followed by a write needs the
 //!   earlier completion first: `mem` keeps that order too, other backends need not. Completions of
 //!   one queue pair come in posting order.
-//! - *Publication.* A reader that sees a word of an atomic or of a write of 8 bytes, by a verb or by
-//!   [`LocalRegion::load`], sees the earlier writes of the same queue pair. A doorbell rings after
-//!   its payload is in place. The completion of a write alone does not prove to a *third* party that
-//!   it is in place; a later read or atomic on the same queue pair does.
+//! - *Publication.* A reader that sees a word of an atomic or of a write of 8 bytes, by a verb or
+//!   by [`LocalRegion::load`], sees the earlier writes of the same queue pair. A doorbell rings
+//!   after its payload is in place. The completion of a write alone does not prove to a *third*
+//!   party that it is in place; a later read or atomic on the same queue pair does.
 //! - *Buffers* are moved into the operation and come back with its completion, after errors too.
 //!   Dropping a [`Completion`] cancels interest, never the operation.
 //! - *Errors.* A chain stops at its first failing verb, which has no effect. Later chains are not
 //!   affected. Every outstanding and later operation to a dead peer ends with
-//!   [`FabricError::PeerDead`]. [`Fabric::fence`] declares a node dead: it then executes nothing more
-//!   within the [`FenceScope`]. No operation hangs.
+//!   [`FabricError::PeerDead`]. [`Fabric::fence`] declares a node dead: it then executes nothing
+//!   more within the [`FenceScope`]. No operation hangs.
 //! - *Execution.* Polling a completion drives its queue pair, so any executor will do. `post` never
 //!   blocks. On `mem` every completion is ready at once.
 //! - Clock, sleep, tasks and random numbers come from an [`Env`] only.

@@ -170,8 +170,8 @@ impl Chain {
         self.verbs.push(verb);
     }
 
-    /// The value that the atomic at `index` found; `None` if there is no such verb, it is no atomic,
-    /// or it has not executed. Where it must have executed, [`Chain::old_value`] says so.
+    /// The value that the atomic at `index` found; `None` if there is no such verb, it is no
+    /// atomic, or it has not executed. Where it must have executed, [`Chain::old_value`] says so.
     pub fn old(&self, index: usize) -> Option<u64> {
         self.verbs.get(index).and_then(Verb::old)
     }

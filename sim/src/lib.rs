@@ -14,7 +14,8 @@
 //! ```
 //!
 //! Contents: `scenario` (what clients do and what must hold), `plan` (what goes wrong), `cluster`
-//! (nodes in a simulated world, and their memory), `disk` (for their logs), [`check`] (histories), `sweep` (many seeds).
+//! (nodes in a simulated world, and their memory), `disk` (for their logs), [`check`] (histories),
+//! `sweep` (many seeds).
 #![forbid(unsafe_code)]
 
 pub mod check;

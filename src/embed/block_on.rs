@@ -14,7 +14,8 @@ struct ThreadWaker {
 
 impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
-        // Pairs with the swap in `block_on`: what was done before the wake is seen by the next poll.
+        // Pairs with the swap in `block_on`: what was done before the wake is seen by the next
+        // poll.
         self.is_woken.store(true, Ordering::Release);
         self.thread.unpark();
     }

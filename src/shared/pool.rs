@@ -68,8 +68,8 @@ impl SharedPool {
         &*self.plane
     }
 
-    /// Makes the pool. `config.bytes_per_node` is only checked: each memory node says itself what it
-    /// lends.
+    /// Makes the pool. `config.bytes_per_node` is only checked: each memory node says itself what
+    /// it lends.
     ///
     /// # Errors
     /// If there is one, a field is out of range, or pools are not made at such places.
@@ -139,8 +139,8 @@ impl SharedPool {
         Ok(lent)
     }
 
-    /// Opens the pool as soon as all its memory nodes have joined; the process can then start compute
-    /// nodes in it. [`report::publish`] publishes reports of these nodes.
+    /// Opens the pool as soon as all its memory nodes have joined; the process can then start
+    /// compute nodes in it. [`report::publish`] publishes reports of these nodes.
     ///
     /// # Errors
     /// If there is no such pool, memory nodes are still missing after half a minute, or one is
@@ -174,8 +174,8 @@ impl SharedPool {
         };
         let state = pool.state();
         for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
-            // The data of a node that left is elsewhere, and a coded pool repairs that of a node that
-            // died.
+            // The data of a node that left is elsewhere, and a coded pool repairs that of a node
+            // that died.
             if member.stay == Residency::Left || !state.coding.is_plain() {
                 continue;
             }
@@ -242,8 +242,8 @@ impl SharedPool {
         Ok(living)
     }
 
-    /// Removes the pool with all it holds. Unless forced, only if none of its nodes lives; nodes that
-    /// live then fail.
+    /// Removes the pool with all it holds. Unless forced, only if none of its nodes lives; nodes
+    /// that live then fail.
     ///
     /// # Errors
     /// If there is no such pool, it is in use, or it cannot be removed.

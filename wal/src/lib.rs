@@ -1,11 +1,12 @@
-//! The redo log of compute nodes: the bytes of it, where they are kept, and what they make of pages.
+//! The redo log of compute nodes: the bytes of it, where they are kept, and what they make of
+//! pages.
 //!
 //! A log is a sequence of records ([`Record`]), each of which says what some pages became by a
-//! change, all or nothing. [`scan`] reads them, and tells a torn end from damage. A log is written to
-//! a [`Sink`] and read again from a [`LogStore`]: files of a directory ([`LogFiles`]) or objects of an
-//! object store ([`LogObjects`]); rings in memory of memory nodes (the bytes are in [`ring`]) belong
-//! to the engine, which alone can reach them. [`merge`] makes pages of all logs of a pool, [`Changes`]
-//! makes some pages again on top of what home has.
+//! change, all or nothing. [`scan`] reads them, and tells a torn end from damage. A log is written
+//! to a [`Sink`] and read again from a [`LogStore`]: files of a directory ([`LogFiles`]) or objects
+//! of an object store ([`LogObjects`]); rings in memory of memory nodes (the bytes are in [`ring`])
+//! belong to the engine, which alone can reach them. [`merge`] makes pages of all logs of a pool,
+//! [`Changes`] makes some pages again on top of what home has.
 //!
 //! Nothing here knows an engine: whoever writes a log decides when, and what may be seen before it
 //! is durable.

@@ -17,8 +17,8 @@ pub struct Written {
 /// What a log is written to, one append after the other.
 pub trait Sink: Send + Sync {
     /// Makes whole records durable that begin at `at`, where those before ended, the first at
-    /// [`FIRST_LSN`](crate::FIRST_LSN). After a failure the very same bytes are given again: what is there of them is
-    /// overwritten.
+    /// [`FIRST_LSN`](crate::FIRST_LSN). After a failure the very same bytes are given again: what
+    /// is there of them is overwritten.
     fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written>;
 
     /// What lies before `lsn`, the beginning of a record or the end, is not needed for the node's

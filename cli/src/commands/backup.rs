@@ -19,8 +19,9 @@ use crate::options::member::{Logs, MemberArguments};
 use crate::support::exit;
 use crate::support::progress::Stderr;
 
-/// Writes a snapshot of a shared pool to an object store, while its nodes go on working. The command
-/// joins the pool as one more compute node. `selkie restore` puts the backup into a new pool.
+/// Writes a snapshot of a shared pool to an object store, while its nodes go on working. The
+/// command joins the pool as one more compute node. `selkie restore` puts the backup into a new
+/// pool.
 ///
 /// Other compute nodes of the pool need logs, from which the backup reads changes: drivers with
 /// `--durability memory`, or with `--durability disk` and the directory that is given here.
@@ -32,8 +33,8 @@ pub(crate) struct Arguments {
     /// `NAME` on this host, `tcp:HOST:PORT,...` by its memory nodes, or `etcd:HOST:PORT,.../NAME`
     #[arg(value_name = "POOL")]
     name: Place,
-    /// Destination: a directory, or the URL of an object store: `file:///backups/monday`, and with the
-    /// feature `cloud` `s3://BUCKET/MONDAY`, `gs://`, `az://` or `https://`. It must be empty
+    /// Destination: a directory, or the URL of an object store: `file:///backups/monday`, and with
+    /// the feature `cloud` `s3://BUCKET/MONDAY`, `gs://`, `az://` or `https://`. It must be empty
     #[arg(long, value_name = "URL")]
     to: String,
     /// Directory or URL of the logs, if the nodes of the pool run with `--durability disk`

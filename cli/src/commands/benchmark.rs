@@ -1,4 +1,5 @@
-//! Shared by `selkie smallbank` and `selkie tatp`: options of nodes and workers, the run, the report.
+//! Shared by `selkie smallbank` and `selkie tatp`: options of nodes and workers, the run, the
+//! report.
 
 use std::process::ExitCode;
 use std::sync::Arc;

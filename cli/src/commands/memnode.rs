@@ -20,9 +20,10 @@ use crate::options::values;
 use crate::support::exit;
 use crate::support::metrics;
 
-/// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), or has left the pool (`selkie pool
-/// drain`). It may join a coded pool at any time: part of the data of other memory nodes then moves
-/// to it. When it is stopped, its data is gone; a coded pool rebuilds it from other memory nodes.
+/// Lends memory to a pool until it is stopped (SIGINT or SIGTERM), or has left the pool (`selkie
+/// pool drain`). It may join a coded pool at any time: part of the data of other memory nodes then
+/// moves to it. When it is stopped, its data is gone; a coded pool rebuilds it from other memory
+/// nodes.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Pool to join, made by `selkie pool create`: `NAME` on this host, `tcp:HOST:PORT,...` by
@@ -32,13 +33,13 @@ pub(crate) struct Arguments {
     /// Memory to lend, as 512M or 2G
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     memory: u64,
-    /// Failure domain, as rack-7: no two splits of a page lie in one domain [default: a domain of its
-    /// own]
+    /// Failure domain, as rack-7: no two splits of a page lie in one domain [default: a domain of
+    /// its own]
     #[arg(long, value_name = "NAME")]
     domain: Option<FailureDomain>,
-    /// Memory of the host to keep free, as 4G. When less is free, the node moves pages to other memory
-    /// nodes and returns their memory to the host; later it lends that again. For coded pools
-    /// [default: it returns nothing]
+    /// Memory of the host to keep free, as 4G. When less is free, the node moves pages to other
+    /// memory nodes and returns their memory to the host; later it lends that again. For coded
+    /// pools [default: it returns nothing]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     headroom: Option<u64>,
     /// Fabric of the pool, `shm` or `tcp` [default: the one that the pool was made with]

@@ -17,12 +17,12 @@ use serde_json::json;
 use crate::options::member::{Logs, MemberArguments, MemberError, set_labels};
 use crate::support::exit;
 
-/// Puts a backup into a shared pool that no compute node has used yet. The pool must have pages of the
-/// same size; its coding and its memory nodes may differ. The backup is read and checked before the
-/// pool is changed.
+/// Puts a backup into a shared pool that no compute node has used yet. The pool must have pages of
+/// the same size; its coding and its memory nodes may differ. The backup is read and checked before
+/// the pool is changed.
 ///
-/// Exit code 0: the pool holds the backup; 1: it does not, and is of no use if anything was written;
-/// 2: the arguments are wrong, and nothing was started.
+/// Exit code 0: the pool holds the backup; 1: it does not, and is of no use if anything was
+/// written; 2: the arguments are wrong, and nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
     /// Where the backup is: the directory or URL that it was written to
@@ -32,8 +32,8 @@ pub(crate) struct Arguments {
     /// `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "POOL")]
     into: Place,
-    /// Directory or URL of the logs of the new pool, if its nodes will run with `--durability disk`:
-    /// the pages are logged there as well
+    /// Directory or URL of the logs of the new pool, if its nodes will run with `--durability
+    /// disk`: the pages are logged there as well
     #[arg(long, value_name = "DIR")]
     log_dir: Option<PathBuf>,
     /// Print one JSON object instead of a line

@@ -30,11 +30,12 @@ const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 /// processes share the first driver loads it and the others wait; each runs the mix on its own
 /// compute nodes and checks when none runs any more. Without --think the workers never pause.
 ///
-/// When a compute node of another process dies, its pages are recovered from its log, or are lost if
-/// it has none (--durability). A transaction that needs a lost page is rolled back and counted as
-/// lost, and the driver continues. After the run the driver checks the consistency conditions on the
-/// pages that can be read. It also verifies each NewOrder and Payment that it committed, or a random
-/// sample of 262144 of them: each is found as it was committed, is on a lost page, or is missing.
+/// When a compute node of another process dies, its pages are recovered from its log, or are lost
+/// if it has none (--durability). A transaction that needs a lost page is rolled back and counted
+/// as lost, and the driver continues. After the run the driver checks the consistency conditions on
+/// the pages that can be read. It also verifies each NewOrder and Payment that it committed, or a
+/// random sample of 262144 of them: each is found as it was committed, is on a lost page, or is
+/// missing.
 ///
 /// SIGINT or SIGTERM ends the mix early; the driver then checks what was done. A second signal ends
 /// the process.
@@ -44,15 +45,16 @@ const _: () = assert!(selkie_tpcc::MAX_COMMIT_RECORDS == 262_144);
 /// transaction is missing; 2: the arguments are wrong, and nothing was started.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// The pool: `embedded:` is a pool of this process; `NAME` or `shm:NAME` is a shared pool of this
-    /// host; `tcp:HOST:PORT,...` names memory nodes of a shared pool; or `etcd:HOST:PORT,.../NAME`
+    /// The pool: `embedded:` is a pool of this process; `NAME` or `shm:NAME` is a shared pool of
+    /// this host; `tcp:HOST:PORT,...` names memory nodes of a shared pool; or
+    /// `etcd:HOST:PORT,.../NAME`
     #[arg(long, value_name = "URL", default_value = "embedded:")]
     pool: PoolUrl,
     /// Load the database into a shared pool, unless it is loaded already, and stop
     #[arg(long)]
     load_only: bool,
-    /// Load a new database into a shared pool in place of the one that it holds. Refused while other
-    /// drivers work on that one. Its memory is not reclaimed before the pool is destroyed
+    /// Load a new database into a shared pool in place of the one that it holds. Refused while
+    /// other drivers work on that one. Its memory is not reclaimed before the pool is destroyed
     #[arg(long)]
     reload: bool,
     /// Warehouses to load, 1 to 100000; each takes about 100 MiB
@@ -91,8 +93,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
     /// Concurrency control of this process: `2pl`, two-phase locking without waiting; `to`,
-    /// timestamp ordering; or `occ`, optimistic with validation at commit. All drivers of a database
-    /// that was loaded with `to` use `to`, and no other drivers do
+    /// timestamp ordering; or `occ`, optimistic with validation at commit. All drivers of a
+    /// database that was loaded with `to` use `to`, and no other drivers do
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]

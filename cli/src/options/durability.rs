@@ -7,8 +7,8 @@ use selkie_tpcc::{Durability, TpccError};
 
 #[derive(Args)]
 pub(crate) struct DurabilityArguments {
-    /// What a commit waits for: nothing (`none`), a log in the memory of memory nodes (`memory`), or
-    /// a log in files (`disk`). From a log the pages of a compute node are recovered if it dies
+    /// What a commit waits for: nothing (`none`), a log in the memory of memory nodes (`memory`),
+    /// or a log in files (`disk`). From a log the pages of a compute node are recovered if it dies
     #[arg(long, value_enum, value_name = "LEVEL", default_value = "none")]
     durability: Level,
     /// Directory of the logs, for `disk`, or the URL of an object store: `file:///var/logs`, and

@@ -68,7 +68,8 @@ impl MemberArguments {
         self.network.check(false)
     }
 
-    /// Joins a pool as one more compute node, runs `work`, and leaves. `before` runs before it joins.
+    /// Joins a pool as one more compute node, runs `work`, and leaves. `before` runs before it
+    /// joins.
     pub(crate) fn take_part<T>(
         &self,
         place: &Place,

@@ -13,9 +13,9 @@ use crate::support::exit;
 /// TLS of connections to the nodes of a pool over TCP.
 #[derive(Args)]
 pub(crate) struct TlsArguments {
-    /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it. Connections of a
-    /// pool over TCP are then encrypted, and only nodes with a certificate of the pool's authority
-    /// take part
+    /// Directory with ca.pem, node.pem and node.key, as `selkie cert node` makes it. Connections of
+    /// a pool over TCP are then encrypted, and only nodes with a certificate of the pool's
+    /// authority take part
     #[arg(long, value_name = "DIR")]
     tls: Option<PathBuf>,
 }
@@ -66,8 +66,8 @@ impl NetworkArguments {
         &self.tls
     }
 
-    /// Looks for values out of range, and for values that contradict each other. `--insecure` may be
-    /// for the metrics.
+    /// Looks for values out of range, and for values that contradict each other. `--insecure` may
+    /// be for the metrics.
     pub(crate) fn check(&self, has_metrics: bool) -> Result<(), exit::Refusal> {
         if self.insecure && self.tls.are_given() && !has_metrics {
             let what = "insecure: contradicts --tls: give one of them".to_owned();

@@ -7,10 +7,11 @@
 //! ```
 //! What is run is this program itself: the processes are those that people start by hand.
 //!
-//! Contents: `command` (the arguments), `file` (what a file says), `plan` (what it means), `ends` (how
-//! each process must end), `planning` (makes the plan of a file), `fit` (whether the pool and the
-//! drivers can be so), `options` (how processes are started), `runner` (the run), `processes`,
-//! `namespaces`, `observed` (what the run saw), `series` (throughput), `verdict`, `report`, `error`.
+//! Contents: `command` (the arguments), `file` (what a file says), `plan` (what it means), `ends`
+//! (how each process must end), `planning` (makes the plan of a file), `fit` (whether the pool and
+//! the drivers can be so), `options` (how processes are started), `runner` (the run), `processes`,
+//! `namespaces`, `observed` (what the run saw), `series` (throughput), `verdict`, `report`,
+//! `error`.
 
 mod command;
 mod ends;

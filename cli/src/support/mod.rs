@@ -1,4 +1,5 @@
-//! What commands stand on: configuration files, exit codes, the log, metrics, progress, certificates.
+//! What commands stand on: configuration files, exit codes, the log, metrics, progress,
+//! certificates.
 
 pub(crate) mod certificates;
 pub(crate) mod config_file;

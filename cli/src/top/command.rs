@@ -102,7 +102,8 @@ impl View {
         Ok(Self { name: name.clone(), pool, runtime, watch, started, latest: None })
     }
 
-    /// The pool as it is now, or the last snapshot while the control plane is away for a short time.
+    /// The pool as it is now, or the last snapshot while the control plane is away for a short
+    /// time.
     fn look(&mut self) -> Result<Snapshot, TopError> {
         let plane = self.pool.plane();
         let looked = self.runtime.block_on(async {

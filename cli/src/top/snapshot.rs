@@ -1,5 +1,5 @@
-//! A snapshot of a pool, made from the state of the pool, the beats of its nodes, and the two newest
-//! reports of each node. No I/O.
+//! A snapshot of a pool, made from the state of the pool, the beats of its nodes, and the two
+//! newest reports of each node. No I/O.
 
 use std::collections::BTreeMap;
 use std::fmt;

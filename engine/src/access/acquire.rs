@@ -197,7 +197,8 @@ impl Acquisition<'_> {
     fn attempt(&mut self) -> Result<Attempt, EngineError> {
         let (core, addr) = (self.core, self.addr);
         let refused = || {
-            // Under the lock, which the task that seals the lines of a failed node takes afterwards.
+            // Under the lock, which the task that seals the lines of a failed node takes
+            // afterwards.
             if let Some(error) = core.lifecycle.failure() {
                 return Some(Err(error.clone()));
             }

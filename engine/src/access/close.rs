@@ -58,8 +58,8 @@ impl Engine {
         }
         core.lifecycle.check_panicked()?;
         if let Some(addr) = last.filter(|_| core.memory.coded.is_some()) {
-            // A node that is not in the pool enters nothing in words that are rebuilt: its pages would
-            // be lost silently.
+            // A node that is not in the pool enters nothing in words that are rebuilt: its pages
+            // would be lost silently.
             let waited = core.env.now() - started;
             let phase =
                 core.cache.shard(addr).lock().get(&addr.to_u64()).map(|active| active.line.phase);

@@ -76,8 +76,8 @@ impl FollowedLogs {
     /// to their ends.
     ///
     /// # Errors
-    /// As [`FollowedLogs::follow`]; [`BackupError::NoMoment`] if they do not mark one together within the
-    /// request timeout.
+    /// As [`FollowedLogs::follow`]; [`BackupError::NoMoment`] if they do not mark one together
+    /// within the request timeout.
     pub(super) async fn end(&mut self, core: &Core) -> Result<(), BackupError> {
         let (started, bound) = (core.env.now(), core.pool.state().timing.barrier_bound());
         loop {

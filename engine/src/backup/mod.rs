@@ -49,8 +49,8 @@
 //! PLACE/manifest.json                            what belongs to the backup, and the pool's labels, written last: without it
 //!                                                there is none
 //! ```
-//! Contents: `run` (making a backup), `image` (reading the pages), `followed_logs`, `followed_log` and
-//! `copy_map` (reading the logs), `barrier` (announcing a snapshot barrier), `append` (writing
+//! Contents: `run` (making a backup), `image` (reading the pages), `followed_logs`, `followed_log`
+//! and `copy_map` (reading the logs), `barrier` (announcing a snapshot barrier), `append` (writing
 //! objects), `manifest`, `open` (the pages of a backup).
 //!
 //! Not done: counters (`Engine::allocate_counter`) are no pages, and the pool's logical clock is

@@ -1,8 +1,8 @@
 //! What a node does about one page under a directory: events in, actions out, no I/O.
 //!
 //! The node uses these phases of SELCC's machine: Invalid, WaitRead, WaitWrite, Shared, Upgrade
-//! (has asked to write, is still a sharer) and Modified. A recall that meets a latch waits among the
-//! line's deferred requests, so that γ and the order of local waiters are those of SELCC.
+//! (has asked to write, is still a sharer) and Modified. A recall that meets a latch waits among
+//! the line's deferred requests, so that γ and the order of local waiters are those of SELCC.
 
 use smallvec::SmallVec;
 

@@ -1,9 +1,9 @@
 //! What a directory does about one page: messages in, messages out, no I/O.
 //!
-//! The directory serves one request for a page at a time. It recalls the copies that are in the way,
-//! waits for every answer, and then grants or refuses. Requests that come meanwhile wait, oldest
-//! first. A `nowait` request is refused at once instead: the request that is served may wait for a
-//! latch that the `nowait` caller holds.
+//! The directory serves one request for a page at a time. It recalls the copies that are in the
+//! way, waits for every answer, and then grants or refuses. Requests that come meanwhile wait,
+//! oldest first. A `nowait` request is refused at once instead: the request that is served may wait
+//! for a latch that the `nowait` caller holds.
 
 use std::collections::VecDeque;
 

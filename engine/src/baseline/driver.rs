@@ -92,8 +92,8 @@ impl Core {
             if let (ToNode::Grant { page: true, .. }, Some(id), true) =
                 (message, active.frame, waits)
             {
-                // SAFETY: a line that waits for its page is not readable and has no local users; the
-                // shard's lock is held.
+                // SAFETY: a line that waits for its page is not readable and has no local users;
+                // the shard's lock is held.
                 unsafe { self.cache.page_mut(id) }.copy_from_slice(page);
                 self.cache.frames.get(id).set_dirty(Dirty::NONE);
             }

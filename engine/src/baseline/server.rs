@@ -44,7 +44,8 @@ pub struct DirectoryHost {
 }
 
 /// Starts a directory at every memory node of the pool, which `hosts` are by index, in the
-/// environment `env_of` gives for its index. Needed before engines with [`crate::Coherence::Rpc`] start; ends with the environment.
+/// environment `env_of` gives for its index. Needed before engines with [`crate::Coherence::Rpc`]
+/// start; ends with the environment.
 ///
 /// # Errors
 /// `Config` for cores that are not above 0, `Pool`, `Message`.

@@ -1,4 +1,5 @@
-//! A node's cache of pages: frames, the table that finds them, and the lines with an operation open.
+//! A node's cache of pages: frames, the table that finds them, and the lines with an operation
+//! open.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

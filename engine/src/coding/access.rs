@@ -39,7 +39,8 @@ use selkie_wal::Dirty;
 const LATE_FRAMES: usize = 8;
 
 impl Core {
-    /// Posts a latch operation of a coded line. Returns its completion event if it completes at once.
+    /// Posts a latch operation of a coded line. Returns its completion event if it completes at
+    /// once.
     pub(crate) fn post_coded(
         &self,
         coded: &CodingState,
@@ -113,16 +114,16 @@ impl Core {
             Counters::add(&self.telemetry.counters.write_backs);
             active.going_home.oldest_change = frame.unhomed();
             active.going_home.copied = active.line.phase.gives_page_away() && self.may_copy();
-            // SAFETY: an operation is outstanding from here on, so no local writer has the frame, and
-            // the shard's lock is held: the frame does not change while it is encoded.
+            // SAFETY: an operation is outstanding from here on, so no local writer has the frame,
+            // and the shard's lock is held: the frame does not change while it is encoded.
             let page = unsafe { self.cache.page(id) };
             let before = (!rejoins).then(|| coded.versions_of(id));
             job.write = Some(coded.encode(page, coded.dirty_set(dirty), before)?);
         }
         if job.operation.read {
             let lease = |split| {
-                // SAFETY: a line that fetches is not readable: no other task accesses the frame until
-                // the completion. The splits do not overlap.
+                // SAFETY: a line that fetches is not readable: no other task accesses the frame
+                // until the completion. The splits do not overlap.
                 let payload = unsafe { self.cache.frames.lease(id, coded.payload_of(split)) };
                 (split, payload)
             };

@@ -3,8 +3,8 @@
 //! The first copy whose memory node lives has the value of the counter. An add raises the other
 //! copies to the new value before it returns. So after a loss the next first copy is not less than
 //! any value that was returned, even if the node that added died in between. The first copy changes
-//! for all nodes at the same time: adds wait during a rebuild, and a rebuild waits for adds that have
-//! begun. The same holds when a copy moves to another memory node.
+//! for all nodes at the same time: adds wait during a rebuild, and a rebuild waits for adds that
+//! have begun. The same holds when a copy moves to another memory node.
 
 use super::header_versions::versions_bytes;
 use super::placed::placed;
@@ -76,7 +76,7 @@ impl Core {
     async fn post_to_living(&self, node: usize, chain: Chain) -> Result<(), EngineError> {
         match self.memory.queue_pair(node).post(chain).await.map_err(|error| error.error) {
             Ok(_) => Ok(()),
-            Err(error) => self.gone(error).await,
+            Err(error) => self.confirm_memory_death(error).await,
         }
     }
 
@@ -163,7 +163,7 @@ impl Core {
         for (node, at) in living {
             match self.raise(*node, *at, now).await {
                 // A copy on a dead memory node is read no more.
-                Err(EngineError::Fabric(error)) => self.gone(error).await?,
+                Err(EngineError::Fabric(error)) => self.confirm_memory_death(error).await?,
                 raised => raised?,
             }
         }

@@ -2,8 +2,8 @@
 //! §4.2).
 //!
 //! Data splits are read into the page's frame, so that no copy is needed if they arrive first. If
-//! other splits arrive first, reads into the frame are outstanding that cannot be cancelled. Then the
-//! page goes into another frame, and the first frame is free when its last read has completed.
+//! other splits arrive first, reads into the frame are outstanding that cannot be cancelled. Then
+//! the page goes into another frame, and the first frame is free when its last read has completed.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -277,8 +277,8 @@ impl<'c> LateBindingRead<'c> {
         }
     }
 
-    /// Whether the arrived splits are one page, as far as more have arrived than are needed. Rejects
-    /// damaged ones if the pool corrects damage.
+    /// Whether the arrived splits are one page, as far as more have arrived than are needed.
+    /// Rejects damaged ones if the pool corrects damage.
     async fn compare(&mut self, core: &Core, versions: &Versions) -> Result<bool, EngineError> {
         if self.arrived.len() < self.coded.data() {
             return Ok(false);

@@ -2,8 +2,8 @@
 //!
 //! A page of a coded range is cut into k *data splits* of equal length, and r *parity splits* are
 //! computed from them by [`selkie_erasure`]. Each split lies on a memory node of its own, and any k
-//! of the k + r give the page back. Each page is coded by itself, so that a page remains the unit of
-//! fetches, latches and write-backs.
+//! of the k + r give the page back. Each page is coded by itself, so that a page remains the unit
+//! of fetches, latches and write-backs.
 //!
 //! State and pure rules, which do not know the engine:
 //! - `tag`, `header_versions`: which write-back a split is of, and its checksum;

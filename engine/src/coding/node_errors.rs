@@ -1,5 +1,5 @@
-//! Counts of damaged splits by memory node. Beyond one limit reads compare more splits, beyond another
-//! the memory node is drained (Hydra §4.1).
+//! Counts of damaged splits by memory node. Beyond one limit reads compare more splits, beyond
+//! another the memory node is drained (Hydra §4.1).
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 

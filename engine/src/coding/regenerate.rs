@@ -5,9 +5,9 @@
 //! claim: range, position --> its slab gets a place on another memory node, and all nodes know it
 //!    --> a few pages at a time: shared latch, write of the position's split --> end
 //! ```
-//! One compute node regenerates one slab of the pool at a time. If the node dies, another begins the
-//! slab anew. No caller waits for it: until a split is written, its tag differs from the header, and
-//! the page is read without it. Writers write to the new place from the beginning.
+//! One compute node regenerates one slab of the pool at a time. If the node dies, another begins
+//! the slab anew. No caller waits for it: until a split is written, its tag differs from the
+//! header, and the page is read without it. Writers write to the new place from the beginning.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -133,15 +133,15 @@ impl Core {
             let write = placed(self.memory.at(node, from + at)?, zeros);
             if let Err(failed) = self.memory.queue_pair(node).post(write).await {
                 // No other node uses the slab yet, so none would find the memory node dead.
-                self.gone(failed.error.clone()).await?;
+                self.confirm_memory_death(failed.error.clone()).await?;
                 return Err(failed.error.into());
             }
         }
         Ok(())
     }
 
-    /// Writes the splits of a position of a range to its place at a memory node. Returns the number of
-    /// pages.
+    /// Writes the splits of a position of a range to its place at a memory node. Returns the number
+    /// of pages.
     pub(crate) async fn fill(
         self: &Arc<Self>,
         range: usize,
@@ -193,8 +193,8 @@ impl Core {
         Ok(pages)
     }
 
-    /// Raises the copy of a counter at a memory node to the value of the others. Concurrent adds raise
-    /// it as well.
+    /// Raises the copy of a counter at a memory node to the value of the others. Concurrent adds
+    /// raise it as well.
     async fn raise_copy(&self, counter: Counter, memory: usize) -> Result<(), EngineError> {
         let _begun = self.begin_unlatched().await?;
         let _using = self.memory.placement.using();
@@ -216,8 +216,8 @@ impl Core {
         Ok(())
     }
 
-    /// Repairs damaged splits, as many as can be begun within the time. A repair that fails is tried
-    /// again later.
+    /// Repairs damaged splits, as many as can be begun within the time. A repair that fails is
+    /// tried again later.
     pub(crate) async fn repair(self: &Arc<Self>, within: Duration) -> Result<(), EngineError> {
         let Some(coded) = &self.memory.coded else { return Ok(()) };
         let (started, mut repaired) = (self.env.now(), Ok(()));
@@ -350,8 +350,8 @@ impl Core {
         Ok(())
     }
 
-    /// Latches a page shared when home has all its changes: those of this node, and those of the node
-    /// that granted the page.
+    /// Latches a page shared when home has all its changes: those of this node, and those of the
+    /// node that granted the page.
     async fn home_and_shared(
         &self,
         addr: GAddr,

@@ -101,7 +101,7 @@ impl Core {
                 let written = self.memory.queue_pair(place.node).post(write).await;
                 match written.map_err(|error| error.error) {
                     Ok(_) => set_version(&mut versions, split, version),
-                    Err(error) => self.gone(error).await?,
+                    Err(error) => self.confirm_memory_death(error).await?,
                 }
             }
         }
@@ -122,7 +122,7 @@ impl Core {
             let read = match self.memory.queue_pair(place.node).post(chain).await {
                 Ok(chain) => chain,
                 Err(failed) => {
-                    self.gone(failed.error).await?;
+                    self.confirm_memory_death(failed.error).await?;
                     seen.push(None);
                     continue;
                 }

@@ -5,10 +5,10 @@
 //! version  u32  dirty set, 12 bits | sequence number << 12, 20 bits
 //! ```
 //! A write-back writes all parity splits and the data splits that it changes, its *dirty set*, all
-//! with one version. So a parity split says which data splits belong to it. The header of a page has
-//! the version of each split of the page. Sequence numbers count from 1, wrap after 2^20 - 1, and
-//! are compared only with those of the write-backs right before and after. Splits that were never
-//! written have version 0 and are zero, tag included.
+//! with one version. So a parity split says which data splits belong to it. The header of a page
+//! has the version of each split of the page. Sequence numbers count from 1, wrap after 2^20 - 1,
+//! and are compared only with those of the write-backs right before and after. Splits that were
+//! never written have version 0 and are zero, tag included.
 
 use std::fmt;
 

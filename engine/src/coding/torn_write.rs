@@ -1,5 +1,5 @@
-//! Which page a set of splits is: after a complete write-back, after one that its writer's death cut
-//! short, and with splits that are damaged or lost.
+//! Which page a set of splits is: after a complete write-back, after one that its writer's death
+//! cut short, and with splits that are damaged or lost.
 //!
 //! A write-back is not atomic. With c dirty data splits and r parity splits it has this
 //! [`WriteOrder`]:
@@ -8,12 +8,13 @@
 //! c <= r   all parity | the dirty data splits | versions in the header, latch
 //! c > r    a share of each into the writer's journal | all of them | versions in the header, latch
 //! ```
-//! and what a stage writes is in place before the next begins. In the first case all data splits are
-//! old while splits of the first stage are torn or new. When the second stage begins, all parity is
-//! new, which replaces c <= r data splits. In the second case all shares are in place when the first
-//! split changes. So a writer's death alone loses nothing, and neither does the loss of r memory
-//! nodes alone. Both together can lose a page in the first case, unless pages are always journalled:
-//! any k of the shares and the unchanged data splits are the page, as long as its header lives.
+//! and what a stage writes is in place before the next begins. In the first case all data splits
+//! are old while splits of the first stage are torn or new. When the second stage begins, all
+//! parity is new, which replaces c <= r data splits. In the second case all shares are in place
+//! when the first split changes. So a writer's death alone loses nothing, and neither does the loss
+//! of r memory nodes alone. Both together can lose a page in the first case, unless pages are
+//! always journalled: any k of the shares and the unchanged data splits are the page, as long as
+//! its header lives.
 
 use selkie_pool::{Coding, Journal};
 
@@ -56,8 +57,8 @@ pub(crate) enum SplitFinding {
 pub(crate) enum ResolvedPage {
     /// The page before the write-back that was cut short: from any k of these splits.
     Before(SplitSet),
-    /// The page of the write-back that was cut short, with this version: from any k of these splits,
-    /// some of which may be in the journal.
+    /// The page of the write-back that was cut short, with this version: from any k of these
+    /// splits, some of which may be in the journal.
     After(Version, SplitSet),
     /// Too few splits of one page are left.
     Lost,
@@ -65,9 +66,9 @@ pub(crate) enum ResolvedPage {
 
 /// Resolves a write-back that may have been cut short to the page before it or after it.
 ///
-/// `header` has the versions of the page before the write-back. `image` is the image in the writer's
-/// journal that was made over the page of the header, if there is one: its version, and the splits
-/// of which there are shares.
+/// `header` has the versions of the page before the write-back. `image` is the image in the
+/// writer's journal that was made over the page of the header, if there is one: its version, and
+/// the splits of which there are shares.
 pub(crate) fn resolve_torn_write(
     coding: Coding,
     header: &Versions,
@@ -141,8 +142,8 @@ mod tests {
         })
     }
 
-    /// All findings after a writer's death in a stage that writes the splits `under_way`, when those
-    /// of earlier stages are `written`.
+    /// All findings after a writer's death in a stage that writes the splits `under_way`, when
+    /// those of earlier stages are `written`.
     fn torn(
         case: &Case,
         written: SplitSet,
@@ -169,8 +170,8 @@ mod tests {
         })
     }
 
-    /// Whether [`resolve_torn_write`] gives a page, which must be of splits of one version: before or
-    /// after. `shares` are the splits of which the journal has shares.
+    /// Whether [`resolve_torn_write`] gives a page, which must be of splits of one version: before
+    /// or after. `shares` are the splits of which the journal has shares.
     fn check(case: &Case, found: &[SplitFinding], shares: SplitSet) -> bool {
         let data = case.coding.data();
         let image = (!shares.is_empty()).then_some((case.new, shares));

@@ -1,5 +1,5 @@
-//! The write-back of a coded page: its image into the journal if its order says so, then its splits,
-//! stage by stage.
+//! The write-back of a coded page: its image into the journal if its order says so, then its
+//! splits, stage by stage.
 
 use selkie_fabric::{Buf, Chain, Completion, FabricError, RemoteAddr, Verb};
 use selkie_pool::layout;
@@ -15,9 +15,9 @@ use crate::addressing::placement::{Home, SplitAt, Written};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// Writes a page to its splits, and to the journal before that if its order says so. Returns the new
-/// versions of the splits, and the journal slot, whose image replaces the splits until the header
-/// has the new versions.
+/// Writes a page to its splits, and to the journal before that if its order says so. Returns the
+/// new versions of the splits, and the journal slot, whose image replaces the splits until the
+/// header has the new versions.
 pub(super) async fn write_home<'c>(
     core: &'c Core,
     coded: &CodingState,
@@ -55,8 +55,8 @@ pub(super) async fn write_home<'c>(
     Ok((versions, place))
 }
 
-/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long as
-/// the rest gives the page. A split that migrates is written at both memory nodes.
+/// Writes the splits of a page, stage by stage. Splits whose memory is lost are left out, as long
+/// as the rest gives the page. A split that migrates is written at both memory nodes.
 async fn write_splits(
     core: &Core,
     coded: &CodingState,
@@ -81,7 +81,7 @@ async fn write_splits(
         }
         for written in posted {
             if let Err(failed) = written.await {
-                core.gone(failed.error).await?;
+                core.confirm_memory_death(failed.error).await?;
                 lost += 1;
             }
             if lost > coded.coding().parity() {
@@ -92,7 +92,7 @@ async fn write_splits(
     for copy in copies {
         // The split is in its other place.
         if let Err(failed) = copy.await {
-            core.gone(failed.error).await?;
+            core.confirm_memory_death(failed.error).await?;
         }
     }
     Ok(())

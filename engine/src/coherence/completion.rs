@@ -6,10 +6,10 @@ use super::chains::{NOTHING_FOUND, found_word};
 use super::machine::{Event, Inquiry, Phase, WordAccess};
 use super::open_line::OpenLine;
 use super::word::LatchWord;
-use selkie_wal::Dirty;
 use crate::cache::frames::FrameId;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
+use selkie_wal::Dirty;
 
 impl Core {
     /// The operation that took a copy along is over.

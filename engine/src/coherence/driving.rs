@@ -12,8 +12,8 @@ use crate::core::Core;
 use crate::{Coherence, EngineError, GAddr};
 
 impl Core {
-    /// Feeds one event to an open line, carries out the actions, and feeds completions that are ready
-    /// at once. With a batch, latch operations are gathered there instead of posted.
+    /// Feeds one event to an open line, carries out the actions, and feeds completions that are
+    /// ready at once. With a batch, latch operations are gathered there instead of posted.
     pub(crate) fn run(
         &self,
         addr: GAddr,

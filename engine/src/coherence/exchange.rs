@@ -7,11 +7,11 @@ use super::machine::{Event, Message, Phase, RequestKind};
 use super::message::{self, Envelope};
 use super::open_line::OpenLine;
 use super::word::ComputeId;
-use selkie_wal::Dirty;
 use crate::coding::header_versions::{self, VERSIONS_BYTES};
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
+use selkie_wal::Dirty;
 
 impl Core {
     /// Sends a message about a line; grants take the page along.

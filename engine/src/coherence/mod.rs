@@ -1,7 +1,7 @@
 //! Coherence: the latch word, the state machine of a line, and its model check.
 //!
-//! `machine`, `word` and `model` are pure. A line is opened for a step (`open_line`, `opening`), and an
-//! event is fed to its machine (`driving`). The actions that follow post latch operations
+//! `machine`, `word` and `model` are pure. A line is opened for a step (`open_line`, `opening`),
+//! and an event is fed to its machine (`driving`). The actions that follow post latch operations
 //! (`operations`, `chains`), whose completions are events again (`completion`), and send messages
 //! (`exchange`, `message`, `messenger`); those of other nodes come by `mail`. `turns` says when a
 //! line that is used here may go to another node.

@@ -22,8 +22,8 @@ const STEP: &str = "step of a line";
 
 impl Core {
     /// Takes a step of a line, under its shard's lock and with its latch sealed. A panic of the
-    /// step ends the node before the lock is released: the line may be half changed. From then on no
-    /// line changes any more, and all latches stay sealed.
+    /// step ends the node before the lock is released: the line may be half changed. From then on
+    /// no line changes any more, and all latches stay sealed.
     pub(crate) fn with_line<T>(&self, addr: GAddr, step: impl FnOnce(&mut OpenLine) -> T) -> T {
         self.with_line_unless(addr, || None, step)
     }

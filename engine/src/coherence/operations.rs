@@ -9,11 +9,11 @@ use super::chains::{Batch, push_word};
 use super::machine::{Event, LatchOperation, LocalUse, Phase, WordAccess};
 use super::open_line::OpenLine;
 use crate::addressing::placement::Home;
-use selkie_wal::Dirty;
 use crate::cache::frames::FrameId;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
 use crate::{EngineError, GAddr};
+use selkie_wal::Dirty;
 
 /// What was not changed between two changes is written with them unless it is as much as a verb
 /// more costs.

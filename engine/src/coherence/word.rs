@@ -165,8 +165,8 @@ impl LatchWord {
         NodeSet(self.0 & READERS_MASK)
     }
 
-    /// The word that a writer's intent writes (rule R3): this word, which has no holder, with `me` as
-    /// holder and without its reader bit.
+    /// The word that a writer's intent writes (rule R3): this word, which has no holder, with `me`
+    /// as holder and without its reader bit.
     pub const fn with_intent(self, me: ComputeId) -> Self {
         LatchWord(me.holder_field() | (self.0 & READERS_MASK & !me.bit()))
     }

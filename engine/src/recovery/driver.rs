@@ -6,12 +6,12 @@
 //!    wait for outstanding operations and inquiries --> acknowledge --> [all have] --> one sweeps --> [over]
 //! ```
 //! The state of the pool has the progress of the recovery. Every step may be repeated, so that the
-//! others continue when a node dies in one. The sweep reads the header tables of all memory nodes. A
-//! word that names the dead node while a survivor reads the line is a grant that did not reach the
-//! word, or an intent: the sweep takes the node out. If the word names the node and has no other
-//! reader, the dead node had the only copy. That page is redone from the logs of the dead nodes
-//! (`log/redo.rs`), if they had logs and the sweeping node reaches them. Otherwise the page is lost
-//! until a node comes that reaches the logs; callers get [`crate::EngineError::PageLost`].
+//! others continue when a node dies in one. The sweep reads the header tables of all memory nodes.
+//! A word that names the dead node while a survivor reads the line is a grant that did not reach
+//! the word, or an intent: the sweep takes the node out. If the word names the node and has no
+//! other reader, the dead node had the only copy. That page is redone from the logs of the dead
+//! nodes (`log/redo.rs`), if they had logs and the sweeping node reaches them. Otherwise the page
+//! is lost until a node comes that reaches the logs; callers get [`crate::EngineError::PageLost`].
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -104,9 +104,9 @@ impl Observer for Core {
         self.memory.placement.update(state) || is_fenced
     }
 
-    /// Makes room for a node that has the index of an earlier one. Nothing of the earlier node is left
-    /// in the pool, but this node may have a connection to it and mail from it. Bits that this node
-    /// notes as ceded to the earlier node are cleared, and the successor answers so.
+    /// Makes room for a node that has the index of an earlier one. Nothing of the earlier node is
+    /// left in the pool, but this node may have a connection to it and mail from it. Bits that this
+    /// node notes as ceded to the earlier node are cleared, and the successor answers so.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
         let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
         let known = self.messenger.known_incarnation(index);
@@ -129,7 +129,8 @@ impl Observer for Core {
         true
     }
 
-    /// Disconnects from a node that died. A node that has left answers as long as its process lives.
+    /// Disconnects from a node that died. A node that has left answers as long as its process
+    /// lives.
     fn gone(&self, node: ComputeIndex) {
         let index = node.as_usize();
         let is_dead = |id| self.recovery.dead_nodes().contains(id);
@@ -212,8 +213,8 @@ impl Core {
         Ok(())
     }
 
-    /// Writes home the lines that this node has taken over from dead nodes. Home must have the changes
-    /// of the dead nodes before their logs are dropped. Returns `false` if that must wait.
+    /// Writes home the lines that this node has taken over from dead nodes. Home must have the
+    /// changes of the dead nodes before their logs are dropped. Returns `false` if that must wait.
     async fn bring_claimed_home(&self) -> Result<bool, EngineError> {
         loop {
             let Some(addr) = self.recovery.claimed.last() else { return Ok(true) };
@@ -254,8 +255,8 @@ impl Core {
         Ok(())
     }
 
-    /// Feeds `Lost` to every line that may involve the dead node. Returns the lines with an operation
-    /// outstanding then.
+    /// Feeds `Lost` to every line that may involve the dead node. Returns the lines with an
+    /// operation outstanding then.
     fn tell_lines(&self, dead: ComputeId) -> Vec<GAddr> {
         let mut lines: Vec<GAddr> = Vec::new();
         for shard in self.cache.all_shards() {
@@ -314,8 +315,8 @@ impl Core {
         Ok(())
     }
 
-    /// Redoes lost pages, as far as possible. Returns them with the pages that were found, and those
-    /// that stay lost.
+    /// Redoes lost pages, as far as possible. Returns them with the pages that were found, and
+    /// those that stay lost.
     async fn redo_or_repair(
         &self,
         dead: ComputeId,
@@ -323,7 +324,8 @@ impl Core {
         images: Arc<[JournalImage]>,
     ) -> Result<(Vec<u64>, Vec<u64>), EngineError> {
         let still = self.redo(dead, lost.clone(), &images).await?;
-        // A page that stays lost may be torn. It is repaired while the journal of its writer exists.
+        // A page that stays lost may be torn. It is repaired while the journal of its writer
+        // exists.
         for some in still.chunks(REPAIRED_AT_ONCE) {
             let mended =
                 some.iter().map(|addr| self.repair_torn_page(GAddr::from_u64(*addr), &images));
@@ -337,8 +339,8 @@ impl Core {
         Ok((found, still))
     }
 
-    /// Takes the dead node out of all latch words, and out of the epochs. Returns the decisions about
-    /// lines, and the images in the journals of dead nodes.
+    /// Takes the dead node out of all latch words, and out of the epochs. Returns the decisions
+    /// about lines, and the images in the journals of dead nodes.
     async fn sweep(&self, dead: ComputeId) -> Result<(SweptLines, Vec<JournalImage>), EngineError> {
         let mut lines = SweptLines::default();
         let mut images = Vec::new();
@@ -361,8 +363,8 @@ impl Core {
         Ok((lines, images))
     }
 
-    /// Ignores the error of a verb to a memory node that is dead for all nodes. If only this node does
-    /// not reach it, the error stays.
+    /// Ignores the error of a verb to a memory node that is dead for all nodes. If only this node
+    /// does not reach it, the error stays.
     async fn unless_memory_is_dead(
         &self,
         memory: usize,
@@ -383,8 +385,8 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a memory node is dead, and not only disconnected from this node: it was declared dead,
-    /// or does not exist any more. Where the fabric cannot tell, waits until others miss it.
+    /// Whether a memory node is dead, and not only disconnected from this node: it was declared
+    /// dead, or does not exist any more. Where the fabric cannot tell, waits until others miss it.
     async fn is_dead_for_all(&self, memory: usize) -> Result<bool, EngineError> {
         let peer = PeerId::memory(memory as u16);
         if self.pool.is_memory_dead(memory) {
@@ -405,7 +407,7 @@ impl Core {
     ///
     /// # Errors
     /// The verb's error, if it is another one, or if only this node does not reach the memory node.
-    pub(crate) async fn gone(&self, error: FabricError) -> Result<(), EngineError> {
+    pub(crate) async fn confirm_memory_death(&self, error: FabricError) -> Result<(), EngineError> {
         let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
         let memory = usize::from(peer.index());
         if !peer.is_memory() || !self.is_dead_for_all(memory).await? {

@@ -15,10 +15,10 @@
 //! callers. A guard that a caller has stays valid.
 //!
 //! *Why it may resume.* A node that declares this one dead has read the state, then the beats, and
-//! replaces exactly that state (`selkie_pool`). When this node has changed the state after a beat
-//! of its own, every node with older beats has an older state and fails. The others see the new
-//! beat, which is valid for a lease. An answer that comes after that counts for nothing. A node that
-//! was silent for too long is noticed when its next beat is through
+//! replaces exactly that state (`selkie_pool`). When this node has changed the state after a
+//! beat of its own, every node with older beats has an older state and fails. The others see the
+//! new beat, which is valid for a lease. An answer that comes after that counts for nothing. A node
+//! that was silent for too long is noticed when its next beat is through
 //! ([`selkie_pool::SignsOfLife`]), also by a node that paused itself.
 //!
 //! *Expelled.* The node finds that it is out of the pool, or has no answer until long after the
@@ -54,8 +54,8 @@ use crate::{EngineError, GAddr};
 struct PlaneReads {
     /// The count, and when it was first seen so.
     since: Option<(u64, Duration)>,
-    /// The latest time at which the count had not changed for longer than it does while the plane is
-    /// reachable.
+    /// The latest time at which the count had not changed for longer than it does while the plane
+    /// is reachable.
     still_at: Option<Duration>,
 }
 
@@ -271,8 +271,8 @@ impl Core {
         next
     }
 
-    /// Lets hits wait. Callers that waited for a page before try again, and no longer delay requests
-    /// of other nodes.
+    /// Lets hits wait. Callers that waited for a page before try again, and no longer delay
+    /// requests of other nodes.
     fn suspend(&self) {
         self.lifecycle.set_suspended(true);
         for shard in self.cache.all_shards() {
@@ -282,8 +282,8 @@ impl Core {
         }
     }
 
-    /// Whether all living memory nodes have been without the plane since a time. Without cards a death
-    /// has an effect before memory nodes know of it, so the answer is no.
+    /// Whether all living memory nodes have been without the plane since a time. Without cards a
+    /// death has an effect before memory nodes know of it, so the answer is no.
     fn plane_is_away(
         &self,
         watch: &PlaneWatch,

@@ -16,9 +16,9 @@
 //! });
 //! report.assert_passed();
 //! ```
-//! Contents: `check` (subjects, one check), `runner` (all checks, reports), `testbed` (two connected
-//! nodes), and the checks by theme:
-//! `verbs`, `order`, `errors`, `concurrency`, `doorbells`, `death`.
+//! Contents: `check` (subjects, one check), `runner` (all checks, reports), `testbed` (two
+//! connected nodes), and the checks by theme: `verbs`, `order`, `errors`, `concurrency`,
+//! `doorbells`, `death`.
 
 mod check;
 mod concurrency;

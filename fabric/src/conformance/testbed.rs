@@ -44,7 +44,8 @@ impl Testbed {
         RemoteAddr::new(self.region.key(), offset)
     }
 
-    /// Reads on the queue pair of the testbed: its earlier writes are then in place for all readers.
+    /// Reads on the queue pair of the testbed: its earlier writes are then in place for all
+    /// readers.
     pub(super) async fn settle(&self) -> CheckResult {
         self.post([Verb::read(self.at(0), Buf::zeroed(8))]).await.map(drop)
     }

@@ -1,8 +1,8 @@
 //! One node: its regions, and whether it lives.
 //!
 //! The region table is append-only, so that remote verbs look regions up without a lock: a slot is
-//! written once, before any peer knows its key. In `mem` a key is `peer:16 | slot:16`, so a key that
-//! is used with the wrong peer does not name a region of that peer.
+//! written once, before any peer knows its key. In `mem` a key is `peer:16 | slot:16`, so a key
+//! that is used with the wrong peer does not name a region of that peer.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering, fence};
@@ -55,8 +55,8 @@ impl Drop for ExecutingGuard<'_> {
     }
 }
 
-/// Kills its node when it is dropped. The endpoint and the queue pairs of a node share it, so a node
-/// lives as long as one of them, and then its name is free again.
+/// Kills its node when it is dropped. The endpoint and the queue pairs of a node share it, so a
+/// node lives as long as one of them, and then its name is free again.
 pub(crate) struct NodeGuard(Arc<Node>);
 
 impl NodeGuard {
@@ -131,8 +131,8 @@ impl Node {
         Ok(Arc::clone(slot.get_or_init(|| Arc::new(region))))
     }
 
-    /// Enters a region whose memory and key the backend made. Returns the region of the slot, which is
-    /// an earlier one if there was one.
+    /// Enters a region whose memory and key the backend made. Returns the region of the slot, which
+    /// is an earlier one if there was one.
     #[cfg(target_os = "linux")]
     pub(crate) fn enter(&self, slot: usize, region: MemRegion) -> Option<&Arc<MemRegion>> {
         Some(self.slots.get(slot)?.get_or_init(|| Arc::new(region)))

@@ -1,5 +1,5 @@
-//! The attendant of a node: a thread that sleeps until a peer rings a doorbell with a waiter. It also
-//! checks regularly whether the processes of the peers still live.
+//! The attendant of a node: a thread that sleeps until a peer rings a doorbell with a waiter. It
+//! also checks regularly whether the processes of the peers still live.
 
 use std::sync::{Arc, Weak};
 use std::thread;

@@ -118,9 +118,9 @@ impl ControlPage {
         AnnouncedVerbs(executing)
     }
 
-    /// Whether the owner has announced a verb that is not over. Once the node is marked dead and this
-    /// returned false, it executes nothing more: either its announcement comes first and is seen
-    /// here, or the mark comes first and the owner sees it.
+    /// Whether the owner has announced a verb that is not over. Once the node is marked dead and
+    /// this returned false, it executes nothing more: either its announcement comes first and is
+    /// seen here, or the mark comes first and the owner sees it.
     pub(super) fn is_executing(&self) -> bool {
         let stripes = (0..STRIPES).map(|stripe| EXECUTING_AT + stripe * STRIPE_BYTES);
         stripes.into_iter().any(|at| self.0.word(at).load(Ordering::SeqCst) != 0)
@@ -168,8 +168,8 @@ impl ControlPage {
         self.bell().load(Ordering::SeqCst)
     }
 
-    /// Sleeps until the attendant has been called more often than `seen`, at most `nanoseconds` (below
-    /// a second). May return earlier.
+    /// Sleeps until the attendant has been called more often than `seen`, at most `nanoseconds`
+    /// (below a second). May return earlier.
     pub(super) fn sleep(&self, seen: u32, nanoseconds: u32) {
         self.asleep().store(1, Ordering::SeqCst);
         if self.calls() == seen {

@@ -116,8 +116,8 @@ impl Fabric for ShmFabric {
         })
     }
 
-    /// Kills a process that was stopped in the middle of a verb: nothing else keeps it from finishing
-    /// that verb.
+    /// Kills a process that was stopped in the middle of a verb: nothing else keeps it from
+    /// finishing that verb.
     fn fence(&self, peer: PeerId) -> Result<FenceScope, FabricError> {
         match self.fence_patiently(peer, FENCE_PATIENCE) {
             Err(FabricError::StillExecuting { process, .. }) => {

@@ -10,7 +10,8 @@
 //! ```
 //! A peer maps the regions that it uses. After that verbs are loads, stores and atomics of the
 //! calling thread, done inside `post`, and the node that lends the memory does nothing. Doorbells
-//! ring in shared words. If a doorbell has a waiter, a futex wakes the *attendant* thread of its node.
+//! ring in shared words. If a doorbell has a waiter, a futex wakes the *attendant* thread of its
+//! node.
 //!
 //! # Life and death
 //! A node lives while its `control` file is locked and not marked dead; the kernel unlocks the file
@@ -20,13 +21,14 @@
 //!
 //! # Fencing
 //! Before a verb a node announces it in its own control page and then looks whether it is marked
-//! dead. [`ShmFabric::fence_patiently`] marks a node and waits until it has no announced verbs: from
-//! then on it changes no byte, even if its process was stopped and resumes. A process that was
-//! stopped in the middle of a verb cannot be fenced in this way; the fabric's `fence` then kills it.
+//! dead. [`ShmFabric::fence_patiently`] marks a node and waits until it has no announced verbs:
+//! from then on it changes no byte, even if its process was stopped and resumes. A process that was
+//! stopped in the middle of a verb cannot be fenced in this way; the fabric's `fence` then kills
+//! it.
 //!
 //! # Trust
-//! Files belong to one user and are closed to all others. A process that can open them can change the
-//! memory at will: within a user this backend guards against accidents, not against malice.
+//! Files belong to one user and are closed to all others. A process that can open them can change
+//! the memory at will: within a user this backend guards against accidents, not against malice.
 //!
 //! Contents: `fabric` (the traits, verbs), `node` (a node of this process), `peer` (a node of any
 //! process), `control_page`, `segment` (files and locks), `attendant` (the thread that wakes),

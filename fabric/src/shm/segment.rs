@@ -1,9 +1,9 @@
 //! Files and locks of the `shm` fabric: how nodes find each other, and tell living nodes from dead
 //! ones.
 //!
-//! The directory of a node is complete before it gets its name, so peers never see half of one. Names
-//! change under the lock of the root. The directory of a dead node is removed when another node joins
-//! by its name. Directories of joins that were cut short are removed at the next join.
+//! The directory of a node is complete before it gets its name, so peers never see half of one.
+//! Names change under the lock of the root. The directory of a dead node is removed when another
+//! node joins by its name. Directories of joins that were cut short are removed at the next join.
 
 use std::fmt::Display;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -133,8 +133,8 @@ impl Segment {
         }
     }
 
-    /// Makes and maps the memory of a region, all of it committed: a lack of memory is an error here,
-    /// and not a signal to the process that touches it first.
+    /// Makes and maps the memory of a region, all of it committed: a lack of memory is an error
+    /// here, and not a signal to the process that touches it first.
     pub(super) fn create_region(&self, slot: usize, bytes: usize) -> Result<Mapping, FabricError> {
         let file = create_file(&self.directory, &self.path, &region_name(slot), bytes)?;
         Mapping::of_own(file, bytes).map_err(|e| failed(&self.path, e))

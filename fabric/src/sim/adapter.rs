@@ -61,8 +61,8 @@ impl Adapter {
         self.atomics
     }
 
-    /// Takes in a message of sender number `sender`, by one of `threads` threads. Returns when it is
-    /// taken in.
+    /// Takes in a message of sender number `sender`, by one of `threads` threads. Returns when it
+    /// is taken in.
     pub(super) fn take_message(
         &mut self,
         sender: usize,

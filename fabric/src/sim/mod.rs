@@ -30,8 +30,8 @@
 //!
 //! Contents: `world` (runs), `controls` (faults on command), `simulation` (what the parts share),
 //! `task` (ready tasks), `env` (the environment of a node), `network`, `node`, `adapter`,
-//! `queue_pair` (the simulated network), `events`, `cost` (cost model, random faults), `fabric` (the
-//! traits), `outcome` (outcomes of chains), `trace` (hash and event log).
+//! `queue_pair` (the simulated network), `events`, `cost` (cost model, random faults), `fabric`
+//! (the traits), `outcome` (outcomes of chains), `trace` (hash and event log).
 
 mod adapter;
 mod controls;

@@ -5,8 +5,9 @@
 //!      at the source's adapter -> Deliver: the completion is ready
 //! ```
 //! Along a queue pair each of these times never decreases, so verbs execute and complete in posting
-//! order. Different queue pairs overtake each other, by their queues and by faults. All this happens
-//! under the lock of the world and wakes no task: what must happen without the lock is returned.
+//! order. Different queue pairs overtake each other, by their queues and by faults. All this
+//! happens under the lock of the world and wakes no task: what must happen without the lock is
+//! returned.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

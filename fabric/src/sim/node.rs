@@ -71,8 +71,8 @@ impl SimNode {
         self.adapter.atomic(ready, took)
     }
 
-    /// When the thread that polls for messages of `sender` has taken in a message of it that arrives
-    /// at `now`. The servers of a memory node charge for its messages themselves.
+    /// When the thread that polls for messages of `sender` has taken in a message of it that
+    /// arrives at `now`. The servers of a memory node charge for its messages themselves.
     pub(super) fn take_message(&mut self, cost: &CostModel, sender: PeerId, now: u64) -> u64 {
         if self.id.is_memory() {
             return now;

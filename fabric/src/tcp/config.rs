@@ -13,8 +13,8 @@ const FEW_PROCESSORS: usize = 2;
 /// Which peers the endpoints of a process admit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Admission {
-    /// Every node of the pool that reaches the port. Invitations are kept, but neither their keys nor
-    /// their domains are checked.
+    /// Every node of the pool that reaches the port. Invitations are kept, but neither their keys
+    /// nor their domains are checked.
     #[default]
     Anyone,
     /// Invited peers that show the key of the invitation.
@@ -33,13 +33,13 @@ pub struct TcpConfig {
     /// The address of this host in access cards. `None` takes the address of `listen`, which must
     /// not be unspecified then.
     pub advertise: Option<IpAddr>,
-    /// Number of the pool. Nodes of different pools refuse each other. This guards against mistakes,
-    /// not against malice.
+    /// Number of the pool. Nodes of different pools refuse each other. This guards against
+    /// mistakes, not against malice.
     pub pool: u64,
     /// Which peers the endpoints admit. By default all.
     pub admission: Admission,
-    /// How connections are secured, in both directions. All nodes of a pool have to agree. By default
-    /// they are not secured.
+    /// How connections are secured, in both directions. All nodes of a pool have to agree. By
+    /// default they are not secured.
     pub security: Option<Arc<Security>>,
     /// How long a thread spins on a socket before it blocks: a serving thread for the next request,
     /// and a poll for the response to the only outstanding chain of its node. Spinning saves the

@@ -60,11 +60,11 @@ impl TcpFabric {
     }
 
     /// Invites `guest` to the endpoint `at` of this process. With [`Admission::Invited`] the
-    /// endpoint then admits the guest if it shows the key of the invitation, and lets it do what the
-    /// domain of the invitation allows, by default everything. An invitation replaces an earlier one
-    /// that differs, and closes the connections of the earlier one. The same invitation again
-    /// changes nothing. An incarnation that was revoked or fenced stays out: invite its successor
-    /// by another key.
+    /// endpoint then admits the guest if it shows the key of the invitation, and lets it do what
+    /// the domain of the invitation allows, by default everything. An invitation replaces an
+    /// earlier one that differs, and closes the connections of the earlier one. The same invitation
+    /// again changes nothing. An incarnation that was revoked or fenced stays out: invite its
+    /// successor by another key.
     ///
     /// # Errors
     /// `UnknownPeer` if no such endpoint lives in this process.

@@ -1,10 +1,11 @@
 //! Backend `tcp`: soft RDMA between machines without an RDMA NIC.
 //!
 //! A node listens; a queue pair is a TCP connection to it. The *host* of the node that lends memory
-//! executes the chains of a connection in the order in which they arrive, and does nothing else: one
-//! thread for each connection receives, executes every whole request in its buffer, and sends all
-//! answers with one system call. The node that posts has one more thread, the *driver*. It accepts
-//! connections, receives responses for completions that nobody polls, and watches silent peers.
+//! executes the chains of a connection in the order in which they arrive, and does nothing else:
+//! one thread for each connection receives, executes every whole request in its buffer, and sends
+//! all answers with one system call. The node that posts has one more thread, the *driver*. It
+//! accepts connections, receives responses for completions that nobody polls, and watches silent
+//! peers.
 //!
 //! ```text
 //! compute node                                   memory node
@@ -16,9 +17,9 @@
 //! # Connections
 //! [`Fabric::join`](crate::Fabric::join) binds and listens, [`TcpFabric::introduce`] says where
 //! peers are, and [`Endpoint::connect`](crate::Endpoint::connect) begins to connect without
-//! blocking. If the peer refuses the connection, the first completion ends with `Refused`. Endpoints
-//! of one `TcpFabric` know each other; they talk over TCP all the same. The modules of `wire`
-//! describe the bytes.
+//! blocking. If the peer refuses the connection, the first completion ends with `Refused`.
+//! Endpoints of one `TcpFabric` know each other; they talk over TCP all the same. The modules of
+//! `wire` describe the bytes.
 //!
 //! A process can serve other protocols on the same port: [`TcpFabric::serve_protocol`].
 //!

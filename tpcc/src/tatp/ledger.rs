@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::rows::{START_TIMES, TYPES};
 use crate::benchmark::ChangeSums;
 
-/// ChangeSums of a subscriber: location, bit, data of each facility, forwardings of each facility by
-/// hour.
+/// ChangeSums of a subscriber: location, bit, data of each facility, forwardings of each facility
+/// by hour.
 const LOCATION: usize = 0;
 const BIT_1: usize = 1;
 const DATA_A: usize = 2;

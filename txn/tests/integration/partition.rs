@@ -243,8 +243,8 @@ fn a_vote_against_it_undoes_everything() {
     let bank = Bank::open(3);
     bank.cluster.runtime.block_on(async {
         bank.spread(2, 10, &[1, 2]).await.unwrap();
-        // A transaction that has the page of its record latched keeps branch 2 from voting, after branch 1 has
-        // voted or before.
+        // A transaction that has the page of its record latched keeps branch 2 from voting, after
+        // branch 1 has voted or before.
         let mut in_the_way = bank.databases[2].begin();
         in_the_way.get(bank.ledgers[2], &key![0, 1]).await.unwrap().unwrap();
         let error = bank.spread(2, 5, &[1, 2]).await.unwrap_err();

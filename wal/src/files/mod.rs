@@ -11,8 +11,8 @@
 //! when it is made, so that making bytes in it durable takes no more than these bytes
 //! (`fdatasync`). Records do not go across files.
 //!
-//! Contents: `names` (of files), `store` (the directories as a store of logs), `sink` (a log that is
-//! being written), `completion` (results of other threads).
+//! Contents: `names` (of files), `store` (the directories as a store of logs), `sink` (a log that
+//! is being written), `completion` (results of other threads).
 
 mod completion;
 mod names;

@@ -21,8 +21,8 @@
 //! late.
 //!
 //! Contents: `url` (which store), `network` (where its client runs, and that each request has a
-//! bound), `names` (of objects, and what a listing says), `store` (a place as a store of logs), `sink`
-//! (a log that is being written).
+//! bound), `names` (of objects, and what a listing says), `store` (a place as a store of logs),
+//! `sink` (a log that is being written).
 //!
 //! A node that was taken for dead may still be writing. Who reads its log to make its pages again
 //! says first where it ended, which is said once: the store has to know conditional requests

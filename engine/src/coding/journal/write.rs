@@ -17,8 +17,8 @@ use crate::core::Core;
 use crate::{EngineError, GAddr};
 
 impl Core {
-    /// Writes an image into this node's journal: of payloads of splits, with room for their tags. It
-    /// stays in place until the slot is dropped.
+    /// Writes an image into this node's journal: of payloads of splits, with room for their tags.
+    /// It stays in place until the slot is dropped.
     pub(crate) async fn journal(
         &self,
         addr: GAddr,
@@ -49,7 +49,7 @@ impl Core {
         let mut lost = 0;
         for share in posted {
             if let Err(failed) = share.await {
-                self.gone(failed.error).await?;
+                self.confirm_memory_death(failed.error).await?;
                 lost += 1;
             }
         }
@@ -74,7 +74,7 @@ impl Core {
             let chain = match read.await {
                 Ok(chain) => chain,
                 Err(failed) => {
-                    self.gone(failed.error).await?;
+                    self.confirm_memory_death(failed.error).await?;
                     continue;
                 }
             };

@@ -80,8 +80,8 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a header table anew from its old place: with the versions that are there, and the words
-    /// of pages that are lost with dead nodes.
+    /// Makes a header table anew from its old place: with the versions that are there, and the
+    /// words of pages that are lost with dead nodes.
     async fn copy_headers(&self, to: HeaderMove) -> Result<(), EngineError> {
         let from = self.memory.placement.table_in_use(to.range, to.position);
         let (Some(from), Some(to)) = (from, self.memory.placement.table_at(to)) else {
@@ -146,7 +146,7 @@ impl Core {
                 Ok(chain) => chain,
                 Err(failed) => {
                     // The splits of a dead memory node are lost.
-                    self.gone(failed.error).await?;
+                    self.confirm_memory_death(failed.error).await?;
                     continue;
                 }
             };

@@ -12,8 +12,8 @@
 //! checked. Cached pages are read and written meanwhile, by callers whose rights suffice. Callers
 //! that need another right wait.
 //!
-//! If the memory node lives, the versions come from its headers, which no node changes any more. The
-//! old words also say which lines a node held that died before it could enter them.
+//! If the memory node lives, the versions come from its headers, which no node changes any more.
+//! The old words also say which lines a node held that died before it could enter them.
 //!
 //! Contents: `quiesce` (the steps in their order, and the lines that are quiesced), `headers`,
 //! `entries`, `unclaimed` (lines that no survivor has entered).

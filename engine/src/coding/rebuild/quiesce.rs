@@ -1,5 +1,5 @@
-//! The steps of a rebuild in their order: quiesces the lines of header tables that are lost or move,
-//! and resumes them.
+//! The steps of a rebuild in their order: quiesces the lines of header tables that are lost or
+//! move, and resumes them.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -65,9 +65,10 @@ impl Core {
         Ok(())
     }
 
-    /// Makes a word name a dead node if it names no holder. Returns whether no node has the line. If
-    /// the line has readers, the dead node may have granted their copies and died in its write-back:
-    /// they inquire when they are told of its death, and the sweep takes it out of the word.
+    /// Makes a word name a dead node if it names no holder. Returns whether no node has the line.
+    /// If the line has readers, the dead node may have granted their copies and died in its
+    /// write-back: they inquire when they are told of its death, and the sweep takes it out of the
+    /// word.
     async fn name_holder(
         &self,
         node: usize,
@@ -86,7 +87,8 @@ impl Core {
                 return Ok(word == LatchWord::FREE);
             }
             if old.holder() != Ok(None) || !is_swept {
-                // The word may have been marked before, by a node that died before it reported that.
+                // The word may have been marked before, by a node that died before it reported
+                // that.
                 return Ok(old == LatchWord::held_by(holder));
             }
             word = old;

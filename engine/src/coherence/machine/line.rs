@@ -40,8 +40,8 @@ pub(super) enum UpgradeHope {
     /// It cannot: a holder is in the word, and its release request is on its way or deferred here.
     Lost,
     /// Perhaps: the last release request was answered Busy. A holder that an upgrade finds may be
-    /// that writer, whose cancelled intent is still in the word. Then no release request follows, so
-    /// upgrades are tried again.
+    /// that writer, whose cancelled intent is still in the word. Then no release request follows,
+    /// so upgrades are tried again.
     Refused,
 }
 

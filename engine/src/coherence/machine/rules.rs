@@ -20,8 +20,8 @@ pub struct Rules {
     pub home_first: bool,
     /// Dead nodes that latch words may still name: they are not asked.
     pub dead: NodeSet,
-    /// A sweep will judge by readers' bits whether a line that a dead node holds has a copy: readers
-    /// enter their bits by Join only (`death`).
+    /// A sweep will judge by readers' bits whether a line that a dead node holds has a copy:
+    /// readers enter their bits by Join only (`death`).
     pub recovering: bool,
     /// R5's Confirm; the published protocol has none.
     #[cfg(any(test, feature = "planted"))]

@@ -87,8 +87,8 @@ impl Transition<'_> {
         self.may_start() && self.local == LocalUse::Idle && self.line.deferred.is_empty()
     }
 
-    /// Eviction (R8). With [`super::Rules::sticky_bits`] the bit of a shared copy stays in the word:
-    /// that saves the atomics of the eviction and of the next fetch.
+    /// Eviction (R8). With [`super::Rules::sticky_bits`] the bit of a shared copy stays in the
+    /// word: that saves the atomics of the eviction and of the next fetch.
     pub(super) fn evict(&mut self) {
         if self.line.phase == Phase::Shared && self.rules.sticky_bits && self.may_release() {
             self.line.phase = Phase::Lapsed;
@@ -199,7 +199,6 @@ impl Transition<'_> {
                 self.wait_for(false, holder);
                 self.drain();
             }
-            (Phase::UpgradeLook, None) => self.upgrade_from(old),
             (Phase::AcquireShared, None) => self.settle(Phase::Shared),
             (Phase::AcquireShared, Some(holder)) => {
                 let atomic = Atomic::Add(LatchDelta::remove_reader(me));
@@ -219,20 +218,6 @@ impl Transition<'_> {
                 }
                 self.drain();
             }
-            (Phase::AcquireExclusive | Phase::Intent { .. }, Some(holder)) => {
-                self.wait_for(true, holder);
-                self.drain();
-            }
-            (Phase::AcquireExclusive, None) => self.found_readers(old),
-            (Phase::Intent { expected }, None) if old == expected => self.intent_won(old),
-            (Phase::Intent { .. }, None) if old == LatchWord::FREE => self.acquire(true),
-            (Phase::Intent { .. }, None) => self.found_readers(old),
-            (Phase::Upgrade, None) if old == LatchWord::read_by(me) => self.settle(Phase::Modified),
-            (Phase::Upgrade, None) => self.upgrade_from(old),
-            (Phase::UpgradeIntent { expected }, None) if old == expected => self.intent_won(old),
-            (Phase::UpgradeLook | Phase::Upgrade | Phase::UpgradeIntent { .. }, _) => {
-                self.upgrade_lost(holder);
-            }
             (Phase::Downgrade { to }, _) => {
                 to.iter().for_each(|reader| self.confirm(reader));
                 self.settle(Phase::Shared);
@@ -247,6 +232,35 @@ impl Transition<'_> {
             (Phase::CancelIntent, _) => {
                 self.out.push(Action::Refuse);
                 self.settle(Phase::Shared);
+            }
+            _ => return self.write_right_tried(phase, holder, old),
+        }
+        Ok(())
+    }
+
+    /// Takes the completion of an operation that tried to get the right to write.
+    fn write_right_tried(
+        &mut self,
+        phase: Phase,
+        holder: Option<ComputeId>,
+        old: LatchWord,
+    ) -> Result<(), Violation> {
+        let me = self.me;
+        match (phase, holder) {
+            (Phase::UpgradeLook, None) => self.upgrade_from(old),
+            (Phase::AcquireExclusive | Phase::Intent { .. }, Some(holder)) => {
+                self.wait_for(true, holder);
+                self.drain();
+            }
+            (Phase::AcquireExclusive, None) => self.found_readers(old),
+            (Phase::Intent { expected }, None) if old == expected => self.intent_won(old),
+            (Phase::Intent { .. }, None) if old == LatchWord::FREE => self.acquire(true),
+            (Phase::Intent { .. }, None) => self.found_readers(old),
+            (Phase::Upgrade, None) if old == LatchWord::read_by(me) => self.settle(Phase::Modified),
+            (Phase::Upgrade, None) => self.upgrade_from(old),
+            (Phase::UpgradeIntent { expected }, None) if old == expected => self.intent_won(old),
+            (Phase::UpgradeLook | Phase::Upgrade | Phase::UpgradeIntent { .. }, _) => {
+                self.upgrade_lost(holder);
             }
             _ => return Err(self.violation()),
         }

@@ -11,14 +11,15 @@
 //! perhaps the last messages. The fence cuts the rest of the chain off; a write-back that is cut
 //! short leaves home torn. Messages to the dead node do not arrive.
 //!
-//! A survivor knows of the death (Noted) before it tells its lines one by one. It tells active lines
-//! first, then lines whose frames or notes name the dead node. A line at rest that hands over in
-//! between is not told (Passed). A line that was told is done when it is next without an outstanding
-//! operation.
+//! A survivor knows of the death (Noted) before it tells its lines one by one. It tells active
+//! lines first, then lines whose frames or notes name the dead node. A line at rest that hands over
+//! in between is not told (Passed). A line that was told is done when it is next without an
+//! outstanding operation.
 //!
-//! Without logs there is no redo: if the word names the dead node and no living node's bit is in it,
-//! the sweep takes the line for lost and leaves the word as it is. Otherwise home must be fresh.
-//! With logs nothing is lost: the changes that home lacks must be in the logs of the dead nodes.
+//! Without logs there is no redo: if the word names the dead node and no living node's bit is in
+//! it, the sweep takes the line for lost and leaves the word as it is. Otherwise home must be
+//! fresh. With logs nothing is lost: the changes that home lacks must be in the logs of the dead
+//! nodes.
 
 use super::chain::{ChainVerb, PostedChain};
 use super::omissions::{RecoveryOmission, RegenerationOmission};

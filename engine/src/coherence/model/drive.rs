@@ -2,8 +2,8 @@
 //!
 //! The model drives lines as the engine does: it admits no new local users during a step, a grant
 //! takes the page as it is at the step, and a write-back takes the local copy when home executes it
-//! (the page is not writable then). Every write-back counts as one of a dirty page: to write a clean
-//! page back changes nothing at home.
+//! (the page is not writable then). Every write-back counts as one of a dirty page: to write a
+//! clean page back changes nothing at home.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering;
@@ -88,8 +88,8 @@ impl<const N: usize> ProtocolModel<N> {
         })
     }
 
-    /// Feeds an event to a line under every use of its copy, and carries the actions out. `world` is
-    /// the state before the event.
+    /// Feeds an event to a line under every use of its copy, and carries the actions out. `world`
+    /// is the state before the event.
     pub(super) fn drive(
         &self,
         world: &ModelWorld<N>,

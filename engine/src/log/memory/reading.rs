@@ -52,7 +52,7 @@ impl Core {
                     let failed = |error| failed("read", ring_place(owner, memory), error);
                     let EngineError::Fabric(lost) = error else { return Err(failed(error).into()) };
                     // One that cannot be reached, and is not dead, may have more.
-                    self.gone(lost).await.map_err(failed)?;
+                    self.confirm_memory_death(lost).await.map_err(failed)?;
                     copies.retain(|own| *own != memory);
                 }
             }

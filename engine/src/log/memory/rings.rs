@@ -54,7 +54,7 @@ impl Core {
                     heads.into_iter().flatten().filter_map(|head| RingHead::decode(owner, head));
                 Ok(kept.max())
             }
-            Err(error) => self.gone(error.error).await.map(|()| None),
+            Err(error) => self.confirm_memory_death(error.error).await.map(|()| None),
         }
     }
 

@@ -132,7 +132,7 @@ impl MemorySink {
             let place = ring_place(self.owner, memory);
             let EngineError::Fabric(lost) = error else { return Err(failed(what, place, error)) };
             // A copy that cannot be reached, and is not dead, would be an old one.
-            core.gone(lost).await.map_err(|error| failed(what, place, error))?;
+            core.confirm_memory_death(lost).await.map_err(|error| failed(what, place, error))?;
             self.copies.lock().retain(|own| *own != memory);
             self.gone.lock().push(memory);
             *self.settled.lock() = None;

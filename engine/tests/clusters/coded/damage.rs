@@ -20,8 +20,8 @@ fn flip(cluster: &Cluster, pages: &[GAddr], splits: usize) {
     }
 }
 
-/// Flips a bit of the page, which `number` chooses, in the splits that are `chosen` by their node and
-/// number.
+/// Flips a bit of the page, which `number` chooses, in the splits that are `chosen` by their node
+/// and number.
 fn flip_split(cluster: &Cluster, addr: GAddr, number: usize, chosen: impl Fn(u16, usize) -> bool) {
     let (geometry, state) = (cluster.pool.descriptor().geometry(), cluster.pool.state());
     let (range, within) =

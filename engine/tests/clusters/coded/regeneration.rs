@@ -66,8 +66,8 @@ fn round_value(victim: u16) -> u64 {
     }
 }
 
-/// Each memory node with a copy of the clock dies, one after the other, also those with a regenerated
-/// copy.
+/// Each memory node with a copy of the clock dies, one after the other, also those with a
+/// regenerated copy.
 #[test]
 fn the_clock_outlives_all_memory_nodes_that_had_it() {
     let (mem, cluster) = cluster(2, 6, "2+1");

@@ -359,7 +359,8 @@ impl Link {
                 return Err(WireError::Sequence { found, expected }.into());
             }
             let Some(mut pending) = state.pending.pop_front() else { continue };
-            // The copy needs no lock of the posters; the lock of the inbox keeps other receivers out.
+            // The copy needs no lock of the posters; the lock of the inbox keeps other receivers
+            // out.
             drop(state);
             let outcome = response.fill(&mut pending.chain, self.peer);
             let result = match &outcome {

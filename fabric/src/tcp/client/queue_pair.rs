@@ -71,7 +71,8 @@ impl OutstandingChain {
         result
     }
 
-    /// Receives. If the chain is the only one of its node, waits for its outcome for a bounded time.
+    /// Receives. If the chain is the only one of its node, waits for its outcome for a bounded
+    /// time.
     fn take_now(&self) -> Option<ChainResult> {
         let reactor = self.link.reactor();
         if !reactor.has_one_outstanding() {

@@ -2,8 +2,8 @@
 //!
 //! A pool has one *authority*. Every node has its certificate; a process that has its key can make
 //! nodes. Both sides of a connection show a certificate that the authority signed, for the one name
-//! [`NODE_NAME`]. The name of the node in the pool and its access keys say which node it is. TLS 1.3
-//! only. No session is resumed, so an expired certificate opens no further connection.
+//! [`NODE_NAME`]. The name of the node in the pool and its access keys say which node it is. TLS
+//! 1.3 only. No session is resumed, so an expired certificate opens no further connection.
 //!
 //! The calendar of the system decides whether a certificate is valid now: clocks of environments
 //! have no dates.
@@ -91,8 +91,8 @@ pub enum SecurityError {
 }
 
 impl Security {
-    /// Reads the files `ca.pem`, `node.pem` and `node.key` of a directory, in PEM, and checks whether
-    /// other nodes of the pool would trust this node now. Blocks for the reads.
+    /// Reads the files `ca.pem`, `node.pem` and `node.key` of a directory, in PEM, and checks
+    /// whether other nodes of the pool would trust this node now. Blocks for the reads.
     ///
     /// # Errors
     /// [`SecurityError`], with the file.

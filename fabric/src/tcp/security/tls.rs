@@ -108,8 +108,8 @@ impl Tls {
         processed.map(drop).map_err(|error| tls_error(&error, is_handshake))
     }
 
-    /// Seals as much of `bytes` as there is space for. [`Tls::flush`] sends it, once the handshake is
-    /// over. Returns how many bytes were sealed.
+    /// Seals as much of `bytes` as there is space for. [`Tls::flush`] sends it, once the handshake
+    /// is over. Returns how many bytes were sealed.
     pub(crate) fn seal(&mut self, bytes: &[u8]) -> usize {
         // The writer fails only after it was closed; then no bytes are sealed.
         self.connection.writer().write(bytes).unwrap_or(0)

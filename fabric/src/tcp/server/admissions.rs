@@ -135,7 +135,8 @@ impl<C> Admissions<C> {
         // Ask both: each may be waiting for the first incarnation of this peer.
         let revoked = self.revoked.is_revoked(from, incarnation);
         let fenced = fenced.is_revoked(from, incarnation);
-        // Also of a revoked incarnation: a second revocation then means this one, not its successor.
+        // Also of a revoked incarnation: a second revocation then means this one, not its
+        // successor.
         self.latest.insert(from, incarnation);
         if revoked || fenced {
             return Some(Err(Refusal::Revoked));
@@ -161,8 +162,9 @@ impl<C> Admissions<C> {
         known
     }
 
-    /// Invites `guest` on these terms only. Returns its connections on other terms, to be closed, and
-    /// whether the key tells the guest from an incarnation that was revoked before it connected.
+    /// Invites `guest` on these terms only. Returns its connections on other terms, to be closed,
+    /// and whether the key tells the guest from an incarnation that was revoked before it
+    /// connected.
     pub(crate) fn invite(&mut self, guest: PeerId, invitation: Invitation) -> (Vec<Arc<C>>, bool) {
         if self.invitations.get(&guest) == Some(&invitation) {
             return (Vec::new(), false);
@@ -201,8 +203,8 @@ impl<C> Admissions<C> {
         theirs.map(|(.., connection)| Arc::clone(connection)).collect()
     }
 
-    /// Revokes `of`: the incarnation `known`, and those known here. Withdraws its invitation. Returns
-    /// its connections, to be closed.
+    /// Revokes `of`: the incarnation `known`, and those known here. Withdraws its invitation.
+    /// Returns its connections, to be closed.
     pub(crate) fn revoke(&mut self, of: PeerId, known: Option<u64>) -> Vec<Arc<C>> {
         let mut revoked = self.known(of);
         revoked.extend(known);

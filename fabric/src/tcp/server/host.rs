@@ -117,8 +117,8 @@ impl Host {
         self.foreign.close();
     }
 
-    /// Revokes the incarnation of `of`; see [`Admissions::revoke`]. Once this returns, no verb of it
-    /// executes here.
+    /// Revokes the incarnation of `of`; see [`Admissions::revoke`]. Once this returns, no verb of
+    /// it executes here.
     pub(crate) fn revoke(&self, of: PeerId, known: Option<u64>) {
         let connections = self.admissions.lock().revoke(of, known);
         connections.iter().for_each(|connection| connection.close());
@@ -135,8 +135,8 @@ impl Host {
         others.iter().for_each(|connection| connection.close());
     }
 
-    /// Withdraws the invitation of `guest`. Once this returns, no verb of it executes here until it is
-    /// invited again.
+    /// Withdraws the invitation of `guest`. Once this returns, no verb of it executes here until it
+    /// is invited again.
     pub(crate) fn uninvite(&self, guest: PeerId) {
         let connections = self.admissions.lock().uninvite(guest);
         connections.iter().for_each(|connection| connection.close());
@@ -268,8 +268,8 @@ impl Host {
         Ok(admitted)
     }
 
-    /// Reads the first bytes of a connection: the magic of its protocol, or a whole hello. The hello
-    /// is read whole, because unread bytes could break a refusal on its way to the peer.
+    /// Reads the first bytes of a connection: the magic of its protocol, or a whole hello. The
+    /// hello is read whole, because unread bytes could break a refusal on its way to the peer.
     fn read_opening(&self, stream: &mut Blocking, until: Duration) -> Result<Opening, SessionEnd> {
         let mut received = Vec::with_capacity(HELLO_BYTES);
         self.read_until(stream, &mut received, hello::MAGIC_BYTES, until)?;

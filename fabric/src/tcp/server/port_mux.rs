@@ -1,5 +1,5 @@
-//! Other protocols on the port of the fabric: the first word of a connection tells its protocol, and
-//! the handler of that protocol gets the connection.
+//! Other protocols on the port of the fabric: the first word of a connection tells its protocol,
+//! and the handler of that protocol gets the connection.
 
 use std::collections::HashMap;
 use std::net::{Shutdown, SocketAddr, TcpStream};

@@ -2,7 +2,8 @@
 //! protocols.
 //!
 //! One read over TLS may take several reads of the socket, until a whole record is there. Together
-//! they keep the time limit of the one read, by the clock of the system, like the limits of sockets.
+//! they keep the time limit of the one read, by the clock of the system, like the limits of
+//! sockets.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -54,8 +55,8 @@ impl Blocking {
         &self.socket
     }
 
-    /// Does the TLS handshake within `limit`. Tells the other side of every failure but those of the
-    /// network.
+    /// Does the TLS handshake within `limit`. Tells the other side of every failure but those of
+    /// the network.
     pub(crate) fn secure(&mut self, tls: Tls, limit: Duration) -> io::Result<()> {
         let (tls, until) = (self.tls.insert(Box::new(tls)), Instant::now() + limit);
         let (socket, reads, writes) = (&self.socket, &mut self.reads, &mut self.writes);
@@ -114,8 +115,9 @@ impl Blocking {
         opened.map_err(as_io_error)
     }
 
-    /// Sends `last`, not sealed, and reads until the peer closes the connection, at most for `limit`.
-    /// With unread bytes the system would reset the connection, and the peer might miss `last`.
+    /// Sends `last`, not sealed, and reads until the peer closes the connection, at most for
+    /// `limit`. With unread bytes the system would reset the connection, and the peer might miss
+    /// `last`.
     pub(crate) fn send_last(mut self, last: &[u8], limit: Duration) {
         let until = Instant::now() + limit;
         let socket = &self.socket;

@@ -1,11 +1,12 @@
 //! Fuzz targets of the bytes on a connection, those of `hello` too.
 //!
 //! Under `cargo test` each of them runs over the corpus in `__fuzz__` and a thousand random inputs.
-//! With `cargo bolero test -p selkie-fabric tcp::wire::frames::fuzz::frames` a fuzzer looks for more.
+//! With `cargo bolero test -p selkie-fabric tcp::wire::frames::fuzz::frames` a fuzzer looks for
+//! more.
 //!
-//! For every input: decoding does not panic. A whole frame lies within the input and does not depend
-//! on the bytes behind it. A partial frame claims more bytes than there are. Whatever was decoded
-//! encodes to the same bytes.
+//! For every input: decoding does not panic. A whole frame lies within the input and does not
+//! depend on the bytes behind it. A partial frame claims more bytes than there are. Whatever was
+//! decoded encodes to the same bytes.
 
 use std::path::Path;
 

@@ -8,7 +8,8 @@
 //!
 //! What goes elsewhere goes first, a request to each node that is involved, at the same time: its
 //! latches are held for longer then, but no latch at home is held while messages are on their way.
-//! `route` is the worker's side of it, `procedures` that of the other node, and `request` has the bytes.
+//! `route` is the worker's side of it, `procedures` that of the other node, and `request` has the
+//! bytes.
 
 mod procedures;
 mod request;

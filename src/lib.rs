@@ -139,3 +139,8 @@ pub use selkie_fabric as fabric;
 pub use selkie_memnode as memnode;
 pub use selkie_pool as pool;
 pub use selkie_txn as txn;
+
+/// Runs the README's example.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,127 @@
+//! The documents say what is there: links lead somewhere, cited sections exist, paths that
+//! ARCHITECTURE.md names are in the tree, and comments are as wide as the style says.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+const ROOT: &str = env!("CARGO_MANIFEST_DIR");
+/// The widest comment line, in characters.
+const COMMENT_WIDTH: usize = 100;
+
+/// All files below the root with one of these extensions, without build output.
+fn files(extensions: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut pending = vec![PathBuf::from(ROOT)];
+    while let Some(folder) = pending.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                if name != "target" && !name.starts_with('.') {
+                    pending.push(path);
+                }
+            } else if path.extension().is_some_and(|e| extensions.iter().any(|x| e == *x)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+}
+
+/// The text between each `open` and the next `close`.
+fn between<'t>(text: &'t str, open: &str, close: char) -> Vec<&'t str> {
+    let pieces = text.split(open).skip(1);
+    pieces.filter_map(|piece| piece.split_once(close).map(|(inside, _)| inside)).collect()
+}
+
+#[test]
+fn links_of_documents_lead_somewhere() {
+    let mut checked = 0;
+    for path in files(&["md"]) {
+        for target in between(&read(&path), "](", ')') {
+            let target = target.split('#').next().unwrap_or(target);
+            if target.is_empty() || target.contains("://") {
+                continue;
+            }
+            checked += 1;
+            let to = path.parent().unwrap().join(target);
+            assert!(to.exists(), "{}: nothing is at {target}", path.display());
+        }
+    }
+    assert!(checked > 30, "only {checked} links were found");
+}
+
+#[test]
+fn cited_sections_and_decisions_exist() {
+    let design = read(&Path::new(ROOT).join("docs/design.md"));
+    let sections: BTreeSet<&str> = design.lines().filter_map(|l| l.strip_prefix("## ")).collect();
+    let decisions: BTreeSet<u32> = std::fs::read_dir(Path::new(ROOT).join("docs/decisions"))
+        .unwrap()
+        .filter_map(|e| e.unwrap().file_name().to_string_lossy().get(..4)?.parse().ok())
+        .collect();
+    let (mut cited, mut chosen) = (0, 0);
+    for path in files(&["rs", "md"]) {
+        if path.ends_with("tests/docs.rs") {
+            continue;
+        }
+        let at = path.display();
+        // Comments may break a citation over two lines.
+        let text: Vec<_> = read(&path)
+            .lines()
+            .map(|l| l.trim_start().trim_start_matches(['/', '!']).trim().to_owned())
+            .collect();
+        let text = text.join(" ");
+        assert!(!text.contains("DESIGN §"), "{at} cites a document that is not here");
+        for cite in text.split("docs/design.md, ").skip(1) {
+            cited += 1;
+            let known = sections.iter().any(|section| cite.starts_with(section));
+            let start: String = cite.chars().take(40).collect();
+            assert!(known, "{at}: docs/design.md has no section {start:?}");
+        }
+        for cite in text.split("(decision ").skip(1) {
+            let number = cite.split(|c: char| !c.is_ascii_digit()).next().unwrap_or_default();
+            if let Ok(number) = number.parse() {
+                chosen += 1;
+                assert!(decisions.contains(&number), "{at}: there is no decision {number}");
+            }
+        }
+    }
+    assert!(cited > 5 && chosen > 10, "{cited} sections and {chosen} decisions were cited");
+}
+
+#[test]
+fn paths_that_the_architecture_names_exist() {
+    let text = read(&Path::new(ROOT).join("ARCHITECTURE.md"));
+    let mut checked = 0;
+    for name in between(&text, "`", '`') {
+        let is_path = name.contains('/') && (name.ends_with('/') || name.ends_with(".rs"));
+        if !is_path || name.contains([' ', '<', '*']) {
+            continue;
+        }
+        checked += 1;
+        assert!(Path::new(ROOT).join(name).exists(), "ARCHITECTURE.md names {name}");
+    }
+    assert!(checked > 40, "only {checked} paths were found");
+}
+
+#[test]
+fn comments_are_no_wider_than_the_code() {
+    for path in files(&["rs"]) {
+        for (number, line) in read(&path).lines().enumerate() {
+            let is_wide = line.chars().count() > COMMENT_WIDTH;
+            let is_comment = line.trim_start().starts_with("//");
+            assert!(!(is_comment && is_wide), "{}:{}", path.display(), number + 1);
+        }
+    }
+}
+
+#[test]
+fn the_readme_is_short() {
+    let lines = read(&Path::new(ROOT).join("README.md")).lines().count();
+    assert!(lines <= 120, "README.md has {lines} lines; the manual is in docs/guide");
+}

@@ -1,24 +1,27 @@
 //! What coding a page costs: encoding all parity, and reconstructing as many data splits as there
 //! are parity splits, by each kernel that this CPU has, against the crate `reed-solomon-erasure`
-//! with its vector code in C, called with buffers as it likes them best. Measured alternately in
-//! one run.
+//! with its vector code in C, called with the buffers that suit it best.
+//!
+//! The ratios come from medians of rounds that alternate between all candidates. Criterion adds
+//! the statistics of each candidate, and what changed since the previous run.
 //!
 //! Run with `cargo bench -p selkie-erasure --bench codec`. Under `cargo test` it runs tiny.
 #![allow(
     clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a benchmark: what goes wrong shall end it"
+    reason = "a benchmark: it stops at the first error"
 )]
 
 use std::hint::black_box;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use criterion::Criterion;
 use reed_solomon_erasure::galois_8::ReedSolomon;
 use selkie_erasure::{Codec, Kernel, Native, Reference, Shape};
 
 const ROUNDS: usize = 31;
 
-/// Something to measure: its name, and a call that leaves its result in the scratch splits.
+/// A codec to measure: its name, and a call that writes its result to the scratch splits.
 struct Candidate<'a> {
     name: String,
     run: Box<Run<'a>>,
@@ -83,7 +86,7 @@ fn reconstructors(shape: Shape, page: &Page) -> Vec<Candidate<'_>> {
     let code = ReedSolomon::new(shape.data(), shape.parity()).expect("a code");
     let mut splits: Vec<(Vec<u8>, bool)> =
         page.data.iter().chain(&page.parity).map(|split| (split.clone(), true)).collect();
-    // It works in place: what it made is not copied to `out` but by the exchange of two pointers.
+    // It works in place: an exchange of two pointers moves its result to `out`, without a copy.
     let run = move |out: &mut [Vec<u8>]| {
         for (split, out) in splits.iter_mut().zip(out.iter_mut()) {
             split.1 = false;
@@ -113,7 +116,31 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-fn compare(name: &str, mut candidates: Vec<Candidate<'_>>, expected: &[Vec<u8>], passes: usize) {
+/// Criterion's statistics of the candidates, as one group.
+fn sample(
+    criterion: &mut Criterion,
+    name: &str,
+    candidates: &mut [Candidate<'_>],
+    expected: &[Vec<u8>],
+) {
+    let mut group = criterion.benchmark_group(name);
+    let mut out: Vec<Vec<u8>> = expected.to_vec();
+    for candidate in candidates {
+        group.bench_function(&candidate.name, |bencher| {
+            out.iter_mut().for_each(|split| split.fill(0));
+            bencher.iter(|| (candidate.run)(black_box(&mut out)));
+            assert_eq!(checksum(&out), checksum(expected), "{name} by {}", candidate.name);
+        });
+    }
+    group.finish();
+}
+
+fn checksum(splits: &[Vec<u8>]) -> u32 {
+    crc_fast::crc32_iscsi(&splits.concat())
+}
+
+/// Prints the ratio of each candidate to the first, from rounds that alternate between them.
+fn compare(name: &str, candidates: &mut [Candidate<'_>], expected: &[Vec<u8>], passes: usize) {
     let mut ns = vec![Vec::new(); candidates.len()];
     let mut out: Vec<Vec<u8>> = expected.to_vec();
     for _ in 0..ROUNDS {
@@ -127,8 +154,7 @@ fn compare(name: &str, mut candidates: Vec<Candidate<'_>>, expected: &[Vec<u8>],
             assert_eq!(out, expected, "{name} by {}", candidate.name);
         }
     }
-    let sum = crc_fast::crc32_iscsi(&out.concat());
-    println!("{name}, checksum {sum:#x}");
+    println!("{name}, checksum {:#x}", checksum(&out));
     let ns: Vec<f64> = ns.into_iter().map(median).collect();
     for (candidate, own) in candidates.iter().zip(&ns) {
         println!("  {:<10} {own:>8.1} ns, ratio {:.2}", candidate.name, own / ns[0]);
@@ -138,6 +164,11 @@ fn compare(name: &str, mut candidates: Vec<Candidate<'_>>, expected: &[Vec<u8>],
 fn main() {
     let tiny = !std::env::args().any(|a| a == "--bench");
     let passes = if tiny { 2 } else { 2000 };
+    // Short, as a pass takes less than a microsecond. The command line may choose other times.
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(200))
+        .measurement_time(Duration::from_millis(500))
+        .configure_from_args();
     println!("{passes} passes, median of {ROUNDS} rounds, fastest {}", Kernel::fastest());
     for (k, r) in [(8, 2), (6, 6)] {
         let start = Instant::now();
@@ -148,8 +179,15 @@ fn main() {
         let shape = Shape::new(k, r).expect("a shape");
         let page = Page::new(shape, bytes);
         let name = format!("{bytes} B, {shape}");
-        compare(&format!("{name}, encode"), encoders(shape, &page), &page.parity, passes);
         let lost = &page.data[..r];
-        compare(&format!("{name}, reconstruct {r}"), reconstructors(shape, &page), lost, passes);
+        for (task, mut candidates, expected) in [
+            ("encode".to_owned(), encoders(shape, &page), &page.parity[..]),
+            (format!("reconstruct {r}"), reconstructors(shape, &page), lost),
+        ] {
+            let name = format!("{name}, {task}");
+            sample(&mut criterion, &name, &mut candidates, expected);
+            compare(&name, &mut candidates, expected, passes);
+        }
     }
+    criterion.final_summary();
 }

@@ -1,13 +1,19 @@
 //! Cost of transactions on a cached table, one thread: what the transaction layer adds to the tree.
 //!
-//! `cargo bench -p selkie-txn --bench point`; under `cargo test` a few rounds, so that it does not
-//! rot.
-#![allow(clippy::unwrap_used, reason = "a bench stops at the first error")]
+//! The ratios come from the least times of slices that alternate between all operations. Criterion
+//! adds the statistics of each operation, and what changed since the previous run.
+//!
+//! Run with `cargo bench -p selkie-txn --bench point`. Under `cargo test` it runs tiny.
+#![allow(clippy::unwrap_used, reason = "a benchmark: it stops at the first error")]
 
 use std::hint::black_box;
+use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use criterion::Criterion;
+use parking_lot::Mutex;
+use selkie_btree::Tree;
 use selkie_engine::{ComputeId, Engine, EngineConfig};
 use selkie_fabric::{Fabric, RealRuntime, mem::MemFabric};
 use selkie_memnode::EmbeddedPool;
@@ -40,101 +46,178 @@ fn spread(round: i32, rows: i32) -> i32 {
     .unwrap()
 }
 
-/// Least time of an operation over many short slices, so that other processes disturb it little.
-struct Least {
-    name: &'static str,
-    ns: f64,
+/// An operation to measure. The first is the baseline.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Lookup,
+    OneRead,
+    TwentyReads,
+    OneUpdate,
+    TwentyUpdates,
 }
 
-impl Least {
-    fn of(name: &'static str) -> Self {
-        Self { name, ns: f64::INFINITY }
-    }
+impl Operation {
+    const ALL: [Self; 5] =
+        [Self::Lookup, Self::OneRead, Self::TwentyReads, Self::OneUpdate, Self::TwentyUpdates];
 
-    fn slice(&mut self, start: Instant, operations: i32) {
-        self.ns = self.ns.min(start.elapsed().as_nanos() as f64 / f64::from(operations));
-    }
-
-    fn report(&self) {
-        println!("{}: {:.0} ns", self.name, self.ns);
+    fn name(self) -> &'static str {
+        match self {
+            Self::Lookup => "tree lookup",
+            Self::OneRead => "transaction of one read",
+            Self::TwentyReads => "read, one of 20 in a transaction",
+            Self::OneUpdate => "transaction of one update",
+            Self::TwentyUpdates => "update, one of 20 in a transaction",
+        }
     }
 }
 
-async fn run(engine: &Engine, rows: i32, slices: i32) {
-    let schema = TableSchema::new("t")
-        .column("id", ColumnType::I32)
-        .column("n", ColumnType::I64)
-        .column("text", ColumnType::Text(100))
-        .primary_key([0]);
-    let db = Database::create(engine, vec![schema]).await.unwrap();
-    let table = db.table("t").unwrap();
-    fill(&db, table, rows).await;
-    let tree = db.tree(table).unwrap();
-    let mut sum = 0i64;
-    let add = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_i64(1, row.i64(1)? + 1)?);
-    let mut lookup = Least::of("tree lookup");
-    let mut one = Least::of("transaction of one read");
-    let mut twenty = Least::of("read, one of 20 in a transaction");
-    let mut update = Least::of("transaction of one update");
-    let mut updates = Least::of("update, one of 20 in a transaction");
-    for slice in 0..slices {
-        let ids = || (0..SLICE).map(|at| spread(slice * SLICE + at, rows));
-        let start = Instant::now();
-        for id in ids() {
-            let found = tree.get_with(engine, &key![id], |value| value.len()).await.unwrap();
-            sum += i64::try_from(found.unwrap()).unwrap();
-        }
-        lookup.slice(start, SLICE);
+/// A filled table.
+struct Bench {
+    engine: Engine,
+    db: Database,
+    table: Table,
+    tree: Tree,
+    rows: i32,
+    /// Bytes of a row, the same for all.
+    row_bytes: i64,
+}
 
-        let start = Instant::now();
-        for id in ids() {
-            let mut txn = db.begin();
-            sum += txn.get(table, &key![id]).await.unwrap().unwrap().i64(1).unwrap();
-            txn.commit().await.unwrap();
-        }
-        one.slice(start, SLICE);
+impl Bench {
+    async fn new(engine: Engine, rows: i32) -> Self {
+        let schema = TableSchema::new("t")
+            .column("id", ColumnType::I32)
+            .column("n", ColumnType::I64)
+            .column("text", ColumnType::Text(100))
+            .primary_key([0]);
+        let db = Database::create(&engine, vec![schema]).await.unwrap();
+        let table = db.table("t").unwrap();
+        fill(&db, table, rows).await;
+        let tree = db.tree(table).unwrap();
+        let row_bytes = tree.get_with(&engine, &key![0_i32], |value| value.len()).await.unwrap();
+        let row_bytes = i64::try_from(row_bytes.unwrap()).unwrap();
+        Self { engine, db, table, tree, rows, row_bytes }
+    }
 
-        let start = Instant::now();
-        let mut txn = db.begin();
-        for (at, id) in ids().enumerate() {
-            sum += txn.get(table, &key![id]).await.unwrap().unwrap().i64(1).unwrap();
-            if at % 20 == 19 {
-                std::mem::replace(&mut txn, db.begin()).commit().await.unwrap();
+    /// Runs these operations, one by one. Returns the sum of what it reads.
+    async fn run(&self, operation: Operation, numbers: Range<i32>) -> i64 {
+        let Self { engine, db, table, .. } = self;
+        let table = *table;
+        let ids = numbers.map(|number| spread(number, self.rows));
+        let add = |row: &mut selkie_txn::RowMut<'_>| Ok(row.set_i64(1, row.i64(1)? + 1)?);
+        let mut sum = 0;
+        match operation {
+            Operation::Lookup => {
+                for id in ids {
+                    let found = self.tree.get_with(engine, &key![id], |value| value.len()).await;
+                    sum += i64::try_from(found.unwrap().unwrap()).unwrap();
+                }
+            }
+            Operation::OneRead => {
+                for id in ids {
+                    let mut txn = db.begin();
+                    sum += txn.get(table, &key![id]).await.unwrap().unwrap().i64(1).unwrap();
+                    txn.commit().await.unwrap();
+                }
+            }
+            Operation::TwentyReads => {
+                let mut txn = db.begin();
+                for (at, id) in ids.enumerate() {
+                    sum += txn.get(table, &key![id]).await.unwrap().unwrap().i64(1).unwrap();
+                    if at % 20 == 19 {
+                        std::mem::replace(&mut txn, db.begin()).commit().await.unwrap();
+                    }
+                }
+                txn.commit().await.unwrap();
+            }
+            Operation::OneUpdate => {
+                for id in ids {
+                    let mut txn = db.begin();
+                    txn.update(table, &key![id], add).await.unwrap();
+                    txn.commit().await.unwrap();
+                }
+            }
+            Operation::TwentyUpdates => {
+                let mut txn = db.begin();
+                for (at, id) in ids.enumerate() {
+                    txn.update(table, &key![id], add).await.unwrap();
+                    if at % 20 == 19 {
+                        std::mem::replace(&mut txn, db.begin()).commit().await.unwrap();
+                    }
+                }
+                txn.commit().await.unwrap();
             }
         }
-        txn.commit().await.unwrap();
-        twenty.slice(start, SLICE);
+        sum
+    }
 
-        let start = Instant::now();
-        for id in ids() {
-            let mut txn = db.begin();
-            txn.update(table, &key![id], add).await.unwrap();
-            txn.commit().await.unwrap();
-        }
-        update.slice(start, SLICE);
-
-        let start = Instant::now();
-        let mut txn = db.begin();
-        for (at, id) in ids().enumerate() {
-            txn.update(table, &key![id], add).await.unwrap();
-            if at % 20 == 19 {
-                std::mem::replace(&mut txn, db.begin()).commit().await.unwrap();
+    /// Prints the least time of each operation over many short slices, which other processes
+    /// disturb little, and the ratios to the baseline.
+    async fn compare(&self, slices: i32) {
+        let mut least = Operation::ALL.map(|_| f64::INFINITY);
+        let mut total = 0;
+        for slice in 0..slices {
+            let mut sums = [0; Operation::ALL.len()];
+            for (operation, (least, sum)) in
+                Operation::ALL.into_iter().zip(least.iter_mut().zip(&mut sums))
+            {
+                let start = Instant::now();
+                *sum = self.run(operation, slice * SLICE..(slice + 1) * SLICE).await;
+                *least = least.min(start.elapsed().as_nanos() as f64 / f64::from(SLICE));
             }
+            let [lookup, one, twenty, ..] = sums;
+            assert_eq!(lookup, self.row_bytes * i64::from(SLICE), "a lookup has found another row");
+            assert_eq!(one, twenty, "both read the same rows");
+            total += sums.iter().sum::<i64>();
         }
-        txn.commit().await.unwrap();
-        updates.slice(start, SLICE);
+        for (operation, ns) in Operation::ALL.into_iter().zip(least) {
+            println!("{}: {ns:.0} ns", operation.name());
+        }
+        println!("checksum {}", black_box(total));
+        let [lookup, one, twenty, ..] = least;
+        println!("one-read transaction over tree lookup: ratio {:.2}", one / lookup);
+        println!("read in a transaction over tree lookup: ratio {:.2}", twenty / lookup);
     }
-    for least in [&lookup, &one, &twenty, &update, &updates] {
-        least.report();
+}
+
+/// Runs a task to its end on a worker thread: a yield costs there what it costs in a server.
+fn on_worker<T: Send + 'static>(
+    runtime: &RealRuntime,
+    task: impl Future<Output = T> + Send + 'static,
+) -> T {
+    let result = Arc::new(Mutex::new(None));
+    let slot = Arc::clone(&result);
+    let task = async move {
+        let value = task.await;
+        *slot.lock() = Some(value);
+    };
+    runtime.block_on(async { runtime.env().spawn("bench", task).join().await.unwrap() });
+    result.lock().take().unwrap()
+}
+
+/// Criterion's statistics of the operations, as one group.
+fn sample(criterion: &mut Criterion, runtime: &RealRuntime, bench: &Arc<Bench>) {
+    let mut group = criterion.benchmark_group("point");
+    for operation in Operation::ALL {
+        group.bench_function(operation.name(), |bencher| {
+            bencher.iter_custom(|operations| {
+                let operations = i32::try_from(operations).unwrap();
+                let bench = Arc::clone(bench);
+                on_worker(runtime, async move {
+                    let start = Instant::now();
+                    black_box(bench.run(operation, 0..operations).await);
+                    start.elapsed()
+                })
+            });
+        });
     }
-    println!("checksum {}", black_box(sum));
-    println!("one-read transaction over tree lookup: ratio {:.2}", one.ns / lookup.ns);
-    println!("read in a transaction over tree lookup: ratio {:.2}", twenty.ns / lookup.ns);
+    group.finish();
 }
 
 fn main() {
-    let full = std::env::args().any(|argument| argument == "--bench");
-    let (rows, slices) = if full { (ROWS, SLICES) } else { (500, 1) };
+    let tiny = !std::env::args().any(|a| a == "--bench");
+    let (rows, slices) = if tiny { (500, 1) } else { (ROWS, SLICES) };
+    let mut criterion =
+        Criterion::default().measurement_time(Duration::from_secs(3)).configure_from_args();
     let runtime = RealRuntime::new(1).unwrap();
     let fabric: Arc<dyn Fabric> = MemFabric::new();
     let config = PoolConfig {
@@ -148,14 +231,16 @@ fn main() {
     };
     let memory = EmbeddedPool::start(&fabric, config).unwrap();
     let env = runtime.env();
-    let task = async move {
+    let pool = Arc::clone(memory.pool());
+    let bench = Arc::new(on_worker(&runtime, async move {
         let node = ComputeId::new(0).unwrap();
-        let engine =
-            Engine::start(memory.pool(), &fabric, &env, node, EngineConfig::default()).await;
-        let engine = engine.unwrap();
-        run(&engine, rows, slices).await;
-        engine.close().await.unwrap();
-    };
-    // On a worker thread, as in a real server: letting others run costs what it costs there.
-    runtime.block_on(async { runtime.env().spawn("bench", task).join().await.unwrap() });
+        let engine = Engine::start(&pool, &fabric, &env, node, EngineConfig::default()).await;
+        Bench::new(engine.unwrap(), rows).await
+    }));
+    sample(&mut criterion, &runtime, &bench);
+    on_worker(&runtime, async move {
+        bench.compare(slices).await;
+        bench.engine.close().await.unwrap();
+    });
+    criterion.final_summary();
 }

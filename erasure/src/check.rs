@@ -1,17 +1,17 @@
-//! What every codec asks of its arguments, before it writes anything.
+//! The checks that every codec makes of its arguments, before it writes anything.
 
 use crate::error::CodecError;
 use crate::shape::Shape;
 use crate::split::{Sink, Source};
 use crate::split_set::SplitSet;
 
-/// How many splits an encoding has.
+/// Checks the counts of splits of an encoding.
 pub(crate) fn encode(shape: Shape, data: usize, parity: usize) -> Result<(), CodecError> {
     count("data", shape.data(), data)?;
     count("parity", shape.parity(), parity)
 }
 
-/// Which data split is updated, and how many parity splits.
+/// Checks the number of the updated data split and the count of parity splits.
 pub(crate) fn update(shape: Shape, index: usize, parity: usize) -> Result<(), CodecError> {
     if index >= shape.data() {
         return Err(CodecError::Index { index, splits: shape.data() });
@@ -19,7 +19,7 @@ pub(crate) fn update(shape: Shape, index: usize, parity: usize) -> Result<(), Co
     count("parity", shape.parity(), parity)
 }
 
-/// Which splits are at hand and which are missing; returns the first k of those at hand.
+/// Checks the numbers of present and missing splits; returns the first k present ones.
 #[inline]
 pub(crate) fn splits(
     shape: Shape,
@@ -42,12 +42,12 @@ pub(crate) fn splits(
     Ok(used)
 }
 
-/// Whether so many splits are enough.
+/// Checks that there are as many splits as needed.
 pub(crate) fn enough(needed: usize, given: usize) -> Result<(), CodecError> {
     if given >= needed { Ok(()) } else { Err(CodecError::TooFew { needed, given }) }
 }
 
-/// The length that all have. Kernels rely on it.
+/// The length that all splits have. Kernels rely on it.
 #[inline]
 pub(crate) fn lengths<I: Source, O: Sink>(
     inputs: &[I],

@@ -1,4 +1,4 @@
-//! What a codec does, whoever does it.
+//! The interface of all codecs.
 
 use std::fmt::Debug;
 
@@ -25,7 +25,7 @@ const COMPARED_BYTES: usize = 512;
 /// let mut parity = [0; 8];
 /// codec.encode(&[first, second], &mut [&mut parity])?;
 ///
-/// // The memory node that had the first half is gone.
+/// // The memory node with the first half is lost.
 /// let mut again = [0; 8];
 /// codec.reconstruct(&[(1, second), (2, &parity)], &mut [(0, &mut again)])?;
 /// assert_eq!(&again, b"one page");
@@ -79,30 +79,31 @@ pub trait Codec: Debug + Send + Sync {
     /// # Errors
     ///
     /// As of [`reconstruct`](Codec::reconstruct); `TooFew` also if there are only k, which always
-    /// do.
+    /// belong together.
+    #[expect(clippy::indexing_slicing, reason = "`check` has checked all counts and lengths")]
     fn verify(&self, present: &[(usize, &[u8])]) -> Result<bool, CodecError> {
         let data = self.shape().data();
         check::splits(self.shape(), present, &[])?;
         check::lengths::<_, &mut [u8]>(present, &[])?;
         check::enough(data + 1, present.len())?;
-        let (first, surplus) = present.split_at_checked(data).unwrap_or_default();
+        let (first, surplus) = present.split_at(data);
         let length = present.first().map_or(0, |split| split.1.len());
         let mut scratch = [[0; COMPARED_BYTES]; MAX_SPLITS - 1];
         for at in (0..length).step_by(COMPARED_BYTES) {
             let end = length.min(at + COMPARED_BYTES);
             let mut inputs: [(usize, &[u8]); MAX_SPLITS] = Default::default();
             for (input, (index, split)) in inputs.iter_mut().zip(first) {
-                *input = (*index, split.get(at..end).unwrap_or_default());
+                *input = (*index, &split[at..end]);
             }
             let mut outputs: [(usize, &mut [u8]); MAX_SPLITS - 1] = Default::default();
             for ((output, scratch), split) in outputs.iter_mut().zip(&mut scratch).zip(surplus) {
-                *output = (split.0, scratch.get_mut(..end - at).unwrap_or_default());
+                *output = (split.0, &mut scratch[..end - at]);
             }
-            let inputs = inputs.get(..first.len()).unwrap_or_default();
-            let outputs = outputs.get_mut(..surplus.len()).unwrap_or_default();
+            let inputs = &inputs[..first.len()];
+            let outputs = &mut outputs[..surplus.len()];
             self.reconstruct(inputs, outputs)?;
             let mut pairs = outputs.iter().zip(surplus);
-            if pairs.any(|(expected, split)| split.1.get(at..end) != Some(&*expected.1)) {
+            if pairs.any(|(expected, split)| split.1[at..end] != *expected.1) {
                 return Ok(false);
             }
         }
@@ -115,9 +116,9 @@ pub trait Codec: Debug + Send + Sync {
     ///
     /// For when no checksum names them. It leaves out every set of splits of that many, the small
     /// ones first, until the rest belongs together: that rest has k splits in common with the right
-    /// ones, so it is them. It allocates, and verifies as often as there are such sets: at most 11
-    /// times for 8+2, 79 for 8+4, and 1586 for 2+10, as bad as it gets; a wrong guess mostly ends
-    /// with its first 512 bytes.
+    /// ones, so it is right. It allocates, and verifies as often as there are such sets: at most 11
+    /// times for 8+2, 79 for 8+4, and 1586 for 2+10, the worst case; a wrong guess mostly ends
+    /// after its first 512 bytes.
     ///
     /// # Errors
     ///

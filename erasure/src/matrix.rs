@@ -36,6 +36,7 @@ pub(crate) fn times(row: &Row, matrix: &[Row]) -> Row {
 }
 
 /// The inverse of a square matrix, by Gauss and Jordan; none if it is singular.
+#[expect(clippy::indexing_slicing, reason = "a square matrix has at most `MAX_SPLITS` columns")]
 pub(crate) fn invert(matrix: &[Row]) -> Option<Vec<Row>> {
     let unit = |place: usize| {
         let mut row = Row::default();
@@ -44,7 +45,7 @@ pub(crate) fn invert(matrix: &[Row]) -> Option<Vec<Row>> {
     };
     let mut rows: Vec<(Row, Row)> = matrix.iter().enumerate().map(|(i, r)| (*r, unit(i))).collect();
     for column in 0..rows.len() {
-        let entry = |row: &(Row, Row)| row.0.get(column).copied().unwrap_or(0);
+        let entry = |row: &(Row, Row)| row.0[column];
         let pivot = rows.iter().skip(column).position(|row| entry(row) != 0)? + column;
         rows.swap(column, pivot);
         let found = rows.get(column)?;

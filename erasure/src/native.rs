@@ -1,4 +1,4 @@
-//! The codec of our own.
+//! Our own codec.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::shape::Shape;
 use crate::split_set::SplitSet;
 
 /// The fastest codec of k = `data` and r = `parity` splits on this CPU. Making one takes up to some
-/// milliseconds, using it takes nanoseconds: make one for a pool.
+/// milliseconds, using it takes nanoseconds: make one a pool.
 ///
 /// # Errors
 ///
@@ -55,7 +55,7 @@ impl Native {
     #[inline]
     fn parity_rows(&self) -> Result<&[Row], CodecError> {
         let rows = self.rows(SplitSet::below(self.shape.data()))?;
-        Ok(rows.get(self.shape.data()..).unwrap_or_default())
+        Ok(rows.split_at(self.shape.data()).1)
     }
 }
 
@@ -91,7 +91,7 @@ impl Codec for Native {
         missing: &mut [(usize, &mut [u8])],
     ) -> Result<(), CodecError> {
         let at_hand = check::splits(self.shape, present, missing)?;
-        let (first, surplus) = present.split_at_checked(self.shape.data()).unwrap_or_default();
+        let (first, surplus) = present.split_at(self.shape.data());
         if !surplus.is_empty() {
             check::lengths(present, missing)?;
         }

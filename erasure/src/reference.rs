@@ -8,11 +8,11 @@ use crate::error::CodecError;
 use crate::shape::Shape;
 use crate::split_set::MAX_SPLITS;
 
-/// The same code by a crate that many use: what [`Native`](crate::native::Native) is tested
-/// against, and what can take its place.
+/// The same code by a crate that many use. [`Native`](crate::native::Native) is tested against it,
+/// and it can take the place of `Native`.
 ///
 /// That crate caches the matrices of the last 254 patterns of loss behind a lock, and wants all
-/// splits of a page mutable; so to reconstruct, this copies what is at hand, and it allocates.
+/// splits of a page mutable; so reconstruction copies the present splits and allocates.
 #[derive(Debug)]
 pub struct Reference {
     shape: Shape,
@@ -63,8 +63,7 @@ impl Codec for Reference {
         check::update(self.shape, index, parity.len())?;
         check::lengths(&[old, new], parity)?;
         let Some(code) = &self.code else { return Ok(()) };
-        // The code is linear: what a page of the change alone has for parity is the change of
-        // parity.
+        // The code is linear: the parity of the change of data is the change of parity.
         let change: Vec<u8> = old.iter().zip(new).map(|(old, new)| old ^ new).collect();
         let zeros = vec![0; change.len()];
         let data =
@@ -78,6 +77,11 @@ impl Codec for Reference {
         Ok(())
     }
 
+    #[expect(
+        clippy::expect_used,
+        clippy::indexing_slicing,
+        reason = "`check::splits` has checked all numbers, and scratch has a chunk for each split"
+    )]
     fn reconstruct(
         &self,
         present: &[(usize, &[u8])],
@@ -91,22 +95,19 @@ impl Codec for Reference {
         let mut scratch = vec![0; length * self.shape.splits()];
         let mut copies = scratch.chunks_exact_mut(length);
         let mut splits: [(&mut [u8], bool); MAX_SPLITS] = Default::default();
-        // Of no length where nothing was written: that is how those are known below.
+        // A split of no length is neither present nor missing, until it gets a chunk below.
         for (index, split) in present {
-            if let (Some(to), Some(copy)) = (splits.get_mut(*index), copies.next()) {
-                copy.copy_from_slice(split);
-                *to = (copy, true);
-            }
+            let copy = copies.next().expect("a chunk for each split");
+            copy.copy_from_slice(split);
+            splits[*index] = (copy, true);
         }
         let only_data = missing.iter().all(|split| split.0 < data);
         for (index, split) in missing {
-            if let Some(to) = splits.get_mut(*index) {
-                *to = (split, false);
-            }
+            splits[*index] = (split, false);
         }
-        let splits = splits.get_mut(..self.shape.splits()).unwrap_or_default();
+        let splits = &mut splits[..self.shape.splits()];
         for split in splits.iter_mut().filter(|split| split.0.is_empty()) {
-            split.0 = copies.next().unwrap_or_default();
+            split.0 = copies.next().expect("a chunk for each split");
         }
         let done = if only_data { code.reconstruct_data(splits) } else { code.reconstruct(splits) };
         done.map_err(CodecError::Reference)

@@ -6,12 +6,12 @@ use crate::matrix::Row;
 use crate::split::{Sink, Source};
 use crate::split_set::MAX_SPLITS;
 
-/// What happens to what an output was.
+/// Whether a product replaces an output or is added to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
-    /// The product takes its place.
+    /// The product replaces the output.
     Set,
-    /// The product is added.
+    /// The product is added to the output.
     Add,
 }
 
@@ -75,6 +75,7 @@ fn in_groups<L: Lanes, I: Source, O: Sink>(lanes: L, task: Task<'_, I>, outputs:
 }
 
 #[inline]
+#[expect(clippy::indexing_slicing, reason = "the codec has checked the numbers of all outputs")]
 fn one_group<const M: usize, L: Lanes, I: Source, O: Sink>(
     lanes: L,
     task: &Task<'_, I>,
@@ -84,15 +85,16 @@ fn one_group<const M: usize, L: Lanes, I: Source, O: Sink>(
     static ZEROS: Row = [0; MAX_SPLITS];
     let mut rows = [&ZEROS; M];
     for (place, (row, output)) in rows.iter_mut().zip(outputs.iter()).enumerate() {
-        *row = task.rows.get(output.number(position + place)).unwrap_or(&ZEROS);
+        *row = &task.rows[output.number(position + place)];
     }
-    // SAFETY: `multiply`, which alone makes tasks, has the length from a look at all inputs and
+    // SAFETY: `multiply`, which alone makes tasks, has checked the length of all inputs and
     // outputs; these are slices, and their lengths do not change.
     unsafe { lanes.group(task, rows, outputs) }
 }
 
 /// The coefficient of the input of this number.
 #[inline(always)]
+#[expect(clippy::indexing_slicing, reason = "the codec has checked the numbers of all inputs")]
 pub(super) fn coefficient(row: &Row, number: usize) -> u8 {
-    row.get(number).copied().unwrap_or(0)
+    row[number]
 }

@@ -36,7 +36,9 @@ impl Lanes for Portable {
     }
 }
 
-/// The bytes from `start` on. The last block may be a part of one.
+/// The bytes from `start` on. The last block may be a part of one. Every input and output has
+/// `task.length` bytes, and there are at most [`MAX_SPLITS`] inputs.
+#[expect(clippy::indexing_slicing, reason = "the caller has checked lengths and counts")]
 pub(super) fn sum_from<const M: usize, I: Source, O: Sink>(
     start: usize,
     task: &Task<'_, I>,
@@ -47,12 +49,12 @@ pub(super) fn sum_from<const M: usize, I: Source, O: Sink>(
         let until = task.length.min(at + BLOCK);
         let mut blocks = [(0, Block::default()); MAX_SPLITS];
         for (position, (block, input)) in blocks.iter_mut().zip(task.inputs).enumerate() {
-            let bytes = input.bytes().get(at..until).unwrap_or_default();
+            let bytes = &input.bytes()[at..until];
             *block = (input.number(position), load(bytes));
         }
-        let blocks = blocks.get(..task.inputs.len()).unwrap_or_default();
+        let blocks = &blocks[..task.inputs.len()];
         for (row, output) in rows.iter().zip(outputs.iter_mut()) {
-            let output = output.bytes_mut().get_mut(at..until).unwrap_or_default();
+            let output = &mut output.bytes_mut()[at..until];
             let mut sum = dot(row, blocks);
             if task.mode == Mode::Add {
                 add(&mut sum, &load(output));

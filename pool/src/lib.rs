@@ -28,6 +28,7 @@ mod error;
 mod failure_domain;
 mod joining;
 pub mod layout;
+mod line_hasher;
 mod membership;
 mod migration;
 mod placement;
@@ -47,6 +48,7 @@ pub use document::{
 pub use error::PoolError;
 pub use failure_domain::FailureDomain;
 pub use joining::create;
+pub use line_hasher::LineHasher;
 pub use membership::{ATTEMPTS, Membership, Observer, SignsOfLife, change_state};
 pub use migration::{DrainProgress, drain};
 pub use placement::coding_sets;

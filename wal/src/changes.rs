@@ -9,12 +9,11 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
-use selkie_pool::GAddr;
+use selkie_pool::{GAddr, LineHasher};
 use smallvec::SmallVec;
 
 use crate::conflict::MergeConflict;
 use crate::dirty::Dirty;
-use crate::line_hasher::LineHasher;
 use crate::psn::psn_of;
 use crate::record::{Record, Redo};
 

@@ -10,14 +10,13 @@ use parking_lot::Mutex;
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::{Env, yield_now};
 use selkie_fabric::{Doorbell, Endpoint, LocalRegion};
-use selkie_pool::{ComputeIndex, Pool, layout::SlabGeometry};
+use selkie_pool::{ComputeIndex, LineHasher, Pool, layout::SlabGeometry};
 
 use super::directory::DirectoryEntry;
 use super::message::{decode_from, encode_to};
 use crate::EngineError;
 use crate::addressing::placement::PlacementMap;
 use crate::coherence::word::ComputeId;
-use selkie_wal::LineHasher;
 
 /// Messages handed to the cores before other tasks get a turn.
 const MAIL_BUDGET: usize = 64;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 
 use parking_lot::Mutex;
-use selkie_wal::LineHasher;
+use selkie_pool::LineHasher;
 
 use crate::coherence::open_line::OpenLine;
 

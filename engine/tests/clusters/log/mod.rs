@@ -1,0 +1,8 @@
+//! Engines with logs: a change is durable before it leaves its node, and logs redo lost pages.
+
+mod cluster;
+mod damage;
+mod durability;
+mod merging;
+mod redo;
+mod valve;

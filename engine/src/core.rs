@@ -69,7 +69,8 @@ impl Drop for Core {
         else {
             return;
         };
-        // What it held is still under its name: the others have to recover as from a death.
+        // Latch words still name this node: the other nodes recover from this as from a death. The
+        // task has no engine to end if it panics, so it does not run through `Core::spawn`.
         let (pool, node) = (Arc::clone(&self.pool), self.index());
         drop(self.env.spawn("give up", async move {
             if let Err(error) = pool.give_up(node, incarnation).await {

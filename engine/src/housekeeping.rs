@@ -13,7 +13,7 @@ pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         core.cache.expire_waits(core.env.now(), core.config.request_timeout);
-        core.end_moment();
+        core.end_snapshot_barrier();
         if let Some(log) = &core.log {
             log.want();
         }

@@ -1,4 +1,4 @@
-//! Close of a compute node: it gives its pages and lines back, and leaves the pool.
+//! Close of a compute node: it writes its pages back, returns its lines, and leaves the pool.
 
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -10,31 +10,21 @@ use crate::coherence::machine::Event;
 use crate::telemetry::stats::EngineStats;
 use crate::{EngineError, GAddr};
 
-/// Lines without a copy that a round of closing takes out of their words: bounds the messages under
-/// way.
+/// Lines without a copy whose words a round of closing clears. Bounds the messages in flight.
 const LEAVES_A_ROUND: usize = 1024;
 
 impl Engine {
-    /// Leaves the pool: writes damaged splits again that were found, refuses new accesses, writes
-    /// everything back, gives unused lines back. Requests of other nodes are answered as long as a
-    /// handle lives. A second call does nothing, or tries again what failed.
+    /// Leaves the pool: repairs the damaged splits that this node found, refuses new accesses,
+    /// writes all pages back and returns unused lines. Requests of other nodes are answered as long
+    /// as a handle lives. A second call does nothing, or repeats what failed.
     ///
     /// # Errors
-    /// `Timeout` naming a line that stayed latched, if nothing has moved for the request timeout;
-    /// the others are written back all the same. The node of a coded pool is still in the pool
-    /// then. `TaskPanicked` at once if a part of the node has panicked: nothing of it goes home.
+    /// `Timeout` with a line that stayed latched, if no line was given up for the request timeout;
+    /// the other lines are written back. A node of a coded pool stays a member then.
+    /// `TaskPanicked` at once if a task of the node has panicked: no page is written home.
     pub async fn close(&self) -> Result<(), EngineError> {
         let core = &self.0;
-        // Nobody else knows of the splits that it has found damaged. While headers are made anew
-        // nobody knows when that is over.
-        let can_repair = core.lifecycle.check_alive().is_ok()
-            && !core.config.reads_only
-            && core.pool.state().rebuilds.is_empty();
-        if let Some(_step) = core.recovery.repairs.begin().filter(|_| can_repair)
-            && let Err(error) = core.repair(core.config.request_timeout).await
-        {
-            tracing::warn!(node = %core.endpoint.id(), %error, "damaged splits are left as they are");
-        }
+        self.repair_before_close().await;
         if core.lifecycle.close() && core.lifecycle.is_leaving() {
             return Ok(());
         }
@@ -58,23 +48,23 @@ impl Engine {
         }
         core.lifecycle.check_panicked()?;
         if let Some(addr) = last.filter(|_| core.memory.coded.is_some()) {
-            // A node that is not in the pool enters nothing in words that are rebuilt: its pages
-            // would be lost silently.
+            // A rebuild asks only members what they hold: a node that left would lose its pages
+            // silently.
             let waited = core.env.now() - started;
             let phase =
-                core.cache.shard(addr).lock().get(&addr.to_u64()).map(|active| active.line.phase);
+                core.cache.shard(addr).lock().get(&addr.to_u64()).map(|open| open.line.phase);
             tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
             return Err(EngineError::Timeout { addr, waited });
         }
         core.recovery.repairs.retire(&core.env, core.config.request_timeout).await?;
-        // Their splits come, or their memory nodes are dead.
+        // Splits that are still read arrive, or their memory nodes are dead.
         while core.cache.late_frames.load(Ordering::Acquire) > 0
             && core.env.now() - moved <= core.config.request_timeout
         {
             core.env.sleep(Duration::from_millis(1)).await;
         }
-        // Each of them, whatever became of the others: who cannot reach all memory has to leave all
-        // the same.
+        // Each step is taken even if an earlier one failed: a node that does not reach all memory
+        // nodes must leave the pool, too.
         let absent = core.publish_epoch(0).await;
         let given_back = core.give_lines_back().await;
         core.lifecycle.set_leaving(true);
@@ -84,20 +74,38 @@ impl Engine {
             core.recovery.repairs.reopen();
         }
         let took = core.env.now() - started;
-        match last {
-            None => {
-                let EngineStats { corruptions, repairs, .. } = self.stats();
-                tracing::info!(%node, ?took, corruptions, repairs, "closed a compute node");
-            }
-            Some(_) => {
-                tracing::warn!(%node, ?took, lines = remain, "closed with lines not given up")
-            }
-        }
+        self.report_close(took, last.map(|_| remain));
         absent.and(given_back).and(left.map_err(EngineError::from))?;
         last.map_or(Ok(()), |addr| Err(EngineError::Timeout { addr, waited: took }))
     }
 
-    /// Evicts all that can be evicted now; how many lines remain, and one of them.
+    /// Repairs the damaged splits that this node has found, because no other node knows of them. A
+    /// rebuild of headers may last for any time, so that no repair is begun during one.
+    async fn repair_before_close(&self) {
+        let core = &self.0;
+        let can_repair = core.lifecycle.check_alive().is_ok()
+            && !core.config.reads_only
+            && core.pool.state().rebuilds.is_empty();
+        if let Some(_step) = core.recovery.repairs.begin().filter(|_| can_repair)
+            && let Err(error) = core.repair(core.config.request_timeout).await
+        {
+            tracing::warn!(node = %core.endpoint.id(), %error, "damaged splits are left as they are");
+        }
+    }
+
+    /// Logs the end of a close, with the number of lines that remain if there are some.
+    fn report_close(&self, took: Duration, remain: Option<usize>) {
+        let node = self.0.endpoint.id();
+        match remain {
+            None => {
+                let EngineStats { corruptions, repairs, .. } = self.stats();
+                tracing::info!(%node, ?took, corruptions, repairs, "closed a compute node");
+            }
+            Some(lines) => tracing::warn!(%node, ?took, lines, "closed with lines not given up"),
+        }
+    }
+
+    /// Evicts all lines that can be evicted now. Returns how many remain, and one of them.
     fn flush_round(&self) -> (usize, Option<GAddr>) {
         let core = &self.0;
         let (mut remain, mut last) = (0, None);

@@ -10,7 +10,7 @@ use selkie_wal::PSN_BYTES;
 use super::acquire::Access;
 use super::guard::{ExclusiveGuard, SharedGuard};
 use crate::addressing::epochs::EpochPin;
-use crate::addressing::placement::Counter;
+use crate::addressing::locations::Counter;
 use crate::coding::counter::CounterChange;
 use crate::coherence::word::ComputeId;
 use crate::core::Core;

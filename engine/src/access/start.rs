@@ -30,7 +30,7 @@ use crate::log::{LogTo, run_archive, run_checkpoints, run_log};
 use crate::recovery::driver::run_recovery;
 use crate::recovery::lease::run_lease;
 use crate::recovery::state::RecoveryState;
-use crate::telemetry::activity::run_activity;
+use crate::telemetry::activity_reporting::run_activity;
 use crate::telemetry::counting::Telemetry;
 use crate::{Coherence, EngineError};
 
@@ -176,7 +176,7 @@ impl Engine {
         };
         core.lifecycle.enter(incarnation);
         // Whoever died before waits for this node only if it was in before.
-        core.hear_of_deaths();
+        core.note_earlier_deaths();
         // Not before it knows the others, whom it would have no way to answer.
         for mailbox in mailboxes {
             let (weak, mailbox) = (Arc::downgrade(core), Arc::clone(mailbox));

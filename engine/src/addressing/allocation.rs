@@ -13,7 +13,7 @@ use selkie_fabric::FabricError;
 use selkie_pool::layout::EXTENT_GCLS;
 
 use super::allocator::Grant;
-use super::placement::Counter;
+use super::locations::Counter;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 

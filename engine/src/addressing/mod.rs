@@ -6,6 +6,7 @@ pub(crate) mod allocator;
 pub(crate) mod disconnected;
 pub(crate) mod epochs;
 pub(crate) mod executed;
+pub(crate) mod locations;
 pub(crate) mod memory_access;
 pub(crate) mod memory_links;
 pub(crate) mod placement;

@@ -38,9 +38,9 @@ impl Drop for Announced<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let (pool, number) = (Arc::clone(&self.core.pool), self.number);
-            drop(
-                self.core.env.spawn("moment", async move { drop(pool.end_barrier(number).await) }),
-            );
+            // If the end is not announced, every node resumes after its own bound.
+            let end = async move { drop(pool.end_barrier(number).await) };
+            drop(self.core.spawn("moment", end));
         }
     }
 }

@@ -57,7 +57,7 @@ pub enum BackupError {
             |node| format!("compute node {node} has marked no moment in its log")
         )
     )]
-    NoMoment {
+    NoSnapshotBarrier {
         /// A node that has marked none, if it is that.
         node: Option<u16>,
         /// How long it was tried.
@@ -106,9 +106,10 @@ impl BackupError {
     #[must_use]
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Cut { .. } | Self::Recovering { .. } | Self::NoMoment { .. } | Self::Place(_) => {
-                true
-            }
+            Self::Cut { .. }
+            | Self::Recovering { .. }
+            | Self::NoSnapshotBarrier { .. }
+            | Self::Place(_) => true,
             Self::Engine(error) => error.is_retryable(),
             _ => false,
         }

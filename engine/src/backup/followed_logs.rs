@@ -76,7 +76,7 @@ impl FollowedLogs {
     /// to their ends.
     ///
     /// # Errors
-    /// As [`FollowedLogs::follow`]; [`BackupError::NoMoment`] if they do not mark one together
+    /// As [`FollowedLogs::follow`]; [`BackupError::NoSnapshotBarrier`] if they do not mark one together
     /// within the request timeout.
     pub(super) async fn end(&mut self, core: &Core) -> Result<(), BackupError> {
         let (started, bound) = (core.env.now(), core.pool.state().timing.barrier_bound());
@@ -85,13 +85,13 @@ impl FollowedLogs {
             // One that has not begun its log may be long about it, and others would wait for that.
             let is_late = |log: &&FollowedLog| !log.is_over && !log.has_begun;
             let late = self.followed.iter().find(is_late).map(|log| log.owner.node);
-            if late.is_none() && self.read_to_moment(core).await? {
+            if late.is_none() && self.read_to_barrier(core).await? {
                 break;
             }
             let waited = core.env.now() - started;
             if waited > core.config.request_timeout {
                 return Err(late.map_or_else(
-                    || BackupError::NoMoment { node: self.unmarked(), waited },
+                    || BackupError::NoSnapshotBarrier { node: self.unmarked(), waited },
                     |node| BackupError::NoLog { node },
                 ));
             }
@@ -112,13 +112,13 @@ impl FollowedLogs {
 
     /// Announces a moment, and reads the logs up to there; whether that is one to which they all go
     /// together.
-    async fn read_to_moment(&mut self, core: &Core) -> Result<bool, BackupError> {
+    async fn read_to_barrier(&mut self, core: &Core) -> Result<bool, BackupError> {
         let until = core.env.now() + core.pool.state().timing.barrier_bound();
-        let Some((moment, asked)) = Announced::begin(core).await? else { return Ok(false) };
+        let Some((barrier, asked)) = Announced::begin(core).await? else { return Ok(false) };
         let were_over: BTreeSet<LogOwner> =
             self.followed.iter().filter(|log| log.is_over).map(|log| log.owner).collect();
-        let is_read = self.until_marked(core, (moment.number, &asked), until).await?;
-        let (was_it, now) = (moment.end().await?, latest(core).await?);
+        let is_read = self.until_marked(core, (barrier.number, &asked), until).await?;
+        let (was_it, now) = (barrier.end().await?, latest(core).await?);
         let Some(now) = now.filter(|_| was_it && is_read) else { return Ok(false) };
         // What one has changed after its mark that died may have gone to others before they marked.
         let all_live =

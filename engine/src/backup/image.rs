@@ -10,7 +10,7 @@ use super::error::BackupError;
 use super::manifest::{Image, image_of};
 use super::progress::Watch;
 use crate::access::engine::Engine;
-use crate::addressing::placement::Counter;
+use crate::addressing::locations::Counter;
 use crate::core::Core;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};

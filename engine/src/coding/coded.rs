@@ -15,7 +15,7 @@ use super::journal::slots::JournalSlots;
 use super::node_errors::MemoryNodeErrors;
 use super::page_write::PageWrite;
 use super::tag::{SplitSet, Version, Versions};
-use crate::addressing::placement::SplitsAt;
+use crate::addressing::locations::SplitsAt;
 use crate::cache::frames::FrameId;
 use crate::telemetry::activity::Activity;
 use crate::{EngineConfig, EngineError, GAddr};

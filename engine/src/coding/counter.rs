@@ -11,7 +11,7 @@ use super::placed::placed;
 use super::tag::{Tag, Version, Versions};
 use super::unlatched::UnlatchedAccess;
 use crate::addressing::executed::found_at;
-use crate::addressing::placement::Counter;
+use crate::addressing::locations::Counter;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 use selkie_fabric::{Buf, Chain, FabricError, RemoteAddr, Verb};

@@ -19,7 +19,7 @@ use selkie_pool::layout::MAX_SPLITS;
 use super::coded::CodingState;
 use super::tag::{SplitSet, Tag, Version, Versions, version_of};
 use crate::addressing::executed::first_word;
-use crate::addressing::placement::{SplitAt, SplitsAt};
+use crate::addressing::locations::{SplitAt, SplitsAt};
 use crate::cache::frames::FrameId;
 use crate::core::Core;
 use crate::{EngineError, GAddr};

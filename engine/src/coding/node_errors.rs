@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use selkie_pool::MAX_MEMORY_NODES;
 
 use crate::EngineConfig;
-use crate::addressing::placement::SplitsAt;
+use crate::addressing::locations::SplitsAt;
 
 /// Reads of pages after which all counts are halved.
 const WINDOW: u32 = 4096;
@@ -88,7 +88,7 @@ mod tests {
     use selkie_fabric::{RegionKey, RemoteAddr};
 
     use super::*;
-    use crate::addressing::placement::SplitAt;
+    use crate::addressing::locations::SplitAt;
 
     fn errors() -> MemoryNodeErrors {
         let config = EngineConfig {

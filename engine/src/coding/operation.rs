@@ -9,7 +9,7 @@ use super::page_write::PageWrite;
 use super::tag::{SplitSet, Versions};
 use super::write_back::write_home;
 use crate::addressing::executed::first_word;
-use crate::addressing::placement::{Home, Written};
+use crate::addressing::locations::{Home, Written};
 use crate::coherence::chains::push_word;
 use crate::coherence::machine::{Atomic, LatchOperation, WordAccess};
 use crate::coherence::word::LatchWord;

@@ -25,7 +25,7 @@ use super::unlatched::UnlatchedAccess;
 use super::write_back::read_versions;
 use crate::access::acquire::Access;
 use crate::addressing::executed::word_at;
-use crate::addressing::placement::Counter;
+use crate::addressing::locations::Counter;
 use crate::coherence::machine::Event;
 use crate::core::Core;
 use crate::join::all_of;

@@ -16,7 +16,7 @@ use super::tag::{SplitSet, Tag, Version, Versions, set_version, version_of};
 use super::torn_write::{ResolvedPage, SplitFinding, resolve_torn_write};
 use super::write_back::read_versions;
 use crate::addressing::executed::first_word;
-use crate::addressing::placement::Written;
+use crate::addressing::locations::Written;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 

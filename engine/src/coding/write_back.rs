@@ -11,7 +11,7 @@ use super::page_write::PageWrite;
 use super::placed::placed;
 use super::tag::{Version, Versions};
 use super::torn_write::WriteOrder;
-use crate::addressing::placement::{Home, SplitAt, Written};
+use crate::addressing::locations::{Home, SplitAt, Written};
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 

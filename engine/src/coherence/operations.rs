@@ -8,7 +8,7 @@ use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use super::chains::{Batch, push_word};
 use super::machine::{Event, LatchOperation, LocalUse, Phase, WordAccess};
 use super::open_line::OpenLine;
-use crate::addressing::placement::Home;
+use crate::addressing::locations::Home;
 use crate::cache::frames::FrameId;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;

@@ -133,7 +133,7 @@ impl Core {
             write(&core, &own, turn, &env).await;
         });
         if run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            drop(self.env.spawn("log", run));
+            drop(self.spawn("log", run));
         }
     }
 
@@ -144,7 +144,7 @@ impl Core {
         let sink = store.create(owner).await.map_err(EngineError::Log)?;
         log.open(sink, owner.format());
         // Before anything is changed.
-        self.mark_moment(&self.pool.state());
+        self.mark_snapshot_barrier(&self.pool.state());
         Ok(())
     }
 

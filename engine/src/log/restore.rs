@@ -6,7 +6,7 @@ use selkie_pool::layout::EXTENT_GCLS;
 use selkie_wal::{Change, Dirty, psn_of};
 
 use crate::access::engine::Engine;
-use crate::addressing::placement::Counter;
+use crate::addressing::locations::Counter;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};
 

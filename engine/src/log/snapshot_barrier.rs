@@ -33,7 +33,7 @@ use crate::core::Core;
 impl Core {
     /// Marks the moment that the pool's state names, if it does. Who wants it changes nothing, and
     /// who has left is not asked.
-    pub(crate) fn mark_moment(&self, state: &PoolState) {
+    pub(crate) fn mark_snapshot_barrier(&self, state: &PoolState) {
         let (Some(log), Some(SnapshotBarrier { number, by })) = (&self.log, state.barrier) else {
             return;
         };
@@ -44,7 +44,7 @@ impl Core {
     }
 
     /// Lets go what stayed if the moment is over, or takes longer than it may.
-    pub(crate) fn end_moment(&self) {
+    pub(crate) fn end_snapshot_barrier(&self) {
         let Some(log) = &self.log else { return };
         let is_over = |marked: &Marked| {
             // When it is known what was marked: the state that named that was known before.

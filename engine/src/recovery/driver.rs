@@ -6,38 +6,25 @@
 //!    wait for outstanding operations and inquiries --> acknowledge --> [all have] --> one sweeps --> [over]
 //! ```
 //! The state of the pool has the progress of the recovery. Every step may be repeated, so that the
-//! others continue when a node dies in one. The sweep reads the header tables of all memory nodes.
-//! A word that names the dead node while a survivor reads the line is a grant that did not reach
-//! the word, or an intent: the sweep takes the node out. If the word names the node and has no
-//! other reader, the dead node had the only copy. That page is redone from the logs of the dead
-//! nodes (`log/redo.rs`), if they had logs and the sweeping node reaches them. Otherwise the page
-//! is lost until a node comes that reaches the logs; callers get [`crate::EngineError::PageLost`].
+//! others continue when a node dies in one. The sweep (`sweep.rs`) reads the header tables of all
+//! memory nodes.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use selkie_fabric::{Buf, Chain, FabricError, PeerId, RemoteAddr, Verb};
+use selkie_fabric::PeerId;
 use selkie_pool::control::PoolState;
-use selkie_pool::{ComputeIndex, Observer, layout};
+use selkie_pool::{ComputeIndex, Observer};
 
-use crate::addressing::executed::{found_at, read_at};
-use crate::addressing::reclamation::epoch_node;
 use crate::cache::residual_readers::ResidualReader;
-use crate::coding::journal::share::JournalImage;
-use crate::coding::repair_torn::RepairedPage;
 use crate::coherence::machine::Event;
-use crate::coherence::word::{ComputeId, LatchDelta, LatchWord, NodeSet};
+use crate::coherence::word::{ComputeId, NodeSet};
 use crate::core::Core;
-use crate::join::all_of;
-use crate::{Coherence, EngineError, GAddr};
+use crate::{EngineError, GAddr};
 use selkie_wal::Dirty;
 
 /// The interval at which a waiting recovery looks again.
 const LOOK_EVERY: Duration = Duration::from_millis(1);
-/// Pages that are repaired at the same time.
-const REPAIRED_AT_ONCE: usize = 64;
-/// Headers that the sweep reads at once.
-const SWEEP_HEADERS: u64 = 1024;
 
 /// Takes part in recoveries until the engine is gone.
 pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
@@ -83,19 +70,10 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     }
 }
 
-/// The lines that a sweep decided about.
-#[derive(Default)]
-struct SweptLines {
-    /// Lines of which the dead node had the only copy.
-    lost: Vec<u64>,
-    /// Lines that the state of the pool calls lost, and whose words are free: they were redone.
-    found: Vec<u64>,
-}
-
 impl Observer for Core {
     fn changed(&self, state: &PoolState) -> bool {
         // First, because a node that takes part in a recovery must have marked.
-        self.mark_moment(state);
+        self.mark_snapshot_barrier(state);
         // No verb of a fenced node executes any more.
         let is_fenced = self.is_fenced_in(state);
         if !is_fenced && !self.memory.links.follow(state) {
@@ -159,7 +137,7 @@ fn peer(node: ComputeIndex) -> PeerId {
 impl Core {
     /// Notes the nodes that died before this node joined: they sent it nothing, and it owes them
     /// nothing.
-    pub(crate) fn hear_of_deaths(&self) {
+    pub(crate) fn note_earlier_deaths(&self) {
         let (lost, dead) = (self.pool.lost(), self.pool.dead());
         let all = lost.iter().map(|(node, _)| *node).chain(dead);
         let all: NodeSet = all.filter_map(|node| ComputeId::new(node.as_usize())).collect();
@@ -190,13 +168,13 @@ impl Core {
     async fn acknowledge_death(self: &Arc<Self>, dead: ComputeId) -> Result<(), EngineError> {
         let started = self.env.now();
         let mailbox = self.messenger.mailbox_for(dead.index());
-        self.until(|| !mailbox.has_mail_from(dead.index())).await?;
+        self.wait_until(|| !mailbox.has_mail_from(dead.index())).await?;
         self.recovery.note_dead(NodeSet::EMPTY.with(dead));
         self.recovery.set_recovering(true);
         let under_way = self.tell_lines(dead);
         for addr in &under_way {
             let interrupted = || self.memory.quiesced.has_suspects() || !self.rebuilds_are_over();
-            self.until(|| !self.cache.is_under_way(*addr) || interrupted()).await?;
+            self.wait_until(|| !self.cache.is_under_way(*addr) || interrupted()).await?;
             if interrupted() {
                 // The home of the line may be lost: then the line is quiesced until it is rebuilt.
                 return Ok(());
@@ -245,8 +223,8 @@ impl Core {
     ///
     /// # Errors
     /// The error of the engine, if it fails meanwhile.
-    pub(crate) async fn until(&self, over: impl Fn() -> bool) -> Result<(), EngineError> {
-        while !over() {
+    pub(crate) async fn wait_until(&self, is_over: impl Fn() -> bool) -> Result<(), EngineError> {
+        while !is_over() {
             if let Some(error) = self.lifecycle.failure() {
                 return Err(error.clone());
             }
@@ -313,219 +291,6 @@ impl Core {
             tracing::warn!(dead = %peer(node), pages = still.len(), "pages are lost with the dead node");
         }
         Ok(())
-    }
-
-    /// Redoes lost pages, as far as possible. Returns them with the pages that were found, and
-    /// those that stay lost.
-    async fn redo_or_repair(
-        &self,
-        dead: ComputeId,
-        SweptLines { lost, mut found }: SweptLines,
-        images: Arc<[JournalImage]>,
-    ) -> Result<(Vec<u64>, Vec<u64>), EngineError> {
-        let still = self.redo(dead, lost.clone(), &images).await?;
-        // A page that stays lost may be torn. It is repaired while the journal of its writer
-        // exists.
-        for some in still.chunks(REPAIRED_AT_ONCE) {
-            let mended =
-                some.iter().map(|addr| self.repair_torn_page(GAddr::from_u64(*addr), &images));
-            for (addr, mended) in some.iter().zip(all_of(mended).await) {
-                if matches!(mended?, RepairedPage::Lost) {
-                    tracing::warn!(addr = %GAddr::from_u64(*addr), "too little is left of a page");
-                }
-            }
-        }
-        found.extend(lost);
-        Ok((found, still))
-    }
-
-    /// Takes the dead node out of all latch words, and out of the epochs. Returns the decisions
-    /// about lines, and the images in the journals of dead nodes.
-    async fn sweep(&self, dead: ComputeId) -> Result<(SweptLines, Vec<JournalImage>), EngineError> {
-        let mut lines = SweptLines::default();
-        let mut images = Vec::new();
-        if self.memory.coded.is_some() {
-            // A node that died later may have been writing a page that this one had granted.
-            let lost = self.pool.lost().into_iter();
-            for node in lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())) {
-                images.append(&mut self.journal_images_of(node).await?);
-            }
-        }
-        for memory in 0..self.memory.node_count() {
-            let swept = self.sweep_memory(memory, dead, &mut lines).await;
-            // Headers on a dead memory node are lost, or made anew by a rebuild.
-            self.unless_memory_is_dead(memory, swept).await?;
-        }
-        // Without a memory node for epochs none is held back.
-        if let Some(epochs) = epoch_node(&self.pool) {
-            self.unless_memory_is_dead(epochs, self.publish_epoch_of(dead, 0).await).await?;
-        }
-        Ok((lines, images))
-    }
-
-    /// Ignores the error of a verb to a memory node that is dead for all nodes. If only this node
-    /// does not reach it, the error stays.
-    async fn unless_memory_is_dead(
-        &self,
-        memory: usize,
-        done: Result<(), EngineError>,
-    ) -> Result<(), EngineError> {
-        let peer = match &done {
-            Err(EngineError::Fabric(FabricError::PeerDead { peer })) => *peer,
-            _ => return done,
-        };
-        // An error of another memory node says nothing of this one.
-        if peer != PeerId::memory(memory as u16) || !self.is_dead_for_all(memory).await? {
-            return done;
-        }
-        // Before the recovery ends: its rebuild marks the lines that the dead compute node held.
-        if self.memory.coded.is_some() {
-            self.pool.declare_memory_dead(peer.index()).await?;
-        }
-        Ok(())
-    }
-
-    /// Whether a memory node is dead, and not only disconnected from this node: it was declared
-    /// dead, or does not exist any more. Where the fabric cannot tell, waits until others miss it.
-    async fn is_dead_for_all(&self, memory: usize) -> Result<bool, EngineError> {
-        let peer = PeerId::memory(memory as u16);
-        if self.pool.is_memory_dead(memory) {
-            return Ok(true);
-        }
-        let found = self.endpoint.connect(peer);
-        if let Err(error) = found {
-            return Ok(matches!(error, FabricError::PeerDead { peer: dead } if dead == peer));
-        }
-        let Some(missed_within) = self.pool.missed_within(memory) else { return Ok(false) };
-        let until = self.env.now() + missed_within;
-        self.until(|| self.pool.is_memory_dead(memory) || self.env.now() > until).await?;
-        Ok(self.pool.is_memory_dead(memory))
-    }
-
-    /// Declares a memory node dead that a verb found dead, if it is dead for all nodes. Waits until
-    /// that is known.
-    ///
-    /// # Errors
-    /// The verb's error, if it is another one, or if only this node does not reach the memory node.
-    pub(crate) async fn confirm_memory_death(&self, error: FabricError) -> Result<(), EngineError> {
-        let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
-        let memory = usize::from(peer.index());
-        if !peer.is_memory() || !self.is_dead_for_all(memory).await? {
-            return Err(error.into());
-        }
-        if self.memory.coded.is_some() && !self.pool.is_memory_dead(memory) {
-            self.pool.declare_memory_dead(peer.index()).await?;
-        }
-        Ok(())
-    }
-
-    async fn sweep_memory(
-        &self,
-        memory: usize,
-        dead: ComputeId,
-        lines: &mut SweptLines,
-    ) -> Result<(), EngineError> {
-        for table in self.memory.placement.header_tables(memory) {
-            for first in (0..table.headers).step_by(SWEEP_HEADERS as usize) {
-                // The other nodes wait until this node has quiesced. The sweep is repeated later.
-                if !self.pool.rebuilds().is_empty() {
-                    return Err(EngineError::Busy { addr: GAddr::NULL });
-                }
-                let count = SWEEP_HEADERS.min(table.headers - first);
-                let at = |header: u64| {
-                    let offset = table.at.offset + header * layout::HEADER_BYTES;
-                    RemoteAddr::new(table.at.region, offset + layout::LATCH_AT)
-                };
-                let bytes = (count * layout::HEADER_BYTES) as usize;
-                let read = Verb::read(at(first), Buf::zeroed(bytes));
-                let done = self.memory.queue_pair(memory).post(Chain::from(read)).await;
-                let done = done.map_err(|error| error.error)?;
-                let words = read_at(&done, 0).words();
-                let header_words = (layout::HEADER_BYTES / 8) as usize;
-                let state = self.pool.state();
-                for (number, word) in (0..count).zip(words.iter().step_by(header_words)) {
-                    let word = LatchWord::from_bits(u64::from_le(*word));
-                    let addr = self.memory.placement.addr_of(&table, first + number);
-                    let said = addr.is_some_and(|addr| state.lost_pages.contains(&addr.to_u64()));
-                    let is_in = |node: &ComputeId| {
-                        let node = ComputeIndex::new(node.index() as u16);
-                        state.compute_nodes.contains_key(&node.get())
-                    };
-                    if said && word.holder().is_ok_and(|holder| holder.as_ref().is_none_or(is_in)) {
-                        // A node redid the line and died before it reported that.
-                        lines.found.extend(addr.map(GAddr::to_u64));
-                    }
-                    // A line that is lost already stays lost.
-                    let known = said && word.holder() == Ok(Some(dead));
-                    if known || self.sweep_word(memory, at(first + number), word, dead).await? {
-                        lines.lost.extend(addr.map(GAddr::to_u64));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes the dead node out of a word, by a swap of the word that was read. Returns whether the
-    /// line is lost.
-    async fn sweep_word(
-        &self,
-        memory: usize,
-        at: RemoteAddr,
-        mut word: LatchWord,
-        dead: ComputeId,
-    ) -> Result<bool, EngineError> {
-        loop {
-            let holds = word.holder() == Ok(Some(dead));
-            // Readers of the baseline add their bits also to words of lines that they do not have.
-            let bits_tell = self.config.coherence == Coherence::Selcc;
-            let is_lost = holds && !(bits_tell && self.is_read_by_members(word));
-            let mut swept = word;
-            if word.readers().contains(dead) {
-                swept = swept.add(LatchDelta::remove_reader(dead));
-            }
-            if holds && !is_lost {
-                swept = swept.add(LatchDelta::remove_holder(dead));
-            }
-            if swept == word {
-                return Ok(is_lost);
-            }
-            let swap = Verb::compare_and_swap(at, word.bits(), swept.bits());
-            let done = self.memory.queue_pair(memory).post(Chain::from(swap)).await;
-            let old = found_at(&done.map_err(|error| error.error)?, 0);
-            if old == word.bits() {
-                return Ok(is_lost);
-            }
-            word = LatchWord::from_bits(old);
-        }
-    }
-
-    /// Takes the dead node out of a word that names it as the holder. No other node does.
-    pub(crate) async fn free_word(
-        &self,
-        memory: usize,
-        at: RemoteAddr,
-        dead: ComputeId,
-    ) -> Result<(), EngineError> {
-        let mut word = LatchWord::held_by(dead);
-        while word.holder() == Ok(Some(dead)) {
-            let free = word.add(LatchDelta::remove_holder(dead));
-            let swap = Verb::compare_and_swap(at, word.bits(), free.bits());
-            let done = self.memory.queue_pair(memory).post(Chain::from(swap)).await;
-            let old = found_at(&done.map_err(|error| error.error)?, 0);
-            if old == word.bits() {
-                break;
-            }
-            word = LatchWord::from_bits(old);
-        }
-        Ok(())
-    }
-
-    /// Whether a member of the pool reads the line. Bits of dead nodes do not count.
-    fn is_read_by_members(&self, word: LatchWord) -> bool {
-        let is_member =
-            |reader: ComputeId| self.pool.is_member(ComputeIndex::new(reader.index() as u16));
-        word.readers().iter().any(is_member)
     }
 
     /// Wakes callers that backed off from dead nodes whose recovery is over.

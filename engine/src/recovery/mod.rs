@@ -3,4 +3,6 @@
 pub(crate) mod claimed;
 pub(crate) mod driver;
 pub(crate) mod lease;
+mod memory_death;
 pub(crate) mod state;
+mod sweep;

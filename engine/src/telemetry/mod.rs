@@ -1,6 +1,7 @@
 //! What a node counts about itself: operations, hot lines, contention, activity of ranges.
 
 pub(crate) mod activity;
+pub(crate) mod activity_reporting;
 pub(crate) mod contention;
 pub(crate) mod counting;
 pub(crate) mod hottest;

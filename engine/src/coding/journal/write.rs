@@ -8,7 +8,7 @@ use selkie_pool::layout::JOURNAL_IMAGES;
 use super::share::{JournalImage, JournalShare, WriteAttempt, sum_of};
 use super::slots::JournalSlot;
 use crate::addressing::executed::read_at;
-use crate::addressing::placement::SplitsAt;
+use crate::addressing::locations::SplitsAt;
 use crate::coding::page_write::payload_of;
 use crate::coding::placed::placed;
 use crate::coding::tag::{Versions, version_of};

@@ -27,13 +27,13 @@ impl Core {
                 place.is_none_or(|place| self.memory.placement.has_homes(*range, &place.homes))
             })
         };
-        self.until(follows).await?;
+        self.wait_until(follows).await?;
         // A grant of a node that died counts as well.
         let lost = self.pool.lost().into_iter().map(|(node, _)| node);
         let peers = self.pool.members().into_iter().chain(lost);
         for peer in peers.filter(|peer| *peer != self.index()) {
             let mailbox = self.messenger.mailbox_for(peer.as_usize());
-            self.until(|| !mailbox.has_mail_from(peer.as_usize())).await?;
+            self.wait_until(|| !mailbox.has_mail_from(peer.as_usize())).await?;
         }
         self.memory.quiesced.entered.write().insert(number);
         if !self.memory.quiesced.in_words.lock().contains(&number) {

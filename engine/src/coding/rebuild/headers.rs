@@ -7,7 +7,7 @@ use selkie_pool::layout::{HEADER_BYTES, Header};
 use selkie_pool::{HeaderMove, Rebuild};
 
 use crate::addressing::executed::{into_read, word_at};
-use crate::addressing::placement::HeaderTable;
+use crate::addressing::locations::HeaderTable;
 use crate::coding::placed::placed;
 use crate::coding::tag::{Tag, Version, Versions};
 use crate::coherence::word::{ComputeId, LatchWord};

@@ -157,13 +157,15 @@ impl Core {
         let tables: BTreeSet<_> = moves.iter().map(|(to, _)| (to.range, to.position)).collect();
         self.memory.quiesced.tables.write().insert(rebuild.number, tables.clone());
         self.memory.quiesced.any.store(true, Ordering::Release);
-        self.until(|| !self.has_under_way(&tables) && self.memory.quiesced.unlatched.are_over())
-            .await?;
+        self.wait_until(|| {
+            !self.has_under_way(&tables) && self.memory.quiesced.unlatched.are_over()
+        })
+        .await?;
         // Messages to nodes that have left the pool need not arrive.
         let takes_in = |to: usize| self.pool.is_member(ComputeIndex::new(to as u16));
         for mailbox in self.messenger.mailboxes() {
             let mark = mailbox.mark();
-            self.until(|| mailbox.is_through(&mark, takes_in)).await?;
+            self.wait_until(|| mailbox.is_through(&mark, takes_in)).await?;
         }
         self.pool.note_quiet(rebuild.number, self.index()).await?;
         let memory = rebuild.memory;

@@ -8,7 +8,7 @@ use selkie_pool::layout::{EXTENT_GCLS, HEADER_BYTES, LATCH_AT};
 use super::headers::GCLS_AT_ONCE;
 use crate::EngineError;
 use crate::addressing::executed::{found_at, word_at};
-use crate::addressing::placement::Counter;
+use crate::addressing::locations::Counter;
 use crate::coherence::word::{ComputeId, LatchDelta, LatchWord};
 use crate::core::Core;
 

@@ -43,7 +43,7 @@ impl LogStore for MemoryLogs {
             // Of one who died and had this node's name the log is needed until then.
             let (started, bound) = (core.env.now(), RECOVERIES * core.config.request_timeout);
             let is_over = || core.pool.lost().is_empty() || core.env.now() - started > bound;
-            core.until(is_over).await.map_err(|error| failed("begin", place(), error))?;
+            core.wait_until(is_over).await.map_err(|error| failed("begin", place(), error))?;
             if !core.pool.lost().is_empty() {
                 let why = format!("recoveries are not over after {bound:?}");
                 return Err(failed("begin", place(), why));

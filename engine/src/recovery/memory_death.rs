@@ -1,0 +1,65 @@
+//! Memory nodes that a verb finds dead: a node checks that such a memory node is dead for all
+//! nodes, and not only disconnected from itself.
+
+use selkie_fabric::{FabricError, PeerId};
+
+use crate::EngineError;
+use crate::core::Core;
+
+impl Core {
+    /// Ignores the error of a verb to a memory node that is dead for all nodes. If only this node
+    /// does not reach it, the error stays.
+    pub(super) async fn unless_memory_is_dead(
+        &self,
+        memory: usize,
+        done: Result<(), EngineError>,
+    ) -> Result<(), EngineError> {
+        let peer = match &done {
+            Err(EngineError::Fabric(FabricError::PeerDead { peer })) => *peer,
+            _ => return done,
+        };
+        // An error of another memory node says nothing of this one.
+        if peer != PeerId::memory(memory as u16) || !self.is_dead_for_all(memory).await? {
+            return done;
+        }
+        // Before the recovery ends: its rebuild marks the lines that the dead compute node held.
+        if self.memory.coded.is_some() {
+            self.pool.declare_memory_dead(peer.index()).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a memory node is dead, and not only disconnected from this node: it was declared
+    /// dead, or does not exist any more. Where the fabric cannot tell, waits until others miss it.
+    async fn is_dead_for_all(&self, memory: usize) -> Result<bool, EngineError> {
+        let peer = PeerId::memory(memory as u16);
+        if self.pool.is_memory_dead(memory) {
+            return Ok(true);
+        }
+        let found = self.endpoint.connect(peer);
+        if let Err(error) = found {
+            return Ok(matches!(error, FabricError::PeerDead { peer: dead } if dead == peer));
+        }
+        let Some(missed_within) = self.pool.missed_within(memory) else { return Ok(false) };
+        let until = self.env.now() + missed_within;
+        self.wait_until(|| self.pool.is_memory_dead(memory) || self.env.now() > until).await?;
+        Ok(self.pool.is_memory_dead(memory))
+    }
+
+    /// Declares a memory node dead that a verb found dead, if it is dead for all nodes. Waits until
+    /// that is known.
+    ///
+    /// # Errors
+    /// The verb's error, if it is another one, or if only this node does not reach the memory node.
+    pub(crate) async fn confirm_memory_death(&self, error: FabricError) -> Result<(), EngineError> {
+        let FabricError::PeerDead { peer } = error else { return Err(error.into()) };
+        let memory = usize::from(peer.index());
+        if !peer.is_memory() || !self.is_dead_for_all(memory).await? {
+            return Err(error.into());
+        }
+        if self.memory.coded.is_some() && !self.pool.is_memory_dead(memory) {
+            self.pool.declare_memory_dead(peer.index()).await?;
+        }
+        Ok(())
+    }
+}

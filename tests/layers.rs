@@ -73,6 +73,7 @@ const LAYERS: &[(&str, &[&str])] = &[
         &[
             "selkie-fabric",
             "selkie-channels",
+            "selkie-pool",
             "selkie-memnode",
             "selkie-engine",
             "selkie-btree",

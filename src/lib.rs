@@ -5,9 +5,9 @@
 //!
 //! # A database by its URL
 //!
-//! [`Database`] and [`Pool`] are the short way in: they start what a compute node needs and are
-//! closed with one call. [`PoolOptions`] changes the defaults, and [`block_on`] runs all of it in
-//! synchronous code.
+//! [`Database`] and [`Pool`] are the short way in: they start the parts of a compute node, and one
+//! call closes them. [`PoolOptions`] changes the defaults, and [`block_on`] serves synchronous
+//! code.
 //!
 //! | URL | pool |
 //! | --- | --- |
@@ -41,16 +41,16 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Futures of this crate run on any executor: all that they wait for happens on threads of the
-//! pool.
+//! Futures of this crate run on any executor: the threads of the pool do the work that they wait
+//! for.
 //!
 //! # Dropping without closing
 //!
 //! [`Pool::close`] and [`Database::close`] write the pages of the node home and leave the pool. A
 //! pool that is dropped with all its clones, but not closed, ends as if its process had died. That
-//! is safe: nothing hangs, and no memory is freed that is in use. But pages that only this node had
-//! changed are lost unless it had a log ([`PoolOptions::durability`]), and the other nodes first
-//! have to notice its death and recover from it.
+//! is safe: nothing hangs, and no memory in use is freed. But pages that only this node had changed
+//! are lost unless the node had a log ([`PoolOptions::durability`]), and the other nodes must first
+//! detect its death and recover from it.
 //!
 //! # The layers
 //!
@@ -59,9 +59,9 @@
 //! ```text
 //! txn        tables, indexes, transactions         selkie_txn
 //! btree      B-link tree over pages                selkie_btree
-//! engine     page cache, coherence, allocation     selkie_engine
+//! engine     buffer pool, coherence, recovery      selkie_engine
 //! memnode    what a memory node runs               selkie_memnode
-//! pool       memory, members and their agreement   selkie_pool
+//! pool       layout, control plane, membership     selkie_pool
 //! channels   messages between compute nodes        selkie_channels
 //! fabric     one-sided verbs, clock, tasks         selkie_fabric
 //! ```

@@ -13,20 +13,20 @@
 //! # Why many nodes can share it
 //!
 //! * Every page stores its two fences and a link to its right neighbour. A traversal that meets a
-//!   page which was split since goes right; so inner pages are latched one at a time, briefly, and
-//!   a split is complete before any parent knows of it.
-//! * A traversal that meets a page which was unlinked starts again at the root. The root's
-//!   address never changes, and an epoch pin keeps addresses on the way from being reused.
+//!   page that was split in the meantime moves right. So inner pages are latched one at a time,
+//!   briefly, and a split is complete before its parent knows of it.
+//! * A traversal that meets an unlinked page starts again at the root. The root's address never
+//!   changes, and an epoch pin keeps addresses on the way from being reused.
 //! * Leaves are never the root: a leaf keeps its address as long as it lives, so a transaction can
 //!   hold it by its address.
 //!
 //! # Latches, and why there is no deadlock
 //!
-//! An operation that holds an inner page waits for no latch (posting and reclaiming hold one inner
-//! page and only *try* leaves; pages they allocate are unknown to others). One that holds leaves
-//! may therefore wait for inner pages, and must only *try* further leaves; the stand-alone
-//! operations never hold more than one leaf while they wait for another page, which is an inner
-//! one.
+//! An operation that holds an inner page waits for no latch: posting and reclaiming hold one inner
+//! page and only *try* leaves, and no other node knows the pages that they allocate. So an
+//! operation that holds leaves may wait for inner pages, but must only *try* further leaves. The
+//! stand-alone operations hold at most one leaf while they wait for another page, and that page is
+//! an inner one.
 //!
 //! # Where things are
 //!

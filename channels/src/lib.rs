@@ -1,13 +1,14 @@
-//! Objects over network memory: the ring buffer that carries messages between compute nodes.
+//! Messages between compute nodes, as one-sided writes into ring buffers.
 //!
-//! There is no SEND and no RECV. A [`Mailbox`] registers one ring for each sender in its own
-//! memory, and senders write messages into theirs (after LOCO's ring buffer). A message costs the
-//! sender one chain of two writes, which it does not wait for; the receiver's answer to about every
-//! quarter of a ring is one more write, of credit.
+//! The fabric has no SEND and no RECV. So a [`Mailbox`] registers one ring for each sender in its
+//! own memory, and each sender writes its messages into its ring (after LOCO's ring buffer). A
+//! message costs the sender one chain of two writes, and the sender does not wait for it. The
+//! receiver returns credit by one more write about every quarter of a ring.
 //!
 //! - [`Mailbox::send`] never blocks. Messages to one receiver arrive in order, once, undamaged; if
-//!   its ring is full they wait in a bounded outbox.
-//! - [`Mailbox::poll`] hands messages over; [`Mailbox::wait_mail`] sleeps until there may be some.
+//!   its ring is full, they wait in a bounded outbox.
+//! - [`Mailbox::poll`] hands messages to the caller; [`Mailbox::wait_mail`] sleeps until there may
+//!   be some.
 //! - A dead peer, a full outbox and a damaged ring are typed errors ([`ChannelError`]).
 //!
 //! ```

@@ -1,7 +1,28 @@
-//! Address space, buffer manager and SELCC coherence over a pool of memory nodes.
+//! Addresses, buffer manager, coherence, log and recovery of one compute node, over a pool of
+//! memory nodes.
 //!
-//! An [`Engine`] is one compute node. It caches pages (global cache lines) of the pool and keeps
-//! them coherent with the other nodes' caches; guards are latches that hold in the whole cluster.
+//! An [`Engine`] is one compute node. It caches pages (global cache lines) of the pool. The
+//! coherence protocol SELCC keeps the caches of all nodes consistent: a latch word in remote memory
+//! says which nodes hold a page, and nodes exchange pages and requests by messages. A guard is a
+//! latch that holds in the whole cluster: [`SharedGuard`] to read, [`ExclusiveGuard`] to write. The
+//! layers above need no other lock.
+//!
+//! | folder | duty |
+//! |---|---|
+//! | `access/` | start, reads, writes, guards, waiters, close |
+//! | `cache/` | frames, local latch, address table, eviction |
+//! | [`coherence`] | latch word, state machine of a line, its driver, its model check |
+//! | `addressing/` | places of lines, links to memory nodes, allocation, epochs |
+//! | [`coding`] | coded pages: reads, write-backs, rebuilds |
+//! | `recovery/` | the lease of this node, and its part after the death of another |
+//! | [`log`] | redo log, checkpoints, archives, redo |
+//! | [`backup`] | backups of a pool in use, and pools made of them |
+//! | `telemetry/` | counters, hottest lines, contention |
+//! | `baseline/` | directories at memory nodes, to compare with |
+//!
+//! [`EngineConfig`] has the settings of a node, and [`EngineError`] has the errors of all
+//! operations. An operation on a page belongs to its line, so a caller may drop a future at any
+//! time.
 
 mod access;
 mod addressing;

@@ -1,24 +1,25 @@
 //! The erasure codec: systematic Reed-Solomon over GF(2^8), for pages of some kilobytes.
 //!
 //! A code of [`Shape`] k + r makes r parity splits from k data splits of equal length. Splits are
-//! numbered: data 0 to k - 1, then parity k to k + r - 1. Byte b of every split belongs together: a
-//! split's byte is a sum of products of the k data splits' bytes b, with coefficients that are the
-//! split's row of the *generator matrix*, the first k rows of which are the identity. Any k rows
-//! are linearly independent; so any k splits determine all others, and with n splits at hand up to
-//! n - k wrong ones show, and up to (n - k) / 2 can be found ([`Codec::locate`]).
+//! numbered: data 0 to k - 1, then parity k to k + r - 1. The code works on each byte position
+//! by itself: byte b of a split is a sum of products of the bytes b of the k data splits. The
+//! coefficients are the row of the split in the *generator matrix*, the first k rows of which are
+//! the identity. Any k rows are linearly independent, so any k splits determine all others. With n
+//! splits at hand up to n - k wrong splits are detected, and up to (n - k) / 2 are located
+//! ([`Codec::locate`]).
 //!
 //! Encoding and reconstructing are the same computation, a matrix times the splits at hand, with
-//! matrices that are known beforehand: for encoding the last r rows of the generator, for
-//! reconstructing a row for each pair of k splits at hand and split wanted (`patterns`). The
-//! product is what a [`Kernel`] does, in one pass: a few vectors of each output are summed in
-//! registers over all inputs, then stored. Nothing is allocated and nothing is copied: data splits
-//! may be slices of the page itself.
+//! matrices that are known beforehand. Encoding uses the last r rows of the generator.
+//! Reconstruction uses one row for each set of k splits at hand and each wanted split (`patterns`).
+//! A [`Kernel`] computes the product in one pass: it sums a few vectors of each output in registers
+//! over all inputs, then stores them. It allocates and copies nothing: data splits may be slices of
+//! the page itself.
 //!
-//! [`Native`] is this; [`Reference`] is the same code by the crate `reed-solomon-erasure`, against
-//! which it is tested. Each reads what the other wrote. [`codec`] gives the fastest.
+//! [`Native`] is our codec. [`Reference`] is the same code by the crate `reed-solomon-erasure`, and
+//! ours is tested against it. Each reads the splits of the other. [`codec`] returns the fastest.
 //!
-//! What is not done: the codec does not know which splits are current. A split of an older version
-//! of a page is a wrong split to it.
+//! Not done: the codec does not know which splits are current. It takes a split of an older version
+//! of a page for a wrong split.
 
 #[forbid(unsafe_code)]
 mod check;

@@ -1,4 +1,4 @@
-//! One-sided verbs, clock, randomness and task spawning: the only door to other machines.
+//! One-sided verbs, clock, randomness and tasks: all that a node has of the world outside it.
 //!
 //! A node *registers* memory, which other nodes then read and write directly, without its
 //! processor. To access the memory of another node, a node *posts* a chain of verbs to a queue pair
@@ -53,7 +53,7 @@
 //!   affected. Every outstanding and later operation to a dead peer ends with
 //!   [`FabricError::PeerDead`]. [`Fabric::fence`] declares a node dead: it then executes nothing
 //!   more within the [`FenceScope`]. No operation hangs.
-//! - *Execution.* Polling a completion drives its queue pair, so any executor will do. `post` never
+//! - *Execution.* Polling a completion drives its queue pair, so any executor works. `post` never
 //!   blocks. On `mem` every completion is ready at once.
 //! - Clock, sleep, tasks and random numbers come from an [`Env`] only.
 //!

@@ -1,10 +1,14 @@
-//! What a memory node runs, and no more.
+//! What a memory node runs, and nothing more.
 //!
 //! A memory node lends one region of memory and runs nothing on the data path: compute nodes latch,
-//! read and write its pages with one-sided verbs, and it never reads a latch word or a page. Its
-//! process follows the membership of the pool ([`MemoryServer`]), and, if asked to, takes memory
-//! back when the host needs it ([`monitor`]). [`EmbeddedPool`] is a whole pool within one process.
-//! What the nodes of a pool share is in [`selkie_pool`].
+//! read and write its pages with one-sided verbs, and it never reads a latch word or a page.
+//!
+//! - [`MemoryNode`] is the region with its control page. After the start it runs nothing.
+//! - [`MemoryServer`] is the process of a memory node in a shared pool. It follows the membership
+//!   of the pool, and takes memory back if the host needs it ([`monitor`]).
+//! - [`EmbeddedPool`] is a whole pool within one process: for tests, simulations and embedding.
+//!
+//! What all nodes of a pool share is in [`selkie_pool`].
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,11 @@
 //! What all nodes of a pool share.
 //!
 //! [`layout`] says where everything lies in the memory that memory nodes lend. A [`Pool`] is the
-//! pool as one process sees it: the document on which the nodes agree (kept by a
-//! [control plane](control)), the members, and where the ranges of the address space lie. Nothing
-//! of this is on a data path: compute nodes reach memory with one-sided verbs.
+//! pool as one process sees it. The nodes agree on one document: the shape of the pool, its
+//! members, and the places of the ranges of the address space. A [control plane](control) keeps the
+//! document and replaces it by compare-and-swap. [`Membership`] gives signs of life, follows
+//! changes and declares silent nodes dead. Nothing of this is on a data path: compute nodes reach
+//! memory with one-sided verbs.
 //!
 //! ```
 //! use selkie_pool::layout::SlabGeometry;

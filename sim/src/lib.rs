@@ -1,8 +1,8 @@
 //! Whole clusters on one thread from one seed: scenarios, fault plans, checkers.
 //!
 //! A run takes a [`Scenario`] and a seed. The seed decides everything: the size of the cluster,
-//! what its clients do, what the network costs, what goes wrong and when ([`Plan`]), and the order
-//! of tasks. So a failure is a seed, and two runs of one seed are the same to the last event.
+//! what its clients do, what the network costs, the faults and their times ([`Plan`]), and the
+//! order of tasks. So a failure is a seed, and two runs of one seed are equal to the last event.
 //!
 //! ```
 //! use selkie_sim::{Case, Scenario, run};
@@ -13,9 +13,9 @@
 //! # Ok::<(), Box<selkie_sim::Failure>>(())
 //! ```
 //!
-//! Contents: `scenario` (what clients do and what must hold), `plan` (what goes wrong), `cluster`
-//! (nodes in a simulated world, and their memory), `disk` (for their logs), [`check`] (histories),
-//! `sweep` (many seeds).
+//! Contents: `scenario` (what clients do and what must hold), `plan` (faults), `cluster` (nodes in
+//! a simulated world, and their memory), `disk` (disks for their logs), [`check`] (checkers of
+//! histories), `sweep` (runs of many seeds).
 #![forbid(unsafe_code)]
 
 pub mod check;

@@ -1,23 +1,20 @@
-//! Drivers over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], and a micro-benchmark of the
-//! coherence protocols ([`micro`]). Each loads its data, runs its mix from all compute nodes,
-//! checks what came of it, and reports.
+//! Benchmarks over a Selkie pool: TPC-C, [`smallbank`], [`tatp`], and a micro-benchmark of the
+//! coherence protocols ([`micro`]). Each benchmark loads its data, runs its mix on all compute
+//! nodes, checks the result, and reports.
 //!
-//! TPC-C goes by the specification's revision 5.11: nine tables at their cardinalities, all five
+//! TPC-C follows revision 5.11 of the specification: nine tables at their cardinalities, all five
 //! transactions in full, the mix 45/43/4/4/4, NURand, and the consistency conditions 1 to 12 after
-//! the run. Every module cites the clause it follows and says where a choice was open.
+//! the run. Every module cites the clause that it follows, and says where it had a choice.
 //!
-//! ```text
-//! setup, network, cluster           nodes, workers and sizes; a pool and its nodes here
-//! mix, random, progress             decks of transaction types, random values, who looks on
-//! run, report                       workers, the measurement, and what is said about it
-//! scale, schema, columns, random    what there is: cardinalities, tables, the specified random values
-//! load, shared                      the initial database, drivers elsewhere
-//! input, kind, transactions         what terminals enter, in which mix, and what is done with it
-//! partitioned                       the baseline: warehouses that belong to nodes, and two-phase commit
-//! check, journal                    the consistency conditions, and a look at what was committed
-//! benchmark, smallbank, tatp        the drivers in a pool of their own: what they share, and each
-//! micro                             the micro-benchmark of the coherence protocols
-//! ```
+//! | folder | duty |
+//! |---|---|
+//! | `tpcc/` | TPC-C: schema, load, inputs, transactions, checks; `partitioned/` on partitions |
+//! | [`smallbank`], [`tatp`] | the other two benchmarks; [`benchmark`] has what they share |
+//! | [`micro`] | the micro-benchmark of the coherence protocols |
+//! | [`cluster`] | shape and network of a pool and its compute nodes, in this process |
+//! | `run/` | workers, retries, the measured interval, progress |
+//! | `workload/` | random values, texts, decks of transaction types |
+//! | `figures/` | tables and units of reports |
 //!
 //! ```
 //! use std::sync::Arc;

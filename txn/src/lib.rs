@@ -2,23 +2,24 @@
 //!
 //! A [`Database`] is a set of tables that every compute node of a pool may open and change at the
 //! same time. A table is a B-link tree whose leaves hold the rows in the order of the primary key;
-//! each secondary index is a tree of its own. Schemas and roots stand in a catalogue that begins in
-//! the superblock. A [`Txn`] reads and changes rows of any table, serializably, by the [`Protocol`]
-//! of the handle: two-phase locking without waiting, with the latches of leaf pages as locks, which
-//! the pool's coherence protocol makes valid across nodes; optimistic; or timestamp ordering.
+//! each secondary index is a tree of its own. A catalogue, which begins in the superblock, has the
+//! schemas and the roots. A [`Txn`] reads and changes rows of any table, serializably, by the
+//! [`Protocol`] of the handle: two-phase locking without waiting, with the latches of leaf pages as
+//! locks, which the pool's coherence protocol makes valid across nodes; optimistic; or timestamp
+//! ordering.
 //!
 //! | folder | duty |
 //! |---|---|
-//! | `catalogue/` | schemas, the stored catalogue, tables as operations use them |
+//! | `catalogue/` | schemas, the stored catalogue, resolved tables |
 //! | `encoding/` | rows and [keys](mod@key), byte by byte |
-//! | `protocol/` | what [`Protocol`]s require, and their state: lock set, read set, write set, undo log, timestamps |
-//! | `transaction/` | [`Database`], [`Txn`], commit, rollback, savepoints, [retry](retry()), maintenance of trees |
+//! | `protocol/` | [`Protocol`]s: lock set, read set, write set, undo log, timestamps |
+//! | `transaction/` | [`Database`], [`Txn`], commit, rollback, savepoints, [retry](retry()) |
 //! | `access/` | leaves, cursors, reads and changes of rows |
 //! | [`partition`] | partitions and two-phase commit, a baseline |
 //!
-//! Each may use those above it, except that `error.rs` and `stats.rs` are for all. `transaction/`
-//! and `access/` share the type [`Txn`]: `transaction/txn.rs` has its state, operations and commit
-//! stand on that.
+//! Each folder may use the folders above it, and all may use `error.rs` and `stats.rs`.
+//! `transaction/` and `access/` share the type [`Txn`]: `transaction/txn.rs` has its state, and
+//! operations and commit are built on that.
 //!
 //! # Example
 //!
@@ -36,8 +37,10 @@
 //! # let runtime = RealRuntime::new(2)?;
 //! # let env = runtime.env();
 //! # let fabric: Arc<dyn Fabric> = MemFabric::new();
-//! # let memory = EmbeddedPool::start(&fabric, PoolConfig { memory_nodes: 2, bytes_per_node: 16 << 20,
-//! #     gcl_bytes: 2048, range_bytes: 4 << 20, max_compute_nodes: 2, coding: Coding::PLAIN, log_bytes: 0 }).unwrap();
+//! # let memory = EmbeddedPool::start(&fabric, PoolConfig {
+//! #     memory_nodes: 2, bytes_per_node: 16 << 20, gcl_bytes: 2048, range_bytes: 4 << 20,
+//! #     max_compute_nodes: 2, coding: Coding::PLAIN, log_bytes: 0,
+//! # }).unwrap();
 //! # runtime.block_on(async {
 //! # let (id_0, id_1) = (ComputeId::new(0).unwrap(), ComputeId::new(1).unwrap());
 //! let node_0 = Engine::start(memory.pool(), &fabric, &env, id_0, EngineConfig::default()).await?;

@@ -1,15 +1,17 @@
-//! The redo log of compute nodes: the bytes of it, where they are kept, and what they make of
-//! pages.
+//! The redo log of compute nodes: its bytes, the places that keep it, and how it makes pages.
 //!
-//! A log is a sequence of records ([`Record`]), each of which says what some pages became by a
-//! change, all or nothing. [`scan`] reads them, and tells a torn end from damage. A log is written
-//! to a [`Sink`] and read again from a [`LogStore`]: files of a directory ([`LogFiles`]) or objects
-//! of an object store ([`LogObjects`]); rings in memory of memory nodes (the bytes are in [`ring`])
-//! belong to the engine, which alone can reach them. [`merge`] makes pages of all logs of a pool,
-//! [`Changes`] makes some pages again on top of what home has.
+//! A log is a sequence of records ([`Record`]). Each record says how one change altered some pages,
+//! all of it or nothing. [`scan`] reads records, and tells a torn end from damage. A log is written
+//! to a [`Sink`] and read again from a [`LogStore`]. Two places are here: files of a directory
+//! ([`LogFiles`]) and objects of an object store ([`LogObjects`]). The third place, rings in the
+//! memory of memory nodes, belongs to the engine, because only the engine reaches them; their bytes
+//! are in [`ring`].
 //!
-//! Nothing here knows an engine: whoever writes a log decides when, and what may be seen before it
-//! is durable.
+//! [`merge`] makes the pages of a pool from the logs of all its nodes. [`Changes`] applies the
+//! changes of some pages to what their homes have.
+//!
+//! This crate knows no engine. The engine decides when to write, and what may be seen before it is
+//! durable.
 #![forbid(unsafe_code)]
 
 mod changes;

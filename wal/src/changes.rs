@@ -1,10 +1,9 @@
-//! What logs tell of some pages, put together: of each page the changes that follow each other, as
-//! one.
+//! The changes of some pages, collected from logs: consecutive changes of a page are joined to one.
 //!
-//! A log has each page many times, and one after the other are pages that lie anywhere. So what is
-//! looked up for a record is small and lies together, the bytes of a page are in one place, and all
-//! pages of a record are looked up before any of them is changed: what has to come from memory
-//! comes at the same time.
+//! A log has each page many times, and consecutive records name pages without locality. So the
+//! entries that a record looks up are small and close together, the bytes of a page are in one
+//! place, and all pages of a record are looked up before the first is changed: their cache misses
+//! overlap.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
@@ -14,14 +13,13 @@ use smallvec::SmallVec;
 
 use crate::conflict::MergeConflict;
 use crate::dirty::Dirty;
-use crate::psn::psn_of;
+use crate::psn::{PSN_BYTES, psn_of};
 use crate::record::{Record, Redo};
 
 /// Lines of a slab.
 const LINES: usize = 256;
 
-/// Changes of a page that follow each other, put together: of each piece what the last of them has
-/// made of it.
+/// Consecutive changes of a page as one: each piece as the last of them wrote it.
 #[derive(Clone, Copy)]
 struct ChangeRun {
     /// The page's number before the first, and after the last.
@@ -31,30 +29,27 @@ struct ChangeRun {
     pieces: Dirty,
     /// The line.
     line: LineId,
-    /// The first is a beginning: it repeats what may be in the log of whoever has made the change,
-    /// and has the whole page.
+    /// The first is a full-page image: it has the whole page, and repeats a change that may be in
+    /// the log of another node.
     repeats: bool,
 }
 
 impl ChangeRun {
-    /// Of a page whose lines are in `lines`.
+    /// Applies the changes to `line`. Their bytes are in `lines`.
+    #[expect(clippy::indexing_slicing, reason = "all lines have the same length")]
     fn apply(&self, lines: &Lines, line: &mut [u8]) {
         let own = lines.get(self.line);
         for run in self.pieces.stretches(line.len(), 0) {
-            if let (Some(place), Some(bytes)) = (line.get_mut(run.clone()), own.get(run)) {
-                place.copy_from_slice(bytes);
-            }
+            line[run.clone()].copy_from_slice(&own[run]);
         }
-        if let Some(psn) = line.first_chunk_mut() {
-            *psn = self.end.to_le_bytes();
-        }
+        line[..PSN_BYTES].copy_from_slice(&self.end.to_le_bytes());
     }
 }
 
 #[derive(Clone, Copy)]
 struct LineId(u32);
 
-/// Lines, some at a time in one piece.
+/// Lines, allocated in slabs.
 struct Lines {
     line_bytes: usize,
     slabs: Vec<Box<[u8]>>,
@@ -76,30 +71,32 @@ impl Lines {
         (id as usize / LINES, at..at + self.line_bytes)
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an id is given out with its line")]
     fn get(&self, id: LineId) -> &[u8] {
         let (slab, bytes) = self.place(id);
-        self.slabs.get(slab).and_then(|slab| slab.get(bytes)).unwrap_or_default()
+        &self.slabs[slab][bytes]
     }
 
+    #[expect(clippy::indexing_slicing, reason = "an id is given out with its line")]
     fn get_mut(&mut self, id: LineId) -> &mut [u8] {
         let (slab, bytes) = self.place(id);
-        self.slabs.get_mut(slab).and_then(|slab| slab.get_mut(bytes)).unwrap_or_default()
+        &mut self.slabs[slab][bytes]
     }
 }
 
-/// What one log, or a part of one, tells of some pages.
+/// The changes of some pages in one log, or in a part of one.
 struct PageChanges {
-    /// There are no other logs that could have what is missing between changes: what lies before a
-    /// gap is of no use.
+    /// No other log can have the changes that are missing in a gap: changes before a gap are
+    /// dropped.
     alone: bool,
-    /// The number of each page.
+    /// The index of each page, by its address.
     numbers: HashMap<u64, u32, BuildHasherDefault<LineHasher>>,
-    /// By the page's number what was told of it last.
+    /// The last run of changes of each page, by the page's index.
     last: Vec<Option<ChangeRun>>,
-    /// By the page's number what was told of it before.
+    /// The earlier runs of changes, by the page's index.
     before: HashMap<u32, Vec<ChangeRun>>,
     lines: Lines,
-    /// Pages of which two changes begin with the same number, and that.
+    /// Pages with two changes of the same sequence number, and that number.
     forks: HashMap<GAddr, u64>,
 }
 
@@ -123,7 +120,7 @@ impl PageChanges {
                 last.pieces = last.pieces.union(redo.pieces());
                 last.end = psn + 1;
             }
-            // It is in there.
+            // The run contains it.
             Some(last) if psn < last.end && begins => {}
             Some(last) if psn < last.end => drop(self.forks.insert(redo.addr(), psn)),
             _ => {
@@ -156,7 +153,7 @@ impl PageChanges {
 pub struct Changes(Vec<PageChanges>);
 
 impl Changes {
-    /// None yet, of these pages; those of others are passed over. `alone`: from one log.
+    /// No changes yet. Collects those of these pages and skips others. `alone`: from one log.
     pub fn of(pages: impl IntoIterator<Item = GAddr>, line_bytes: usize, alone: bool) -> Self {
         let mut numbers: HashMap<u64, u32, _> = HashMap::default();
         for addr in pages {
@@ -169,14 +166,14 @@ impl Changes {
         Self(vec![PageChanges { alone, numbers, last, before, lines, forks }])
     }
 
-    /// Takes in the changes of the record that follows in the log.
+    /// Adds the changes of the next record of the log.
     pub fn add(&mut self, record: &Record<'_>) {
-        if let Some(told) = self.0.last_mut() {
-            told.add(record);
+        if let Some(changes) = self.0.last_mut() {
+            changes.add(record);
         }
     }
 
-    /// Takes in what another log, or another part of this one, tells.
+    /// Adds the changes from another log, or from another part of this one.
     pub fn join(&mut self, other: Self) {
         self.0.extend(other.0);
     }
@@ -184,44 +181,44 @@ impl Changes {
     /// Loses the last run of changes of each page: a planted bug, for tests that must find it.
     #[cfg(feature = "planted")]
     pub fn forget_last(&mut self) {
-        self.0.iter_mut().for_each(|told| told.last.fill(None));
+        self.0.iter_mut().for_each(|changes| changes.last.fill(None));
     }
 
     /// Whether there are changes of a page.
     pub fn has_changes_of(&self, addr: GAddr) -> bool {
-        self.0.iter().any(|told| told.runs_of(addr).next().is_some())
+        self.0.iter().any(|changes| changes.runs_of(addr).next().is_some())
     }
 
-    /// Makes of home's page what it became; whether that is another.
+    /// Redoes the changes of a page on its state at home. Returns whether the page has changed.
     ///
     /// # Errors
-    /// [`MergeConflict`] if changes are missing, or there are too many.
+    /// [`MergeConflict`] if changes are missing or contradict each other.
     pub fn redo(&self, addr: GAddr, line: &mut [u8]) -> Result<bool, MergeConflict> {
-        if let Some(psn) = self.0.iter().find_map(|told| told.forks.get(&addr)) {
+        if let Some(psn) = self.0.iter().find_map(|changes| changes.forks.get(&addr)) {
             return Err(MergeConflict::Fork { addr, psn: *psn });
         }
-        let all = self.0.iter().flat_map(|told| told.runs_of(addr));
+        let all = self.0.iter().flat_map(|changes| changes.runs_of(addr));
         let mut all: SmallVec<[(&ChangeRun, &Lines); 4]> = all.collect();
-        // What repeats comes after what it repeats.
+        // A full-page image comes after the change that it repeats.
         all.sort_by_key(|(stretch, _)| (stretch.first, stretch.repeats));
-        // The last that follow each other, and the number after them.
+        // The last consecutive runs, and the sequence number after them.
         let (mut run, mut end) = (SmallVec::<[(&ChangeRun, &Lines); 4]>::new(), 0);
-        for told in all {
-            let ChangeRun { first, repeats, .. } = *told.0;
+        for changes in all {
+            let ChangeRun { first, repeats, .. } = *changes.0;
             if run.is_empty() || first > end {
                 run.clear();
-                run.push(told);
+                run.push(changes);
             } else if first == end || repeats && first + 1 == end {
-                run.push(told);
-            } else if !(repeats && told.0.end == first + 1) {
+                run.push(changes);
+            } else if !(repeats && changes.0.end == first + 1) {
                 return Err(MergeConflict::Fork { addr, psn: first });
             }
-            end = end.max(told.0.end);
+            end = end.max(changes.0.end);
         }
         let Some((ChangeRun { first, .. }, _)) = run.first() else { return Ok(false) };
         let has = psn_of(line);
         if end < has {
-            // It has been elsewhere since, and come back as it is.
+            // Another node has changed the page since and written it home.
             return Ok(false);
         }
         if *first > has {

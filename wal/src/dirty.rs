@@ -1,12 +1,12 @@
-//! Which pieces of a page differ from what is home.
+//! The set of pieces of a page that differ from its state at home.
 
 use std::ops::Range;
 
-/// Pieces of a page that are told apart.
+/// Pieces of a page.
 pub const PIECES: u32 = u64::BITS;
 
-/// The pieces of a page, 64 of the same length, that differ from what is home: bit i stands for
-/// piece i.
+/// The pieces of a page that differ from its state at home. A page has 64 pieces of the same
+/// length; bit i stands for piece i.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
 pub struct Dirty(u64);
 
@@ -59,8 +59,8 @@ impl Dirty {
         self.0 & Self::of(range, page).0 != 0
     }
 
-    /// The stretches of a page of `page` bytes that may differ, in order, and with them what lies
-    /// between if that is less than `gap` bytes.
+    /// The ranges of a page of `page` bytes that may differ, in order. Two ranges with less than
+    /// `gap` bytes between them are returned as one.
     pub fn stretches(self, page: usize, gap: usize) -> impl Iterator<Item = Range<usize>> {
         let piece = page / PIECES as usize;
         let mut rest = self.0;

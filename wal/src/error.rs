@@ -1,4 +1,4 @@
-//! Why a log cannot be written, read, or relied on.
+//! Errors of writing and reading logs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -10,16 +10,16 @@ use crate::scan::LogDamage;
 /// Why a log cannot be written or read.
 #[derive(Clone, Debug)]
 pub struct LogError {
-    /// What was tried.
+    /// The operation that failed.
     pub what: &'static str,
-    /// With which file or place.
+    /// The file or object.
     pub place: PathBuf,
-    /// What was met.
+    /// The cause.
     pub source: Arc<std::io::Error>,
 }
 
 impl LogError {
-    /// What was tried, where, and what was met.
+    /// An error of this operation at this place, with its cause.
     pub fn new(what: &'static str, place: impl Into<PathBuf>, source: std::io::Error) -> Self {
         Self { what, place: place.into(), source: Arc::new(source) }
     }
@@ -37,42 +37,42 @@ impl std::error::Error for LogError {
     }
 }
 
-/// Why a log cannot be relied on.
+/// Why a log, or a part of it, cannot be read.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It cannot be read.
+    /// The store cannot be read.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// A part of it is not what it should be.
+    /// A part of the log is malformed.
     #[error("{}: {what}", place.display())]
     Place {
-        /// The file or place.
+        /// The file or object.
         place: PathBuf,
         /// What is wrong with it.
         what: String,
     },
-    /// Records are missing that were durable.
+    /// Durable records are missing.
     #[error("{}, from byte {at}: {damage}", place.display())]
     Damaged {
-        /// The file or place.
+        /// The file or object.
         place: PathBuf,
-        /// Where in it.
+        /// The byte in it.
         at: u64,
-        /// What is missing.
+        /// The missing records.
         damage: LogDamage,
     },
-    /// What was asked for was given up, as the node does not need it any more.
+    /// The requested part was truncated, as the node no longer needs it.
     #[error(
         "{}: it is cut off up to {}, and {from} was asked for",
         place.display(),
         kept.map_or_else(|| "its end".to_owned(), |kept| kept.to_string())
     )]
     Cut {
-        /// The file or place.
+        /// The file or object.
         place: PathBuf,
-        /// From where it was to be read.
+        /// From where the caller wanted to read.
         from: Lsn,
-        /// From where it is kept, if at all.
+        /// From where the log is kept, if at all.
         kept: Option<Lsn>,
     },
 }

@@ -6,8 +6,8 @@
 //! 12  u32  bytes of a line
 //! 16  u32  the compute node
 //! 20  u32  its incarnation
-//! 24  u64  the pool's name for itself
-//! 32  u64  LSN: where the records begin, or what else the file says
+//! 24  u64  identifier of the pool
+//! 32  u64  LSN: where the records begin; in other files, the place that they name
 //! 40  u64  0
 //! 48  u32  CRC-32C of the bytes before
 //! 512 records
@@ -24,7 +24,7 @@ const MAGIC: [u8; 8] = *b"SELKIElg";
 const VERSION: u32 = 1;
 /// Bytes of a file before its records: a sector, so that records begin with one.
 pub(crate) const HEADER_BYTES: u64 = 512;
-/// Bytes of the header that its checksum covers, which stands after them.
+/// Bytes of the header before its checksum, which covers them.
 const COVERED: usize = 48;
 
 /// The header of a file.
@@ -47,10 +47,12 @@ impl Header {
         bytes.resize(COVERED, 0);
         bytes.extend_from_slice(&checksum(&bytes).to_le_bytes());
         bytes.resize(HEADER_BYTES as usize, 0);
-        bytes.try_into().unwrap_or([0; HEADER_BYTES as usize])
+        #[expect(clippy::expect_used, reason = "the bytes were resized to this length")]
+        let header = bytes.try_into().expect("a header of this length");
+        header
     }
 
-    /// The place that a header of this log names, or what is wrong with it.
+    /// The LSN in a header of this log, or what is wrong with the header.
     pub(crate) fn of(owner: LogOwner, bytes: &[u8]) -> Result<Lsn, String> {
         let header = Self::decode(bytes)?;
         if header.owner != owner {
@@ -63,12 +65,7 @@ impl Header {
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, &'static str> {
         let bytes: &[u8; HEADER_BYTES as usize] =
             bytes.first_chunk().ok_or("it is shorter than its header")?;
-        let word = |at: usize| {
-            bytes
-                .get(at..)
-                .and_then(<[u8]>::first_chunk)
-                .map_or(0, |word| u32::from_le_bytes(*word))
-        };
+        let word = |at: usize| word(bytes, at);
         let long = |at: usize| u64::from(word(at)) | u64::from(word(at + 4)) << 32;
         if !bytes.starts_with(&MAGIC) {
             return Err("it is no file of a log");
@@ -76,7 +73,7 @@ impl Header {
         if word(8) != VERSION {
             return Err("it is of another version");
         }
-        if checksum(bytes.get(..COVERED).unwrap_or_default()) != word(COVERED) {
+        if checksum(bytes.split_at(COVERED).0) != word(COVERED) {
             return Err("its header is damaged");
         }
         let node = u16::try_from(word(16)).map_err(|_| "it is of no node that can be")?;
@@ -84,6 +81,12 @@ impl Header {
         let owner = LogOwner { pool: long(24), node, incarnation, line_bytes };
         Ok(Self { owner, start: long(32) })
     }
+}
+
+/// The word at a constant offset of a header.
+#[expect(clippy::indexing_slicing, reason = "all offsets lie within the header")]
+fn word(bytes: &[u8; HEADER_BYTES as usize], at: usize) -> u32 {
+    u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
 #[cfg(test)]

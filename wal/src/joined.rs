@@ -1,4 +1,4 @@
-//! Several places of logs, read as one.
+//! Several stores of logs, read as one.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::owner::LogOwner;
 use crate::sink::Sink;
 use crate::store::{Labels, LogStore, Piece};
 
-/// Several places as one, to be read: each log is in one of them.
+/// Several stores as one, for reading only. Each log is in one of them.
 #[derive(Clone, Debug)]
 pub struct Joined(pub Vec<Arc<dyn LogStore>>);
 
 impl Joined {
-    /// The first place that has a log.
-    async fn place_of(&self, owner: LogOwner) -> Result<Option<&dyn LogStore>, ReadError> {
+    /// The first store that has a log.
+    async fn store_of(&self, owner: LogOwner) -> Result<Option<&dyn LogStore>, ReadError> {
         for store in &self.0 {
             if !store.pieces(owner).await?.is_empty() {
                 return Ok(Some(&**store));
@@ -38,8 +38,8 @@ impl LogStore for Joined {
 
     fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
         Box::pin(async move {
-            match self.place_of(owner).await? {
-                Some(place) => place.pieces(owner).await,
+            match self.store_of(owner).await? {
+                Some(store) => store.pieces(owner).await,
                 None => Ok(Vec::new()),
             }
         })
@@ -48,7 +48,7 @@ impl LogStore for Joined {
     fn piece(&self, owner: LogOwner, start: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
         Box::pin(async move {
             let gone = || LogError::new("find", "a log", std::io::ErrorKind::NotFound.into());
-            self.place_of(owner).await?.ok_or_else(gone)?.piece(owner, start).await
+            self.store_of(owner).await?.ok_or_else(gone)?.piece(owner, start).await
         })
     }
 
@@ -58,8 +58,8 @@ impl LogStore for Joined {
 
     fn ended(&self, owner: LogOwner) -> BoxFuture<'_, Result<Option<Lsn>, ReadError>> {
         Box::pin(async move {
-            match self.place_of(owner).await? {
-                Some(place) => place.ended(owner).await,
+            match self.store_of(owner).await? {
+                Some(store) => store.ended(owner).await,
                 None => Ok(None),
             }
         })
@@ -81,7 +81,7 @@ impl LogStore for Joined {
         })
     }
 
-    /// Those of the last place that has any.
+    /// The labels of the last store that has any.
     fn labels(&self, pool: u64) -> BoxFuture<'_, Result<Labels, ReadError>> {
         Box::pin(async move {
             let mut labels = Labels::new();

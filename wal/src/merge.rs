@@ -1,19 +1,19 @@
-//! What the records of several logs make of pages.
+//! Rebuilds pages from the records of several logs.
 //!
-//! A page is changed at one node after another, so its records lie in several logs, in each of them
-//! in their order, and its sequence number says how they go together. A record is applied whole,
-//! when all its pages are what they were before it: so what is made at any time is something that
-//! was there together. As no page leaves a node before its record is durable, some log always has a
-//! record that can be applied next, until all are read; when none has, a log lacks records. Whoever
-//! accepts that loses what builds upon these as well, and no more: the record that cannot be
-//! applied is left out, and so are those that find a page without its change.
+//! Nodes change a page in turn, so its records lie in several logs, in order in each of them. The
+//! page's sequence number orders the records across the logs. A record is applied as a whole, when
+//! all its pages are in the state before it: so the pages are consistent with each other at any
+//! time. No page leaves a node before its record is durable. Therefore some log always has a record
+//! that can be applied next, until all logs are read. If none has, a log lacks records. A caller
+//! that accepts the loss also loses the changes that build upon them, and no more: the record that
+//! cannot be applied is left out, and so is each record that finds a page without its change.
 //!
-//! A record that is a beginning, as those of pages that were put into a new pool or taken from an
-//! archive, has the whole page, and repeats the change that made the page what it is. What comes
-//! before it need not be there: so when no log goes on, all beginnings that come are put in place,
-//! and what they cover is passed over. From then on pages are together what they were at some time
-//! only when all logs are read to their ends; and where loss is accepted, of a lost record the part
-//! remains that somebody's beginning has.
+//! A full-page image, as of a page that was put into a new pool or taken from an archive, has the
+//! whole page, and repeats the page's last change. The earlier records may be missing. So when no
+//! log has a record to apply, all following full-page images are put in place, and the records that
+//! they cover are skipped. From then on the pages are consistent with each other only when all logs
+//! are read to their ends. Where loss is accepted, the part of a lost record remains that a
+//! full-page image has.
 
 use std::collections::HashSet;
 
@@ -28,49 +28,49 @@ use crate::record::{NoRecord, Record};
 use crate::scan::{LogEnd, scan};
 use crate::store::{LogStore, Piece, followed_by, pieces_of};
 
-/// What was found in a log.
+/// The result of a merge for one log.
 #[derive(Clone, Debug)]
 pub struct MergedLog {
-    /// Whose it is.
+    /// The owner of the log.
     pub owner: LogOwner,
     /// Records that were applied.
     pub applied: u64,
-    /// Records that were left out, as they build upon what is missing.
+    /// Records that were left out, as they build upon missing changes.
     pub left_out: u64,
-    /// The first of those that were left out as another log has other changes of the same pages.
+    /// The first record that was left out because another log has other changes of its pages.
     pub fork: Option<(Lsn, MergeConflict)>,
     /// Where its last whole record ends.
     pub end: Lsn,
-    /// What follows there; [`NoRecord::End`] but for a log whose owner died as it wrote.
+    /// Why no record follows: [`NoRecord::End`], unless the owner died during a write.
     pub then: NoRecord,
-    /// Why it cannot be relied on from its end on, if it cannot.
+    /// Why records after its end may be missing, if they may.
     pub damage: Option<ReadError>,
 }
 
-/// Why logs do not make pages.
+/// Why logs cannot be merged.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum MergeError {
     /// A log cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// The logs do not go together.
+    /// The logs contradict each other or lack changes.
     #[error("log of compute node {}-{} at {lsn}: {conflict}", owner.node, owner.incarnation)]
     Conflict {
-        /// The log in which that shows.
+        /// The log in which the conflict was found.
         owner: LogOwner,
         /// The record.
         lsn: Lsn,
-        /// What does not go together.
+        /// The conflict.
         conflict: MergeConflict,
     },
 }
 
-/// Makes pages of the records of logs, which are read piece by piece. With `accept_loss`, what a
-/// log lacks or nobody has is left out, with all that builds upon it.
+/// Rebuilds pages from the records of logs, which are read piece by piece. With `accept_loss`,
+/// records that build upon missing changes are left out.
 ///
 /// # Errors
-/// [`MergeError`]; with `accept_loss` only that a log cannot be read at all. Of two that tell
-/// different changes the one that is read first is taken then.
+/// [`MergeError`]; with `accept_loss` only if a log cannot be read at all. Of two different changes
+/// of the same state of a page, the one that is read first is then applied.
 pub async fn merge(
     store: &dyn LogStore,
     owners: &[LogOwner],
@@ -82,7 +82,7 @@ pub async fn merge(
         logs.push(Reader::open(store, *owner, accept_loss).await?);
     }
     let mut has_begun = false;
-    // Changes that are in some log, once one is missed.
+    // All changes that are in some log; collected once a change is missing.
     let mut known: Option<HashSet<(GAddr, u64)>> = None;
     loop {
         let mut moved = false;
@@ -115,15 +115,16 @@ pub async fn merge(
             look_ahead(&logs, store, true, note).await?;
             known = Some(all);
         }
-        // One of those that wait does so for what nobody has.
+        // At least one log waits for a change that no log has.
         let is_known = |addr, psn| known.as_ref().is_some_and(|known| known.contains(&(addr, psn)));
         let misses = |reader: &Reader| match reader.waits(pages) {
             Some((_, _, MergeConflict::Gap { addr, has, .. })) => !is_known(addr, has),
             Some(_) => true,
             None => false,
         };
-        let hopeless = logs.iter().position(misses).unwrap_or(log);
-        if let (Some(reader), Some(known)) = (logs.get_mut(hopeless), known.as_mut()) {
+        // Logs that wait for each other in a circle miss nothing: then the first gives way.
+        let stuck = logs.iter().position(misses).unwrap_or(log);
+        if let (Some(reader), Some(known)) = (logs.get_mut(stuck), known.as_mut()) {
             reader.leave_out(known);
             reader.fill(store, true).await?;
         }
@@ -131,7 +132,7 @@ pub async fn merge(
     Ok(logs.into_iter().map(|log| log.read).collect())
 }
 
-/// Shows `visit` all records that are still to be applied.
+/// Shows `visit` all records that were not applied yet.
 async fn look_ahead(
     logs: &[Reader],
     store: &dyn LogStore,
@@ -153,10 +154,9 @@ async fn look_ahead(
 #[derive(Clone)]
 struct Reader {
     read: MergedLog,
-    /// Pieces that were not read yet, the next one last, each with where it has to end, if that is
-    /// known.
+    /// Pieces that were not read yet, the next one last, each with its end if that is known.
     pieces: Vec<(Lsn, Option<Lsn>)>,
-    /// The piece that is being read, where it begins, and up to where it has records.
+    /// The piece that is being read, its beginning, and the end of its last whole record.
     bytes: Vec<u8>,
     start: Lsn,
     whole: Lsn,
@@ -207,7 +207,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Goes on with a piece.
+    /// Begins to read a piece.
     fn take(&mut self, (start, next): (Lsn, Option<Lsn>), piece: Piece) -> Result<(), ReadError> {
         let Piece { place, offset, bytes } = piece;
         let mut whole = start;
@@ -226,7 +226,7 @@ impl Reader {
         is_there.then(|| Record::decode(rest, self.at, self.read.owner.format()).ok()).flatten()
     }
 
-    /// Applies records until one has to wait; whether there was one.
+    /// Applies records until one has to wait. Returns whether any was applied.
     async fn apply_all(
         &mut self,
         store: &dyn LogStore,
@@ -239,10 +239,10 @@ impl Reader {
             match pages.apply(&record) {
                 Ok(()) => {}
                 Err(MergeConflict::Gap { .. }) => break,
-                // Others went on without it, as they could not read it.
+                // An earlier recovery could not read it, and nodes continued without it.
                 Err(fork @ MergeConflict::Fork { .. }) if accept_loss => {
                     self.read.left_out += 1;
-                    let _ = self.read.fork.get_or_insert((lsn, fork));
+                    self.read.fork.get_or_insert((lsn, fork));
                     (self.at, moved) = (end, true);
                     self.fill(store, true).await?;
                     continue;
@@ -258,7 +258,7 @@ impl Reader {
         Ok(moved)
     }
 
-    /// What the next record waits for.
+    /// The change that the next record waits for.
     fn waits(&self, pages: &Pages) -> Option<(LogOwner, Lsn, MergeConflict)> {
         let record = self.record()?;
         let missing = record.pages().find_map(|redo| {
@@ -273,7 +273,7 @@ impl Reader {
         Some((self.read.owner, record.lsn(), missing))
     }
 
-    /// Passes over a record: what it changes nobody has any more.
+    /// Leaves out a record: its changes are lost.
     fn leave_out(&mut self, known: &mut HashSet<(GAddr, u64)>) {
         let Some(record) = self.record() else { return };
         for redo in record.pages() {

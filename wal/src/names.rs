@@ -1,8 +1,8 @@
-//! Names that files and objects of a log share.
+//! Names that logs in files and logs in objects share.
 
-/// Of files and objects with records.
+/// Extension of files and objects with records.
 pub(crate) const SUFFIX: &str = "slog";
-/// Says where a log ends.
+/// Name of the file or object that says where a log ends.
 pub(crate) const ENDED: &str = "ended";
-/// The pool's labels, beside its logs.
+/// Name of the file or object with the pool's labels, beside its logs.
 pub(crate) const LABELS: &str = "labels.json";

@@ -1,4 +1,4 @@
-//! Pages that are made by records.
+//! Pages that are rebuilt from records.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,32 +10,31 @@ use crate::record::{Record, Redo};
 
 struct Page {
     line: Box<[u8]>,
-    /// The number that it began with.
+    /// The sequence number that it began with.
     base: u64,
     psn: u64,
 }
 
-/// Pages that are made by records.
+/// Pages that are rebuilt from records.
 pub struct Pages {
     line_bytes: usize,
     pages: HashMap<GAddr, Page>,
 }
 
 impl Pages {
-    /// No pages; those that records name begin as zeros.
+    /// No pages. A page that a record names begins as zeros.
     #[must_use]
     pub fn new(line_bytes: usize) -> Self {
         Self { line_bytes, pages: HashMap::new() }
     }
 
-    /// A page as it was at some time. Changes from before are passed over.
+    /// Inserts an earlier state of a page. Changes that it contains are skipped.
     pub fn insert(&mut self, addr: GAddr, line: Box<[u8]>) {
         let psn = psn_of(&line);
         self.pages.insert(addr, Page { line, base: psn, psn });
     }
 
-    /// Applies a record if its pages are what they were before it; `Err` with what is missing if
-    /// not.
+    /// Applies a record if its pages are in the state before it.
     ///
     /// # Errors
     /// [`MergeConflict::Gap`]: it may be applied later. [`MergeConflict::Fork`]: never.
@@ -60,14 +59,14 @@ impl Pages {
         Ok(())
     }
 
-    /// Puts the pages of a beginning in place, but for those that are further.
+    /// Puts the pages of a full-page image in place, but for those with a newer state.
     pub(crate) fn put_full_page_image(&mut self, record: &Record<'_>) {
         for redo in record.pages() {
             let is_new = self.pages.get(&redo.addr()).is_none_or(|page| page.psn <= redo.psn());
             if is_new {
                 self.redo(&redo);
                 if let Some(page) = self.pages.get_mut(&redo.addr()) {
-                    // The change that it repeats may come.
+                    // The record of the change that the image repeats may follow: it is no fork.
                     page.base = page.psn;
                 }
             }
@@ -84,13 +83,13 @@ impl Pages {
         }
     }
 
-    /// A page as far as its changes are known.
+    /// A page with all changes that were applied.
     #[must_use]
     pub fn line(&self, addr: GAddr) -> Option<&[u8]> {
         self.pages.get(&addr).map(|page| &*page.line)
     }
 
-    /// The sequence number of a page as far as its changes are known; 0 of one without any.
+    /// The sequence number of a page after the applied changes; 0 without any.
     pub(crate) fn psn(&self, addr: GAddr) -> u64 {
         self.pages.get(&addr).map_or(0, |page| page.psn)
     }

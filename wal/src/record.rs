@@ -1,24 +1,25 @@
-//! Records of the log: which pieces of which pages became what, all of it or nothing.
+//! Records of the log. A record holds the pieces of pages that one change wrote, and is atomic.
 //!
 //! ```text
 //!  0  u32  CRC-32C of all that follows in the record, xor the log's salt
 //!  4  u32  length of the record, bytes, a multiple of 8
 //!  8  u64  where it begins in the log of its node (LSN)
-//! 16  u64  up to where that log was durable when the record was made
+//! 16  u64  up to where that log was durable when the record was written (LSN)
 //! 24  u32  pages
-//! 28  u32  1 if it is a beginning: what comes before it of its pages, which it has whole, is not needed; 2 if it is a mark
-//! 32  of a mark, which has no pages: u64, the number of the moment; else for each page:
+//! 28  u32  kind: 0 a change, 1 a full-page image, 2 a mark
+//! 32  of a mark, which has no pages: u64, the number of the snapshot barrier; else for each page:
 //!       u64  address
 //!       u64  its sequence number before
 //!       u64  its pieces that follow, one bit each
 //!       the bytes of these pieces
 //! ```
-//! Little-endian throughout. A record is redone by putting its pieces where they belong and
-//! counting each page's sequence number up: in the order of these numbers the records of all nodes
-//! make a page what it was.
+//! Little-endian throughout. Redo of a record copies its pieces to their pages and increments each
+//! page's sequence number. Redo of all records, in the order of these numbers, restores a page.
+//! A full-page image has its pages whole: records before it are not needed for them.
 //!
-//! What lies beyond the last whole record is torn, and was never durable, or it is damaged: it is
-//! damage if a whole record follows that was made when more was durable than is whole.
+//! Bytes beyond the last whole record are a torn write, which was never durable, or damage. They
+//! are damage if a whole record follows that was written when the log was durable beyond the end of
+//! the last whole record.
 
 use selkie_pool::{GAddr, checksum};
 
@@ -29,7 +30,7 @@ use crate::lsn::Lsn;
 pub const RECORD_HEADER_BYTES: usize = 32;
 /// Bytes of a mark.
 const MARK_BYTES: usize = RECORD_HEADER_BYTES + 8;
-/// What kinds of records there are.
+/// The kinds of records.
 const CHANGE: u32 = 0;
 const FULL_PAGE_IMAGE: u32 = 1;
 const MARK: u32 = 2;
@@ -40,16 +41,16 @@ const CHECKSUM_BYTES: usize = 4;
 /// The least alignment of pieces and records.
 const WORD: usize = 8;
 
-/// What the records of a log have in common.
+/// The format of all records of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Format {
     /// Bytes of a line.
     pub line_bytes: usize,
-    /// Sets the records of this log apart from those of others that were in its place.
+    /// Makes checksums differ from those of earlier logs in the same place.
     pub salt: u32,
 }
 
-/// What one page became by a change.
+/// A change of one page.
 #[derive(Clone, Copy, Debug)]
 pub struct Change<'a> {
     /// The page's address.
@@ -58,11 +59,11 @@ pub struct Change<'a> {
     pub psn: u64,
     /// The pieces that were changed.
     pub pieces: Dirty,
-    /// The whole line, as it is now.
+    /// The whole line after the change.
     pub line: &'a [u8],
 }
 
-/// As [`encode_as`], of changes that are no beginning.
+/// As [`encode_as`], of changes that are no full-page image.
 #[cfg(test)]
 pub(crate) fn encode(
     to: &mut Vec<u8>,
@@ -74,28 +75,29 @@ pub(crate) fn encode(
 }
 
 /// Appends a record of these changes, which begins at `lsn` of its log while that is durable up to
-/// `durable`, to `to`; perhaps as a beginning.
+/// `durable`, to `to`; with `is_image` as a full-page image.
+#[expect(clippy::indexing_slicing, reason = "pieces lie within their line")]
 pub fn encode_as(
     to: &mut Vec<u8>,
     salt: u32,
     (lsn, durable): (Lsn, Lsn),
-    (changes, begins): (&[Change<'_>], bool),
+    (changes, is_image): (&[Change<'_>], bool),
 ) {
     let start = to.len();
-    let kind = if begins { FULL_PAGE_IMAGE } else { CHANGE };
+    let kind = if is_image { FULL_PAGE_IMAGE } else { CHANGE };
     begin(to, (lsn, durable), (changes.len() as u32, kind));
     for Change { addr, psn, pieces, line } in changes {
         to.extend_from_slice(&addr.to_u64().to_le_bytes());
         to.extend_from_slice(&psn.to_le_bytes());
         to.extend_from_slice(&pieces.bits().to_le_bytes());
         for run in pieces.stretches(line.len(), 0) {
-            to.extend_from_slice(line.get(run).unwrap_or_default());
+            to.extend_from_slice(&line[run]);
         }
     }
     finish(to, salt, start);
 }
 
-/// Appends a record that marks a moment, as [`encode_as`] does those of changes.
+/// Appends the mark of a snapshot barrier. The parameters are those of [`encode_as`].
 pub fn encode_mark(to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn), number: u64) {
     let start = to.len();
     begin(to, (lsn, durable), (0, MARK));
@@ -103,7 +105,7 @@ pub fn encode_mark(to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn), numb
     finish(to, salt, start);
 }
 
-/// Appends what all records begin with.
+/// Appends the header of a record, without checksum and length.
 fn begin(to: &mut Vec<u8>, (lsn, durable): (Lsn, Lsn), (pages, kind): (u32, u32)) {
     to.extend_from_slice(&[0; 8]);
     to.extend_from_slice(&lsn.to_le_bytes());
@@ -112,41 +114,45 @@ fn begin(to: &mut Vec<u8>, (lsn, durable): (Lsn, Lsn), (pages, kind): (u32, u32)
     to.extend_from_slice(&kind.to_le_bytes());
 }
 
-/// Says how long the record is that begins there, and of what checksum.
+/// Fills in the length and the checksum of the record that begins at `start`.
 fn finish(to: &mut [u8], salt: u32, start: usize) {
     let length = to.len() - start;
     debug_assert!(length.is_multiple_of(WORD), "pieces are whole words");
-    let Some(record) = to.get_mut(start..) else { return };
+    let (_, record) = to.split_at_mut(start);
     put(record, 4, &(length as u32).to_le_bytes());
-    let sum = checksum(record.get(CHECKSUM_BYTES..).unwrap_or_default()) ^ salt;
+    let sum = checksum_of(record, salt);
     put(record, 0, &sum.to_le_bytes());
 }
 
-fn put(record: &mut [u8], at: usize, bytes: &[u8]) {
-    if let Some(place) = record.get_mut(at..at + bytes.len()) {
-        place.copy_from_slice(bytes);
-    }
+/// The checksum of a record.
+fn checksum_of(record: &[u8], salt: u32) -> u32 {
+    checksum(record.split_at(CHECKSUM_BYTES).1) ^ salt
 }
 
-/// Why bytes are no record.
+#[expect(clippy::indexing_slicing, reason = "constant places of headers that are there")]
+fn put(record: &mut [u8], at: usize, bytes: &[u8]) {
+    record[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+/// Why bytes are not a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRecord {
-    /// There are none left.
+    /// There are no bytes left.
     #[error("the log ends")]
     End,
-    /// There are fewer than a record takes.
+    /// There are fewer bytes than the record has.
     #[error("a record is cut off")]
     CutOff,
-    /// Its length cannot be one.
+    /// Its length is invalid.
     #[error("a record of {0} bytes cannot be")]
     Length(u32),
-    /// It says that it begins elsewhere.
+    /// It has another LSN.
     #[error("a record of another place, {0}")]
     Misplaced(Lsn),
-    /// Its checksum is another.
+    /// Its checksum is wrong.
     #[error("a record's checksum is wrong")]
     Checksum,
-    /// Its checksum is right, and what it says cannot be.
+    /// Its checksum is right, but its content is invalid.
     #[error("a record that cannot be: {0}")]
     Malformed(&'static str),
 }
@@ -160,7 +166,7 @@ pub struct Record<'a> {
     line_bytes: usize,
 }
 
-/// What a record says of one page.
+/// The change of one page in a record.
 #[derive(Clone, Copy, Debug)]
 pub struct Redo<'a> {
     addr: GAddr,
@@ -188,7 +194,7 @@ impl<'a> Record<'a> {
             return Err(NoRecord::Misplaced(own));
         }
         let bytes = bytes.get(..length as usize).ok_or(NoRecord::CutOff)?;
-        let sum = checksum(bytes.get(CHECKSUM_BYTES..).unwrap_or_default()) ^ format.salt;
+        let sum = checksum_of(bytes, format.salt);
         if sum != word32(header, 0) {
             return Err(NoRecord::Checksum);
         }
@@ -220,8 +226,7 @@ impl<'a> Record<'a> {
             CHANGE | FULL_PAGE_IMAGE => {}
             _ => return Err(NoRecord::Malformed("another kind of record")),
         }
-        let (mut count, mut rest) =
-            (0_u32, self.bytes.get(RECORD_HEADER_BYTES..).unwrap_or_default());
+        let (mut count, mut rest) = (0_u32, self.bytes.split_at(RECORD_HEADER_BYTES).1);
         while !rest.is_empty() {
             let (redo, after) = Redo::split(rest, self.line_bytes)
                 .ok_or(NoRecord::Malformed("a page is cut off"))?;
@@ -242,30 +247,30 @@ impl<'a> Record<'a> {
         Ok(())
     }
 
-    /// Appends the same record as one of another place, `lsn`, of a log that is durable up to
+    /// Appends a copy of the record for another place, `lsn`, of a log that is durable up to
     /// `durable`.
     pub fn copy_to(&self, to: &mut Vec<u8>, salt: u32, (lsn, durable): (Lsn, Lsn)) {
         let start = to.len();
         to.extend_from_slice(self.bytes);
-        let Some(record) = to.get_mut(start..) else { return };
+        let (_, record) = to.split_at_mut(start);
         put(record, 8, &lsn.to_le_bytes());
         put(record, 16, &durable.to_le_bytes());
-        let sum = checksum(record.get(CHECKSUM_BYTES..).unwrap_or_default()) ^ salt;
+        let sum = checksum_of(record, salt);
         put(record, 0, &sum.to_le_bytes());
     }
 
-    /// All of it.
+    /// All bytes of it.
     #[must_use]
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// Whether nothing that comes before it is needed for its pages, which it has whole.
+    /// Whether it has its pages whole, so that earlier records are not needed for them.
     pub fn is_full_page_image(&self) -> bool {
         self.kind() == FULL_PAGE_IMAGE
     }
 
-    /// The number of the moment that it marks, if it is a mark: it has no pages.
+    /// The number of the snapshot barrier that it marks, if it is a mark. A mark has no pages.
     pub fn mark(&self) -> Option<u64> {
         (self.kind() == MARK).then(|| word64(self.bytes, RECORD_HEADER_BYTES))
     }
@@ -284,17 +289,16 @@ impl<'a> Record<'a> {
         self.lsn + self.bytes.len() as u64
     }
 
-    /// Up to where the log was durable when it was made.
+    /// Up to where the log was durable when it was written.
     pub fn durable(&self) -> Lsn {
         self.durable
     }
 
-    /// What it says of each page.
+    /// Its changes, page by page.
     pub fn pages(&self) -> impl Iterator<Item = Redo<'a>> + use<'a> {
         let line_bytes = self.line_bytes;
-        let pages =
-            if self.mark().is_some() { None } else { self.bytes.get(RECORD_HEADER_BYTES..) };
-        let mut rest = pages.unwrap_or_default();
+        let (_, pages) = self.bytes.split_at(RECORD_HEADER_BYTES);
+        let mut rest = if self.mark().is_some() { &[] } else { pages };
         std::iter::from_fn(move || {
             let (redo, after) = Redo::split(rest, line_bytes)?;
             rest = after;
@@ -333,33 +337,37 @@ impl<'a> Redo<'a> {
         self.pieces
     }
 
-    /// Makes the line what it was after the change, if it is what it was before, or of any age
-    /// since that the log covers.
+    /// Applies the change to the line, which is in the state before the change or in a later one
+    /// that the log covers.
     ///
     /// # Panics
     /// If the line is of another size than the log's.
+    #[expect(clippy::indexing_slicing, reason = "pieces lie within a line of this size")]
     pub fn apply(&self, line: &mut [u8]) {
         assert!(line.len() == self.line_bytes, "a line of another size");
         let mut rest = self.bytes;
         for run in self.pieces.stretches(self.line_bytes, 0) {
-            let Some((bytes, after)) = rest.split_at_checked(run.len()) else { return };
-            if let Some(place) = line.get_mut(run) {
-                place.copy_from_slice(bytes);
-            }
+            let (bytes, after) = rest.split_at(run.len());
+            line[run].copy_from_slice(bytes);
             rest = after;
         }
         put(line, 0, &(self.psn + 1).to_le_bytes());
     }
 }
 
+/// The word at a constant offset of a header that is there.
 fn word32(bytes: &[u8], at: usize) -> u32 {
-    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    word.map_or(0, |word| u32::from_le_bytes(*word))
+    u32::from_le_bytes(word(bytes, at))
 }
 
+/// As [`word32`].
 fn word64(bytes: &[u8], at: usize) -> u64 {
-    let word = bytes.get(at..).and_then(<[u8]>::first_chunk);
-    word.map_or(0, |word| u64::from_le_bytes(*word))
+    u64::from_le_bytes(word(bytes, at))
+}
+
+#[expect(clippy::expect_used, reason = "the length was checked when the record was decoded")]
+fn word<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
+    *bytes.split_at(at).1.first_chunk().expect("a word of a header")
 }
 
 #[cfg(test)]

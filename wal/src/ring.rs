@@ -2,16 +2,19 @@
 //!
 //! ```text
 //!  0   u64  MAGIC
-//!  8   u64  the pool's name for itself
+//!  8   u64  identifier of the pool
 //! 16   u32  the compute node
 //! 20   u32  its incarnation
 //! 24   u32  bytes of a line
-//! 28   u32  CRC-32C of what comes before and after
+//! 28   u32  CRC-32C of the head, with 0 in its own place
 //! 32   u64  start: from where the log is kept (LSN)
-//! 40   u64  from where it was begun anew, as all copies had been lost, until what comes before is home; 0: it was not
-//! 64   the same once more: they are written in turn, so that one of them is whole
-//! 4096 ring: what lies at an LSN lies that many bytes on, going round
+//! 40   u64  anew: where the log was restarted (LSN); 0: it was not
+//! 64   a second head: the two are written in turn, so that one of them is whole
+//! 4096 ring: the byte at an LSN lies at that offset, modulo the length of the ring
 //! ```
+//! A log is restarted when all its copies were lost. `anew` stays until all changes from before
+//! are home.
+//!
 //! Little-endian throughout.
 
 use std::path::PathBuf;
@@ -25,7 +28,7 @@ use crate::owner::LogOwner;
 const MAGIC: u64 = u64::from_le_bytes(*b"SELKIEm\x01");
 /// Bytes before the ring.
 pub const HEAD_BYTES: u64 = 4096;
-/// Bytes of a head that say something.
+/// Bytes of a head that are in use.
 const SEALED_BYTES: usize = 48;
 /// Bytes from one head to the other.
 pub const HEAD_STRIDE: usize = 64;
@@ -35,7 +38,7 @@ pub const HEAD_STRIDE: usize = 64;
 pub struct RingHead {
     /// From where the log is kept.
     pub start: Lsn,
-    /// From where it was begun anew, as all copies had been lost; 0: it was not.
+    /// Where it was restarted, as all copies had been lost; 0: it was not.
     pub anew: Lsn,
 }
 
@@ -54,9 +57,8 @@ impl RingHead {
         }
         // With its own place taken as zero.
         let sum = checksum(&bytes);
-        if let Some(place) = bytes.get_mut(28..32) {
-            place.copy_from_slice(&sum.to_le_bytes());
-        }
+        #[expect(clippy::indexing_slicing, reason = "constant places within the head")]
+        bytes[28..32].copy_from_slice(&sum.to_le_bytes());
         bytes
     }
 
@@ -70,7 +72,7 @@ impl RingHead {
     }
 }
 
-/// What people call the ring of a log at memory node `memory`.
+/// How messages name the ring of a log at memory node `memory`.
 #[must_use]
 pub fn ring_place(owner: LogOwner, memory: usize) -> PathBuf {
     format!("the log of compute node {} at memory node {memory}", owner.node).into()
@@ -90,7 +92,7 @@ pub fn kept_from(owner: LogOwner, copies: &[(usize, RingHead)]) -> Result<Option
     Ok(Some(head.start))
 }
 
-/// Refuses to read a log from where it is not kept any more, or was lost.
+/// Refuses to read a log from a place that is not kept any more, or was lost.
 ///
 /// # Errors
 /// [`ReadError::Cut`].

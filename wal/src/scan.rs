@@ -1,4 +1,4 @@
-//! Reading a log again: its records, and whether what follows them was never durable or is damaged.
+//! Reads the records of a log, and tells a torn end, which was never durable, from damage.
 
 use crate::lsn::Lsn;
 use crate::record::{Format, NoRecord, RECORD_HEADER_BYTES, Record};
@@ -8,23 +8,23 @@ use crate::record::{Format, NoRecord, RECORD_HEADER_BYTES, Record};
 pub struct LogEnd {
     /// Where the last whole record ends.
     pub lsn: Lsn,
-    /// What follows there. Nothing of it was durable.
+    /// Why no record follows. Nothing beyond was durable.
     pub then: NoRecord,
 }
 
-/// A log lacks records that were durable.
+/// A log lacks durable records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "at {lsn} of the log: {why}, but the record at {witness} was made when the log was durable up to {durable}"
 )]
 pub struct LogDamage {
-    /// Where they begin.
+    /// Where the missing records begin.
     pub lsn: Lsn,
     /// What is there instead.
     pub why: NoRecord,
-    /// A later record that is whole.
+    /// A later, whole record.
     pub witness: Lsn,
-    /// Up to where the log was durable when that was made.
+    /// Up to where the log was durable when that record was written.
     pub durable: Lsn,
 }
 
@@ -40,7 +40,7 @@ pub fn scan<'a>(
 ) -> Result<LogEnd, LogDamage> {
     let mut at = 0;
     let why = loop {
-        let rest = bytes.get(at..).unwrap_or_default();
+        let rest = bytes.split_at(at).1;
         match Record::decode(rest, start + at as u64, format) {
             Ok(record) => {
                 at = (record.end() - start) as usize;
@@ -59,14 +59,14 @@ pub fn scan<'a>(
     }
 }
 
-/// A whole record after a place that has none, made when more was durable than comes before that
+/// A whole record after a place without one, if it was written when the log was durable beyond that
 /// place.
 fn witness(bytes: &[u8], start: Lsn, from: usize, format: Format) -> Option<Record<'_>> {
     let lsn = start + from as u64;
     let last = bytes.len().saturating_sub(RECORD_HEADER_BYTES);
     let mut found = (from..=last).step_by(8).filter_map(|at| {
         let rest = bytes.get(at..)?;
-        // Most places do not say that they are themselves: no checksum is computed for them.
+        // Most places have no LSN of their own: no checksum is computed for them.
         Record::decode(rest, start + at as u64, format).ok()
     });
     found.find(|record| record.durable() > lsn)

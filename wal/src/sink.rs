@@ -1,4 +1,4 @@
-//! What a log is written to.
+//! The destination of a log.
 
 use selkie_fabric::BoxFuture;
 
@@ -8,28 +8,28 @@ use crate::lsn::Lsn;
 /// Bytes that may become durable.
 #[derive(Debug)]
 pub struct Written {
-    /// The bytes, for another try or others.
+    /// The bytes, to retry them or to reuse their memory.
     pub bytes: Vec<u8>,
     /// Whether they are durable.
     pub result: Result<(), LogError>,
 }
 
-/// What a log is written to, one append after the other.
+/// The destination of a log. Appends come one after the other.
 pub trait Sink: Send + Sync {
-    /// Makes whole records durable that begin at `at`, where those before ended, the first at
-    /// [`FIRST_LSN`](crate::FIRST_LSN). After a failure the very same bytes are given again: what
-    /// is there of them is overwritten.
+    /// Makes whole records durable. They begin at `at`, where the previous append ended, the first
+    /// at [`FIRST_LSN`](crate::FIRST_LSN). After a failure the caller retries with the same bytes,
+    /// and the sink overwrites what it has of them.
     fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written>;
 
-    /// What lies before `lsn`, the beginning of a record or the end, is not needed for the node's
-    /// pages any more; from where the log is kept then.
+    /// Says that the node's pages no longer need the log before `lsn`, the beginning of a record or
+    /// the end. Returns from where the log is kept then.
     fn truncate(&self, lsn: Lsn) -> BoxFuture<'_, Result<Lsn, LogError>>;
 
-    /// Bytes that it can keep.
+    /// Capacity, bytes.
     fn capacity(&self) -> u64;
 
-    /// Sees to it that what is kept, up to `end`, is kept where it should be, as places come and
-    /// go. Nothing is appended meanwhile.
+    /// Restores the copies of the log, up to `end`, after places were added or lost. The caller
+    /// appends nothing meanwhile.
     fn maintain(&self, _end: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }

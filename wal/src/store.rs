@@ -1,4 +1,4 @@
-//! Where logs are kept, and read again by others than those who wrote them.
+//! The interface of stores of logs, from which other nodes than the writer read them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,23 +14,23 @@ use crate::record::Record;
 use crate::scan::{LogDamage, LogEnd, scan};
 use crate::sink::Sink;
 
-/// What those who use a pool have to say to each other, by name (`Pool::label`).
+/// Labels of a pool, by name (`Pool::label`).
 pub type Labels = BTreeMap<String, String>;
 
 /// A piece of a log: whole records, and perhaps a torn end.
 #[derive(Debug)]
 pub struct Piece {
-    /// What it is called.
+    /// The name of its file or object.
     pub place: PathBuf,
-    /// Where its records begin in that.
+    /// Where its records begin in the file or object.
     pub offset: u64,
-    /// They.
+    /// The records.
     pub bytes: Vec<u8>,
 }
 
 impl Piece {
-    /// Of a piece that begins at `start` what comes before `next`, if that is known: what lies
-    /// beyond was tried and given up, or came too late.
+    /// Truncates a piece that begins at `start` at `next`, if that is known. Bytes beyond are of an
+    /// append that failed or came too late.
     #[must_use]
     pub fn up_to(mut self, next: Option<Lsn>, start: Lsn) -> Self {
         if let Some(next) = next {
@@ -40,8 +40,8 @@ impl Piece {
     }
 }
 
-/// A part of a log: from where a record begins, or the log does, to where another begins, or the
-/// log ends.
+/// A part of a log, from the beginning of a record, or of the log, to the beginning of another, or
+/// the end of the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogRange {
     /// From where on; `None`: from the beginning.
@@ -64,15 +64,15 @@ pub trait LogStore: Send + Sync + fmt::Debug {
     /// Begins a log.
     fn create(&self, owner: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>>;
 
-    /// Where the pieces of a log begin, in order; none: it is not here, or not to be reached from
-    /// here.
+    /// Where the pieces of a log begin, in order. Empty if the log is not here, or not reachable
+    /// from here.
     fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>>;
 
     /// A piece of a log.
     fn piece(&self, owner: LogOwner, start: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>>;
 
-    /// Shows `visit` the records of a part of a log in order; where they end, or `None` if the log
-    /// is not here. Takes memory for a piece at a time.
+    /// Shows `visit` the records of a part of a log in order. Returns where they end, or `None` if
+    /// the log is not here. Takes memory for one piece at a time.
     ///
     /// # Errors
     /// [`ReadError`], after the records before it have been shown.
@@ -85,8 +85,8 @@ pub trait LogStore: Send + Sync + fmt::Debug {
         Box::pin(read_pieces(self, owner, part, visit))
     }
 
-    /// Where a log can be cut into so many parts of about the same length, or fewer, to read them
-    /// at the same time.
+    /// Where to divide a log into at most `parts` parts of about the same length, to read them in
+    /// parallel.
     fn split_points(
         &self,
         owner: LogOwner,
@@ -102,10 +102,11 @@ pub trait LogStore: Send + Sync + fmt::Debug {
         })
     }
 
-    /// Bytes of a log that is being written, from `from` on, where a record begins or it ends:
-    /// about `length`, fewer at the end of the log or of a piece. All that was durable when this
-    /// was called is among them, or what follows has it; at the end there may be more, and torn,
-    /// also beyond [`LogStore::ended`]. [`ReadError::Cut`] if the log is kept only from later.
+    /// Reads bytes of a log that is being written, from `from` on, where a record begins or the log
+    /// ends: about `length`, fewer at the end of the log or of a piece. These bytes and the next
+    /// ones have all records that were durable at the call. At the end there may be more bytes,
+    /// also torn ones, also beyond [`LogStore::ended`]. [`ReadError::Cut`] if the log was truncated
+    /// beyond `from`.
     fn read_range(
         &self,
         owner: LogOwner,
@@ -115,62 +116,62 @@ pub trait LogStore: Send + Sync + fmt::Debug {
         Box::pin(read_range_of(self, owner, from, length))
     }
 
-    /// Says that a log ends at `end`, where a record of it does, unless that was said before:
-    /// whoever was taken for dead may add to it when others have read it for the last time, and go
-    /// by what they have read. Where it ends.
+    /// Ends a log at `end`, the end of one of its records, unless it was ended before. Returns
+    /// where it ends. A node that was declared dead may still append after recovery has read its
+    /// log for the last time; these records do not count.
     ///
-    /// A store to which such a one cannot add need not keep that, nor one that nobody reads again.
+    /// A store need not keep the end if such a node cannot append, or if the log is not read again.
     fn end_at(&self, _owner: LogOwner, end: Lsn) -> BoxFuture<'_, Result<Lsn, ReadError>> {
         Box::pin(async move { Ok(end) })
     }
 
-    /// Where a log ends, if that was said. [`LogStore::pieces`] may have more, which
-    /// [`LogStore::read`] passes over.
+    /// Where a log ends, if it was ended. [`LogStore::pieces`] may have more, which
+    /// [`LogStore::read`] skips.
     fn ended(&self, _owner: LogOwner) -> BoxFuture<'_, Result<Option<Lsn>, ReadError>> {
         Box::pin(async { Ok(None) })
     }
 
-    /// A log is not needed any more. One that is not here is none.
+    /// Removes a log, if it is here.
     fn remove(&self, owner: LogOwner) -> BoxFuture<'_, Result<(), LogError>>;
 
     /// All logs that are here.
     fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>>;
 
-    /// The pieces that a log was cut off of its front and that are kept for whoever makes another
-    /// pool of all logs: where each begins and what it takes, bytes.
+    /// The truncated pieces of a log that are kept to rebuild a pool from all logs: where each
+    /// begins, and its length in bytes.
     fn archived(&self, _owner: LogOwner) -> BoxFuture<'_, Result<Vec<(Lsn, u64)>, ReadError>> {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Archived pieces of a log that begin before `lsn` are not needed any more.
+    /// Deletes archived pieces of a log that begin before `lsn`.
     fn forget(&self, _owner: LogOwner, _lsn: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// Keeps a pool's labels beside its logs, for whoever makes another pool of these. A store that
-    /// does not outlive the pool keeps none.
+    /// Keeps a pool's labels beside its logs, to rebuild a pool from them. A store that does not
+    /// outlive the pool keeps none.
     fn keep_labels(&self, _pool: u64, _labels: Labels) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async { Ok(()) })
     }
 
-    /// The labels of a pool that were kept last; none if none were.
+    /// The latest labels of a pool; empty if none were kept.
     fn labels(&self, _pool: u64) -> BoxFuture<'_, Result<Labels, ReadError>> {
         Box::pin(async { Ok(Labels::new()) })
     }
 }
 
-/// Where the pieces of a log begin, in order, each with where what follows it begins, or the log
-/// was said to end.
+/// Where the pieces of a log begin, in order, each with its end: the beginning of the next piece,
+/// or the end of the log if it was ended.
 pub(crate) async fn pieces_of<S: LogStore + ?Sized>(
     store: &S,
     owner: LogOwner,
 ) -> Result<Vec<(Lsn, Option<Lsn>)>, ReadError> {
     let starts = store.pieces(owner).await?;
     let end = store.ended(owner).await?;
-    // A log of which nothing counts is one.
+    // A log that was ended at its beginning is a log.
     let count = starts.iter().skip(1).filter(|start| end.is_none_or(|end| **start < end)).count();
     let starts = starts.iter().copied().take(1 + count);
-    // Of one that was removed in part the front is gone.
+    // If a removal was interrupted, the front of the log is missing.
     let end = end.map(|end| starts.clone().next().map_or(end, |first| end.max(first)));
     let nexts = starts.clone().skip(1).map(Some).chain([end]);
     Ok(starts.zip(nexts).collect())
@@ -226,8 +227,8 @@ async fn read_pieces<S: LogStore + ?Sized>(
     Ok(end)
 }
 
-/// The end of a piece that begins at that offset of its place, and that LSN, and which another
-/// follows, or the log's end.
+/// Checks the end of a piece, which begins at this offset of its place and at this LSN, against the
+/// beginning of the next piece, or the end of the log.
 pub(crate) fn followed_by(
     scanned: Result<LogEnd, LogDamage>,
     next: Option<Lsn>,
@@ -239,8 +240,8 @@ pub(crate) fn followed_by(
     };
     let own = scanned.map_err(damaged)?;
     match next.filter(|next| *next != own.lsn) {
-        // A piece is begun when all before it is durable, and a log was read before it was said to
-        // end.
+        // A piece is begun when all records before it are durable, and a log is ended by a node
+        // that has read it.
         Some(next) => {
             Err(damaged(LogDamage { lsn: own.lsn, why: own.then, witness: next, durable: next }))
         }

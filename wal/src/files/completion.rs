@@ -1,11 +1,11 @@
-//! The result of what another thread does.
+//! The result of a task of another thread.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use selkie_fabric::Doorbell;
 
-/// The result of a task of another thread, when it is there.
+/// The result of a task of another thread, once it is there.
 pub(super) struct Completion<T> {
     result: Mutex<Option<T>>,
     bell: Doorbell,
@@ -21,6 +21,7 @@ impl<T> Completion<T> {
         self.bell.ring();
     }
 
+    /// Waits for the result. Returns that of `or` if it was taken before.
     pub(super) async fn wait(&self, or: impl FnOnce() -> T) -> T {
         self.bell.wait_past(0).await;
         self.result.lock().take().unwrap_or_else(or)

@@ -2,14 +2,14 @@
 //! the other, each named after the place where it begins.
 //!
 //! ```text
-//! ROOT/<pool>/<node>-<incarnation>/<LSN>.slog           what may have to be redone
-//! ROOT/<pool>/<node>-<incarnation>/archive/<LSN>.slog   what is home, for whoever makes another pool of all logs
-//! ROOT/<pool>/<node>-<incarnation>/ended                a header: where the log of one who was taken for dead ends
-//! ROOT/<pool>/labels.json                               the pool's labels, for the same
+//! ROOT/<pool>/<node>-<incarnation>/<LSN>.slog           records that redo may need
+//! ROOT/<pool>/<node>-<incarnation>/archive/<LSN>.slog   truncated records
+//! ROOT/<pool>/<node>-<incarnation>/ended                a header: the end of a dead node's log
+//! ROOT/<pool>/labels.json                               the pool's labels
 //! ```
-//! A thread writes a log, as no file can be written without waiting. A file gets all of its length
-//! when it is made, so that making bytes in it durable takes no more than these bytes
-//! (`fdatasync`). Records do not go across files.
+//! The archive and the labels are kept to rebuild a pool from all logs. A thread writes a log, as
+//! writes of files block. A file is allocated with all of its length, so that an `fdatasync` writes
+//! the new bytes only. A record lies in one file.
 //!
 //! Contents: `names` (of files), `store` (the directories as a store of logs), `sink` (a log that
 //! is being written), `completion` (results of other threads).

@@ -1,4 +1,4 @@
-//! Names of files, and what is in the directory of a log.
+//! Names of files, and the listing of a log's directory.
 
 use std::collections::hash_map::RandomState;
 use std::fs::{self, File};
@@ -13,7 +13,7 @@ use crate::names::SUFFIX;
 
 /// Files that were truncated from a log, in a directory below that of the log.
 pub(super) const ARCHIVE: &str = "archive";
-/// Of a file that is being made.
+/// Extension of a file that is not complete yet.
 pub(super) const UNNAMED: &str = "new";
 
 pub(super) fn remove_if_there(path: &Path) -> Result<(), LogError> {
@@ -31,8 +31,8 @@ pub(super) fn archived_in(directory: &Path) -> Result<Vec<(Lsn, PathBuf)>, LogEr
     if archive.exists() { files_in(&archive) } else { Ok(Vec::new()) }
 }
 
-/// The name of a file that is being made, and nobody else's: others may make the same one now, also
-/// of other hosts.
+/// A unique name for a file that is not complete yet: other processes, also on other hosts, may
+/// create the same file now.
 pub(super) fn unnamed_in(directory: &Path, name: &str) -> PathBuf {
     let unique = RandomState::new().hash_one(std::process::id());
     directory.join(format!("{name}-{unique:016x}.{UNNAMED}"))

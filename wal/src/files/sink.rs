@@ -18,7 +18,7 @@ use crate::lsn::{FIRST_LSN, Lsn};
 use crate::owner::LogOwner;
 use crate::sink::{Sink, Written};
 
-/// What the thread is asked to do.
+/// A request to the thread.
 enum FileRequest {
     Append { at: Lsn, bytes: Vec<u8>, done: Arc<Completion<Written>> },
     Truncate { below: Lsn, done: Arc<Completion<Result<Lsn, LogError>>> },
@@ -51,8 +51,8 @@ impl FileSink {
     ) -> Result<Self, LogError> {
         let (requests, queue) = mpsc::channel();
         let mut writer = Writer { directory: directory.clone(), owner, file_bytes, open: None };
-        // A log without a file would be none: what its node has is lost then, though it has changed
-        // nothing yet.
+        // A log needs a file to exist: recovery of a node without a log reports its changes as
+        // lost, though it has changed nothing yet.
         writer.open = Some(writer.next_file(FIRST_LSN, 0)?);
         let run = move || {
             while let Ok(request) = queue.recv() {
@@ -104,7 +104,7 @@ impl Sink for FileSink {
     }
 }
 
-/// What the thread works with.
+/// The state of the thread.
 struct Writer {
     directory: PathBuf,
     owner: LogOwner,
@@ -118,8 +118,8 @@ impl Writer {
             FileRequest::Append { at, bytes, done } => {
                 let result = self.append(at, &bytes);
                 if result.is_err() {
-                    // Begun anew with the same bytes: the system may have forgotten what it could
-                    // not write.
+                    // The retry writes the same bytes to a new file: after a failed `fdatasync` the
+                    // system may have dropped bytes that it could not write.
                     self.open = None;
                 }
                 done.finish(Written { bytes, result });
@@ -147,13 +147,14 @@ impl Writer {
         Ok(())
     }
 
-    /// A file that begins at this place, for so many bytes at least. One that an earlier try has
-    /// left is made anew.
+    /// Creates a file that begins at this place, for so many bytes at least. It replaces one that a
+    /// failed attempt has left.
     fn next_file(&self, start: Lsn, least: u64) -> Result<OpenFile, LogError> {
         let path = path_of(&self.directory, start);
         let bytes = self.file_bytes.max(least);
         let header = Header { owner: self.owner, start };
-        // Under its own name only when it is one: who dies here leaves nothing that would be read.
+        // It gets its name when it is complete: no reader finds the file of a process that dies
+        // here.
         let unnamed = path.with_extension(UNNAMED);
         let make = || {
             let file = OpenOptions::new().write(true).create(true).truncate(true).open(&unnamed)?;
@@ -165,19 +166,20 @@ impl Writer {
             Ok(file)
         };
         let file = make().map_err(|error: io::Error| {
+            // The error of the creation counts. A file that stays is overwritten by the retry.
             let _ = fs::remove_file(&unnamed);
             LogError::new("make", &path, error)
         })?;
         Ok(OpenFile { file, path, start, bytes, end: start })
     }
 
-    /// Puts a file with so many bytes of records to those that are kept for another pool.
+    /// Moves a file with `length` bytes of records to the archive.
     fn archive(&self, path: &Path, length: u64) -> Result<(), LogError> {
         let archive = self.directory.join(ARCHIVE);
-        let name = path.file_name().unwrap_or_default();
         let put = || {
+            let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
             fs::create_dir_all(&archive)?;
-            // What it was made for and does not need.
+            // Frees the bytes that it was allocated with and does not need.
             OpenOptions::new().write(true).open(path)?.set_len(HEADER_BYTES + length)?;
             fs::rename(path, archive.join(name))
         };
@@ -187,7 +189,7 @@ impl Writer {
     fn truncate(&mut self, below: Lsn) -> Result<Lsn, LogError> {
         let is_all = |open: &OpenFile| open.end == below && open.start < below;
         if self.open.as_ref().is_some_and(is_all) {
-            // All that is kept may be in one file, which nothing more would be added to.
+            // The whole log is truncated: the next append begins a new file.
             self.open = Some(self.next_file(below, 0)?);
         }
         let files = files_in(&self.directory)?;

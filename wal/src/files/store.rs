@@ -33,16 +33,17 @@ pub struct LogFiles {
     root: PathBuf,
     file_bytes: u64,
     capacity: u64,
-    /// Pieces of a log are also those that it was cut off.
+    /// Pieces of a log include those in its archive.
     reads_archives: bool,
 }
 
 impl LogFiles {
-    /// Logs below a directory, which is made if it is not there, in files with `file_bytes` bytes
-    /// of records (64 KiB to 4 GiB); each may keep `capacity` bytes, four files at least.
+    /// Logs below a directory, which is created if it is not there, in files with `file_bytes`
+    /// bytes of records (64 KiB to 4 GiB). Each log has a capacity of `capacity` bytes, at least
+    /// four files.
     ///
     /// # Errors
-    /// [`LogError`] if it cannot be made, cannot be written in, or a size cannot be.
+    /// [`LogError`] if the directory cannot be created or written, or a size is out of range.
     pub fn new(root: &Path, file_bytes: u64, capacity: u64) -> Result<Self, LogError> {
         let failed = |what, error| LogError::new(what, root, error);
         let refused = |what: String| {
@@ -58,7 +59,7 @@ impl LogFiles {
             return Err(refused(format!("{capacity} bytes a log: {least} or more are allowed")));
         }
         fs::create_dir_all(root).map_err(|error| failed("make", error))?;
-        // Known now rather than with the first commit.
+        // A test write, so that an error shows now rather than at the first commit.
         let thread = thread::current().id();
         let attempt = root.join(format!(".attempt-{}-{thread:?}", std::process::id()));
         File::create(&attempt).map_err(|error| failed("write in", error))?;
@@ -66,7 +67,7 @@ impl LogFiles {
         Ok(Self { root: root.into(), file_bytes, capacity, reads_archives: false })
     }
 
-    /// Logs that are there already, to be read, with what they were cut off.
+    /// Existing logs with their archives, for reading.
     #[must_use]
     pub fn existing(root: &Path) -> Self {
         let file_bytes = *FILE_BYTES.start();
@@ -89,7 +90,7 @@ impl LogFiles {
             let error = io::Error::new(io::ErrorKind::AlreadyExists, "a log is there");
             return Err(LogError::new("begin a log in", directory, error));
         }
-        // The names of the directories last as well.
+        // Makes the names of the directories durable.
         for made in [directory.parent(), Some(&*self.root)].into_iter().flatten() {
             let synced = File::open(made).and_then(|directory| directory.sync_all());
             synced.map_err(|error| LogError::new("make durable", made, error))?;
@@ -101,7 +102,8 @@ impl LogFiles {
         let directory = self.directory(owner);
         let mut files = if directory.exists() { files_in(&directory)? } else { Vec::new() };
         if self.reads_archives {
-            // Last: one that is archived meanwhile is in both, rather than in none.
+            // The archive comes last: a file that is archived meanwhile is in both lists, not in
+            // none.
             files.extend(archived_in(&directory)?);
         }
         files.sort();
@@ -111,7 +113,7 @@ impl LogFiles {
 
     fn archived_now(&self, owner: LogOwner) -> Result<Vec<(Lsn, u64)>, LogError> {
         let files = archived_in(&self.directory(owner))?.into_iter();
-        // Another may have forgotten one meanwhile.
+        // Another node may have deleted one meanwhile.
         let sized = files.filter_map(|(start, path)| match fs::metadata(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => Some(Err(LogError::new("look at", path, error))),
@@ -153,7 +155,7 @@ impl LogFiles {
             return Err(ReadError::Cut { place, from, kept: starts.first().copied() });
         };
         let next = starts.iter().find(|next| **next > start);
-        // Of a file that another follows its records.
+        // Stops at the records of the next file, if there is one.
         let length = next.map_or(length, |next| length.min(next.saturating_sub(from)));
         let offset = HEADER_BYTES + from - start;
         let read = |path: &Path| {
@@ -162,7 +164,7 @@ impl LogFiles {
             let mut bytes = vec![0; there as usize];
             file.read_exact_at(&mut bytes, offset).map(|()| bytes)
         };
-        // The second is where the first goes.
+        // A file may be archived meanwhile, so the archive is second.
         for path in [path_of(&place, start), path_of(&place.join(ARCHIVE), start)] {
             match read(&path) {
                 Ok(bytes) => return Ok(Piece { place: path, offset, bytes }),
@@ -215,26 +217,27 @@ impl LogFiles {
         }
         let directory = self.directory(owner);
         if !directory.exists() {
-            // Nobody reads it again.
+            // No node reads a removed log again.
             return Ok(end);
         }
         let (place, unnamed) = (directory.join(ENDED), unnamed_in(&directory, ENDED));
         let files = files_in(&directory)?;
         let say = || {
-            // What comes before may have been read when it was written, and not durable yet.
+            // Recovery may have read records that were written, but not durable yet.
             for (_, path) in files {
                 File::open(path)?.sync_data()?;
             }
             let mut file = OpenOptions::new().write(true).create_new(true).open(&unnamed)?;
             file.write_all(&Header { owner, start: end }.encode())?;
             file.sync_all()?;
-            // Whoever is first counts: a name is given once.
+            // The first end counts: a link does not replace a file.
             match fs::hard_link(&unnamed, &place) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
                 _ => File::open(&directory)?.sync_all(),
             }
         };
         let said = say();
+        // A file that stays does no harm.
         let _ = fs::remove_file(&unnamed);
         said.map_err(|error| LogError::new("write", &place, error))?;
         let gone = || LogError::new("read", &place, io::ErrorKind::NotFound.into());
@@ -247,7 +250,7 @@ impl LogFiles {
         if directory.exists() {
             files.extend(files_in(&directory)?);
         }
-        // From the front: whatever is left of it at any time is a log.
+        // From the front: the rest is a valid log at any time.
         files.sort();
         for (_, path) in files {
             remove_if_there(&path)?;
@@ -286,7 +289,15 @@ impl LogFiles {
             .map_err(|error| ReadError::Place { place, what: error.to_string() })
     }
 
-    /// Has a thread of its own do what waits for files.
+    /// The error of a task that only writes.
+    fn log_error(&self, what: &'static str, error: ReadError) -> LogError {
+        match error {
+            ReadError::Log(error) => error,
+            error => LogError::new(what, &self.root, io::Error::other(error)),
+        }
+    }
+
+    /// Runs blocking work on a thread of its own.
     fn apart<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Self) -> Result<T, ReadError> + Send + 'static,
@@ -314,10 +325,7 @@ impl LogStore for LogFiles {
             let made = self.apart(move |logs| Ok(logs.create_now(owner)?)).await;
             match made {
                 Ok(sink) => Ok(Arc::new(sink) as Arc<dyn Sink>),
-                Err(ReadError::Log(error)) => Err(error),
-                Err(error) => {
-                    Err(LogError::new("begin a log in", &self.root, io::Error::other(error)))
-                }
+                Err(error) => Err(self.log_error("begin a log in", error)),
             }
         })
     }
@@ -349,10 +357,8 @@ impl LogStore for LogFiles {
 
     fn remove(&self, owner: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
-            match self.apart(move |logs| Ok(logs.remove_now(owner)?)).await {
-                Err(ReadError::Log(error)) => Err(error),
-                _ => Ok(()),
-            }
+            let removed = self.apart(move |logs| Ok(logs.remove_now(owner)?)).await;
+            removed.map_err(|error| self.log_error("remove a log in", error))
         })
     }
 
@@ -366,19 +372,15 @@ impl LogStore for LogFiles {
 
     fn forget(&self, owner: LogOwner, lsn: Lsn) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
-            match self.apart(move |logs| Ok(logs.forget_now(owner, lsn)?)).await {
-                Err(ReadError::Log(error)) => Err(error),
-                _ => Ok(()),
-            }
+            let forgotten = self.apart(move |logs| Ok(logs.forget_now(owner, lsn)?)).await;
+            forgotten.map_err(|error| self.log_error("shorten an archive in", error))
         })
     }
 
     fn keep_labels(&self, pool: u64, labels: Labels) -> BoxFuture<'_, Result<(), LogError>> {
         Box::pin(async move {
-            match self.apart(move |logs| Ok(logs.keep_labels_now(pool, &labels)?)).await {
-                Err(ReadError::Log(error)) => Err(error),
-                _ => Ok(()),
-            }
+            let kept = self.apart(move |logs| Ok(logs.keep_labels_now(pool, &labels)?)).await;
+            kept.map_err(|error| self.log_error("keep labels in", error))
         })
     }
 

@@ -1,18 +1,18 @@
-//! Names of the objects of a log, and what a listing says of it.
+//! Names of the objects of a log, and the result of a listing.
 
 use object_store::path::Path;
 
 use crate::lsn::{FIRST_LSN, Lsn};
 use crate::names::SUFFIX;
 
-/// From where a log is kept.
+/// Marks from where a log is kept.
 pub(super) const KEPT: &str = "kept-";
-/// From where what a log was cut off is kept.
+/// Marks from where the archive of a log is kept.
 pub(super) const ARCHIVED: &str = "archived-";
-/// That a log was removed.
+/// Marks that a log was removed.
 pub(super) const REMOVED: &str = "removed-";
 
-/// What there is of a log, each by its place, in order, and with its size.
+/// The objects of a log, each with its place in the log and its size, in order.
 #[derive(Default)]
 pub(super) struct Listed {
     pub(super) objects: Vec<(Lsn, u64)>,
@@ -22,7 +22,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// From where it is kept, with what it was cut off or without; `None` if there is no log.
+    /// From where the log is kept, with its archive or without; `None` if there is no log.
     pub(super) fn from(&self, archives: bool) -> Option<Lsn> {
         let (kept, _) = self.kept.last().filter(|_| !self.is_removed)?;
         let (archived, _) = self.archived.last().unwrap_or(&(FIRST_LSN, 0));
@@ -30,7 +30,7 @@ impl Listed {
     }
 }
 
-/// In the order of their names objects are in the order of the log.
+/// The name of an object. The order of names is the order of the log.
 pub(super) fn object_of(log: Path, start: Lsn) -> Path {
     log.join(format!("{start:020}.{SUFFIX}"))
 }

@@ -1,5 +1,5 @@
-//! Where the client of an object store runs: it needs tokio's network and its threads for files,
-//! which the environments of compute nodes need not have.
+//! The runtime of the client of an object store. The client needs tokio's network and threads for
+//! files, which the environments of compute nodes may lack.
 
 use std::io;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::error::LogError;
 /// Bound of every request to the store, its own retries included.
 const WITHIN: Duration = Duration::from_secs(60);
 
-/// A store, the thread on which its client runs, and what it is called.
+/// A store, its name, and the thread on which its client runs.
 pub(super) struct Network {
     store: Arc<dyn ObjectStore>,
     name: String,
-    /// Always there, but while this is dropped.
+    /// Always there, except during the drop.
     runtime: Option<Runtime>,
 }
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // Whoever drops this may be a task, which must not wait for threads.
+        // The drop may run in a task, which must not wait for threads.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -50,7 +50,7 @@ impl Network {
         Ok(Self { store, name: name.to_owned(), runtime: Some(runtime) })
     }
 
-    /// What people call an object.
+    /// The name of an object in messages.
     pub(super) fn name_of(&self, object: &Path) -> String {
         format!("{}/{object}", self.name)
     }
@@ -87,8 +87,8 @@ impl Network {
         self.run("read", self.name_of(object), get).await
     }
 
-    /// The objects below a prefix, and their sizes. However many there are, each answer has the
-    /// bound.
+    /// The objects below a prefix, and their sizes. The bound holds for each answer, not for the
+    /// whole listing.
     pub(super) async fn objects_of(&self, prefix: &Path) -> Result<Vec<(Path, u64)>, LogError> {
         let (store, path) = (Arc::clone(&self.store), prefix.clone());
         let list = async move {
@@ -105,7 +105,7 @@ impl Network {
         self.run_bounded("list", self.name_of(prefix), list).await
     }
 
-    /// What is directly below a prefix.
+    /// The objects and prefixes directly below a prefix.
     pub(super) async fn list(&self, prefix: &Path) -> Result<ListResult, LogError> {
         let (store, path) = (Arc::clone(&self.store), prefix.clone());
         let list = async move {
@@ -121,8 +121,7 @@ impl Network {
         self.run("list", self.name_of(prefix), list).await
     }
 
-    /// Deletes objects, as many with a request as the store takes. Those that are not there are
-    /// deleted.
+    /// Deletes objects, as many with a request as the store accepts. Missing ones count as deleted.
     pub(super) async fn delete(&self, objects: Vec<Path>) -> Result<(), LogError> {
         let first = objects.first().map_or_else(String::new, |first| self.name_of(first));
         let store = Arc::clone(&self.store);
@@ -148,12 +147,13 @@ impl Network {
     ) -> Option<T> {
         let (done, answer) = std::sync::mpsc::channel();
         drop(self.runtime.as_ref()?.spawn(async move {
+            // The receiver waits until the answer or the end of this task.
             let _ = done.send(requests.await);
         }));
         answer.recv().ok()
     }
 
-    /// Runs a request on the store's own thread, whatever becomes of the caller.
+    /// Runs a request on the store's own thread. It continues if the caller is dropped.
     async fn run<T: Send + 'static>(
         &self,
         what: &'static str,
@@ -164,7 +164,7 @@ impl Network {
         self.run_bounded(what, name, bounded).await
     }
 
-    /// The same for one that has its bound.
+    /// As [`run`](Self::run), for a request that has its own bound.
     async fn run_bounded<T: Send + 'static>(
         &self,
         what: &'static str,

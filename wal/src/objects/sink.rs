@@ -15,7 +15,7 @@ use crate::lsn::{FIRST_LSN, Lsn};
 use crate::owner::LogOwner;
 use crate::sink::{Sink, Written};
 
-/// Cutting a log off takes a request: it is done for this part of its capacity at a time.
+/// Truncation takes a request, so it waits for this part (1/n) of the capacity.
 const AT_ONCE: u64 = 32;
 
 /// Writes the log of a node.
@@ -28,13 +28,13 @@ pub(super) struct ObjectSink {
     objects: Mutex<Objects>,
 }
 
-/// What there is of the log.
+/// The objects of the log.
 #[derive(Default)]
 struct Objects {
-    /// From where it is kept, and was before.
+    /// From where it is kept, and from where it was kept before.
     start: Lsn,
     before: Option<Lsn>,
-    /// Where the objects begin that are kept, in order.
+    /// Where the kept objects begin, in order.
     kept: VecDeque<Lsn>,
     end: Lsn,
 }
@@ -62,7 +62,8 @@ impl ObjectSink {
         let mark = |place| mark_of(self.log.clone(), KEPT, place);
         let kept = Header { owner: self.owner, start: from }.encode();
         self.network.put(&mark(from), kept.to_vec()).await?;
-        // Two are there at any time: who lists them may miss one that comes, and one that goes.
+        // There are always two: a listing may miss one that is being written and one that is being
+        // deleted.
         let old = {
             let mut objects = self.objects.lock();
             let cut = objects.kept.partition_point(|start| *start < from);
@@ -91,7 +92,7 @@ impl Sink for ObjectSink {
             let (first, from) = {
                 let objects = self.objects.lock();
                 let whole = objects.kept.iter().rev().find(|start| **start <= lsn);
-                // All of it: what is appended next begins there.
+                // The whole log is truncated: the next append begins there.
                 let from = if lsn == objects.end { Some(&lsn) } else { whole };
                 (objects.start, from.copied().unwrap_or(objects.start).max(objects.start))
             };

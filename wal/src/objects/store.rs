@@ -19,9 +19,9 @@ use crate::owner::LogOwner;
 use crate::sink::Sink;
 use crate::store::{Labels, LogStore, Piece};
 
-/// How often it is looked for the mark of a log that is being cut.
+/// How often a reader looks for the mark of a log that is being truncated.
 const LOOKS: u32 = 5;
-/// Objects that are deleted with a request, as many as S3 takes.
+/// Objects that are deleted with a request, the limit of S3.
 const DELETED_TOGETHER: usize = 1000;
 
 /// A place for logs in an object store.
@@ -30,18 +30,18 @@ pub struct LogObjects {
     pub(super) network: Arc<Network>,
     pub(super) prefix: Path,
     pub(super) capacity: u64,
-    /// Pieces of a log are also those that it was cut off.
+    /// Pieces of a log include those of its archive.
     pub(super) reads_archives: bool,
 }
 
 impl LogObjects {
-    /// Whether this is a URL rather than a directory: it has `://` in it.
+    /// Whether this is a URL, which has `://` in it, rather than a directory.
     #[must_use]
     pub fn is_url(place: &str) -> bool {
         is_url(place)
     }
 
-    /// Whether [`LogObjects::at`] would take this.
+    /// Checks that [`LogObjects::at`] would accept this.
     ///
     /// # Errors
     /// [`LogError`] with what is wrong with it.
@@ -51,8 +51,8 @@ impl LogObjects {
 
     /// Logs in a directory, or at a URL, as `file:///var/logs`, or with the feature `cloud`
     /// `s3://BUCKET/PREFIX`, `gs://`, `az://` or `http://`, whose settings are those of the
-    /// environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); each may keep `capacity` bytes. Starts a
-    /// thread, asks the store nothing.
+    /// environment (`AWS_*`, `GOOGLE_*`, `AZURE_*`); each has a capacity of `capacity` bytes.
+    /// Starts a thread, sends no request.
     ///
     /// # Errors
     /// [`LogError`] with what is wrong with the URL, or with the settings.
@@ -62,8 +62,7 @@ impl LogObjects {
         Ok(Self { network, prefix, capacity, reads_archives: false })
     }
 
-    /// Logs that are at a URL already, to be read, with what they were cut off. As
-    /// [`LogObjects::at`].
+    /// Existing logs at a URL with their archives, for reading. As [`LogObjects::at`].
     ///
     /// # Errors
     /// [`LogError`] with what is wrong with the URL, or with the settings.
@@ -80,17 +79,17 @@ impl LogObjects {
         Ok(Self { network, prefix: Path::ROOT, capacity, reads_archives: false })
     }
 
-    /// What people call it.
+    /// Its name in messages.
     #[must_use]
     pub fn name(&self) -> String {
         self.network.name_of(&self.prefix)
     }
 
-    /// Writes an object and deletes it: whoever cannot do that learns it now rather than with the
-    /// first commit. Two round trips, for which the thread blocks.
+    /// Writes an object and deletes it, so that an error shows now rather than at the first commit.
+    /// Blocks the thread for two round trips.
     ///
     /// # Errors
-    /// [`LogError`] with what the store says.
+    /// [`LogError`] with the error of the store.
     pub fn probe(&self) -> Result<(), LogError> {
         let object = self.prefix.clone().join(format!("attempt-{}", std::process::id()));
         let network = Arc::clone(&self.network);
@@ -102,10 +101,10 @@ impl LogObjects {
         self.network.wait_for(attempt).unwrap_or_else(|| Err(gone()))
     }
 
-    /// Whether nothing is there.
+    /// Whether there is no object.
     ///
     /// # Errors
-    /// [`LogError`] if that cannot be found out.
+    /// [`LogError`] if the listing fails.
     pub async fn is_empty(&self) -> Result<bool, LogError> {
         let found = self.network.list(&self.prefix).await?;
         Ok(found.objects.is_empty() && found.common_prefixes.is_empty())
@@ -127,13 +126,13 @@ impl LogObjects {
         self.network.get(&self.prefix.clone().join(name)).await
     }
 
-    /// What people call an object beside the logs.
+    /// The name of an object beside the logs in messages.
     #[must_use]
     pub fn name_beside(&self, name: &str) -> PathBuf {
         self.network.name_of(&self.prefix.clone().join(name)).into()
     }
 
-    /// What people call the objects of a log.
+    /// The name of the objects of a log in messages.
     #[must_use]
     pub fn place_of(&self, owner: LogOwner) -> PathBuf {
         self.place(&self.of_log(owner))
@@ -162,7 +161,7 @@ impl LogObjects {
         }
     }
 
-    /// What there is of a log. One request for each thousand objects.
+    /// The objects of a log. One request for each thousand objects.
     pub(super) async fn listed(&self, owner: LogOwner) -> Result<Listed, ReadError> {
         self.listed_at(&self.of_log(owner)).await
     }
@@ -170,8 +169,8 @@ impl LogObjects {
     async fn listed_at(&self, log: &Path) -> Result<Listed, ReadError> {
         let mut listed = self.listed_once(log).await?;
         for _ in 0..LOOKS {
-            // A store may pass over a mark that goes while it lists, and not see yet the one that
-            // came before.
+            // A listing may skip a mark that is deleted meanwhile, and miss the one that was
+            // written before that.
             if !listed.kept.is_empty() || listed.objects.is_empty() || listed.is_removed {
                 break;
             }
@@ -218,7 +217,7 @@ impl LogObjects {
         let object = self.of_log(owner).join(ENDED);
         let header = Header { owner, start: end }.encode().to_vec();
         self.network.put_once(&object, header).await?;
-        // Whoever was first counts.
+        // The first end counts.
         self.ended_at(owner).await?.ok_or_else(|| self.refused(&object, "it is missing"))
     }
 
@@ -227,7 +226,8 @@ impl LogObjects {
         self.network.put(&mark_of(self.of_log(owner), name, start), header.to_vec()).await
     }
 
-    /// Begins with where the log is kept from, whatever is there: it is missing if others follow.
+    /// The first piece begins where the log is kept from, even if its object is missing: a reader
+    /// then finds the gap.
     async fn pieces_of(&self, owner: LogOwner) -> Result<Vec<Lsn>, ReadError> {
         let listed = self.listed(owner).await?;
         let Some(from) = listed.from(self.reads_archives) else { return Ok(Vec::new()) };
@@ -254,7 +254,7 @@ impl LogObjects {
         if listed.from(false).is_none() && listed.objects.is_empty() {
             return Ok(());
         }
-        // First: whatever is left of it at any time is none, nor is what comes later.
+        // The mark comes first: from then on the log does not exist, even if a late append arrives.
         let removed = mark_of(log.clone(), REMOVED, FIRST_LSN);
         self.set_mark(owner, REMOVED, FIRST_LSN).await?;
         let left = self.network.objects_of(&log).await?.into_iter().map(|(object, _)| object);
@@ -288,7 +288,7 @@ impl LogObjects {
         else {
             return Ok(None);
         };
-        // Whoever cuts it meanwhile puts another mark first.
+        // A concurrent truncation writes the new mark before it deletes this one.
         for _ in 0..LOOKS {
             let Some(mark) = self.listed_at(log).await?.from(false) else { return Ok(None) };
             let mark = mark_of(log.clone(), KEPT, mark);
@@ -308,7 +308,7 @@ impl LogObjects {
         from: Lsn,
         length: u64,
     ) -> Result<Piece, ReadError> {
-        // Whoever follows a log object by object asks for the next one.
+        // A reader that follows a log object by object asks for the next object.
         if let Some(piece) = self.records_at(owner, from).await? {
             return Ok(piece);
         }
@@ -337,14 +337,14 @@ impl LogStore for LogObjects {
     fn create(&self, owner: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
         Box::pin(async move {
             let log = self.of_log(owner);
-            // Also if it was removed: nobody has the same name again.
+            // Also if it was removed: a name is not used again.
             if let Some((first, _)) = self.network.objects_of(&log).await?.first() {
                 let error =
                     std::io::Error::new(std::io::ErrorKind::AlreadyExists, "a log is there");
                 return Err(LogError::new("begin a log at", self.place(first), error));
             }
-            // Without that it would be none: what its node has is lost then, though it has changed
-            // nothing yet.
+            // A log needs a mark to exist: recovery of a node without a log reports its changes as
+            // lost, though it has changed nothing yet.
             self.set_mark(owner, KEPT, FIRST_LSN).await?;
             let sink = ObjectSink::new(Arc::clone(&self.network), log, owner, self.capacity);
             Ok(Arc::new(sink) as Arc<dyn Sink>)
@@ -364,7 +364,7 @@ impl LogStore for LogObjects {
             let is_mark = [false, true].map(|all| listed.from(all)).contains(&Some(start));
             let place = self.place(&object_of(self.of_log(owner), start));
             if is_mark && listed.objects.last().is_none_or(|(last, _)| *last < start) {
-                // Nothing was appended since all of it was cut off.
+                // Nothing was appended since the whole log was truncated.
                 return Ok(Piece { place, offset: HEADER_BYTES, bytes: Vec::new() });
             }
             Err(ReadError::Place { place, what: "it is missing".to_owned() })
@@ -415,7 +415,7 @@ impl LogStore for LogObjects {
             for place in self.network.list(&self.prefix).await?.common_prefixes {
                 let name = place.filename().filter(|name| name.len() == 16);
                 let pool = name.and_then(|name| u64::from_str_radix(name, 16).ok());
-                // Others may keep other things there.
+                // The prefix may have other objects.
                 let Some(pool) = pool else { continue };
                 for log in self.network.list(&place).await?.common_prefixes {
                     owners.extend(self.owner_at(&log, pool).await?);

@@ -85,7 +85,7 @@ fn direct(path: &std::path::Path) -> io::Result<PathBuf> {
 
 #[cfg(feature = "cloud")]
 fn cloud(url: &Url, name: String) -> Result<Named, LogError> {
-    // One that is there was chosen by somebody else, and does as well.
+    // A provider that the process has chosen before will do.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let is_setting =
         |key: &str| ["AWS_", "AZURE_", "GOOGLE_"].iter().any(|known| key.starts_with(known));

@@ -1,8 +1,8 @@
 //! The traits every backend and every decorator implements.
 //!
 //! ```text
-//! Fabric --join(id)--> Endpoint --register(bytes)--> LocalRegion   memory this node lends
-//!                               --connect(peer)----> QueuePair     ordered channel to a peer's memory
+//! Fabric --join(id)--> Endpoint --register(bytes)--> LocalRegion  memory of this node
+//!                               --connect(peer)----> QueuePair    ordered channel to a peer's memory
 //! ```
 //! The front page of the crate has their contract; `conformance` tests it.
 

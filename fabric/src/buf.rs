@@ -1,9 +1,10 @@
 //! `Buf`: the payload of a verb, moved into the operation and handed back with its completion.
 //!
 //! Moving it is what makes one-sided I/O safe: while a device (or another thread) may write to the
-//! memory, nobody in this process holds a reference to it. There are two kinds. An *owned* buffer
-//! comes from the heap. A *lease* covers memory somebody else owns and has registered once, such
-//! as a buffer pool's frame, so that a page is read straight into its place without allocation.
+//! memory, no code in this process holds a reference to it. There are two kinds. An *owned* buffer
+//! comes from the heap. A *lease* covers memory that another object owns and has registered once,
+//! such as a buffer pool's frame, so that a page is read straight into its place without
+//! allocation.
 //!
 //! Both are 8-byte aligned and a multiple of 8 bytes long, because the wire moves 8-byte words.
 //! This module uses `unsafe`: it turns the raw memory of either kind into slices.
@@ -67,12 +68,12 @@ impl Buf {
         buf
     }
 
-    /// A lease on `bytes` bytes of memory at `start` that somebody else owns. Does not allocate.
+    /// A lease on `bytes` bytes of memory at `start` that another object owns. Does not allocate.
     /// `keep` is dropped with the buffer, and may be what keeps the memory alive.
     ///
     /// # Safety
     /// Until the buffer is dropped (which may be after the operation it was moved into completed,
-    /// on another thread) the memory must stay valid and initialised, and nobody else may read or
+    /// on another thread) the memory must stay valid and initialised, and no other code may read or
     /// write it.
     ///
     /// # Panics

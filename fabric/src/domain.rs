@@ -105,7 +105,7 @@ impl GrantCounts {
 
 impl Domain {
     /// The domain of the union of these grants: where ranges overlap, their rights add up.
-    /// `0..u64::MAX` covers all memory, also memory that is lent later.
+    /// `0..u64::MAX` covers all memory, also memory that is registered later.
     ///
     /// # Errors
     /// If a range is backwards, or there are more than [`MAX_GRANTS`].

@@ -1,7 +1,7 @@
 //! `Doorbell`: tells the owner of a region that something was written to it.
 //!
 //! A counter that only grows, and tasks that wait for it to pass a value they have seen. Ringing
-//! costs one atomic add when nobody waits, so a sender does not pay for a receiver that is awake.
+//! costs one atomic add when no task waits, so a sender does not pay for a receiver that is awake.
 //!
 //! State: `count:63 | waited:1` in one word. `waited` is set while the list of waiters may not be
 //! empty. Why no wake-up is lost: ringing and the announcement of a waiter are both
@@ -14,8 +14,8 @@
 //! `wait_past(seen).await`. What was written before a ring is visible after a `count` or a wait
 //! that returned the ring's count or a later one.
 //!
-//! The word may lie in memory that other processes ring in: they cannot wake anybody here, so
-//! whoever hears from them that a waited-for doorbell was rung calls [`Doorbell::wake_passed`].
+//! The word may lie in memory that other processes ring in: they cannot wake tasks here, so the
+//! thread that they tell of a ring calls [`Doorbell::wake_passed`].
 
 use std::fmt;
 use std::future::Future;
@@ -46,11 +46,11 @@ struct Sleeper {
     waker: Waker,
 }
 
-/// Rings in a doorbell's word; whether somebody waits for it.
+/// Rings in a doorbell's word. Returns whether a task waits for it.
 #[inline]
 pub(crate) fn ring_word(state: &AtomicU64) -> bool {
-    // Release: publishes the writes before the ring to whoever sees the new count. Acquire: pairs
-    // with the announcement in `poll`, so that the waiter's list entry is seen.
+    // Release: publishes the writes before the ring to a waiter that sees the new count. Acquire:
+    // pairs with the announcement in `poll`, so that the waiter's list entry is seen.
     state.fetch_add(ONE_RING, Ordering::AcqRel) & WAITED != 0
 }
 
@@ -60,7 +60,7 @@ impl Doorbell {
         Self::at(Word::own())
     }
 
-    /// A doorbell that counts in `state`, which nobody waits for yet.
+    /// A doorbell that counts in `state`, which no task waits for yet.
     pub(crate) fn at(state: Word) -> Self {
         Self { state, waiters: Mutex::new(Waiters::default()) }
     }
@@ -81,7 +81,10 @@ impl Doorbell {
     }
 
     /// Wakes those whose count has been passed.
-    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "nobody rings from outside"))]
+    #[cfg_attr(
+        not(target_os = "linux"),
+        expect(dead_code, reason = "no process rings from outside")
+    )]
     pub(crate) fn wake_passed(&self) {
         let woken: Vec<Sleeper> = self.waiters.with(|waiters| {
             let count = self.count();

@@ -26,14 +26,16 @@ const MEMORY: PeerId = PeerId::memory(0);
 const NODE: PeerId = PeerId::compute(0);
 const POOL: u64 = 0x5e1c;
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Of tests that wait for a silent peer to be given up.
+/// Of nodes that wait for a silent peer to be given up.
 const DEAD_AFTER: Duration = Duration::from_millis(400);
+/// Of nodes that must not give up a living peer, however late the system runs its threads.
+const PATIENT_DEAD_AFTER: Duration = Duration::from_secs(4);
 
 fn dead<T>(peer: PeerId) -> Result<T, FabricError> {
     Err(FabricError::PeerDead { peer })
 }
 
-/// Whatever happens in time happens for another reason than silence.
+/// No peer is given up for its silence before a test fails.
 fn config() -> TcpConfig {
     TcpConfig { dead_after: 12 * PATIENCE, ..TcpConfig::new(POOL) }
 }
@@ -397,18 +399,21 @@ fn a_peer_that_closes_or_answers_nonsense_is_dead() {
 
 #[test]
 fn a_silent_peer_is_given_up_and_a_living_one_is_not() {
-    let quick = TcpConfig { dead_after: DEAD_AFTER, ..config() };
-    let memory = Process::start(MEMORY, quick.clone());
-    let node = Process::start(NODE, quick);
-    let living = node.connect(MEMORY, memory.addr());
+    let patient = TcpConfig { dead_after: PATIENT_DEAD_AFTER, ..config() };
+    let memory = Process::start(MEMORY, patient.clone());
+    let other = Process::start(PeerId::compute(1), patient);
     let add = || Verb::fetch_and_add(memory.at(0), 1);
+    let living = other.connect(MEMORY, memory.addr());
+    assert_eq!(other.post(&*living, add()), Ok(0));
+    let idle_since = Instant::now();
 
+    let node = Process::start(NODE, TcpConfig { dead_after: DEAD_AFTER, ..config() });
     let mute = Impostor::start(vec![], false);
     let stopped = Impostor::start(reply(2, 0), false);
     for impostor in [mute, stopped] {
+        let started = Instant::now();
         let owing = node.connect(MEMORY, impostor.addr);
         let idle = node.connect(MEMORY, impostor.addr);
-        let started = Instant::now();
         assert_eq!(node.post(&*owing, add()), dead(MEMORY));
         let waited = started.elapsed();
         assert!(waited >= DEAD_AFTER / 2, "given up after {waited:?}");
@@ -417,8 +422,9 @@ fn a_silent_peer_is_given_up_and_a_living_one_is_not() {
             matches!(completion.try_take(), Some(Err(_)))
         });
     }
-    std::thread::sleep(4 * DEAD_AFTER);
-    assert_eq!(node.post(&*living, add()), Ok(0), "kept alive without chains");
+    // Without keep-alives either side would have given the other up by then.
+    std::thread::sleep((2 * PATIENT_DEAD_AFTER).saturating_sub(idle_since.elapsed()));
+    assert_eq!(other.post(&*living, add()), Ok(1), "kept alive without chains");
 }
 
 #[test]
@@ -938,17 +944,15 @@ fn a_peer_that_reads_nothing_blocks_no_post() {
     let node = Process::start(NODE, config());
     let impostor = Impostor::start(reply(2, 0), false);
     let queue_pair = node.connect(MEMORY, impostor.addr);
-    let mut slowest = Duration::ZERO;
-    let posted: Vec<_> = (0..64)
-        .map(|_| {
-            let started = Instant::now();
-            let write = Verb::write(node.at(0), Buf::zeroed(1 << 20));
-            let completion = queue_pair.post(write.into());
-            slowest = slowest.max(started.elapsed());
-            completion
-        })
-        .collect();
-    assert!(slowest < Duration::from_secs(2), "a post took {slowest:?}");
+    let at = node.at(0);
+    // A post that blocks returns only when the peer reads, which it never does.
+    let poster = std::thread::spawn(move || {
+        let post = |_| queue_pair.post(Verb::write(at, Buf::zeroed(1 << 20)).into());
+        let posted: Vec<_> = (0..64).map(post).collect();
+        (posted, queue_pair)
+    });
+    eventually("all posts return", || poster.is_finished());
+    let (posted, _queue_pair) = poster.join().unwrap();
     impostor.waits_for_connection();
     impostor.close();
     for completion in posted {
@@ -975,7 +979,7 @@ impl Wake for Busy {
     }
 }
 
-/// Keeps whoever wakes it until it is opened.
+/// Holds the thread that wakes it until it is opened.
 #[derive(Default)]
 struct Door(Mutex<bool>, Condvar);
 
@@ -1080,11 +1084,23 @@ fn who_asks_for_an_outcome_may_wait_for_it_as_well() {
 }
 
 /// Kills a node inside `wake`.
-struct Killer(Arc<TcpFabric>, PeerId);
+struct Killer {
+    fabric: Arc<TcpFabric>,
+    node: PeerId,
+    has_killed: AtomicBool,
+}
+
+impl Killer {
+    fn of(process: &Process) -> Arc<Killer> {
+        let (fabric, node) = (Arc::clone(&process.fabric), process.endpoint.id());
+        Arc::new(Killer { fabric, node, has_killed: AtomicBool::new(false) })
+    }
+}
 
 impl Wake for Killer {
     fn wake(self: Arc<Self>) {
-        self.0.kill(self.1);
+        self.fabric.kill(self.node);
+        self.has_killed.store(true, Ordering::SeqCst);
     }
 }
 
@@ -1094,20 +1110,25 @@ fn wakers_may_kill_the_node_whose_thread_wakes_them() {
     let ring = || Verb::write_with_doorbell(memory.at(0), Buf::zeroed(8));
     node.post(&*queue_pair, ring()).unwrap();
 
-    let completion = queue_pair.post(long_chain(memory.at(0), memory.at(8)));
-    let waker = Waker::from(Arc::new(Killer(Arc::clone(&node.fabric), NODE)));
-    let mut completion = std::pin::pin!(completion);
-    // Enlists the other waker for good at the end, though the first poll wakes at once.
+    // Holds up the thread that executes, so that the chain is pending when it is polled.
+    let door = Arc::new(Door::default());
+    let doorbell = memory.region.doorbell();
+    let mut rung = std::pin::pin!(doorbell.wait_past(doorbell.count()));
+    let opened = Waker::from(Arc::clone(&door));
+    assert!(rung.as_mut().poll(&mut Context::from_waker(&opened)).is_pending());
+    let mut completion = std::pin::pin!(queue_pair.post(ring().into()));
+    let killer = Killer::of(&node);
+    let waker = Waker::from(Arc::clone(&killer));
+    // The first poll wakes at once; the second registers the waker until there is an outcome.
     let _ = completion.as_mut().poll(&mut Context::from_waker(Waker::noop()));
     let polled = completion.as_mut().poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending(), "it executes for milliseconds");
-    eventually("the driver's waker kills its node", || {
-        node.post(&*queue_pair, ring()) == dead(NODE)
-    });
+    assert!(polled.is_pending(), "the door is shut");
+    door.open();
+    eventually("the driver's waker kills its node", || killer.has_killed.load(Ordering::SeqCst));
+    assert_eq!(node.post(&*queue_pair, ring()), dead(NODE));
     assert_eq!(node.endpoint.register(8).err(), dead::<()>(NODE).err());
 
-    let doorbell = memory.region.doorbell();
-    let waker = Waker::from(Arc::new(Killer(Arc::clone(&memory.fabric), MEMORY)));
+    let waker = Waker::from(Killer::of(&memory));
     let mut rung = std::pin::pin!(doorbell.wait_past(doorbell.count()));
     assert!(rung.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     let other = Process::start(PeerId::compute(1), config());

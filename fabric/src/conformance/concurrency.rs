@@ -76,6 +76,28 @@ async fn shared_queue_pair(subject: CheckSubject) -> CheckResult {
     race_of_adds(&testbed, queue_pairs).await
 }
 
+/// Counts one word up by compare-and-swap, and adds the number of its swaps to `total`.
+async fn swapper(
+    race: Race,
+    queue_pair: Arc<dyn QueuePair>,
+    at: RemoteAddr,
+    total: Arc<AtomicU64>,
+) {
+    race.start().await;
+    let (mut expected, mut swapped, mut rounds) = (0, 0, 0);
+    while race.continues(rounds) {
+        let verb = Verb::compare_and_swap(at, expected, expected + 1);
+        let posted = queue_pair.post(verb.into()).await;
+        let old = posted.ok().and_then(|chain| chain.old(0));
+        #[expect(clippy::expect_used, reason = "a check fails by a panic of its task")]
+        let old = old.expect("a compare-and-swap completes with its old value");
+        swapped += u64::from(old == expected);
+        expected = if old == expected { expected + 1 } else { old };
+        rounds += 1;
+    }
+    total.fetch_add(swapped, Ordering::AcqRel);
+}
+
 async fn swaps(subject: CheckSubject) -> CheckResult {
     let testbed = Testbed::new(subject)?;
     let race = Race::of(u64::from(TASKS), &testbed.env);
@@ -84,19 +106,7 @@ async fn swaps(subject: CheckSubject) -> CheckResult {
         .into_iter()
         .map(|queue_pair| {
             let (race, total, at) = (race.clone(), Arc::clone(&total), testbed.at(64));
-            testbed.env.spawn("conformance-swapper", async move {
-                race.start().await;
-                let (mut expected, mut swapped, mut rounds) = (0, 0, 0);
-                while race.continues(rounds) {
-                    let verb = Verb::compare_and_swap(at, expected, expected + 1);
-                    let posted = queue_pair.post(verb.into()).await;
-                    let old = posted.ok().and_then(|chain| chain.old(0)).unwrap_or(0);
-                    swapped += u64::from(old == expected);
-                    expected = if old == expected { expected + 1 } else { old };
-                    rounds += 1;
-                }
-                total.fetch_add(swapped, Ordering::AcqRel);
-            })
+            testbed.env.spawn("conformance-swapper", swapper(race, queue_pair, at, total))
         })
         .collect();
     for task in tasks {

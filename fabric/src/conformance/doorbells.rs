@@ -1,4 +1,4 @@
-//! Checks of doorbells: rung after the payload, heard by every waiter, never lost.
+//! Checks of doorbells: rung after the payload, seen by every waiter, never lost.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ async fn payload(subject: CheckSubject) -> CheckResult {
         testbed.region.read(0, &mut words);
         for (word, _) in words.as_chunks().0.iter().zip(0..64) {
             let value = u64::from_le_bytes(*word);
-            ensure(value >= seen, || format!("ring {seen} heard, but the payload is {value}"))?;
+            ensure(value >= seen, || format!("ring {seen} is seen, but the payload is {value}"))?;
         }
     }
     Ok(task.join().await?)
@@ -137,7 +137,7 @@ async fn ping_pong(subject: CheckSubject) -> CheckResult {
     task.join().await?;
     // A third node that only listens is not needed for the game, but must not disturb it either.
     let listener = testbed.fabric.join(PeerId::compute(9))?;
-    let heard = testbed.region.doorbell().count();
+    let rings = testbed.region.doorbell().count();
     equal("peer of a late queue pair", listener.connect(MEMORY)?.peer(), MEMORY)?;
-    if heard == ROUNDS { Ok(()) } else { Err(CheckFailure::new(format!("{heard} rings"))) }
+    if rings == ROUNDS { Ok(()) } else { Err(CheckFailure::new(format!("{rings} rings"))) }
 }

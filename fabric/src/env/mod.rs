@@ -35,7 +35,7 @@ pub trait Environment: Send + Sync {
     /// Sleeps below this take longer than asked for.
     fn timer_grain(&self) -> Duration;
 
-    /// Whether time only passes where somebody says so, by sleeping.
+    /// Whether time is virtual: it passes only while tasks sleep or wait.
     fn is_virtual(&self) -> bool {
         false
     }
@@ -47,7 +47,7 @@ pub trait Environment: Send + Sync {
     /// The next number of a uniformly distributed sequence.
     fn random_u64(&self) -> u64;
 
-    /// Called when a task panicked and nobody holds its handle.
+    /// Called when a task panicked whose handle was dropped.
     fn report(&self, failure: &TaskError);
 }
 

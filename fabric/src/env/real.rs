@@ -17,7 +17,7 @@ const TIMER_GRAIN: Duration = Duration::from_millis(2);
 /// Greatest number of worker threads.
 const MAX_THREADS: usize = 4096;
 
-/// What is done with a panic that nobody joined.
+/// Handles a panic of a task that is not joined.
 pub type PanicHook = Arc<dyn Fn(&TaskError) + Send + Sync>;
 
 /// How a [`RealRuntime`] is set up.

@@ -1,8 +1,8 @@
 //! Handles of background tasks, and what becomes of a task's panic.
 //!
-//! A panic reaches exactly one place: `join` if somebody joins, else the environment's report. A
-//! task's outcome is therefore kept in a cell shared by the task and its handle; whoever is last
-//! to leave with a panic still in the cell reports it.
+//! A panic reaches exactly one place: `join` if the task is joined, else the environment's report.
+//! A task's outcome is therefore kept in a cell shared by the task and its handle; the one that is
+//! last to leave with a panic still in the cell reports it.
 
 use std::any::Any;
 use std::fmt;
@@ -167,7 +167,7 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Some(future) = &mut self.future else { return Poll::Ready(()) };
-        // A future that panicked is never polled again, so nobody sees its broken state; what it
+        // A future that panicked is never polled again, so no code sees its broken state; what it
         // shares with others is theirs to keep sound, as with any panicking thread.
         let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(context)));
         let outcome = match polled {
@@ -177,7 +177,7 @@ impl<F: Future<Output = ()>> Future for Watched<F> {
                 Err(TaskError::Panicked { name: self.name, message: message_of(&*panic) })
             }
         };
-        // What the task held is released before anybody learns that it is done.
+        // What the task held is released before its handle learns that it is done.
         self.future = None;
         self.cell.finish(outcome);
         Poll::Ready(())

@@ -5,7 +5,7 @@
 //!                                                                    until `deliver_at`--> caller
 //! ```
 //! Both times never decrease along the queue, so chains execute and complete in posting order. The
-//! driver is a task that lives while the queue is not empty. It executes chains also if nobody
+//! driver is a task that lives while the queue is not empty. It executes chains also if no task
 //! polls their completions. If the environment drops the driver, all queued chains fail with
 //! `Stopped`. The queue has no bound of its own: callers bound their outstanding chains.
 

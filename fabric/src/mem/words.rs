@@ -7,8 +7,8 @@
 //!   its thread wrote before; and a store followed by a load of another word keeps its order, as
 //!   the verbs of one queue pair must.
 //! - Longer copies are relaxed word by word between fences: what was written before a copy is
-//!   visible to whoever sees one of the copied words, and a copy out sees what was published by
-//!   the words it read. A copy in is ended by a SeqCst fence, so a later read keeps behind it.
+//!   visible to a reader that sees one of the copied words, and a copy out sees what was published
+//!   by the words it read. A copy in is ended by a SeqCst fence, so a later read keeps behind it.
 //!
 //! The module uses `unsafe` to allocate: zeroed pages straight from the system stay uncommitted
 //! until touched, which neither `Vec` nor `Box` promises together with page alignment.
@@ -186,7 +186,7 @@ impl Deref for Words {
 impl Drop for Words {
     fn drop(&mut self) {
         match self.memory {
-            // SAFETY: `zeroed` allocated this memory with this layout, and nobody else frees it.
+            // SAFETY: `zeroed` allocated this memory with this layout, and no other code frees it.
             Memory::Allocated { memory, layout } => unsafe { dealloc(memory.as_ptr(), layout) },
             #[cfg(target_os = "linux")]
             Memory::Mapped(_) => {}

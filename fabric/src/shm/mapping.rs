@@ -82,7 +82,7 @@ impl Mapping {
         unsafe { at.cast::<AtomicU64>().as_ref() }
     }
 
-    /// The half word at byte `offset`, which nobody accesses as part of a word.
+    /// The half word at byte `offset`, which no access reaches as part of a word.
     ///
     /// # Panics
     /// If it is not a whole aligned half word of the mapping.

@@ -29,16 +29,18 @@
 //! ([`CostModel`]). A task that yields loses 100 ns. Wires delay packets but do not drop them.
 //!
 //! Contents: `world` (runs), `controls` (faults on command), `simulation` (what the parts share),
-//! `task` (ready tasks), `env` (the environment of a node), `network`, `node`, `adapter`,
-//! `queue_pair` (the simulated network), `events`, `cost` (cost model, random faults), `fabric`
-//! (the traits), `outcome` (outcomes of chains), `trace` (hash and event log).
+//! `task` (ready tasks), `env` (the environment of a node), `network`, `execution`, `late_writes`,
+//! `node`, `adapter`, `queue_pair` (the simulated network), `events`, `cost` (cost model, random
+//! faults), `fabric` (the traits), `outcome` (outcomes of chains), `trace` (hash and event log).
 
 mod adapter;
 mod controls;
 mod cost;
 mod env;
 mod events;
+mod execution;
 mod fabric;
+mod late_writes;
 mod network;
 mod node;
 mod outcome;

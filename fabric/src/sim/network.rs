@@ -1,4 +1,5 @@
-//! The simulated network: its state, and the path of a chain through it.
+//! The simulated network: its state, and the path of a chain through it. The target executes the
+//! chain in `execution`.
 //!
 //! ```text
 //! post -> Arrive at the target's adapter -> Execute (one event a verb, two if it tears) -> Return
@@ -18,15 +19,13 @@ use super::cost::{CostModel, Faults, nanos};
 use super::events::{Agenda, Event};
 use super::node::SimNode;
 use super::outcome::OutcomeCell;
-use super::queue_pair::{ChainInFlight, LateWrite, QueuePairState};
+use super::queue_pair::{ChainInFlight, QueuePairState};
 use super::trace::{Trace, TraceEvent};
 use crate::env::SplitMix;
 use crate::error::FabricError;
 use crate::id::{PeerId, RemoteAddr};
-use crate::mem::execute::{apply, apply_words};
 use crate::mem::node::Node;
-use crate::mem::words::Words;
-use crate::verb::{Chain, Verb};
+use crate::verb::Chain;
 
 /// How often the adapter retries a chain on a cut link before it gives the queue pair up.
 const RETRIES: u64 = 16;
@@ -43,7 +42,7 @@ pub(super) enum Action {
 /// The network, its clock and its events.
 pub(super) struct Network {
     pub(super) now: u64,
-    agenda: Agenda,
+    pub(super) agenda: Agenda,
     pub(super) nodes: Vec<SimNode>,
     pub(super) names: HashMap<PeerId, usize>,
     queue_pairs: Vec<QueuePairState>,
@@ -104,12 +103,12 @@ impl Network {
         clippy::indexing_slicing,
         reason = "indices of queue pairs are given out by connect, never revoked"
     )]
-    fn queue_pair(&mut self, index: usize) -> &mut QueuePairState {
+    pub(super) fn queue_pair(&mut self, index: usize) -> &mut QueuePairState {
         &mut self.queue_pairs[index]
     }
 
     #[expect(clippy::indexing_slicing, reason = "as for node()")]
-    fn node_and_cost(&mut self, index: usize) -> (&mut SimNode, &CostModel) {
+    pub(super) fn node_and_cost(&mut self, index: usize) -> (&mut SimNode, &CostModel) {
         (&mut self.nodes[index], &self.cost)
     }
 
@@ -140,7 +139,7 @@ impl Network {
     }
 
     /// True once in `one_in` draws; never for 0.
-    fn hits(&self, one_in: u32) -> bool {
+    pub(super) fn hits(&self, one_in: u32) -> bool {
         one_in > 0 && self.random.below(u64::from(one_in)) == 0
     }
 
@@ -308,204 +307,8 @@ impl Network {
         self.schedule_execution(flight, received);
     }
 
-    /// Schedules the next verb of the chain, at `ready` or when its turn comes.
-    fn schedule_execution(&mut self, flight: Box<ChainInFlight>, ready: u64) {
-        let to = self.queue_pair(flight.queue_pair).to;
-        let mut at = ready;
-        if flight.words_done == 0
-            && let Some(Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. }) =
-                flight.chain.verbs.get(flight.executed)
-        {
-            let (node, cost) = self.node_and_cost(to);
-            at = node.atomic(cost, at);
-        }
-        self.schedule(at, Event::Execute(flight));
-    }
-
-    /// The next chain of the queue pair may execute.
-    fn start_next_chain(&mut self, index: usize) {
-        let queue_pair = self.queue_pair(index);
-        match queue_pair.waiting.pop_front() {
-            Some((flight, received)) => {
-                let at = received.max(self.now);
-                self.schedule_execution(flight, at);
-            }
-            None => queue_pair.busy = false,
-        }
-    }
-
-    /// Executes the verbs of the chain that are due now.
-    fn execute(&mut self, mut flight: Box<ChainInFlight>) {
-        let (from, to, _) = self.queue_pair(flight.queue_pair).ends();
-        loop {
-            let refused = if self.node(to).crashed {
-                Some(FabricError::PeerDead { peer: self.node(to).id })
-            } else if self.node(from).fenced {
-                Some(FabricError::PeerDead { peer: self.node(from).id })
-            } else {
-                None
-            };
-            if let Some(error) = refused {
-                self.start_next_chain(flight.queue_pair);
-                return self.fail(flight, error, nanos(self.cost.unreachable_after));
-            }
-            match self.execute_verb(&mut flight, to) {
-                Ok(None) => self.count_verb(from),
-                Ok(Some(later)) => return self.schedule_execution(flight, later),
-                Err(error) => {
-                    flight.error = Some(error);
-                    break;
-                }
-            }
-            if flight.executed == flight.chain.verbs.len() {
-                break;
-            }
-            // Other queue pairs may come between the verbs of a chain: an atomic takes its turn.
-            let verb = flight.chain.verbs.get(flight.executed);
-            if matches!(verb, Some(Verb::CompareAndSwap { .. } | Verb::FetchAndAdd { .. })) {
-                return self.schedule_execution(flight, self.now);
-            }
-        }
-        self.start_next_chain(flight.queue_pair);
-        self.reply(flight, to);
-    }
-
-    /// Counts an executed verb of a node, and kills the node if that was its last.
-    fn count_verb(&mut self, from: usize) {
-        let now = self.now;
-        let node = self.node_mut(from);
-        let Some(left) = node.verbs_left.as_mut() else { return };
-        *left = left.saturating_sub(1);
-        if *left == 0 {
-            (node.crashed, node.fenced, node.verbs_left) = (true, true, None);
-            let note = format!("{} is killed at its verb", node.id);
-            self.trace.record(now, &TraceEvent::Note(&note));
-        }
-    }
-
-    /// Executes the next verb or a part of it. Returns when the rest is due.
-    fn execute_verb(
-        &mut self,
-        flight: &mut ChainInFlight,
-        to: usize,
-    ) -> Result<Option<u64>, FabricError> {
-        let queue_pair = flight.queue_pair;
-        let memory = Arc::clone(&self.node(to).memory);
-        let index = flight.executed;
-        let Some(verb) = flight.chain.verbs.get_mut(index) else { return Ok(None) };
-        let words = verb.buf().map_or(1, |buf| buf.words().len());
-        let is_write = matches!(verb, Verb::Write { .. } | Verb::WriteWithDoorbell { .. });
-        let rings = matches!(verb, Verb::WriteWithDoorbell { .. });
-        if !is_write {
-            // Earlier writes of this queue pair are in place before it reads.
-            self.place_up_to(queue_pair, u64::MAX);
-        } else if flight.words_done == 0 {
-            let late = self.hits(self.faults.late_one_in);
-            let taken_at = if rings { self.message_taken_at(queue_pair) } else { 0 };
-            if late || taken_at > self.now || !self.queue_pair(queue_pair).late_writes.is_empty() {
-                apply_words(&memory, verb, 0..0)?;
-                self.defer_placement(queue_pair, verb, rings, taken_at, late);
-                flight.executed += 1;
-                return Ok(None);
-            }
-        }
-        if words > 1 && flight.words_done == 0 && self.hits(self.faults.tear_one_in) {
-            let first = 1 + self.random.below(words as u64 - 1) as usize;
-            apply_words(&memory, verb, 0..first)?;
-            flight.words_done = first;
-            return Ok(Some(self.now + self.random.below(nanos(self.faults.tear_by) + 1)));
-        }
-        if flight.words_done > 0 {
-            apply_words(&memory, verb, flight.words_done..words)?;
-            flight.words_done = 0;
-        } else {
-            apply(&memory, verb)?;
-        }
-        if words > 1 && !is_write && self.hits(self.faults.corrupt_one_in) {
-            let bit = self.random.below(words as u64 * 64) as usize;
-            if let Verb::Read { into, .. } = verb
-                && let Some(byte) = into.get_mut(bit / 8)
-            {
-                *byte ^= 1 << (bit % 8);
-            }
-        }
-        let at = verb.at();
-        flight.executed += 1;
-        if rings {
-            self.ring(to, at);
-        }
-        Ok(None)
-    }
-
-    /// When the receiver has taken in a message that comes now on this queue pair.
-    fn message_taken_at(&mut self, queue_pair: usize) -> u64 {
-        let (from, to, _) = self.queue_pair(queue_pair).ends();
-        let (now, sender) = (self.now, self.node(from).id);
-        let (node, cost) = self.node_and_cost(to);
-        node.take_message(cost, sender, now)
-    }
-
-    fn ring(&mut self, node: usize, at: RemoteAddr) {
-        self.schedule(self.now, Event::Ring { node, at });
-    }
-
-    /// Places a write at `taken_at`, or some time later if it is `late`, but never before earlier
-    /// writes of its queue pair.
-    fn defer_placement(
-        &mut self,
-        queue_pair: usize,
-        verb: &Verb,
-        ring: bool,
-        taken_at: u64,
-        late: bool,
-    ) {
-        #[expect(clippy::expect_used, reason = "only writes are placed late")]
-        let words = verb.buf().expect("a write has a payload").words().to_vec();
-        let by = if late { self.random.below(nanos(self.faults.late_by) + 1) } else { 0 };
-        let ahead = self.queue_pair(queue_pair).late_writes.back().map_or(0, |last| last.due);
-        let due = (self.now.max(taken_at) + by).max(ahead);
-        let ticket = self.agenda.next_order();
-        let at = verb.at();
-        self.queue_pair(queue_pair).late_writes.push_back(LateWrite {
-            ticket,
-            at,
-            words,
-            due,
-            ring,
-        });
-        self.schedule(due, Event::Place { queue_pair, ticket });
-    }
-
-    /// Places the late writes of a queue pair, up to and including `ticket`.
-    fn place_up_to(&mut self, queue_pair: usize, ticket: u64) {
-        loop {
-            let to = self.queue_pair(queue_pair).to;
-            let due = self
-                .queue_pair(queue_pair)
-                .late_writes
-                .front()
-                .is_some_and(|first| first.ticket <= ticket);
-            if !due {
-                return;
-            }
-            let Some(first) = self.queue_pair(queue_pair).late_writes.pop_front() else { return };
-            if self.node(to).crashed {
-                continue;
-            }
-            let memory = Arc::clone(&self.node(to).memory);
-            if let Ok(region) = memory.region(first.at)
-                && let Some(words) = region.words(first.at.offset, first.words.len())
-            {
-                Words::copy_in(words, &first.words);
-            }
-            if first.ring {
-                self.ring(to, first.at);
-            }
-        }
-    }
-
     /// The adapter of the target answers.
-    fn reply(&mut self, flight: Box<ChainInFlight>, to: usize) {
+    pub(super) fn reply(&mut self, flight: Box<ChainInFlight>, to: usize) {
         let bytes = flight.reply_bytes();
         let now = self.now;
         let (node, cost) = self.node_and_cost(to);
@@ -530,7 +333,7 @@ impl Network {
         self.schedule(at, Event::Deliver(flight));
     }
 
-    fn fail(&mut self, mut flight: Box<ChainInFlight>, error: FabricError, after: u64) {
+    pub(super) fn fail(&mut self, mut flight: Box<ChainInFlight>, error: FabricError, after: u64) {
         flight.error = Some(error);
         let at = self.now + after;
         self.deliver(flight, at);

@@ -4,7 +4,7 @@
 //! executes the chains of a connection in the order in which they arrive, and does nothing else:
 //! one thread for each connection receives, executes every whole request in its buffer, and sends
 //! all answers with one system call. The node that posts has one more thread, the *driver*. It
-//! accepts connections, receives responses for completions that nobody polls, and watches silent
+//! accepts connections, receives responses for completions that no thread polls, and watches silent
 //! peers.
 //!
 //! ```text

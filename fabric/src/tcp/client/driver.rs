@@ -1,4 +1,4 @@
-//! The driver of a node: a thread that accepts connections, receives for completions that nobody
+//! The driver of a node: a thread that accepts connections, receives for completions that no thread
 //! polls, sends what sockets did not take at once, and watches silent peers.
 
 use std::collections::HashMap;
@@ -166,7 +166,7 @@ impl Driver {
         let known = |token: &u64| links.iter().any(|(t, _)| t == token);
         liveness.retain(|token, _| known(token));
         for (token, link) in &links {
-            // For chains whose completion nobody polls.
+            // For chains whose completion no thread polls.
             link.drive();
             let (signs, owes) = link.signs_of_life();
             let seen = liveness.entry(*token).or_insert(Liveness { signs, since: now });

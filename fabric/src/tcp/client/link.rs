@@ -10,13 +10,13 @@
 //! # Receiving
 //! A thread that wants an outcome receives for all: a polling thread, or the *driver*, a thread of
 //! the node. The driver is told of readiness only while the link is `armed`, that is while a
-//! completion waits that nobody polls. Otherwise each response would wake the driver besides the
+//! completion waits that no thread polls. Otherwise each response would wake the driver besides the
 //! thread that polls for it.
 //!
 //! ```text
 //! armed by     a registered waker, a post behind another, a completion dropped before its outcome
-//! disarmed by  a poll that spins or blocks for the only chain of the link, and a caller that asks for
-//!              an outcome without ever having polled
+//! disarmed by  a poll that spins or blocks for the only chain of the link, and a caller that
+//!              asks for an outcome without ever having polled
 //! ```
 //! Lock order: `inbox`, then `state`, then an outcome cell. Wakers are called, and what callers own
 //! is dropped, without any of them.
@@ -25,19 +25,19 @@ use std::mem;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
-use std::task::Waker;
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 
+use super::link_failure::LinkFailure;
 use super::link_state::{LinkState, PendingChain, Sender};
-use super::outcome::OutcomeCell;
+use super::outcome::{Completed, OutcomeCell, wake};
 use super::reactor::{Reactor, wait_readable};
 use crate::error::FabricError;
 use crate::id::PeerId;
-use crate::tcp::transport::pipe::{Pipe, ReceiveError, Received};
+use crate::tcp::transport::pipe::{Pipe, Received};
 use crate::tcp::wire::error::WireError;
 use crate::tcp::wire::frame_buffer::FrameBuffer;
 use crate::tcp::wire::frames::{self, Decoded};
@@ -72,9 +72,6 @@ pub(crate) trait LinkTable: Send + Sync {
     /// Removes a link that has ended.
     fn remove(&self, token: u64);
 }
-
-/// Cells that were filled. Their tasks are woken without locks.
-type Completed = Vec<(Arc<OutcomeCell>, Option<Waker>)>;
 
 impl Link {
     /// A link over a socket that is connecting. It sends `hello` once it is connected.
@@ -470,38 +467,6 @@ impl Link {
         if state.interest.contains(flag) != wanted && state.end.is_none() {
             state.interest.set(flag, wanted);
             self.reactor.set_interest(self.token, self.pipe.socket(), state.interest);
-        }
-    }
-}
-
-/// Why a link ends.
-enum LinkFailure {
-    Closed,
-    Refused(FabricError),
-    Tls(TlsError),
-    Wire(WireError),
-}
-
-impl From<WireError> for LinkFailure {
-    fn from(error: WireError) -> Self {
-        Self::Wire(error)
-    }
-}
-
-impl From<ReceiveError> for LinkFailure {
-    fn from(lost: ReceiveError) -> Self {
-        match lost {
-            ReceiveError::Closed => Self::Closed,
-            ReceiveError::Tls(why) => Self::Tls(why),
-        }
-    }
-}
-
-fn wake(completed: Completed) {
-    for (cell, waker) in completed {
-        drop(cell);
-        if let Some(waker) = waker {
-            waker.wake();
         }
     }
 }

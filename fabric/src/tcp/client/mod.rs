@@ -1,11 +1,12 @@
 //! The side of a node that posts chains.
 //!
 //! Contents: `queue_pair` (queue pairs and completions), `link` (a connection), `link_state` (what
-//! its lock guards), `outcome` (where an outcome waits), `driver` (the thread), `reactor`
-//! (readiness of sockets).
+//! its lock guards), `link_failure` (why it ends), `outcome` (where an outcome waits), `driver`
+//! (the thread), `reactor` (readiness of sockets).
 
 pub(super) mod driver;
 pub(super) mod link;
+mod link_failure;
 mod link_state;
 mod outcome;
 pub(super) mod queue_pair;

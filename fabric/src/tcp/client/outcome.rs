@@ -1,5 +1,6 @@
 //! The cell in which the outcome of a chain waits for its completion to be polled.
 
+use std::sync::Arc;
 use std::task::Waker;
 
 use parking_lot::Mutex;
@@ -42,5 +43,18 @@ impl OutcomeCell {
         let waker = self.0.lock().1.take();
         // Dropped without the lock, as above.
         drop(waker);
+    }
+}
+
+/// Cells that were filled. Their tasks are woken without locks.
+pub(crate) type Completed = Vec<(Arc<OutcomeCell>, Option<Waker>)>;
+
+/// Wakes the tasks that wait for these outcomes. The caller holds no locks.
+pub(crate) fn wake(completed: Completed) {
+    for (cell, waker) in completed {
+        drop(cell);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
     }
 }

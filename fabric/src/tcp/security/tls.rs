@@ -15,8 +15,8 @@ const CLIENT_HELLO_PREFIX: [u8; 2] = [0x16, 0x03];
 pub(crate) const NO_TLS_ALERT: [u8; 7] = [0x15, 0x03, 0x03, 0, 2, 2, 120];
 
 /// Whether these are the first bytes of a TLS client.
-pub(crate) fn is_client_hello(heard: &[u8]) -> bool {
-    heard.starts_with(&CLIENT_HELLO_PREFIX)
+pub(crate) fn is_client_hello(received: &[u8]) -> bool {
+    received.starts_with(&CLIENT_HELLO_PREFIX)
 }
 
 /// One side of a connection.

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_and_a_closed_node_admit_nobody() {
+    fn a_full_and_a_closed_node_admit_no_peer() {
         let mut admissions = Admissions::new(Admission::Anyone);
         for _ in 0..MAX_CONNECTIONS {
             assert!(admit(&mut admissions, ONE, 10).unwrap().is_ok());
@@ -358,7 +358,7 @@ mod tests {
         assert_eq!(admissions.uninvite(TWO).len(), 1);
         assert_eq!(show(&mut admissions, TWO, Some(two)), Err(Refusal::Key));
         admissions.invite(TWO, two.into());
-        assert!(show(&mut admissions, TWO, Some(two)).is_ok(), "nobody said it was dead");
+        assert!(show(&mut admissions, TWO, Some(two)).is_ok(), "no process said it was dead");
     }
 
     #[test]
@@ -368,7 +368,7 @@ mod tests {
         admissions.invite(ONE, old.into());
         admissions.revoke(ONE, None);
         assert_eq!(show(&mut admissions, ONE, Some(old)), Err(Refusal::Key));
-        // Somebody who has not heard of it yet invites it as it was.
+        // A process that does not know of it yet invites it as it was.
         assert!(!admissions.invite(ONE, old.into()).1);
         assert_eq!(show(&mut admissions, ONE, Some(new)), Err(Refusal::Key));
         assert_eq!(show(&mut admissions, ONE, Some(old)), Err(Refusal::Revoked));

@@ -10,11 +10,11 @@
 //! 4   verbs       u16                       4   executed    u16  verbs executed
 //! 6   zero        u16                       6   status      u16  0, or why the next one failed
 //! 8   sequence    u64  0, 1, 2 ...          8   sequence    u64  that of the request
-//! 16  a record for each verb                16  a result for each verb executed: the old value of an
-//!                                               atomic (u64), the payload of a read, nothing of a write
-//!                                               and, if the status is not 0, a detail u64: the bytes
-//!                                               of the region if the access ends behind it, the first
-//!                                               byte that is forbidden, else 0
+//! 16  a record for each verb                16  a result for each verb executed: the old value of
+//!                                               an atomic (u64), the payload of a read, nothing
+//!                                               of a write; and, if the status is not 0, a detail
+//!                                               u64: the bytes of the region if the access ends
+//!                                               behind it, the first forbidden byte, else 0
 //! record of a verb
 //! 0   opcode  u8    READ ... FETCH_AND_ADD
 //! 1   zero    u8 x 3

@@ -63,17 +63,17 @@ pub(crate) struct Hello {
     pub(crate) key: Option<AccessKey>,
 }
 
-/// The first word of `heard`, unless it is the magic of a hello.
-pub(crate) fn other_magic(heard: &[u8]) -> Option<u64> {
-    FieldReader(heard).u64().filter(|magic| *magic != HELLO_MAGIC)
+/// The first word of `received`, unless it is the magic of a hello.
+pub(crate) fn other_magic(received: &[u8]) -> Option<u64> {
+    FieldReader(received).u64().filter(|magic| *magic != HELLO_MAGIC)
 }
 
-/// The length of the hello that begins with `heard`. More bytes may give a greater length.
-pub(crate) fn hello_bytes(heard: &[u8]) -> Result<usize, WireError> {
-    if let Some(found) = other_magic(heard) {
+/// The length of the hello that begins with `received`. More bytes may give a greater length.
+pub(crate) fn hello_bytes(received: &[u8]) -> Result<usize, WireError> {
+    if let Some(found) = other_magic(received) {
         return Err(WireError::Magic { found });
     }
-    let mut fields = FieldReader(heard);
+    let mut fields = FieldReader(received);
     Ok(match (fields.u64(), fields.u32()) {
         (None, _) => MAGIC_BYTES,
         (_, None) => VERSION_END,
@@ -191,7 +191,7 @@ mod tests {
         for hello in [HELLO, Hello { key: None, ..HELLO }] {
             let bytes = hello.encode();
             assert_eq!(Hello::decode(&bytes), Ok(Ok(hello)));
-            assert_eq!([0, 7, 8, 11, 12, 64].map(|heard| hello_bytes(&bytes[..heard])), {
+            assert_eq!([0, 7, 8, 11, 12, 64].map(|received| hello_bytes(&bytes[..received])), {
                 [Ok(8), Ok(8), Ok(12), Ok(12), Ok(64), Ok(64)]
             });
             assert_eq!(Hello::decode(&bytes[..63]), Err(WireError::Length));

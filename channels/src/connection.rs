@@ -1,15 +1,16 @@
-//! What a mailbox keeps for one peer it is connected to: the peer's ring for this node, an outbox
-//! for when that is full, and the posted writes that are not known to be done.
+//! A mailbox's connection to one peer: the writer of the peer's ring for this node, an outbox for
+//! messages that find the ring full, and the posted chains that are not known to be done.
 //!
-//! Everything is under one mutex, held while a record's place is taken and its chain is posted;
-//! that is what keeps messages of several threads in one order. Nothing blocks under it: on a
+//! One mutex guards all of it. A thread holds it while it reserves the place of a record and posts
+//! the chain, so messages of several threads have one order. Nothing blocks under the mutex: on a
 //! backend that executes inline a completion is ready at once, on others it joins `pending`. The
-//! oldest one is polled with a waker of the connection itself, which takes in what is done without
-//! bothering the task that waits for mail; that task hears of it by the doorbell only if there is
-//! something for it to do.
+//! oldest completion is polled with a waker of the connection itself, which takes results in
+//! without waking the task that waits for mail. The doorbell wakes that task only if it has
+//! something to do.
 //!
 //! States: *open*; *lost*, after a failed write or an impossible credit, for good. A write that
-//! failed leaves a hole in the ring that the receiver cannot pass, so there is no way back.
+//! failed leaves a hole in the ring that the receiver cannot pass, so a lost connection stays
+//! lost.
 
 use crate::buffers::BufferPool;
 use crate::config::{MailboxDescriptor, credit_offset, ring_offset};
@@ -26,28 +27,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Posted chains that may be unfinished at a time; beyond it messages wait in the outbox.
+/// Most posted chains that are unfinished at a time. Beyond it messages wait in the outbox.
 const MAX_PENDING: usize = 1024;
-/// Of them, those that carry messages: the rest is for credit, which peers wait for.
+/// Most of them that carry messages: the rest is for credit, which peers wait for.
 const MAX_PENDING_MESSAGES: usize = MAX_PENDING - 1;
 
 /// The parts of the mailbox that connections use.
 pub(crate) struct Local {
     /// This node's mailbox region: credit comes in here, and its doorbell wakes the mail task.
     pub(crate) region: Arc<dyn LocalRegion>,
-    /// Bit i is set while connection i has messages in its outbox, or a look postponed.
+    /// Bit i is set while connection i has messages in its outbox, or a postponed look.
     pub(crate) attention: AtomicU64,
 }
 
 /// A connection to one peer.
 pub(crate) struct Connection {
     local: Arc<Local>,
-    state: Mutex<State>,
-    /// The oldest unfinished chain has got on, and nobody has looked at it yet.
+    state: Mutex<ConnectionState>,
+    /// The oldest unfinished chain has made progress that no thread has looked at yet.
     nudged: AtomicBool,
 }
 
-/// What a backend wakes when the oldest unfinished chain of a connection gets on.
+/// What a backend wakes when the oldest unfinished chain of a connection makes progress.
 struct Nudge(Weak<Connection>);
 
 /// A posted chain that may be unfinished.
@@ -56,7 +57,7 @@ struct Pending {
     is_message: bool,
 }
 
-struct State {
+struct ConnectionState {
     to: usize,
     queue_pair: Arc<dyn QueuePair>,
     /// The peer's mailbox region.
@@ -70,7 +71,7 @@ struct State {
     outbox_limit: usize,
     /// Oldest first; a queue pair completes in posting order.
     pending: VecDeque<Pending>,
-    /// Messages taken, and those of them that are in the peer's ring.
+    /// Messages accepted, and those of them that are in the peer's ring.
     taken: u64,
     arrived: u64,
     waker: Waker,
@@ -78,13 +79,13 @@ struct State {
     armed: bool,
     /// Credit could not be returned because too much was unfinished.
     owes_credit: bool,
-    /// The oldest unfinished chain got on while it was looked at: the next poll looks again.
+    /// The oldest unfinished chain made progress during a look: the next poll looks again.
     postponed: bool,
     buffers: BufferPool,
     lost: Option<ChannelError>,
     /// The state of this connection's bit in `Local::attention`.
     attended: bool,
-    /// There is something to do for whoever waits for mail; see [`Connection::let_go`].
+    /// The task that waits for mail has something to do; see [`Connection::let_go`].
     news: bool,
 }
 
@@ -99,7 +100,7 @@ impl Connection {
         local: &Arc<Local>,
     ) -> Arc<Self> {
         Arc::new_cyclic(|this| {
-            let state = State {
+            let state = ConnectionState {
                 to,
                 queue_pair,
                 region: peer.region,
@@ -125,23 +126,23 @@ impl Connection {
         })
     }
 
-    /// Sends a message or puts it into the outbox, behind what is there already.
+    /// Sends a message or appends it to the outbox.
     pub(crate) fn send(&self, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
         self.with(|state| state.send(&self.local, parts))
     }
 
-    /// How many messages it has taken.
+    /// How many messages it has accepted.
     pub(crate) fn taken(&self) -> u64 {
         self.state.lock().taken
     }
 
-    /// Whether so many messages are in the peer's ring, or none will be any more.
+    /// Whether `taken` messages are in the peer's ring, or the connection is lost.
     pub(crate) fn has_sent(&self, taken: u64) -> bool {
         let state = self.state.lock();
         state.lost.is_some() || state.arrived >= taken
     }
 
-    /// Sends from the outbox what fits.
+    /// Sends the messages of the outbox that fit.
     pub(crate) fn attend(&self) {
         self.with(|state| {
             state.postponed = false;
@@ -150,8 +151,8 @@ impl Connection {
         });
     }
 
-    /// Tells the peer that `credit` bytes of its ring here have been consumed. `false` if that has
-    /// to be tried again on a later poll.
+    /// Tells the peer that `credit` bytes of its ring here have been consumed. `false` if a later
+    /// poll has to try again.
     pub(crate) fn return_credit(&self, credit: u64) -> bool {
         self.with(|state| {
             if state.lost.is_some() {
@@ -168,17 +169,17 @@ impl Connection {
         })
     }
 
-    fn with<R>(&self, action: impl FnOnce(&mut State) -> R) -> R {
+    fn with<R>(&self, action: impl FnOnce(&mut ConnectionState) -> R) -> R {
         let mut state = self.state.lock();
         let result = action(&mut state);
         self.let_go(state);
         result
     }
 
-    /// Gives the lock back and makes known what there is left to do: first by the attention bit,
-    /// *then* by the doorbell. In this order, because whoever saw the ring before it polled must
-    /// find the bit, or it would go back to sleep with nobody left to wake it.
-    fn let_go<'s>(&'s self, mut state: MutexGuard<'s, State>) {
+    /// Releases the lock and announces the work that is left: first by the attention bit, *then* by
+    /// the doorbell. In this order, because a task that saw the ring before it polled must find the
+    /// bit; otherwise it would sleep again, and no other task would wake it.
+    fn let_go<'s>(&'s self, mut state: MutexGuard<'s, ConnectionState>) {
         let mut again = false;
         loop {
             state.set_attention(&self.local);
@@ -199,10 +200,11 @@ impl Connection {
         }
     }
 
-    /// The state, with what got on taken in; nothing if there was no nudge, or somebody else has
-    /// the lock and will look for it when letting go. What is nudged `again` is left to the next
-    /// poll: a chain that wakes whenever it is looked at would keep the caller here for ever.
-    fn nudged_state(&self, again: bool) -> Option<MutexGuard<'_, State>> {
+    /// The locked state after a nudge, with finished chains taken in. `None` if there was no nudge,
+    /// or if another thread has the lock, as it checks for a nudge when it releases it. A nudge
+    /// that comes `again` is left to the next poll: a chain that wakes at every look would keep the
+    /// caller here for ever.
+    fn nudged_state(&self, again: bool) -> Option<MutexGuard<'_, ConnectionState>> {
         if !self.nudged.load(Ordering::Relaxed) {
             return None;
         }
@@ -224,7 +226,7 @@ impl Wake for Nudge {
         self.wake_by_ref();
     }
 
-    /// Does not wait for the lock: backends may wake while it is held, by the very thread that
+    /// Does not wait for the lock: a backend may wake while the lock is held, on the thread that
     /// holds it.
     fn wake_by_ref(self: &Arc<Self>) {
         let Some(connection) = self.0.upgrade() else { return };
@@ -237,7 +239,7 @@ impl Wake for Nudge {
     }
 }
 
-impl State {
+impl ConnectionState {
     fn send(&mut self, local: &Local, parts: [&[u8]; 2]) -> Result<(), ChannelError> {
         self.reap();
         self.flush(local);
@@ -264,11 +266,11 @@ impl State {
         self.lost.clone().map_or(Ok(()), Err)
     }
 
-    /// Sends from the outbox, in order, what fits into the ring.
+    /// Sends the messages of the outbox, in order, that fit into the ring.
     fn flush(&mut self, local: &Local) {
         while let Some(message) = self.outbox.pop_front() {
             if !self.place(local, [&message, &[]]) {
-                // Nothing goes out any more once the connection is lost.
+                // A lost connection sends nothing any more.
                 if self.lost.is_none() {
                     self.outbox.push_front(message);
                 }
@@ -284,7 +286,7 @@ impl State {
         }
         let message_bytes = parts.iter().map(|part| part.len()).sum();
         let placement = self.writer.reserve(message_bytes).or_else(|| {
-            // Only now: the word is written by the peer, so looking at it costs a cache miss.
+            // Not before it is needed: the peer writes the word, so reading it costs a cache miss.
             self.refresh_credit(local)?;
             self.writer.reserve(message_bytes)
         });
@@ -349,7 +351,7 @@ impl State {
         }
     }
 
-    /// Takes in the chains that are done, and sees to it that the connection hears of the next.
+    /// Takes in the chains that are done, and registers the waker for the next one.
     fn reap(&mut self) {
         while let Some(oldest) = self.pending.front_mut() {
             let result = if self.armed {
@@ -362,7 +364,7 @@ impl State {
                 }
             };
             let Some(result) = result else { return };
-            // What waited for room among the unfinished goes on with the next poll.
+            // The next poll continues with what waited for room among the unfinished chains.
             let room = self.pending.len() == MAX_PENDING_MESSAGES && !self.outbox.is_empty();
             self.news |= std::mem::take(&mut self.owes_credit) || room;
             let is_message = self.pending.pop_front().is_some_and(|done| done.is_message);
@@ -400,8 +402,8 @@ impl State {
         }
         self.attended = wanted;
         let bit = 1_u64 << self.to;
-        // Relaxed: published by the own doorbell, or by that of the credit waited for. What the bit
-        // stands for is under the lock.
+        // Relaxed: published by the node's own doorbell, or by the ring of the credit waited for.
+        // The lock guards the state that the bit stands for.
         if wanted {
             local.attention.fetch_or(bit, Ordering::Relaxed);
         } else {
@@ -421,7 +423,7 @@ mod tests {
     #[derive(Default)]
     struct ByHand {
         unfinished: Mutex<VecDeque<Arc<Mutex<Slot>>>>,
-        /// Every look at a chain wakes whoever looks.
+        /// Every look at a chain wakes the task that looks.
         restless: bool,
     }
 
@@ -467,7 +469,7 @@ mod tests {
     }
 
     impl ByHand {
-        /// Wakes whoever waits for the oldest chain, which is done if there is a result.
+        /// Wakes the task that waits for the oldest chain, which is done if there is a result.
         fn wake_oldest(&self, result: Option<ChainResult>) {
             let oldest = self.unfinished.lock().front().map(Arc::clone).unwrap();
             let mut slot = oldest.lock();
@@ -545,7 +547,7 @@ mod tests {
         }
         by_hand.wake_oldest(None);
         for left in [2, 1, 0] {
-            assert!(!bell.rings_when(|| by_hand.finish_oldest()), "nobody has anything to do");
+            assert!(!bell.rings_when(|| by_hand.finish_oldest()), "no task has anything to do");
             assert_eq!(connection.state.lock().pending.len(), left);
         }
     }
@@ -562,7 +564,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_wakes_at_every_look_holds_nobody_up_and_is_taken_in_by_polls() {
+    fn a_chain_that_wakes_at_every_look_holds_no_caller_up_and_is_taken_in_by_polls() {
         let (bell, by_hand, connection) = connected(true);
         assert!(bell.rings_when(|| connection.send([b"m", b""]).unwrap()), "look again");
         assert_ne!(bell.0.attention.load(Ordering::Relaxed), 0);

@@ -6,17 +6,17 @@
 //! credit of 2 <------[WRITE credit, ring]------------------------------- now and then
 //! ```
 //! The receiver returns credit when it owes a quarter of the ring, or when it finds the ring empty
-//! and owes more than a sixteenth; what it then keeps back never stalls a sender (`config` asserts
-//! it). A message that finds the ring full waits in the sender's outbox; credit rings the sender's
-//! doorbell, and its next poll flushes the outbox.
+//! and owes more than a sixteenth; the credit that it then keeps back never stalls a sender
+//! (`config` asserts it). A message that finds the ring full waits in the sender's outbox; credit
+//! rings the sender's doorbell, and its next poll flushes the outbox.
 //!
-//! # Nobody misses mail
+//! # No mail is missed
 //! Every message and every credit rings the doorbell of the region it is written to. `poll` reads
 //! the doorbell's count *before* it looks at anything and keeps it in `seen`; `wait_mail` waits for
 //! the count to pass `seen`. So:
 //!
 //! - Mail that was rung for before `poll` read the count is found by that poll, or is left because
-//!   the budget was used up; then `poll` itself rings, and nobody sleeps.
+//!   the budget was used up; then `poll` itself rings, and no receiver sleeps.
 //! - Mail that is rung for later, during the poll too, moves the count past `seen`: a wait returns
 //!   at once. At worst it returns for mail that the poll has already taken.
 //! - Of several threads in `poll` one drains and the others get 0. They may then wait: what the
@@ -24,13 +24,12 @@
 //!   once, at worst while it still drains; `wait_mail` yields once in that case.
 //!
 //! # Locks
-//! `poll` holds the receiver's lock while it calls `f`, and nobody waits for that lock. A
+//! `poll` holds the receiver's lock while it calls `f`, and no thread waits for that lock. A
 //! connection's lock is held for one post and never while `f` runs. So `f` may send.
 //!
-//! # Peers that come again
-//! An index may get a new owner. Once nothing of the old one can arrive any more, and before the
-//! new one sends, [`Mailbox::renew`] makes its ring and its credit new. Sending to oneself is
-//! refused.
+//! # Indexes that are used again
+//! An index may get a new owner. Once nothing of the old owner can arrive any more, and before the
+//! new one sends, [`Mailbox::renew`] resets its ring and its credit. Sending to oneself is refused.
 
 use crate::config::{MailboxConfig, MailboxDescriptor, credit_offset, ring_offset};
 use crate::connection::{Connection, Local};
@@ -60,11 +59,11 @@ pub struct Mailbox {
     receiver: Mutex<Receiver>,
 }
 
-/// How much had been sent to each peer; see [`Mailbox::mark`].
+/// How many messages had been sent to each peer; see [`Mailbox::mark`].
 #[derive(Clone, Debug)]
 pub struct SentMark(Vec<u64>);
 
-/// What only the drainer uses.
+/// The state that only the drainer uses.
 struct Receiver {
     /// By sender; `None` for this node itself, and for a sender whose ring is damaged.
     rings: Vec<Option<RingReader>>,
@@ -212,8 +211,8 @@ impl Mailbox {
         Ok(())
     }
 
-    /// Lets go of the way to the peer `of`, which is gone: what waits to be sent to it is dropped.
-    /// Its index needs [`Mailbox::renew`] before another may have it.
+    /// Closes the connection to the peer `of`, which is gone, and drops the messages that wait for
+    /// it. Its index needs [`Mailbox::renew`] before another peer may have it.
     ///
     /// # Errors
     /// [`ChannelError::ToSelf`], [`ChannelError::UnknownPeer`].
@@ -245,8 +244,8 @@ impl Mailbox {
         drained
     }
 
-    /// Whether a message of the peer `from` waits to be handled, or is being handled by another
-    /// thread. If not, all that came from it before is handled.
+    /// Whether a message of the peer `from` waits to be handled, or another thread is handling one.
+    /// If not, all earlier messages of that peer are handled.
     #[must_use]
     pub fn has_mail_from(&self, from: usize) -> bool {
         let Some(receiver) = self.receiver.try_lock() else { return true };
@@ -267,8 +266,8 @@ impl Mailbox {
         SentMark(taken.map(Option::unwrap_or_default).collect())
     }
 
-    /// Whether all that had been sent at the mark to those who matter has arrived, so that a poll
-    /// there finds it, or never will, as the peer is lost.
+    /// Whether all messages that were sent before the mark to peers that `matters` selects have
+    /// arrived, so that a poll there finds them, or never will, as the peer is lost.
     #[must_use]
     pub fn is_through(&self, mark: &SentMark, matters: impl Fn(usize) -> bool) -> bool {
         mark.0.iter().enumerate().filter(|(to, taken)| **taken > 0 && matters(*to)).all(
@@ -279,8 +278,8 @@ impl Mailbox {
     /// Returns when there may be mail, credit, or news of what was sent; then `poll`. Returns at
     /// once if something came since the last poll, during it included. Cancel safe.
     ///
-    /// What was sent needs nobody to wait: its completions are taken in as they come, and only a
-    /// failure or something that waited for room ends the wait.
+    /// No task needs to wait for what was sent: its completions are taken in as they come, and only
+    /// a failure, or room for a message or credit that waited for it, ends the wait.
     pub fn wait_mail(&self) -> impl Future<Output = ()> + Send {
         // Acquire: pairs with `poll`.
         let seen = self.seen.load(Ordering::Acquire);

@@ -1,4 +1,4 @@
-//! The receiver's side of a ring: takes records out, in order, and knows what credit it owes.
+//! The receiver's side of a ring: takes records out, in order, and counts the credit it owes.
 //!
 //! It reads the receiver's own memory with atomic loads while the sender may be writing further on.
 //! A header word is read with Acquire, which pairs with the fabric's commit of that word, so the
@@ -18,7 +18,7 @@ pub(crate) struct Damage {
     pub(crate) word: u64,
 }
 
-/// What a receiver knows of one sender's ring.
+/// The receiver's state of one sender's ring.
 #[derive(Debug)]
 pub(crate) struct RingReader {
     /// Offset of the ring in the region.

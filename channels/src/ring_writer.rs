@@ -11,9 +11,9 @@
 //!                  second      the terminator: a zero word where the next header will be
 //! ```
 //! The message and the terminator are written first, the header word after them on the same queue
-//! pair. So whoever sees a header word sees its message, and sees zero at the next header's place
-//! until that one is committed: bytes of an earlier lap are never taken for a record. (The sequence
-//! number in the header word is a second, independent check.)
+//! pair. So a receiver that sees a header word sees its message, and sees zero at the place of the
+//! next header until that one is committed: bytes of an earlier lap are never taken for a record.
+//! (The sequence number in the header word is a second, independent check.)
 //!
 //! A record and its terminator never reach across the end of the ring. If they would, the record
 //! goes to the start of the ring, and a skip record is committed at the tail *after* it. There is
@@ -41,7 +41,7 @@ pub(crate) struct BadCredit {
     pub(crate) most: u64,
 }
 
-/// What a sender knows of its ring.
+/// The sender's state of its ring.
 #[derive(Debug)]
 pub(crate) struct RingWriter {
     ring_bytes: u64,

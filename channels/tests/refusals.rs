@@ -5,14 +5,14 @@
 mod support;
 
 use selkie_channels::{ChannelError, MAX_MESSAGE_BYTES, Mailbox, MailboxConfig};
-use selkie_fabric::env::RealRuntime;
 use selkie_fabric::fault::{Delay, FaultFabric, FaultPlan};
+use selkie_fabric::sim::{World, WorldConfig};
 use selkie_fabric::{
     Buf, Chain, Endpoint, Fabric, FabricError, MemFabric, PeerId, RemoteAddr, Verb,
 };
 use std::sync::Arc;
 use std::time::Duration;
-use support::{check_message, config, in_time, message, net, ring_at, unconnected};
+use support::{TOO_LONG, check_message, config, message, net, ring_at, unconnected};
 
 /// Writes a word into a mailbox region, as a faulty peer could.
 fn scribble(from: &Arc<dyn Endpoint>, into: &Mailbox, offset: u64, word: u64) {
@@ -112,23 +112,20 @@ fn the_death_of_a_sender_does_not_disturb_polling() {
 
 #[test]
 fn a_death_that_shows_late_surfaces_on_a_later_send() {
-    let runtime = RealRuntime::new(2).unwrap();
-    let env = runtime.env();
-    // Long enough for the death to come before the message is executed.
+    // Time stands still until the world runs, so the death comes before the message executes.
+    let world = World::new(WorldConfig::new(3));
     let late = Duration::from_millis(200);
     let delay = Delay { one_in: 1, at_least: late, at_most: late };
     let plan = FaultPlan { delay, ..FaultPlan::none(3) };
     let mem = MemFabric::new();
-    let fabric: Arc<dyn Fabric> = FaultFabric::wrap(mem.clone(), plan, env.clone());
+    let fabric: Arc<dyn Fabric> = FaultFabric::wrap(mem.clone(), plan, world.env());
     let net = net(&fabric, 2);
     let peer = PeerId::compute(1);
     net.boxes[0].poll(1, &mut |_, _| {}).unwrap();
     net.boxes[0].send(1, b"posted, outcome unknown", &[]).unwrap();
     mem.kill(peer);
     // The mail task learns of it without any send or mail.
-    runtime.block_on(in_time(&env, "the news", async {
-        net.boxes[0].wait_mail().await;
-    }));
+    world.run(TOO_LONG, net.boxes[0].wait_mail()).unwrap();
     let lost = ChannelError::PeerLost { to: 1, source: FabricError::PeerDead { peer } };
     assert_eq!(net.boxes[0].send(1, b"x", &[]), Err(lost));
 }

@@ -51,7 +51,8 @@ pub(crate) fn ring_at(mailbox: &MailboxDescriptor, sender: u64) -> u64 {
     512 + sender * mailbox.ring_bytes
 }
 
-/// What `future` comes to; panics if it takes too long.
+/// The output of `future`; panics if it takes too long.
+#[allow(dead_code, reason = "not every test file waits in real time")]
 pub(crate) async fn in_time<T>(env: &Env, what: &str, future: impl Future<Output = T>) -> T {
     let (mut future, mut limit) = (pin!(future), env.sleep(TOO_LONG));
     poll_fn(move |context| match future.as_mut().poll(context) {

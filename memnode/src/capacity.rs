@@ -1,20 +1,20 @@
-//! What a memory node brings into a pool.
+//! The capacity of a memory node.
 
 use selkie_pool::FailureDomain;
 
-/// What a memory node brings into a pool.
+/// The memory that a memory node offers to a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Capacity {
-    /// Bytes it lends, headers and control page included; only whole ranges are used.
+    /// Bytes of its region, headers and control page included; only whole ranges are used.
     pub bytes: u64,
-    /// What it fails together with.
+    /// Its failure domain.
     pub domain: FailureDomain,
-    /// Memory of its host that is to stay free: see [`MemoryServer::start_monitor`].
+    /// Memory of its host that is to stay free: see [`crate::MemoryServer::start_monitor`].
     pub headroom: Option<u64>,
 }
 
 impl From<u64> for Capacity {
-    /// So many bytes, of a node that fails alone.
+    /// A capacity of so many bytes, of a node that fails alone.
     fn from(bytes: u64) -> Self {
         Self { bytes, domain: FailureDomain::ALONE, headroom: None }
     }

@@ -21,7 +21,7 @@ const EMBEDDED: &str = "embedded";
 
 /// A pool within one process, with the memory nodes that run there.
 ///
-/// Memory is lent only for as long as this lives: whoever starts compute nodes on
+/// The memory lives only as long as this: a caller that starts compute nodes on
 /// [`EmbeddedPool::pool`] keeps it until they have stopped.
 ///
 /// ```

@@ -1,7 +1,7 @@
 //! A memory node: one registered region with its control page. After the start it runs nothing.
 //!
 //! The node never reads a latch word and never looks at a page: compute nodes do all the work with
-//! one-sided verbs. What it keeps is the endpoint and the region, so that the memory stays lent.
+//! one-sided verbs. It keeps the endpoint and the region, so that the memory stays reachable.
 
 use std::sync::Arc;
 

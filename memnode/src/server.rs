@@ -14,22 +14,22 @@ use crate::capacity::Capacity;
 use crate::monitor::{MonitorConfig, ResourceMonitor, check_can_reclaim};
 use crate::node::MemoryNode;
 
-/// A memory node that this process lends to a pool of many processes, for as long as this is kept.
+/// A memory node of this process in a pool of many processes, for as long as this is kept.
 pub struct MemoryServer {
     node: MemoryNode,
     membership: Membership,
 }
 
 impl MemoryServer {
-    /// Joins a pool as the lowest of the memory nodes it was made for that has not joined yet, or,
-    /// of a coded pool that has them all, as one more, and lends it what is offered. Compute nodes
-    /// find out, and move slabs there. `host` stands for the calling process: random, so that no
-    /// two share one. [`MemoryServer::follow`] is to be called from then on.
+    /// Joins a pool with the capacity that is offered: as the lowest of its memory nodes that has
+    /// not joined yet, or as one more of a coded pool that has them all. Compute nodes notice, and
+    /// move slabs there. `host` is a random number of the calling process, so that no two processes
+    /// share one. Call [`MemoryServer::follow`] afterwards.
     ///
     /// # Errors
     /// [`PoolError::MemoryNodeRefused`] if all memory nodes of a plain pool have joined, there are
-    /// [`selkie_pool::MAX_MEMORY_NODES`], or those there are to be could no more be of as many
-    /// failure domains as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if
+    /// [`selkie_pool::MAX_MEMORY_NODES`], or the pool could no longer have as many failure domains
+    /// as a page has splits; [`PoolError::TooManyRanges`], [`PoolError::Config`] if
     /// the bytes are too few for a range, or memory is to stay free and the pool is not coded,
     /// [`PoolError::MemoryNode`], [`PoolError::Control`].
     pub async fn join(
@@ -55,7 +55,7 @@ impl MemoryServer {
                 }
                 Err(error) => return Err(error),
                 Ok(started) => {
-                    // Before it is in: who has shown nothing for a lease is dead.
+                    // Before it is in: a member without a beat for a lease is dead.
                     let peer = started.descriptor().peer;
                     let beat = Beat { node: peer, host, seen: 0, report: String::new() };
                     plane.beat(beat).await?;
@@ -63,7 +63,7 @@ impl MemoryServer {
                     let entered = match enter(&*plane, &started, host, &domain).await {
                         Ok(entered) => entered,
                         Err(error) => {
-                            // It may be in all the same.
+                            // It may be in nevertheless.
                             take_back(&*plane, &started, host).await;
                             return Err(error);
                         }
@@ -93,37 +93,36 @@ impl MemoryServer {
         &self.node
     }
 
-    /// Lets in whom the pool lets in and keeps out its dead, and shows that the node lives, for as
-    /// long as it is kept.
+    /// Admits the pool's members, fences its dead nodes, and beats for the node, for as long as the
+    /// server is kept.
     pub fn follow(self: &Arc<Self>, env: &Env) {
-        let (lent, env) = (Arc::downgrade(self), env.clone());
+        let (server, env) = (Arc::downgrade(self), env.clone());
         drop(env.clone().spawn("memory node", async move {
             loop {
-                let Some(lent) = lent.upgrade() else { return };
-                lent.membership.follow_once(&env).await;
+                let Some(server) = server.upgrade() else { return };
+                server.membership.follow_once(&env).await;
             }
         }));
     }
 
-    /// Has the node look after its host's memory for as long as it is kept: when less is free than
-    /// is to be, it lends less, once what lies there has moved elsewhere; when there is more, it
-    /// lends again.
+    /// Monitors the memory of the host for as long as the server is kept. When less is free than
+    /// the headroom, the node takes slabs back, once their contents have moved elsewhere; when
+    /// there is more, it offers them again.
     pub fn start_monitor(self: &Arc<Self>, env: &Env, config: MonitorConfig) {
         let mut monitor = ResourceMonitor::new(config, &self.node);
-        let (lent, env) = (Arc::downgrade(self), env.clone());
+        let (server, env) = (Arc::downgrade(self), env.clone());
         drop(env.clone().spawn("resource monitor", async move {
             loop {
                 env.sleep(monitor.every()).await;
-                let Some(lent) = lent.upgrade() else { return };
-                if let Err(error) = monitor.look(&lent.membership, &lent.node, &env).await {
+                let Some(server) = server.upgrade() else { return };
+                if let Err(error) = monitor.look(&server.membership, &server.node, &env).await {
                     tracing::debug!(%error, "the resource monitor cannot change the pool");
                 }
             }
         }));
     }
 
-    /// Slabs that are to be moved elsewhere, as the node wants them back, and those that it does
-    /// not lend.
+    /// The number of slabs that the node evicts, and of those that are withdrawn.
     #[must_use]
     pub fn reclaimed(&self) -> (u64, u64) {
         let state = self.membership.state();
@@ -138,7 +137,7 @@ impl MemoryServer {
         self.node.usage(&self.membership.state())
     }
 
-    /// Why the node is of no use any more, as far as is known.
+    /// Why the node has ended for the pool, as far as is known.
     #[must_use]
     pub fn end(&self) -> Option<ServerEnd> {
         if self.membership.is_gone() {
@@ -152,18 +151,18 @@ impl MemoryServer {
         }
     }
 
-    /// What the node says of itself with its beats from now on, for people who look on.
+    /// Sets the report that the node sends with its beats from now on, for people who watch the
+    /// pool.
     pub fn set_report(&self, report: String) {
         self.membership.set_report(self.node.descriptor().peer, report);
     }
 }
 
-/// Undoes [`enter`], so that another node can take the place. What is wrong with that matters less
-/// than why.
+/// Undoes [`enter`], so that another node can take the place.
 async fn take_back(plane: &dyn ControlPlane, started: &MemoryNode, host: u64) {
     let descriptor = started.descriptor();
     let leave = |state: &mut PoolState| {
-        // Of those that came later none is waited for.
+        // The pool waits for none of the nodes that joined later.
         let is_complete = state.memory_nodes.iter().all(Option::is_some);
         let grows = is_complete && !state.coding.is_plain();
         let node = usize::from(descriptor.peer.index());
@@ -179,21 +178,23 @@ async fn take_back(plane: &dyn ControlPlane, started: &MemoryNode, host: u64) {
         }
         Ok(())
     };
+    // The caller reports the error that made it leave. If this fails too, the others find out by
+    // the silence of the node.
     let _ = change_state(plane, leave).await;
 }
 
-/// Why a memory node that lives is of no use any more.
+/// Why a living memory node has ended for the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEnd {
     /// The pool has declared it dead, as it did not show in time that it lives.
     Dead,
     /// The pool was removed.
     PoolGone,
-    /// It was to leave, and nothing is on it any more.
+    /// It was to leave, and has no slabs any more.
     Left,
 }
 
-/// `None` if there is another memory node of this index.
+/// Enters the node in the pool's state. `None` if there is another memory node of this index.
 async fn enter(
     plane: &dyn ControlPlane,
     started: &MemoryNode,

@@ -2,7 +2,8 @@
 //! (docs/design.md, Coded pages).
 //!
 //! ```text
-//! plain | replicate=N | K+R [,delta=D] [,mode=recover|detect|correct|ec-only] [,journal=auto|always]
+//! plain | replicate=N | K+R [,delta=D] [,mode=recover|detect|correct|ec-only]
+//!                           [,journal=auto|always]
 //! ```
 
 use std::fmt;
@@ -13,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::PoolError;
 use crate::layout::MAX_SPLITS;
 
-/// What is done with the splits beyond those that a page needs (Hydra §4).
+/// How reads use the splits beyond those that a page needs (Hydra §4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Reads ask for Δ splits more than needed and take the first that come; lost memory is
@@ -78,7 +79,7 @@ impl Coding {
         Ok(coding)
     }
 
-    /// What a pool has if nobody says otherwise: 2+1 from three memory nodes on, else plain.
+    /// The default for a pool: 2+1 from three memory nodes on, else plain.
     #[must_use]
     pub const fn usual_for(memory_nodes: usize) -> Self {
         if memory_nodes < 3 {

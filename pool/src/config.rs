@@ -32,7 +32,7 @@ pub struct PoolConfig {
     pub log_bytes: u64,
 }
 
-/// What a valid configuration comes to.
+/// The sizes that follow from a valid configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolPlan {
     /// Where things lie in the region of a memory node.

@@ -1,8 +1,8 @@
 //! Deaths of nodes, in the document.
 //!
-//! A memory node that died is followed by a rebuild of the headers it had, a compute node by a
-//! recovery. Compute nodes that died while another recovery was under way are remembered together,
-//! as *crash groups*: what one of them had granted another may be in that one's log only.
+//! The death of a memory node begins a rebuild of its headers, that of a compute node a recovery.
+//! Compute nodes that died while another recovery was under way are remembered together, as *crash
+//! groups*: the changes that one of them granted another may be in the grantee's log only.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +11,8 @@ use selkie_fabric::PeerId;
 use crate::document::{MAX_LOST_PAGES, PoolState};
 
 impl PoolState {
-    /// Takes a node that died out of the pool. Compute nodes are recovered from; what a memory node
-    /// held is lost.
+    /// Takes a dead node out of the pool. The others recover from the death of a compute node; the
+    /// memory of a memory node is lost.
     pub fn declare_dead(&mut self, node: PeerId) {
         let card = self.cards.remove(&node.to_raw());
         if node.is_memory() {
@@ -42,7 +42,7 @@ impl PoolState {
     pub(crate) fn lose_pages(&mut self, node: u16, pages: &[u64]) {
         match self.lost.get_mut(&node) {
             _ if pages.is_empty() => {}
-            // Until its recovery is over those who want the pages wait for that.
+            // Until the recovery is over, requests for these pages wait for its end.
             Some(lost) => lost.has_lost_pages = true,
             None => {
                 self.dead.insert(node);
@@ -52,9 +52,11 @@ impl PoolState {
         self.lost_pages.extend(pages.iter().take(room));
     }
 
-    /// A compute node has died, with those whose recovery is under way.
+    /// Puts a compute node that has died into the crash group of those whose recovery is under way.
     pub(crate) fn record_crash(&mut self, node: u16) {
-        let incarnation = self.incarnations.get(&node).copied().unwrap_or_default();
+        #[expect(clippy::expect_used, reason = "a node gets its incarnation when it enters")]
+        let incarnation =
+            *self.incarnations.get(&node).expect("a compute node in the pool has an incarnation");
         let is_alone = !self.lost.keys().any(|other| *other != node);
         if is_alone || self.crash_groups.is_empty() {
             self.crash_groups.push(BTreeMap::new());
@@ -64,19 +66,19 @@ impl PoolState {
         }
     }
 
-    /// Those with whom a compute node has died, itself included, each with its incarnation.
+    /// The crash groups of a compute node, itself included, each node with its incarnation.
     #[must_use]
     pub fn crashed_with(&self, node: u16) -> BTreeMap<u16, u32> {
         let own = self.crash_groups.iter().filter(|group| group.contains_key(&node));
         own.flatten().map(|(node, incarnation)| (*node, *incarnation)).collect()
     }
 
-    /// Whether a node that died may have in its log what others that died with it had from it.
+    /// Whether the log of a dead node may have changes that others of its crash groups held.
     pub(crate) fn is_in_crash_group(&self, node: u16) -> bool {
         self.crash_groups.iter().any(|group| group.contains_key(&node))
     }
 
-    /// Whether a recovery may have to redo what a compute node of that incarnation has changed.
+    /// Whether a recovery may have to redo changes of a compute node of that incarnation.
     #[must_use]
     pub fn may_be_redone(&self, node: u16, incarnation: u32) -> bool {
         let is_last = self.incarnations.get(&node) == Some(&incarnation);
@@ -85,7 +87,7 @@ impl PoolState {
         is_last && is_dead || fell
     }
 
-    /// A recovery is over, or what is to be known of a rebuild's lines is known.
+    /// Forgets the crash groups that no recovery and no rebuild needs any more.
     pub(crate) fn forget_crash_groups(&mut self) {
         if self.lost.is_empty() {
             let mut fallen = std::mem::take(&mut self.crash_groups);

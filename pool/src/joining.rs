@@ -1,12 +1,12 @@
-//! How a pool that processes share comes to be: it is made, then memory nodes join it.
+//! Creates a pool that processes share, which memory nodes then join.
 
 use crate::config::{MAX_MEMORY_NODES, PoolConfig, PoolPlan};
 use crate::control::ControlPlane;
 use crate::document::{Identity, MemoryMember, PoolState, Timing};
 use crate::error::PoolError;
 
-/// Makes a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes are
-/// to join. How much memory each of them lends is its own affair.
+/// Creates a pool where `plane` keeps none yet: `config` says its shape and how many memory nodes
+/// are to join. Each of them chooses its own capacity.
 ///
 /// # Errors
 /// [`PoolError::Config`] for a bad field, [`PoolError::Control`] if there is a pool already.
@@ -42,7 +42,7 @@ impl PoolState {
         Err(PoolError::MemoryNodeRefused { node: nodes, why })
     }
 
-    /// What a memory node that lends so many bytes is like.
+    /// The sizes of a memory node with a capacity of so many bytes.
     ///
     /// # Errors
     /// [`PoolError::Config`] if the bytes are too few for a range.

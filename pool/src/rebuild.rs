@@ -3,21 +3,21 @@
 //!
 //! ```text
 //! declared dead, or to be left --> [all compute nodes quiet] --> one moves the homes
-//!     --> [all have entered what they have] --> over
+//!     --> [all have entered their copies] --> over
 //! ```
-//! Each of them may die at any time: nobody waits for a node that is not in the pool any more, and
-//! its task is another's.
+//! Each node may die at any time. The others do not wait for a node that is out of the pool, and
+//! another node takes over its task.
 
 use crate::document::{HeaderMove, MAX_LOST_PAGES, PoolState, Rebuild, Slab};
 
 impl PoolState {
-    /// A memory node of a coded pool is dead: what its headers said is to be found out anew.
+    /// A memory node of a coded pool is dead: its headers are to be rebuilt.
     pub(crate) fn begin_rebuild(&mut self, memory: u16) {
         let holds = |slab: &Slab| slab.node == memory;
         if !self.ranges.iter().flat_map(|range| &range.slabs).any(holds) {
             return;
         }
-        // What has not left it before is lost with the rest.
+        // Headers that were to leave it and have not are lost with the rest.
         let cut_short = self.rebuilds.iter().position(|r| r.memory == memory && !r.moved);
         let cut_short = cut_short.map(|at| (at, self.rebuilds.remove(at)));
         for rebuild in self.rebuilds.iter_mut().filter(|rebuild| rebuild.memory == memory) {
@@ -27,7 +27,7 @@ impl PoolState {
         // The words that named those who are being recovered from are lost.
         let doubtful = cut_short.map(|(_, rebuild)| rebuild.doubtful).unwrap_or_default();
         let doubted = self.rebuilds.iter().flat_map(|rebuild| rebuild.doubtful.clone());
-        // Beyond what is remembered nobody knows what was lost with whom.
+        // Beyond the limit of remembered pages it is unknown which node lost which page.
         let forgotten = self.lost_pages.len() >= MAX_LOST_PAGES;
         let dead = self.dead.iter().copied().filter(|_| forgotten);
         let lost = self.lost.iter().filter(|(_, lost)| !lost.held_nothing).map(|(node, _)| *node);
@@ -37,8 +37,8 @@ impl PoolState {
         self.rebuilds.insert(at, rebuild);
     }
 
-    /// Has the headers leave that lie in a memory node's slab of a range, if there are any; whether
-    /// there are.
+    /// Begins to move the headers out of a memory node's slab of a range. Returns whether there are
+    /// any.
     pub(crate) fn leave_headers(&mut self, memory: u16, range: usize) -> bool {
         let number = self.next_rebuild();
         let rebuild = Rebuild { number, memory, leaving: Some(range), ..Rebuild::default() };
@@ -58,8 +58,8 @@ impl PoolState {
         }
     }
 
-    /// The memory node whose words are being entered again by the nodes that had lines there: a
-    /// node that came in now would find them free.
+    /// The memory node whose latch words the nodes are entering their copies in. A node that joined
+    /// now would find these words free.
     pub(crate) fn is_being_entered(&self) -> Option<u16> {
         self.rebuilds.iter().find(|rebuild| rebuild.moved).map(|rebuild| rebuild.memory)
     }
@@ -69,8 +69,8 @@ impl PoolState {
         self.rebuilds.iter().any(|rebuild| rebuild.doubtful.contains(&node))
     }
 
-    /// A compute node died: what it had of lines whose words are being made anew is known if it has
-    /// entered it.
+    /// A compute node died. Its copies of lines whose words are being rebuilt are known only if it
+    /// has entered them.
     pub(crate) fn doubt(&mut self, node: u16) {
         for rebuild in self.rebuilds.iter_mut().filter(|r| !r.entered.contains(&node)) {
             rebuild.doubtful.insert(node);
@@ -82,8 +82,8 @@ impl PoolState {
         self.rebuilds_begun
     }
 
-    /// The header tables that a rebuild is of, and where else they can be, if they can: at the next
-    /// of their positions whose memory node lives, and best at one that will keep them.
+    /// The header tables that a rebuild moves, each with its successor home and whether there is
+    /// one: the next of its positions whose memory node lives, preferably one that is to stay.
     #[must_use]
     pub fn moves_of(&self, rebuild: &Rebuild) -> Vec<(HeaderMove, bool)> {
         let mut moves = Vec::new();
@@ -112,8 +112,8 @@ impl PoolState {
         moves
     }
 
-    /// The moves to be made. What cannot leave a memory node that lives is made anew where it is:
-    /// all will enter what they have.
+    /// The moves to be made. Headers that cannot leave a living memory node are rebuilt in place:
+    /// all nodes will enter their copies.
     #[must_use]
     pub fn moves_to_make(&self, rebuild: &Rebuild) -> Vec<HeaderMove> {
         let all = self.moves_of(rebuild).into_iter();

@@ -1,5 +1,5 @@
-//! What a memory node takes back of what it lends, as the pool's state has it: which slabs nobody
-//! is to use any more, and which are to move elsewhere before that.
+//! The slabs that a memory node takes back, in the pool's state: which slabs no node may use any
+//! more, and which are to move elsewhere before that.
 //!
 //! ```text
 //!          Withdraw                        Offer
@@ -8,24 +8,24 @@
 //!  ^  Evict    |
 //!  '-----------'  Cancel, unless its move has begun
 //! ```
-//! Only the memory node itself asks for these steps (see `monitor`), but for the move: compute
-//! nodes make that, and the slab is withdrawn in the step in which the move ends, when nobody uses
-//! it any more nor will. So what is withdrawn has no late writer, and its memory can be given back.
+//! Only the memory node itself asks for these steps (see `monitor`), except for the move. Compute
+//! nodes move the slab, and it is withdrawn in the step that ends the move, when no node uses it
+//! any more nor will. So a withdrawn slab has no late writer, and its memory can be given back.
 
 use std::collections::BTreeSet;
 
 use crate::document::{PoolState, Reclaim, Slab};
 
-/// A step by which a memory node takes a slab back, or lends it again.
+/// A step by which a memory node takes a slab back, or offers it again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReclaimStep {
-    /// A free one is lent no more.
+    /// A free slab is no longer available.
     Withdraw(u32),
-    /// One in use is moved elsewhere, and then lent no more.
+    /// A slab in use moves elsewhere, and is then no longer available.
     Evict(u32),
-    /// One that was to be moved stays.
+    /// A slab that was to move stays.
     Cancel(u32),
-    /// One that was lent no more is lent again.
+    /// A withdrawn slab is available again.
     Offer(u32),
 }
 
@@ -35,8 +35,8 @@ impl PoolState {
         slot.and_then(Option::as_mut).map(|member| &mut member.reclaim)
     }
 
-    /// Nobody uses a slab any more that a migration had. If its memory node wants it back, it has
-    /// it from now on.
+    /// A migration has freed a slab: no node uses it any more. If its memory node wants it back,
+    /// the slab is withdrawn from now on.
     pub(crate) fn give_back(&mut self, slab: Slab) {
         if let Some(reclaim) = self.reclaim_mut(slab.node)
             && reclaim.evicting.remove(slab.slab)
@@ -45,8 +45,7 @@ impl PoolState {
         }
     }
 
-    /// Takes the steps that a memory node asks for, as far as they suit what has happened since it
-    /// looked.
+    /// Takes the steps that a memory node asks for, as far as the state still allows them.
     pub fn reclaim(&mut self, memory_node: u16, acts: &[ReclaimStep]) {
         if !self.stays(memory_node) || self.coding.is_plain() {
             return;

@@ -1,13 +1,13 @@
-//! What a memory node that is to keep some of its host's memory free takes back of what it lends,
-//! and when it lends that again: the resource monitor of Hydra §4.2 and its eviction of slabs
-//! (§5.3). Pure: what is seen goes in, what is to be done comes out.
+//! Which slabs a memory node takes back to keep some of its host's memory free, and when it offers
+//! them again: the resource monitor of Hydra §4.2 and its eviction of slabs (§5.3). Pure:
+//! observations in, steps out.
 //!
-//! Free slabs are taken back first. Those whose memory was never touched give nothing, so all of
-//! them are taken, that nobody touches them now, and none is counted. If the others are too few,
-//! slabs in use are evicted: to free E of them, E + E' are drawn at random, and the E least active
-//! go. What is being evicted is counted as good as free.
+//! Free slabs are taken back first. Those that were never touched free no memory: all of them are
+//! taken, so that no node touches them now, and none is counted. If the other free slabs are too
+//! few, slabs in use are evicted: to free E of them, E + E' are drawn at random, and the E least
+//! active are evicted. Slabs that are being evicted count as free.
 //!
-//! Between the headroom and the headroom with a margin nothing is done, so that little changes of
+//! Between the headroom and the headroom with a margin nothing is done, so that small changes of
 //! the free memory do not move slabs back and forth.
 
 use std::cmp::Reverse;
@@ -17,15 +17,15 @@ use selkie_pool::ReclaimStep;
 /// How a slab of the node is used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlabUse {
-    /// By nobody.
+    /// Not in use.
     Free,
     /// By a range.
     Used,
-    /// By a range that is to have another.
+    /// By a range, and to be moved elsewhere.
     Evicting,
-    /// The same, and it is on its way.
+    /// By a range, and being moved.
     Moving,
-    /// It is not lent.
+    /// Not available.
     Withdrawn,
 }
 
@@ -36,13 +36,13 @@ pub struct SlabObservation {
     pub slab: u32,
     /// How it is used.
     pub used: SlabUse,
-    /// It takes memory of the host.
+    /// It occupies memory of the host.
     pub is_touched: bool,
-    /// Accesses that were told of since the last look.
+    /// Accesses that compute nodes have reported since the last look.
     pub activity: u64,
 }
 
-/// What a look finds.
+/// The observations of one look.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation<'s> {
     /// Memory of the host that is free.
@@ -67,7 +67,7 @@ pub struct ReclaimPolicy {
 }
 
 impl ReclaimPolicy {
-    /// What is to be done. `below(n)` draws a number below `n`.
+    /// The steps to take. `below(n)` draws a number below `n`, which is not 0.
     pub fn decide(
         self,
         seen: Observation<'_>,
@@ -87,7 +87,7 @@ impl ReclaimPolicy {
         if !evicting.is_empty() {
             return evicting;
         }
-        // Whoever uses them finds memory for all.
+        // The host must have memory for all of them when they are used.
         let claimed = in_use(seen.slabs, SlabUse::Free).filter(|own| !own.is_touched).count();
         let slabs = (spare / slab_bytes).saturating_sub(claimed as u64);
         let withdrawn =
@@ -277,7 +277,7 @@ mod tests {
             }
         }
 
-        fn lent(&self) -> usize {
+        fn available(&self) -> usize {
             self.slabs.iter().filter(|own| own.used != SlabUse::Withdrawn).count()
         }
     }
@@ -311,7 +311,7 @@ mod tests {
             } else {
                 assert!(touched(&host) == had, "seed {seed}: nothing had to be given");
             }
-            // And all that can is lent again.
+            // All slabs that fit are available again.
             host.others = 0;
             host.slabs.iter_mut().for_each(|own| own.is_touched |= own.used == SlabUse::Free);
             for _ in 0..200 {
@@ -323,7 +323,7 @@ mod tests {
             }
             let margin = SLAB.max(headroom / MARGIN_PART);
             let more = host.free() >= headroom + margin + SLAB;
-            assert!(!more || host.lent() == host.slabs.len(), "seed {seed}: {}", host.free());
+            assert!(!more || host.available() == host.slabs.len(), "seed {seed}: {}", host.free());
         }
     }
 }

@@ -1,10 +1,10 @@
-//! A memory node that looks after the memory of its host: what the [`ReclaimPolicy`] decides is
-//! asked of the pool, and what the pool has let go is given back to the host.
+//! Monitors the memory of a memory node's host: asks the pool for the steps that the
+//! [`ReclaimPolicy`] decides, and gives the memory of withdrawn slabs back to the host.
 //!
 //! The memory of a slab is given back only when the pool's state says that it is withdrawn, and
-//! never while the node may have offered it again: nobody but the node itself can do that, and a
-//! slab it has offered counts as given back until the state shows it as lent. So a slab that is
-//! used is never discarded, also where the answer to an offer was lost.
+//! never while the node may have offered it again. Only the node itself can offer a slab, and an
+//! offered slab counts as given back until the state shows it as available. So a slab in use is
+//! never discarded, even where the answer to an offer was lost.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -19,16 +19,16 @@ use super::free_memory::FreeMemory;
 use super::policy::{Observation, ReclaimPolicy, SlabObservation, SlabUse};
 use crate::node::MemoryNode;
 
-/// Bytes that are given back, or taken again, at once.
+/// Bytes that are given back, or restored, at once.
 const PIECE_BYTES: usize = 32 << 20;
 
-/// How a memory node looks after the memory of its host.
+/// How a memory node monitors the memory of its host.
 pub struct MonitorConfig {
     /// Memory of the host to keep free, bytes.
     pub headroom: u64,
     /// How often it looks.
     pub every: Duration,
-    /// Says how much is free.
+    /// Tells how much is free.
     pub source: Box<dyn FreeMemory>,
 }
 
@@ -40,10 +40,10 @@ impl MonitorConfig {
     }
 }
 
-/// What a node knows from one look to the next.
+/// The monitor's state from one look to the next.
 pub(crate) struct ResourceMonitor {
     config: MonitorConfig,
-    /// Withdrawn, and its memory was given back, or the slab is to be lent again.
+    /// Withdrawn slabs whose memory was given back, or that are to be available again.
     given_back: SlabSet,
     /// Slabs that take memory.
     touched: SlabSet,
@@ -89,8 +89,9 @@ impl ResourceMonitor {
         let slabs = self.slabs(node, &state);
         let slab_bytes = state.geometry().slab_bytes();
         let seen = Observation { free_bytes, slab_bytes, slabs: &slabs };
-        // The bias of a remainder is of no matter here.
-        let mut below = |n: u64| env.random_u64().checked_rem(n).unwrap_or(0);
+        // The bias of a remainder does not matter here.
+        #[expect(clippy::expect_used, reason = "the policy draws only from slabs that there are")]
+        let mut below = |n: u64| env.random_u64().checked_rem(n).expect("a number below zero");
         let acts = ReclaimPolicy { headroom: self.config.headroom }.decide(seen, &mut below);
         let mut done = Vec::new();
         for act in acts {
@@ -133,14 +134,14 @@ impl ResourceMonitor {
         let own = node.descriptor().peer.index();
         let withdrawn: BTreeSet<u32> = state.withdrawn(own).collect();
         for slab in self.given_back.iter().filter(|slab| !withdrawn.contains(slab)) {
-            // It is lent again.
+            // It is available again.
             if node.region().is_committed() {
                 self.touched.insert(slab);
             }
         }
         self.given_back.retain(|slab| withdrawn.contains(&slab));
         for slab in withdrawn {
-            // Also what nobody was seen to touch: it may have been used between two looks.
+            // Also slabs that seem untouched: one may have been used between two looks.
             if self.given_back.insert(slab) {
                 for piece in pieces_of(bytes_of(state, slab)) {
                     node.region().discard(piece);
@@ -169,11 +170,11 @@ impl ResourceMonitor {
             };
             let mut activity = 0;
             if matches!(used, SlabUse::Used | SlabUse::Evicting | SlabUse::Moving) {
-                // Who looks once a second sees all that is used for longer than that.
+                // Each look sees all slabs that are in use for longer than the time between looks.
                 self.touched.insert(slab);
                 let now = node.region().load(geometry.activity_offset(slab) as usize);
                 let before = self.activity.insert(slab, now).unwrap_or(0);
-                // Less, if it was free meanwhile.
+                // The counter is lower if the slab was free meanwhile.
                 activity = now.checked_sub(before).unwrap_or(now);
             }
             SlabObservation { slab, used, is_touched: self.touched.contains(slab), activity }
@@ -182,8 +183,7 @@ impl ResourceMonitor {
     }
 }
 
-/// Takes the memory of what is to be lent again, if that has to be there first; whether the act can
-/// be done.
+/// Restores the memory of a slab that is to be offered again. Returns whether the step can be done.
 async fn can_do(act: ReclaimStep, node: &MemoryNode, state: &PoolState, env: &Env) -> bool {
     let ReclaimStep::Offer(slab) = act else { return true };
     for piece in pieces_of(bytes_of(state, slab)) {
@@ -196,7 +196,7 @@ async fn can_do(act: ReclaimStep, node: &MemoryNode, state: &PoolState, env: &En
     true
 }
 
-/// Pieces of a slab: a slab may be large, and the thread has to show meanwhile that the node lives.
+/// Pieces of a slab: a slab may be large, and the thread has to send beats meanwhile.
 fn pieces_of(bytes: Range<usize>) -> impl Iterator<Item = Range<usize>> {
     let end = bytes.end;
     bytes.step_by(PIECE_BYTES).map(move |at| at..end.min(at + PIECE_BYTES))

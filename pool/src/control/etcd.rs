@@ -16,8 +16,8 @@
 //! later by no more than that lease. Beats whose lease has run out are not there.
 //!
 //! # Bounds
-//! Every call ends within [`PATIENCE`], and is tried again until then, which gets it over the
-//! election of a leader and past an endpoint that is away. An attempt at a change whose answer was
+//! Every call ends within [`PATIENCE`], and is tried again until then, so that it survives the
+//! election of a leader and an endpoint that is away. An attempt at a change whose answer was
 //! lost may have been made: the state carries a random number of the change that wrote it, by which
 //! the next attempt knows its own. Only if others have changed the state since, or time runs out,
 //! the call ends in `Unavailable` and may have been made or not; an attempt that found no
@@ -218,7 +218,7 @@ impl ControlPlane for EtcdPlane {
                 let all = DeleteOptions::new().with_prefix();
                 let (state, beats) = (shared.state_key.clone(), shared.beats_prefix.clone());
                 async move {
-                    // The state first: nobody is to find a pool whose nodes seem silent.
+                    // The state first: no process is to find a pool whose nodes seem silent.
                     client.delete(state, None).await?;
                     client.delete(beats, Some(all)).await
                 }
@@ -385,7 +385,7 @@ async fn write_beat(shared: Arc<Shared>, mut client: Client, beat: Beat) -> Resu
     let node = beat.node;
     let seconds = shared.lease_seconds();
     let mut leases = shared.leases.lock().await;
-    // Out of the table until all has gone well: who fails half way starts again with a new lease.
+    // Out of the table until the beat succeeds: after a failure the next beat takes a new lease.
     let renewed = match leases.remove(&node) {
         Some(lease) => renew(&mut client, lease.id).await?.then_some(lease),
         None => None,
@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn ages_are_rounded_down_and_never_negative() {
-        // Renewed a moment ago, 4.9 s are left of 5; then 4.0 s; then 0.2 s; then none.
+        // Just renewed, 4.9 s are left of 5; then 4.0 s; then 0.2 s; then none.
         let seconds = |rest| age(5, rest).map(|age| age.as_secs());
         assert_eq!([4, 3, 0, -1].map(seconds), [Some(0), Some(1), Some(4), None]);
         assert_eq!(seconds(9), Some(0), "extended by a new leader");

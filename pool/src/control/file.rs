@@ -1,12 +1,14 @@
 //! The control plane of a pool whose processes share a host: files in one directory.
 //!
 //! ```text
-//! directory/state.json     {"version": n, "change": m, "state": {...}}, replaced as a whole by renaming
+//! directory/state.json     {"version": n, "change": m, "state": {...}}, replaced as a whole by
+//!                          renaming
 //! directory/state.lock     held by the process that replaces it
 //! directory/beats/cn3.json the newest beat of compute node 3
 //! ```
-//! A crash at any time leaves the old state or the new one. Beats carry the time since the host
-//! started, but for when it was suspended, which all its processes share and nobody sets.
+//! A crash at any time leaves the old state or the new one. A beat carries the time since the host
+//! started, without the time it was suspended. All processes of the host share that clock, and it
+//! cannot be set.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};

@@ -1,16 +1,16 @@
 //! The control plane: where the nodes of a pool agree on what the pool is and who is in it.
 //!
-//! It is a small document, [`PoolState`], that is replaced as a whole under compare-and-swap, and a
-//! beat of every node, which says how much of the document's history the node has seen, and how it
-//! is. Nothing of it is on a data path: nodes work from the copy they have, and only changes of
-//! membership wait for it.
+//! It keeps a small document, [`PoolState`], that is replaced as a whole by compare-and-swap, and a
+//! beat of every node, which says up to which version the node has acted upon the document, and
+//! carries the node's report. None of this is on a data path: nodes work from the copy they have,
+//! and only changes of membership wait for it.
 //!
 //! | plane | for |
 //! | --- | --- |
 //! | [`LocalPlane`] | a pool within one process |
 //! | [`FilePlane`] | the processes of one host |
 //! | `EtcdPlane` | hosts that share an etcd; needs the feature `etcd` |
-//! | [`RemotePlane`] | processes that share neither with the pool: they ask a [`Relay`] to one of the planes above |
+//! | [`RemotePlane`] | other processes: they ask a [`Relay`] to one of the planes above |
 
 mod error;
 #[cfg(feature = "etcd")]

@@ -14,15 +14,15 @@ use crate::document::PoolState;
 /// Grows with every change of a pool's state.
 pub type Version = u64;
 
-/// Random: stands for one change of a pool's state, however often it is attempted. Planes keep that
-/// of the change that wrote the state they have, so that an attempt knows the work of the one
-/// before it, whose answer was lost.
+/// A random number of one change of a pool's state, the same for all attempts. Planes keep the
+/// number of the change that wrote the state, so that an attempt recognises the effect of an
+/// earlier one whose answer was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Change(u64);
 
 impl Change {
-    /// A change that is like no other.
+    /// The number of a new change.
     #[must_use]
     pub fn random() -> Self {
         // Fresh keys of the system, which hash nothing to a number.
@@ -39,17 +39,17 @@ pub struct Versioned {
     pub state: Arc<PoolState>,
 }
 
-/// Says that a node lives, and what it has seen.
+/// A sign of life of a node, and the version that it has acted upon.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Beat {
     /// The node.
     #[serde(with = "crate::document::peer_number")]
     pub node: PeerId,
-    /// The process that runs it: see [`Member::host`].
+    /// The process that runs it: see [`crate::control::Member::host`].
     pub host: u64,
     /// The node works by this state of the pool, or a later one.
     pub seen: Version,
-    /// What it has to say of itself, for people who look on; may be empty.
+    /// Its report, for people who watch the pool; may be empty.
     pub report: String,
 }
 
@@ -61,13 +61,13 @@ pub trait ControlPlane: Send + Sync {
     /// `NoPool`, `Damaged`, `Unavailable`.
     fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>>;
 
-    /// Makes a pool where there is none.
+    /// Creates a pool where there is none.
     ///
     /// # Errors
     /// `PoolExists`, `Unavailable`, `Refused` by planes that do not make pools.
     fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>>;
 
-    /// Puts `state` in place of the one of version `expected`; `None` if there is a later one.
+    /// Replaces the state of version `expected` by `state`; `None` if there is a later one.
     ///
     /// # Errors
     /// As [`ControlPlane::load`]. After `Unavailable` it may have been done all the same.
@@ -79,8 +79,8 @@ pub trait ControlPlane: Send + Sync {
         self.replace_as(Change::random(), expected, state)
     }
 
-    /// As [`ControlPlane::replace`], for who may have to ask again: if `change` itself wrote the
-    /// state that is there, the answer is that state's version, as it was the first time.
+    /// As [`ControlPlane::replace`], for callers that may have to ask again: if `change` itself
+    /// wrote the present state, the answer is that state's version, as it was the first time.
     ///
     /// # Errors
     /// As [`ControlPlane::replace`].
@@ -91,7 +91,7 @@ pub trait ControlPlane: Send + Sync {
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>>;
 
-    /// Shows that a node lives; the newest beat of a node counts.
+    /// Stores a sign of life; the newest beat of a node counts.
     ///
     /// # Errors
     /// `Unavailable`.
@@ -103,11 +103,10 @@ pub trait ControlPlane: Send + Sync {
     /// `Damaged`, `Unavailable`.
     fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>>;
 
-    /// How often it pays to look for changes.
+    /// How often to look for changes.
     fn pace(&self) -> Duration;
 
-    /// Removes the pool and all that is known of it. Processes that use it find that it is not
-    /// there.
+    /// Removes the pool with all its beats. Processes that use it find that it is gone.
     ///
     /// # Errors
     /// `Unavailable`, `Refused` by planes that do not do that.

@@ -7,18 +7,18 @@
 //! ```text
 //! hello                                 reply
 //! 0   magic    u64  RELAY_MAGIC         0   magic    u64  REPLY_MAGIC
-//! 8   version  u32  VERSION             8   version  u32  VERSION of who replies
+//! 8   version  u32  VERSION             8   version  u32  VERSION of the relay
 //! 12                                    12  verdict  u32
 //!                                       16  after two of the verdicts a frame:
 //!                                           WELCOME     Welcome, the pool's name and id
-//!                                           NOT_SERVED  ControlError, of the plane behind the relay
+//!                                           NOT_SERVED  ControlError of the plane behind it
 //! frame
 //! 0   bytes    u32  at most MAX_FRAME_BYTES
 //! 4   JSON
 //! ```
 //! After a welcome there follow frames with a [`Request`] each, every one answered by a frame with
-//! a [`Response`] before the next is read. Any other verdict ends the connection, and so does
-//! whatever is wrong with bytes.
+//! a [`Response`] before the next is read. Any other verdict ends the connection, and so do
+//! malformed bytes.
 //!
 //! Nothing here waits without a bound: every read and write is told how much time is left
 //! ([`Stream`]).

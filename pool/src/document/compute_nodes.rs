@@ -45,7 +45,7 @@ pub struct Lost {
     pub sweeper: Option<u16>,
     /// Pages are known to be lost with it.
     pub has_lost_pages: bool,
-    /// It was never in, or could only read: no page was its alone.
+    /// It was never in the pool, or could only read: no page was its alone.
     pub held_nothing: bool,
 }
 

@@ -31,7 +31,7 @@ pub struct MemoryMember {
     pub domain: FailureDomain,
     /// Whether it is to stay.
     pub stay: Residency,
-    /// What it takes back of what it lends.
+    /// The slabs that it takes back.
     #[serde(default, skip_serializing_if = "Reclaim::is_nothing")]
     pub reclaim: Reclaim,
 }
@@ -39,10 +39,10 @@ pub struct MemoryMember {
 /// Whether a memory node is to stay in its pool.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Residency {
-    /// It is.
+    /// It is to stay.
     #[default]
     Stays,
-    /// What it has is being moved elsewhere.
+    /// Its slabs are being moved elsewhere.
     Leaving,
     /// It has left: nothing was on it any more.
     Left,
@@ -51,12 +51,11 @@ pub enum Residency {
 /// What a memory node takes back of its slabs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reclaim {
-    /// It looks after the memory of its host: compute nodes are to tell it how active its slabs
-    /// are.
+    /// It monitors the memory of its host: compute nodes are to tell it how active its slabs are.
     pub is_watching: bool,
     /// In use, and to be moved elsewhere.
     pub evicting: SlabSet,
-    /// Not lent: nobody uses them, or is to.
+    /// Not available: no node uses them, or may.
     pub withdrawn: SlabSet,
 }
 

@@ -20,7 +20,7 @@ use crate::layout::SlabGeometry;
 pub struct PoolState {
     /// Version of this format.
     pub format: u32,
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// Random: tells pools of one name apart.
     pub id: u64,
@@ -41,12 +41,11 @@ pub struct PoolState {
     /// The ranges of a coded pool, by address. Without redundancy ranges follow from the memory
     /// nodes, and this is empty.
     pub ranges: Vec<RangePlace>,
-    /// Header tables of a coded pool that are to be made anew elsewhere, one rebuild after the
-    /// other.
+    /// Header tables of a coded pool that are to be rebuilt elsewhere, one rebuild after the other.
     pub rebuilds: Vec<Rebuild>,
     /// How many rebuilds there have been.
     pub rebuilds_begun: u64,
-    /// The slab of a coded pool that is being made again.
+    /// The slab of a coded pool that is being regenerated.
     pub regeneration: Option<Regeneration>,
     /// The slab of a coded pool that is on its way to another memory node.
     pub migration: Option<Migration>,
@@ -64,8 +63,8 @@ pub struct PoolState {
     pub incarnations: BTreeMap<u16, u32>,
     /// The mailboxes at which memory nodes' processors serve calls, by index.
     pub directories: BTreeMap<usize, Mailbox>,
-    /// Global addresses of GCLs nobody leases. Bounded by the number of GCLs in the pool; a set, so
-    /// that a GCL donated twice is not adopted twice.
+    /// Global addresses of GCLs that no node leases. Bounded by the number of GCLs in the pool; a
+    /// set, so that a GCL donated twice is not adopted twice.
     pub donated: BTreeSet<u64>,
     /// Compute nodes that died and whose recovery is under way, by index.
     pub lost: BTreeMap<u16, Lost>,
@@ -73,8 +72,8 @@ pub struct PoolState {
     /// pages that were lost with them; their indexes are not used again.
     pub dead: BTreeSet<u16>,
     /// Compute nodes that died while the recovery from one of them was under way, each with its
-    /// incarnation, as long as pages of one of them may be made again: what one had granted another
-    /// is in its log only.
+    /// incarnation, as long as pages of one of them may be redone: the log of the grantor alone has
+    /// what one of them had granted another.
     #[serde(rename = "fallen", default, skip_serializing_if = "Vec::is_empty")]
     pub crash_groups: Vec<BTreeMap<u16, u32>>,
     /// Global addresses of GCLs that were lost with the node that held them, lowest first, at most
@@ -93,7 +92,7 @@ pub struct PoolState {
 /// Which pool it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity<'a> {
-    /// What people call it.
+    /// Its name.
     pub name: &'a str,
     /// Random: tells pools of one name apart.
     pub id: u64,
@@ -102,8 +101,8 @@ pub struct Identity<'a> {
 }
 
 impl PoolState {
-    /// A pool of this shape, without memory and without nodes. How much memory each node lends is
-    /// its own affair; the configuration says only how many there are to be.
+    /// A pool of this shape, without memory and without nodes. Each memory node chooses its own
+    /// capacity; the configuration says only how many there are to be.
     #[must_use]
     pub fn new(identity: Identity<'_>, timing: Timing, config: &PoolConfig) -> Self {
         Self {
@@ -149,8 +148,8 @@ impl PoolState {
     /// What a compute node that reads only may do at memory nodes: see [`SlabGeometry::reading`].
     #[must_use]
     pub fn reading(&self) -> Domain {
-        let lent = self.memory_nodes.iter().flatten().map(|member| member.descriptor.ranges);
-        self.geometry().reading(lent.max().unwrap_or(0))
+        let ranges = self.memory_nodes.iter().flatten().map(|member| member.descriptor.ranges);
+        self.geometry().reading(ranges.max().unwrap_or(0))
     }
 }
 
@@ -196,13 +195,13 @@ impl PoolState {
         leaving.map(|member| member.descriptor.peer.index())
     }
 
-    /// What a memory node takes back.
+    /// The slabs that a memory node takes back.
     #[must_use]
     pub fn reclaim_of(&self, memory_node: u16) -> Option<&Reclaim> {
         self.member(memory_node).map(|member| &member.reclaim)
     }
 
-    /// The slabs that a memory node does not lend.
+    /// The withdrawn slabs of a memory node.
     pub fn withdrawn(&self, memory_node: u16) -> impl Iterator<Item = u32> {
         let reclaim = self.reclaim_of(memory_node).into_iter();
         reclaim.flat_map(|reclaim| reclaim.withdrawn.iter())

@@ -10,11 +10,11 @@ use super::ranges::Slab;
 /// How far a move has got: see the module's documentation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MigrationStage {
-    /// Nobody knows of it but who makes it.
+    /// Only the node that moves the slab knows of it.
     Clearing,
     /// The new slab is being filled.
     Copying,
-    /// All is there.
+    /// The new slab is complete.
     Switching,
     /// The new slab is in use, and the old one still is.
     Switched,
@@ -56,9 +56,9 @@ pub struct Rebuild {
     pub by: Option<u16>,
     /// They have moved, and the headers are there, but for the latch words.
     pub moved: bool,
-    /// Compute nodes that have entered in the latch words what they have.
+    /// Compute nodes that have entered their copies in the latch words.
     pub entered: BTreeSet<u16>,
-    /// Compute nodes that died before they could: nobody knows what they had.
+    /// Compute nodes that died before they could: their copies are unknown.
     pub doubtful: BTreeSet<u16>,
 }
 
@@ -71,11 +71,11 @@ pub struct HeaderMove {
     pub position: usize,
     /// How many positions on they lie there.
     pub on: usize,
-    /// The slab that is.
+    /// The slab there.
     pub slab: Slab,
 }
 
-/// A slab that is being made again on another memory node.
+/// A slab that is being regenerated on another memory node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Regeneration {
     /// Its range.
@@ -84,7 +84,7 @@ pub struct Regeneration {
     pub position: usize,
     /// Where it is to lie.
     pub to: Slab,
-    /// The compute node that makes it, by index.
+    /// The compute node that regenerates it, by index.
     pub by: u16,
     /// The slab is in its range, and in use.
     pub begun: bool,

@@ -23,7 +23,7 @@ impl Timing {
     }
 
     /// For how long a memory node that was away counts its looks before it says that it has acted
-    /// upon what it has found. A node that relies on its being away has to look more often.
+    /// upon what it has found. A node that relies on its absence has to look more often.
     #[must_use]
     pub fn acts_after(self) -> Duration {
         self.lease / 4

@@ -336,8 +336,11 @@ impl SlabGeometry {
             (first..first + headers * HEADER_BYTES, readers)
         });
         let all = [(0..u64::MAX, Rights::READ), (epochs, Rights { write: true, ..Rights::READ })];
-        // One with too many ranges is one that may read, which is not too much.
+        // A domain cannot have more ranges than its limit. The node may then only read.
         let domain = Domain::new(all.into_iter().chain(headers));
-        domain.or_else(|_| Domain::new([(0..u64::MAX, Rights::READ)])).unwrap_or_default()
+        #[expect(clippy::expect_used, reason = "one range is within the limit of a domain")]
+        domain.unwrap_or_else(|_| {
+            Domain::new([(0..u64::MAX, Rights::READ)]).expect("a domain of one range")
+        })
     }
 }

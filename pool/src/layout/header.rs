@@ -55,8 +55,10 @@ impl Header {
     /// Reads a header back from its bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8; HEADER_BYTES as usize]) -> Self {
-        let (latch, rest) = bytes.split_first_chunk().unwrap_or((&[0; 8], &[]));
-        let (reserved, rest) = rest.split_first_chunk().unwrap_or((&[0; 8], &[]));
+        #[expect(clippy::expect_used, reason = "a header is longer than two words")]
+        let (latch, rest) = bytes.split_first_chunk().expect("a header begins with its latch");
+        #[expect(clippy::expect_used, reason = "as above")]
+        let (reserved, rest) = rest.split_first_chunk().expect("a word follows the latch");
         let mut header = Self {
             latch: u64::from_le_bytes(*latch),
             reserved: u64::from_le_bytes(*reserved),

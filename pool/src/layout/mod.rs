@@ -1,4 +1,4 @@
-//! Byte layout of the region that a memory node lends, as pure functions.
+//! Byte layout of the region of a memory node, as pure functions.
 //!
 //! Every party (memory nodes, engines, recovery) computes the same offsets from the same two
 //! numbers, so no offset ever travels over the fabric. Nothing here touches memory.
@@ -15,19 +15,21 @@
 //!
 //! A coded range lies in n = k + r slabs, at their *positions* 0 to n - 1. Split j of its GCL i
 //! lies at position (i + 1 + j) mod n, so each slab has a split of every GCL. The header of GCL i
-//! lies at position i mod n, with the last split of parity, which is read least: so no data split
-//! comes late for having been behind the header. When that was lost, the header lies at one of the
-//! r next, its *understudies*; so each slab has r + 1 header tables, for the GCLs whose headers
-//! belong to its own position, to the one before, and so on:
+//! lies at its home, position i mod n, with the last split of parity. That split is read least, so
+//! no data split waits behind the header. When the home was lost, the header lies at one of the r
+//! next positions, its *successors*. So each slab has r + 1 header tables, for the GCLs whose
+//! headers belong to its own position, to the one before, and so on:
 //!
 //! ```text
-//! slab     0                64                                       (multiple of 4096)
-//!          | lead, zeros    | table 0       | ... | table r  | (zero) | splits                     | (zero)
-//!                           | GCL p, p + n, ...                       | of GCL 0 | of GCL 1 | ...  |
-//!                             64 bytes each                             gcl_bytes / k + 8 each
+//! slab     0             64                                    (multiple of 4096)
+//!          | lead, zeros | table 0     | ... | table r | (zero) | splits              | (zero)
+//!                        | GCL p, p + n, ...                    | of GCL 0, 1, 2, ... |
+//!                          64 bytes each                          gcl_bytes / k + 8 each
 //!
-//! lead     0  leased    u64  extents of the range that are leased, a bump counter; at positions 0 to r
-//!          8  activity  u64  accesses to pages of the range that compute nodes tell of, if the memory node is watching
+//! lead     0  leased    u64  extents of the range that are leased, a bump counter; at positions
+//!                            0 to r
+//!          8  activity  u64  accesses to pages of the range that compute nodes report, if the
+//!                            memory node monitors its host's memory
 //!         16  clock     u64  of the pool; in range 0, at positions 0 to r
 //! split    gcl_bytes / k bytes of the page or of parity, then
 //!          tag  u64  version u32, crc32c u32 of the bytes
@@ -48,7 +50,7 @@
 //! incarnation  u32  of the compute node
 //! split        u32  which one
 //! checksum     u32  crc32c of all of the share, this word taken as zero
-//! all before   u32  crc32c of the versions of all splits before the write-back, as they lie in a header
+//! all before   u32  crc32c of the versions of all splits before the write-back, as in a header
 //! ```
 //!
 //! Behind the journals lie the *logs*, one for each compute node that may register, if the pool has
@@ -78,14 +80,16 @@
 //! 16   gcl_bytes       u64
 //! 24   range_bytes     u64
 //! 32   (zero)
-//! 64   extents_leased  u64      bump counter, taken by fetch-and-add; may run past the capacity; zero in a coded
-//!                               pool, whose ranges have counters of their own
-//! 72   clock           u64      of the pool, at memory node 0; zero in a coded pool, where range 0 has it
+//! 64   extents_leased  u64      bump counter, taken by fetch-and-add; may run past the capacity;
+//!                               zero in a coded pool, whose ranges have counters of their own
+//! 72   clock           u64      of the pool, at memory node 0; zero in a coded pool, where range 0
+//!                               has it
 //! 80   (zero)
 //! 96   plane_looks     u64      looks at the control plane, counted by the node's own process
 //! 104  (zero)
 //! 128  global_epoch    u64      at the memory node that has the epochs
-//! 136  node_epoch      u64 x 58 there too, one word a compute node: what it has published plus one, or zero
+//! 136  node_epoch      u64 x 58 there too, one word a compute node: its published epoch plus one,
+//!                               or zero
 //! 600  (zero) up to 4096
 //! ```
 //! Memory node 0 has the epochs, in a coded pool the lowest that lives and is to stay.

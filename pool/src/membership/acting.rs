@@ -1,5 +1,5 @@
-//! What a change of the document means: the fabric meets new nodes, fences dead ones, forgets those
-//! that have left; observers are told.
+//! Acts upon a change of the document: the fabric meets new nodes, fences dead ones and forgets
+//! those that have left; observers are told.
 
 use std::collections::BTreeSet;
 use std::collections::btree_map::Entry;
@@ -20,7 +20,7 @@ impl Membership {
         self.act_upon(now)
     }
 
-    /// Tells the fabric what is new: who is there, who is gone, who is dead.
+    /// Tells the fabric which nodes are new, gone or dead.
     pub(super) fn act_upon(
         &self,
         Versioned { version, state }: Versioned,
@@ -30,7 +30,7 @@ impl Membership {
             return Ok(());
         }
         let failed = |node, source| PoolError::Fabric { node, source };
-        // A name that is in use again is that of another node.
+        // A name that is in use again belongs to another node.
         acted.fenced.retain(|node, _| !is_in(&state, *node));
         for (raw, card) in &state.cards {
             if card.host != self.host && acted.met.get(raw) != Some(&card.card) {
@@ -42,7 +42,7 @@ impl Membership {
                 acted.met.insert(*raw, card.card.clone());
             }
         }
-        // Without cards a fence reaches everywhere, and is made by those who wait for it: see
+        // Without cards a fence reaches everywhere, and the nodes that wait for it make it: see
         // `is_fenced`.
         for node in dead_nodes(&state).filter(|_| !state.cards.is_empty()) {
             if let Entry::Vacant(entry) = acted.fenced.entry(node) {
@@ -61,7 +61,7 @@ impl Membership {
             acted.met.remove(&raw);
         }
         self.notice_the_gone(&mut acted, &state);
-        // Last: what came from those who had the index before has arrived, or never will.
+        // Last: messages of earlier owners of an index have arrived, or never will.
         if self.observers_know(&state) {
             acted.upto = version;
         }
@@ -84,7 +84,7 @@ impl Membership {
         acted.members = members;
     }
 
-    /// Removes what the gone have left behind, once their processes have ended.
+    /// Removes what nodes that are gone have left behind, once their processes have ended.
     pub(super) fn forget_the_gone(&self, now: Duration, heartbeat: Duration) {
         let due = {
             let mut acted = self.acted.lock();
@@ -101,18 +101,18 @@ impl Membership {
         }
     }
 
-    /// What a node that reads only may do to this process's nodes; everything if they are compute
-    /// nodes, into whose memory it writes messages.
+    /// The rights of a node that reads only at this process's memory nodes. `None`, which is all
+    /// rights, if they are compute nodes, into whose memory it writes messages.
     pub(super) fn reading(&self, state: &PoolState) -> Option<Arc<Domain>> {
         let own = state.memory_nodes.iter().flatten().filter(|node| node.host == self.host);
         let ranges = own.map(|node| node.descriptor.ranges).max()?;
         Some(Arc::new(state.geometry().reading(ranges)))
     }
 
-    /// Tells the observers; whether all are ready for those who are in.
+    /// Tells the observers. Returns whether all are ready for the members.
     pub(super) fn observers_know(&self, state: &PoolState) -> bool {
         let observers = self.observers();
-        // Each of them, before they are asked for more.
+        // All observers learn of the change before any is asked about members.
         let unready = observers.iter().filter(|observer| !observer.changed(state)).count();
         unready == 0
             && observers.iter().all(|observer| {
@@ -151,7 +151,7 @@ pub(super) fn is_in(state: &PoolState, node: PeerId) -> bool {
     is_member || state.cards.contains_key(&node.to_raw())
 }
 
-/// All that died and still matter.
+/// All nodes that died and still matter.
 pub(super) fn dead_nodes(state: &PoolState) -> impl Iterator<Item = PeerId> {
     let memory = state.memory_nodes.iter().flatten().filter(|node| node.dead);
     let compute = state.lost.keys().chain(&state.dead);

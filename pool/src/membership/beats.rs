@@ -12,7 +12,8 @@ use crate::document::PoolState;
 use crate::error::PoolError;
 
 impl Membership {
-    /// From when this process has nodes that follow the pool, they have to show that they live.
+    /// Starts the clock of signs of life when this process gets its first node, and stops it when
+    /// the last one is gone.
     pub(super) fn begin_to_live(&self, now: Duration) {
         let has_nodes = !self.own_nodes(&self.state()).is_empty();
         let mut shown = self.shown.lock();
@@ -23,7 +24,7 @@ impl Membership {
         }
     }
 
-    /// The nodes of this process that the others look after.
+    /// The nodes of this process that others watch.
     pub(super) fn own_nodes(&self, state: &PoolState) -> BTreeSet<PeerId> {
         let memory = state.memory_nodes.iter().flatten();
         let memory = memory.filter(|node| node.host == self.host && !node.dead);
@@ -38,8 +39,8 @@ impl Membership {
             .collect()
     }
 
-    /// Shows the others that this process's nodes live and what they have seen. Each node does so
-    /// when it has something new to say, or the next beat is due; with `None` at once.
+    /// Shows the others that this process's nodes live and what they have seen. Each node beats
+    /// when its beat has changed, or the next one is due; with `None` at once.
     pub async fn beat(&self, env: &Env, now: Option<Duration>) -> Result<(), PoolError> {
         let seen = self.acted.lock().upto;
         let state = self.state();
@@ -62,7 +63,7 @@ impl Membership {
         }
         if oldest.is_some() {
             let mut shown = self.shown.lock();
-            // By now, and not by when the beats were begun: how late they came nobody knows.
+            // By the time now, not by the start of the beats: they may have arrived this late.
             let silent_for = shown.alive_at.map(|at| env.now().saturating_sub(at));
             shown.silences += u64::from(silent_for > Some(state.timing.lease * 3 / 4));
             shown.alive_at = oldest;
@@ -70,8 +71,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Shows that a node lives that is about to enter the pool, so that it is missed if it ends
-    /// right after.
+    /// Sends the first beat of a node that is about to enter the pool, so that the others miss it
+    /// if it ends right after.
     pub async fn first_beat(&self, env: &Env, node: PeerId) -> Result<(), PoolError> {
         let (now, seen) = (env.now(), self.acted.lock().upto);
         let beat = Beat { node, host: self.host, seen, report: String::new() };

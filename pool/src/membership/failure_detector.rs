@@ -1,12 +1,13 @@
-//! Who is silent for too long, and is declared dead for it.
+//! Declares nodes dead that are silent for too long.
 //!
 //! ```text
-//! view --> beats --> silent for a lease? --> watched for long enough? --> compare-and-swap on that view
+//! view --> beats --> silent for a lease? --> watched for long enough?
+//!      --> compare-and-swap on that view
 //! ```
 //! The beats are read after the state, and the state is replaced only if it still is the one that
 //! they were judged with. So a node that changes the state after a beat of its own (`Pool::renew`)
-//! knows that nobody declares it dead for its silence before that beat: who has judged by older
-//! beats has an older state.
+//! knows that no process declares it dead for its silence before that beat: a process that has
+//! judged by older beats has an older state.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,7 +23,7 @@ use crate::error::PoolError;
 
 /// Heartbeats for which a node that has been silent for too long is watched before it is declared
 /// dead. Between two looks at most one counts: a machine that stands still silences all of its
-/// nodes, and who wakes first takes none of the others for dead.
+/// nodes, and the node that wakes first must not take the others for dead.
 const WATCHED_BEATS: u32 = 2;
 
 /// A silent node with its process, and for how long it has shown nothing, where that is known.
@@ -56,8 +57,8 @@ impl Membership {
         Err(PoolError::Contended { attempts: ATTEMPTS })
     }
 
-    /// Who is silent, and has been watched for long enough, all that were so at the last look for
-    /// so long more.
+    /// The nodes that are silent and have been watched for long enough. Those that were silent at
+    /// the last look have been watched for `watched_for` more.
     async fn silent_for_long(
         &self,
         state: &PoolState,
@@ -76,22 +77,23 @@ impl Membership {
                 silent.insert((node, host), own.map(|(_, age)| *age));
             }
         }
-        let who = silent.keys().copied();
-        let due = self.shown.lock().watch(who, watched_for, watch_of(state.timing));
-        let silent_for = |who| silent.get(&who).copied().flatten();
+        let nodes = silent.keys().copied();
+        let due = self.shown.lock().watch(nodes, watched_for, watch_of(state.timing));
+        let silent_for = |node| silent.get(&node).copied().flatten();
         Ok(due.into_iter().map(|(node, host)| (node, host, silent_for((node, host)))).collect())
     }
 }
 
-/// For how long a node that has been silent for too long is watched: where a lease is few
-/// heartbeats, less than so many, as it is missed after some leases all the same.
+/// For how long a node that has been silent for too long is watched. Where a lease is few
+/// heartbeats, this is less than [`WATCHED_BEATS`], as a dead node must be missed within some
+/// leases.
 fn watch_of(timing: Timing) -> Duration {
     (WATCHED_BEATS * timing.heartbeat).min(timing.lease / 4)
 }
 
 impl Shown {
-    /// Watches those who are silent now, all that were so at the last look for so long more; who
-    /// has been watched for long enough.
+    /// Watches the nodes that are silent now; those that were silent at the last look, for `more`.
+    /// Returns the nodes that have been watched for `enough`.
     fn watch(
         &mut self,
         silent: impl Iterator<Item = (PeerId, u64)>,
@@ -99,10 +101,10 @@ impl Shown {
         enough: Duration,
     ) -> Vec<(PeerId, u64)> {
         let watched =
-            |who: &_| self.silent.get(who).map_or(Duration::ZERO, |before| *before + more);
-        self.silent = silent.map(|who| (who, watched(&who))).collect();
+            |node: &_| self.silent.get(node).map_or(Duration::ZERO, |before| *before + more);
+        self.silent = silent.map(|node| (node, watched(&node))).collect();
         let due = self.silent.iter().filter(|(_, watched)| **watched >= enough);
-        due.map(|(who, _)| *who).collect()
+        due.map(|(node, _)| *node).collect()
     }
 }
 
@@ -111,15 +113,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_silent_is_watched_and_between_two_looks_nobody_sees_more_than_a_beat() {
+    fn a_silent_node_is_watched_and_one_look_counts_for_at_most_a_beat() {
         const BEAT: Duration = Duration::from_millis(200);
         let (silent, other) = ((PeerId::memory(1), 7), (PeerId::compute(2), 8));
         let mut shown = Shown::default();
         let enough = watch_of(Timing { lease: 10 * BEAT, heartbeat: BEAT });
         assert_eq!(enough, 2 * BEAT);
         assert_eq!(watch_of(Timing { lease: 4 * BEAT, heartbeat: BEAT }), BEAT);
-        let look = |shown: &mut Shown, who: &[(PeerId, u64)], more| {
-            shown.watch(who.iter().copied(), more, enough)
+        let look = |shown: &mut Shown, silent: &[(PeerId, u64)], more| {
+            shown.watch(silent.iter().copied(), more, enough)
         };
         assert!(look(&mut shown, &[silent], BEAT).is_empty(), "it has just been seen so");
         assert!(look(&mut shown, &[silent, other], BEAT).is_empty());

@@ -29,12 +29,12 @@ impl Membership {
         let seen = self.load().await?;
         let was_away = self.mark_look(env) > timing.away_after();
         if was_away && self.is_marked() {
-            // It has stood still, perhaps, and its last beat is old.
+            // The process may have stood still, and its last beat is old.
             self.beat(env, None).await?;
-            self.let_others_hear(env, timing).await;
+            self.let_others_notice(env, timing).await;
         }
         self.see(seen.clone());
-        // Where looks are counted, by no state that is later than the look.
+        // Where looks are counted, the process acts by no state later than the look.
         let acted = if self.is_marked() { self.act_upon(seen) } else { self.act() };
         // Also if it failed: the beat says how far this process has acted, and that it lives.
         self.beat(env, Some(now)).await?;
@@ -44,13 +44,14 @@ impl Membership {
         if self.looking_for(env.now(), lease) > lease {
             self.declare_silent_dead(since_last_look.min(heartbeat)).await?;
         } else {
-            // What was seen while it looked is too old by now.
+            // Observations from before the gap are too old.
             self.shown.lock().silent.clear();
         }
         Ok(())
     }
 
-    /// Nobody waits for processes that neither run compute nodes nor have to let others in.
+    /// How often to look. No node waits for processes that neither run compute nodes nor have to
+    /// let others in.
     pub(super) fn pace(&self) -> Duration {
         let state = self.state();
         let is_idle = state.cards.is_empty()
@@ -63,8 +64,8 @@ impl Membership {
         self.shown.lock().looking.map_or(now, |(_, last)| last)
     }
 
-    /// For how long this process has been looking at the plane regularly: who stood still, or was
-    /// away from it, cannot tell who else was.
+    /// For how long this process has looked at the plane regularly. A process that stood still, or
+    /// was away from the plane, cannot tell which others were.
     pub(super) fn looking_for(&self, now: Duration, lease: Duration) -> Duration {
         let mut shown = self.shown.lock();
         let (since, last) = shown.looking.unwrap_or((now, now));
@@ -84,20 +85,20 @@ impl Membership {
         !self.marks.lock().is_empty()
     }
 
-    /// Counts a look; no less than the time since it was counted before.
+    /// Counts a look. Returns an upper bound of the time since the last one.
     pub(super) fn mark_look(&self, env: &Env) -> Duration {
         let before = std::mem::replace(&mut self.shown.lock().marked_at, env.now());
         for region in &*self.marks.lock() {
             let at = layout::PLANE_LOOKS_AT as usize;
-            // Nobody else writes it.
+            // No other task writes the counter.
             region.store(at, region.load(at).wrapping_add(1));
         }
         env.now().saturating_sub(before)
     }
 
-    /// Nodes that relied on this process not looking get time to see that it looks again. It goes
-    /// on counting.
-    pub(super) async fn let_others_hear(&self, env: &Env, timing: Timing) {
+    /// Gives nodes that relied on the absence of this process the time to see that it looks again.
+    /// The process counts looks meanwhile.
+    pub(super) async fn let_others_notice(&self, env: &Env, timing: Timing) {
         let until = env.now() + timing.acts_after();
         while env.now() < until {
             let left = until.saturating_sub(env.now());

@@ -2,16 +2,16 @@
 //! it gives.
 //!
 //! ```text
-//! plane --load--> view --> fabric: meet new nodes, fence dead ones --> beat: "seen, and acted upon"
+//! plane --load--> view --> fabric: meet new nodes, fence dead ones --> beat: seen, and acted upon
 //! ```
-//! A beat says that the process has acted upon all changes up to a version of the state. So whoever
-//! waits for the others to see that a node died knows afterwards that none of them executes its
-//! verbs any more.
+//! A beat says that the process has acted upon all changes up to a version of the state. So a node
+//! that waits until the others have seen a death knows that none of them executes verbs of the dead
+//! node any more.
 //!
-//! A process with memory nodes counts its looks at the plane in their control pages, and says that
-//! it has acted upon what it found after it was away only when a while has passed since it counted
-//! again ([`Timing::acts_after`]). So a node that reads a count which stands still knows that
-//! nobody is told yet that this process has fenced it.
+//! A process with memory nodes counts its looks at the plane in their control pages. After an
+//! absence it counts again for a while ([`Timing::acts_after`]) before it says that it has acted
+//! upon the changes it found. So a node that reads a count which stands still knows that no other
+//! node has been told yet that this process has fenced it.
 //!
 //! ```text
 //! process           what a process knows of its pool

@@ -1,4 +1,4 @@
-//! Waits until other processes have seen a change, and which of them are waited for.
+//! Waits until other processes have seen a change.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,18 +14,17 @@ use crate::error::PoolError;
 /// Leases for which the other processes are waited for to take note of a change.
 const NOTICE_LEASES: u32 = 5;
 
-/// Leases after which a dead node is missed: after one it is silent for too long, then it is
-/// watched, by who may find the state changed when it is to be declared dead; and a plane may tell
+/// Leases after which a dead node is missed. After one lease it is silent for too long. Then it is
+/// watched, and the process that declares it dead may find the state changed. And a plane may tell
 /// ages in whole seconds, rounded down.
 const MISSED_LEASES: u32 = 3;
 
-// Who waits until a node is missed does not take note of what others are waited for to take note
-// of.
+// A process that waits until a node is missed takes note of no change meanwhile, while others wait
+// for it to do so.
 const _: () = assert!(MISSED_LEASES < NOTICE_LEASES);
 
 impl Membership {
-    /// A node of another process that has not acted upon this version of the state yet, or a later
-    /// one.
+    /// A node of another process that has not acted yet upon this version of the state.
     pub(super) async fn late(&self, version: Version) -> Result<Option<PeerId>, PoolError> {
         let state = self.state();
         let mut waited = watched(&state);
@@ -62,8 +61,8 @@ impl Membership {
         }
     }
 
-    /// How long after its death a node of another process is missed, of those that `is_meant` says;
-    /// `None` if the death of none of them is told by its silence.
+    /// How long after its death a node of another process is missed, of the nodes that `is_meant`
+    /// selects; `None` if the silence of none of them tells its death.
     pub fn missed_within(&self, is_meant: impl Fn(PeerId) -> bool) -> Option<Duration> {
         let state = self.state();
         let mut watched = watched(&state).into_iter();
@@ -71,7 +70,7 @@ impl Membership {
         is_watched.then_some(state.timing.lease * MISSED_LEASES)
     }
 
-    /// How long others may take to take note of something.
+    /// How long others may take to take note of a change.
     pub fn notice_bound(&self) -> Duration {
         self.timing().lease * NOTICE_LEASES
     }

@@ -1,19 +1,19 @@
-//! What is told of changes of a pool, before other processes rely on them.
+//! Observers of changes of a pool.
 
 use crate::compute_index::ComputeIndex;
 use crate::document::PoolState;
 
-/// Hears of changes of a pool before the others rely on them.
+/// Is told of changes of a pool before other processes rely on them.
 pub trait Observer: Send + Sync {
-    /// A compute node is in the pool, as this incarnation of its index. Called again and again,
-    /// also for those that are known, until it returns true: until then the node waits.
+    /// A compute node is in the pool, as this incarnation of its index. Called repeatedly, also for
+    /// known nodes, until it returns true. The node waits until then.
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool;
 
-    /// A compute node that was in the pool is in it no more, and recovered from if it died.
+    /// A compute node is no longer in the pool. If it died, the recovery from its death is over.
     fn gone(&self, node: ComputeIndex);
 
-    /// The state of the pool is another. Called again and again before the others learn that this
-    /// process has acted upon it, until it returns true: until then something is under way that was
-    /// begun by an older state, and would not have been by this one.
+    /// The state of the pool has changed. Called repeatedly, until it returns true, before the
+    /// others learn that this process has acted upon the change. It returns false while an
+    /// operation is under way that began by an older state and could not begin by this one.
     fn changed(&self, state: &PoolState) -> bool;
 }

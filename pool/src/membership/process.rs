@@ -1,4 +1,4 @@
-//! What a process knows of its pool, and what it has shown of itself.
+//! The state of a pool as a process knows it, and the signs of life that the process has given.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::control::{Beat, ControlError, ControlPlane, Version, Versioned};
 use crate::document::{PoolState, Timing};
 use crate::error::PoolError;
 
-/// What a process knows of a pool, and the others of it.
+/// A process as a member of a pool.
 pub struct Membership {
     pub(super) host: u64,
     pub(super) fabric: Arc<dyn Fabric>,
@@ -26,7 +26,7 @@ pub struct Membership {
     pub(super) observers: Mutex<Vec<Weak<dyn Observer>>>,
     /// The pool was removed.
     pub(super) gone: AtomicBool,
-    /// Nodes of this process that serve nothing more: nobody shows that they live.
+    /// Nodes of this process that have ended: the process no longer beats for them.
     pub(super) ended: Mutex<BTreeSet<PeerId>>,
     /// Memory nodes of this process, which show that the plane is looked at.
     pub(super) marks: Mutex<Vec<Arc<dyn LocalRegion>>>,
@@ -40,7 +40,7 @@ pub(super) struct Acted {
     pub(super) met: BTreeMap<u16, String>,
     /// The compute nodes that were in the pool, or to be recovered from.
     pub(super) members: BTreeSet<u16>,
-    /// Those of them that have left something behind, where nodes do not need cards.
+    /// Those of them that have left something behind, on a fabric without cards.
     pub(super) to_forget: BTreeSet<u16>,
     /// When that is tried again.
     pub(super) forget_at: Duration,
@@ -71,12 +71,12 @@ pub(super) struct Shown {
 /// What a process has shown of its nodes, by its own clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignsOfLife {
-    /// For how long it has not been able to show that they live; no time where nobody follows the
-    /// pool.
+    /// For how long it has not been able to show that they live; zero if this process does not
+    /// follow the pool.
     pub silent_for: Duration,
-    /// How often it has not been able to for longer than three quarters of a lease, and then was
-    /// again. As long as that stays the same, and it is not silent for longer now, nobody can have
-    /// found it silent for a lease.
+    /// How often it was silent for longer than three quarters of a lease, and then beat again.
+    /// While this count stays the same, and the present silence is shorter, no node can have found
+    /// it silent for a lease.
     pub silences: u64,
 }
 
@@ -133,7 +133,7 @@ impl Membership {
         self.view.read().state.timing
     }
 
-    /// How often what others are to do is looked at.
+    /// How often to look for changes by others.
     pub fn plane_pace(&self) -> Duration {
         self.plane.pace()
     }
@@ -144,7 +144,7 @@ impl Membership {
         observers.retain(|observer| observer.strong_count() > 0);
         observers.push(observer);
         drop(observers);
-        // Who is in is not new to the fabric, but to the observer.
+        // The members are known to the fabric, but new to the observer.
         self.acted.lock().upto = 0;
     }
 
@@ -152,13 +152,12 @@ impl Membership {
         self.observers.lock().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// What a node of this process says of itself with its beats from now on.
+    /// Sets the report that a node of this process sends with its beats from now on.
     pub fn set_report(&self, node: PeerId, report: String) {
         self.reports.lock().insert(node, report);
     }
 
-    /// Shows no more that a node of this process lives, or does so again, for the next one of its
-    /// name.
+    /// Stops the beats of a node of this process, or resumes them for the next node of its name.
     pub fn set_ended(&self, node: PeerId, has_ended: bool) {
         let mut ended = self.ended.lock();
         if has_ended {
@@ -222,11 +221,10 @@ impl Membership {
 
     pub(super) fn changed_to(&self, now: Versioned) {
         self.see(now);
-        // Not where looks are counted: others may rely on it that this process does not know yet
-        // what others have changed.
+        // Not where looks are counted: others may rely on this process not knowing their changes
+        // yet.
         if !self.is_marked() {
-            // If that fails it is tried again with the next look, before the others hear that it
-            // has been done.
+            // If it fails, the next look tries again, before a beat says that it has been done.
             let _ = self.act();
         }
     }

@@ -1,5 +1,4 @@
-//! A memory node that is to leave its pool: whether the others can do without it, and how far it
-//! is.
+//! Drains a memory node: whether the pool can do without it, and the progress.
 
 use selkie_fabric::PeerId;
 
@@ -8,7 +7,7 @@ use crate::document::{PoolState, Residency};
 use crate::error::PoolError;
 use crate::membership::change_state;
 
-/// What a memory node that is to leave has to be rid of.
+/// The progress of a memory node that is to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DrainProgress {
     /// Slabs of ranges that lie on it.
@@ -17,8 +16,8 @@ pub struct DrainProgress {
     pub has_left: bool,
 }
 
-/// Has a memory node leave its pool: the compute nodes move elsewhere what it has, and then it is
-/// of no use any more. Called again it tells how far that is.
+/// Has a memory node leave its pool: the compute nodes move its slabs elsewhere, and then it is no
+/// longer part of the pool. A repeated call tells the progress.
 ///
 /// # Errors
 /// [`PoolError::CannotLeave`], [`PoolError::Control`].
@@ -35,21 +34,21 @@ impl PoolState {
         if let Some(Some(member)) = self.memory_nodes.get_mut(usize::from(memory_node)) {
             member.stay = Residency::Leaving;
         }
-        // Nobody uses it, and nobody would do the rest.
+        // No node uses it, and there is no compute node that would let it go.
         if self.compute_nodes.is_empty() && self.is_empty(memory_node) {
             self.leave(memory_node);
         }
         Ok(())
     }
 
-    /// What a memory node that is to leave has to be rid of.
+    /// The progress of a memory node that is to leave.
     #[must_use]
     pub fn leaving_of(&self, memory_node: u16) -> DrainProgress {
         let has_left = self.stay_of(memory_node) == Some(Residency::Left);
         DrainProgress { slabs: self.slabs_on(memory_node), has_left }
     }
 
-    /// Whether a memory node that is to leave has nothing any more.
+    /// Whether no slab of a memory node is in use.
     pub(crate) fn is_empty(&self, memory_node: u16) -> bool {
         self.slabs_in_use().all(|slab| slab.node != memory_node)
     }
@@ -62,7 +61,7 @@ impl PoolState {
         }
     }
 
-    /// Looks whether the pool can do without a memory node.
+    /// Checks that the pool can do without a memory node.
     fn check_leaves(&self, memory_node: u16) -> Result<(), PoolError> {
         let node = usize::from(memory_node);
         let refused = |why| Err(PoolError::CannotLeave { node, why });
@@ -94,7 +93,7 @@ impl PoolState {
         self.check_room_without(memory_node)
     }
 
-    /// Looks whether the slabs of a memory node, and of those that are to leave already, find room
+    /// Checks that the slabs of a memory node, and of those that already are to leave, find room
     /// elsewhere.
     fn check_room_without(&self, memory_node: u16) -> Result<(), PoolError> {
         let mut after = self.clone();
@@ -111,8 +110,9 @@ impl PoolState {
         Err(PoolError::CannotLeave { node: usize::from(memory_node), why })
     }
 
-    /// Moves all slabs of memory nodes that are to leave, as far as they find room; how many. Where
-    /// two of a range are to move, one may find its place only when the other has gone.
+    /// Moves all slabs of memory nodes that are to leave, as far as they find room. Returns how
+    /// many. Where two slabs of a range are to move, one may find its place only when the other has
+    /// moved.
     fn move_all_leaving(&mut self) -> usize {
         let Some(mut free) = self.free_slabs() else { return 0 };
         let mut moved = 0;

@@ -17,10 +17,10 @@ impl PoolState {
         all.into_iter().filter(|node| self.lives(*node)).collect()
     }
 
-    /// The next slab that is to move, and where it could.
+    /// The next slab that is to move, and a place for it.
     pub(crate) fn next_migration(&self, by: u16) -> Option<Migration> {
-        // What a range has lost comes first: that may need the place, and headers can leave only
-        // for slabs that live.
+        // Lost slabs of a range come first: they may need the place, and headers can leave only for
+        // living slabs.
         let is_whole = |place: &RangePlace| place.slabs.iter().all(|slab| self.lives(slab.node));
         let is_to_go = |place: &RangePlace, _, slab: &Slab| {
             (self.is_leaving(slab.node) || self.is_evicted(slab)) && is_whole(place)
@@ -34,9 +34,9 @@ impl PoolState {
         Some(Migration { range, position, from, to, by, stage: MigrationStage::Clearing })
     }
 
-    /// A memory node died: what was on its way from it or to it stays where it is whole. So does
-    /// what has not got there yet of a range that has lost another slab: that one may need the
-    /// place, and the headers may have nowhere to go.
+    /// A memory node died: a slab that was moving from it or to it stays where it is whole. So does
+    /// a slab of a range that has lost another slab: the lost one may need the place, and the
+    /// headers may have nowhere to go.
     pub(crate) fn give_up_migration(&mut self, memory_node: u16) {
         let Some(task) = &mut self.migration else { return };
         let is_lost = |slab: &Slab| slab.node == memory_node;
@@ -53,9 +53,9 @@ impl PoolState {
         let was_switched = task.stage == MigrationStage::Switched;
         let (range, position, from) = (task.range, task.position, task.from);
         let is_lost = was_switched && task.to.node == memory_node;
-        // The one that is not used any more is free once those who began before have ended.
+        // The slab that is not used any more is free once all earlier operations have ended.
         task.stage = MigrationStage::Settling;
-        // Headers that have got there meanwhile are lost, and made anew from what is left.
+        // Headers that have moved there meanwhile are lost, and rebuilt from the other splits.
         let goes_back = is_lost && !self.has_headers(range, position);
         let Some(place) = self.ranges.get_mut(range) else { return };
         place.moving = None;
@@ -64,7 +64,7 @@ impl PoolState {
         }
     }
 
-    /// Goes on to the next stage of the migration `task`, if it is that; whether it is.
+    /// Advances the migration under way to its next stage, if it is `task`. Returns whether it is.
     pub(crate) fn advance(&mut self, task: &Migration) -> bool {
         if self.migration != Some(*task) {
             return false;
@@ -95,7 +95,7 @@ impl PoolState {
                 place.moving = None;
                 MigrationStage::Settling
             }
-            // Who died may still write, as long as it is not fenced.
+            // A dead node may still write as long as it is not fenced.
             MigrationStage::Settling if all_fenced => {
                 self.migration = None;
                 self.freed_by(task).for_each(|slab| self.give_back(slab));

@@ -77,7 +77,7 @@ fn a_slab_is_written_at_both_places_until_all_know_the_new_one() {
     assert_eq!(moving_in(MigrationStage::Switched), (3, Some((0, false))));
     assert_eq!(moving_in(MigrationStage::Settling), (3, None));
     let (mut state, task) = moving(MigrationStage::Settling);
-    assert!(!state.is_empty(0), "somebody may still use the old place");
+    assert!(!state.is_empty(0), "a node may still use the old place");
     state.lost.insert(2, crate::document::Lost::default());
     assert!(state.advance(&task) && state.migration.is_some(), "one that died may still write");
     state.lost.clear();
@@ -114,7 +114,7 @@ fn a_death_leaves_the_range_with_a_whole_slab_if_there_is_one() {
         state.ranges[0].slabs[0].node
     };
     for stage in [MigrationStage::Clearing, MigrationStage::Copying, MigrationStage::Switching] {
-        assert_eq!(after(stage, 0), 0, "it is lost, and made again elsewhere");
+        assert_eq!(after(stage, 0), 0, "it is lost, and regenerated elsewhere");
         assert_eq!(after(stage, 3), 0, "as before");
     }
     assert_eq!(after(MigrationStage::Switched, 3), 0, "what is written is there, too");
@@ -205,7 +205,7 @@ fn both_slabs_of_a_move_are_free_where_the_range_has_got_a_third() {
     let (mut state, task) = evicting(MigrationStage::Settling);
     let third = Slab { node: 2, slab: 1 };
     assert_eq!(state.freed_by(&task).collect::<Vec<_>>(), [task.from]);
-    // The one that it had moved to was lost, and made again elsewhere before the move was over.
+    // The slab that it had moved to was lost, and regenerated elsewhere before the move was over.
     state.ranges[0].slabs[0] = third;
     assert_eq!(state.freed_by(&task).collect::<Vec<_>>(), [task.from, task.to]);
     assert!(state.advance(&task) && state.migration.is_none());
@@ -214,7 +214,7 @@ fn both_slabs_of_a_move_are_free_where_the_range_has_got_a_third() {
 }
 
 #[test]
-fn an_evicted_slab_is_withdrawn_when_nobody_uses_it_any_more() {
+fn an_evicted_slab_is_withdrawn_when_no_node_uses_it_any_more() {
     for stage in [
         MigrationStage::Clearing,
         MigrationStage::Copying,

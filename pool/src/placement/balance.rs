@@ -1,25 +1,25 @@
-//! Which slab of a coded pool is to move so that memory nodes have like many of them: after a
-//! memory node has joined, mostly, or when a loss was made good on those that were left.
+//! Which slab of a coded pool is to move so that memory nodes have equally many: usually after a
+//! memory node has joined, or after the slabs of a lost one were regenerated on the others.
 //!
-//! A move brings two nodes closer to each other, or it is not made: from one that has at least two
-//! slabs more than the other. So the sum of the squares of what all have goes down with each move,
-//! and they come to an end. First come moves within the extended group that a range lies in (Hydra
-//! §5.2). Where groups differ, ranges go over whole, one after the other: the slabs follow the
-//! first that went, so that few ranges lie in two groups.
+//! A slab moves only from a node that has at least two slabs more than the other. So the sum of the
+//! squares of the slab counts decreases with each move, and the moves end. Moves within the
+//! extended group of a range come first (Hydra §5.2). Where groups differ, whole ranges move, one
+//! after the other: the slabs of a range follow the first one, so that few ranges lie in two
+//! groups.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::coding_sets::{MemoryNodeLoad, SPARE_NODES, extended_groups};
 use crate::document::{PoolState, RangePlace, Slab};
 
-/// A move from one memory node to another, with what speaks for it: the more the better.
+/// A move from one memory node to another, ordered by its benefit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Choice {
-    /// The range is, but for this slab, more in the group that it goes to than in any other.
+    /// Apart from this slab, the range has most slabs in the group that the slab goes to.
     is_near: bool,
     /// Slabs of the range that are in that group already.
     company: usize,
-    /// Slabs that the one has more than the other.
+    /// How many slabs `from` has more than `to`.
     difference: u32,
     from: u16,
     to: u16,
@@ -29,8 +29,8 @@ struct Choice {
 const LEAST_DIFFERENCE: u32 = 2;
 
 impl PoolState {
-    /// A slab, by range and position, whose move to another memory node evens out what the nodes
-    /// have, and that node.
+    /// A slab, by range and position, whose move balances the nodes, and the memory node that it is
+    /// to move to.
     pub(crate) fn next_to_balance(&self) -> Option<(usize, usize, u16)> {
         let places = self.staying_places();
         let most = places.iter().map(|place| place.used).max()?;
@@ -39,7 +39,7 @@ impl PoolState {
             return None;
         }
         let groups = Groups::of(&places, self.coding.splits());
-        // Ranges lie on few sets of nodes: what is best for one is for all of its set.
+        // Ranges lie on few sets of nodes: the best move for one is the best for all of its set.
         let mut best: BTreeMap<Vec<u16>, Option<Choice>> = BTreeMap::new();
         let mut chosen: Option<(Choice, usize)> = None;
         for (range, place) in self.ranges.iter().enumerate() {
@@ -57,7 +57,7 @@ impl PoolState {
         Some((range, position, choice.to))
     }
 
-    /// The memory nodes of a range that all live and are to stay, none of its slabs on its way.
+    /// The memory nodes of a range, if all live and are to stay, and none of its slabs is moving.
     fn nodes_of(&self, place: &RangePlace) -> Option<Vec<u16>> {
         let stays = |slab: &Slab| self.stays(slab.node);
         let is_settled = place.moving.is_none() && place.slabs.iter().all(stays);
@@ -108,7 +108,7 @@ impl<'p> Groups<'p> {
                 other.node == to.node || other.domain.is_shared_with(&to.domain)
             };
             let can_have = to.free() > 0 && to.node != from && !kept.iter().any(is_beside);
-            // One whose domain all groups have is in none.
+            // A node whose domain all groups have is in no group.
             let group = self.group_of.get(&to.node);
             let company = group.and_then(|group| company.get(group)).copied().unwrap_or(0);
             let is_near = company == largest;
@@ -134,7 +134,7 @@ mod tests {
     use crate::document::Residency;
     use crate::document::{Identity, MemoryMember, Timing};
 
-    const LENT: u32 = 100;
+    const CAPACITY: u32 = 100;
 
     /// A pool of this coding without ranges, whose memory nodes are of these failure domains.
     fn pool(coding: &str, domains: &[&str]) -> PoolState {
@@ -149,7 +149,7 @@ mod tests {
         };
         let identity = Identity { name: "test", id: 1, fabric: "mem" };
         let mut state = PoolState::new(identity, Timing::default(), &config);
-        domains.iter().for_each(|domain| join(&mut state, domain, LENT));
+        domains.iter().for_each(|domain| join(&mut state, domain, CAPACITY));
         state
     }
 
@@ -189,7 +189,7 @@ mod tests {
         let mut state = pool("2+1", &[""; 4]);
         fill(&mut state, 40);
         assert_eq!(balance(&mut state), (0, vec![30; 4]), "ranges are spread evenly");
-        join(&mut state, "", LENT);
+        join(&mut state, "", CAPACITY);
         assert_eq!(balance(&mut state), (24, vec![24; 5]));
         join(&mut state, "", 7);
         let (moves, slabs) = balance(&mut state);
@@ -201,7 +201,7 @@ mod tests {
         let mut state = pool("2+1", &[""; 5]);
         fill(&mut state, 40);
         for _ in 0..5 {
-            join(&mut state, "", LENT);
+            join(&mut state, "", CAPACITY);
         }
         let is_mixed = |range: &&RangePlace| {
             let new = range.slabs.iter().filter(|slab| slab.node >= 5).count();
@@ -219,8 +219,8 @@ mod tests {
     fn no_move_puts_two_slabs_into_one_failure_domain() {
         let mut state = pool("2+1", &["a", "b", "c"]);
         fill(&mut state, 30);
-        join(&mut state, "a", LENT);
-        join(&mut state, "a", LENT);
+        join(&mut state, "a", CAPACITY);
+        join(&mut state, "a", CAPACITY);
         let (_, slabs) = balance(&mut state);
         assert_eq!(slabs, [10, 30, 30, 10, 10], "what rack a has is spread in it");
         for range in &state.ranges {
@@ -234,7 +234,7 @@ mod tests {
         let mut state = pool("2+1", &[""; 3]);
         let member = |node| {
             let (peer, region) = (PeerId::memory(node), RegionKey::from_raw(0));
-            let descriptor = MemoryNodeDescriptor { peer, region, ranges: LENT };
+            let descriptor = MemoryNodeDescriptor { peer, region, ranges: CAPACITY };
             let (domain, stay, reclaim) = Default::default();
             MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim }
         };
@@ -250,7 +250,7 @@ mod tests {
     fn nothing_goes_to_the_dead_or_those_that_leave_and_ranges_with_losses_stay() {
         let mut state = pool("2+1", &[""; 3]);
         fill(&mut state, 30);
-        join(&mut state, "", LENT);
+        join(&mut state, "", CAPACITY);
         let mut leaving = state.clone();
         leaving.memory_nodes[3].as_mut().unwrap().stay = Residency::Leaving;
         assert_eq!(leaving.next_to_balance(), None);

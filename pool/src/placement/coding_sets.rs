@@ -19,7 +19,7 @@ pub(crate) const SPARE_NODES: usize = 2;
 pub struct MemoryNodeLoad {
     /// Its index.
     pub node: u16,
-    /// What fails as one with it.
+    /// Its failure domain.
     pub domain: FailureDomain,
     /// Slabs that are in use.
     pub used: u32,
@@ -66,8 +66,8 @@ pub fn extended_groups(
     groups
 }
 
-/// Takes a group of `size` out of `rest`, first from the domains that have most nodes left: they
-/// are the ones that could not be spread any more.
+/// Takes a group of `size` out of `rest`, first from the domains that have most nodes left, as
+/// these are hardest to spread.
 fn take_group<'p>(
     rest: &mut Vec<&'p MemoryNodeLoad>,
     size: usize,
@@ -78,7 +78,7 @@ fn take_group<'p>(
     }
     let crowd = |place: &MemoryNodeLoad| crowds.get(&place.domain).copied().unwrap_or(0);
     let mut candidates = rest.clone();
-    // One pass over what is sorted already, if all fail alone.
+    // If all nodes fail alone, they are sorted already, and this is one pass.
     candidates.sort_by_key(|place| (Reverse(crowd(place)), place.node));
     let mut group: Vec<&MemoryNodeLoad> = Vec::new();
     for place in candidates {

@@ -1,9 +1,9 @@
-//! Which slabs of a coded pool are free, and who may have them.
+//! The free slabs of a coded pool, and the ranges that may have them.
 //!
-//! A search for slabs to be placed goes through all ranges, and is made again and again while there
-//! is something to be placed and no room for it. So what is free is found out once for all of it,
-//! and where a slab has found no place none is looked for again beside the same memory nodes:
-//! ranges lie on few sets of nodes (Hydra §5.2).
+//! A search for slabs to be placed goes through all ranges, and is repeated while there is a slab
+//! to be placed and no room for it. So one search computes the free slabs once. Where a slab has
+//! found no place, the search does not look again beside the same memory nodes: ranges lie on few
+//! sets of nodes (Hydra §5.2).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use crate::document::{PoolState, RangePlace, Slab};
 /// The free slabs of a pool, as they are taken.
 pub(crate) struct FreeSlabs {
     places: Vec<MemoryNodeLoad>,
-    /// The slabs of each memory node that nobody can have.
+    /// The slabs of each memory node that are in use or withdrawn.
     taken: BTreeMap<u16, BTreeSet<u32>>,
     splits: usize,
     /// Sets of memory nodes beside which there is no place for a slab.
@@ -23,7 +23,7 @@ pub(crate) struct FreeSlabs {
 }
 
 impl PoolState {
-    /// The slabs that are free; `None` if there is not one.
+    /// The slabs that are free; `None` if there is none.
     pub(crate) fn free_slabs(&self) -> Option<FreeSlabs> {
         let places = self.places();
         if places.iter().all(|place| place.free() == 0) {
@@ -50,7 +50,7 @@ impl PoolState {
         &self,
         is_to_go: impl Fn(&RangePlace, usize, &Slab) -> bool,
     ) -> Option<(usize, usize, Slab)> {
-        // Mostly there is nothing to be placed, and then it does not matter what is free.
+        // Usually there is nothing to be placed, and the free slabs are not needed.
         let concerns = |place: &RangePlace| {
             place.slabs.iter().enumerate().any(|(position, slab)| is_to_go(place, position, slab))
         };
@@ -76,7 +76,7 @@ impl PoolState {
 }
 
 impl FreeSlabs {
-    /// One for a range whose other slabs lie on these memory nodes.
+    /// A free slab for a range whose other slabs lie on these memory nodes.
     pub(crate) fn find(&mut self, kept: Vec<u16>) -> Option<Slab> {
         if self.full.contains(&kept) {
             return None;
@@ -92,11 +92,12 @@ impl FreeSlabs {
         };
         let taken = self.taken.get(&node);
         let is_taken = |slab: &u32| taken.is_some_and(|taken| taken.contains(slab));
-        let slab = (0..).find(|slab| !is_taken(slab)).unwrap_or(u32::MAX);
+        #[expect(clippy::expect_used, reason = "`place_slab` chooses nodes with a free slab")]
+        let slab = (0..=u32::MAX).find(|slab| !is_taken(slab)).expect("the node has a free slab");
         Some(Slab { node, slab })
     }
 
-    /// As [`FreeSlabs::find`], and it is not free any more.
+    /// As [`FreeSlabs::find`]. The slab is not free any more.
     pub(crate) fn take(&mut self, kept: Vec<u16>) -> Option<Slab> {
         let slab = self.find(kept)?;
         self.taken.entry(slab.node).or_default().insert(slab.slab);
@@ -125,9 +126,9 @@ mod tests {
 
     /// A pool of coding 2+1 whose first three memory nodes have slabs of all ranges; each node
     /// lends so many.
-    fn pool(lent: &[u32]) -> PoolState {
+    fn pool(capacities: &[u32]) -> PoolState {
         let config = PoolConfig {
-            memory_nodes: lent.len(),
+            memory_nodes: capacities.len(),
             bytes_per_node: 1 << 20,
             gcl_bytes: 512,
             range_bytes: 1 << 18,
@@ -144,7 +145,7 @@ mod tests {
             let reclaim = Reclaim::default();
             Some(MemoryMember { host: 0, descriptor, dead: false, domain, stay, reclaim })
         };
-        state.memory_nodes = (0..).zip(lent).map(member).collect();
+        state.memory_nodes = (0..).zip(capacities).map(member).collect();
         let range = |slab| {
             let slabs = (0..3).map(|node| Slab { node, slab }).collect();
             RangePlace { slabs, homes: vec![0; 3], moving: None }
@@ -236,8 +237,8 @@ mod tests {
 
     #[test]
     fn a_pool_gets_no_more_ranges_than_there_can_be_and_no_memory_for_them() {
-        let lent = MAX_RANGES as u32 + 1;
-        let mut state = pool(&[lent; 3]);
+        let capacity = MAX_RANGES as u32 + 1;
+        let mut state = pool(&[capacity; 3]);
         let error = state.check_ranges().unwrap_err();
         assert_eq!(
             error.to_string(),
@@ -249,22 +250,22 @@ mod tests {
         state.ranges.resize(MAX_RANGES, range);
         assert!(!state.add_range(), "though there is room");
         // One range less, or one memory node that can have no more of them than the others.
-        assert!(pool(&[lent - 1; 3]).check_ranges().is_ok());
-        assert!(pool(&[lent - 1, lent - 1, u32::MAX]).check_ranges().is_ok());
-        assert!(pool(&[lent; 4]).check_ranges().is_err());
-        let mut plain = pool(&[lent; 3]);
+        assert!(pool(&[capacity - 1; 3]).check_ranges().is_ok());
+        assert!(pool(&[capacity - 1, capacity - 1, u32::MAX]).check_ranges().is_ok());
+        assert!(pool(&[capacity; 4]).check_ranges().is_err());
+        let mut plain = pool(&[capacity; 3]);
         plain.coding = crate::coding::Coding::PLAIN;
         assert!(plain.check_ranges().is_ok(), "its ranges are not told of");
     }
 
     #[test]
     fn ranges_that_there_is_room_for_are_those_that_can_be_added() {
-        for lent in [[4, 4, 4, 4], [9, 2, 2, 1], [7, 0, 3, 3]] {
-            let mut state = pool(&lent);
+        for capacities in [[4, 4, 4, 4], [9, 2, 2, 1], [7, 0, 3, 3]] {
+            let mut state = pool(&capacities);
             state.ranges.clear();
             let most = state.most_ranges();
             let added = (0..100).take_while(|_| state.add_range()).count();
-            assert_eq!(added, most, "{lent:?}");
+            assert_eq!(added, most, "{capacities:?}");
             assert_eq!(state.most_ranges(), most, "those it has are among them");
         }
     }

@@ -8,7 +8,7 @@ use crate::error::PoolError;
 use crate::layout::MAX_RANGE_BYTES;
 
 impl PoolState {
-    /// The living memory nodes as places for slabs; those that are to leave, or to be rid of slabs,
+    /// The living memory nodes as places for slabs. Those that are to leave, or that evict slabs,
     /// have no room.
     pub(crate) fn places(&self) -> Vec<MemoryNodeLoad> {
         let slabs = self.slabs_by_node();
@@ -23,26 +23,28 @@ impl PoolState {
                 let used = used(node);
                 let has_room = self.stays(node) && member.reclaim.evicting.is_empty();
                 let withdrawn = u32::try_from(member.reclaim.withdrawn.len()).unwrap_or(u32::MAX);
-                let lent = member.descriptor.ranges.saturating_sub(withdrawn);
-                let slabs = if has_room { lent } else { used };
+                let capacity = member.descriptor.ranges.saturating_sub(withdrawn);
+                let slabs = if has_room { capacity } else { used };
                 MemoryNodeLoad { node, domain: member.domain.clone(), used, slabs }
             })
             .collect()
     }
 
-    /// The places of those that are to stay.
+    /// The places of the memory nodes that are to stay.
     pub(crate) fn staying_places(&self) -> Vec<MemoryNodeLoad> {
         let mut places = self.places();
         places.retain(|place| self.stays(place.node));
         places
     }
 
-    /// The lowest slab of a node that is lent, and in no range.
+    /// The lowest available slab of a node that is in no range.
     pub(crate) fn free_slab(&self, node: u16) -> Slab {
         let own = self.slabs_in_use().filter(|slab| slab.node == node);
         let mut taken: BTreeSet<u32> = own.map(|slab| slab.slab).collect();
         taken.extend(self.withdrawn(node));
-        let slab = (0..).find(|slab| !taken.contains(slab)).unwrap_or(u32::MAX);
+        #[expect(clippy::expect_used, reason = "callers choose nodes with a free slab")]
+        let slab =
+            (0..=u32::MAX).find(|slab| !taken.contains(slab)).expect("the node has a free slab");
         Slab { node, slab }
     }
 
@@ -76,8 +78,8 @@ impl PoolState {
         alone + shared.len()
     }
 
-    /// Refuses a memory node that has just been entered if, whoever takes the places that are left,
-    /// there will not be a failure domain for each split.
+    /// Refuses a memory node that has just been entered if there could be no failure domain for
+    /// each split, whichever nodes take the places that are left.
     pub(crate) fn check_domain_of(&self, node: u16) -> Result<(), PoolError> {
         let open = self.memory_nodes.iter().filter(|slot| slot.is_none()).count();
         let most = Self::domains(self.memory_nodes.iter().flatten()) + open;
@@ -93,7 +95,7 @@ impl PoolState {
         Err(PoolError::MemoryNodeRefused { node: usize::from(node), why })
     }
 
-    /// Says what a range would need, where there is no room for one.
+    /// The error for a pool without room for a range. It says what a range would need.
     pub(crate) fn no_room(&self) -> PoolError {
         let (coding, needed) = (self.coding.to_string(), self.coding.splits());
         let places = self.staying_places();
@@ -148,7 +150,7 @@ impl PoolState {
         ranges
     }
 
-    /// Bytes of page data for which there is a place in so many slabs.
+    /// Bytes of page data that fit in so many slabs.
     #[must_use]
     pub fn page_bytes_in(&self, slabs: u32) -> u64 {
         let geometry = self.geometry();

@@ -84,7 +84,8 @@ impl Pool {
             }
             Ok(())
         };
-        // What is wrong with the pool says more than what is wrong with leaving it.
+        // The caller reports the error for which it leaves. The others find out by the node's
+        // silence.
         let _ = self.membership.change(retract).await;
     }
 
@@ -134,7 +135,7 @@ impl Pool {
             Ok(entered) => entered,
             Err(error) => {
                 if error.is_retryable() {
-                    // It may be in all the same. Nobody has noticed it as one that is.
+                    // It may be in nevertheless, but no other node has noticed it.
                     self.withdraw(node, &mailboxes).await;
                 }
                 return Err(error);
@@ -154,9 +155,9 @@ impl Pool {
         env.now().saturating_sub(since) <= self.membership.notice_bound()
     }
 
-    /// Takes back what [`Pool::register_compute`] has done, if it has, for the node that receives
-    /// in these mailboxes. If that fails, the others take the node for dead, as nobody shows that
-    /// it lives.
+    /// Takes back [`Pool::register_compute`], if it took effect, for the node that receives in
+    /// these mailboxes. If that fails, the others take the node for dead, as its process stops its
+    /// beats.
     async fn withdraw(&self, node: ComputeIndex, mailboxes: &[Mailbox]) {
         let withdraw = |state: &mut PoolState| {
             let is_it = |member: &Member| {
@@ -189,12 +190,12 @@ impl Pool {
     }
 
     /// Makes sure that a node of this process is in the pool, by a change of the state: `false` if
-    /// it is not. If it is, nobody declares it dead any more for its silence before its last beat
-    /// that was through when this was called. The answer may be old when it comes: its lease counts
-    /// from that beat.
+    /// it is not. If it is, no node declares it dead any more for its silence before the last beat
+    /// that was complete when this was called. The answer may be old when it arrives: the lease
+    /// counts from that beat.
     ///
     /// # Errors
-    /// [`PoolError::Control`], [`PoolError::Contended`]: nobody knows.
+    /// [`PoolError::Control`], [`PoolError::Contended`]: it is unknown.
     pub async fn renew(&self, node: ComputeIndex, incarnation: u32) -> Result<bool, PoolError> {
         let renew = |state: &mut PoolState| {
             let member = state.compute_nodes.get_mut(&node.get());
@@ -204,7 +205,7 @@ impl Pool {
         Ok(self.membership.change(renew).await?.1)
     }
 
-    /// A node of this process serves nothing more, and has not left: the others are to recover from
+    /// Declares a node of this process dead that has ended without leaving: the others recover from
     /// its death.
     ///
     /// # Errors
@@ -245,14 +246,14 @@ impl Pool {
         }
     }
 
-    /// Counts the incarnations of compute nodes on from those of another pool, whose pages this one
-    /// gets before it has had a compute node: what names things by them goes on with new names.
+    /// Continues the incarnations of compute nodes from those of another pool, whose pages this one
+    /// gets before it has had a compute node. So names that contain incarnations stay unique.
     ///
     /// # Errors
     /// [`PoolError::Used`] if it has had some; [`PoolError::Control`].
     pub async fn count_on(&self, incarnations: &BTreeMap<u16, u32>) -> Result<(), PoolError> {
         let count = |state: &mut PoolState| {
-            // The same ones are of a try that did not come to more.
+            // The same incarnations are those of an earlier attempt that ended here.
             if !state.incarnations.is_empty() && state.incarnations != *incarnations {
                 return Err(PoolError::Used);
             }
@@ -263,7 +264,7 @@ impl Pool {
     }
 }
 
-/// Who is in.
+/// The members.
 impl Pool {
     /// Whether this incarnation of a compute node is in the pool.
     #[must_use]

@@ -1,4 +1,4 @@
-//! Nodes die, and what compute nodes had is recovered.
+//! Deaths of nodes, and the steps of the recovery from them.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use crate::document::{Lost, PoolState};
 use crate::error::PoolError;
 
 impl Pool {
-    /// Declares a compute node dead: it is in the pool no more, and the others begin to recover
-    /// from its death. Its index is used again only after that.
+    /// Declares a compute node dead: it is out of the pool, and the others begin to recover from
+    /// its death. Its index is used again only after that.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -44,7 +44,7 @@ impl Pool {
         lost.map(|(node, lost)| (ComputeIndex::new(*node), lost.clone())).collect()
     }
 
-    /// Whether a compute node died, and is recovered from or not.
+    /// Whether a compute node died, whether or not the recovery from its death is over.
     #[must_use]
     pub fn is_dead(&self, node: ComputeIndex) -> bool {
         let state = self.membership.state();
@@ -66,8 +66,8 @@ impl Pool {
 
 /// Recovery from the death of a compute node.
 impl Pool {
-    /// Goes on with the fence around a lost node, until no verb of it executes any more (F1);
-    /// whether it is known by then that none does. May block for some milliseconds.
+    /// Continues the fence around a lost node, until no verb of it executes any more (F1). Returns
+    /// whether it is known that none does. May block for some milliseconds.
     ///
     /// # Errors
     /// [`PoolError::Fabric`], [`PoolError::Control`].
@@ -101,8 +101,8 @@ impl Pool {
             .map(drop)
     }
 
-    /// Whether the compute node `by` is to take a lost one out of the latch words (F5): all have
-    /// taken note, and nobody else who lives does.
+    /// Whether the compute node `by` is to take a lost one out of the latch words (F5): all nodes
+    /// have taken note, and no other living node has claimed the sweep.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -113,7 +113,7 @@ impl Pool {
     ) -> Result<bool, PoolError> {
         let claim = |state: &mut PoolState| {
             let members: BTreeSet<u16> = state.compute_nodes.keys().copied().collect();
-            // One that died in a sweep must not be able to go on with it.
+            // A node that died in a sweep must not be able to continue it.
             let fenced = state.lost.values().all(|lost| lost.fenced);
             let Some(lost) = state.lost.get_mut(&node.get()) else { return Ok(false) };
             let ready = members.is_subset(&lost.acknowledged);
@@ -127,7 +127,7 @@ impl Pool {
         Ok(self.membership.change(claim).await?.1)
     }
 
-    /// Leaves a sweep that cannot go on to others.
+    /// Leaves a sweep that cannot continue to other nodes.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -145,9 +145,9 @@ impl Pool {
             .map(drop)
     }
 
-    /// Ends the recovery from a death, which had these GCLs (global addresses) as the only one, of
-    /// which some were not made again, for the compute node `by` whose sweep it was; nothing
-    /// happens if it is another's by now.
+    /// Ends the recovery from the death of `node`, for the compute node `by` that made the sweep.
+    /// `had` are the GCLs (global addresses) of which `node` had the only copy, `lost_pages` those
+    /// of them that were not redone. Nothing happens if the sweep is another node's by now.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -169,8 +169,7 @@ impl Pool {
                         state.lost_pages.remove(page);
                     }
                     state.lose_pages(node.get(), lost_pages);
-                    // All that it had was made again, or what was said to be lost before is not all
-                    // here.
+                    // Only if all its pages were redone, the pages that were lost before are back.
                     let is_whole = !had.is_empty() && lost_pages.is_empty();
                     if recovered.is_some_and(|lost| lost.has_lost_pages) && !is_whole {
                         state.dead.insert(node.get());
@@ -183,8 +182,8 @@ impl Pool {
             .map(drop)
     }
 
-    /// Begins the recovery from a node anew with which GCLs were lost, as they can be made again
-    /// now. All who are in the pool take note of its death once more: so none of them is about to
+    /// Begins anew the recovery from a node with which GCLs were lost, as they can be redone now.
+    /// All nodes in the pool take note of its death once more, so that none of them is about to
     /// enter itself in a word.
     ///
     /// # Errors

@@ -49,7 +49,7 @@ pub struct PoolUsage {
 }
 
 impl PoolUsage {
-    /// Of these extents, and no slabs.
+    /// The usage of these extents, and no slabs.
     #[must_use]
     pub fn of(geometry: &SlabGeometry, extents_leased: u64, extents: u64) -> Self {
         let bytes = |extents| extents * geometry.extent_bytes();

@@ -1,11 +1,11 @@
-//! What users of the pool leave for each other, by name.
+//! Labels: values that users of the pool share, by name.
 
 use super::view::Pool;
 use crate::document::PoolState;
 use crate::error::PoolError;
 
 impl Pool {
-    /// Sets what users of the pool find under a name, if it is `expected`; whether it was.
+    /// Sets a label by name, if it is `expected`. Returns whether it was.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -29,7 +29,7 @@ impl Pool {
         Ok(self.membership.change(set).await?.1)
     }
 
-    /// What is found under a name, as this process knows.
+    /// A label, as this process knows it.
     #[must_use]
     pub fn label(&self, name: &str) -> Option<String> {
         self.membership.state().labels.get(name).cloned()

@@ -18,9 +18,9 @@ impl Pool {
         Ok(self.state().leaving_of(memory_node))
     }
 
-    /// Gives the compute node `by` a slab to move, which nobody else does: first what others have
-    /// left, or what it has begun itself. `None` if there is none, or no room for one, or there are
-    /// things to be made good first.
+    /// Gives the compute node `by` a slab to move, which no other node does: first one that it has
+    /// begun itself, or that a dead node has left. `None` if there is none, or no room for one, or
+    /// while headers or slabs are being rebuilt.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -55,8 +55,8 @@ impl Pool {
         Ok(self.membership().change(claim).await?.1)
     }
 
-    /// Leaves a migration that cannot go on to whoever chooses one next. Of those that are in their
-    /// first stage, in which nobody else has to do with it.
+    /// Gives up a migration that cannot continue, so that the next claim chooses one afresh. Only
+    /// in the first stage, in which no other node takes part.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -70,9 +70,9 @@ impl Pool {
         self.membership().change(leave).await.map(drop)
     }
 
-    /// Goes on to the next stage of a migration, once all processes have taken note of this one and
-    /// ended what they began before it. The migration as it is then, in the same stage where
-    /// something else has to be over before; `None` if it is over or another's.
+    /// Advances a migration to its next stage, once all processes have taken note of this one and
+    /// ended what they began before it. Returns the migration as it is then, in the same stage if a
+    /// rebuild or a fence has to end first; `None` if it is over or another node's.
     ///
     /// # Errors
     /// [`PoolError::Unresponsive`], [`PoolError::Control`].
@@ -91,13 +91,13 @@ impl Pool {
         Ok(self.membership().change(advance).await?.1)
     }
 
-    /// Has the headers leave the slab that a migration is to move; whether there are any.
+    /// Has the headers leave the slab that a migration is to move. Returns whether there are any.
     ///
     /// # Errors
     /// [`PoolError::Control`].
     pub async fn leave_headers(&self, task: &Migration) -> Result<bool, PoolError> {
         let leave = |state: &mut PoolState| {
-            // Those that are on their way have not left.
+            // Headers of a rebuild under way have not left yet.
             let has_headers = state.has_headers(task.range, task.position);
             if state.migration == Some(*task) && has_headers && state.rebuilds.is_empty() {
                 state.leave_headers(task.from.node, task.range);
@@ -117,7 +117,7 @@ impl Pool {
         self.membership().until_noticed(env, version).await
     }
 
-    /// Lets memory nodes go that are to leave and have nothing any more; which.
+    /// Lets memory nodes go that are to leave and have no slabs any more. Returns which.
     ///
     /// # Errors
     /// [`PoolError::Unresponsive`], [`PoolError::Control`].

@@ -5,7 +5,7 @@
 //! the *view*, that all compute nodes of the process work by. None of this is on a data path: a
 //! compute node changes the pool when it starts, when it leaves, and when it runs out of memory.
 //!
-//! # Who knows whom
+//! # Joining and leaving
 //! Before a node that joins sends its first message, every other node has to know where to answer;
 //! and a node that leaves has to receive requests that others sent before they knew that it leaves.
 //! So both wait until the nodes of all other processes have seen the change, which their beats say.

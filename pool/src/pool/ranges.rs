@@ -24,7 +24,7 @@ impl Pool {
         Ok(added)
     }
 
-    /// Sees to it that a coded pool has a range.
+    /// Makes sure that a coded pool has a range.
     ///
     /// # Errors
     /// [`PoolError::NoPlaceForRange`]; else as [`Pool::add_range`].

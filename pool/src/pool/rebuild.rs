@@ -1,4 +1,4 @@
-//! Compute nodes make headers anew elsewhere: see `crate::rebuild`.
+//! Compute nodes rebuild headers elsewhere: see `crate::rebuild`.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use crate::document::{HeaderMove, PoolState, Rebuild};
 use crate::error::PoolError;
 
 impl Pool {
-    /// What is to be made anew, as this process knows: the first of them is, the others wait.
+    /// The rebuilds that this process knows. The first is under way, the others wait.
     #[must_use]
     pub fn rebuilds(&self) -> Vec<Rebuild> {
         self.state().rebuilds.clone()
@@ -26,8 +26,8 @@ impl Pool {
         .await
     }
 
-    /// Whether the compute node `by` is to move the homes: all are quiet, and nobody else who lives
-    /// does.
+    /// Whether the compute node `by` is to move the homes: all nodes have quiesced, and no other
+    /// living node has claimed the task.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -38,9 +38,9 @@ impl Pool {
         .await
     }
 
-    /// Whether the compute node `by` is to take the step of a rebuild for which that has to be
-    /// `ready`: nobody else who lives does, and nobody who died may go on with it, or with writing
-    /// pages.
+    /// Whether the compute node `by` is to take the step of a rebuild for which it has to be
+    /// `ready`. No other living node takes it, and every dead node is fenced, so that none of them
+    /// can continue the step or write pages.
     async fn claim(
         &self,
         number: u64,
@@ -78,7 +78,7 @@ impl Pool {
             let Some(rebuild) = state.rebuild_of(number) else {
                 return Ok(());
             };
-            // Who came in meanwhile has to be quiet as well.
+            // A node that joined meanwhile has to be quiet as well.
             let are_quiet = members.is_subset(&rebuild.quiet) && all_fenced;
             if rebuild.by != Some(by.get()) || rebuild.moved || !are_quiet {
                 return Ok(());
@@ -102,20 +102,22 @@ impl Pool {
                 (task.attempt, task.ends) = (task.attempt + 1, false);
             }
             for HeaderMove { range, position, on, .. } in moves {
-                let homes = state.ranges.get_mut(*range).map(|place| &mut place.homes);
-                if let (Some(home), Ok(on)) =
-                    (homes.and_then(|homes| homes.get_mut(*position)), u8::try_from(*on))
-                {
-                    *home = on;
-                }
+                let place = state.ranges.get_mut(*range);
+                let home = place.and_then(|place| place.homes.get_mut(*position));
+                #[expect(clippy::expect_used, reason = "`moves` are those of this very state")]
+                let (home, on) = (
+                    home.expect("a move is of a position of a range"),
+                    u8::try_from(*on).expect("a header lies at most parity positions on"),
+                );
+                *home = on;
             }
             Ok(())
         };
         self.membership().change(change).await.map(drop)
     }
 
-    /// Says that a compute node has entered in the new words what it has. When all have, the lines
-    /// go on.
+    /// Says that a compute node has entered its copies in the new words. When all nodes have, the
+    /// lines resume.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -128,8 +130,8 @@ impl Pool {
         .await
     }
 
-    /// Whether the compute node `by` is to deal with those of whom nobody knows what they had: all
-    /// others have entered what they have, and nobody else who lives does.
+    /// Whether the compute node `by` is to resolve the doubtful nodes, whose copies are unknown:
+    /// all other nodes have entered their copies, and no other living node has claimed the task.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -140,8 +142,8 @@ impl Pool {
         .await
     }
 
-    /// These nodes have been dealt with: the words of these lines name these of them, as nobody
-    /// else has the lines.
+    /// These doubtful nodes are resolved. The words of these lines now name them, as no other node
+    /// has a copy of the lines.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -163,7 +165,7 @@ impl Pool {
         self.membership().change(clear).await.map(drop)
     }
 
-    /// Ends a rebuild if all have entered what they have, and nothing is in doubt.
+    /// Ends a rebuild if all nodes have entered their copies, and no node is doubtful.
     ///
     /// # Errors
     /// [`PoolError::Control`].

@@ -1,4 +1,4 @@
-//! How the processes of a coded pool agree who makes a lost slab again, and where.
+//! How the processes of a coded pool agree which node regenerates a lost slab, and where.
 
 use selkie_fabric::env::Env;
 
@@ -10,8 +10,7 @@ use crate::error::PoolError;
 impl PoolState {
     /// A slab of a living range whose memory node is dead, and where it could lie.
     fn next_regeneration(&self, by: u16) -> Option<Regeneration> {
-        // Where headers could not leave they are lost with the rest, which is not to be taken for
-        // zeros.
+        // Headers that could not leave are lost with the slab. They must not be read as zeros.
         let is_lost = |place: &RangePlace, position: usize, slab: &Slab| {
             !self.lives(slab.node) && !place.has_headers(position)
         };
@@ -22,8 +21,9 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Gives the compute node `by` a slab to make again, which nobody else does: first what others
-    /// have left, or what it has begun itself. `None` if there is none, or no room for one.
+    /// Gives the compute node `by` a slab to regenerate, which no other node does: first one that
+    /// it has begun itself, or that a dead node has left. `None` if there is none, or no room for
+    /// one.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -64,8 +64,8 @@ impl Pool {
         Ok(self.membership().change(claim).await?.1)
     }
 
-    /// Puts the slab into the range; `false` if it is another's by now, or headers are being made
-    /// anew.
+    /// Puts the slab into the range. `false` if the task is another node's by now, or headers are
+    /// being rebuilt.
     ///
     /// # Errors
     /// [`PoolError::Control`].
@@ -76,7 +76,7 @@ impl Pool {
     ) -> Result<bool, PoolError> {
         let begun = Regeneration { begun: true, ..task };
         let begin = |state: &mut PoolState| {
-            // While words are made anew from the splits there are not to be others.
+            // The splits must stay as they are while latch words are rebuilt from them.
             let is_quiet = state.rebuilds.is_empty();
             let is_own = state.regeneration == Some(task) && task.by == by.get() && is_quiet;
             let slabs = state.ranges.get_mut(task.range).map(|place| &mut place.slabs);
@@ -91,8 +91,8 @@ impl Pool {
         Ok(self.membership().change(begin).await?.1)
     }
 
-    /// The slab has all its splits. Its copies of counters may be the first from now on, which all
-    /// see at the same time: nobody adds meanwhile.
+    /// The slab has all its splits. Its copies of counters may be the first from now on. All nodes
+    /// see that at the same time, and no node adds to the counters meanwhile.
     ///
     /// # Errors
     /// [`PoolError::Unresponsive`], [`PoolError::Control`].

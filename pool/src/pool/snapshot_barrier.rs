@@ -17,10 +17,10 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Announces a barrier that all compute nodes are to mark in their logs; its number, and the
-    /// state that announces it, of whose nodes each does. `None` while another node wants one; one
-    /// that `by` wants already is over. What is changed after a mark stays on its node until the
-    /// barrier is over ([`Pool::end_barrier`], or `by` has left or died), or for
+    /// Announces a barrier that all compute nodes are to mark in their logs. Returns its number,
+    /// and the state that announces it, whose nodes all mark it. `None` while another node wants a
+    /// barrier; an earlier barrier of `by` is over. A change after a mark stays on its node until
+    /// the barrier is over ([`Pool::end_barrier`], or `by` has left or died), or for
     /// [`Timing::barrier_bound`](crate::control::Timing::barrier_bound).
     ///
     /// # Errors
@@ -44,7 +44,7 @@ impl Pool {
         Ok(self.membership().change(begin).await?.1)
     }
 
-    /// Ends a barrier; whether it was not over. Waits for no other node.
+    /// Ends a barrier. Returns whether it was under way. Waits for no other node.
     ///
     /// # Errors
     /// [`PoolError::Control`]; it may be over then or not.

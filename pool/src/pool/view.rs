@@ -140,8 +140,8 @@ impl Pool {
         self.membership.signs_of_life(now)
     }
 
-    /// What a node of this process says of itself with its beats from now on, for people who look
-    /// on.
+    /// Sets the report that a node of this process sends with its beats from now on, for people who
+    /// watch the pool.
     pub fn set_report(&self, node: PeerId, report: String) {
         self.membership.set_report(node, report);
     }
@@ -161,7 +161,7 @@ impl Pool {
     }
 
     /// How long after the death of a memory node it is missed, and declared dead, at the latest;
-    /// `None` for one that nobody misses, as whoever looks for it finds out.
+    /// `None` for one without beats, whose death the next access to it shows.
     #[must_use]
     pub fn missed_within(&self, memory_node: usize) -> Option<Duration> {
         self.membership.missed_within(|node| node == PeerId::memory(memory_node as u16))

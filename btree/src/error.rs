@@ -11,7 +11,7 @@ pub enum TreeError {
     /// The engine could not serve a page.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// A page is not what the tree wrote. Nothing was changed.
+    /// A page is damaged. Nothing was changed.
     #[error("page {addr} is damaged: {what}")]
     Corrupt {
         /// The page; [`GAddr::NULL`] where only its bytes were known (see [`TreeError::at`]).
@@ -27,7 +27,7 @@ pub enum TreeError {
         /// The invariant that does not hold.
         what: &'static str,
     },
-    /// `insert` met a row with the same key.
+    /// `insert` found a row with the same key.
     #[error("the key is already in the tree")]
     Duplicate,
     /// Key plus value exceed [`max_entry`](crate::max_entry).

@@ -114,7 +114,7 @@ impl StatsShards {
 pub(crate) fn shard_here() -> usize {
     let mut hasher = DefaultHasher::new();
     std::thread::current().id().hash(&mut hasher);
-    usize::try_from(hasher.finish() % SHARDS as u64).unwrap_or(0)
+    (hasher.finish() % SHARDS as u64) as usize
 }
 
 #[cfg(test)]

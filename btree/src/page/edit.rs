@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::layout::{
-    CELL_HEADER, DEAD, Damage, HEAD, HEADER, Header, SLOT, STAMPS_AT, Slot, entry_bytes,
+    CELL_HEADER, DEAD, Damage, HEADER, Header, SLOT, STAMPS_AT, Slot, entry_bytes,
 };
-use super::order::head_of;
+use super::order::{head_of, rest_of};
 use super::rebuild::{PageSpec, rebuild};
 use super::stamps::Stamps;
 use super::view::PageView;
@@ -52,7 +52,7 @@ pub(crate) fn insert(
         }
     }
     let header = Header::load(page)?;
-    let rest = suffix.get(HEAD..).unwrap_or_default();
+    let rest = rest_of(suffix);
     let offset = cell_before(header.heap, rest.len() + value.len())?;
     let suffix_len = u16::try_from(suffix.len()).map_err(|_| Damage("key too long"))?;
     let word = Slot { head: head_of(suffix), offset, suffix_len };

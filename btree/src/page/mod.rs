@@ -1,23 +1,30 @@
 //! One page of the tree: a slotted page over plain bytes, with no latch and no I/O.
 //!
-//! Everything here is a function of bytes, so it is tested without an engine; what edits a page in
-//! place says which bytes. Leaves and inner pages share the format; an inner entry's value is the
-//! child's address (8 bytes). Slot 0 of an inner page carries the page's own low fence, so entry
-//! `i` covers `[key i, key i + 1)` and the last one ends at the high fence: there is no special
-//! first child.
+//! Everything here is a function of bytes, so it is tested without an engine. An edit of a page
+//! reports the bytes that it changes. Leaves and inner pages share the format; an inner entry's
+//! value is the child's address (8 bytes). Slot 0 of an inner page carries the page's own low
+//! fence, so entry `i` covers `[key i, key i + 1)` and the last one ends at the high fence: there
+//! is no special first child.
 //!
 //! # Byte map (little-endian)
 //!
 //! ```text
-//! 0       2       3       4       6      8         10           12        14         16      24      28     36      44
-//! | magic | level | flags | count | heap | garbage | prefix len | low len | high len | right | extra | read | write | slots ..
+//!  0  u16  magic               14  u16  high fence length
+//!  2  u8   level               16  u64  right
+//!  3  u8   flags               24  u32  extra
+//!  4  u16  count               28  u64  read
+//!  6  u16  heap                36  u64  write
+//!  8  u16  garbage             44  slots ..
+//! 10  u16  prefix length
+//! 12  u16  low fence length
 //!
 //! slot, 8 bytes    | head u32 | cell offset u16 | suffix length u16 |
 //! cell             | value length u16 | suffix from its 5th byte on | value |
 //! page             [ header 44 | slots -> | free | <- cells (heap) | low fence | high fence ]
 //! ```
 //!
-//! * `level`: 0 for a leaf. `flags`: bit 0 is *dead*: unlinked, kept for readers on their way.
+//! * `level`: 0 for a leaf. `flags`: bit 0 is *dead*: unlinked, kept for readers that still have
+//!   its address.
 //! * `heap`: offset of the lowest cell. `garbage`: bytes in the heap no slot points to.
 //! * The fences stand whole at the end of the page: low is inclusive and empty means minus
 //!   infinity, high is exclusive and empty means plus infinity. Every key of the page starts with

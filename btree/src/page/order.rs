@@ -17,6 +17,12 @@ pub(crate) fn head_of(suffix: &[u8]) -> u32 {
     suffix.iter().zip([24, 16, 8]).fold(0, |head, (byte, shift)| head | u32::from(*byte) << shift)
 }
 
+/// The bytes of a key suffix that its cell holds: those after the head, if any.
+#[inline]
+pub(crate) fn rest_of(suffix: &[u8]) -> &[u8] {
+    suffix.get(HEAD..).unwrap_or_default()
+}
+
 /// The first eight bytes as a big-endian integer, padded with zeros.
 #[inline]
 fn word_of(bytes: &[u8]) -> u64 {

@@ -6,8 +6,8 @@
 
 use std::ops::Range;
 
-use super::layout::{Damage, HEAD, HEADER, Header, SLOT, Slot, entry_bytes};
-use super::order::head_of;
+use super::layout::{Damage, HEADER, Header, SLOT, Slot, entry_bytes};
+use super::order::{head_of, rest_of};
 use super::stamps::Stamps;
 use super::view::PageView;
 use super::write::{PageMut, cell_before, put, put_cell};
@@ -81,7 +81,7 @@ impl<'p> Builder<'p> {
         if entry_bytes(suffix.len(), value.len()) > free {
             return Err(Damage("entries do not fit the page"));
         }
-        let (rest, heap) = (suffix.get(HEAD..).unwrap_or_default(), self.header.heap);
+        let (rest, heap) = (rest_of(suffix), self.header.heap);
         let offset = cell_before(heap, rest.len() + value.len())?;
         let cell = self.page.get_mut(usize::from(offset)..usize::from(heap));
         put_cell(cell.ok_or(Damage("write out of bounds"))?, rest, value)?;

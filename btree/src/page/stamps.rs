@@ -1,6 +1,6 @@
 //! The timestamps that a page carries for transactions that are ordered by them.
 //!
-//! They are the transaction layer's: the tree keeps them, hands them on and never asks what they
+//! They are the transaction layer's: the tree keeps them, copies them and never asks what they
 //! mean. A leaf's stamps hold for its range of keys, whether there are rows in it or not; so both
 //! halves of a split leaf have them, and a leaf that takes over its neighbour's range has the later
 //! ones of both. Those of inner pages are zero.

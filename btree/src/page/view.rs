@@ -4,7 +4,7 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use super::layout::{CELL_HEADER, CHILD, DEAD, Damage, HEAD, HEADER, Header, SLOT, Slot};
-use super::order::{compare, head_of};
+use super::order::{compare, head_of, rest_of};
 
 /// What a traversal looks for on a level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl<'a> PageView<'a> {
             .get(usize::from(self.header.prefix_len)..)
             .ok_or(Damage("prefix longer than a key between the fences"))?;
         let head = head_of(suffix);
-        let rest = suffix.get(HEAD..).unwrap_or_default();
+        let rest = rest_of(suffix);
         let (mut from, mut to) = (0, self.slots.len());
         while let Some(bytes) = self.slots.get(from..to).and_then(|s| s.get(s.len() / 2)) {
             let middle = from + (to - from) / 2;
@@ -235,7 +235,7 @@ impl<'a> PageView<'a> {
     pub(crate) fn child_slot(&self, target: Target<'_>) -> Result<usize, Damage> {
         let below = self.slots_below(target)?;
         let slot = match target {
-            // Nothing is below the empty key: the first child then knows so.
+            // No key is below the empty key: the first child finds that.
             Target::Before(_) if !self.slots.is_empty() => Some(below.saturating_sub(1)),
             _ => below.checked_sub(1),
         };
@@ -282,7 +282,7 @@ impl<'a> PageView<'a> {
             }
             cells += cell.heap_bytes();
             self.key_into(slot, &mut key)?;
-            let suffix = key.get(usize::from(self.header.prefix_len)..).unwrap_or_default();
+            let (_, suffix) = key.split_at(usize::from(self.header.prefix_len));
             if head_of(suffix) != cell.slot.head {
                 return Err(Damage("key head is not the start of its key"));
             }

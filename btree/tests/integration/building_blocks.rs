@@ -73,7 +73,8 @@ fn a_post_for_a_leaf_that_died_does_nothing() {
         }
         drop((guard, right));
         assert!(!tree.reclaim(engine, right_addr).await.unwrap(), "its parent does not know it");
-        // Somebody strays to the right leaf and posts it; then it is emptied and reclaimed.
+        // A writer reaches the right leaf by its link and posts it; then it is emptied and
+        // reclaimed.
         tree.insert(engine, &[255], b"x").await.unwrap();
         assert_eq!(tree.verify(engine).await.unwrap().unposted, 0);
         assert!(tree.delete(engine, &[255]).await.unwrap());

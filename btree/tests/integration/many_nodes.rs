@@ -1,7 +1,7 @@
 //! Several nodes, several tasks each, on one tree with caches far smaller than it.
 //!
-//! Every key has one task that writes it, so each task knows exactly what its own keys hold at any
-//! moment, whatever the others do around them; together the tasks know the final tree.
+//! Every key has one task that writes it, so each task knows the value of its own keys at any time,
+//! whatever the others do concurrently; together the tasks know the final tree.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::ops::ControlFlow;
@@ -233,8 +233,8 @@ fn emptied_leaves_are_reclaimed_under_concurrent_scans() {
     let engine = &cluster.engines[1];
     cluster.runtime.block_on(async {
         assert_same(tree, engine, &pillars).await;
-        // Empty leaves stay where reclaim met somebody. With nobody around none does, except the
-        // first under each parent.
+        // Empty leaves stay where reclaim met another latch. Without concurrency none stays, except
+        // the first under each parent.
         for base in (0..6).map(|block| block * 1_000 + 1) {
             for number in base..base + BLOCK {
                 tree.insert(engine, &name(number), &[9; 30]).await.unwrap();

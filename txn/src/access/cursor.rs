@@ -5,7 +5,7 @@
 //! and backwards the leaf found must end where the latched one begins. While a leaf is latched its
 //! fences and links stay.
 //!
-//! Where changes are kept aside, a walk waits for leaves, so it latches none meanwhile, not even
+//! Where changes are deferred, a walk waits for leaves, so it latches none meanwhile, not even
 //! shared: a request of another node that came while the leaf was being changed waits until it is
 //! free here, so two walks in opposite directions could wait for each other. Such a walk looks for
 //! the leaf that has the key at which the last one ended, and continues from that key, as the leaf

@@ -1,4 +1,4 @@
-//! Changes that are kept aside: operations of transactions whose changes commit makes.
+//! Deferred changes: operations of transactions whose changes commit makes.
 //!
 //! An operation reads what it depends on (whether a key is there, what the row was), and enters the
 //! change in the write set. Commit makes the change only if what the operation has read is still

@@ -304,7 +304,7 @@ impl<'db> Txn<'db> {
         info: &'db TableInfo,
         position: RowPosition,
     ) -> Result<RowRef<'a>, TxnError> {
-        // Where changes are kept aside no latch outlives the operation: the row is copied.
+        // Where changes are deferred no latch outlives the operation: the row is copied.
         let must_copy = self.defers_writes();
         let image = self.work.last_read.take_if(|_| must_copy);
         let value = match (position, image) {

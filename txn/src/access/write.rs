@@ -1,9 +1,9 @@
 //! Changes of rows: insert, update, delete, with the entries of every index.
 //!
 //! An operation first latches and checks, then changes. If it fails after some changes (a duplicate
-//! in the third index), what it did is taken back and the transaction continues. Under two-phase
+//! in the third index), its changes are undone and the transaction continues. Under two-phase
 //! locking a change is made in its leaf at once ([`leaf_write`](crate::access::leaf_write)); where
-//! changes are kept aside it is entered in the write set ([`deferred`](crate::access::deferred)).
+//! changes are deferred it is entered in the write set ([`deferred`](crate::access::deferred)).
 
 use selkie_btree::LeafView;
 

@@ -19,7 +19,7 @@ pub enum CatalogueError {
     /// The pool holds a database already.
     #[error("there is a database in this pool already")]
     Exists,
-    /// A page of the catalogue is not what was written.
+    /// A page of the catalogue is damaged.
     #[error("the catalogue is damaged at page {page:?}: {reason}")]
     Damaged {
         /// The page.

@@ -25,7 +25,7 @@ use crate::protocol::choice::Protocol;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"selkiect");
 const HEADER_BYTES: usize = 40;
-/// Where the checksum stands: it covers what is before.
+/// Where the checksum stands, which covers the bytes before it.
 const CHECKSUM_AT: usize = 32;
 
 /// What is stored.

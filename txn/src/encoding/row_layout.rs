@@ -4,7 +4,7 @@
 //! ```text
 //! NULL bitmap      one bit a column, only if a column of the table is nullable
 //! fixed section    I32, I64 and F64 columns in column order, at constant offsets (NULL: zeroes)
-//! ends             u16 for each variable column: where its bytes end, counted from the next section
+//! ends             u16 for each variable column: where its bytes end in the next section
 //! variable bytes   Text and Bytes columns in column order (NULL: nothing)
 //! ```
 //! A fixed-width column is one load at an offset known from the schema, and can be changed in
@@ -31,7 +31,7 @@ pub(crate) struct ColumnLayout {
     pub(crate) place: ColumnPlace,
 }
 
-/// Where everything is in the rows of one table.
+/// The places of all columns in the rows of one table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RowLayout {
     pub(crate) columns: Box<[ColumnLayout]>,

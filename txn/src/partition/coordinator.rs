@@ -148,8 +148,8 @@ impl<'p, P: Procedures> DistributedTxn<'p, P> {
     }
 
     fn tell_all(&self, kind: MessageKind) -> Result<(), PartitionError> {
-        let mut told = self.participants.iter();
-        told.try_for_each(|participant| self.state.send(*participant, kind, self.id, &[]))
+        let mut participants = self.participants.iter();
+        participants.try_for_each(|participant| self.state.send(*participant, kind, self.id, &[]))
     }
 
     /// The next message, which has to be of that kind.

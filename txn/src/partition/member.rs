@@ -1,4 +1,4 @@
-//! What a partition is made of, and what it does for others.
+//! The parts of a partition, and the requests that it executes for others.
 
 use std::future::Future;
 

@@ -2,21 +2,21 @@
 //! §7.3.2).
 //!
 //! A partition is a compute node with tables that no other node touches, so none of their pages
-//! ever travels. What a transaction needs of another partition is sent there as a *request*, and
-//! that node executes it in a transaction of its own, two-phase locked. Whether all of them commit
-//! is decided in two rounds:
+//! ever travels. An operation of a transaction on another partition is sent there as a *request*,
+//! and that node executes it in a transaction of its own, two-phase locked. Whether all of them
+//! commit is decided in two rounds:
 //!
 //! ```text
 //! coordinator                         participant
 //!   |---- Execute(request) ----------->|  begins a transaction, executes the request
-//!   |<--- Answer(bytes) ---------------|  (Refused: rolled back, to be retried; Failed: rolled back)
+//!   |<--- Answer(bytes) ---------------|  (Refused, may be retried, or Failed: rolled back)
 //!   |   ... executes its own part
 //!   |---- Prepare -------------------->|  record `prepared` with the requests: forced
 //!   |<--- VoteYes ---------------------|  all latches stay; from here on it may not decide alone
 //!   |  record `committed` in the same
 //!   |  log record as its own changes:
 //!   |  forced; this is the decision
-//!   |---- Commit --------------------->|  its changes and record `committed`, one log record: forced
+//!   |---- Commit --------------------->|  its changes and `committed`, one log record: forced
 //!   |<--- Acknowledged ----------------|
 //! ```
 //! *Forced* means that the next message is not sent before the node's redo log is durable; on nodes
@@ -33,8 +33,8 @@
 //! *Cancellation.* A coordinator that is dropped before its decision aborts; one that is dropped
 //! later leaves it to a task to end the transaction in all partitions.
 //!
-//! *What is not done.* No node comes back after a crash to ask about what it had prepared: the
-//! ledger says what would be asked, and a participant that receives no decision keeps its latches.
+//! *What is not done.* A node does not resolve its prepared transactions after a crash: the ledger
+//! has what it would need to ask, and a participant that receives no decision keeps its latches.
 //! All partitions are in one process, where they find each other's mailboxes. This is a fair
 //! baseline, not a system to operate.
 //!

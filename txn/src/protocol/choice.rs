@@ -1,15 +1,19 @@
 //! How concurrent transactions are isolated: the protocols, and what each requires of an operation.
 //!
-//! | | reads | changes | conflicts are found |
-//! |---|---|---|---|
-//! | [`TwoPhase`](Protocol::TwoPhase) | latch a leaf to the end | in place, the leaf latched exclusively to the end | by the operation: another transaction holds the leaf |
-//! | [`Timestamp`](Protocol::Timestamp) | latch a leaf briefly, and leave their timestamp there | are kept aside until commit | by the transaction that reads or changes a leaf after a later one did |
-//! | [`Optimistic`](Protocol::Optimistic) | latch a leaf briefly, and record its sequence number | are kept aside until commit | by commit, or a later read: the leaf has another number by then |
+//! * [`TwoPhase`](Protocol::TwoPhase). A read latches a leaf to the end of the transaction. A
+//!   change is made in place, and its leaf is latched exclusively to the end. The operation itself
+//!   finds a conflict: another transaction holds the leaf.
+//! * [`Timestamp`](Protocol::Timestamp). A read latches a leaf briefly, and leaves its timestamp
+//!   there. Changes are deferred to commit. A transaction finds a conflict when it reads or changes
+//!   a leaf after a later transaction did.
+//! * [`Optimistic`](Protocol::Optimistic). A read latches a leaf briefly, and records its sequence
+//!   number. Changes are deferred to commit. Commit, or a later read, finds a conflict: the leaf
+//!   has another sequence number.
 //!
 //! All are serializable, without phantoms: all work on leaves, and a read of a leaf also reads the
 //! gaps between its keys. An optimistic read waits while another transaction has the leaf latched
 //! exclusively: briefly if that one is optimistic, to its end if it is two-phase locked. The reader
-//! holds nothing meanwhile that another could wait for; but a task whose own two-phase locked
+//! holds no latch meanwhile that another could wait for; but a task whose own two-phase locked
 //! transaction holds that leaf would wait for itself until the request times out.
 //!
 //! Two-phase locked and optimistic transactions may be mixed on one database. An optimistic

@@ -1,28 +1,27 @@
-//! Where the timestamps of transactions come from: the pool's logical clock, asked for a batch of
-//! stamps at a time.
+//! The source of timestamps: the pool's logical clock, which gives a batch of stamps at a time.
 //!
 //! ```text
-//! transactions that begin --> the next batch --(one at a time)--> [FAA clock, as many as have joined]
-//!                                                                                |
-//!                            each has a stamp of its own  <----------------------+
+//! transactions that begin --> the next batch --(one at a time)--> [FAA clock, one for each]
+//!                                                                            |
+//!                            each has a stamp of its own  <------------------+
 //! ```
 //! A transaction that needs a stamp joins the batch that has not been sent yet. When no batch is
 //! under way, one of its members sends it: a single fetch-and-add brings a stamp for each. So a
 //! node asks the clock once a round trip, however many transactions begin there, and no transaction
-//! gets a stamp that was fetched before it asked: one that begins when another has committed, on
-//! whatever node, is later in the order than that one. Stamps kept for later would save more round
-//! trips, and make their users too late for whatever others did meanwhile.
+//! gets a stamp that was fetched before it asked: one that begins after another has committed, on
+//! any node, is later in the order. Stamps kept for later would save more round trips, but make
+//! their users too late for all changes meanwhile.
 //!
 //! *Cancellation.* A sender that is dropped abandons its batch: the members join the next one.
 //! Their stamps are used by no transaction. A sender that is not polled leaves the others waiting;
 //! each of them fetches a stamp for itself when the batch is overdue.
 //!
-//! *A clock that is behind.* Pages that are put back from logs into a new pool have stamps, and its
+//! *A clock that is behind.* Pages that are rebuilt from logs in a new pool have stamps, and its
 //! clock begins at zero. A transaction that observes a stamp beyond its own is too late and runs
 //! again; the observed stamp is remembered here. A clock that was asked after that must be at least
 //! at the stamp, as the stamp was fetched before; else the clock is behind, and is moved there.
 //! Until then, transactions have earlier stamps than some that ended in the old pool. That does no
-//! harm: they fail where those have left their stamps, and elsewhere no order is to be seen.
+//! harm: they fail where those have left their stamps, and elsewhere no order is visible.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -65,7 +64,7 @@ impl StampSource for Engine {
     }
 }
 
-/// The clock, as one node asks it.
+/// A node's access to the clock.
 pub(crate) struct Clock {
     batches: Mutex<BatchQueue>,
     /// Rung when a batch has ended.

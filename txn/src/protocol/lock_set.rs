@@ -113,7 +113,7 @@ impl<'db> LockSet<'db> {
 
     /// Positions of the leaves of `tree` added last, the latest first.
     pub(crate) fn recent(&self, tree: usize) -> impl Iterator<Item = usize> + '_ {
-        // A tree of which no leaf was ever held has no latest one.
+        // A tree has no latest leaf until one of its leaves is held.
         let first = self.latest.get(tree).copied().unwrap_or(NO_LEAF);
         let chain = std::iter::successors(Some(first), |&at| Some(self.leaves.get(at)?.earlier));
         chain.take_while(|&at| at != NO_LEAF).take(RECENT_LEAVES)

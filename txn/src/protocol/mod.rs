@@ -4,11 +4,12 @@
 //! |---|---|---|
 //! | [`choice`] | [`Protocol`], and the rules that a protocol gives to operations | all |
 //! | [`leaf_latch`] | a latched leaf page, or a copy of one | all |
-//! | [`lock_set`] | the leaves whose latches a transaction holds to its end | 2PL; all while they commit |
-//! | [`undo_log`] | changes made in held leaves, and how to take them back | 2PL; all while they commit |
-//! | [`write_set`] | changes kept aside until commit | TO, OCC |
+//! | [`lock_set`] | the leaves whose latches a transaction holds to its end | 2PL; all at commit |
+//! | [`undo_log`] | changes made in held leaves, and how to undo them | 2PL; all at commit |
+//! | [`write_set`] | changes deferred to commit | TO, OCC |
 //! | [`read_set`] | leaves that were read, with the page sequence numbers they had | OCC |
-//! | [`timestamp_order`], [`clock`] | the rules of timestamp ordering, and where stamps come from | TO |
+//! | [`timestamp_order`] | the rules of timestamp ordering | TO |
+//! | [`clock`] | the source of timestamps | TO |
 //!
 //! Each type owns its state and has its methods beside it. None of them knows the transaction or
 //! the database that uses it.

@@ -9,11 +9,11 @@
 //!
 //! | | if | then | else |
 //! |---|---|---|---|
-//! | reads a leaf | no later one has changed it | its read stamp is at least this one | too late |
-//! | changes a leaf | no later one has read or changed it | its write stamp is this one | too late |
+//! | reads a leaf | no later one changed it | its read stamp is at least this one | too late |
+//! | changes a leaf | no later one read or changed it | its write stamp is this one | too late |
 //!
-//! A read latches a leaf, checks and stamps it, copies it, and releases the latch. Changes are kept
-//! aside until commit (in the [`WriteSet`](crate::protocol::write_set::WriteSet), as those of
+//! A read latches a leaf, checks and stamps it, copies it, and releases the latch. Changes are
+//! deferred to commit (in the [`WriteSet`](crate::protocol::write_set::WriteSet), as those of
 //! optimistic transactions). Commit makes them with all the leaves that change latched:
 //!
 //! ```text

@@ -38,7 +38,7 @@ struct UndoRecord {
     key: Range<usize>,
 }
 
-/// One change to take back.
+/// One change to undo.
 #[derive(Debug)]
 pub(crate) struct UndoEntry<'a> {
     pub(crate) change: EntryChange,

@@ -1,4 +1,4 @@
-//! The changes of a transaction that are kept aside until it commits: entries of trees that no
+//! The changes of a transaction that are deferred until it commits: entries of trees that no
 //! other transaction sees.
 //!
 //! Reads ask the write set first. A log of the entries before each change takes changes back: those

@@ -1,18 +1,19 @@
-//! Commit, and how it makes the changes of a write set.
+//! Commit, and how it applies a write set.
 //!
 //! A two-phase locked transaction has made its changes already: commit seals them into one log
-//! record and releases its latches. A transaction whose changes were kept aside makes them now:
+//! record and releases its latches. A transaction with deferred changes makes them now:
 //!
 //! ```text
 //! latch every leaf that is to change, exclusively, waiting for none
 //!  -> validate the read set, or check that no later transaction was at the leaves that change:
 //!     the transaction takes place here
-//!  -> change the leaves, as two-phase locking does, with an undo log (a split may find the pool full)
+//!  -> change the leaves, as two-phase locking does, with an undo log
+//!     (a split may find the pool full)
 //! ```
 //! For optimistic transactions: between the first step and the last, no other transaction can
-//! change what this one has read or changes. What was read and is not held was unchanged at a point
-//! in time at which all that changes was held. For timestamp ordering see
-//! [`timestamp_order`](crate::protocol::timestamp_order).
+//! change the leaves that this one has read or changes. Leaves that were read and are not held were
+//! unchanged at a point in time at which all leaves that change were held. For timestamp ordering
+//! see [`timestamp_order`](crate::protocol::timestamp_order).
 
 use selkie_btree::LeafView;
 
@@ -28,7 +29,7 @@ use crate::transaction::txn::{Txn, TxnPhase};
 
 impl<'db> Txn<'db> {
     /// Commits: releases every latch, which makes all changes visible to all transactions at once.
-    /// Before that, where changes are kept aside, latches what is to be changed, and validates that
+    /// Before that, where changes are deferred, latches what is to be changed, and validates that
     /// what was read is unchanged ([`Protocol::Optimistic`](crate::Protocol::Optimistic)), or that
     /// no later transaction was there ([`Protocol::Timestamp`](crate::Protocol::Timestamp)). Then
     /// maintains the trees, waiting for inner pages only; if the future is dropped there the
@@ -36,7 +37,7 @@ impl<'db> Txn<'db> {
     ///
     /// # Errors
     /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
-    /// half-way. Where changes are kept aside also [`TxnError::Stale`] or [`TxnError::TooLate`],
+    /// half-way. Where changes are deferred also [`TxnError::Stale`] or [`TxnError::TooLate`],
     /// [`TxnError::Conflict`] and the other errors that roll back. [`TxnError::Undetermined`] if
     /// the node's log cannot be written: it has committed, but may be gone if the node ends now.
     /// Nothing else: maintenance that fails is left for later.
@@ -60,7 +61,7 @@ impl<'db> Txn<'db> {
     }
 
     /// Makes the changes of the write set. After an error some may be made, which the undo log
-    /// takes back.
+    /// undoes.
     async fn apply(&mut self) -> Result<(), TxnError> {
         let writes = std::mem::take(&mut self.work.writes);
         let before = self.open_critical();

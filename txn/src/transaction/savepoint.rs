@@ -1,6 +1,6 @@
 //! Points in a transaction to which it can roll back without ending.
 //!
-//! A savepoint records how many changes there were. Rolling back to it takes back the changes made
+//! A savepoint records how many changes there were. Rolling back to it undoes the changes made
 //! since: in place, where every changed leaf is held exclusively, or in the write set. What was
 //! latched or read since stays so: it may have decided what the transaction does next.
 

@@ -119,12 +119,12 @@ impl<'db> Txn<'db> {
         self.rules
     }
 
-    /// Whether changes are kept aside until commit.
+    /// Whether changes are deferred to commit.
     pub(crate) fn defers_writes(&self) -> bool {
         self.rules.writes() == WriteRule::Deferred
     }
 
-    /// Whether leaves are latched only to be read, in either mode: changes are kept aside, and
+    /// Whether leaves are latched only to be read, in either mode: changes are deferred, and
     /// commit has not begun to make them.
     pub(crate) fn only_reads_leaves(&self) -> bool {
         self.defers_writes() && !self.applies
@@ -153,8 +153,8 @@ impl<'db> Txn<'db> {
         reads.validate(&self.db.engine, locks).await
     }
 
-    /// For an error that says what the data is: that error if what was read was there together,
-    /// else the error of validation. The read set is empty where reads need no validation.
+    /// For an error that depends on the data: that error if the reads are consistent with each
+    /// other, else the error of validation. The read set is empty where reads need no validation.
     pub(crate) async fn error_of_valid_reads(&mut self, error: TxnError) -> TxnError {
         self.validate_reads().await.err().unwrap_or(error)
     }
@@ -272,7 +272,7 @@ impl<'db> Txn<'db> {
         if self.changing { AbortCause::Interrupted } else { AbortCause::Requested }
     }
 
-    /// Takes everything back and releases every latch. Does nothing if the transaction has ended.
+    /// Undoes all changes and releases every latch. Does nothing if the transaction has ended.
     pub(super) fn abort(&mut self, cause: AbortCause) {
         self.changing = false;
         if self.phase != TxnPhase::Active {

@@ -24,7 +24,7 @@ pub(crate) struct Workspace<'db> {
     pub(crate) locks: LockSet<'db>,
     /// Changes made in held leaves.
     pub(crate) undo: UndoLog,
-    /// Changes kept aside until commit.
+    /// Changes deferred to commit.
     pub(crate) writes: WriteSet,
     /// Leaves read and not held.
     pub(crate) reads: ReadSet,

@@ -1,11 +1,10 @@
 //! Options of a compute node that a program opens in a pool.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::thread;
 
 use super::error::OpenError;
-use crate::engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
+use crate::engine::log::{LogError, LogTo, open_store};
 use crate::pool::{Coding, PoolConfig};
 use crate::shared::{Network, PoolUrl};
 
@@ -20,9 +19,8 @@ const EMBEDDED_GCL_BYTES: usize = 2048;
 const EMBEDDED_RANGE_BYTES: u64 = 4 * MIB;
 /// Log of each compute node in the memory of an embedded pool.
 const EMBEDDED_LOG_BYTES: u64 = 16 * MIB;
-/// Log of a compute node on disk, and bytes of one of its files.
+/// Capacity of the log of a compute node on disk.
 const DISK_LOG_BYTES: u64 = 4096 * MIB;
-const DISK_FILE_BYTES: u64 = 64 * MIB;
 
 /// What outlives the compute node of a committed transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -178,19 +176,7 @@ impl PoolOptions {
         Ok(match &self.durability {
             Durability::None => None,
             Durability::Memory => Some(LogTo::Memory),
-            Durability::Disk(place) => Some(LogTo::Store(log_store_at(place)?)),
+            Durability::Disk(place) => Some(LogTo::Store(open_store(place, DISK_LOG_BYTES)?)),
         })
-    }
-}
-
-/// Opens the store of logs in a directory or an object store.
-fn log_store_at(place: &Path) -> Result<Arc<dyn LogStore>, LogError> {
-    match place.to_str().filter(|place| LogObjects::is_url(place)) {
-        Some(url) => {
-            let objects = LogObjects::at(url, DISK_LOG_BYTES)?;
-            objects.probe()?;
-            Ok(Arc::new(objects))
-        }
-        None => Ok(Arc::new(LogFiles::new(place, DISK_FILE_BYTES, DISK_LOG_BYTES)?)),
     }
 }

@@ -49,7 +49,7 @@ mod workload;
 
 pub use cluster::{
     ClusterShape, Durability, MAX_DURATION, MAX_MEMORY_NODES, MAX_THREADS, MAX_VIRTUAL_DURATION,
-    MAX_WORKERS, Network, Setup, TableSet, logs_at,
+    MAX_WORKERS, Network, Setup, TableSet,
 };
 pub use error::TpccError;
 pub use figures::units;

@@ -27,6 +27,7 @@ mod names;
 mod objects;
 mod owner;
 mod pages;
+mod place;
 mod psn;
 mod record;
 pub mod ring;
@@ -45,6 +46,7 @@ pub use merge::{MergeError, MergedLog, merge};
 pub use objects::LogObjects;
 pub use owner::LogOwner;
 pub use pages::Pages;
+pub use place::open_store;
 pub use psn::{PSN_BYTES, psn_of};
 pub use record::{
     Change, Format, NoRecord, RECORD_HEADER_BYTES, Record, Redo, encode_as, encode_mark,

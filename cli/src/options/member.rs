@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use clap::Args;
 use selkie::engine::backup::BackupError;
-use selkie::engine::log::{Labels, LogError, LogTo};
+use selkie::engine::log::{Labels, LogError, LogTo, open_store};
 use selkie::engine::{ComputeId, Engine, EngineConfig, EngineError};
 use selkie::fabric::{Env, RealRuntime};
 use selkie::pool::{Pool, PoolError};
 use selkie::shared::{Place, SharedPool, SharedPoolError};
-use selkie_tpcc::{Durability, logs_at};
+use selkie_tpcc::Durability;
 
 use super::network::NetworkArguments;
 use crate::support::exit;
@@ -117,5 +117,5 @@ fn log_to(pool: &Pool, logs: Logs<'_>) -> Result<Option<LogTo>, LogError> {
         Logs::AsOthers(place) => (place, IDLE_LOG_MIB),
         Logs::In(place) => (place, Durability::DISK_LOG_MIB),
     };
-    place.map(|place| Ok(LogTo::Store(logs_at(place, log_mib)?))).transpose()
+    place.map(|place| Ok(LogTo::Store(open_store(place, log_mib << 20)?))).transpose()
 }

@@ -48,5 +48,5 @@ pub(crate) use recording::ChangedPage;
 pub use selkie_wal::{
     FIRST_LSN, Format, Joined, Labels, LogDamage, LogEnd, LogError, LogFiles, LogObjects, LogOwner,
     LogRange, LogStore, Lsn, MergeConflict, MergeError, MergedLog, NoRecord, Pages, Piece,
-    ReadError, Record, Redo, Sink, Written, merge, read_log, scan,
+    ReadError, Record, Redo, Sink, Written, merge, open_store, read_log, scan,
 };

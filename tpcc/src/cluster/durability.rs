@@ -1,9 +1,9 @@
 //! What is to outlive a compute node, and what it takes.
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 
-use selkie_engine::log::{LogError, LogFiles, LogObjects, LogStore, LogTo};
+use selkie_engine::EngineError;
+use selkie_engine::log::{LogTo, open_store};
 use selkie_pool::layout::LOG_BYTES;
 
 use super::bounds::{refused, within};
@@ -11,10 +11,6 @@ use super::network::Network;
 use crate::error::TpccError;
 
 const MIB: u64 = 1 << 20;
-/// Bytes of records in a file of a log, unless the log is so short that it takes smaller ones.
-const FILE_BYTES: u64 = 64 * MIB;
-/// Files of a log, at least.
-const FILES: u64 = 4;
 
 /// When a commit lasts, and where the log is kept that makes it so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -78,29 +74,9 @@ impl Durability {
             Self::None => Ok(None),
             Self::Memory { .. } => Ok(Some(LogTo::Memory)),
             Self::Disk { place, log_mib } => {
-                let logs = logs_at(place, *log_mib).map_err(selkie_engine::EngineError::Log)?;
+                let logs = open_store(place, log_mib * MIB).map_err(EngineError::Log)?;
                 Ok(Some(LogTo::Store(logs)))
             }
-        }
-    }
-}
-
-/// Logs of at most so many MiB in a directory, or where a URL says, which is what has `://` in it.
-/// Makes the directory, or asks the store whether it takes objects; blocks meanwhile.
-///
-/// # Errors
-/// [`LogError`] if nothing can be written there, or the URL names no store.
-pub fn logs_at(place: &Path, log_mib: u64) -> Result<Arc<dyn LogStore>, LogError> {
-    let capacity = log_mib * MIB;
-    match place.to_str().filter(|place| LogObjects::is_url(place)) {
-        Some(url) => {
-            let objects = LogObjects::at(url, capacity)?;
-            objects.probe()?;
-            Ok(Arc::new(objects))
-        }
-        None => {
-            let file_bytes = FILE_BYTES.min(capacity / FILES);
-            Ok(Arc::new(LogFiles::new(place, file_bytes, capacity)?))
         }
     }
 }

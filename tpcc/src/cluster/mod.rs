@@ -19,7 +19,7 @@ mod setup;
 mod shape;
 mod table_set;
 
-pub use durability::{Durability, logs_at};
+pub use durability::Durability;
 pub use network::Network;
 pub(crate) use nodes::compute_index;
 pub use nodes::{Cluster, Node};

@@ -33,7 +33,7 @@ pub use error::SimError;
 pub use failure::Failure;
 pub use plan::{Plan, Trouble};
 pub use scenario::{
-    Case, Recorded, Refused, RefusedProtocol, Scenario, Summary, Tune, UnknownScenario, history,
-    run, run_with,
+    Case, RecordedHistory, Refused, RefusedProtocol, Scenario, Summary, Tune, UnknownScenario,
+    history, run, run_with,
 };
 pub use sweep::{SweepSummary, sweep};

@@ -59,11 +59,11 @@ pub struct Plan {
     pub cost: CostModel,
     /// What goes wrong by chance on every link.
     pub faults: Faults,
-    /// Order of tasks that are ready at one moment.
+    /// Order of tasks that are ready at the same time.
     pub schedule: Schedule,
     /// What happens to nodes and links, and when.
     pub troubles: Vec<(Duration, Trouble)>,
-    /// As `troubles`, once what those did has been made good; times count from then.
+    /// As `troubles`, after the losses of those are repaired; times count from then.
     pub later: Vec<(Duration, Trouble)>,
 }
 

@@ -8,7 +8,7 @@ mod common;
 use std::collections::BTreeMap;
 
 use adya::{Valid, Workload};
-use selkie_sim::check::serial::{Kind, Level, Op, Status, Transaction, serializable};
+use selkie_sim::check::serial::{AnomalyKind, Level, Op, Status, Transaction, serializable};
 
 const LEVELS: [Level; 2] = [Level::Serializable, Level::StrictSerializable];
 
@@ -274,7 +274,7 @@ fn arbitrary_histories_are_judged_as_by_all_permutations() {
 
 /// What only our checker looks for. Elle and `adya` trust that every value that was read had been
 /// written, and that the appends of one transaction are read whole and in its order.
-const BEYOND_ADYA: [Kind; 2] = [Kind::GarbageRead, Kind::IncompatibleOrder];
+const BEYOND_ADYA: [AnomalyKind; 2] = [AnomalyKind::GarbageRead, AnomalyKind::IncompatibleOrder];
 
 /// `adya` infers no order of blind writes; with `wfr_keys` it knows that of read-modify-writes.
 fn has_blind_writes(history: &[Transaction]) -> bool {

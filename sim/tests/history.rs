@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use adya::{Valid, Workload};
 use selkie_engine::Planted;
 use selkie_sim::check::serial::{Level, Op, Status, Transaction, serializable};
-use selkie_sim::{Case, Recorded, Scenario, history};
+use selkie_sim::{Case, RecordedHistory, Scenario, history};
 use selkie_txn::Protocol;
 
 /// Seeds of each protocol in the sample, and in the sweep.
@@ -107,7 +107,7 @@ fn both_accept(protocol: Protocol, seeds: Range<u64>) -> Counts {
                         return;
                     }
                     let case = case_of(protocol, seed);
-                    let Recorded { history, error } =
+                    let RecordedHistory { history, error } =
                         history(case, &|_| {}).unwrap_or_else(|error| panic!("{error}"));
                     assert!(error.is_none(), "{protocol}, seed {seed}: {error:?}");
                     counts.add(&history);

@@ -25,7 +25,15 @@ impl SimCluster {
         let queue_pair = self.observer.connect(peer)?;
         let done = queue_pair.post(Chain::from([Verb::read(at, Buf::zeroed(bytes))])).await;
         let done = done.map_err(|error| error.error)?;
-        Ok(done.buf(0).map(|buf| buf.words().to_vec()).unwrap_or_default())
+        let words = done.buf(0).map(|buf| buf.words().to_vec());
+        let broken =
+            || SimError::Broken(format!("a read of {bytes} bytes at {peer} is incomplete"));
+        words.filter(|words| words.len() == bytes.div_ceil(8)).ok_or_else(broken)
+    }
+
+    async fn read_word(&self, peer: PeerId, at: RemoteAddr) -> Result<u64, SimError> {
+        let broken = || SimError::Broken(format!("a read of a word at {peer} is empty"));
+        self.read(peer, at, 8).await?.first().copied().ok_or_else(broken)
     }
 
     /// Checks that every latch word is free, but those of the pages (global addresses) in `lost`.
@@ -97,8 +105,8 @@ impl SimCluster {
         Ok(tables)
     }
 
-    /// Every leased line is live or waits at some engine to be allocated. Lines that were being
-    /// leased when a memory node was lost may be nobody's.
+    /// Checks that every leased line is live or waits at an engine for allocation. Lines that were
+    /// being leased when a memory node was lost may be leaked.
     pub(crate) async fn check_lines(&self, live: u64) -> Result<(), SimError> {
         let (leased, any_lost) = self.leased_lines().await?;
         let unused = |engine: &Engine| {
@@ -109,8 +117,8 @@ impl SimCluster {
         // Two lines are the null address and the superblock.
         let expected = leased.saturating_sub(2);
         let known = unused + live;
-        let nobodys = expected.checked_sub(known);
-        if nobodys.is_none_or(|lines| lines > 0 && !any_lost || lines % layout::EXTENT_GCLS != 0) {
+        let leaked = expected.checked_sub(known);
+        if leaked.is_none_or(|lines| lines > 0 && !any_lost || lines % layout::EXTENT_GCLS != 0) {
             return Err(SimError::Broken(format!(
                 "of {expected} leased lines {unused} are unused and {live} live"
             )));
@@ -127,7 +135,7 @@ impl SimCluster {
         if descriptor.coding.is_plain() {
             for node in &descriptor.memory_nodes {
                 let at = RemoteAddr::new(node.region, layout::EXTENTS_LEASED_AT);
-                let counter = self.read(node.peer, at, 8).await?.first().copied().unwrap_or(0);
+                let counter = self.read_word(node.peer, at).await?;
                 leased += counter.min(geometry.extents_per_node(node.ranges));
             }
         }
@@ -137,7 +145,7 @@ impl SimCluster {
                 let node = state.memory_node(slab.node);
                 let Some(node) = node.filter(|_| !lost(usize::from(slab.node))) else { continue };
                 let at = RemoteAddr::new(node.region, geometry.leased_offset(slab.slab));
-                let counter = self.read(node.peer, at, 8).await?.first().copied().unwrap_or(0);
+                let counter = self.read_word(node.peer, at).await?;
                 most = most.max(counter);
             }
             leased += most.min(geometry.extents_per_range());

@@ -113,7 +113,7 @@ impl SimCluster {
         let bytes = self.bytes_per_node;
         drop(env.clone().spawn("memory node", async move {
             env.sleep(wait).await;
-            // One that is refused is missed by whoever counts them.
+            // The scenario counts the nodes, and so notices a refused one.
             let _ = memory.grow(&fabric, &env, bytes, FailureDomain::ALONE).await;
         }));
     }

@@ -1,7 +1,7 @@
 //! What lies in the memory nodes of a coded pool, looked at from outside: whether the splits of
 //! every page are those of one page, and as they were written.
 //!
-//! The look takes no time and disturbs nobody. It tells something only while no write-back is under
+//! The look takes no time and disturbs no node. It is valid only while no write-back is under
 //! way.
 
 use selkie_engine::coherence::word::LatchWord;
@@ -192,7 +192,7 @@ pub(crate) fn look_at_splits(memory: &EmbeddedPool) -> Result<SplitFindings, Sim
     Ok(found)
 }
 
-/// Whether a split is one of those that are being made again.
+/// Whether a split is being regenerated.
 fn is_to_come(pool: &Pool, addr: u64, split: usize) -> bool {
     let geometry = pool.descriptor().geometry();
     let task = pool.state().regeneration.filter(|task| task.begun);

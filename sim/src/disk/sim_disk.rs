@@ -42,7 +42,7 @@ impl SimDisk {
         self.0.state.lock().deaths.insert(node, (number, stage));
     }
 
-    /// Nobody is killed any more.
+    /// No node is killed from now on.
     pub(crate) fn spare_all(&self) {
         self.0.state.lock().deaths.clear();
     }

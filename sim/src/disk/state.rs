@@ -1,4 +1,4 @@
-//! What a disk keeps: logs, and who is to die or to find it full.
+//! The state of a disk: logs, nodes to kill, and nodes that find it full.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -22,7 +22,7 @@ pub enum AppendStage {
     Before,
     /// When anything may be written.
     Amid,
-    /// When all is durable, and nobody has been told.
+    /// When all is durable and nothing is reported yet.
     After,
 }
 

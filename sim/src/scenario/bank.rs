@@ -158,7 +158,7 @@ impl Bank {
         })
     }
 
-    /// Starts the tellers of all branches, for the so-manieth time.
+    /// Starts the tellers of all branches for a round.
     pub(super) fn spawn(
         &self,
         clients: &mut Clients<'_>,
@@ -180,7 +180,7 @@ impl Bank {
         let last = self.branches.last().ok_or(SimError::NoSuchNode(0))?;
         let teller = self.teller(cluster, last, usize::MAX - 1, seed)?;
         let audit = async || {
-            let attempt = Attempt::begin(&teller);
+            let attempt = TellerAttempt::begin(&teller);
             let result = teller.audit(&attempt).await;
             attempt.end(&result, teller.now());
             result
@@ -279,14 +279,13 @@ struct Teller {
     broken: Mutex<Option<String>>,
 }
 
-/// A transaction, which is in the history from its beginning: whoever runs it may not live to its
-/// end.
-struct Attempt {
+/// A transaction. It is in the history from its beginning, as its node may die before its end.
+struct TellerAttempt {
     history: History,
     number: usize,
 }
 
-impl Attempt {
+impl TellerAttempt {
     fn begin(teller: &Teller) -> Self {
         let (process, invoked) = (teller.client, teller.now());
         let (returned, status, ops) = (None, Status::Unknown, Vec::new());
@@ -354,7 +353,7 @@ impl Teller {
     }
 
     async fn attempt(&self, kind: u64, accounts: [u64; 2]) -> Result<(), TxnError> {
-        let attempt = Attempt::begin(self);
+        let attempt = TellerAttempt::begin(self);
         let result = match kind {
             0..=5 => self.transfer(&attempt, accounts).await,
             6..=7 => self.audit(&attempt).await,
@@ -379,7 +378,11 @@ impl Teller {
         (self.epoch + self.env.now()).as_nanos() as u64
     }
 
-    async fn transfer(&self, attempt: &Attempt, [from, to]: [u64; 2]) -> Result<(), TxnError> {
+    async fn transfer(
+        &self,
+        attempt: &TellerAttempt,
+        [from, to]: [u64; 2],
+    ) -> Result<(), TxnError> {
         if from == to {
             return Ok(());
         }
@@ -403,7 +406,7 @@ impl Teller {
     }
 
     /// Reads two accounts by key.
-    async fn look(&self, attempt: &Attempt, accounts: [u64; 2]) -> Result<(), TxnError> {
+    async fn look(&self, attempt: &TellerAttempt, accounts: [u64; 2]) -> Result<(), TxnError> {
         let mut txn = self.db.begin();
         for id in accounts {
             let row = txn.get(self.table, &key![id.cast_signed()]).await?;
@@ -415,7 +418,7 @@ impl Teller {
     }
 
     /// Moves half of an account into a new one beside it.
-    async fn open_account(&self, attempt: &Attempt, from: u64) -> Result<(), TxnError> {
+    async fn open_account(&self, attempt: &TellerAttempt, from: u64) -> Result<(), TxnError> {
         let id = from + 1 + self.random.below(SPACING - 1);
         let mut txn = self.db.begin();
         let there = txn.get(self.table, &key![id.cast_signed()]).await?;
@@ -443,7 +446,7 @@ impl Teller {
     }
 
     /// Reads all accounts; their sum is what was deposited.
-    async fn audit(&self, attempt: &Attempt) -> Result<(), TxnError> {
+    async fn audit(&self, attempt: &TellerAttempt) -> Result<(), TxnError> {
         let mut txn = self.db.begin();
         let (mut sum, mut seen) = (0, Vec::new());
         let direction =

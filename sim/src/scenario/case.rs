@@ -1,4 +1,4 @@
-//! What is run: a scenario, a seed, and, if the seed does not choose it, how the pool keeps pages.
+//! A case: a scenario, a seed, and optionally the coding and the protocol.
 
 use selkie_fabric::PeerId;
 use selkie_pool::{Coding, MAX_MEMORY_NODES};
@@ -12,16 +12,16 @@ use crate::plan::Plan;
 /// The smallest pages of a scenario, bytes.
 const LEAST_GCL_BYTES: usize = 512;
 
-/// A run: everything else follows from this.
+/// A case determines a run completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// What clients do.
+    /// The scenario.
     pub scenario: Scenario,
-    /// Where all chance comes from.
+    /// The seed of all random draws.
     pub seed: u64,
-    /// How the pool keeps pages; `None`: as is usual for the scenario.
+    /// The coding; `None`: the scenario chooses it.
     coding: Option<Coding>,
-    /// How transactions are kept apart; `None`: as the seed has it.
+    /// The protocol of transactions; `None`: the seed chooses it.
     protocol: Option<Protocol>,
 }
 
@@ -33,7 +33,7 @@ pub struct Refused {
     pub scenario: Scenario,
     /// The coding.
     pub coding: Coding,
-    /// What would do.
+    /// What the scenario needs.
     pub allowed: String,
 }
 
@@ -80,7 +80,7 @@ impl Case {
         Ok(Self { coding: Some(coding), ..self })
     }
 
-    /// The same with all transactions kept apart by this protocol.
+    /// The same with this protocol for all transactions.
     ///
     /// # Errors
     /// That the scenario does not take one.
@@ -107,15 +107,15 @@ impl Case {
         self.protocol
     }
 
-    /// How all transactions are kept apart, of scenarios that take a protocol; `None`: some are
-    /// locked, some optimistic.
+    /// The protocol of all transactions, in scenarios that take a protocol; `None`: some
+    /// transactions lock, some are optimistic.
     pub(super) fn protocol(self) -> Option<Protocol> {
         const CHOICES: [Option<Protocol>; 4] =
             [Some(Protocol::TwoPhase), Some(Protocol::Timestamp), Some(Protocol::Optimistic), None];
         self.protocol.or_else(|| *drawn(self.seed, 12, &CHOICES))
     }
 
-    /// How the pool keeps pages.
+    /// The coding of the pool.
     pub fn coding(self) -> Coding {
         self.coding.unwrap_or_else(|| choices::usual_coding(self.scenario, self.seed))
     }
@@ -125,8 +125,7 @@ impl Case {
         Plan::draw(self.seed, self.memory_nodes(), self.compute_nodes())
     }
 
-    /// Nodes that `plan` loses and whose loss nobody makes good: an excuse for what clients meet
-    /// afterwards.
+    /// Nodes that `plan` loses without recovery: clients may meet errors afterwards.
     pub(super) fn lost_beyond(self, plan: &Plan) -> Vec<PeerId> {
         plan.lost_beyond(self.coding())
     }

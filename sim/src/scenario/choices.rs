@@ -1,6 +1,6 @@
-//! What the seed of a run chooses of its pool: the coding, and how many memory nodes there are.
+//! Choices that a seed makes for its pool: the coding and the number of memory nodes.
 //!
-//! A [`Case`](super::Case) asks here unless its coding was asked for.
+//! A [`Case`](super::Case) uses them unless its coding was given.
 
 use selkie_fabric::env::SplitMix;
 use selkie_pool::Coding;
@@ -69,27 +69,27 @@ pub(super) fn memory_nodes(
     coding: Coding,
 ) -> u16 {
     let nodes = match scenario {
-        // TPC-C's tables grow to the end, so that there has to be room for ranges.
+        // TPC-C's tables grow to the end and need room for ranges.
         _ if loses_memory_under_tpcc(scenario, seed) => tpcc_nodes(coding).len(),
         Scenario::MemnodeLoss | Scenario::TpccLoss => match asked {
             None => usize::from(loss_shape(seed).1),
-            // All slabs can be made again.
+            // All slabs can be regenerated.
             Some(asked) => asked.splits() + asked.parity(),
         },
         // One node can be rid of all its slabs when as many have died as may.
         Scenario::SlabEviction => coding.splits() + coding.parity() + 1,
-        // All slabs can be made again.
+        // All slabs can be regenerated.
         Scenario::Crash => coding.splits() + coding.parity(),
         _ => coding.splits(),
     };
     (nodes as u16).max(LEAST_MEMORY_NODES)
 }
 
-/// What a run does that loses memory nodes, and who dies beside them.
+/// The variant of a run that loses memory nodes: its load, and which compute node dies as well.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LossVariant {
     /// Clients increment pages.
-    Pages,
+    CounterPages,
     /// Tellers transfer between accounts.
     Bank,
     /// TPC-C.
@@ -99,12 +99,12 @@ pub(super) enum LossVariant {
         /// Among them.
         among: bool,
     },
-    /// A compute node dies in the middle of a write-back, where that can be borne among the memory
-    /// nodes.
+    /// A compute node dies in the middle of a write-back, where the coding survives that together
+    /// with the memory nodes.
     InWriteBack,
-    /// The compute node dies that moves the headers of a lost home.
+    /// The compute node that rebuilds the headers of a lost home dies.
     RebuilderDies,
-    /// The compute node dies that makes a slab again.
+    /// The compute node that regenerates a slab dies.
     RegeneratorDies,
 }
 
@@ -122,13 +122,13 @@ impl LossVariant {
             7 => Self::RebuilderDies,
             8..=9 => Self::RegeneratorDies,
             10..=12 => Self::InWriteBack,
-            _ => Self::Pages,
+            _ => Self::CounterPages,
         }
     }
 
     /// Whether a compute node dies.
     pub(super) fn loses_compute_nodes(self) -> bool {
-        !matches!(self, Self::Pages | Self::Bank | Self::Tpcc)
+        !matches!(self, Self::CounterPages | Self::Bank | Self::Tpcc)
     }
 }
 

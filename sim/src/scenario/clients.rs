@@ -11,7 +11,7 @@ use selkie_fabric::PeerId;
 use selkie_fabric::env::TaskError;
 
 use super::lost_nodes::LostNodes;
-use super::outcome::Tally;
+use super::outcome::OperationCounts;
 use crate::cluster::SimCluster;
 use crate::error::SimError;
 
@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_micros(100);
 /// Clients of one cluster, each on a compute node.
 pub(super) struct Clients<'c> {
     pub(super) cluster: &'c SimCluster,
-    tally: Arc<Mutex<Tally>>,
+    tally: Arc<Mutex<OperationCounts>>,
     /// The node of each client, and whether the client is done.
     running: Vec<(usize, selkie_fabric::env::TaskHandle)>,
 }
@@ -53,7 +53,7 @@ impl<'c> Clients<'c> {
 
     /// Waits for the clients of all nodes but the lost ones. Without a lost node an error of a
     /// client is the run's.
-    pub(super) async fn finish(self, lost: &[PeerId]) -> Result<Tally, SimError> {
+    pub(super) async fn finish(self, lost: &[PeerId]) -> Result<OperationCounts, SimError> {
         let gone = LostNodes::of(lost);
         match self.join(&gone).await? {
             (_, Some(error)) if lost.is_empty() || matches!(error, SimError::Broken(_)) => {
@@ -65,12 +65,12 @@ impl<'c> Clients<'c> {
 
     /// As [`Clients::finish`], where a lost node is no excuse for the clients of the others, and
     /// may be lost on the way.
-    pub(super) async fn finish_all(self, gone: &LostNodes) -> Result<Tally, SimError> {
+    pub(super) async fn finish_all(self, gone: &LostNodes) -> Result<OperationCounts, SimError> {
         let (tally, error) = self.join(gone).await?;
         error.map_or(Ok(tally), Err)
     }
 
-    async fn join(self, gone: &LostNodes) -> Result<(Tally, Option<SimError>), SimError> {
+    async fn join(self, gone: &LostNodes) -> Result<(OperationCounts, Option<SimError>), SimError> {
         let env = self.cluster.world.env();
         for (node, task) in self.running {
             let mut joined = pin!(task.join());

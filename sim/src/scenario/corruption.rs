@@ -22,10 +22,10 @@ use super::case::Case;
 use super::clients::Clients;
 use super::deaths::{LEASE, interrupt_write_back, made_good};
 use super::lost_nodes::LostNodes;
+use super::outcome::OperationCounts;
 use super::outcome::RunOutcome;
-use super::outcome::Tally;
 use super::outcome::done;
-use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
+use super::pages::{CounterPages, FEW_PAGES, MANY_PAGES, PageLoad, Tolerance};
 use super::start::Tune;
 use super::start::start;
 use super::tpcc;
@@ -108,7 +108,7 @@ pub(super) fn run(
     let mut cluster = start(case, plan, tune, log, |_| {})?;
     let has_many = SplitMix::of_stream(case.seed, PAGES_STREAM).below(3) == 0;
     let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
-    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     let decay = Decay {
         random: SplitMix::of_stream(case.seed, 8),
         splits: case.coding().splits(),
@@ -118,7 +118,7 @@ pub(super) fn run(
     let dies = mode == Mode::Correct && death.below(4) == 0;
     let now = cluster.world.now();
     plan.arrange(&cluster.world.controls(), now);
-    let load = Load {
+    let load = PageLoad {
         seed: case.seed,
         steps: STEPS,
         until: now + SPAN,
@@ -145,12 +145,12 @@ pub(super) fn run(
     Ok(done(&cluster, &tally))
 }
 
-/// Where damage is mended, or made up for: what was not found by the load is found by who reads
-/// everything, or is where nobody has to look.
+/// The check where damage is repaired: a full read finds what the load did not find, unless it is
+/// in splits that no read needs.
 fn after_correction(
     cluster: &mut SimCluster,
     case: Case,
-    pages: &Pages,
+    pages: &CounterPages,
     gone: &LostNodes,
     decay: &Decay,
 ) -> Result<(), SimError> {
@@ -175,7 +175,7 @@ fn after_correction(
         }
     }
     let wrong = wrong_splits(cluster)?;
-    let may_be_lost = |pages: &Pages, page: usize| {
+    let may_be_lost = |pages: &CounterPages, page: usize| {
         losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
     };
     // Every page is read twice: what is found the first time is mended.
@@ -261,12 +261,12 @@ async fn until_mended(
     }
 }
 
-/// Where damage is only noticed: when it is undone, here by whoever has done it, all pages are what
-/// was committed.
+/// The check where damage is only detected: after the scenario flips the bits back, all pages hold
+/// what was committed.
 fn after_detection(
     mut cluster: SimCluster,
-    pages: &Pages,
-    tally: Tally,
+    pages: &CounterPages,
+    tally: OperationCounts,
     damage: &Damage,
 ) -> Result<RunOutcome, SimError> {
     cluster.run(cluster.close(&[]))??;

@@ -8,7 +8,7 @@ use super::case::Case;
 use super::clients::Clients;
 use super::outcome::RunOutcome;
 use super::outcome::done;
-use super::pages::{HOT_PAGES, Load, Pages, Tolerance};
+use super::pages::{CounterPages, HOT_PAGES, PageLoad, Tolerance};
 use super::start::Tune;
 use super::start::start;
 use crate::cluster::RUN_BOUND;
@@ -30,10 +30,10 @@ pub(super) fn run(
     let nodes = cluster.engines.len();
     let many = case.seed.is_multiple_of(4);
     let page_count = if many { MANY_PAGES } else { 2 * HOT_PAGES };
-    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     plan.arrange(&cluster.world.controls(), cluster.world.now());
     let mut clients = Clients::new(&cluster);
-    let load = Load {
+    let load = PageLoad {
         seed: case.seed,
         steps: if many { 4 * STEPS } else { STEPS },
         until: Duration::ZERO,
@@ -45,7 +45,7 @@ pub(super) fn run(
     }
     let tally = cluster.run(clients.finish(&lost))??;
     pages.check_histories()?;
-    // What a lost node had written and nobody else has is gone with it.
+    // Writes of a lost node that no other node has are lost with it.
     if lost.is_empty() {
         cluster.run(pages.check_pages(cluster.engine(nodes - 1)?, |_, _| false))??;
         cluster.world.run(RUN_BOUND, cluster.close_and_check(page_count as u64))??;

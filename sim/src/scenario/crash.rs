@@ -7,9 +7,9 @@
 //! load, at any time in which or after which all die  -> another world: logs read, pages put into a new pool
 //!  -> audit, load, in which one may die  -> as above
 //! ```
-//! Nobody but the dead meets an error, no page is lost, no latch word taken, and the history of all
-//! worlds together is strictly serializable: what a dead node had begun is there as a whole or not
-//! at all, what it had acknowledged is.
+//! Only dead nodes meet an error, no page is lost, and every latch word is free. The history of all
+//! worlds together is strictly serializable: a transaction that a dead node had begun is there as a
+//! whole or not at all, and one that it had acknowledged is there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ use super::choices::CRASH_COMPUTE_NODES;
 use super::clients::Clients;
 use super::deaths::{LEASE, bury_all, look, made_good};
 use super::lost_nodes::LostNodes;
+use super::outcome::OperationCounts;
 use super::outcome::RunOutcome;
-use super::outcome::Tally;
 use super::outcome::done;
 use super::random::drawn;
 use super::start::Tune;
@@ -45,12 +45,12 @@ use crate::plan::{Plan, Trouble};
 const LOGS_STREAM: u64 = 11;
 const DEATH_STREAM: u64 = 12;
 const LATER_STREAM: u64 = 13;
-/// Of the seed of a world, that of the next.
+/// Stream that draws the seed of the next world.
 const WORLD_STREAM: u64 = 14;
-/// Transactions of each teller: enough for logs to be cut short meanwhile, and after the deaths.
+/// Transactions of each teller, enough to truncate logs meanwhile, and after the deaths.
 const STEPS: u64 = 150;
 const LATER_STEPS: u64 = 25;
-/// Time of a load in which somebody dies.
+/// Time of a load in which a node dies.
 const SPAN: Duration = Duration::from_millis(25);
 /// Verbs, and appends to its log, of a node in a load, about.
 const VERBS: u64 = 6_000;
@@ -59,15 +59,15 @@ const APPENDS: u64 = 120;
 const LOG_BYTES: u64 = 64 << 10;
 /// Longest that a disk is full.
 const OUTAGE: Duration = Duration::from_millis(150);
-/// How often it is looked whether who is to die may.
+/// Interval at which the next victim is polled.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 
-/// Where logs are.
+/// The place of the logs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LogPlace {
     Memory,
     Disk,
-    /// On a disk that keeps all of them, as the pool will be lost.
+    /// A disk that keeps truncated pieces as well, as the pool will be lost.
     Archive,
 }
 
@@ -76,9 +76,18 @@ impl LogPlace {
         let choices = [Self::Memory, Self::Memory, Self::Disk, Self::Disk, Self::Archive];
         *drawn(seed, LOGS_STREAM, &choices)
     }
+
+    /// The disk of the logs, unless they are in memory.
+    fn disk(self, random: &SplitMix) -> Option<SimDisk> {
+        (self != Self::Memory).then(|| {
+            let capacity = LOG_BYTES << random.below(3);
+            let is_archive = self == Self::Archive;
+            SimDisk::new(DiskConfig { seed: random.next_u64(), capacity, is_archive })
+        })
+    }
 }
 
-/// Who dies after the first, when the pool recovers from that.
+/// Which node dies after the first, while the pool recovers from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LaterDeath {
     Nobody,
@@ -112,7 +121,7 @@ fn plan_of(case: Case) -> Plan {
     plan
 }
 
-/// Has the plan lose the nodes of the run's choice, and no others.
+/// Makes the plan lose the nodes that the run chooses, and no others.
 pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     plan.spare_all_nodes();
     let random = SplitMix::of_stream(case.seed, DEATH_STREAM);
@@ -128,8 +137,8 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
         _ => (Duration::ZERO, Trouble::KillAtVerb(victim, 1 + random.below(VERBS))),
     };
     plan.troubles.push(death);
-    // What is not journalled does not survive the loss of a writer and of memory at once; and
-    // headers are made anew by those who are left.
+    // An unjournalled page does not survive the loss of its writer and of memory at once, and a
+    // surviving compute node must rebuild the headers.
     let survives =
         case.coding().journal() == Journal::Always && LaterDeath::of(case.seed) != LaterDeath::All;
     if survives && random.below(2) == 0 {
@@ -147,11 +156,7 @@ pub(super) fn run(
 ) -> Result<RunOutcome, SimError> {
     let logs = LogPlace::of(case.seed);
     let random = SplitMix::of_stream(case.seed, LOGS_STREAM + 100);
-    let disk = (logs != LogPlace::Memory).then(|| {
-        let capacity = LOG_BYTES << random.below(3);
-        let is_archive = logs == LogPlace::Archive;
-        SimDisk::new(DiskConfig { seed: random.next_u64(), capacity, is_archive })
-    });
+    let disk = logs.disk(&random);
     let tune = |config: &mut selkie_engine::EngineConfig| {
         if disk.is_none() {
             config.log = Some(LogTo::Memory);
@@ -178,14 +183,7 @@ pub(super) fn run(
         bank.check_history()?;
         return Ok(done(&cluster, &tally));
     };
-    let mut tally = Tally::default();
-    let during = random.below(2) == 0;
-    if during {
-        deaths.kill_all_within(&cluster, &random);
-    }
-    let mut clients = Clients::new(&cluster);
-    bank.spawn(&mut clients, case.seed, 0)?;
-    tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
+    let mut tally = load_until_all_die(case, &cluster, &mut bank, &deaths, &random)?;
     let (first, ended) = (done(&cluster, &tally), cluster.world.now());
     drop(cluster);
     disk.spare_all();
@@ -214,6 +212,24 @@ pub(super) fn run(
     Ok(RunOutcome { trace_hash, virtual_time: ended + second.virtual_time, ..second })
 }
 
+/// The load of the first world. In one run of two, all nodes die during it.
+fn load_until_all_die(
+    case: Case,
+    cluster: &SimCluster,
+    bank: &mut Bank,
+    deaths: &Deaths<'_>,
+    random: &SplitMix,
+) -> Result<OperationCounts, SimError> {
+    let mut tally = OperationCounts::default();
+    if random.below(2) == 0 {
+        deaths.kill_all_within(cluster, random);
+    }
+    let mut clients = Clients::new(cluster);
+    bank.spawn(&mut clients, case.seed, 0)?;
+    tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
+    Ok(tally)
+}
+
 /// All pages that are in logs.
 async fn lines_of(
     disk: &SimDisk,
@@ -224,7 +240,7 @@ async fn lines_of(
     Ok(pages.into_lines())
 }
 
-/// Those who die, and who sees to it.
+/// The deaths of a load.
 struct Deaths<'d> {
     gone: LostNodes,
     disk: Option<&'d SimDisk>,
@@ -259,7 +275,7 @@ impl<'d> Deaths<'d> {
         Self { gone, disk, over: now + last }
     }
 
-    /// Others die while the pool recovers from the first.
+    /// Kills other nodes while the pool recovers from the first.
     fn go_on(&mut self, cluster: &SimCluster, random: &SplitMix, later: LaterDeath) {
         let other = random.below(u64::from(CRASH_COMPUTE_NODES)) as u16;
         let spans = [SPAN, LEASE, LEASE / 20];
@@ -308,7 +324,7 @@ impl<'d> Deaths<'d> {
         }));
     }
 
-    /// At some moment all die.
+    /// Kills all nodes at a random time.
     fn kill_all_within(&self, cluster: &SimCluster, random: &SplitMix) {
         let at = cluster.world.now() + nanos_below(random, SPAN);
         cluster.world.controls().at(at, |controls| {
@@ -318,7 +334,7 @@ impl<'d> Deaths<'d> {
         });
     }
 
-    /// Nobody dies any more; waits until all that have are known to have, and are recovered from.
+    /// Ends the deaths; waits until the pool has recovered from all of them.
     fn end(&self, cluster: &SimCluster) -> Result<Vec<PeerId>, SimError> {
         let controls = cluster.world.controls();
         (0..CRASH_COMPUTE_NODES)
@@ -343,16 +359,16 @@ struct Loads<'p> {
 }
 
 impl Loads<'_> {
-    /// A load, in which some die, and one of those that are left, or of a fresh node; then looks at
-    /// everything from another fresh node.
+    /// Runs a load in which nodes die, then a load of the survivors or of a new node; then checks
+    /// everything from another new node.
     fn run(
         &self,
         cluster: &mut SimCluster,
         bank: &mut Bank,
         deaths: &Deaths<'_>,
-    ) -> Result<Tally, SimError> {
+    ) -> Result<OperationCounts, SimError> {
         let Self { case, plan, round } = *self;
-        let mut tally = Tally::default();
+        let mut tally = OperationCounts::default();
         let mut clients = Clients::new(cluster);
         bank.spawn(&mut clients, case.seed, round)?;
         tally.add(cluster.run(clients.finish_all(&deaths.gone))??);
@@ -383,7 +399,7 @@ impl Loads<'_> {
     }
 }
 
-/// Memory that is coded is as it should be.
+/// Checks memory, if the pool is coded.
 fn look_at(cluster: &SimCluster) -> Result<(), SimError> {
     if cluster.pool.descriptor().coding.is_plain() { Ok(()) } else { look(cluster, true) }
 }

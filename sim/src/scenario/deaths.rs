@@ -1,4 +1,4 @@
-//! Deaths of nodes in scenarios on coded pools, and what has to be over afterwards.
+//! Deaths of nodes in scenarios on coded pools, and the checks after recovery.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,24 +11,26 @@ use selkie_pool::control::PoolState;
 use selkie_pool::{ComputeIndex, Pool};
 
 use super::lost_nodes::LostNodes;
-use super::pages::{HOT_PAGES, Pages};
+use super::pages::{CounterPages, HOT_PAGES};
 use crate::cluster::{SimCluster, writer_of};
 use crate::error::{SimError, ensure};
 use crate::plan::{Plan, Trouble};
 
-/// After which a dead compute node is known to be dead.
+/// Time after which a dead compute node is declared dead.
 pub(super) const LEASE: Duration = Duration::from_millis(5);
-/// How often those are looked at who do what a death is to interrupt.
+/// Virtual time of a load in which memory nodes are lost: the rebuild of slabs runs meanwhile.
+pub(super) const LOSS_LOAD: Duration = Duration::from_millis(75);
+/// Interval at which the work that a death interrupts is polled.
 const LOOK_EVERY: Duration = Duration::from_micros(20);
-/// How often pages are looked at whose write-back a death is to interrupt: their splits are written
-/// within less than a microsecond.
+/// Interval at which pages are polled whose write-back a death interrupts: their splits are written
+/// within a microsecond.
 const LOOK_AT_WRITES_EVERY: Duration = Duration::from_nanos(50);
-/// Such looks, at most.
+/// Largest number of these polls.
 const LOOKS_AT_WRITES: usize = 100_000;
-/// Until then all slabs are made again.
+/// Time within which all slabs are regenerated.
 const MADE_AGAIN_WITHIN: Duration = Duration::from_secs(20);
 
-/// Declares dead who is: the compute nodes that `plan` kills, after a lease.
+/// Declares the compute nodes that `plan` kills dead, a lease after their death.
 pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &LostNodes) {
     let (env, now) = (cluster.world.env(), cluster.world.now());
     for (at, trouble) in plan.troubles.iter().copied() {
@@ -40,13 +42,13 @@ pub(super) fn bury(cluster: &SimCluster, plan: &Plan, gone: &LostNodes) {
                 return;
             }
             own.sleep(LEASE).await;
-            // In a pool of one process nothing is in the way of that.
+            // In a pool of one process this cannot fail.
             let _ = pool.declare_dead(ComputeIndex::new(peer.index())).await;
         }));
     }
 }
 
-/// Declares dead each compute node that dies, by whatever means, a lease after that.
+/// Declares each compute node that dies dead, a lease after its death.
 pub(super) fn bury_all(cluster: &SimCluster, gone: &LostNodes) {
     let (env, pool, controls) =
         (cluster.world.env(), Arc::clone(&cluster.pool), cluster.world.controls());
@@ -71,8 +73,7 @@ pub(super) fn bury_all(cluster: &SimCluster, gone: &LostNodes) {
     }));
 }
 
-/// Kills the first compute node that `who` finds in the state of the pool to do what it shall not
-/// live to end.
+/// Kills the first compute node that `who` finds at work in the state of the pool.
 pub(super) fn interrupt(
     cluster: &SimCluster,
     gone: &LostNodes,
@@ -93,12 +94,11 @@ pub(super) fn interrupt(
     }));
 }
 
-/// Kills, from then on, the first compute node that has written some of the splits of a page that
-/// it writes back, and others not.
+/// Kills, after `after`, the first compute node that has written only some splits of a page.
 pub(super) fn interrupt_write_back(
     cluster: &SimCluster,
     gone: &LostNodes,
-    pages: &Pages,
+    pages: &CounterPages,
     after: Duration,
 ) {
     let memory = Arc::clone(&cluster.memory);
@@ -128,9 +128,8 @@ async fn kill(pool: &Pool, controls: &Controls, env: &Env, gone: &LostNodes, nod
     let _ = pool.declare_dead(ComputeIndex::new(node)).await;
 }
 
-/// Sees to it that the memory nodes that died are known to have died, also where nobody has asked
-/// them for anything, and waits until nobody recovers from anything any more, and, `whole`, until
-/// all slabs are on living nodes.
+/// Declares the memory nodes that died dead, also those that no node has accessed since. Waits
+/// until no recovery runs; if `whole`, also until all slabs are on living nodes.
 pub(super) async fn made_good(
     pool: &Pool,
     env: &Env,
@@ -164,16 +163,16 @@ pub(super) async fn made_good(
     }
 }
 
-/// Closes what is left of the cluster, and looks at all pages from a fresh node, and at memory; how
-/// many pages are lost with the compute nodes that died.
+/// Stops the cluster, then checks all pages from a new node, and memory. Returns how many pages are
+/// lost with the compute nodes that died.
 pub(super) fn check_rest(
     cluster: &mut SimCluster,
     gone: &LostNodes,
-    all: &[&Pages],
+    all: &[&CounterPages],
 ) -> Result<u64, SimError> {
     let env = cluster.world.env();
     let losses = gone.end();
-    // Who was killed last is known to be dead soon.
+    // The last victim is declared dead within this time.
     cluster.run(env.sleep(2 * LEASE))?;
     cluster.run(made_good(&cluster.pool, &env, &[], true))??;
     if losses.is_empty() {
@@ -182,7 +181,7 @@ pub(super) fn check_rest(
     }
     cluster.run(cluster.close(&losses))??;
     let reader = cluster.start_engine()?;
-    let may_be_lost = |pages: &Pages, page: usize| {
+    let may_be_lost = |pages: &CounterPages, page: usize| {
         losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
     };
     let mut lost = 0;
@@ -196,7 +195,7 @@ pub(super) fn check_rest(
     Ok(lost)
 }
 
-/// What is in memory after a load, when nothing is under way any more.
+/// Checks the splits in memory after a load, when no write-back is under way.
 pub(super) fn look(cluster: &SimCluster, whole: bool) -> Result<(), SimError> {
     let found = cluster.look_at_splits()?;
     found.is_right()?;

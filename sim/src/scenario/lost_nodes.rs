@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use selkie_fabric::PeerId;
 
-/// The nodes that are lost for good, also those of which nobody knew beforehand.
+/// The nodes that are lost for good. The plan does not name all of them.
 #[derive(Clone, Default)]
 pub(super) struct LostNodes(Arc<Mutex<Losses>>);
 
@@ -23,7 +23,7 @@ impl LostNodes {
         Self(Arc::new(Mutex::new(losses)))
     }
 
-    /// Whether it may be lost: not at the end any more, when the others leave.
+    /// Adds a node, unless losses are over; returns whether it may be lost.
     pub(super) fn add(&self, peer: PeerId) -> bool {
         let mut losses = self.0.lock();
         if !losses.are_over {
@@ -40,7 +40,7 @@ impl LostNodes {
         self.0.lock().nodes.iter().copied().collect()
     }
 
-    /// All that are lost, as no others will be.
+    /// Ends the losses; returns all lost nodes.
     pub(super) fn end(&self) -> Vec<PeerId> {
         self.0.lock().are_over = true;
         self.all()

@@ -2,13 +2,13 @@
 //! [`super::Scenario::TpccLoss`].
 //!
 //! ```text
-//! load, in which the first die  -> all slabs are made again  -> look at memory
+//! load, in which the first die  -> all slabs are regenerated  -> look at memory
 //!  -> load, in which as many die as the coding has parity  -> look at memory
 //!  -> compute nodes leave, a fresh one reads everything: it is what was last committed
 //! ```
-//! Which die, and when, is drawn. In some runs a compute node dies as well: a writer, the one that
-//! moves the headers of lost homes, or the one that makes lost slabs again. In some a memory node
-//! joins during each load, before others die, among them, or after.
+//! The victims and the times are drawn. In some runs a compute node dies as well: a writer, the
+//! node that rebuilds the headers of lost homes, or the node that regenerates lost slabs. In some
+//! runs a memory node joins during each load, before the others die, between them, or after.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -22,13 +22,13 @@ use super::bank::{self, Bank};
 use super::case::Case;
 use super::choices::{LossVariant, loss_in_turn, others, subsets};
 use super::clients::Clients;
-use super::deaths::{LEASE, bury, interrupt, interrupt_write_back, look, made_good};
+use super::deaths::{LEASE, LOSS_LOAD, bury, interrupt, interrupt_write_back, look, made_good};
 use super::lost_nodes::LostNodes;
 use super::name::Scenario;
+use super::outcome::OperationCounts;
 use super::outcome::RunOutcome;
-use super::outcome::Tally;
 use super::outcome::done;
-use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
+use super::pages::{CounterPages, FEW_PAGES, MANY_PAGES, PageLoad, Tolerance};
 use super::start::Tune;
 use super::start::start;
 use super::tpcc;
@@ -40,10 +40,8 @@ use crate::plan::{Plan, SPAN, Trouble};
 const VICTIMS_STREAM: u64 = 12;
 const JOINS_STREAM: u64 = 13;
 const STEPS: usize = 120;
-/// Virtual time of a load: long enough for slabs to be made again meanwhile, in part.
-pub(super) const LOAD: Duration = Duration::from_millis(75);
-/// Within which a second memory node dies, if not at once: while headers are moved, or slabs made
-/// again.
+/// Time within which a second memory node dies, if not at once: while headers are rebuilt or slabs
+/// regenerated.
 const LATE_LOSS: Duration = Duration::from_millis(65);
 /// Within which a memory node joins, in each load.
 const JOIN: Duration = Duration::from_millis(20);
@@ -90,7 +88,7 @@ fn deaths(random: &SplitMix, nodes: Vec<u16>) -> Vec<(Duration, Trouble)> {
         .collect()
 }
 
-/// Has the plan lose the nodes of the run's choice, and no others.
+/// Makes the plan lose the nodes that the run chooses, and no others.
 pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     plan.spare_all_nodes();
     let random = SplitMix::of_stream(case.seed, 8);
@@ -109,7 +107,7 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     if LossVariant::of(case.scenario, case.seed) == LossVariant::InWriteBack
         && case.coding().journal() == Journal::Auto
     {
-        // What is not journalled does not survive both at once.
+        // An unjournalled page does not survive both at once.
         troubles.clear();
     }
     plan.troubles.extend(troubles);
@@ -130,7 +128,7 @@ pub(super) fn run(
     }
 }
 
-/// Kills who makes a loss good, in the variants in which that dies.
+/// Kills the node that repairs a loss, in the variants in which it dies.
 fn interrupt_helper(cluster: &SimCluster, gone: &LostNodes, variant: LossVariant, after: Duration) {
     match variant {
         LossVariant::RebuilderDies => interrupt(cluster, gone, after / 4, |state| {
@@ -153,7 +151,7 @@ fn run_bank(
     let mut branches = Bank::open(&cluster, case.seed)?;
     let env = cluster.world.env();
     let gone = LostNodes::default();
-    let mut tally = Tally::default();
+    let mut tally = OperationCounts::default();
     for round in 0..2 {
         let (controls, now) = (cluster.world.controls(), cluster.world.now());
         let troubles = if round == 0 { &plan.troubles } else { &plan.later };
@@ -181,7 +179,7 @@ fn run_bank(
 /// The pages whose headers are on memory nodes that are to die.
 fn homed_on_victims(
     cluster: &SimCluster,
-    pages: &Pages,
+    pages: &CounterPages,
     troubles: &[(Duration, Trouble)],
 ) -> Vec<u64> {
     let dies = |node: u16| {
@@ -205,15 +203,15 @@ fn run_pages(
     let random = SplitMix::of_stream(case.seed, 9);
     let joins = SplitMix::of_stream(case.seed, JOINS_STREAM);
     let grows = joins.below(4) == 0;
-    // One that joins gets something only where others have several slabs.
+    // A node that joins gets slabs only where other nodes have several.
     let page_count = if random.below(4) == 0 || grows { MANY_PAGES } else { FEW_PAGES };
-    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     let gone = LostNodes::default();
     let after = Duration::from_nanos(random.below(2_000_000));
     interrupt_helper(&cluster, &gone, variant, after);
-    let mut tally = Tally::default();
-    // Pages whose words were lost in a load in which a compute node died: nobody knows which of
-    // them it had.
+    let mut tally = OperationCounts::default();
+    // Pages whose latch words were lost in a load in which a compute node died. It may have held
+    // any of them.
     let mut in_doubt: BTreeSet<u64> = BTreeSet::new();
     for round in 0..2 {
         if grows {
@@ -231,10 +229,10 @@ fn run_pages(
         } else {
             plan.arrange_later(&controls, now);
         }
-        let load = Load {
+        let load = PageLoad {
             seed: case.seed,
             steps: STEPS,
-            until: now + LOAD,
+            until: now + LOSS_LOAD,
             tolerance: Tolerance { lost: variant.loses_compute_nodes(), damaged: false },
             round,
         };
@@ -249,28 +247,51 @@ fn run_pages(
             in_doubt.extend(orphans);
         }
     }
+    let losses = settle(&cluster, plan, &pages, &gone)?;
+    let joined = cluster.memory.memory_nodes().len() - usize::from(case.memory_nodes());
+    ensure(joined == if grows { 2 } else { 0 }, || format!("{joined} memory nodes joined"))?;
+    tally.gave_up += check_contents(&mut cluster, &pages, &losses, &in_doubt)?;
+    look(&cluster, false)?;
+    Ok(done(&cluster, &tally))
+}
+
+/// Waits until the losses of the second load are repaired. Returns all nodes that were lost.
+fn settle(
+    cluster: &SimCluster,
+    plan: &Plan,
+    pages: &CounterPages,
+    gone: &LostNodes,
+) -> Result<Vec<PeerId>, SimError> {
+    let env = cluster.world.env();
     let losses = gone.end();
     cluster.run(env.sleep(2 * LEASE))?;
     cluster.run(made_good(&cluster.pool, &env, &plan.later, false))??;
     if losses.is_empty() {
-        cluster.run(cluster.check_lines(page_count as u64))??;
+        cluster.run(cluster.check_lines(pages.addrs().len() as u64))??;
     }
-    let joined = cluster.memory.memory_nodes().len() - usize::from(case.memory_nodes());
-    ensure(joined == if grows { 2 } else { 0 }, || format!("{joined} memory nodes joined"))?;
-    cluster.run(cluster.close(&losses))??;
+    Ok(losses)
+}
+
+/// Stops the compute nodes and reads all pages from a new node. Returns how many pages are lost
+/// with compute nodes. `in_doubt` are pages that may be lost with any of them.
+fn check_contents(
+    cluster: &mut SimCluster,
+    pages: &CounterPages,
+    losses: &[PeerId],
+    in_doubt: &BTreeSet<u64>,
+) -> Result<u64, SimError> {
+    cluster.run(cluster.close(losses))??;
     let reader = cluster.start_engine()?;
-    let may_be_lost = |pages: &Pages, page: usize| {
+    let may_be_lost = |pages: &CounterPages, page: usize| {
         let is_in_doubt = pages.addrs().get(page).is_some_and(|a| in_doubt.contains(&a.to_u64()));
         is_in_doubt
             || losses.iter().any(|peer| pages.may_have_been_held(page, usize::from(peer.index())))
     };
-    let lost = cluster.run(pages.check_pages(&reader, may_be_lost))??;
-    tally.gave_up += lost;
+    let lost_contents = cluster.run(pages.check_pages(&reader, may_be_lost))??;
     cluster.run(reader.close())??;
-    let lost: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
-    cluster.run(cluster.check_words(&lost))??;
-    look(&cluster, false)?;
-    Ok(done(&cluster, &tally))
+    let lost_pages: BTreeSet<u64> = cluster.pool.lost_pages().into_iter().collect();
+    cluster.run(cluster.check_words(&lost_pages))??;
+    Ok(lost_contents)
 }
 
 #[cfg(test)]

@@ -37,7 +37,7 @@ mod tpcc;
 mod tree;
 
 pub use case::{Case, Refused, RefusedProtocol};
-pub use history::{Recorded, history};
+pub use history::{RecordedHistory, history};
 pub use name::{Scenario, UnknownScenario};
 pub use run::{Summary, run, run_with};
 pub use start::Tune;

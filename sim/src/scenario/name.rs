@@ -20,11 +20,11 @@ pub enum Scenario {
     Tree,
     /// TPC-C, scaled down, and its consistency conditions.
     Tpcc,
-    /// Messages from everybody to everybody: none lost, doubled, damaged or out of order.
+    /// Messages from every node to every node: none lost, doubled, damaged or out of order.
     Ring,
-    /// As many memory nodes of a coded pool as that has parity splits die under one of the loads
-    /// above, and, when what they had is made again, as many others. Nobody notices, and nothing is
-    /// lost, but what a compute node had changed that died as well.
+    /// As many memory nodes of a coded pool die as it has parity splits, under one of the loads
+    /// above. When their slabs are regenerated, as many others die. No client notices, and nothing
+    /// is lost but the changes of a compute node that died as well.
     MemnodeLoss,
     /// The same under TPC-C, where the seeds go through all choices of those that die: first of the
     /// first, with each of the codings, then of the others.
@@ -35,12 +35,12 @@ pub enum Scenario {
     /// Memory nodes answer many times slower, for a while. Pages are what they should be.
     Straggler,
     /// Hosts of memory nodes run short of memory, so that slabs are evicted, and lent again later.
-    /// Nobody notices, and nothing is lost, but what a compute node had changed that died.
+    /// No client notices, and nothing is lost but the changes of a compute node that died.
     SlabEviction,
     /// Compute nodes with logs die under transfers between accounts: one, also those that recover
     /// from it, or all; at any time, verb, or append to a log. Others go on, nothing that was
     /// acknowledged is lost, and nothing else is half there. In some runs the pool is lost as well,
-    /// and made again from the logs.
+    /// and rebuilt from the logs.
     Crash,
 }
 

@@ -15,13 +15,13 @@ pub(super) struct RunOutcome {
 
 /// What the clients of a run report to.
 #[derive(Default)]
-pub(super) struct Tally {
+pub(super) struct OperationCounts {
     pub(super) operations: u64,
     pub(super) gave_up: u64,
     pub(super) first_error: Option<SimError>,
 }
 
-impl Tally {
+impl OperationCounts {
     /// Takes over what others did.
     pub(super) fn add(&mut self, other: Self) {
         self.operations += other.operations;
@@ -30,7 +30,7 @@ impl Tally {
 }
 
 /// The report of a cluster's run.
-pub(super) fn done(cluster: &SimCluster, tally: &Tally) -> RunOutcome {
+pub(super) fn done(cluster: &SimCluster, tally: &OperationCounts) -> RunOutcome {
     RunOutcome {
         trace_hash: cluster.world.trace_hash(),
         virtual_time: cluster.world.now(),

@@ -33,25 +33,25 @@ pub(super) const FEW_PAGES: usize = 20 * HOT_PAGES;
 const PARTS: usize = 8;
 /// What a page is worth before the first increment, so that a page never fetched is told from one.
 const FIRST: u64 = 1;
-/// Longest pause of a client that has done its steps and goes on for a while.
+/// Longest pause of a client that has done its steps and continues.
 const LINGER: Duration = Duration::from_micros(800);
 
 /// What a page saw.
 #[derive(Default)]
-struct Log {
+struct PageRecord {
     operations: Vec<Operation>,
     /// Attempts to get the right to change it.
-    attempts: Vec<Attempt>,
-    /// Clients heard that it is lost.
+    attempts: Vec<WriteAttempt>,
+    /// A client learned that it is lost.
     lost: bool,
-    /// Clients heard that it is damaged.
+    /// A client learned that it is damaged.
     damaged: bool,
 }
 
 #[derive(Clone, Copy)]
-struct Attempt {
+struct WriteAttempt {
     node: usize,
-    /// `None` if nobody knows what became of it.
+    /// `None` if the outcome is unknown.
     ended: Option<u64>,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Tolerance {
 
 /// What clients do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct PageLoad {
     pub(super) seed: u64,
     /// Steps that each client makes.
     pub(super) steps: usize,
@@ -78,12 +78,12 @@ pub(super) struct Load {
 }
 
 /// The pages of a run.
-pub(super) struct Pages {
+pub(super) struct CounterPages {
     addrs: Arc<Vec<GAddr>>,
-    logs: Arc<Vec<Mutex<Log>>>,
+    logs: Arc<Vec<Mutex<PageRecord>>>,
 }
 
-impl Pages {
+impl CounterPages {
     /// Allocates pages at the first node.
     pub(super) async fn allocate(cluster: &SimCluster, count: usize) -> Result<Self, SimError> {
         let mut addrs = Vec::new();
@@ -94,9 +94,12 @@ impl Pages {
             fill(page.bytes_mut(first), addr, 0, FIRST);
             addrs.push(addr);
         }
-        // Who has allocated them has them.
+        // The node that allocated them holds them.
         let ended = Some(cluster.world.now().as_nanos() as u64);
-        let log = || Log { attempts: vec![Attempt { node: 0, ended }], ..Log::default() };
+        let log = || PageRecord {
+            attempts: vec![WriteAttempt { node: 0, ended }],
+            ..PageRecord::default()
+        };
         let logs = addrs.iter().map(|_| Mutex::new(log())).collect();
         Ok(Self { addrs: Arc::new(addrs), logs: Arc::new(logs) })
     }
@@ -110,7 +113,7 @@ impl Pages {
         &self,
         clients: &mut Clients<'_>,
         node: usize,
-        load: Load,
+        load: PageLoad,
     ) -> Result<(), SimError> {
         for worker in 0..WORKERS {
             let client = node * WORKERS + worker;
@@ -139,7 +142,7 @@ impl Pages {
         Ok(())
     }
 
-    /// What a page is to be worth.
+    /// The value that a page must have.
     fn expected(&self, page: usize) -> u64 {
         let Some(log) = self.logs.get(page) else { return 0 };
         let log = log.lock();
@@ -174,21 +177,21 @@ impl Pages {
         Ok(lost)
     }
 
-    /// Whether a page may have been held modified by a node when it died: it wanted the right to
-    /// change the page, and nobody has done anything to the page since.
+    /// Whether a node may have held a modified page when it died: it asked for the exclusive latch,
+    /// and no other node has accessed the page since.
     pub(super) fn may_have_been_held(&self, page: usize, node: usize) -> bool {
         let Some(log) = self.logs.get(page) else { return false };
         let log = log.lock();
-        let since = |attempt: &Attempt| {
+        let since = |attempt: &WriteAttempt| {
             let Some(ended) = attempt.ended else { return false };
             let others = |o: &&Operation| o.process / WORKERS != node && o.invoked >= ended;
             log.operations.iter().any(|operation| others(&operation))
         };
-        let own = |attempt: &&Attempt| attempt.node == node;
+        let own = |attempt: &&WriteAttempt| attempt.node == node;
         log.attempts.iter().filter(own).any(|attempt| !since(attempt))
     }
 
-    /// How many pages clients heard to be damaged.
+    /// How many pages clients found damaged.
     pub(super) fn damaged(&self) -> usize {
         self.logs.iter().filter(|log| log.lock().damaged).count()
     }
@@ -236,7 +239,7 @@ fn counts(page: &[u8], addr: GAddr) -> Result<[u64; PARTS], SimError> {
     Ok(counts)
 }
 
-/// What a page is worth.
+/// The value of a page: the sum of its counts.
 fn value(page: &[u8], addr: GAddr) -> Result<u64, SimError> {
     Ok(counts(page, addr)?.iter().sum())
 }
@@ -247,9 +250,9 @@ struct Worker {
     engine: Engine,
     env: Env,
     addrs: Arc<Vec<GAddr>>,
-    logs: Arc<Vec<Mutex<Log>>>,
+    logs: Arc<Vec<Mutex<PageRecord>>>,
     random: SplitMix,
-    load: Load,
+    load: PageLoad,
 }
 
 impl Worker {
@@ -405,7 +408,7 @@ impl Worker {
     fn attempt(&self, page: usize) -> usize {
         let Some(log) = self.logs.get(page) else { return 0 };
         let mut log = log.lock();
-        log.attempts.push(Attempt { node: self.node, ended: None });
+        log.attempts.push(WriteAttempt { node: self.node, ended: None });
         log.attempts.len() - 1
     }
 

@@ -13,8 +13,8 @@ use selkie_fabric::sim::{TraceSink, World, WorldConfig};
 use selkie_fabric::{Endpoint, PeerId};
 
 use super::case::Case;
+use super::outcome::OperationCounts;
 use super::outcome::RunOutcome;
-use super::outcome::Tally;
 use super::random::client_random;
 use crate::cluster::RUN_BOUND;
 use crate::error::{SimError, ensure};
@@ -63,7 +63,7 @@ pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Run
     plan.arrange(&world.controls(), world.now());
     let lost = plan.lost();
     let tally = world.run(RUN_BOUND, async {
-        let mut tally = Tally::default();
+        let mut tally = OperationCounts::default();
         let mut running = Vec::new();
         for node in &nodes {
             let result = Arc::new(parking_lot::Mutex::new(None));

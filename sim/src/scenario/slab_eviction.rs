@@ -1,8 +1,8 @@
-//! Memory nodes whose hosts run short of memory for a while: see [`super::Scenario::SlabEviction`].
+//! Hosts of memory nodes run short of memory for a while: see [`super::Scenario::SlabEviction`].
 //!
 //! ```text
 //! load, in which hosts run short and recover: slabs are evicted, and lent again
-//!  -> who is short has given back what it takes, or all it had, and what was given back is nobody's and zero
+//!  -> a short host got back what it needs, or all slabs; what was given back is unowned and zero
 //!  -> no host is short: all is lent again  -> pages in new ranges, load
 //!  -> compute nodes leave, a fresh one reads everything
 //! ```
@@ -25,10 +25,10 @@ use super::case::Case;
 use super::clients::Clients;
 use super::deaths::{LEASE, bury, check_rest, interrupt, interrupt_write_back, made_good};
 use super::lost_nodes::LostNodes;
+use super::outcome::OperationCounts;
 use super::outcome::RunOutcome;
-use super::outcome::Tally;
 use super::outcome::done;
-use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
+use super::pages::{CounterPages, FEW_PAGES, MANY_PAGES, PageLoad, Tolerance};
 use super::start::Tune;
 use super::start::start;
 use crate::cluster::SimCluster;
@@ -85,7 +85,7 @@ impl DeathVariant {
     }
 }
 
-/// Has the plan lose the nodes of the run's choice, and no others.
+/// Makes the plan lose the nodes that the run chooses, and no others.
 pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
     plan.spare_all_nodes();
     let random = SplitMix::of_stream(case.seed, VICTIMS_STREAM);
@@ -247,7 +247,7 @@ async fn until(cluster: &SimCluster, what: &str, is_so: impl Fn() -> bool) -> Re
     Ok(())
 }
 
-/// What was given back is nobody's, and is zero.
+/// Checks that what was given back is unowned and zero.
 fn check_withdrawn(memory: &EmbeddedPool) -> Result<(), SimError> {
     let pool = memory.pool();
     let (state, geometry) = (pool.state(), pool.descriptor().geometry());
@@ -275,14 +275,14 @@ struct EvictionRun<'c> {
     case: Case,
     cluster: &'c SimCluster,
     gone: LostNodes,
-    tally: Tally,
+    tally: OperationCounts,
 }
 
 impl EvictionRun<'_> {
-    fn load(&mut self, pages: &Pages, span: Duration, round: usize) -> Result<(), SimError> {
+    fn load(&mut self, pages: &CounterPages, span: Duration, round: usize) -> Result<(), SimError> {
         let lost =
             !matches!(DeathVariant::of(self.case), DeathVariant::Nobody | DeathVariant::MemoryDies);
-        let load = Load {
+        let load = PageLoad {
             seed: self.case.seed,
             steps: STEPS,
             until: self.cluster.world.now() + span,
@@ -310,7 +310,7 @@ pub(super) fn run(
     let env = cluster.world.env();
     let random = SplitMix::of_stream(case.seed, 9);
     let page_count = if random.below(2) == 0 { MANY_PAGES } else { FEW_PAGES };
-    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     let gone = LostNodes::default();
     if DeathVariant::of(case) == DeathVariant::MoverDies {
         let after = Duration::from_nanos(random.below(2_000_000));
@@ -330,22 +330,26 @@ pub(super) fn run(
     if joins.below(4) == 0 {
         cluster.join_memory_after(Duration::from_nanos(joins.below(LOAD.as_nanos() as u64)));
     }
-    let mut run =
-        EvictionRun { case, cluster: &cluster, gone: gone.clone(), tally: Tally::default() };
+    let mut run = EvictionRun {
+        case,
+        cluster: &cluster,
+        gone: gone.clone(),
+        tally: OperationCounts::default(),
+    };
     run.load(&pages, LOAD, 0)?;
     cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
     give_back_and_lend_again(&cluster, case, &hosts)?;
-    // Who was killed at the end of a move is known to be dead soon.
+    // A node that was killed at the end of a move is declared dead within this time.
     cluster.run(env.sleep(2 * LEASE))?;
     cluster.run(made_good(&cluster.pool, &env, &plan.troubles, true))??;
     let mut later = None;
     if !gone.has_compute(0) {
-        let pages = cluster.run(Pages::allocate(&cluster, MANY_PAGES))??;
+        let pages = cluster.run(CounterPages::allocate(&cluster, MANY_PAGES))??;
         run.load(&pages, LATER_LOAD, 1)?;
         later = Some(pages);
     }
     let EvictionRun { mut tally, .. } = run;
-    let all: Vec<&Pages> = [Some(&pages), later.as_ref()].into_iter().flatten().collect();
+    let all: Vec<&CounterPages> = [Some(&pages), later.as_ref()].into_iter().flatten().collect();
     tally.gave_up += check_rest(&mut cluster, &gone, &all)?;
     Ok(done(&cluster, &tally))
 }

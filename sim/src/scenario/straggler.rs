@@ -13,7 +13,7 @@ use super::deaths::{check_rest, interrupt_write_back};
 use super::lost_nodes::LostNodes;
 use super::outcome::RunOutcome;
 use super::outcome::done;
-use super::pages::{FEW_PAGES, Load, MANY_PAGES, Pages, Tolerance};
+use super::pages::{CounterPages, FEW_PAGES, MANY_PAGES, PageLoad, Tolerance};
 use super::start::Tune;
 use super::start::start;
 use crate::error::SimError;
@@ -52,7 +52,7 @@ pub(super) fn run(
     let mut cluster = start(case, plan, tune, log, |_| {})?;
     let has_many = SplitMix::of_stream(case.seed, PAGES_STREAM).below(4) == 0;
     let page_count = if has_many { MANY_PAGES } else { FEW_PAGES };
-    let pages = cluster.run(Pages::allocate(&cluster, page_count))??;
+    let pages = cluster.run(CounterPages::allocate(&cluster, page_count))??;
     let now = cluster.world.now();
     plan.arrange(&cluster.world.controls(), now);
     let gone = LostNodes::default();
@@ -63,7 +63,7 @@ pub(super) fn run(
         interrupt_write_back(&cluster, &gone, &pages, after);
     }
     let mut clients = Clients::new(&cluster);
-    let load = Load {
+    let load = PageLoad {
         seed: case.seed,
         steps: STEPS,
         until: now + SPAN,

@@ -18,8 +18,7 @@ use selkie_tpcc::{
 use selkie_txn::Protocol;
 
 use super::case::Case;
-use super::deaths::made_good;
-use super::memnode_loss::LOAD;
+use super::deaths::{LOSS_LOAD, made_good};
 use super::name::Scenario;
 use super::outcome::RunOutcome;
 use crate::cluster::{RUN_BOUND, decay, look_at_splits};
@@ -28,20 +27,21 @@ use crate::plan::Plan;
 
 /// Virtual time of the mix.
 const DURATION: Duration = Duration::from_millis(5);
-/// As above, at most, where the end of something else ends the mix.
+/// The longest time of the mix where another event ends it.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Virtual time of the mix while bits are turned over, how often one is drawn, which may be of a
-/// page that was never written, and within which what was found is mended.
+/// Virtual time of the mix while bits flip.
 const DECAY: Duration = Duration::from_millis(15);
+/// How many bits are drawn. Some may be of pages that were never written.
 const DRAWS: u32 = 2_000;
-/// So many that caches do not hold all.
+/// Warehouses in that run: caches do not hold all of them.
 const WAREHOUSES: u32 = 6;
+/// The longest time of a repair.
 const MENDED_WITHIN: Duration = Duration::from_secs(5);
 /// Operations after which some of what decays has been read.
 const SOME_OPERATIONS: u64 = 200;
-/// What each memory node lends where they are lost, MiB.
+/// Capacity of each memory node where memory nodes are lost, MiB.
 const MIB_OF_THE_LOST: u64 = 128;
-/// Tasks of a node that look for what was committed.
+/// Tasks of a node that verify the committed transactions.
 const VERIFY_TASKS: usize = 4;
 
 /// The cluster in its world.
@@ -67,7 +67,7 @@ impl TpccSimulation {
             duration,
             compute_nodes: usize::from(case.compute_nodes()),
             memory_nodes: usize::from(case.memory_nodes()),
-            // Where memory nodes are lost all slabs have to find room on the others.
+            // The remaining memory nodes must have room for all slabs.
             memory_mib: (duration == LONGEST).then_some(MIB_OF_THE_LOST),
             coding: case.coding(),
             protocol: protocol_of(case),
@@ -79,8 +79,7 @@ impl TpccSimulation {
         };
         let progress: Arc<dyn Progress> = Arc::new(Silent);
         let env_of = |index: usize| world.env_of(PeerId::compute(index as u16));
-        // The workers are clients of their node, not part of it: a lost node fails what they ask of
-        // it.
+        // The workers are clients of their node: when a node is lost, their requests fail.
         let driver = world.env();
         let start = TpccCluster::start_on(world.fabric(), &driver, env_of, &config);
         let cluster = world.run(RUN_BOUND, start)??;
@@ -112,7 +111,7 @@ impl TpccSimulation {
         ensure(broken.is_empty(), || broken.join("\n"))
     }
 
-    /// Looks for all that was committed.
+    /// Verifies that every committed transaction is in the database.
     fn verify_commits(&self, interval: TpccInterval) -> Result<(), SimError> {
         let (nodes, commits) = (&self.cluster.nodes, interval.commits);
         let found =
@@ -129,8 +128,8 @@ impl TpccSimulation {
     }
 }
 
-/// By which protocol the transactions of all terminals are kept apart. The scenarios that are about
-/// memory keep to one, as they have none to spare for the rows of a faster one.
+/// The concurrency control protocol of all terminals. The scenarios about memory use the default,
+/// as a faster protocol would need room for more rows.
 fn protocol_of(case: Case) -> Protocol {
     match case.scenario {
         Scenario::Tpcc => case.protocol().unwrap_or_default(),
@@ -159,8 +158,8 @@ pub(super) fn run(case: Case, plan: &Plan, log: Option<TraceSink>) -> Result<Run
     Ok(done(&simulation.close()?, operations, gave_up))
 }
 
-/// The mix while memory nodes die, what they had is made again, and others die: no client notices,
-/// and all that was committed is there.
+/// Runs the mix while memory nodes die, their slabs are rebuilt, and other memory nodes die. No
+/// client notices, and every committed transaction is there.
 pub(super) fn run_losing(
     case: Case,
     plan: &Plan,
@@ -186,12 +185,13 @@ pub(super) fn run_losing(
     Ok(done(&simulation.close()?, operations, given_up))
 }
 
-/// Has the later troubles begin when the first are made good, and waits for the end of those.
+/// Starts the later troubles when the first losses are repaired; waits until the later losses are
+/// repaired.
 async fn direct(pool: &Pool, env: &Env, controls: &Controls, plan: &Plan) -> Result<(), SimError> {
-    env.sleep(LOAD).await;
+    env.sleep(LOSS_LOAD).await;
     made_good(pool, env, &plan.troubles, true).await?;
     plan.arrange_later(controls, env.now());
-    env.sleep(LOAD).await;
+    env.sleep(LOSS_LOAD).await;
     made_good(pool, env, &plan.later, false).await
 }
 
@@ -201,8 +201,8 @@ fn memory_of(simulation: &TpccSimulation) -> Result<Arc<EmbeddedPool>, SimError>
     simulation.cluster.memory().cloned().ok_or_else(missing)
 }
 
-/// The mix while bits in memory are turned over: all that is read is what was written, and what was
-/// found wrong is written again.
+/// Runs the mix while bits in memory flip. Every read returns what was written, and every split
+/// that was found wrong is repaired.
 pub(super) fn run_decaying(
     case: Case,
     plan: &Plan,
@@ -237,7 +237,7 @@ pub(super) fn run_decaying(
         simulation.world.run(RUN_BOUND, env.sleep(Duration::from_millis(1)))?;
     }
     let changed = flipped.lock().len();
-    // Where little was done, all of them may be on pages that nobody has read again.
+    // In a short run, all of them may be on pages that no transaction has read since.
     let is_found = counts().0 > 0 || operations < SOME_OPERATIONS;
     ensure(is_found, || format!("of {changed} splits that changed none was found"))?;
     let memory = memory_of(&simulation)?;
@@ -248,7 +248,7 @@ pub(super) fn run_decaying(
     Ok(done(&world, operations, given_up))
 }
 
-/// Ends a measurement when told to.
+/// Ends a measurement on request.
 #[derive(Default)]
 struct UntilTold(AtomicBool);
 

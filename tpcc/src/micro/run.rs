@@ -285,7 +285,7 @@ impl MicroRun {
             async move {
                 for page in pages.all().skip(node).step_by(nodes) {
                     let guard = engine.shared(page).await?;
-                    let counter = guard.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                    let counter = counter_of(&guard);
                     total.fetch_add(counter, Ordering::Relaxed);
                 }
                 Ok(())
@@ -294,6 +294,12 @@ impl MicroRun {
         join_all(&self.env, "count", tasks.collect()).await?;
         Ok(total.load(Ordering::Relaxed))
     }
+}
+
+/// The write counter of a page, in its first word.
+#[expect(clippy::expect_used, reason = "zero for a missing word would hide lost writes")]
+fn counter_of(page: &[u8]) -> u64 {
+    u64::from_le_bytes(*page.first_chunk().expect("a page has a first word"))
 }
 
 struct Worker {
@@ -323,7 +329,7 @@ impl Worker {
             let started = self.env.now();
             if write {
                 let mut guard = self.engine.exclusive(page).await?;
-                let counter = guard.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
+                let counter = counter_of(&guard);
                 guard.bytes_mut(0..8).copy_from_slice(&(counter + 1).to_le_bytes());
                 writes += 1;
             } else {

@@ -1,4 +1,4 @@
-//! What committed transactions have added to balances.
+//! The ledger: sums of what committed transactions added to balances.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -38,16 +38,14 @@ impl BalanceLedger {
 
     pub(super) fn note(&self, done: &CommittedChanges) {
         for (account, difference) in &done.changes {
-            if let Some(cell) = cell(*account) {
-                self.balances.note(cell, *difference);
-            }
+            self.balances.note(existing_cell(*account), *difference);
         }
         self.came_in.fetch_add(done.came_in, Ordering::Relaxed);
     }
 
     /// What committed transactions have added to a balance.
     pub(super) fn sum(&self, account: Account) -> i64 {
-        cell(account).map_or(0, |cell| self.balances.sum(cell))
+        self.balances.sum(existing_cell(account))
     }
 
     /// What committed transactions have added to all balances together, in cents.
@@ -57,7 +55,13 @@ impl BalanceLedger {
     }
 }
 
-/// Where a balance's sum is, if there is such an account.
+/// The cell of a balance's sum.
+#[expect(clippy::expect_used, reason = "a dropped change would hide a lost update")]
+fn existing_cell(account: Account) -> usize {
+    cell(account).expect("customers are numbered from 1")
+}
+
+/// The cell of a balance's sum, if there is such an account.
 fn cell(account: Account) -> Option<usize> {
     let (customer, at) = match account {
         Account::Savings(customer) => (customer, 0),

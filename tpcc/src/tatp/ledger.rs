@@ -1,4 +1,4 @@
-//! What committed transactions have changed, subscriber by subscriber.
+//! The ledger: sums of what committed transactions changed, by subscriber.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
@@ -7,8 +7,8 @@ use smallvec::SmallVec;
 use super::rows::{START_TIMES, TYPES};
 use crate::benchmark::ChangeSums;
 
-/// ChangeSums of a subscriber: location, bit, data of each facility, forwardings of each facility
-/// by hour.
+/// Cells of a subscriber: location, bit, data of each facility, forwardings of each facility by
+/// hour.
 const LOCATION: usize = 0;
 const BIT_1: usize = 1;
 const DATA_A: usize = 2;
@@ -43,7 +43,8 @@ pub struct SubscriberLedger {
 
 impl SubscriberLedger {
     pub(super) fn new(subscribers: i32) -> Self {
-        let cells = ChangeSums::new(CELLS * usize::try_from(subscribers).unwrap_or(0));
+        assert!(subscribers >= 0, "{subscribers} subscribers");
+        let cells = ChangeSums::new(CELLS * subscribers as usize);
         Self { cells, inserted: AtomicI64::new(0), deleted: AtomicI64::new(0) }
     }
 
@@ -60,14 +61,12 @@ impl SubscriberLedger {
             let count = if difference > 0 { &self.inserted } else { &self.deleted };
             count.fetch_add(1, Ordering::Relaxed);
         }
-        if let Some(cell) = cell(s_id, value) {
-            self.cells.note(cell, difference);
-        }
+        self.cells.note(existing_cell(s_id, value), difference);
     }
 
     /// By how much a value changed in all.
     pub(super) fn sum(&self, s_id: i32, value: SubscriberValue) -> i64 {
-        cell(s_id, value).map_or(0, |cell| self.cells.sum(cell))
+        self.cells.sum(existing_cell(s_id, value))
     }
 
     /// Rows of call_forwarding that were inserted.
@@ -83,7 +82,13 @@ impl SubscriberLedger {
     }
 }
 
-/// Where a value's sum is, if there is such a value.
+/// The cell of a value's sum.
+#[expect(clippy::expect_used, reason = "a dropped change would hide a lost update")]
+fn existing_cell(s_id: i32, value: SubscriberValue) -> usize {
+    cell(s_id, value).expect("the ledger has a cell for every value of a subscriber")
+}
+
+/// The cell of a value's sum, if there is such a value.
 fn cell(s_id: i32, value: SubscriberValue) -> Option<usize> {
     let of_type = |sf_type: i32| usize::try_from(sf_type.checked_sub(1)?).ok();
     let place = match value {

@@ -83,6 +83,50 @@ impl<'a> Worker<'a> {
     }
 }
 
+impl Worker<'_> {
+    /// Runs New-Order; returns whether it entered an order, which an unused item prevents.
+    async fn enter_order(&mut self, now: i64, attempts: &AtomicU64) -> Result<bool, TpccError> {
+        let (session, route) = (&self.session, self.route.as_ref());
+        let input = self.source.new_order();
+        let attempt = || async {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            match route {
+                Some(route) => route.new_order(session, &input, now).await,
+                None => new_order(session, &input, now).await,
+            }
+        };
+        let failed = |error| TpccError::of_retry(TransactionType::NewOrder.title(), error);
+        let env = session.db.engine().env();
+        let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+        let Some(order) = output.order else { return Ok(false) };
+        let NewOrderInput { warehouse, district, ref lines, .. } = input;
+        let (lines, amount) = (lines.len() as i32, output.amount);
+        let entry = CommittedTransaction::Order { warehouse, district, order, lines, amount };
+        self.recorder.note(entry)?;
+        Ok(true)
+    }
+
+    /// Runs Payment.
+    async fn pay(&mut self, now: i64, attempts: &AtomicU64) -> Result<(), TpccError> {
+        let (session, route) = (&self.session, self.route.as_ref());
+        let input = self.source.payment();
+        let attempt = || async {
+            attempts.fetch_add(1, Ordering::Relaxed);
+            match route {
+                Some(route) => route.payment(session, &input, now).await,
+                None => payment(session, &input, now).await,
+            }
+        };
+        let failed = |error| TpccError::of_retry(TransactionType::Payment.title(), error);
+        let env = session.db.engine().env();
+        let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+        let PaymentInput { warehouse, district, amount, .. } = input;
+        let (writer, sequence) = (self.writer, output.sequence);
+        let entry = CommittedTransaction::Payment { warehouse, writer, district, sequence, amount };
+        self.recorder.note(entry)
+    }
+}
+
 impl Terminal for Worker<'_> {
     type TransactionType = TransactionType;
 
@@ -112,79 +156,47 @@ impl Terminal for Worker<'_> {
         started: Duration,
         attempts: &AtomicU64,
     ) -> Result<TransactionOutcome, TpccError> {
-        let (session, route) = (&self.session, self.route.as_ref());
-        let env = session.db.engine().env();
         let now = i64::try_from(started.as_micros()).unwrap_or(i64::MAX);
         let count = || attempts.fetch_add(1, Ordering::Relaxed);
         let mut outcome = TransactionOutcome::default();
         let failed = |error| TpccError::of_retry(kind.title(), error);
         match kind {
             TransactionType::NewOrder => {
-                let input = self.source.new_order();
-                let attempt = || async {
-                    count();
-                    match route {
-                        Some(route) => route.new_order(session, &input, now).await,
-                        None => new_order(session, &input, now).await,
-                    }
-                };
-                let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
-                outcome.failed = output.order.is_none();
-                if let Some(order) = output.order {
-                    let NewOrderInput { warehouse, district, ref lines, .. } = input;
-                    let (lines, amount) = (lines.len() as i32, output.amount);
-                    let entry =
-                        CommittedTransaction::Order { warehouse, district, order, lines, amount };
-                    self.recorder.note(entry)?;
-                }
+                outcome.failed = !self.enter_order(now, attempts).await?;
             }
-            TransactionType::Payment => {
-                let input = self.source.payment();
-                let attempt = || async {
-                    count();
-                    match route {
-                        Some(route) => route.payment(session, &input, now).await,
-                        None => payment(session, &input, now).await,
-                    }
-                };
-                let output = retry(env, &PATIENCE, attempt).await.map_err(failed)?;
-                let PaymentInput { warehouse, district, amount, .. } = input;
-                let (writer, sequence) = (self.writer, output.sequence);
-                let entry =
-                    CommittedTransaction::Payment { warehouse, writer, district, sequence, amount };
-                self.recorder.note(entry)?;
-            }
+            TransactionType::Payment => self.pay(now, attempts).await?,
             TransactionType::OrderStatus => {
-                let input = self.source.order_status();
+                let (session, input) = (&self.session, self.source.order_status());
                 let attempt = || {
                     count();
                     order_status(session, &input)
                 };
-                retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+                retry(session.db.engine().env(), &PATIENCE, attempt).await.map_err(failed)?;
             }
             TransactionType::Delivery => {
-                let input = self.source.delivery();
+                let (session, input) = (&self.session, self.source.delivery());
                 (outcome.skipped, outcome.lost) = deliver(session, &input, now, attempts).await?;
             }
             TransactionType::StockLevel => {
-                let input = self.source.stock_level();
+                let (session, input) = (&self.session, self.source.stock_level());
                 let progress = StockLevelProgress::default();
                 let attempt = || {
                     count();
                     stock_level(session, &input, &progress)
                 };
-                retry(env, &PATIENCE, attempt).await.map_err(failed)?;
+                retry(session.db.engine().env(), &PATIENCE, attempt).await.map_err(failed)?;
             }
         }
         Ok(outcome)
     }
 }
 
-/// The number of a worker among all that ever work on the database: the same for no two of them.
+/// The number of a worker among all workers that the database ever has: no two have the same one.
 /// The loader's rows have number 0.
+#[expect(clippy::expect_used, reason = "two workers with one number would write the same keys")]
 fn writer(ordinal: u64, incarnation: u32) -> i32 {
     let before = u64::from(incarnation.saturating_sub(1)) * WORKERS_OF_ALL_NODES as u64;
-    i32::try_from(before + ordinal + 1).unwrap_or(i32::MAX)
+    i32::try_from(before + ordinal + 1).expect("the number of a worker has 31 bits")
 }
 
 /// Delivers in all ten districts; returns how many had nothing to deliver, and whether some could

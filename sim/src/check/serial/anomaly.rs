@@ -1,4 +1,4 @@
-//! What can be wrong with a history of transactions.
+//! Anomalies of a history of transactions.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ const MAX_SHOWN: usize = 12;
 /// The kind of an anomaly, by Adya's names where there is one (MIT PhD thesis, 1999).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum AnomalyKind {
     /// A value was written twice to the same object, or is in a list twice.
     DuplicateValue,
     /// A scan saw a key outside its range, or twice.
     BadScan,
     /// A transaction contradicts its own earlier reads and writes, or saw its own later write.
     Internal,
-    /// A value was read that nobody wrote.
+    /// A value was read that no transaction wrote.
     GarbageRead,
     /// G1a: a value of an aborted transaction was read.
     AbortedRead,
@@ -48,7 +48,7 @@ pub enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub struct Anomaly {
     /// What it is.
-    pub kind: Kind,
+    pub kind: AnomalyKind,
     /// Indices into the history; of a cycle, in its order.
     pub transactions: Vec<usize>,
     /// Why, in words, one step a line, and the transactions themselves.
@@ -57,7 +57,7 @@ pub struct Anomaly {
 
 impl Anomaly {
     pub(super) fn new(
-        kind: Kind,
+        kind: AnomalyKind,
         history: &[Transaction],
         involved: impl IntoIterator<Item = Txn>,
         reason: impl fmt::Display,

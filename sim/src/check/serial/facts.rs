@@ -1,5 +1,5 @@
-//! What the history says without any inference: who wrote which value, who counts as committed, and
-//! which version each transaction found when it first looked at an object.
+//! Facts that need no inference: the writer of each value, the transactions that count as
+//! committed, and the version that each transaction found at its first access of an object.
 //!
 //! Written values are unique, so a value names its writer (Elle's *recoverability*, VLDB 2020).
 //! Here the anomalies show that need no graph: G1a, G1b, garbage, duplicates, and transactions that
@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::anomaly::{Anomaly, Kind};
+use super::anomaly::{Anomaly, AnomalyKind};
 use super::history::{Object, Op, PerTxn, Status, Transaction, Txn};
 
 /// A register, as the transactions that count saw it.
@@ -88,7 +88,7 @@ impl<'h> Facts<'h> {
 
     pub(super) fn report(
         &mut self,
-        kind: Kind,
+        kind: AnomalyKind,
         involved: impl IntoIterator<Item = Txn>,
         reason: String,
     ) {
@@ -106,17 +106,21 @@ impl<'h> Facts<'h> {
     ) -> Option<Txn> {
         let read = format!("{reader} read {object} = {value}");
         let Some(Writer { txn, last }) = self.writers.get(&(object, value)).copied() else {
-            self.report(Kind::GarbageRead, [reader], format!("{read}, which nobody wrote"));
+            self.report(AnomalyKind::GarbageRead, [reader], format!("{read}, which nobody wrote"));
             return None;
         };
         if txn == reader {
-            self.report(Kind::Internal, [reader], format!("{read} before it wrote that itself"));
+            self.report(
+                AnomalyKind::Internal,
+                [reader],
+                format!("{read} before it wrote that itself"),
+            );
         } else if !self.counts[txn] {
             let reason = format!("{read} of {txn}, which aborted");
-            self.report(Kind::AbortedRead, [reader, txn], reason);
+            self.report(AnomalyKind::AbortedRead, [reader, txn], reason);
         } else if newest && !last {
             let reason = format!("{read}, but {txn} went on to write {object} again");
-            self.report(Kind::IntermediateRead, [reader, txn], reason);
+            self.report(AnomalyKind::IntermediateRead, [reader, txn], reason);
         } else {
             return Some(txn);
         }
@@ -152,7 +156,12 @@ fn writers(history: &[Transaction]) -> Result<Writers, Vec<Anomaly>> {
             if let Some(other) = writers.insert((object, value), Writer { txn, last: true }) {
                 let reason = format!("{} and {txn} both wrote {value} to {object}", other.txn);
                 let involved = [other.txn, txn];
-                duplicates.push(Anomaly::new(Kind::DuplicateValue, history, involved, reason));
+                duplicates.push(Anomaly::new(
+                    AnomalyKind::DuplicateValue,
+                    history,
+                    involved,
+                    reason,
+                ));
             }
             let before = newest.insert(object, value);
             if let Some(before) = before.and_then(|value| writers.get_mut(&(object, value))) {
@@ -230,7 +239,7 @@ impl<'h> Walk<'h> {
             if *known != value {
                 let reason =
                     format!("{txn} read {object} as {value:?} when it knew it as {known:?}");
-                facts.report(Kind::Internal, [txn], reason);
+                facts.report(AnomalyKind::Internal, [txn], reason);
             }
             return;
         }
@@ -255,7 +264,7 @@ impl<'h> Walk<'h> {
         let found: BTreeMap<u64, u64> = seen.iter().copied().collect();
         if found.len() < seen.len() || found.keys().any(|key| !range.contains(key)) {
             let reason = format!("a scan of {} saw keys twice or beyond its range", self.txn);
-            facts.report(Kind::BadScan, [self.txn], reason);
+            facts.report(AnomalyKind::BadScan, [self.txn], reason);
             return;
         }
         if range.is_empty() {
@@ -276,7 +285,7 @@ impl<'h> Walk<'h> {
             _ => {
                 let before = known.map_or("...".into(), |known| format!("{known:?}"));
                 let reason = format!("{txn} read {object} = {list:?}, not {before} then {own:?}");
-                return facts.report(Kind::Internal, [txn], reason);
+                return facts.report(AnomalyKind::Internal, [txn], reason);
             }
         };
         *known = Some(found);
@@ -284,7 +293,7 @@ impl<'h> Walk<'h> {
         let distinct: BTreeSet<u64> = list.iter().copied().collect();
         if distinct.len() < list.len() {
             let reason = format!("{txn} read {object} = {list:?} with an element twice");
-            facts.report(Kind::DuplicateValue, [txn], reason);
+            facts.report(AnomalyKind::DuplicateValue, [txn], reason);
         }
         for value in found {
             facts.check_found(txn, object, *value, Some(value) == found.last());

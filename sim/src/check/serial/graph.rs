@@ -8,7 +8,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 
-use super::anomaly::{Anomaly, Kind};
+use super::anomaly::{Anomaly, AnomalyKind};
 use super::history::{Object, PerTxn, Transaction, Txn};
 
 /// Members of a component from which the shortest cycle is looked for.
@@ -25,7 +25,7 @@ pub(super) enum Dependency {
 
 /// Why an edge is there.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Why {
+pub(super) enum EdgeReason {
     /// `to` replaced the version of `from`, or appended after it.
     Overwrote { object: Object, first: u64, second: u64 },
     /// `from` had written before `to` did, because `reader` saw the write of `to` despite coming
@@ -43,10 +43,10 @@ pub(super) enum Why {
 pub(super) struct Edge {
     pub(super) from: Txn,
     pub(super) to: Txn,
-    pub(super) why: Why,
+    pub(super) why: EdgeReason,
 }
 
-impl Why {
+impl EdgeReason {
     fn dependency(self) -> Dependency {
         match self {
             Self::Overwrote { .. } | Self::Hidden { .. } => Dependency::Write,
@@ -61,30 +61,34 @@ impl fmt::Display for Edge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { from, to, why } = self;
         match *why {
-            Why::Overwrote { object: object @ Object::Register(_), first, second } => {
+            EdgeReason::Overwrote { object: object @ Object::Register(_), first, second } => {
                 write!(f, "{from} wrote {object} = {first}, which {to} overwrote with {second}")
             }
-            Why::Overwrote { object, first, second } => {
+            EdgeReason::Overwrote { object, first, second } => {
                 write!(f, "{from} appended {first} to {object} before {to} appended {second}")
             }
-            Why::Hidden { object, first, second, reader } => write!(
+            EdgeReason::Hidden { object, first, second, reader } => write!(
                 f,
                 "{from} wrote {object} = {first} before {to} wrote {second}, which {reader} read \
                  although it comes after {from}"
             ),
-            Why::ReadFrom { object, value } => {
+            EdgeReason::ReadFrom { object, value } => {
                 write!(f, "{from} wrote {value} to {object}, which {to} read")
             }
-            Why::ReadBefore { object: object @ Object::Register(_), read: Some(read), wrote } => {
+            EdgeReason::ReadBefore {
+                object: object @ Object::Register(_),
+                read: Some(read),
+                wrote,
+            } => {
                 write!(f, "{from} read {object} = {read}, which {to} overwrote with {wrote}")
             }
-            Why::ReadBefore { object: object @ Object::Register(_), read: None, wrote } => {
+            EdgeReason::ReadBefore { object: object @ Object::Register(_), read: None, wrote } => {
                 write!(f, "{from} read {object} as absent, and {to} wrote {wrote}")
             }
-            Why::ReadBefore { object, wrote, .. } => {
+            EdgeReason::ReadBefore { object, wrote, .. } => {
                 write!(f, "{from} read {object} without {wrote}, which {to} appended")
             }
-            Why::RealTime { returned, invoked } => {
+            EdgeReason::RealTime { returned, invoked } => {
                 write!(f, "{from} returned at {returned}, before {to} was invoked at {invoked}")
             }
         }
@@ -104,7 +108,7 @@ impl<'h> Graph<'h> {
     }
 
     /// Adds an edge, unless there is one of this class already or it is a loop.
-    pub(super) fn add(&mut self, from: Txn, to: Txn, why: Why) {
+    pub(super) fn add(&mut self, from: Txn, to: Txn, why: EdgeReason) {
         if from != to && self.known.insert((from, to, why.dependency())) {
             self.out[from].push(Edge { from, to, why });
         }
@@ -213,10 +217,10 @@ impl<'h> Graph<'h> {
     fn explain(&self, cycle: &[Edge]) -> Anomaly {
         let count = |class| cycle.iter().filter(|edge| edge.why.dependency() == class).count();
         let kind = match (count(Dependency::Anti), count(Dependency::Read)) {
-            (0, 0) => Kind::G0,
-            (0, _) => Kind::G1c,
-            (1, _) => Kind::GSingle,
-            _ => Kind::G2,
+            (0, 0) => AnomalyKind::G0,
+            (0, _) => AnomalyKind::G1c,
+            (1, _) => AnomalyKind::GSingle,
+            _ => AnomalyKind::G2,
         };
         let cycle = without_detours(cycle);
         let steps: Vec<String> = cycle.iter().map(Edge::to_string).collect();
@@ -233,8 +237,8 @@ fn without_detours(cycle: &[Edge]) -> Vec<Edge> {
     for edge in tail.iter().chain(head) {
         match (steps.last_mut(), edge.why) {
             (
-                Some(Edge { to, why: Why::RealTime { invoked, .. }, .. }),
-                Why::RealTime { invoked: later, .. },
+                Some(Edge { to, why: EdgeReason::RealTime { invoked, .. }, .. }),
+                EdgeReason::RealTime { invoked: later, .. },
             ) => (*to, *invoked) = (edge.to, later),
             _ => steps.push(*edge),
         }

@@ -1,16 +1,16 @@
 //! Lists: the longest read of a list is its version order, and every other read is a prefix of it
 //! (Elle §4, VLDB 2020).
 //!
-//! What nobody read was appended after everything that somebody read, in an order that does not
-//! matter. So the edges are all that can be known, and an acyclic graph has a serial order.
-//! Edges: linear in the reads and appends of a list, but readers of the newest version times
-//! appends that nobody read.
+//! An element that no transaction read was appended after all elements that were read, in an order
+//! that does not matter. So the edges are all that can be known, and an acyclic graph has a serial
+//! order. Edges: linear in the reads and appends of a list, but readers of the newest version times
+//! appends that no transaction read.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::anomaly::Kind;
+use super::anomaly::AnomalyKind;
 use super::facts::{Facts, List};
-use super::graph::{Graph, Why};
+use super::graph::{EdgeReason, Graph};
 use super::history::{Object, Txn};
 
 /// Adds the dependencies of all lists to the graph, and reports reads without a common order and
@@ -47,7 +47,7 @@ pub(super) fn report_lost_updates<V: Ord>(
     for lost in by_version.into_values().filter(|txns| txns.len() > 1) {
         let names: Vec<String> = lost.iter().map(Txn::to_string).collect();
         let reason = format!("{} all updated the same version of {object}", names.join(", "));
-        facts.report(Kind::LostUpdate, lost, reason);
+        facts.report(AnomalyKind::LostUpdate, lost, reason);
     }
 }
 
@@ -59,7 +59,7 @@ fn version_order<'h>(object: Object, list: &List<'h>, facts: &mut Facts<'h>) -> 
     let conflict = list.reads.iter().find(|read| !longest.list.starts_with(read.list));
     if let Some(other) = conflict {
         let reason = format!("{object} was read as {:?} and as {:?}", other.list, longest.list);
-        facts.report(Kind::IncompatibleOrder, [other.reader, longest.reader], reason);
+        facts.report(AnomalyKind::IncompatibleOrder, [other.reader, longest.reader], reason);
         return None;
     }
     Some(longest.list)
@@ -78,7 +78,7 @@ fn keeps_own_orders(object: Object, list: &List<'_>, order: &[u64], facts: &mut 
     if let Some((txn, read)) = broken {
         let appended = appended(txn);
         let reason = format!("{txn} appended {appended:?} to {object}, read as {read:?}");
-        facts.report(Kind::IncompatibleOrder, [*txn], reason);
+        facts.report(AnomalyKind::IncompatibleOrder, [*txn], reason);
     }
     broken.is_none()
 }
@@ -89,17 +89,17 @@ fn link(object: Object, list: &List<'_>, installed: &[(Txn, u64)], graph: &mut G
     let unread: Vec<(Txn, u64)> = appends.filter(|(_, value)| !in_order.contains(value)).collect();
 
     for ((from, first), (to, second)) in installed.iter().zip(installed.iter().skip(1)) {
-        graph.add(*from, *to, Why::Overwrote { object, first: *first, second: *second });
+        graph.add(*from, *to, EdgeReason::Overwrote { object, first: *first, second: *second });
     }
     if let Some((from, first)) = installed.last() {
         for (to, second) in &unread {
-            graph.add(*from, *to, Why::Overwrote { object, first: *first, second: *second });
+            graph.add(*from, *to, EdgeReason::Overwrote { object, first: *first, second: *second });
         }
     }
     for read in &list.reads {
         let newest = read.found.checked_sub(1).and_then(|last| installed.get(last));
         if let Some((writer, value)) = newest {
-            graph.add(*writer, read.reader, Why::ReadFrom { object, value: *value });
+            graph.add(*writer, read.reader, EdgeReason::ReadFrom { object, value: *value });
         }
         let next = match installed.get(read.found) {
             Some(next) => std::slice::from_ref(next),
@@ -107,7 +107,7 @@ fn link(object: Object, list: &List<'_>, installed: &[(Txn, u64)], graph: &mut G
         };
         for (writer, wrote) in next {
             let read_value = newest.map(|(_, value)| *value);
-            let why = Why::ReadBefore { object, read: read_value, wrote: *wrote };
+            let why = EdgeReason::ReadBefore { object, read: read_value, wrote: *wrote };
             graph.add(read.reader, *writer, why);
         }
     }

@@ -22,7 +22,7 @@
 //! [`MAX_TRIES`].
 //!
 //! ```
-//! use selkie_sim::check::serial::{Kind, Level, Op, Status, Transaction, serializable};
+//! use selkie_sim::check::serial::{AnomalyKind, Level, Op, Status, Transaction, serializable};
 //!
 //! // Write skew: each read what the other was about to write.
 //! let transaction = |process, read, write| Transaction {
@@ -34,20 +34,21 @@
 //! };
 //! let history = [transaction(0, 1, 2), transaction(1, 2, 1)];
 //! let anomalies = serializable(&history, Level::Serializable).unwrap_err();
-//! assert_eq!(anomalies[0].kind, Kind::G2);
+//! assert_eq!(anomalies[0].kind, AnomalyKind::G2);
 //! ```
 
 mod anomaly;
 mod facts;
 mod graph;
 mod history;
+mod inference;
 mod judge;
 mod lists;
 mod order;
 mod registers;
 mod schedule;
 
-pub use anomaly::{Anomaly, Kind};
+pub use anomaly::{Anomaly, AnomalyKind};
 pub use history::{Level, Op, Status, Transaction};
 pub use judge::serializable;
 pub use schedule::MAX_TRIES;

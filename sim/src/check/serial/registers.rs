@@ -13,7 +13,7 @@
 //! leaves open is decided by `schedule`. One round costs, for each register, reads times writes.
 
 use super::facts::{Facts, RegisterRead};
-use super::graph::{Graph, Why};
+use super::graph::{EdgeReason, Graph};
 use super::history::{Object, Txn};
 use super::lists::report_lost_updates;
 use super::order::Order;
@@ -30,9 +30,13 @@ pub(super) fn add_dependencies(facts: &mut Facts<'_>, graph: &mut Graph<'_>) {
                 updates_of_key.push((*reader, *version));
             }
             if let Some((value, writer)) = *version {
-                graph.add(writer, *reader, Why::ReadFrom { object, value });
+                graph.add(writer, *reader, EdgeReason::ReadFrom { object, value });
                 if let Some(second) = update.copied() {
-                    graph.add(writer, *reader, Why::Overwrote { object, first: value, second });
+                    graph.add(
+                        writer,
+                        *reader,
+                        EdgeReason::Overwrote { object, first: value, second },
+                    );
                 }
             }
         }
@@ -49,7 +53,7 @@ pub(super) fn infer(facts: &Facts<'_>, order: &Order, graph: &mut Graph<'_>) -> 
     add_all(facts, order, graph, overwriters) || add_all(facts, order, graph, hidden)
 }
 
-type Inferred = Vec<(Txn, Txn, Why)>;
+type Inferred = Vec<(Txn, Txn, EdgeReason)>;
 
 /// What follows for one read of the register `key` from its writers, given first to last.
 type Rule = fn(key: u64, &RegisterRead, writers: &[(Txn, u64)], &Order) -> Inferred;
@@ -84,7 +88,7 @@ fn overwriters(
             || found.iter().any(|(_, earlier, _)| order.before(*earlier, writer));
         if after && !implied {
             let read = version.map(|(value, _)| value);
-            let why = Why::ReadBefore { object: Object::Register(key), read, wrote };
+            let why = EdgeReason::ReadBefore { object: Object::Register(key), read, wrote };
             found.push((reader, writer, why));
         }
     }
@@ -100,7 +104,7 @@ fn hidden(key: u64, read: &RegisterRead, first_to_last: &[(Txn, u64)], order: &O
         let implied = order.before(writer, installer)
             || found.iter().any(|(later, ..)| order.before(writer, *later));
         if order.before(writer, reader) && !implied {
-            let why = Why::Hidden { object: Object::Register(key), first, second, reader };
+            let why = EdgeReason::Hidden { object: Object::Register(key), first, second, reader };
             found.push((writer, installer, why));
         }
     }

@@ -1,23 +1,24 @@
 //! A serial order that explains every read: the last word on histories with blind writes.
 //!
 //! Serializability of blind writes is NP-complete (Papadimitriou, JACM 1979), so inference alone
-//! cannot decide it. Here an order is built transaction by transaction. One may come next if all
-//! its predecessors in the graph came, and nobody is still to read what it would overwrite; the
-//! earliest to return goes first, which is near the order in which a real engine commits.
+//! cannot decide it. The search builds an order transaction by transaction. A transaction may come
+//! next if all its predecessors in the graph are placed, and no unplaced transaction reads a
+//! version that it would overwrite. The earliest to return goes first, which is near the commit
+//! order of a real engine.
 //!
-//! *Conflicts.* If nothing may come next, each candidate `Wi` would overwrite some `Ai` that `Ri`
-//! is still to read, and `Ri` waits for another candidate. So there is a circle of them in which
-//! not all `Ai` can come before their `Wi`. For each one the search starts again with an edge from
-//! `Wi` to `Ai` and what follows from it, so it is complete: no order is left out. After
-//! [`MAX_TRIES`] it gives up.
+//! *Conflicts.* If no transaction may come next, each candidate `Wi` would overwrite some `Ai` that
+//! `Ri` must still read, and `Ri` waits for another candidate. So there is a circle of conflicts in
+//! which not all `Ai` can come before their `Wi`. For each conflict the search restarts with an
+//! edge from `Wi` to `Ai` and all that follows from it. So the search is complete: it leaves out no
+//! order. After [`MAX_TRIES`] it gives up.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::anomaly::{Anomaly, Kind};
+use super::anomaly::{Anomaly, AnomalyKind};
 use super::facts::Facts;
-use super::graph::{Graph, Why};
+use super::graph::{EdgeReason, Graph};
 use super::history::{Object, PerTxn, Txn};
-use super::judge::close;
+use super::inference::infer_all;
 
 /// Orders that are tried before there is no verdict.
 pub const MAX_TRIES: usize = 1 << 10;
@@ -29,13 +30,13 @@ pub(super) fn find(facts: &Facts<'_>, graph: &Graph<'_>, max_tries: usize) -> Op
     for _ in 0..max_tries {
         let Some(decided) = stack.pop() else {
             let reason = "each order of these blind writes contradicts a read";
-            return Some(Anomaly::new(Kind::NoSerialOrder, facts.history, first, reason));
+            return Some(Anomaly::new(AnomalyKind::NoSerialOrder, facts.history, first, reason));
         };
         let mut graph = graph.clone();
         for Conflict { writer, installer, why, .. } in &decided {
             graph.add(*writer, *installer, *why);
         }
-        if !decided.is_empty() && !close(facts, &mut graph).is_empty() {
+        if !decided.is_empty() && !infer_all(facts, &mut graph).is_empty() {
             continue;
         }
         let conflicts = Board::new(facts, &graph).play();
@@ -50,7 +51,7 @@ pub(super) fn find(facts: &Facts<'_>, graph: &Graph<'_>, max_tries: usize) -> Op
         stack.extend(conflicts.into_iter().map(decide));
     }
     let reason = format!("no order of blind writes found in {max_tries} tries");
-    Some(Anomaly::new(Kind::Undecided, facts.history, first, reason))
+    Some(Anomaly::new(AnomalyKind::Undecided, facts.history, first, reason))
 }
 
 /// `writer` would overwrite what `reader` is still to read from `installer`.
@@ -60,7 +61,7 @@ struct Conflict {
     reader: Txn,
     writer: Txn,
     /// The reason for the edge from writer to installer.
-    why: Why,
+    why: EdgeReason,
 }
 
 /// A version of a register: its writer, or `None` for the initial one.
@@ -133,7 +134,7 @@ impl<'a> Board<'a> {
             let mut readers = self.readers.get(&(*key, Some(installer)))?.iter();
             let reader = *readers.find(|reader| **reader != writer)?;
             let object = Object::Register(*key);
-            let why = Why::Hidden { object, first: *first, second, reader };
+            let why = EdgeReason::Hidden { object, first: *first, second, reader };
             Some(Conflict { installer, reader, writer, why })
         })
     }
@@ -187,9 +188,9 @@ mod tests {
         let mut facts = Facts::gather(&history).unwrap();
         let mut graph = Graph::new(&history);
         registers::add_dependencies(&mut facts, &mut graph);
-        assert_eq!(close(&facts, &mut graph), []);
+        assert_eq!(infer_all(&facts, &mut graph), []);
         let kind = |max_tries| find(&facts, &graph, max_tries).map(|anomaly| anomaly.kind);
-        assert_eq!(kind(MAX_TRIES), Some(Kind::NoSerialOrder));
-        assert_eq!(kind(1), Some(Kind::Undecided));
+        assert_eq!(kind(MAX_TRIES), Some(AnomalyKind::NoSerialOrder));
+        assert_eq!(kind(1), Some(AnomalyKind::Undecided));
     }
 }

@@ -1,14 +1,14 @@
 //! Serializability, anomaly by anomaly.
 
 use super::parse::{NO_SERIAL_ORDER, history};
-use crate::check::serial::{Anomaly, Kind, Level, serializable};
+use crate::check::serial::{Anomaly, AnomalyKind, Level, serializable};
 
 fn check(lines: &[&str], level: Level) -> Vec<Anomaly> {
     serializable(&history(lines), level).err().unwrap_or_default()
 }
 
 #[track_caller]
-fn bad(kind: Kind, lines: &[&str]) -> String {
+fn bad(kind: AnomalyKind, lines: &[&str]) -> String {
     let anomalies = check(lines, Level::Serializable);
     let found = anomalies.iter().find(|anomaly| anomaly.kind == kind);
     found.unwrap_or_else(|| panic!("{kind:?} not in {anomalies:#?}")).explanation.clone()
@@ -16,8 +16,9 @@ fn bad(kind: Kind, lines: &[&str]) -> String {
 
 /// The only thing wrong.
 #[track_caller]
-fn only(kind: Kind, lines: &[&str]) -> String {
-    let kinds: Vec<Kind> = check(lines, Level::Serializable).iter().map(|a| a.kind).collect();
+fn only(kind: AnomalyKind, lines: &[&str]) -> String {
+    let kinds: Vec<AnomalyKind> =
+        check(lines, Level::Serializable).iter().map(|a| a.kind).collect();
     assert_eq!(kinds, [kind]);
     bad(kind, lines)
 }
@@ -29,81 +30,81 @@ fn good(lines: &[&str]) {
 
 #[test]
 fn aborted_read() {
-    only(Kind::AbortedRead, &["0-9! w1=5", "0-9 r1=5"]);
-    only(Kind::AbortedRead, &["0-9! a1=5", "0-9 l1=5"]);
-    only(Kind::AbortedRead, &["0-9! a1=5", "0-9 a1=6", "0-9 l1=5,6"]);
+    only(AnomalyKind::AbortedRead, &["0-9! w1=5", "0-9 r1=5"]);
+    only(AnomalyKind::AbortedRead, &["0-9! a1=5", "0-9 l1=5"]);
+    only(AnomalyKind::AbortedRead, &["0-9! a1=5", "0-9 a1=6", "0-9 l1=5,6"]);
     good(&["0-9! w1=5", "0-9 r1=-"]);
     good(&["0-9 w1=5", "0-9! r1=77", "0-9 r1=5"]);
 }
 
 #[test]
 fn intermediate_read() {
-    only(Kind::IntermediateRead, &["0-9 w1=5 w1=6", "0-9 r1=5"]);
-    only(Kind::IntermediateRead, &["0-9 a1=5 a1=6", "0-9 l1=5"]);
+    only(AnomalyKind::IntermediateRead, &["0-9 w1=5 w1=6", "0-9 r1=5"]);
+    only(AnomalyKind::IntermediateRead, &["0-9 a1=5 a1=6", "0-9 l1=5"]);
     good(&["0-9 w1=5 r1=5 w1=6", "0-9 r1=6"]);
     good(&["0-9 a1=5 l1=5 a1=6", "0-9 l1=5,6"]);
 }
 
 #[test]
 fn garbage_read() {
-    only(Kind::GarbageRead, &["0-9 w1=5", "0-9 r1=6"]);
-    only(Kind::GarbageRead, &["0-9 w2=6", "0-9 r1=6"]);
-    only(Kind::GarbageRead, &["0-9 a1=5", "0-9 l1=6,5"]);
-    only(Kind::GarbageRead, &["0-9 s1..3=2:6"]);
+    only(AnomalyKind::GarbageRead, &["0-9 w1=5", "0-9 r1=6"]);
+    only(AnomalyKind::GarbageRead, &["0-9 w2=6", "0-9 r1=6"]);
+    only(AnomalyKind::GarbageRead, &["0-9 a1=5", "0-9 l1=6,5"]);
+    only(AnomalyKind::GarbageRead, &["0-9 s1..3=2:6"]);
     good(&["0-9 w1=6", "0-9 r1=6"]);
 }
 
 #[test]
 fn unknown_counts_once_it_was_seen() {
     // Seen in one register, so its other write cannot be missing.
-    only(Kind::GSingle, &["0-? w1=5 w2=6", "0-9 r1=5 r2=-"]);
-    only(Kind::GSingle, &["0-? w1=5 w2=6", "0-9 s1..3=2:6"]);
-    only(Kind::GSingle, &["0-9 w1=5", "0-? r1=5 w1=6 w2=7", "0-9 s1..3=1:5,2:7"]);
+    only(AnomalyKind::GSingle, &["0-? w1=5 w2=6", "0-9 r1=5 r2=-"]);
+    only(AnomalyKind::GSingle, &["0-? w1=5 w2=6", "0-9 s1..3=2:6"]);
+    only(AnomalyKind::GSingle, &["0-9 w1=5", "0-? r1=5 w1=6 w2=7", "0-9 s1..3=1:5,2:7"]);
     good(&["0-9 w1=5", "0-? r1=5 w1=6 w2=7", "0-9 s1..3=1:5"]);
     good(&["0-9 w1=5", "0-? r1=5 w1=6 w2=7", "0-9 s1..3=1:6,2:7"]);
     good(&["0-? w1=5 w2=6", "0-9 r1=- r2=-"]);
     good(&["0-? w1=5 w2=6", "0-9 r1=5 r2=6"]);
     // Through another one of unknown outcome.
-    only(Kind::GSingle, &["0-? w1=5 w2=6", "0-? r1=5 w3=7", "0-9 r3=7 r2=-"]);
+    only(AnomalyKind::GSingle, &["0-? w1=5 w2=6", "0-? r1=5 w3=7", "0-9 r3=7 r2=-"]);
     good(&["0-? w1=5 w2=6", "0-? r1=5 w3=7", "0-9 r3=- r2=-"]);
-    only(Kind::IntermediateRead, &["0-? w1=5 w1=6", "0-9 r1=5"]);
+    only(AnomalyKind::IntermediateRead, &["0-? w1=5 w1=6", "0-9 r1=5"]);
 }
 
 #[test]
 fn internal() {
-    only(Kind::Internal, &["0-9 w1=5", "0-9 w1=6", "0-9 r1=5 r1=6"]);
-    only(Kind::Internal, &["0-9 w1=5 r1=-"]);
-    only(Kind::Internal, &["0-9 r1=5 w1=5"]);
-    only(Kind::Internal, &["0-9 a1=5", "0-9 l1=5 l1="]);
-    only(Kind::Internal, &["0-9 a1=5", "0-9 a1=6 l1=5"]);
-    only(Kind::Internal, &["0-9 l1=5 a1=5"]);
-    only(Kind::Internal, &["0-9 w1=5", "0-9 r1=- s1..1=1:5"]);
+    only(AnomalyKind::Internal, &["0-9 w1=5", "0-9 w1=6", "0-9 r1=5 r1=6"]);
+    only(AnomalyKind::Internal, &["0-9 w1=5 r1=-"]);
+    only(AnomalyKind::Internal, &["0-9 r1=5 w1=5"]);
+    only(AnomalyKind::Internal, &["0-9 a1=5", "0-9 l1=5 l1="]);
+    only(AnomalyKind::Internal, &["0-9 a1=5", "0-9 a1=6 l1=5"]);
+    only(AnomalyKind::Internal, &["0-9 l1=5 a1=5"]);
+    only(AnomalyKind::Internal, &["0-9 w1=5", "0-9 r1=- s1..1=1:5"]);
     good(&["0-9 w1=5", "0-9 r1=5 r1=5 w1=6 r1=6"]);
     good(&["0-9 a1=5", "0-9 a1=6 l1=5,6 a1=7 l1=5,6,7"]);
 }
 
 #[test]
 fn duplicate_values() {
-    only(Kind::DuplicateValue, &["0-9 w1=5", "0-9 w1=5"]);
-    only(Kind::DuplicateValue, &["0-9 a1=5 a1=5"]);
-    only(Kind::DuplicateValue, &["0-9 w1=5", "0-9! w1=5"]);
-    only(Kind::DuplicateValue, &["0-9 a1=5", "0-9 l1=5,5"]);
+    only(AnomalyKind::DuplicateValue, &["0-9 w1=5", "0-9 w1=5"]);
+    only(AnomalyKind::DuplicateValue, &["0-9 a1=5 a1=5"]);
+    only(AnomalyKind::DuplicateValue, &["0-9 w1=5", "0-9! w1=5"]);
+    only(AnomalyKind::DuplicateValue, &["0-9 a1=5", "0-9 l1=5,5"]);
     good(&["0-9 w1=5", "0-9 w2=5", "0-9 a1=5", "0-9 a2=5"]);
 }
 
 #[test]
 fn incompatible_lists() {
-    only(Kind::IncompatibleOrder, &["0-9 a1=5", "0-9 a1=6", "0-9 l1=5,6", "0-9 l1=6"]);
-    only(Kind::IncompatibleOrder, &["0-9 a1=5 a1=6", "0-9 a1=7", "0-9 l1=6,5,7"]);
-    only(Kind::IncompatibleOrder, &["0-9 a1=5 a1=6", "0-9 l1=6"]);
+    only(AnomalyKind::IncompatibleOrder, &["0-9 a1=5", "0-9 a1=6", "0-9 l1=5,6", "0-9 l1=6"]);
+    only(AnomalyKind::IncompatibleOrder, &["0-9 a1=5 a1=6", "0-9 a1=7", "0-9 l1=6,5,7"]);
+    only(AnomalyKind::IncompatibleOrder, &["0-9 a1=5 a1=6", "0-9 l1=6"]);
     good(&["0-9 a1=5", "0-9 a1=6", "0-9 l1=5,6", "0-9 l1=5"]);
 }
 
 #[test]
 fn lost_update() {
-    bad(Kind::LostUpdate, &["0-9 w1=5", "0-9 r1=5 w1=6", "0-9 r1=5 w1=7"]);
-    bad(Kind::LostUpdate, &["0-9 r1=- w1=6", "0-9 r1=- w1=7"]);
-    bad(Kind::LostUpdate, &["0-9 l1= a1=6", "0-9 l1= a1=7"]);
+    bad(AnomalyKind::LostUpdate, &["0-9 w1=5", "0-9 r1=5 w1=6", "0-9 r1=5 w1=7"]);
+    bad(AnomalyKind::LostUpdate, &["0-9 r1=- w1=6", "0-9 r1=- w1=7"]);
+    bad(AnomalyKind::LostUpdate, &["0-9 l1= a1=6", "0-9 l1= a1=7"]);
     good(&["0-9 w1=5", "0-9 r1=5 w1=6", "0-9 r1=6 w1=7"]);
     good(&["0-9 w1=5", "0-9 r1=5 w2=6", "0-9 r1=5 w2=7"]);
     good(&["0-9 l1= a1=6", "0-9 l1=6 a1=7"]);
@@ -112,16 +113,16 @@ fn lost_update() {
 #[test]
 fn g0() {
     // Two transactions wrote two lists, in different orders.
-    only(Kind::G0, &["0-9 a1=5 a2=6", "0-9 a1=7 a2=8", "0-9 l1=5,7", "0-9 l2=8,6"]);
-    only(Kind::G0, &["0-9 r1=5 w1=6 w2=7", "0-9 w1=5 r2=7 w2=8"]);
+    only(AnomalyKind::G0, &["0-9 a1=5 a2=6", "0-9 a1=7 a2=8", "0-9 l1=5,7", "0-9 l2=8,6"]);
+    only(AnomalyKind::G0, &["0-9 r1=5 w1=6 w2=7", "0-9 w1=5 r2=7 w2=8"]);
     good(&["0-9 a1=5 a2=6", "0-9 a1=7 a2=8", "0-9 l1=5,7", "0-9 l2=6,8"]);
 }
 
 #[test]
 fn g1c() {
-    let explanation = only(Kind::G1c, &["0-9 w1=5 r2=6", "0-9 r1=5 w2=6"]);
+    let explanation = only(AnomalyKind::G1c, &["0-9 w1=5 r2=6", "0-9 r1=5 w2=6"]);
     assert!(explanation.contains("T0 wrote 5 to key 1, which T1 read"), "{explanation}");
-    only(Kind::G1c, &["0-9 a1=5 l2=6", "0-9 l1=5 a2=6"]);
+    only(AnomalyKind::G1c, &["0-9 a1=5 l2=6", "0-9 l1=5 a2=6"]);
     good(&["0-9 w1=5 r2=-", "0-9 r1=5 w2=6"]);
 }
 
@@ -129,18 +130,18 @@ fn g1c() {
 fn g_single() {
     // Read skew: T2 saw T1's write of one key and not of the other.
     let skew = ["0-9 w1=1 w2=2", "0-9 r1=1 w1=3 r2=2 w2=4", "0-9 r1=1 r2=4"];
-    let explanation = only(Kind::GSingle, &skew);
+    let explanation = only(AnomalyKind::GSingle, &skew);
     assert!(explanation.contains("T2 read key 1 = 1, which T1 overwrote with 3"), "{explanation}");
     assert!(explanation.contains("T1 wrote 4 to key 2, which T2 read"), "{explanation}");
     assert!(explanation.contains("T2 = process 2, 0 .. 9, Committed: read key 1"), "{explanation}");
-    only(Kind::GSingle, &["0-9 a1=1 a2=2", "0-9 l1=1 l2="]);
+    only(AnomalyKind::GSingle, &["0-9 a1=1 a2=2", "0-9 l1=1 l2="]);
     good(&["0-9 w1=1 w2=2", "0-9 r1=1 w1=3 r2=2 w2=4", "0-9 r1=1 r2=2"]);
 }
 
 #[test]
 fn g2() {
-    only(Kind::G2, &["0-9 r1=- w2=5", "0-9 r2=- w1=6"]);
-    only(Kind::G2, &["0-9 l1= a2=5", "0-9 l2= a1=6"]);
+    only(AnomalyKind::G2, &["0-9 r1=- w2=5", "0-9 r2=- w1=6"]);
+    only(AnomalyKind::G2, &["0-9 l1= a2=5", "0-9 l2= a1=6"]);
     good(&["0-9 r1=- w2=5", "0-9 r2=5 w1=6"]);
 }
 
@@ -157,13 +158,13 @@ fn the_shortest_cycle_is_reported() {
 #[test]
 fn phantoms() {
     // Each scanned for what the other was about to insert.
-    only(Kind::G2, &["0-9 s1..9= w3=5", "0-9 s1..9= w4=6"]);
-    only(Kind::GSingle, &["0-9 w3=5 w4=6", "0-9 s1..9=3:5"]);
+    only(AnomalyKind::G2, &["0-9 s1..9= w3=5", "0-9 s1..9= w4=6"]);
+    only(AnomalyKind::GSingle, &["0-9 w3=5 w4=6", "0-9 s1..9=3:5"]);
     good(&["0-9 s1..9= w3=5", "0-9 s1..9=3:5 w4=6"]);
     good(&["0-9 s1..2= w3=5", "0-9 s1..9=3:5 w4=6"]);
     good(&["0-9 s5..1= w3=5", "0-9 s1..9= w4=6"]);
-    only(Kind::BadScan, &["0-9 w3=5", "0-9 s1..2=3:5"]);
-    only(Kind::BadScan, &["0-9 w3=5", "0-9 s1..9=3:5,3:5"]);
+    only(AnomalyKind::BadScan, &["0-9 w3=5", "0-9 s1..2=3:5"]);
+    only(AnomalyKind::BadScan, &["0-9 w3=5", "0-9 s1..9=3:5,3:5"]);
     good(&["0-9 w3=5", "0-9 s3..3=3:5"]);
 }
 
@@ -172,13 +173,13 @@ fn blind_writes() {
     // T1 and T2 both saw both writers of key 1, in opposite orders.
     let reads = ["0-9 w1=1", "0-9 w1=2", "0-9 r1=1 w2=3", "0-9 r1=2 w3=4"];
     let crossed = [&reads[..], &["0-9 r2=3 r1=2", "0-9 r3=4 r1=1"]].concat();
-    only(Kind::G0, &crossed);
+    only(AnomalyKind::G0, &crossed);
     good(&[&reads[..], &["0-9 r2=3 r1=2", "0-9 r3=4 r1=2"]].concat());
 }
 
 #[test]
 fn no_serial_order() {
-    only(Kind::NoSerialOrder, &NO_SERIAL_ORDER);
+    only(AnomalyKind::NoSerialOrder, &NO_SERIAL_ORDER);
     // Without one of the reads there is an order, wherever the search begins.
     for read in 4..8 {
         let mut rest = [&NO_SERIAL_ORDER[..read], &NO_SERIAL_ORDER[read + 1..]].concat();
@@ -214,26 +215,29 @@ fn permute(lines: &mut [&str], from: usize) {
 
 #[test]
 fn real_time() {
-    let strict = |lines: &[&str]| -> Vec<Kind> {
+    let strict = |lines: &[&str]| -> Vec<AnomalyKind> {
         check(lines, Level::StrictSerializable).iter().map(|anomaly| anomaly.kind).collect()
     };
     // A stale read, directly and through a third transaction.
     let stale = ["0-9 w1=5", "10-19 r1=-"];
-    assert_eq!(strict(&stale), [Kind::RealTime]);
+    assert_eq!(strict(&stale), [AnomalyKind::RealTime]);
     good(&stale);
     assert_eq!(strict(&["0-9 w1=5", "9-19 r1=-"]), []);
-    assert_eq!(strict(&["0-9 w1=5", "10-19", "20-29", "30-39 r1=-"]), [Kind::RealTime]);
+    assert_eq!(strict(&["0-9 w1=5", "10-19", "20-29", "30-39 r1=-"]), [AnomalyKind::RealTime]);
     let through = check(&["0-9 w1=5", "10-19", "20-29", "30-39 r1=-"], Level::StrictSerializable);
     assert_eq!(through[0].transactions, [3, 0], "{through:#?}");
     // What the frontier forgets still follows.
-    assert_eq!(strict(&["0-9 w1=5", "0-30", "10-19 w2=6", "20-29 r1=- r2=6"]), [Kind::RealTime]);
+    assert_eq!(
+        strict(&["0-9 w1=5", "0-30", "10-19 w2=6", "20-29 r1=- r2=6"]),
+        [AnomalyKind::RealTime]
+    );
     // The version order follows from real time.
-    assert_eq!(strict(&["0-9 w1=5", "10-19 w1=6", "20-29 r1=5"]), [Kind::RealTime]);
+    assert_eq!(strict(&["0-9 w1=5", "10-19 w1=6", "20-29 r1=5"]), [AnomalyKind::RealTime]);
     assert_eq!(strict(&["0-9 w1=5", "10-19 w1=6", "20-29 r1=6"]), []);
     assert_eq!(strict(&["0-9 w1=5", "10-19 w1=6", "15-29 r1=5"]), []);
     // An unknown outcome may come at any time after its invocation, but not before.
     assert_eq!(strict(&["0-? w1=5", "10-19 r1=-", "20-29 r1=5"]), []);
-    assert_eq!(strict(&["0-9 r1=5", "10-? w1=5"]), [Kind::RealTime]);
+    assert_eq!(strict(&["0-9 r1=5", "10-? w1=5"]), [AnomalyKind::RealTime]);
     let explanation = &check(&stale, Level::StrictSerializable)[0].explanation;
     assert!(explanation.contains("T0 returned at 9, before T1 was invoked at 10"), "{explanation}");
 }

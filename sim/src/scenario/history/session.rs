@@ -1,4 +1,4 @@
-//! A session: one transaction after the other, each drawn step by step.
+//! A session runs one transaction after the other. It draws each step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,10 +6,10 @@ use std::time::Duration;
 use selkie_fabric::env::{Env, SplitMix};
 use selkie_txn::{AbortCause, Database, Savepoint, Txn, TxnError};
 
-use super::Load;
 use super::access::Access;
 use super::journal::{Journal, Mark, Notes};
 use super::lists::Lists;
+use super::load::HistoryLoad;
 use super::registers::{GROUPS, Registers};
 use crate::check::serial::Status;
 use crate::error::SimError;
@@ -22,15 +22,15 @@ const STEPS: u64 = 5;
 const CLEARED: usize = 5;
 /// Lists; few, so that they grow.
 const LISTS: u64 = 3;
-/// Values of a session, of which no other one uses any.
+/// Values of a session. No two sessions share one.
 const VALUES: u64 = 1_000_000;
 /// Longest a session waits after a conflict.
 const BACK_OFF_NS: u64 = 40_000;
-/// Pages of a node that are given up now and then.
+/// The hottest pages of a node, of which some are evicted.
 const HOTTEST: usize = 20;
-/// Longest a transaction stands still after a step, which one in three does.
+/// Longest pause of a transaction after a step. One step in three has one.
 const THINKING_NS: u64 = 15_000;
-/// How often the last reader tries.
+/// Attempts of the last reader.
 const READ_ALL_ATTEMPTS: usize = 1_000;
 
 pub(super) struct Session {
@@ -45,20 +45,20 @@ pub(super) struct Session {
     evicts: bool,
 }
 
-/// How a transaction went that met nothing but conflicts.
-enum Attempt {
+/// How an attempt ended that met at most conflicts.
+enum AttemptEnd {
     Committed,
     RolledBack,
 }
 
-/// What a transaction is to do.
+/// The task of a transaction.
 #[derive(Clone, Copy)]
-enum Task {
-    /// Anything.
+enum SessionTask {
+    /// Reads and writes.
     Any,
-    /// Anything that changes nothing.
+    /// Reads only.
     Read,
-    /// All there is to be read.
+    /// Reads of everything.
     ReadAll,
 }
 
@@ -81,27 +81,27 @@ impl Session {
         journal: &Arc<Journal>,
         number: usize,
         random: SplitMix,
-        load: Load,
+        load: HistoryLoad,
     ) -> Result<Self, SimError> {
         let (registers, lists) = (Registers::of(&db)?, Lists::of(&db)?);
         let journal = Arc::clone(journal);
-        let Load { keys, evicts, .. } = load;
+        let HistoryLoad { keys, evicts, .. } = load;
         Ok(Self { db, registers, lists, env, journal, number, random, keys, evicts })
     }
 
     /// Runs the session; returns how many transactions were committed.
     ///
     /// # Errors
-    /// What a transaction ends in other than a conflict; [`SimError::NoProgress`] if one waits in
-    /// vain.
+    /// The error of a transaction, unless it is a conflict; [`SimError::NoProgress`] if one waits
+    /// in vain.
     pub(super) async fn run(self) -> Result<u64, SimError> {
         let mut values = Values { next: (self.number as u64 + 1) * VALUES };
         let mut committed = 0;
         for _ in 0..TRANSACTIONS {
-            let task = if self.random.below(4) == 0 { Task::Read } else { Task::Any };
+            let task = if self.random.below(4) == 0 { SessionTask::Read } else { SessionTask::Any };
             match self.attempt(task, &mut values).await? {
-                Attempt::Committed => committed += 1,
-                Attempt::RolledBack => self.wait(BACK_OFF_NS).await,
+                AttemptEnd::Committed => committed += 1,
+                AttemptEnd::RolledBack => self.wait(BACK_OFF_NS).await,
             }
             if self.evicts && self.random.below(2) == 0 {
                 self.evict().await?;
@@ -110,14 +110,14 @@ impl Session {
         Ok(committed)
     }
 
-    /// Reads all there is, in one transaction, when the others have ended.
+    /// Reads everything in one transaction, after the other sessions have ended.
     ///
     /// # Errors
     /// As [`Session::run`]; [`SimError::NoProgress`].
     pub(super) async fn read_all(self) -> Result<(), SimError> {
         let mut values = Values { next: 0 };
         for _ in 0..READ_ALL_ATTEMPTS {
-            if let Attempt::Committed = self.attempt(Task::ReadAll, &mut values).await? {
+            if let AttemptEnd::Committed = self.attempt(SessionTask::ReadAll, &mut values).await? {
                 return Ok(());
             }
             self.wait(BACK_OFF_NS).await;
@@ -125,21 +125,25 @@ impl Session {
         Err(SimError::NoProgress(format!("{READ_ALL_ATTEMPTS} attempts to read all")))
     }
 
-    async fn attempt(&self, task: Task, values: &mut Values) -> Result<Attempt, SimError> {
+    async fn attempt(
+        &self,
+        task: SessionTask,
+        values: &mut Values,
+    ) -> Result<AttemptEnd, SimError> {
         let invoked = self.now();
         let (mut txn, mut notes) = (self.begin(task), Notes::default());
         let random = &self.random;
         let mut access = Access { db: &self.db, txn: &mut txn, notes: &mut notes, random };
         let acted = self.act(&mut access, task, values).await;
         let (ops, claims) = notes.into_parts();
-        // Before it commits: others may see what it did before this session is told.
+        // Before the commit: others may see its writes before this session learns the outcome.
         let entry = self.journal.add(self.number, invoked, ops);
-        let changes_its_mind = matches!(task, Task::Any) && self.random.below(16) == 0;
+        let changes_its_mind = matches!(task, SessionTask::Any) && self.random.below(16) == 0;
         let ended = match acted {
             Ok(()) if changes_its_mind => {
                 txn.rollback().await;
                 self.journal.end(entry, self.now(), Status::Aborted);
-                return Ok(Attempt::RolledBack);
+                return Ok(AttemptEnd::RolledBack);
             }
             Ok(()) => txn.commit().await,
             Err(error) => {
@@ -151,35 +155,35 @@ impl Session {
             Ok(()) => {
                 self.journal.end(entry, self.now(), Status::Committed);
                 self.journal.add_claims(claims);
-                Ok(Attempt::Committed)
+                Ok(AttemptEnd::Committed)
             }
             Err(error) if error.is_retryable() => {
                 self.journal.end(entry, self.now(), Status::Aborted);
                 match error.abort_cause() {
-                    // Whoever has a page does not give it: it is not to be had before long.
+                    // The holder of a page does not give it up: a retry would fail as well.
                     Some(AbortCause::Timeout) => Err(SimError::NoProgress(error.to_string())),
-                    _ => Ok(Attempt::RolledBack),
+                    _ => Ok(AttemptEnd::RolledBack),
                 }
             }
             Err(error) => Err(error.into()),
         }
     }
 
-    /// Every other session reads with transactions that can do nothing else.
-    fn begin(&self, task: Task) -> Txn<'_> {
+    /// Every other session reads with read-only transactions.
+    fn begin(&self, task: SessionTask) -> Txn<'_> {
         match task {
-            Task::Read if self.number.is_multiple_of(2) => self.db.begin_to_read(),
-            Task::Any | Task::Read | Task::ReadAll => self.db.begin(),
+            SessionTask::Read if self.number.is_multiple_of(2) => self.db.begin_to_read(),
+            SessionTask::Any | SessionTask::Read | SessionTask::ReadAll => self.db.begin(),
         }
     }
 
     async fn act(
         &self,
         access: &mut Access<'_, '_>,
-        task: Task,
+        task: SessionTask,
         values: &mut Values,
     ) -> Result<(), TxnError> {
-        if let Task::ReadAll = task {
+        if let SessionTask::ReadAll = task {
             for list in 0..LISTS {
                 self.lists.read(access, list).await?;
             }
@@ -188,7 +192,7 @@ impl Session {
         let mut savepoint = None;
         for _ in 0..=self.random.below(STEPS) {
             match task {
-                Task::Any if self.random.below(2) == 0 => {
+                SessionTask::Any if self.random.below(2) == 0 => {
                     self.go_back_or_on(access, &mut savepoint)?;
                     self.change(access, values).await?;
                 }
@@ -201,7 +205,7 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a savepoint now and then, and goes back to it.
+    /// Sets a savepoint now and then, or rolls back to it.
     fn go_back_or_on(
         &self,
         access: &mut Access<'_, '_>,
@@ -232,7 +236,7 @@ impl Session {
             }
             4 => self.registers.delete(access, key, value).await,
             5 => {
-                // So many that a leaf may become empty, which the tree gives back.
+                // Enough to empty a leaf, which the tree then frees.
                 for key in (key..self.keys).take(CLEARED) {
                     self.registers.delete(access, key, values.take()).await?;
                 }
@@ -255,7 +259,7 @@ impl Session {
                 let (group, resolve) = (self.random.below(GROUPS), self.random.below(4) == 0);
                 self.registers.scan_group(access, group, self.keys, resolve).await
             }
-            // Seldom, as what reads all is in the way of all.
+            // Seldom: a full scan conflicts with all writers.
             17 => self.registers.scan(access, 0, self.keys - 1).await,
             18 => self.registers.scan_groups(access, self.keys).await,
             19 => self.registers.scan_keys(access, self.keys).await,
@@ -263,7 +267,7 @@ impl Session {
         }
     }
 
-    /// Has the node give up one of the pages that it misses most, as if there were many others.
+    /// Evicts one of the hottest pages of the node, as a full cache would.
     async fn evict(&self) -> Result<(), SimError> {
         let engine = self.db.engine();
         let pages = engine.hottest(HOTTEST);
@@ -278,7 +282,7 @@ impl Session {
         self.env.now().as_nanos() as u64
     }
 
-    /// Waits for a while.
+    /// Waits for a random time.
     async fn wait(&self, most_ns: u64) {
         self.env.sleep(Duration::from_nanos(self.random.below(most_ns))).await;
     }

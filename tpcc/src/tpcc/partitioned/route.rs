@@ -111,8 +111,15 @@ impl PartitionRoute {
         };
         let requests: Vec<_> = asked.iter().map(request).collect();
         let answers = txn.call(&requests).await?;
+        if answers.len() != asked.len() {
+            return Err(TpccError::DamagedMessage);
+        }
         for ((_, lines), answer) in asked.iter().zip(&answers) {
-            for (at, taken) in lines.iter().zip(stock_taken(answer)?) {
+            let all_taken = stock_taken(answer)?;
+            if all_taken.len() != lines.len() {
+                return Err(TpccError::DamagedMessage);
+            }
+            for (at, taken) in lines.iter().zip(all_taken) {
                 if let Some(place) = supplied.get_mut(*at) {
                     *place = Some(taken);
                 }
@@ -135,7 +142,7 @@ impl PartitionRoute {
             Some(owner) => {
                 let request = PartitionRequest::Pay(input.clone()).encode();
                 let answers = txn.call(&[(owner, request)]).await?;
-                paid(answers.first().map_or(&[][..], |answer| answer))?
+                paid(answers.first().ok_or(TpccError::DamagedMessage)?)?
             }
         };
         let output = book(session, txn.own()?, &mut rows, (input, output), now).await?;

@@ -1,0 +1,192 @@
+//! A run of the history scenario: its cluster, its sessions, and the verdict on its history.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use selkie_fabric::sim::TraceSink;
+use selkie_txn::{Database, DatabaseSchema, Protocol};
+
+use super::journal::Journal;
+use super::load::HistoryLoad;
+use super::registers::{Registers, check_trees};
+use super::session::Session;
+use super::{lists, registers};
+use crate::check::serial::{Level, Transaction, serializable};
+use crate::cluster::SimCluster;
+use crate::error::{SimError, ensure};
+use crate::failure::Failure;
+use crate::plan::Plan;
+use crate::scenario::case::Case;
+use crate::scenario::clients::Clients;
+use crate::scenario::outcome::{OperationCounts, RunOutcome, done};
+use crate::scenario::random::client_random;
+use crate::scenario::start::{Tune, start};
+
+/// Sessions of a node.
+const SESSIONS: usize = 3;
+/// How long a session waits for a page: longer than any trouble but the loss of a node.
+const PATIENCE: Duration = Duration::from_millis(50);
+pub(in crate::scenario) fn run(
+    case: Case,
+    plan: &Plan,
+    tune: &Tune<'_>,
+    log: Option<TraceSink>,
+) -> Result<RunOutcome, SimError> {
+    let run = HistoryRun::play(case, plan, tune, log)?;
+    // First: a violation explains more than the error of a session that it caused.
+    strictly_serializable(&run.journal.history())?;
+    no_claims(&run.journal)?;
+    let tally = run.tally?;
+    if run.loses_nothing {
+        run.cluster.run(check_trees(&run.databases))??;
+        for engine in &run.cluster.engines {
+            run.cluster.run(engine.close())??;
+        }
+    }
+    Ok(done(&run.cluster, &tally))
+}
+
+/// A history that is not judged yet, for other checkers.
+#[derive(Debug)]
+pub struct RecordedHistory {
+    /// The history.
+    pub history: Vec<Transaction>,
+    /// The error of a session, or an impossible observation.
+    pub error: Option<SimError>,
+}
+
+/// The history of a run. Engines are configured by `tune`, as in [`run_with`](crate::run_with).
+///
+/// # Errors
+/// The failure of the cluster, which left no history.
+pub fn history(case: Case, tune: &Tune<'_>) -> Result<RecordedHistory, Box<Failure>> {
+    let plan = case.plan();
+    match HistoryRun::play(case, &plan, tune, None) {
+        Ok(run) => {
+            let error = run.tally.err().or(no_claims(&run.journal).err());
+            Ok(RecordedHistory { history: run.journal.history(), error })
+        }
+        Err(error) => Err(Box::new(Failure { case, plan, error })),
+    }
+}
+
+/// Fails if a committed transaction made an impossible observation.
+fn no_claims(journal: &Journal) -> Result<(), SimError> {
+    let claims = journal.claims();
+    ensure(claims.is_empty(), || claims.join("\n"))
+}
+
+/// Fails with all that is wrong with a history unless it is strictly serializable.
+pub(in crate::scenario) fn strictly_serializable(history: &[Transaction]) -> Result<(), SimError> {
+    serializable(history, Level::StrictSerializable).map_err(|anomalies| {
+        let words: Vec<String> = anomalies.iter().map(ToString::to_string).collect();
+        SimError::Broken(words.join("\n"))
+    })
+}
+
+/// The concurrency control protocol of a session.
+fn protocol_of(case: Case, session: usize) -> Protocol {
+    let mixed = if session.is_multiple_of(2) { Protocol::TwoPhase } else { Protocol::Optimistic };
+    case.protocol().unwrap_or(mixed)
+}
+
+/// A cluster on which the sessions ran.
+struct HistoryRun {
+    cluster: SimCluster,
+    databases: Vec<Arc<Database>>,
+    journal: Arc<Journal>,
+    /// What the sessions did, or the error of one of them.
+    tally: Result<OperationCounts, SimError>,
+    loses_nothing: bool,
+}
+
+impl HistoryRun {
+    fn play(
+        case: Case,
+        plan: &Plan,
+        tune: &Tune<'_>,
+        log: Option<TraceSink>,
+    ) -> Result<Self, SimError> {
+        let cluster =
+            start(case, plan, tune, log, |shape| shape.engine.request_timeout = PATIENCE)?;
+        let load = HistoryLoad::drawn(case.seed);
+        let journal = Arc::new(Journal::default());
+        let databases = cluster.run(open(&cluster, case, &journal, load))??;
+        plan.arrange(&cluster.world.controls(), cluster.world.now());
+        let session = |node: usize, number: usize| {
+            let database = databases.get(node).ok_or(SimError::NoSuchNode(node))?;
+            let db = Database::clone(database).with_protocol(protocol_of(case, number))?;
+            let random = client_random(case.seed, number);
+            Session::open(db, cluster.env_of(node), &journal, number, random, load)
+        };
+        let mut clients = Clients::new(&cluster);
+        for number in 0..databases.len() * SESSIONS {
+            let node = number / SESSIONS;
+            clients.spawn(node, "session", session(node, number)?.run());
+        }
+        let lost = case.lost_beyond(plan);
+        let mut tally = cluster.run(clients.finish(&lost))?;
+        let loses_nothing = lost.is_empty();
+        if loses_nothing && tally.is_ok() {
+            let reader = session(databases.len() - 1, databases.len() * SESSIONS)?;
+            tally = cluster.run(reader.read_all())?.and(tally);
+        }
+        Ok(Self { cluster, databases, journal, tally, loses_nothing })
+    }
+}
+
+/// Creates the tables on the first node, sets every other register, and opens the database on all
+/// nodes.
+async fn open(
+    cluster: &SimCluster,
+    case: Case,
+    journal: &Journal,
+    load: HistoryLoad,
+) -> Result<Vec<Arc<Database>>, SimError> {
+    let tables = [registers::schemas(load.rows_a_page), lists::schemas()].concat();
+    let schema = DatabaseSchema::from(tables).protocol(protocol_of(case, 0));
+    let first = Database::create(cluster.engine(0)?, schema).await?;
+    journal.add_opening(Registers::of(&first)?.fill(&first, load.keys).await?);
+    let mut databases = vec![Arc::new(first)];
+    for engine in cluster.engines.iter().skip(1) {
+        databases.push(Arc::new(Database::open(engine).await?));
+    }
+    Ok(databases)
+}
+
+#[cfg(test)]
+mod tests {
+    use selkie_txn::AbortCause;
+
+    use super::*;
+    use crate::scenario::name::Scenario;
+
+    /// Splits, evictions, and aborts for this cause, in some runs by a protocol.
+    fn met(protocol: Protocol, cause: AbortCause) -> [u64; 3] {
+        let mut sums = [0; 3];
+        for seed in 0..12 {
+            let case = Case::of(Scenario::History, seed).protocolled(protocol).unwrap();
+            let run = HistoryRun::play(case, &Plan::calm(), &|_| {}, None).unwrap();
+            for database in &run.databases {
+                let stats = database.stats();
+                let evictions = database.engine().stats().evictions;
+                let own = [stats.splits, evictions, stats.aborts.of(cause)];
+                sums.iter_mut().zip(own).for_each(|(sum, own)| *sum += own);
+            }
+        }
+        sums
+    }
+
+    #[test]
+    fn transactions_meet_splits_evictions_and_each_other() {
+        for (protocol, cause) in [
+            (Protocol::TwoPhase, AbortCause::UpgradeConflict),
+            (Protocol::Timestamp, AbortCause::TooLate),
+            (Protocol::Optimistic, AbortCause::Stale),
+        ] {
+            let met = met(protocol, cause);
+            println!("{protocol}: {met:?}");
+            assert!(met.iter().all(|count| *count > 50), "{protocol}: {met:?}");
+        }
+    }
+}

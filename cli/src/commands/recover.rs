@@ -80,11 +80,19 @@ enum RecoverError {
     Member(#[from] member::MemberError),
     #[error(transparent)]
     Start(#[from] std::io::Error),
-    #[error("{0}")]
-    Other(String),
+    #[error("{}: no such directory", .0.display())]
+    NoDirectory(PathBuf),
+    #[error("{place}: no logs are here")]
+    NoLogs { place: String },
+    #[error("pool-id {id:016x}: {place} has logs of {pools}")]
+    OtherPools { id: u64, place: String, pools: String },
+    #[error("{place} has logs of several pools: give --pool-id, one of {pools}")]
+    SeveralPools { place: String, pools: String },
+    #[error("logs of one pool with lines of {first} and {other} bytes: they are damaged")]
+    LineBytes { first: usize, other: u32 },
 }
 
-/// What logs make.
+/// The pages that the logs of a pool make.
 struct RecoveredPages {
     owners: Vec<LogOwner>,
     /// Why they are refused, if they are not accepted as they are.
@@ -138,7 +146,7 @@ fn existing(place: &Path) -> Result<Arc<dyn LogStore>, RecoverError> {
         return Ok(Arc::new(LogObjects::existing(url)?));
     }
     if !place.is_dir() {
-        return Err(RecoverError::Other(format!("{}: no such directory", place.display())));
+        return Err(RecoverError::NoDirectory(place.to_owned()));
     }
     Ok(Arc::new(LogFiles::existing(place)))
 }
@@ -151,18 +159,13 @@ async fn owners(store: &Joined, arguments: &Arguments) -> Result<Vec<LogOwner>, 
     let directories = arguments.log_dir.iter().map(|directory| directory.display().to_string());
     let place = directories.collect::<Vec<_>>().join(", ");
     let id = match (arguments.pool_id, pools.first()) {
-        (_, None) => return Err(RecoverError::Other(format!("{place}: no logs are here"))),
+        (_, None) => return Err(RecoverError::NoLogs { place }),
         (Some(id), _) if pools.contains(&id) => id,
         (Some(id), _) => {
-            let what = format!("pool-id {id:016x}: {place} has logs of {}", listed());
-            return Err(RecoverError::Other(what));
+            return Err(RecoverError::OtherPools { id, place, pools: listed() });
         }
         (None, Some(id)) if pools.len() == 1 => *id,
-        (None, _) => {
-            let what =
-                format!("{place} has logs of several pools: give --pool-id, one of {}", listed());
-            return Err(RecoverError::Other(what));
-        }
+        (None, _) => return Err(RecoverError::SeveralPools { place, pools: listed() }),
     };
     owners.retain(|owner| owner.pool == id);
     Ok(owners)
@@ -177,11 +180,7 @@ async fn look(
     let first = owners.first();
     let (line_bytes, pool) = first.map_or((0, 0), |owner| (owner.line_bytes as usize, owner.pool));
     if let Some(other) = owners.iter().find(|owner| owner.line_bytes as usize != line_bytes) {
-        let what = format!(
-            "logs of one pool with lines of {line_bytes} and {} bytes: they are damaged",
-            other.line_bytes
-        );
-        return Err(RecoverError::Other(what));
+        return Err(RecoverError::LineBytes { first: line_bytes, other: other.line_bytes });
     }
     let mut pages = Pages::new(line_bytes);
     let mut refused = None;

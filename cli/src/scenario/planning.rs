@@ -204,7 +204,24 @@ impl Plan {
                 None => states.remove(&due.target),
             };
         }
-        for (action, number) in states.into_values() {
+        kills.extend(self.silent_to_the_end(&states, lease)?);
+        for number in kills {
+            if let Some(due) = self.faults.get_mut(number) {
+                due.kills = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// The faults that leave a target stopped or cut off until the end. It must find out that it is
+    /// dead before the scenario ends.
+    fn silent_to_the_end(
+        &self,
+        states: &BTreeMap<FaultTarget, (FaultAction, usize)>,
+        lease: Duration,
+    ) -> Result<Vec<usize>, String> {
+        let mut silent = Vec::new();
+        for (action, number) in states.values().copied() {
             if matches!(action, FaultAction::Stop | FaultAction::Cut) {
                 let due = self.faults.get(number).map_or(Duration::ZERO, |due| due.at);
                 if self.duration.saturating_sub(due) <= lease * 3 / 2 {
@@ -213,15 +230,10 @@ impl Plan {
                             .to_owned(),
                     );
                 }
-                kills.push(number);
+                silent.push(number);
             }
         }
-        for number in kills {
-            if let Some(due) = self.faults.get_mut(number) {
-                due.kills = true;
-            }
-        }
-        Ok(())
+        Ok(silent)
     }
 }
 

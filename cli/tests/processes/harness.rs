@@ -48,10 +48,24 @@ pub(crate) fn refused(arguments: &[&str], code: i32, expected: &str) {
     assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
 }
 
+/// Runs a command that must end with this code, say why in one line, and print nothing.
+#[track_caller]
+pub(crate) fn refused_without_output(arguments: &[&str], code: i32, expected: &str) {
+    let output = run(arguments);
+    let error = error_of(&output, arguments, code, expected);
+    assert_eq!(error.lines().count(), 1, "{arguments:?}: {error}");
+    assert!(output.stdout.is_empty(), "{arguments:?}: {}", text(&output.stdout));
+}
+
 /// Runs a command that must end with this code and say why in its last line; its stderr.
 #[track_caller]
 pub(crate) fn fails(arguments: &[&str], code: i32, expected: &str) -> String {
-    let output = run(arguments);
+    error_of(&run(arguments), arguments, code, expected)
+}
+
+/// The stderr of a command that must have ended with this code and said why in its last line.
+#[track_caller]
+fn error_of(output: &Output, arguments: &[&str], code: i32, expected: &str) -> String {
     let error = text(&output.stderr);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {error}");
     let last = error.lines().last().unwrap_or_default();

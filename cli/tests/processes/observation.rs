@@ -13,7 +13,10 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
 use serde_json::Value;
 
-use crate::harness::{PATIENCE, Pool, Process, Setup, refused, run, selkie, succeeds, text, until};
+use crate::harness::{
+    PATIENCE, Pool, Process, Setup, refused_without_output as refused, run, selkie, succeeds, text,
+    until,
+};
 
 /// A run that outlasts every test.
 const TPCC: [&str; 9] =

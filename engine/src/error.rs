@@ -116,7 +116,7 @@ pub enum EngineError {
     },
     /// The log cannot be written; it is tried again.
     #[error("log: {0}")]
-    Log(LogError),
+    Log(#[source] LogError),
     /// The log has no room for changes by somebody who would not wait.
     #[error("log: full")]
     LogFull,

@@ -10,6 +10,7 @@ use selkie_wal::PSN_BYTES;
 use super::acquire::Access;
 use super::guard::{ExclusiveGuard, SharedGuard};
 use crate::addressing::epochs::EpochPin;
+use crate::addressing::executed::word_at;
 use crate::addressing::locations::Counter;
 use crate::coding::counter::CounterChange;
 use crate::coherence::word::ComputeId;
@@ -118,8 +119,7 @@ impl Engine {
             let Some((node, at)) = living.or(counters.first()) else { continue };
             let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
             let done = core.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
-            let words = done.buf(0).map(Buf::words).unwrap_or_default();
-            let leased = words.first().map_or(0, |word| u64::from_le(*word));
+            let leased = word_at(&done, 0);
             // The counter runs on when a unit is full.
             extents += leased.min(core.memory.placement.extents_of(unit));
         }

@@ -17,7 +17,7 @@ use crate::cache::latch::Released;
 use crate::core::Core;
 use crate::log::ChangedPage;
 use crate::{EngineError, GAddr};
-use selkie_wal::{Dirty, Lsn, PSN_BYTES};
+use selkie_wal::{Dirty, Lsn, PSN_BYTES, psn_of};
 
 /// A page latched shared: nobody writes it anywhere while the guard lives.
 #[must_use]
@@ -67,7 +67,7 @@ impl<'e> SharedGuard<'e> {
     /// The page's sequence number.
     #[inline]
     pub fn psn(&self) -> u64 {
-        psn(line(self.page, self.core, self))
+        psn_of(line(self.page, self.core, self))
     }
 
     /// The page with its sequence number, as it is coded.
@@ -114,7 +114,7 @@ impl Deref for SharedGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        line(self.page, self.core, self).get(PSN_BYTES..).unwrap_or_default()
+        page_of(line(self.page, self.core, self))
     }
 }
 
@@ -145,7 +145,7 @@ impl<'e> ExclusiveGuard<'e> {
     /// The page's sequence number, from before what is changed through this guard.
     #[inline]
     pub fn psn(&self) -> u64 {
-        psn(line(self.page, self.core, self))
+        psn_of(line(self.page, self.core, self))
     }
 
     /// As [`SharedGuard::lsn`], of what the page was before it is changed through this guard, or
@@ -195,9 +195,8 @@ impl<'e> ExclusiveGuard<'e> {
             return None;
         }
         self.frame.add_dirty(Dirty::of(&(0..PSN_BYTES), self.core.cache.gcl_bytes()));
-        if let Some(psn) = self.line_mut().first_chunk_mut() {
-            *psn = before.wrapping_add(1).to_le_bytes();
-        }
+        #[expect(clippy::indexing_slicing, reason = "a pool's lines are longer than a number")]
+        self.line_mut()[..PSN_BYTES].copy_from_slice(&before.wrapping_add(1).to_le_bytes());
         Some((before, pieces))
     }
 
@@ -218,7 +217,7 @@ impl Deref for ExclusiveGuard<'_> {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        line(self.page, self.core, self).get(PSN_BYTES..).unwrap_or_default()
+        page_of(line(self.page, self.core, self))
     }
 }
 
@@ -265,9 +264,11 @@ fn line<'g, G>(start: NonNull<u8>, core: &Core, _guard: &'g G) -> &'g [u8] {
     unsafe { std::slice::from_raw_parts(start.as_ptr(), core.cache.gcl_bytes()) }
 }
 
+/// The page in a line: what follows its sequence number.
 #[inline]
-fn psn(line: &[u8]) -> u64 {
-    line.first_chunk().map_or(0, |psn| u64::from_le_bytes(*psn))
+fn page_of(line: &[u8]) -> &[u8] {
+    #[expect(clippy::indexing_slicing, reason = "a pool's lines are longer than a number")]
+    &line[PSN_BYTES..]
 }
 
 impl fmt::Debug for SharedGuard<'_> {

@@ -11,6 +11,7 @@ use selkie_pool::{ComputeIndex, Pool, layout};
 use super::engine::Engine;
 use crate::addressing::allocator::Allocator;
 use crate::addressing::epochs::Epochs;
+use crate::addressing::executed::{read_at, word_at};
 use crate::addressing::memory_access::MemoryAccess;
 use crate::addressing::memory_links::MemoryLinks;
 use crate::addressing::reclamation::epoch_node;
@@ -252,9 +253,14 @@ impl Engine {
         loop {
             let chain = Chain::from([Verb::read(at, Buf::zeroed(bytes))]);
             let done = first.post(chain).await.map_err(|e| e.error)?;
-            let words: Vec<u64> = done.buf(0).map(Buf::words).unwrap_or_default().to_vec();
-            let published = |index: usize| words.get(1 + index).map_or(0, |w| u64::from_le(*w));
-            let global = words.first().map_or(0, |w| u64::from_le(*w));
+            let words = read_at(&done, 0).words();
+            let published = |index: usize| {
+                let Some(word) = words.get(1 + index) else {
+                    panic!("compute node {index} has no epoch word");
+                };
+                u64::from_le(*word)
+            };
+            let global = word_at(&done, 0);
             let members = pool.members();
             let newest = members.iter().map(|node| published(node.as_usize())).max().unwrap_or(0);
             let all_published = members.iter().all(|node| published(node.as_usize()) > 0);

@@ -4,6 +4,7 @@ use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::{ComputeIndex, Pool, layout};
 
 use crate::EngineError;
+use crate::addressing::executed::{read_at, word_at};
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
 
@@ -29,8 +30,8 @@ impl Core {
         let Some((node, at)) = self.epoch_word(layout::GLOBAL_EPOCH_AT) else { return Ok(None) };
         let chain = Chain::from([Verb::read(at, Buf::zeroed(bytes))]);
         let done = self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
-        let Some(words) = done.buf(0).map(Buf::words) else { return Ok(None) };
-        let global = words.first().map_or(0, |w| u64::from_le(*w));
+        let words = read_at(&done, 0).words();
+        let global = word_at(&done, 0);
         let published = words.iter().skip(1).map(|w| u64::from_le(*w));
         // A published epoch is stored plus one: 0 is an absent node, or one that has not published
         // here yet.

@@ -103,13 +103,18 @@ impl Manifest {
         }
     }
 
-    /// The pool that it is of.
-    pub(super) fn pool(&self) -> Option<u64> {
+    /// The pool of the backup, by its own name.
+    pub(super) fn pool(&self) -> u64 {
+        #[expect(clippy::expect_used, reason = "`of` writes a number, and `decode` checks it")]
+        self.parsed_pool().expect("the manifest names no pool")
+    }
+
+    fn parsed_pool(&self) -> Option<u64> {
         u64::from_str_radix(&self.pool, 16).ok()
     }
 
     fn owner(&self, part: BackedUpLog) -> LogOwner {
-        let (pool, line_bytes) = (self.pool().unwrap_or_default(), self.line_bytes as u32);
+        let (pool, line_bytes) = (self.pool(), self.line_bytes as u32);
         LogOwner { pool, node: part.node, incarnation: part.incarnation, line_bytes }
     }
 
@@ -162,7 +167,7 @@ fn decode(text: &[u8]) -> Result<Manifest, String> {
     if manifest.sum().map_err(|error| error.to_string())? != checksum {
         return Err("its checksum is wrong".to_owned());
     }
-    if manifest.pool().is_none() {
+    if manifest.parsed_pool().is_none() {
         return Err(format!("{} is no pool", manifest.pool));
     }
     Ok(manifest)

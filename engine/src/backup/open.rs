@@ -25,7 +25,7 @@ impl Backup {
     /// [`BackupError`]: there is none, something of it is missing or damaged, it is of another version, or cannot be read.
     pub async fn open(from: &LogObjects) -> Result<Self, BackupError> {
         let manifest = Manifest::read(from).await?;
-        let pool = manifest.pool().unwrap_or_default();
+        let pool = manifest.pool();
         let mut pages = Pages::new(manifest.line_bytes);
         read_image(from, &manifest, &mut pages).await?;
         let logs = manifest.logs();

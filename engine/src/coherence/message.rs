@@ -90,9 +90,10 @@ pub(crate) fn decode(
     let Some((header, page)) = bytes.split_first_chunk::<HEADER_BYTES>() else {
         return Err("shorter than a header");
     };
-    let words = header.as_chunks::<8>().0;
-    let word = |at: usize| words.get(at).copied().unwrap_or_default();
-    let [tag, flags, priority, hint, zeros @ ..] = word(0);
+    let [first, addr, dirty] = header.as_chunks::<8>().0 else {
+        return Err("shorter than a header");
+    };
+    let [tag, flags, priority, hint, zeros @ ..] = *first;
     if flags & !NOWAIT != 0 || zeros != [0; 4] {
         return Err("unknown flags");
     }
@@ -119,8 +120,8 @@ pub(crate) fn decode(
     else {
         return Err("wrong length of the page");
     };
-    let addr = GAddr::from_u64(u64::from_le_bytes(word(1)));
-    let dirty = Dirty::from_bits(u64::from_le_bytes(word(2)));
+    let addr = GAddr::from_u64(u64::from_le_bytes(*addr));
+    let dirty = Dirty::from_bits(u64::from_le_bytes(*dirty));
     Ok((Envelope { addr, message, dirty }, more, page))
 }
 

@@ -105,7 +105,8 @@ impl Core {
                 let from = if open.going_home.copied {
                     // SAFETY: the line is being evicted: the latch is sealed and nobody is in.
                     let page = unsafe { self.cache.page(id) };
-                    Buf::copy_of(page.get(dirty).unwrap_or_default())
+                    #[expect(clippy::indexing_slicing, reason = "a stretch lies in the line")]
+                    Buf::copy_of(&page[dirty])
                 } else {
                     // SAFETY: the line's operation is outstanding, so nobody writes the frame, and
                     // it is not reused before the completion; readers may share it.

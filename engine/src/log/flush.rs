@@ -159,7 +159,9 @@ impl Core {
     /// The log of the last node that has had an index.
     pub(super) fn log_of(&self, node: u16) -> LogOwner {
         let state = self.pool.state();
-        let incarnation = state.incarnations.get(&node).copied().unwrap_or_default();
+        let Some(incarnation) = state.incarnations.get(&node).copied() else {
+            panic!("compute index {node} never had a node, so it has no log");
+        };
         LogOwner { pool: state.id, node, incarnation, line_bytes: self.cache.gcl_bytes() as u32 }
     }
 }

@@ -31,6 +31,7 @@ use selkie_wal::{
     Changes, LogEnd, LogError, LogOwner, LogRange, LogStore, Lsn, ReadError, Record, read_log,
 };
 
+use crate::addressing::executed::read_at;
 use crate::coding::journal::share::JournalImage;
 use crate::coding::placed::placed;
 use crate::coding::repair_torn::RepairedPage;
@@ -308,7 +309,7 @@ impl Core {
         let read = Verb::read(home.page, Buf::zeroed(self.cache.gcl_bytes()));
         let done = self.memory.queue_pair(home.node).post(Chain::from(read)).await;
         let done = done.map_err(|error| error.error)?;
-        Ok(done.buf(0).map(|line| line.to_vec()))
+        Ok(Some(read_at(&done, 0).to_vec()))
     }
 
     /// Writes a whole line home, which nobody reads or writes meanwhile; it is in place then.

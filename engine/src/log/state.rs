@@ -89,11 +89,14 @@ impl Log {
         }
     }
 
-    /// What is recorded goes there.
+    /// Opens the log: its records go to this sink.
+    ///
+    /// # Panics
+    /// If the log is open.
     pub(crate) fn open(&self, sink: Arc<dyn Sink>, format: Format) {
-        let _ = self.sink.set(sink);
-        // Last: from then on there may be records.
-        let _ = self.salt.set(format.salt);
+        assert!(self.sink.set(sink).is_ok(), "a log is opened once");
+        // Last, because records may be added from here on.
+        assert!(self.salt.set(format.salt).is_ok(), "a log is opened once");
     }
 
     /// Where it ends. Whoever adds a record after this call adds it there or later.
@@ -173,7 +176,8 @@ impl Log {
     }
 
     fn append_as(&self, changes: &[Change<'_>], begins: bool) -> Lsn {
-        let salt = self.salt.get().copied().unwrap_or_default();
+        #[expect(clippy::expect_used, reason = "no page is changed before the log is open")]
+        let salt = *self.salt.get().expect("a record for a log that is not open");
         let (waiting, end) = {
             let mut tail = self.tail.lock();
             let (before, start) = (tail.bytes.len(), tail.end);

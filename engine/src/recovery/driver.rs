@@ -150,8 +150,13 @@ impl Core {
         self.pool.is_incarnation(self.index(), self.own_incarnation())
     }
 
+    /// This node's incarnation.
+    ///
+    /// # Panics
+    /// If the node has not entered the pool. Its tasks begin after that.
     pub(crate) fn own_incarnation(&self) -> u32 {
-        self.lifecycle.incarnation().unwrap_or_default()
+        #[expect(clippy::expect_used, reason = "tasks of a node begin when it is in the pool")]
+        self.lifecycle.incarnation().expect("this node has not entered the pool")
     }
 
     /// Fences a dead node (F1).

@@ -7,6 +7,7 @@ use selkie_fabric::{Buf, Chain, Verb};
 use selkie_wal::ring::{HEAD_BYTES, HEAD_STRIDE, RingHead, ring_place};
 use selkie_wal::{LogError, LogOwner, Lsn};
 
+use crate::addressing::executed::into_read;
 use crate::coding::placed::placed;
 use crate::core::Core;
 use crate::error::EngineError;
@@ -130,8 +131,7 @@ impl Core {
             let read = Verb::read(self.memory.at(memory, own + from)?, into);
             let posted = self.memory.queue_pair(memory).post(Chain::from(read)).await;
             let done = posted.map_err(|error| error.error)?;
-            *spare = done.verbs.into_iter().find_map(Verb::into_buf);
-            bytes.extend_from_slice(spare.as_deref().unwrap_or_default());
+            bytes.extend_from_slice(spare.insert(into_read(done)));
             at += some;
         }
         Ok(())

@@ -1,9 +1,5 @@
 //! What a lost memory node had is regenerated on others, while engines read and write.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that meets something else has failed"
-)]
+#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
 
 use std::time::Duration;
 

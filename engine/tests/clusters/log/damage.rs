@@ -1,9 +1,4 @@
 //! Damaged bytes of a log are found, and read from another copy.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "test support: what goes wrong here shall panic"
-)]
 
 use selkie_engine::change_together;
 use selkie_engine::log::LogTo;

@@ -1,9 +1,4 @@
 //! A change is durable before it leaves its node; writers wait for a log that is full or broken.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "test support: what goes wrong here shall panic"
-)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -54,7 +54,7 @@ fn a_node_that_is_cut_off_for_longer_than_a_lease_is_expelled_and_serves_nothing
             reader.written(2);
             env.sleep(ms(10)).await;
             processes.ways[0].cut(!is_healed);
-            reader.is_expelled(&env).await;
+            reader.ends_expelled(&env).await;
             assert_eq!(value(two, addr).await.unwrap(), 2);
             two.close().await.unwrap();
         });
@@ -78,7 +78,7 @@ fn the_answer_to_a_renewal_is_worth_nothing_when_the_lease_is_over() {
         reader.written(2);
         env.sleep(ms(10)).await;
         way.hold(false);
-        reader.is_expelled(&env).await;
+        reader.ends_expelled(&env).await;
         two.close().await.unwrap();
     });
 }

@@ -86,7 +86,7 @@ impl Reader {
     }
 
     /// Waits until reads fail because the node was expelled.
-    pub(super) async fn is_expelled(self, env: &Env) {
+    pub(super) async fn ends_expelled(self, env: &Env) {
         until(env, "it ends", || self.seen.error.lock().is_some()).await;
         let error = self.end().await;
         assert!(matches!(error, Some(EngineError::Expelled)), "{error:?}");

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::core::Core;
 
-/// Ends overdue waits and moments that are over, and moves reclamation on, every tick.
+/// Ends overdue waits and snapshot barriers that are over, and advances reclamation, every tick.
 pub(crate) async fn run_housekeeping(core: Weak<Core>, tick: Duration) {
     let Some(env) = core.upgrade().map(|c| c.env.clone()) else { return };
     let mut published = None;

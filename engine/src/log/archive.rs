@@ -1,16 +1,15 @@
-//! Keeping archives short: what a log was cut off of its front is home, so that nobody has to redo
-//! it while the pool lives, but it may be needed to make another pool of all logs when the memory
-//! of this one is lost.
+//! Shortening of archives. The truncated part of a log is home, so the pool does not need it. But a
+//! restore of the pool from all logs needs it, when the pool's memory is lost.
 //!
 //! ```text
-//! archived files ---> the pages that they tell of, as these are now ---> beginnings at the log's end, durable
+//! archived files ---> their pages, as they are now ---> full-page images at the log's end, durable
 //!                                                                          |
-//!                                              the archived files go     <-+
+//!                                          the archived files are removed <-+
 //! ```
-//! A page that a beginning has as a whole needs nothing that comes before, in whichever log. That
-//! is done when the archive has become larger than what the pages took last time, twice, so that
-//! what is written for it stays in proportion. The node that finds logs of others, who have left or
-//! were recovered from, does the same with these.
+//! A page with a full-page image needs no earlier record of any log. Archives are shortened when
+//! they have grown to twice the size of the pages of the last time, so that the cost stays in
+//! proportion. Logs of nodes that have left or were recovered from are shortened by the node that
+//! finds them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
@@ -27,21 +26,20 @@ use crate::core::Core;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};
 
-/// How often it is looked what is archived, and whether labels have changed.
+/// The interval of checks of the archives and the labels.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
-/// Unless the own log was cut off, what others left is looked for only so often: places may want
-/// money to be looked at.
+/// The interval of checks for logs of other nodes, unless this node's log was truncated: an object
+/// store may charge for a listing.
 const OTHERS_EVERY: Duration = Duration::from_secs(30);
-/// An archive may be so many times what its pages took when it was last made short.
+/// The size of an archive at which it is shortened, in sizes of its pages the last time.
 const GROWN: u64 = 2;
-/// How long it is waited after a failure, which may last and has recorded pages for nothing; at
-/// first, and at most.
+/// The first and the longest wait after a failure, which may last and has recorded pages in vain.
 const BACKOFF: Duration = Duration::from_secs(1);
 const MOST_BACKOFF: Duration = Duration::from_secs(600);
-/// Pages that are taken at the same time.
+/// Pages that are latched at the same time.
 const AT_ONCE: usize = 64;
 
-/// Keeps what is archived short, and the labels beside the logs, until the engine is gone.
+/// Keeps archives short, and the labels beside the logs, until the engine is gone.
 pub(crate) async fn run_archive(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
     let (mut pages_took, mut labels, mut backoff) = (0, Labels::new(), BACKOFF);
@@ -61,7 +59,7 @@ pub(crate) async fn run_archive(core: Weak<Core>) {
             }
         }
         let start = log.start();
-        // Who has changed nothing, as who makes a backup, leaves that to others.
+        // A node without changes, such as one that makes a backup, leaves that to others.
         if !log.has_changes() || cut == Some(start) && env.now() < others_at {
             continue;
         }
@@ -89,8 +87,8 @@ impl Core {
         }
     }
 
-    /// Makes archives short if they have grown beyond what the pages took before, and what the log
-    /// may keep; what they took now, bytes.
+    /// Shortens archives if they have grown beyond the limit and beyond the log's capacity. Returns
+    /// the bytes of their pages.
     async fn shorten_archives(
         &self,
         log: &Arc<Log>,
@@ -113,7 +111,7 @@ impl Core {
         for (owner, archived) in logs {
             let mut starts: Vec<Lsn> = archived.into_iter().map(|(start, _)| start).collect();
             if owner != own {
-                // What is archived meanwhile is in both, rather than in none.
+                // In this order a piece that is archived meanwhile is in both lists, not in none.
                 starts = store.pieces(owner).await.map_err(unread)?;
                 let archived = store.archived(owner).await.map_err(unread)?;
                 starts.extend(archived.into_iter().map(|(start, _)| start));
@@ -122,7 +120,7 @@ impl Core {
             }
             let addrs = pages_of(store, owner, &starts).await?;
             self.record_full_page_images(log, &addrs).await?;
-            // Who has closed leaves what there is.
+            // A node that has closed removes nothing.
             self.lifecycle.check_alive()?;
             let done = match starts.last() {
                 Some(last) if owner == own => store.forget(owner, last + 1).await,
@@ -136,7 +134,7 @@ impl Core {
         Ok(Some(took))
     }
 
-    /// Whether the node that has written a log has left, or was recovered from.
+    /// Whether the writer of a log has left or was recovered from.
     fn is_over(&self, owner: LogOwner) -> bool {
         let state = self.pool.state();
         let is_in = state.compute_nodes.contains_key(&owner.node)
@@ -144,7 +142,7 @@ impl Core {
         owner.pool == state.id && !is_in && !state.may_be_redone(owner.node, owner.incarnation)
     }
 
-    /// Records pages as they are now, as beginnings, and waits until that is durable.
+    /// Records full-page images of the pages as they are now, and waits until they are durable.
     async fn record_full_page_images(
         &self,
         log: &Arc<Log>,
@@ -163,7 +161,7 @@ impl Core {
     async fn record_full_page_image(&self, log: &Log, addr: GAddr) -> Result<(), EngineError> {
         let frame = self.acquire(addr, Access::Shared, false).await?;
         let page = SharedGuard::new(self, frame);
-        // To the log it is the change that made the page what it is.
+        // In the log the image is the change that led to this sequence number.
         let Some(psn) = page.psn().checked_sub(1) else {
             let unchanged = std::io::Error::other("a page that a log tells of was never changed");
             return Err(EngineError::Log(LogError::new("begin anew", addr.to_string(), unchanged)));
@@ -180,19 +178,19 @@ fn unread(error: ReadError) -> EngineError {
     }
 }
 
-/// The pages that pieces of a log tell of.
+/// The pages that have records in these pieces of a log.
 async fn pages_of(
     store: &dyn LogStore,
     owner: LogOwner,
     starts: &[Lsn],
 ) -> Result<BTreeSet<GAddr>, EngineError> {
     let mut addrs = BTreeSet::new();
-    // What was added too late was never a change of anything.
+    // Records behind the fixed end do not count.
     let end = store.ended(owner).await.map_err(unread)?;
     for start in starts.iter().filter(|start| end.is_none_or(|end| **start < end)) {
         let piece = store.piece(owner, *start).await.map_err(unread)?.up_to(end, *start);
         let note = |record: Record<'_>| addrs.extend(record.pages().map(|page| page.addr()));
-        // What is damaged stays.
+        // A damaged archive is kept.
         scan(&piece.bytes, *start, owner.format(), note)
             .map_err(|damage| ReadError::Damaged { place: piece.place, at: piece.offset, damage })
             .map_err(unread)?;

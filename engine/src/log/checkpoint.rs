@@ -1,9 +1,9 @@
-//! How far a node's log is kept: from its oldest change that is not home.
+//! Checkpoints: how far a node's log is kept, which is from its oldest change that is not home.
 //!
-//! Pages go home when others want them or their frames are needed, and that may be never. So when
-//! the log has grown, those whose oldest change lies far back are written home, and stay here. A
-//! page that is being changed is tried again a little later: when the log is full nobody gets it
-//! for that any more.
+//! A page is written home when another node wants it or its frame is needed, and that may be never.
+//! So when the log has grown, pages with old changes are written home and stay cached. A page that
+//! is latched is tried again later; when the log is full, writers wait, so that no page stays
+//! latched for long.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -15,40 +15,39 @@ use crate::GAddr;
 use crate::coherence::machine::{Event, Phase};
 use crate::core::Core;
 
-/// How often it is looked whether the log has grown.
+/// The interval of checks whether the log has grown.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-/// How often it is looked whether it is where it should be.
+/// The interval of checks whether all copies of the log exist.
 const MAINTAIN_EVERY: Duration = Duration::from_millis(100);
-/// Eighths of what a log can keep from which on pages are written home: the later that is, the
-/// fewer times one that is changed all the time goes home, and at a half writers wait
-/// ([`FULL`]).
+/// Eighths of the log's capacity at which pages are written home. A higher limit writes a page that
+/// changes all the time home less often; at a half writers wait ([`FULL`]).
 const GROWN: u64 = 3;
-/// Bytes from which on they are in any case, somewhat more than a gibibyte: what is kept is to be
-/// read and redone when the node dies.
+/// Bytes at which pages are written home in any case, somewhat more than a gibibyte: when the node
+/// dies, all of the kept log is read and redone.
 const LONG: u64 = 5 << 28;
-/// How long it is waited for pages to get home before the log is cut: what comes later counts the
-/// next time.
+/// The wait for pages to be written home before the log is truncated. Pages that take longer count
+/// for the next checkpoint.
 const HOME_WITHIN: Duration = Duration::from_millis(1);
-/// Pages that begin to go home at a time, before others have their turn.
+/// Pages whose write-back begins before the task yields.
 const AT_ONCE: usize = 256;
 
 const _: () = assert!(GROWN * FULL < 8, "pages go home before writers wait");
 
 impl Core {
-    /// The oldest change that is not home, or before that; where the log ends if all are.
+    /// A lower bound of the oldest change that is not home; the end of the log if all are home.
     fn oldest_unhomed(&self) -> Lsn {
         let Some(log) = &self.log else { return 0 };
-        // First: what is recorded from now on is recorded later in the log.
+        // First: changes recorded from now on have a higher LSN.
         let end = log.end();
         let frames = self.cache.frames.ids().map(|id| self.cache.frames.get(id).unhomed());
         let oldest = frames.filter(|lsn| *lsn != 0).min().unwrap_or(end);
-        // After the frames, which give their pages to these.
+        // After the frames: a page moves from its frame to these lines.
         let mut leaving = oldest;
         for shard in self.cache.all_shards() {
             let homing = shard
                 .lock()
                 .values()
-                .map(|active| active.going_home.oldest_change)
+                .map(|open| open.going_home.oldest_change)
                 .filter(|lsn| *lsn != 0)
                 .min();
             leaving = leaving.min(homing.unwrap_or(leaving));
@@ -56,7 +55,7 @@ impl Core {
         leaving.min(end)
     }
 
-    /// From where the log has to be kept.
+    /// The log must be kept from here.
     fn needed_from(&self, log: &Log) -> Lsn {
         #[cfg(feature = "planted")]
         if self.config.planted == crate::Planted::EarlyTruncate {
@@ -65,10 +64,10 @@ impl Core {
         self.oldest_unhomed().min(log.durable())
     }
 
-    /// Begins to write pages home whose oldest change is before `lsn`, as far as that can be.
+    /// Begins to write home the pages whose oldest change is before `lsn`, except those in use.
     async fn write_home_before(&self, lsn: Lsn) {
         if let Some(log) = &self.log {
-            // What is not durable does not leave.
+            // A change that is not durable does not leave.
             log.want();
         }
         let mut begun = 0;
@@ -86,14 +85,14 @@ impl Core {
         }
     }
 
-    /// Begins to write a line home if it is at rest and nobody waits for it. A shared copy is home,
-    /// even if it was not seen to get there, as when its memory node died: it goes.
+    /// Begins to write a line home if it is at rest and no caller waits for it. A shared copy is
+    /// home, even if that was not confirmed, as when its memory node died: it is evicted.
     fn begin_write_back(&self, addr: GAddr) {
-        self.with_line(addr, |active| {
-            if active.line.phase.at_rest() && active.waiters.is_empty() {
-                let stays = active.line.phase == Phase::Modified;
+        self.with_line(addr, |open| {
+            if open.line.phase.at_rest() && open.waiters.is_empty() {
+                let stays = open.line.phase == Phase::Modified;
                 let event = if stays { Event::WriteBack } else { Event::Evict };
-                self.run(addr, active, event, None);
+                self.run(addr, open, event, None);
             }
         });
     }
@@ -102,8 +101,8 @@ impl Core {
 /// Keeps the log short until the engine is gone.
 pub(crate) async fn run_checkpoints(core: Weak<Core>) {
     let Some(env) = core.upgrade().map(|core| core.env.clone()) else { return };
-    // It shall be rid of a third of that. So many thirds were not enough, as a sink may keep whole
-    // files.
+    // A checkpoint truncates a third of the limit, and one more third for each checkpoint in a row
+    // that freed nothing, because a sink may free only whole files.
     let mut in_vain = 0;
     let mut maintained = env.now();
     loop {

@@ -7,9 +7,8 @@ use selkie_wal::LogStore;
 /// Where a node keeps its log, as configured.
 #[derive(Clone, Debug)]
 pub enum LogTo {
-    /// In memory of r + 1 memory nodes, beside the pages: whoever survives the node reads it there.
+    /// In r + 1 memory nodes, beside the pages: surviving nodes read it there.
     Memory,
-
-    /// Elsewhere.
+    /// In a store outside of the pool.
     Store(Arc<dyn LogStore>),
 }

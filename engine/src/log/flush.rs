@@ -1,4 +1,5 @@
-//! Making the log durable: who waits for it writes what has gathered, and a task writes the rest.
+//! Making the log durable: a caller that waits writes the records that have gathered, and a task
+//! writes the rest.
 
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
@@ -14,17 +15,17 @@ use crate::core::Core;
 use crate::error::EngineError;
 use crate::join::either;
 
-/// After which time a sink that has failed is tried again.
+/// The interval between attempts to write to a sink that has failed.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
 
-/// Makes durable what waits, at the caller's turn.
+/// Writes the waiting records to the sink, in the caller's turn.
 async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
     let (at, mut bytes) = log.take();
     let end = at + bytes.len() as u64;
-    // Another may have taken it all.
+    // Another turn may have written all of it.
     while !bytes.is_empty() {
-        // Who has failed may be recovered from, and what it adds now would not be of that. One that
-        // is gone has not failed.
+        // Other nodes may recover from this node if it has failed: records that it adds now would
+        // come too late. A dropped engine has not failed.
         let lives = core.upgrade().is_none_or(|core| !core.lifecycle.has_failed());
         let Some(sink) = log.sink.get().filter(|_| lives) else { return };
         let written = sink.append(at, bytes).await;
@@ -34,7 +35,7 @@ async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
             Err(error) => log.fail(error),
         }
         if at + bytes.len() as u64 != end {
-            // A sink that has lost them: they cannot be made durable any more.
+            // The sink has lost the bytes: they cannot become durable any more.
             let lost = std::io::Error::other("what was to be written is gone");
             let error = EngineError::Log(LogError::new("write", "the log", lost));
             return core.upgrade().map_or((), |core| core.end_with(error));
@@ -50,7 +51,7 @@ async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
     }
 }
 
-/// Makes durable what nobody does who waits for it, until the engine is gone and nothing is left.
+/// Writes the records that no caller waits for, until the engine is gone and all are durable.
 pub(crate) async fn run_log(core: Weak<Core>, log: Arc<Log>, env: Env) {
     let mut seen = 0;
     loop {
@@ -64,7 +65,7 @@ pub(crate) async fn run_log(core: Weak<Core>, log: Arc<Log>, env: Env) {
             }
             continue;
         }
-        // Of what nobody waited for there may be some when the last handle goes.
+        // Records that no caller waits for may be left when the last handle is dropped.
         let Some(last) = core.upgrade().map(|core| core.lifecycle.stop_bell().clone()) else {
             return;
         };
@@ -80,12 +81,12 @@ pub(crate) async fn run_log(core: Weak<Core>, log: Arc<Log>, env: Env) {
 }
 
 impl Core {
-    /// Waits until the log is durable up to `lsn`, and was so before anybody can have taken this
-    /// node for dead, who then reads the log. Who waits first writes what there is.
+    /// Waits until the log is durable up to `lsn`, and until it is sure that no node had declared
+    /// this node dead before that: such a node reads the log. The first waiter writes the records.
     ///
     /// # Errors
-    /// [`EngineError::Log`] if the sink fails, `LogTimeout` after the request timeout; it may
-    /// become durable later. Why the node has failed, if it has.
+    /// [`EngineError::Log`] if the sink fails, `LogTimeout` after the request timeout; the log may
+    /// become durable later. The node's error if the node has failed.
     pub(crate) async fn until_durable(&self, log: &Arc<Log>, lsn: Lsn) -> Result<(), EngineError> {
         let started = self.env.now();
         loop {
@@ -101,7 +102,7 @@ impl Core {
         }
     }
 
-    /// Waits until it is known that nobody has taken this node for dead as yet.
+    /// Waits until it is sure that no node has declared this node dead.
     async fn until_sure(&self, started: Duration) -> Result<(), EngineError> {
         loop {
             self.lifecycle.check_failed()?;
@@ -114,7 +115,7 @@ impl Core {
             if waited > self.config.request_timeout {
                 return Err(EngineError::LogTimeout { waited });
             }
-            // Until the node has judged anew: it may go on without the control plane.
+            // The lease task judges again meanwhile: the node may continue without the control plane.
             self.env.sleep(2 * self.config.tick).await;
             if !is_known && !self.lifecycle.is_suspended() {
                 return self.lifecycle.check_failed();
@@ -122,8 +123,8 @@ impl Core {
         }
     }
 
-    /// Begins to make durable what waits, unless somebody is at it. Where the sink does not wait it
-    /// is done then.
+    /// Begins to write the waiting records, unless another caller is writing. With a sink that does
+    /// not wait the write is over on return.
     pub(crate) fn write_log(&self, log: &Arc<Log>) {
         let Some(turn) = log.turn() else { return };
         std::mem::forget(turn);
@@ -137,18 +138,18 @@ impl Core {
         }
     }
 
-    /// Begins the log of this node, which is in the pool.
+    /// Opens the log of this node, which is in the pool.
     pub(crate) async fn open_log(&self) -> Result<(), EngineError> {
         let (Some(log), Some(store)) = (&self.log, self.log_store()) else { return Ok(()) };
         let owner = self.log_of(self.index().get());
         let sink = store.create(owner).await.map_err(EngineError::Log)?;
         log.open(sink, owner.format());
-        // Before anything is changed.
+        // Before this node changes a page.
         self.mark_snapshot_barrier(&self.pool.state());
         Ok(())
     }
 
-    /// Where this node keeps its log, and looks for those of others.
+    /// The store of this node's log, and of the logs of others.
     pub(crate) fn log_store(&self) -> Option<Arc<dyn LogStore>> {
         match self.config.log.as_ref()? {
             LogTo::Store(store) => Some(Arc::clone(store)),
@@ -156,7 +157,10 @@ impl Core {
         }
     }
 
-    /// The log of the last node that has had an index.
+    /// The log of the last node that had this index.
+    ///
+    /// # Panics
+    /// If no node had it.
     pub(super) fn log_of(&self, node: u16) -> LogOwner {
         let state = self.pool.state();
         let Some(incarnation) = state.incarnations.get(&node).copied() else {

@@ -1,31 +1,29 @@
-//! The redo log of a compute node: what it has changed, durable before anybody can rely on it
-//! (DESIGN §9).
+//! The redo log of a compute node: its changes are durable before another node relies on them
+//! (docs/design.md, Log).
 //!
 //! ```text
-//! guards let go --> record, at the end of the log in memory --> sink, many at once --> durable
+//! guards released --> record, at the end of the log in memory --> sink, in batches --> durable
 //!                                                                                       |
-//!                     until then the page stays here: nobody is granted it,             |
-//!                     it does not go home, and who commits waits                      <-+
+//!                     until then the page stays on this node: it is not granted,        |
+//!                     it is not written home, and a commit waits                      <-+
 //! ```
-//! There are no undo records: a page that is being changed is latched, and one that was changed
-//! does not leave before its record is durable. So whatever others have of a page, or home has, is
-//! in somebody's log, and the records of a page in all logs are in the order of its sequence
-//! numbers.
+//! There are no undo records. A page under change is latched, and a changed page does not leave the
+//! node before its record is durable. So every change that another node or home has of a page is in
+//! some node's log, and the records of a page in all logs are ordered by its sequence number.
 //!
-//! A sink that fails is tried again with the same bytes. Until it succeeds nobody gets a page to
-//! change, and who has committed is told that it is not known whether that lasts.
+//! If a sink fails, the same bytes are written again later. Until that succeeds no page is granted
+//! for writing, and a caller that waits for a commit learns that its durability is not known.
 //!
-//! A page that is handed over dirty goes home at the same time ([`home_first`]), so of each page
-//! home has all but what its holder has changed, which is in that one's log: from the oldest of
-//! these changes on the log is kept, and pages whose changes are old are written home so that it
-//! need not be (`checkpoint`).
+//! A page that is handed over dirty is written home at the same time ([`home_first`]). So home has
+//! all changes of a page but those of its holder, which are in the holder's log. The log is kept
+//! from the oldest such change on, and pages with old changes are written home so that it can be
+//! truncated (`checkpoint`).
 //!
-//! Contents: `record` (the bytes), `store` (where they go, and how they are read again), `files` (a
-//! directory as such), `objects` (an object store as such), `memory` (memory nodes as such), `scan`
-//! (what is a log's end, and what damage), `moment` (up to where logs are one state), `checkpoint`
-//! (how far a log is kept), `archive` (what was cut off, for whoever makes another pool), `redo`
-//! (what a dead node has left), `changes` (that, put together), `merge` (what several logs make of
-//! pages), `restore` (putting these into a new pool).
+//! Contents: `recording` (from changed pages to records), `state` (the log while the node runs),
+//! `flush` (making records durable), `memory` (logs in memory nodes), `snapshot_barrier` (up to
+//! where the logs are one state), `checkpoint` (how far a log is kept), `archive` (what was
+//! truncated, for a restore into another pool), `redo` (the changes of a dead node), `restore`
+//! (putting pages into a new pool). The bytes of records, files and merging are in `selkie_wal`.
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 

@@ -1,4 +1,4 @@
-//! Records what guards have changed: the only way from a page to the node's log.
+//! Recording of the changes that guards made: the only way from a page to the node's log.
 
 use smallvec::SmallVec;
 
@@ -10,21 +10,21 @@ use crate::cache::frames::Frame;
 /// A page that was changed under its exclusive latch, which the caller still holds.
 pub(crate) struct ChangedPage<'g> {
     pub(crate) frame: &'g Frame,
-    /// Its sequence number before the change.
+    /// The page's sequence number before the change.
     pub(crate) psn: u64,
-    /// The pieces that were changed.
+    /// The changed pieces.
     pub(crate) pieces: Dirty,
-    /// The page with its sequence number, as it is now.
+    /// The changed line.
     pub(crate) line: &'g [u8],
 }
 
 impl Log {
-    /// Appends one record of changes that took place together, and notes at each frame up to where
-    /// the log has to be durable before the page may leave, and where its oldest change that is not
-    /// home stands. Does not wait.
+    /// Appends one record of changes that are atomic together. Notes in each frame up to where the
+    /// log must be durable before the page may leave, and the LSN of its oldest change that is not
+    /// home. Does not wait.
     pub(crate) fn record(&self, changed: &[ChangedPage<'_>]) -> Lsn {
-        // Before the record is appended: a task that looks for the oldest change finds this one, or
-        // the log ended before it.
+        // Before the append: a checkpoint that looks for the oldest change finds this one, or read
+        // the end of the log before it.
         let oldest = self.end();
         for page in changed.iter().filter(|page| page.frame.unhomed() == 0) {
             page.frame.set_unhomed(oldest);

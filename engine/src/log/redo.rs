@@ -1,24 +1,22 @@
-//! What a dead node had changed of pages that nobody else has: made again from its log, on top of
-//! what home has.
+//! Redo of the changes of a dead node: its log is applied to the pages as they are at home.
 //!
 //! ```text
-//! sweep: words that name the dead node --> its log, and those of others that died --> for each page:
-//!    home's page, mended --> the changes since --> home, with its latch word free
+//! sweep: words that name the dead node --> its log, and those of other dead nodes --> for each page:
+//!    repair home's page --> apply the changes since --> write it home, and free its latch word
 //! ```
-//! A page that is handed over dirty goes home before the one who gets it is confirmed
-//! ([`home_first`]). So home has all of the page but what its last holder has changed, which is in
-//! that one's log without a gap; unless the one who gave it died as well, whose log has the rest
-//! then. The number of home's page may be that of a write-back that was cut short, so all changes
-//! of that stretch are made again, from its beginning: what a later one changes as well is changed
-//! last.
+//! A page that is handed over dirty is written home before its new holder is confirmed
+//! ([`home_first`]). So home has all changes of the page but those of its last holder, and these are
+//! in the holder's log without a gap. If the node that handed the page over died as well, its log
+//! has the rest. The sequence number of home's page may be that of an incomplete write-back, so all
+//! changes of that interval are redone from its start: later changes overwrite earlier ones.
 //!
-//! Who died before it had acknowledged another's death may have had pages that this one granted,
-//! with changes that are in the log of this one only. So logs count until no recovery is under way,
-//! also when that of their node is over.
+//! A node that died before it acknowledged another death may have held pages that the other dead
+//! node granted, with changes that are only in the other's log. So the logs of dead nodes are used
+//! until no recovery is in progress, even if the recovery of their own node is over.
 //!
-//! A recovery that is cut short is begun anew by others: a page is home before its word is free,
-//! and what was made once may be made again. All go by the same log: where it ends is said before a
-//! page is made of it ([`LogStore::end_at`]).
+//! If a recovery is interrupted, another node repeats it: a page is home before its word is free,
+//! and redo is idempotent. All nodes use the same log: its end is fixed before a page is redone from
+//! it ([`LogStore::end_at`]).
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
@@ -40,16 +38,17 @@ use crate::core::Core;
 use crate::join::all_of;
 use crate::{EngineError, GAddr};
 
-/// How often a log that cannot be read is tried.
+/// Attempts to read a log that cannot be read.
 const TRIES: u32 = 20;
-/// Pages that are made again at the same time, of each part.
+/// Pages of each part that are redone at the same time.
 const AT_ONCE: usize = 64;
-/// Parts of a log that are read at the same time, and of the pages: putting changes together takes
+/// Parts of a log that are read at the same time, and parts of the pages: merging changes takes
 /// longer than reading them.
 const PARTS: usize = 2;
 
-/// Runs tasks at the same time; what came of each, in their order, but of one that did not come to
-/// its end.
+/// Runs tasks at the same time. Returns their results in order, `None` for a task that panicked:
+/// the caller turns that into an error and the recovery is repeated, so that damage in a dead
+/// node's log does not end the nodes that read it.
 async fn side_by_side<T: Send + 'static>(
     env: &Env,
     tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
@@ -63,14 +62,15 @@ async fn side_by_side<T: Send + 'static>(
     let begun: Vec<_> = tasks.map(begin).collect();
     let mut results = Vec::with_capacity(begun.len());
     for (task, result) in begun {
-        // Whether it has ended its result says.
+        // A task that panicked has no result.
         let _ = task.join().await;
         results.push(result.lock().take());
     }
     results
 }
 
-/// What a log tells of pages, and where it ends; parts of it are read at the same time.
+/// Reads the changes of pages in a log, several parts at the same time. Returns them with the end
+/// of the log.
 async fn read_in_parts(
     env: &Env,
     store: &Arc<dyn LogStore>,
@@ -94,7 +94,7 @@ async fn read_in_parts(
         let gone = || LogError::new("read", "a log", std::io::ErrorKind::BrokenPipe.into());
         let part: Result<_, ReadError> = part.ok_or_else(gone)?;
         let Some((changes, lsn)) = part?.filter(|(_, lsn)| to.is_none_or(|to| to == *lsn)) else {
-            // It is not here, or ends there, and what was found behind is none of it.
+            // The log is missing or ends within the part: records behind the end do not count.
             let mut changes = none();
             let read = read_log(&**store, owner, |record| changes.add(&record)).await?;
             return Ok(read.map(|LogEnd { lsn, .. }| (changes, lsn)));
@@ -110,15 +110,15 @@ async fn read_in_parts(
     Ok(all)
 }
 
-/// What the log of a dead node tells of pages, which is all that it will ever tell anybody: it may
-/// still be added to, as the node may only stand still.
+/// Reads the changes in the log of a dead node, and fixes its end for all readers: the node may only
+/// be stalled, and may still append.
 async fn read_to_end(
     env: &Env,
     store: &Arc<dyn LogStore>,
     owner: LogOwner,
     none: impl Fn() -> Changes,
 ) -> Result<Option<Changes>, ReadError> {
-    // Once more if another said meanwhile where it ends.
+    // A second time if another node has fixed the end meanwhile.
     for _ in 0..2 {
         let Some((changes, lsn)) = read_in_parts(env, store, owner, &none).await? else {
             return Ok(None);
@@ -133,12 +133,11 @@ async fn read_to_end(
 }
 
 impl Core {
-    /// Makes pages again that were lost with a dead node, as far as its log is to be had here;
-    /// those that stay lost.
+    /// Redoes pages that were lost with a dead node, if this node reaches its log. Returns the
+    /// pages that stay lost.
     ///
     /// # Errors
-    /// If memory, a log or the control plane cannot be reached; it is to be begun anew then, a few
-    /// times.
+    /// If memory, a log or the control plane cannot be reached. The caller repeats it a few times.
     pub(crate) async fn redo(
         &self,
         dead: ComputeId,
@@ -162,7 +161,7 @@ impl Core {
                 Err(ReadError::Log(error)) if self.may_try_again(owner) => {
                     return Err(EngineError::Log(error));
                 }
-                // Where the log of another would be needed there is a gap.
+                // A page that needs this log has a gap in its changes, and stays lost.
                 Err(error) => {
                     tracing::error!(node = owner.node, %error, "the log of a dead node cannot be relied on");
                     continue;
@@ -206,8 +205,8 @@ impl Core {
         Ok(still)
     }
 
-    /// Begins the recovery from nodes anew with which pages were lost, if their logs are here and
-    /// nothing was made of them yet: whoever had recovered from them did not reach these.
+    /// Repeats the recovery from dead nodes whose pages stayed lost, if this node reaches their
+    /// logs and has not used them: the node that recovered did not reach them.
     ///
     /// # Errors
     /// If the control plane cannot be reached.
@@ -231,7 +230,7 @@ impl Core {
         Ok(())
     }
 
-    /// Whether a log is to be tried once more, which counts as such.
+    /// Counts an attempt to read a log. Returns whether more attempts are allowed.
     fn may_try_again(&self, owner: LogOwner) -> bool {
         let mut redone = self.recovery.redo_attempts.lock();
         let tries = redone.entry(owner).or_insert(0);
@@ -239,8 +238,8 @@ impl Core {
         *tries < TRIES
     }
 
-    /// The logs that changes of pages may be in that a dead node had: its own, and those of others
-    /// that died with it, who may have granted it the page, or have been granted it.
+    /// The logs that may have changes of pages that a dead node held: its own, and those of nodes
+    /// that died with it, which may have granted it the page or received it.
     fn logs_with(&self, dead: ComputeId) -> Vec<LogOwner> {
         let state = self.pool.state();
         let line_bytes = self.cache.gcl_bytes() as u32;
@@ -248,7 +247,7 @@ impl Core {
         state.crashed_with(dead.index() as u16).into_iter().map(of).collect()
     }
 
-    /// Makes pages again; those that stay lost.
+    /// Redoes pages. Returns those that stay lost.
     async fn redo_pages(
         &self,
         pages: &[GAddr],
@@ -268,7 +267,7 @@ impl Core {
         Ok(still)
     }
 
-    /// `false`: the page stays lost.
+    /// Redoes a page. Returns `false` if the page stays lost.
     async fn redo_page(
         &self,
         addr: GAddr,
@@ -276,7 +275,7 @@ impl Core {
         changes: &Changes,
         images: &[JournalImage],
     ) -> Result<bool, EngineError> {
-        // What was on its way home is in the log still: of another page home has all.
+        // The log still has changes that were being written home. Without such, home is complete.
         if changes.has_changes_of(addr) || images.iter().any(|image| image.attempt.addr == addr) {
             let Some(mut line) = self.home_line(addr, images).await? else { return Ok(false) };
             match changes.redo(addr, &mut line) {
@@ -293,7 +292,7 @@ impl Core {
         Ok(true)
     }
 
-    /// The line as home has it, which nobody changes meanwhile; `None` if too little is left of it.
+    /// The line at home, which no node changes meanwhile. `None` if too few of its splits are left.
     async fn home_line(
         &self,
         addr: GAddr,
@@ -312,12 +311,12 @@ impl Core {
         Ok(Some(read_at(&done, 0).to_vec()))
     }
 
-    /// Writes a whole line home, which nobody reads or writes meanwhile; it is in place then.
+    /// Writes a whole line home, which no node reads or writes meanwhile. It is in place on return.
     pub(super) async fn put_home(&self, addr: GAddr, line: &[u8]) -> Result<(), EngineError> {
         let home = self.memory.placement.home(addr).ok_or(EngineError::BadAddress { addr })?;
         let write = if self.memory.coded.is_some() {
             self.put_coded(addr, line).await?;
-            // What was written last is the header, which is in place when it can be read.
+            // The header was written last: when it can be read, all is in place.
             Chain::from(Verb::read(home.latch, Buf::zeroed(8)))
         } else {
             placed(home.page, Buf::copy_of(line))

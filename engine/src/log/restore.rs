@@ -1,4 +1,4 @@
-//! Putting pages into a new pool at the addresses that they had in the old one.
+//! Restore: pages are put into a new pool at their old addresses.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use crate::{EngineError, GAddr};
 const AT_ONCE: usize = 64;
 
 impl Engine {
-    /// Puts lines, as [`Pages::into_lines`](super::Pages::into_lines) gives them, into a pool in
-    /// which nobody has allocated a page yet. What lies between them is free afterwards. A few
-    /// round trips for some pages at a time. If the node has a log, the pages are in that as well.
+    /// Puts lines, as [`Pages::into_lines`](super::Pages::into_lines) returns them, into a pool in
+    /// which no page is allocated. Lines between them are free afterwards. A few round trips for
+    /// each batch of pages. If the node has a log, it records the pages, too.
     ///
     /// # Errors
-    /// `PoolFull` if the pool has not so many addresses, `Config` if lines have another size or the
-    /// pool is in use; else as [`Engine::exclusive`]. The pool is of no use then.
+    /// `PoolFull` if the pool has too few addresses, `Config` if lines have another size or the pool
+    /// is in use; else as [`Engine::exclusive`]. After an error the pool cannot be used.
     pub async fn restore(&self, lines: &BTreeMap<GAddr, Box<[u8]>>) -> Result<(), EngineError> {
         let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
         let core = self.core();
@@ -56,7 +56,7 @@ impl Engine {
         }
         let lines: Vec<_> = lines.iter().map(|(addr, line)| (*addr, &**line)).collect();
         for some in lines.chunks(AT_ONCE) {
-            // Home at once: they would be lost with this node.
+            // Written home at once, because they would be lost with this node.
             let all = all_of(some.iter().map(|(addr, line)| core.put_home(*addr, line)));
             all.await.into_iter().collect::<Result<(), _>>()?;
             self.log_full_page_images(some).await?;
@@ -67,13 +67,13 @@ impl Engine {
         }
     }
 
-    /// Lines that were put home, for who makes the pages of another pool from logs.
+    /// Records lines that were written home, for a restore of another pool from the logs.
     async fn log_full_page_images(&self, lines: &[(GAddr, &[u8])]) -> Result<(), EngineError> {
         let core = self.core();
         let Some(log) = &core.log else { return Ok(()) };
         for (addr, line) in lines {
             let has = psn_of(line);
-            // To the log it is the change that made the page what it is.
+            // In the log the image is the change that led to this sequence number.
             let Some(psn) = has.checked_sub(1) else { continue };
             log.append_full_page_images(&[Change { addr: *addr, psn, pieces: Dirty::ALL, line }]);
         }

@@ -1,27 +1,28 @@
-//! Moments that all logs of a pool mark, so that the logs up to their marks are one state of it.
+//! Snapshot barriers: marks in all logs of a pool, so that the logs up to their marks are one
+//! consistent state of it.
 //!
 //! ```text
-//! pool's state: moment 7 ----> each node marks it in its log ----> all marks are durable ----> moment 7 is over
-//!                              |                                                               |
-//!                              +--- what it changes from here on does not leave the node ------+
+//! pool's state: barrier 7 ----> each node marks it in its log ----> all marks are durable ----> barrier 7 is over
+//!                               |                                                               |
+//!                               +--- changes from here on do not leave the node ----------------+
 //! ```
-//! A change that is recorded behind a mark is seen by no other node before all have marked: so
-//! whatever builds upon it, or was made by who had read it, is behind a mark as well, in whichever
-//! log. What comes before the marks is closed: changes of a set of transactions in their order, all
-//! that they have read and overwritten included.
+//! A change recorded behind a mark is not visible to another node before all nodes have marked. So
+//! a change that depends on it is behind a mark, too, in every log. The changes before the marks
+//! are closed: they are the changes of a set of transactions in their order, with all changes that
+//! these transactions read and overwrote.
 //!
-//! Nodes go on meanwhile, and commits last as ever: it takes what the control plane takes to tell
-//! all of two changes of the state, and only pages that were changed in that time wait to go to
-//! others.
+//! Nodes continue meanwhile, and commits take no longer. A barrier lasts as long as the control
+//! plane needs to publish two changes of the state, and only pages that changed in that time wait
+//! before they go to other nodes.
 //!
-//! Whoever marks waits for no more than a part of a lease, by its own clock
-//! ([`Timing::barrier_bound`]). So nobody can hold up others for long, and who wants the moment
-//! knows that nobody has gone on before all had marked, if all did so soon after it was announced,
-//! and it was the announced one until then.
+//! A node that marked withholds changes for a bounded part of a lease, by its own clock
+//! ([`Timing::barrier_bound`]). So no node can hold up the others for long. The node that
+//! announced the barrier knows that no node released its changes before all had marked, if all
+//! marked soon after the announcement and the barrier was the announced one until then.
 //!
-//! A node that comes in meanwhile marks before it changes anything, and is not waited for. One that
-//! marks and then dies may have its pages made again, and given to others, before all have marked:
-//! the moment is of no use then.
+//! A node that joins meanwhile marks before it changes a page, and the barrier does not wait for
+//! it. If a node marks and dies, its pages may be redone and granted to others before all nodes
+//! have marked: then the barrier is not used.
 //!
 //! [`Timing::barrier_bound`]: selkie_pool::control::Timing::barrier_bound
 
@@ -31,8 +32,8 @@ use super::state::Marked;
 use crate::core::Core;
 
 impl Core {
-    /// Marks the moment that the pool's state names, if it does. Who wants it changes nothing, and
-    /// who has left is not asked.
+    /// Marks the barrier that the pool's state announces, if any. The announcing node changes no
+    /// page, and a node that has left need not mark.
     pub(crate) fn mark_snapshot_barrier(&self, state: &PoolState) {
         let (Some(log), Some(SnapshotBarrier { number, by })) = (&self.log, state.barrier) else {
             return;
@@ -43,13 +44,13 @@ impl Core {
         }
     }
 
-    /// Lets go what stayed if the moment is over, or takes longer than it may.
+    /// Releases withheld changes if the barrier is over or exceeds its bound.
     pub(crate) fn end_snapshot_barrier(&self) {
         let Some(log) = &self.log else { return };
         let is_over = |marked: &Marked| {
-            // When it is known what was marked: the state that named that was known before.
+            // The state is read after the mark: it is the state that announced it, or a later one.
             let (now, state) = (self.env.now(), self.pool.state());
-            state.barrier.is_none_or(|moment| moment.number != marked.number)
+            state.barrier.is_none_or(|barrier| barrier.number != marked.number)
                 || marked.since.is_some_and(|since| now > since + state.timing.barrier_bound())
         };
         log.release(is_over).into_iter().for_each(|addr| self.notify(addr));

@@ -1,4 +1,5 @@
-//! The log of a node while it runs: what was recorded, what of it is durable, who waits for that.
+//! The log of a node while it runs: the recorded bytes, how far they are durable, and the lines that
+//! wait for that.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,53 +15,53 @@ use crate::GAddr;
 use crate::error::EngineError;
 use crate::join::either;
 
-/// Bytes that may wait to become durable before whoever wants to change pages waits, too.
+/// Bytes that may wait to become durable before writers wait.
 pub(super) const MAX_WAITING_BYTES: usize = 16 << 20;
 
-/// Of what a log can keep, the part from which on whoever wants to change pages waits: what those
-/// change who have pages already, needs room as well.
+/// Writers wait when a log has more than its capacity divided by this: changes of pages that are
+/// latched already need the rest.
 pub(super) const FULL: u64 = 2;
 
-/// The last moment that was marked.
+/// The last snapshot barrier that was marked.
 #[derive(Debug, Default)]
 pub(super) struct Marked {
     pub(super) number: u64,
-    /// Since when what is changed stays; `None` when that is over.
+    /// When the barrier was marked; `None` when its changes are released.
     pub(super) since: Option<Duration>,
 }
 
 /// The log of a node while it runs.
 pub(crate) struct Log {
-    /// From when the node is in the pool; nothing is changed before.
+    /// Set when the node is in the pool; no page changes before.
     pub(super) sink: OnceLock<Arc<dyn Sink>>,
-    /// Of the records.
+    /// The salt of the records.
     salt: OnceLock<u32>,
-    /// From where it is kept.
+    /// The log is kept from here.
     start: AtomicU64,
     tail: Mutex<Tail>,
-    /// All before it is durable.
+    /// All records before it are durable.
     durable: AtomicU64,
-    /// Somebody writes to the sink.
+    /// A caller writes to the sink.
     is_flushing: AtomicBool,
-    /// An empty buffer, for the tail.
+    /// An empty buffer for the tail.
     pub(super) spare: Mutex<Vec<u8>>,
-    /// More than enough waits to become durable.
+    /// Writers must wait: the log is full or its sink has failed.
     is_full: AtomicBool,
-    /// Rung when there is something to become durable that somebody waits for.
+    /// Rung when a caller waits for records to become durable.
     pub(super) wanted: Arc<Doorbell>,
     /// Rung when more is durable, or the sink has failed.
     pub(super) moved: Doorbell,
-    /// Lines that cannot leave before the log is durable up to a place.
+    /// Lines that cannot leave before the log is durable up to an LSN.
     lines: Mutex<BTreeMap<Lsn, Vec<GAddr>>>,
-    /// Why the sink failed when it was tried last.
+    /// The error of the last write, if it failed.
     last_error: Mutex<Option<LogError>>,
-    /// The last moment that it marks.
+    /// The last snapshot barrier in the log.
     marked: Mutex<Marked>,
-    /// What was recorded from there on stays on this node.
+    /// Changes recorded from there on stay on this node.
     withheld_from: AtomicU64,
 }
 
-/// What was recorded and not given to the sink yet.
+/// Records that were not given to the sink yet.
 struct Tail {
     end: Lsn,
     bytes: Vec<u8>,
@@ -69,7 +70,7 @@ struct Tail {
 }
 
 impl Log {
-    /// A log that has no sink yet.
+    /// A log without a sink.
     pub(crate) fn new() -> Self {
         Self {
             sink: OnceLock::new(),
@@ -99,30 +100,30 @@ impl Log {
         assert!(self.salt.set(format.salt).is_ok(), "a log is opened once");
     }
 
-    /// Where it ends. Whoever adds a record after this call adds it there or later.
+    /// The end of the log. Records added after this call begin there or later.
     pub(crate) fn end(&self) -> Lsn {
         self.tail.lock().end
     }
 
-    /// Whether anything was ever changed.
+    /// Whether the log has records of changes.
     pub(crate) fn has_changes(&self) -> bool {
         self.tail.lock().has_changes
     }
 
-    /// From where it is kept.
+    /// The log is kept from here.
     pub(crate) fn start(&self) -> Lsn {
-        // Relaxed: a bound, on which nothing hangs.
+        // Relaxed: a bound that no other data depends on.
         self.start.load(Ordering::Relaxed)
     }
 
-    /// Bytes from where it is kept to its end, of how many.
+    /// Bytes that are kept, and the capacity.
     pub(crate) fn kept(&self) -> (u64, u64) {
         let capacity = self.capacity();
         (self.end().saturating_sub(self.start()), capacity)
     }
 
-    /// Nothing before `lsn` is needed for this node's pages any more; from where the log is kept
-    /// then.
+    /// Truncates the log: no record before `lsn` is needed for this node's pages. Returns from where
+    /// the log is kept then.
     pub(crate) async fn truncate(&self, lsn: Lsn) -> Result<Lsn, LogError> {
         let Some(sink) = self.sink.get() else { return Ok(lsn) };
         let start = sink.truncate(lsn).await?;
@@ -133,7 +134,7 @@ impl Log {
         Ok(start)
     }
 
-    /// Sees to it that what is durable is kept where it should be, unless somebody writes.
+    /// Restores the copies of the durable part where some are missing, unless a caller writes.
     pub(crate) async fn maintain(&self) -> Result<(), LogError> {
         let (Some(sink), Some(turn)) = (self.sink.get(), self.turn()) else { return Ok(()) };
         let done = sink.maintain(self.durable()).await;
@@ -142,7 +143,7 @@ impl Log {
         done
     }
 
-    /// Whether there is room for more, with so many bytes that wait.
+    /// Updates whether writers must wait, given the bytes that wait to become durable.
     fn look_for_room(&self, waiting: usize) {
         let (kept, capacity) = self.kept();
         let is_full = waiting > MAX_WAITING_BYTES || kept > capacity / FULL;
@@ -163,14 +164,14 @@ impl Log {
         }
     }
 
-    /// Adds a record of changes that took place together; the log has to be durable up to the place
-    /// returned before anybody else sees them. The caller has the pages latched exclusively. Does
-    /// not wait.
+    /// Adds a record of changes that are atomic together. The log must be durable up to the returned
+    /// LSN before another node sees them. The caller holds the pages latched exclusively. Does not
+    /// wait.
     pub(crate) fn append(&self, changes: &[Change<'_>]) -> Lsn {
         self.append_as(changes, false)
     }
 
-    /// As [`Log::append`], of whole pages, for which nothing is needed that comes before.
+    /// As [`Log::append`], for images of whole pages: redo needs no earlier record of them.
     pub(crate) fn append_full_page_images(&self, changes: &[Change<'_>]) -> Lsn {
         self.append_as(changes, true)
     }
@@ -186,7 +187,7 @@ impl Log {
             tail.has_changes = true;
             (tail.bytes.len(), tail.end)
         };
-        // Relaxed: a bound, on which nothing hangs.
+        // Relaxed: a bound that no other data depends on.
         let kept = end.saturating_sub(self.start.load(Ordering::Relaxed));
         let is_much = waiting > MAX_WAITING_BYTES || kept > self.capacity() / FULL;
         if is_much && !self.is_full() {
@@ -195,20 +196,20 @@ impl Log {
         end
     }
 
-    /// Bytes that it can keep.
+    /// The capacity in bytes.
     fn capacity(&self) -> u64 {
         self.sink.get().map_or(u64::MAX, |sink| sink.capacity())
     }
 
-    /// Up to where the log is durable.
+    /// The log is durable up to here.
     #[inline]
     pub(crate) fn durable(&self) -> Lsn {
-        // Acquire pairs with the flusher's Release: the bytes are where they are to be.
+        // Acquire pairs with the Release in `advance`: the bytes are in the sink.
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether what was recorded before `lsn` may leave the node: it is durable, and before a
-    /// moment that not all have marked.
+    /// Whether changes recorded before `lsn` may leave the node: they are durable, and not behind the
+    /// mark of a snapshot barrier that some node has not marked.
     #[inline]
     pub(crate) fn is_releasable(&self, lsn: Lsn) -> bool {
         // Acquire pairs with `withheld_from`'s Release.
@@ -216,38 +217,36 @@ impl Log {
     }
 
     pub(super) fn withheld_from(&self, lsn: Lsn) {
-        // Release: whoever has a record behind a mark sees that it stays, as the tail's lock was
-        // taken in between; what waits is looked at after the bound is gone.
+        // Release: a caller with a record behind a mark sees the bound, because the tail's lock was
+        // taken in between. Waiting lines are notified after the bound is removed.
         self.withheld_from.store(lsn, Ordering::Release);
     }
 
-    /// Whether more waits than may, or the sink has failed: who wants to change pages has to wait,
-    /// or is refused.
+    /// Whether the log is full or its sink has failed: writers wait or are refused.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        // Relaxed: a bound, on which nothing hangs.
+        // Relaxed: a bound that no other data depends on.
         self.is_full.load(Ordering::Relaxed)
     }
 
-    /// What waits is to become durable now. Does not wait.
+    /// Requests that waiting records become durable now. Does not wait.
     pub(crate) fn want(&self) {
         if self.durable() < self.tail.lock().end {
             self.wanted.ring();
         }
     }
 
-    /// A line is to be looked at again when what was recorded before `lsn` may leave. Who finds
-    /// that it may by now need not wait for that.
+    /// Notifies the line when changes recorded before `lsn` may leave. A caller that finds them
+    /// releasable in the meantime need not wait for that.
     pub(crate) fn notify_when_releasable(&self, addr: GAddr, lsn: Lsn) {
         self.lines.lock().entry(lsn).or_default().push(addr);
         self.wanted.ring();
     }
 
-    /// Waits until there is room for more, and the sink takes it.
+    /// Waits until the log has room and its sink works.
     ///
     /// # Errors
-    /// When that takes longer than `bound`: [`EngineError::Log`] if the sink fails, `LogTimeout` if
-    /// not.
+    /// After `bound`: [`EngineError::Log`] if the sink fails, `LogTimeout` if not.
     pub(crate) async fn until_room(&self, env: &Env, bound: Duration) -> Result<(), EngineError> {
         let started = env.now();
         loop {
@@ -288,19 +287,19 @@ impl Log {
         self.last_error.lock().clone().map_or(Ok(()), |error| Err(EngineError::Log(error)))
     }
 
-    /// Whether something waits to become durable.
+    /// Whether records wait to become durable.
     pub(super) fn has_more(&self) -> bool {
         !self.tail.lock().bytes.is_empty()
     }
 
     /// The right to write to the sink, unless another has it.
     pub(super) fn turn(&self) -> Option<Turn<'_>> {
-        // Acquire pairs with the end of the last turn. A turn is made only for who has it: the end
-        // of one gives it back.
+        // Acquire pairs with the end of the last turn. A `Turn` is made only for the caller that
+        // got the right, because its drop returns it.
         (!self.is_flushing.swap(true, Ordering::Acquire)).then(|| Turn(self))
     }
 
-    /// Takes what waits, with the place where it begins.
+    /// Takes the waiting records, with the LSN of the first.
     pub(super) fn take(&self) -> (Lsn, Vec<u8>) {
         let empty = std::mem::take(&mut *self.spare.lock());
         let mut tail = self.tail.lock();
@@ -308,11 +307,11 @@ impl Log {
         (tail.end - bytes.len() as u64, bytes)
     }
 
-    /// What waits is durable up to `lsn`, and the turn over; the lines that waited for it.
+    /// Notes that the log is durable up to `lsn`, and ends the turn. Returns the lines that waited.
     pub(super) fn advance(&self, lsn: Lsn, turn: Turn<'_>) -> Vec<GAddr> {
         // Release pairs with `durable`.
         self.durable.fetch_max(lsn, Ordering::Release);
-        // Before anybody is told: who finds it taken waits to be told again.
+        // Before the bell: a waiter that finds the turn taken waits for the bell again.
         drop(turn);
         let waiting = self.tail.lock().bytes.len();
         self.look_for_room(waiting);
@@ -321,7 +320,7 @@ impl Log {
         due
     }
 
-    /// The lines that waited for what is durable up to `lsn`, and do not any more.
+    /// Takes the lines that waited for the log to be durable up to `lsn`.
     pub(super) fn take_lines(&self, lsn: Lsn) -> Vec<GAddr> {
         let mut lines = self.lines.lock();
         let later = lines.split_off(&(lsn + 1));
@@ -343,8 +342,8 @@ impl Log {
         }
     }
 
-    /// Marks a moment at the end of the log, unless it or a later one was; what is recorded from
-    /// now on stays.
+    /// Marks a snapshot barrier at the end of the log, unless it or a later one is marked. Changes
+    /// recorded from now on are withheld.
     pub(super) fn mark(&self, number: u64, now: Duration) {
         let Some(salt) = self.salt.get().copied() else { return };
         let mut marked = self.marked.lock();
@@ -363,7 +362,7 @@ impl Log {
         self.wanted.ring();
     }
 
-    /// Lets go what stayed; the lines that waited for that.
+    /// Releases withheld changes. Returns the lines that waited for that.
     pub(super) fn release(&self, is_over: impl Fn(&Marked) -> bool) -> Vec<GAddr> {
         let mut marked = self.marked.lock();
         if marked.since.is_none() || !is_over(&marked) {
@@ -376,12 +375,12 @@ impl Log {
     }
 }
 
-/// Who writes to the sink: one at a time.
+/// The right to write to the sink: one caller at a time.
 pub(super) struct Turn<'l>(pub(super) &'l Log);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Release pairs with `Log::turn`: the next one finds the tail as this one has left it.
+        // Release pairs with `Log::turn`: the next turn finds the tail as this one left it.
         self.0.is_flushing.store(false, Ordering::Release);
     }
 }
@@ -390,7 +389,7 @@ impl Drop for Turn<'_> {
 mod tests {
     use super::*;
 
-    /// Who does not get the turn does not end that of another.
+    /// A caller that is refused the turn does not end the turn of another.
     #[test]
     fn one_has_the_turn_to_write_until_it_is_over() {
         let log = Log::new();

@@ -1,4 +1,4 @@
-//! Messages arrive once, in order and undamaged, and nobody sleeps through them.
+//! Messages arrive once, in order and undamaged, and no receiver sleeps through them.
 
 #![expect(
     clippy::unwrap_used,
@@ -377,7 +377,7 @@ fn an_index_may_have_another_owner() {
             }
         }
         if owner % 2 == 1 {
-            // Messages of its that nobody takes out, and one for it that finds no room.
+            // Messages of the peer that are never taken out, and one for it that finds no room.
             while boxes[1].send(0, &[1; 40], &[7; 4000]).is_ok() {}
             boxes[0].send(1, &[2; 40], &[]).unwrap();
         }

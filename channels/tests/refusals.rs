@@ -74,7 +74,7 @@ fn a_dead_receiver_is_lost_for_good() {
         assert_eq!(net.boxes[0].send(1, b"x", &[]), Err(lost.clone()));
     }
     assert!(!lost.is_retryable());
-    net.boxes[0].send(2, b"others go on", &[]).unwrap();
+    net.boxes[0].send(2, b"others continue", &[]).unwrap();
     assert_eq!(net.boxes[2].poll(9, &mut |_, _| {}), Ok(1));
 }
 
@@ -231,8 +231,8 @@ fn bad_peers_are_refused() {
     assert_eq!(a.connect(0, &mailbox, endpoint), Err(ChannelError::ToSelf { me: 0 }));
     a.connect(1, &mailbox, endpoint).unwrap();
     assert_eq!(a.connect(1, &mailbox, endpoint), Err(ChannelError::AlreadyConnected { to: 1 }));
-    let nobody = Mailbox::open(endpoint, 2, MailboxConfig { peers: 3, ..config(3) }).unwrap();
-    let no_slot = nobody.connect(1, &mailbox, endpoint);
+    let third = Mailbox::open(endpoint, 2, MailboxConfig { peers: 3, ..config(3) }).unwrap();
+    let no_slot = third.connect(1, &mailbox, endpoint);
     assert!(matches!(no_slot, Err(ChannelError::Config { key: "peers", value: 2, .. })));
     let bad = Mailbox::open(endpoint, 0, MailboxConfig { ring_bytes: 1000, ..config(2) });
     let refused = bad.map(drop).unwrap_err();

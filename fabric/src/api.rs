@@ -82,9 +82,9 @@ pub trait Endpoint: Send + Sync {
         None
     }
 
-    /// Lends `bytes` bytes, rounded up to a multiple of 4096, to every peer that learns the key.
-    /// The memory is zero. Memory of this process alone is committed when it is touched; memory
-    /// that other processes map is committed here, or refused.
+    /// Registers `bytes` bytes, rounded up to a multiple of 4096, for every peer that learns the
+    /// key. The memory is zero. Memory of this process alone is committed when it is touched;
+    /// memory that other processes map is committed here, or refused.
     ///
     /// # Errors
     /// `RegionBytes`, `TooManyRegions`, `OutOfMemory`, and `PeerDead` once this node is dead.
@@ -154,7 +154,7 @@ impl QueuePair for ConfinedQueuePair {
     }
 }
 
-/// Memory that this node lends, as the node itself accesses it, without the network.
+/// Registered memory of this node, as the node itself accesses it, without the network.
 ///
 /// Local accesses race with remote verbs. Single words never tear; longer copies may.
 ///

@@ -16,7 +16,7 @@ const THREADS: usize = 4;
 
 /// Worker threads enough for tasks to race.
 fn runtime() -> RealRuntime {
-    #[expect(clippy::unwrap_used, reason = "a test without threads cannot go on")]
+    #[expect(clippy::unwrap_used, reason = "a test without threads cannot continue")]
     RealRuntime::new(THREADS).unwrap()
 }
 

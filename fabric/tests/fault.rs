@@ -130,7 +130,7 @@ fn a_large_write_lands_in_two_parts() {
             }
             setup.env.yield_now().await;
         }
-        assert!(torn, "nobody saw the write half done");
+        assert!(torn, "no read saw the write half done");
         let chain = completion.await.unwrap();
         assert_eq!(chain.old(2), Some(1));
         assert_eq!(chain.buf(1).unwrap().len(), 64 * 8);

@@ -238,7 +238,7 @@ fn a_fenced_process_changes_no_byte_when_it_goes_on() {
         other.signal(Signal::STOP);
         match shm.fence_patiently(THERE, Duration::from_millis(200)) {
             Ok(()) => fenced += 1,
-            // Stopped in the middle of a verb: said, and ended by whoever fences.
+            // Stopped in the middle of a verb: said, and ended by the process that fences.
             Err(FabricError::StillExecuting { peer, process }) => {
                 assert_eq!((peer, process), (THERE, u64::from(other.child.id())));
                 continue;
@@ -288,7 +288,7 @@ fn files_that_are_no_node_are_refused_and_kept() {
 }
 
 #[test]
-fn what_the_dead_leave_is_removed_and_nobody_waits_for_that() {
+fn files_of_dead_nodes_are_removed_and_no_caller_waits_for_that() {
     let root = root();
     let (shm, endpoint, region) = here(&root);
     assert!(shm.remove_peer(THERE), "there is nothing to remove");
@@ -303,7 +303,7 @@ fn what_the_dead_leave_is_removed_and_nobody_waits_for_that() {
     let lock = std::fs::File::open(root.path().join("lock")).unwrap();
     flock(&lock, FlockOperation::LockExclusive).unwrap();
     let started = Instant::now();
-    assert!(!shm.remove_peer(THERE), "somebody joins, and stands still");
+    assert!(!shm.remove_peer(THERE), "a process joins, and stands still");
     assert!(started.elapsed() < Duration::from_secs(2), "{:?}", started.elapsed());
     assert_eq!(names(&root), ["cn0", "lock", "mem0"]);
     // Not by closing it: a child that another test is just starting has the file open, too.

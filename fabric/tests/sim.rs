@@ -248,15 +248,15 @@ fn runs_that_do_not_end_are_told_from_each_other() {
     assert!(panicked.unwrap_err().to_string().contains("on purpose"));
 }
 
-/// A task that goes on with what another has begun to wait for is woken, too.
+/// A task that continues a wait that another task has begun is woken, too.
 #[test]
 fn a_sleep_that_was_begun_elsewhere_wakes_who_waits_for_it_now() {
     let world = World::new(WorldConfig::new(11));
     let env = world.env();
     let done = world.run(BOUND, async {
         let mut sleep = env.sleep(micros(50));
-        let mut nobody = std::task::Context::from_waker(std::task::Waker::noop());
-        assert!(sleep.as_mut().poll(&mut nobody).is_pending());
+        let mut no_task = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(sleep.as_mut().poll(&mut no_task).is_pending());
         let woken = Arc::new(AtomicU64::new(0));
         let (own, told) = (Arc::clone(&woken), env.clone());
         drop(env.spawn("sleeper", async move {

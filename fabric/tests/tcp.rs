@@ -143,8 +143,8 @@ fn reply(version: u32, verdict: u32) -> Vec<u8> {
 }
 
 /// Sends `bytes` and reads until the connection is closed.
-fn send_and_hear(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
-    send_and_hear_over(dial(addr, None), bytes)
+fn send_and_receive(addr: SocketAddr, bytes: &[u8]) -> Vec<u8> {
+    send_and_receive_over(dial(addr, None), bytes)
 }
 
 /// A connection to `addr`, by a node that joins no fabric.
@@ -155,14 +155,14 @@ fn dial(addr: SocketAddr, security: Option<&Security>) -> Box<dyn Stream> {
     }
 }
 
-fn send_and_hear_over(mut stream: Box<dyn Stream>, bytes: &[u8]) -> Vec<u8> {
+fn send_and_receive_over(mut stream: Box<dyn Stream>, bytes: &[u8]) -> Vec<u8> {
     stream.set_timeouts(PATIENCE).unwrap();
     let _ = stream.write_all(bytes);
-    let mut heard = Vec::new();
-    if let Err(error) = stream.read_to_end(&mut heard) {
+    let mut received = Vec::new();
+    if let Err(error) = stream.read_to_end(&mut received) {
         assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "not closed");
     }
-    heard
+    received
 }
 
 /// A peer that answers every hello with `answer`, and then neither reads nor writes until dropped.
@@ -205,16 +205,16 @@ impl Impostor {
 }
 
 #[test]
-fn garbage_on_a_connection_harms_nobody_else() {
-    garbage_harms_nobody_else(None);
+fn garbage_on_a_connection_harms_no_other_peer() {
+    garbage_harms_no_other_peer(None);
 }
 
 #[test]
-fn garbage_behind_tls_harms_nobody_else() {
-    garbage_harms_nobody_else(Some(certificates::Authority::new("pool").node()));
+fn garbage_behind_tls_harms_no_other_peer() {
+    garbage_harms_no_other_peer(Some(certificates::Authority::new("pool").node()));
 }
 
-fn garbage_harms_nobody_else(security: Option<Arc<Security>>) {
+fn garbage_harms_no_other_peer(security: Option<Arc<Security>>) {
     let config = TcpConfig { security: security.clone(), ..config() };
     let memory = Process::start(MEMORY, config.clone());
     let node = Process::start(NODE, config);
@@ -255,7 +255,7 @@ fn garbage_harms_nobody_else(security: Option<Arc<Security>>) {
     for (bytes, expected) in cases {
         let before = memory.fabric.bad_connections(MEMORY);
         if expected.is_some() {
-            send_and_hear_over(dial(), &bytes);
+            send_and_receive_over(dial(), &bytes);
         } else {
             // Cut short, which is no crime.
             dial().write_all(&bytes).unwrap();
@@ -290,7 +290,7 @@ fn a_hello_that_does_not_come_in_time_is_not_waited_for() {
 }
 
 #[test]
-fn who_lives_here_cannot_be_introduced_as_somebody_else() {
+fn who_lives_here_cannot_be_introduced_as_another_node() {
     let memory = Process::start(MEMORY, config());
     let addr = memory.addr();
     memory.fabric.introduce(MEMORY, SocketAddr::from(([127, 0, 0, 1], 9)), None);
@@ -325,8 +325,9 @@ fn who_does_not_belong_is_told_so() {
     assert_eq!(node.post(&*queue_pair, add()), refused(version));
     assert_eq!(node.post(&*queue_pair, add()), refused(version));
     for version in [1, 3] {
-        let heard = send_and_hear(memory.addr(), &hello(version, POOL, PeerId::compute(2), MEMORY));
-        assert_eq!(heard, reply(2, 1));
+        let received =
+            send_and_receive(memory.addr(), &hello(version, POOL, PeerId::compute(2), MEMORY));
+        assert_eq!(received, reply(2, 1));
     }
 
     assert_eq!(node.endpoint.connect(PeerId::memory(9)).err(), {
@@ -364,7 +365,7 @@ fn the_end_of_a_process_surfaces() {
     for _ in 0..2 {
         assert_eq!(node.post(&*queue_pair, Verb::fetch_and_add(at, 1)), dead(MEMORY));
     }
-    // Nobody listens there any more.
+    // No node listens there any more.
     let again = node.connect(MEMORY, addr);
     assert_eq!(node.post(&*again, Verb::fetch_and_add(at, 1)), dead(MEMORY));
 }
@@ -390,7 +391,7 @@ fn a_peer_that_closes_or_answers_nonsense_is_dead() {
     let unasked = [reply(2, 0), vec![0; 16]].concat();
     let impostor = Impostor::start(unasked, false);
     let queue_pair = node.connect(MEMORY, impostor.addr);
-    eventually("what nobody asked for ends a connection", || {
+    eventually("a response without a request ends a connection", || {
         node.post(&*queue_pair, add()) == dead(MEMORY)
     });
     let bad = node.fabric.bad_connections(NODE);
@@ -656,7 +657,11 @@ fn a_fence_withdraws_invitations_and_the_next_of_the_name_comes_with_another_key
     let node = Process::start(NODE, config());
     assert_eq!(both(&node, key), refused(Refusal::Key));
     invite(key);
-    assert_eq!(both(&node, key), refused(Refusal::Revoked), "invited by who has not heard of it");
+    assert_eq!(
+        both(&node, key),
+        refused(Refusal::Revoked),
+        "invited by a process that does not know of it"
+    );
 
     assert_eq!(memory.fabric.fence(NODE), Ok(FenceScope::ThisProcess));
     invite(new_key);
@@ -681,7 +686,7 @@ fn who_has_met_is_let_in_by_its_card_until_it_is_forgotten_or_fenced() {
     assert_eq!(add(&node, &memory.region), refused(), "memory has not met the node");
     memory.fabric.add_peer(NODE, &card_of(&node), None).unwrap();
     assert_eq!(add(&node, &memory.region), Ok(0));
-    // Somebody else who knows where the memory is, and says it is the node.
+    // Another process that knows the address of the memory, and claims to be the node.
     let stranger = Process::start(NODE, met());
     stranger.fabric.add_peer(MEMORY, &card_of(&memory), None).unwrap();
     assert_eq!(add(&stranger, &memory.region), refused());
@@ -853,12 +858,12 @@ fn death_closes_connections_and_the_door() {
     let mut stream = TcpStream::connect(addr).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     stream.write_all(&hello(2, POOL, NODE, MEMORY)).unwrap();
-    let mut heard = [0; 16];
-    stream.read_exact(&mut heard).unwrap();
-    assert_eq!(heard[..], reply(2, 0));
+    let mut received = [0; 16];
+    stream.read_exact(&mut received).unwrap();
+    assert_eq!(received[..], reply(2, 0));
     memory.fabric.kill(MEMORY);
-    assert_eq!(stream.read(&mut heard).unwrap(), 0, "the connection is closed");
-    assert!(TcpStream::connect(addr).is_err(), "nobody listens");
+    assert_eq!(stream.read(&mut received).unwrap(), 0, "the connection is closed");
+    assert!(TcpStream::connect(addr).is_err(), "no node listens");
 }
 
 #[test]
@@ -907,9 +912,10 @@ fn many_outstanding_chains_complete_in_order_with_their_own_results() {
 }
 
 #[test]
-fn chains_that_nobody_polls_execute_and_long_ones_pass() {
+fn chains_that_no_thread_polls_execute_and_long_ones_pass() {
     let (memory, node, queue_pair) = two();
-    // Once it is connected, a chain that is alone is received by its poll, and then by nobody else.
+    // Once it is connected, a chain that is alone is received by its poll, and then by no other
+    // thread.
     for _ in 0..2 {
         assert!(node.post(&*queue_pair, Verb::fetch_and_add(memory.at(8), 1)).is_ok());
     }
@@ -1048,7 +1054,7 @@ fn who_asks_for_an_outcome_may_wait_for_it_as_well() {
     let (memory, node, queue_pair) = two();
     let add = || Verb::fetch_and_add(memory.at(0), 1);
     for polls_first in [false, true] {
-        // Alone, it is received by who asks, and by nobody else.
+        // Alone, it is received by the thread that asks, and by no other.
         for _ in 0..2 {
             assert!(node.post(&*queue_pair, add()).is_ok());
         }
@@ -1159,7 +1165,7 @@ fn wakers_of_a_fence_may_fence() {
     let mut completion = queue_pair.post(Verb::fetch_and_add(node.at(0), 1).into());
     let _ = std::pin::Pin::new(&mut completion).poll(&mut Context::from_waker(Waker::noop()));
     let polled = std::pin::Pin::new(&mut completion).poll(&mut Context::from_waker(&waker));
-    assert!(polled.is_pending(), "nobody answers");
+    assert!(polled.is_pending(), "the peer does not answer");
     let fabric = Arc::clone(&node.fabric);
     let fences = std::thread::spawn(move || fabric.fence(MEMORY));
     eventually("both fences return", || {
@@ -1224,8 +1230,10 @@ fn connect_other(addr: SocketAddr, magic: u64) -> TcpStream {
 
 /// Whether the other side still answers.
 fn echoes(mut stream: &TcpStream) -> bool {
-    let mut heard = [0];
-    stream.write_all(b"x").is_ok() && matches!(stream.read(&mut heard), Ok(1)) && heard == *b"x"
+    let mut received = [0];
+    stream.write_all(b"x").is_ok()
+        && matches!(stream.read(&mut received), Ok(1))
+        && received == *b"x"
 }
 
 #[test]

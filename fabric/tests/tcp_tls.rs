@@ -1,5 +1,5 @@
-//! The `tcp` fabric with TLS: who is trusted, what others can see and change, and that nobody waits
-//! for ever.
+//! The `tcp` fabric with TLS: who is trusted, what others can see and change, and that no caller
+//! waits for ever.
 
 #![cfg(target_os = "linux")]
 #![expect(
@@ -110,7 +110,7 @@ fn ours(fault: CertificateFault) -> TlsError {
 /// Every pair of a node that is trusted and one that is not: what the latter's host and the
 /// former's say.
 #[test]
-fn who_is_not_to_be_trusted_is_told_why_on_either_side_and_harms_nobody() {
+fn an_untrusted_peer_is_told_why_on_either_side_and_harms_no_other() {
     let (pool, other, twin) = (Authority::new("pool"), Authority::new("x"), Authority::new("pool"));
     let bad = |authority: &Authority, name: &str, valid| {
         Some(authority.node_trusting(&pool, name, valid))
@@ -150,7 +150,9 @@ fn who_is_not_to_be_trusted_is_told_why_on_either_side_and_harms_nobody() {
         assert_eq!(good.post(&*queue_pair, add()), distrusted(theirs(seen)));
         assert_eq!(good.bad().0, before + 1);
         assert_eq!(stranger.region.load(0), 0);
-        eventually("it hears why", || stranger.bad().1 == Some(WireError::Tls { why: ours(told) }));
+        eventually("it learns why", || {
+            stranger.bad().1 == Some(WireError::Tls { why: ours(told) })
+        });
         assert_eq!(good.post(&*living, add()), Ok(round as u64), "harmed");
     }
 }
@@ -217,15 +219,15 @@ fn a_secured_node_and_one_that_is_not_tell_each_other() {
 /// Passes bytes on, and keeps them.
 struct Proxy {
     addr: SocketAddr,
-    heard: Arc<Mutex<Vec<u8>>>,
+    received: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Proxy {
     /// `changes` what the client sends; it is told how many bytes went before.
     fn to(server: SocketAddr, changes: impl FnMut(usize, &mut [u8]) + Send + 'static) -> Proxy {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let (addr, heard) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
-        let (to_server, to_client) = (Arc::clone(&heard), Arc::clone(&heard));
+        let (addr, received) = (listener.local_addr().unwrap(), Arc::new(Mutex::new(Vec::new())));
+        let (to_server, to_client) = (Arc::clone(&received), Arc::clone(&received));
         std::thread::spawn(move || {
             let (client, _) = listener.accept().unwrap();
             let server = TcpStream::connect(server).unwrap();
@@ -233,25 +235,25 @@ impl Proxy {
             std::thread::spawn(move || pass(back_from, back_to, &to_client, |_, _| {}));
             pass(client, server, &to_server, changes);
         });
-        Proxy { addr, heard }
+        Proxy { addr, received }
     }
 
-    fn has_heard(&self, bytes: &[u8]) -> bool {
-        self.heard.lock().unwrap().windows(bytes.len()).any(|window| window == bytes)
+    fn has_received(&self, bytes: &[u8]) -> bool {
+        self.received.lock().unwrap().windows(bytes.len()).any(|window| window == bytes)
     }
 }
 
 fn pass(
     mut from: TcpStream,
     mut to: TcpStream,
-    heard: &Mutex<Vec<u8>>,
+    received: &Mutex<Vec<u8>>,
     mut changes: impl FnMut(usize, &mut [u8]),
 ) {
     let (mut bytes, mut passed) = (vec![0; 64 << 10], 0);
     while let Ok(count @ 1..) = from.read(&mut bytes) {
         changes(passed, &mut bytes[..count]);
         passed += count;
-        heard.lock().unwrap().extend(&bytes[..count]);
+        received.lock().unwrap().extend(&bytes[..count]);
         if to.write_all(&bytes[..count]).is_err() {
             break;
         }
@@ -283,8 +285,8 @@ fn who_listens_sees_neither_payloads_nor_keys() {
         let raw: Vec<u8> =
             (0..16).map(|i| u8::from_str_radix(&digits[2 * i..2 * i + 2], 16).unwrap()).collect();
         // Over a plain connection they are found, so they are looked for where they would be.
-        assert_eq!(proxy.has_heard(SECRET), !is_secured);
-        assert_eq!(proxy.has_heard(&raw), !is_secured);
+        assert_eq!(proxy.has_received(SECRET), !is_secured);
+        assert_eq!(proxy.has_received(&raw), !is_secured);
     }
 }
 
@@ -392,9 +394,9 @@ fn what_is_handed_over_is_secured_too() {
     let long: Vec<u8> = (0..100_003_u32).map(|n| (n % 251) as u8).collect();
     for part in long.chunks(30_000) {
         stream.write_all(part).unwrap();
-        let mut heard = vec![0; part.len()];
-        stream.read_exact(&mut heard).unwrap();
-        assert_eq!(heard, part);
+        let mut received = vec![0; part.len()];
+        stream.read_exact(&mut received).unwrap();
+        assert_eq!(received, part);
     }
     stream.set_timeouts(Duration::from_millis(50)).unwrap();
     let silent = stream.read(&mut [0]).unwrap_err().kind();
@@ -454,7 +456,7 @@ fn one_read_lasts_no_longer_than_said_however_slowly_its_record_comes() {
 }
 
 #[test]
-fn files_are_looked_at_before_anybody_is_met() {
+fn files_are_checked_before_any_peer_is_met() {
     use std::os::unix::fs::PermissionsExt;
     let (pool, other) = (Authority::new("pool"), Authority::new("other"));
     let write = |(certificate, key): (String, String)| {

@@ -115,13 +115,13 @@ fn usage_of_a_coded_pool_is_that_of_its_ranges_and_not_of_their_slabs() {
     let config = PoolConfig { memory_nodes: 4, coding: "2+1".parse().unwrap(), ..CONFIG };
     let memory = EmbeddedPool::start(&fabric, config).unwrap();
     let pool = memory.pool();
-    let lent = u64::from(pool.descriptor().memory_nodes[0].ranges);
+    let capacity = u64::from(pool.descriptor().memory_nodes[0].ranges);
     // Sixteen extents a range, which lies on three of four nodes.
-    let ranges = 4 * lent / 3;
+    let ranges = 4 * capacity / 3;
     let empty = memory.used_extents();
     assert_eq!((empty.extents_leased, empty.extents), (0, 16 * ranges));
     assert_eq!(empty.bytes, ranges * config.range_bytes);
-    assert_eq!((empty.slabs_used, empty.slabs), (0, 4 * lent));
+    assert_eq!((empty.slabs_used, empty.slabs), (0, 4 * capacity));
     let runtime = RealRuntime::new(1).unwrap();
     let mut known = 0;
     while runtime.block_on(pool.add_range(&runtime.env(), known)).unwrap() {
@@ -144,8 +144,8 @@ fn usage_of_a_coded_pool_is_that_of_its_ranges_and_not_of_their_slabs() {
     assert_eq!((used.extents_leased, used.extents), (3 + 16, 16 * ranges));
     assert_eq!(used.slabs_used, 3 * ranges);
     let node = memory.memory_nodes()[0].usage(&state);
-    assert_eq!((node.slabs_used, node.slabs), (state.slabs_on(0) as u64, lent));
-    assert_eq!(node.extents, 16 * lent / 3, "its share of what lies there");
+    assert_eq!((node.slabs_used, node.slabs), (state.slabs_on(0) as u64, capacity));
+    assert_eq!(node.extents, 16 * capacity / 3, "its share of what lies there");
     assert!(node.bytes_leased > 0 && node.bytes_leased <= node.bytes);
 }
 

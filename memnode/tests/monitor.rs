@@ -84,13 +84,15 @@ fn free_slabs_are_given_back_and_lent_again_and_slabs_in_use_wait_to_be_moved() 
         own.evicting.contains(0) && own.withdrawn.len() as u32 == slabs - 1
     });
     std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(region.load(at + 4096), 7, "nobody has moved it");
+    assert_eq!(region.load(at + 4096), 7, "no node has moved it");
     assert_eq!(pool.state().most_ranges(), 1);
     host.has(GIB);
     std::thread::sleep(Duration::from_millis(50));
     until("there is no margin", pool, |own| !own.evicting.is_empty());
     host.has(2 * GIB);
-    until("all is lent again", pool, |own| own.evicting.is_empty() && own.withdrawn.is_empty());
+    until("all slabs are available again", pool, |own| {
+        own.evicting.is_empty() && own.withdrawn.is_empty()
+    });
     assert!(pool.state().most_ranges() > 1);
 }
 

@@ -16,7 +16,8 @@ pub const MAX_MEMORY_NODES: usize = 1024;
 pub struct PoolConfig {
     /// Memory nodes to start: 1 to [`MAX_MEMORY_NODES`].
     pub memory_nodes: usize,
-    /// Bytes each memory node lends, headers and control page included. Only whole ranges are used.
+    /// Capacity of each memory node, bytes, headers and control page included. Only whole ranges
+    /// are used.
     pub bytes_per_node: u64,
     /// Bytes of a GCL: a power of two in 512..=8192.
     pub gcl_bytes: usize,
@@ -71,7 +72,7 @@ impl PoolConfig {
         config
     }
 
-    /// Checks every field, and says what a memory node of this configuration is like.
+    /// Checks every field, and returns the sizes of a memory node.
     ///
     /// # Errors
     /// As [`PoolConfig::validate`].

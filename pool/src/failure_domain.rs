@@ -1,4 +1,4 @@
-//! What fails as one: the names of failure domains.
+//! The names of failure domains.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +10,8 @@ use crate::error::PoolError;
 /// Most characters of a name.
 const MAX_NAME: usize = 64;
 
-/// What a memory node fails together with: a rack, a power supply. No two splits of a page lie in
-/// one domain.
+/// A failure domain: the memory nodes that fail together, as in a rack, or at a power supply. No
+/// two splits of a page lie in one domain.
 ///
 /// ```
 /// use selkie_pool::FailureDomain;
@@ -25,10 +25,10 @@ const MAX_NAME: usize = 64;
 pub struct FailureDomain(String);
 
 impl FailureDomain {
-    /// Of a node that fails with no other.
+    /// The domain of a node that fails with no other.
     pub const ALONE: Self = Self(String::new());
 
-    /// Whether it is no node's but one's.
+    /// Whether it has only one node.
     #[must_use]
     pub fn is_alone(&self) -> bool {
         self.0.is_empty()

@@ -38,7 +38,7 @@ async fn create(plane: &dyn ControlPlane, config: &PoolConfig, id: u64) -> Resul
     selkie_pool::create(plane, identity, config, Timing::default()).await
 }
 
-async fn lend(
+async fn start_memory_node(
     fabric: &Arc<dyn Fabric>,
     plane: &Arc<dyn ControlPlane>,
     env: &Env,
@@ -330,20 +330,20 @@ fn serde_json_state(text: &str) -> PoolState {
 fn memory_nodes_of_several_processes_make_up_a_pool() {
     on_every_plane_in_virtual_time(async |plane, env| {
         let fabric: Arc<dyn Fabric> = MemFabric::new();
-        let absent = lend(&fabric, &plane, &env, 2 << 20).await.map(drop);
+        let absent = start_memory_node(&fabric, &plane, &env, 2 << 20).await.map(drop);
         assert!(matches!(absent, Err(PoolError::Control { .. })), "{absent:?}");
         create(&*plane, &CONFIG, 1).await.unwrap();
-        let one = lend(&fabric, &plane, &env, 2 << 20).await.unwrap();
+        let one = start_memory_node(&fabric, &plane, &env, 2 << 20).await.unwrap();
         let open = Pool::open(Arc::clone(&fabric), Arc::clone(&plane), 5).await.map(drop);
         assert!(matches!(open, Err(PoolError::Incomplete { joined: 1, nodes: 2 })), "{open:?}");
-        let small = lend(&fabric, &plane, &env, 4096).await.map(drop);
+        let small = start_memory_node(&fabric, &plane, &env, 4096).await.map(drop);
         assert!(matches!(small, Err(PoolError::Config { key: "bytes_per_node", .. })));
-        let two = lend(&fabric, &plane, &env, 4 << 20).await.unwrap();
+        let two = start_memory_node(&fabric, &plane, &env, 4 << 20).await.unwrap();
         let pool = Pool::open(Arc::clone(&fabric), Arc::clone(&plane), 5).await.unwrap();
         let nodes = [one.node().descriptor().clone(), two.node().descriptor().clone()];
         assert_eq!(pool.descriptor().memory_nodes, nodes);
-        assert!(nodes[1].ranges > nodes[0].ranges, "each lends what it has");
-        let third = lend(&fabric, &plane, &env, 2 << 20).await.map(drop);
+        assert!(nodes[1].ranges > nodes[0].ranges, "each has its own capacity");
+        let third = start_memory_node(&fabric, &plane, &env, 2 << 20).await.map(drop);
         assert!(matches!(third, Err(PoolError::MemoryNodeRefused { .. })), "{third:?}");
     });
 }
@@ -353,7 +353,7 @@ async fn two_hosts(plane: &Arc<dyn ControlPlane>, env: &Env) -> (Arc<Pool>, Arc<
     let fabric: Arc<dyn Fabric> = MemFabric::new();
     create(&**plane, &CONFIG, 1).await.unwrap();
     for _ in 0..CONFIG.memory_nodes {
-        lend(&fabric, plane, env, 2 << 20).await.unwrap();
+        start_memory_node(&fabric, plane, env, 2 << 20).await.unwrap();
     }
     let open = |host| Pool::open(Arc::clone(&fabric), Arc::clone(plane), host);
     (open(5).await.unwrap(), open(6).await.unwrap())
@@ -371,7 +371,7 @@ fn a_node_is_in_once_the_nodes_of_other_processes_know_it() {
         let (one, two) = (ComputeIndex::new(1), ComputeIndex::new(2));
         here.register_compute(&env, one, vec![mailbox(1)]).await.unwrap();
 
-        // Nobody follows for the first process: its node hears of nothing.
+        // No task follows the pool for the first process: its node learns of nothing.
         let before = env.now();
         let refused = there.register_compute(&env, two, vec![mailbox(2)]).await;
         assert!(
@@ -416,7 +416,7 @@ fn indexes_are_given_out_in_turn_and_labels_are_set_by_who_has_seen_them() {
         assert!(matches!(full, Err(PoolError::Full { limit: 4, dead: 1 })), "{full:?}");
         let recover = async |lost: &[u64]| {
             here.finish_recovery(index(1), index(0), lost, lost).await.unwrap();
-            assert!(!here.lost().is_empty(), "it is nobody's sweep yet");
+            assert!(!here.lost().is_empty(), "no node has claimed the sweep yet");
             assert!(here.fence(index(1)).await.unwrap());
             for by in [0, 2, 3] {
                 here.acknowledge(index(1), index(by)).await.unwrap();

@@ -221,7 +221,7 @@ fn a_plane_may_be_dropped_inside_a_task() {
     });
 }
 
-/// Every call ends in time, and says where nobody answered.
+/// Every call ends in time, and says which endpoint did not answer.
 fn is_away(plane: &EtcdPlane, state: &PoolState, endpoint: &str) {
     let started = Instant::now();
     let check = |call: &str, error: ControlError| {

@@ -1,4 +1,4 @@
-//! Who is silent, who is declared dead for it, and who hears of that when. In virtual time.
+//! Silent nodes: when they are declared dead, and when other nodes learn of it. In virtual time.
 #![expect(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -64,8 +64,8 @@ impl Gate {
     }
 }
 
-/// A process's way to the plane.
-struct Way {
+/// The connection of a process to the plane.
+struct PlaneLink {
     shared: Arc<Plane>,
     is_cut: AtomicBool,
     /// Before changes are made.
@@ -74,7 +74,7 @@ struct Way {
     beats: Gate,
 }
 
-impl Way {
+impl PlaneLink {
     fn to(shared: &Arc<Plane>) -> Arc<Self> {
         let (is_cut, changes, beats) = (AtomicBool::new(false), Gate::default(), Gate::default());
         Arc::new(Self { shared: Arc::clone(shared), is_cut, changes, beats })
@@ -86,14 +86,14 @@ impl Way {
 
     fn plane(&self) -> Result<&LocalPlane, ControlError> {
         if self.is_cut.load(Ordering::SeqCst) {
-            let (place, what) = ("the plane".to_owned(), "the way is cut".to_owned());
+            let (place, what) = ("the plane".to_owned(), "the link is cut".to_owned());
             return Err(ControlError::Unavailable { place, what });
         }
         Ok(&self.shared.plane)
     }
 }
 
-impl ControlPlane for Way {
+impl ControlPlane for PlaneLink {
     fn load(&self) -> BoxFuture<'_, Result<Versioned, ControlError>> {
         Box::pin(async { self.plane()?.load().await })
     }
@@ -148,10 +148,10 @@ struct Processes {
     env: Env,
     plane: Arc<Plane>,
     memory: [Arc<MemoryServer>; 2],
-    memory_ways: [Arc<Way>; 2],
+    memory_links: [Arc<PlaneLink>; 2],
     /// Of the node that is silent, and of the other.
     pools: [Arc<Pool>; 2],
-    ways: [Arc<Way>; 2],
+    links: [Arc<PlaneLink>; 2],
 }
 
 fn with_processes(test: impl AsyncFnOnce(Processes)) {
@@ -159,7 +159,7 @@ fn with_processes(test: impl AsyncFnOnce(Processes)) {
     let env = world.env();
     let main = async {
         let processes = Processes::start(&env).await;
-        // Who declares others dead has looked for a while.
+        // A node that declares others dead has looked for a while.
         env.sleep(2 * TIMING.lease).await;
         test(processes).await;
     };
@@ -182,19 +182,19 @@ impl Processes {
         let identity = Identity { name: "test", id: 3, fabric: "mem" };
         create(&plane.plane, identity, &config, TIMING).await.unwrap();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
-        let [memory_ways, ways] = [(); 2].map(|()| [(); 2].map(|()| Way::to(&plane)));
-        let lend = async |number: usize| {
-            let way = Arc::clone(&memory_ways[number]);
-            let lent =
-                MemoryServer::join(&fabric, way, env, 10 + number as u64, 4 << 20).await.unwrap();
-            lent.follow(env);
-            lent
+        let [memory_links, links] = [(); 2].map(|()| [(); 2].map(|()| PlaneLink::to(&plane)));
+        let serve = async |number: usize| {
+            let link = Arc::clone(&memory_links[number]);
+            let server =
+                MemoryServer::join(&fabric, link, env, 10 + number as u64, 4 << 20).await.unwrap();
+            server.follow(env);
+            server
         };
-        let memory = [lend(0).await, lend(1).await];
+        let memory = [serve(0).await, serve(1).await];
         let open = async |number: usize, node: ComputeIndex| {
-            let way = Arc::clone(&ways[number]);
+            let link = Arc::clone(&links[number]);
             let host = 20 + number as u64;
-            let pool = Pool::open(Arc::clone(&fabric), way, host).await.unwrap();
+            let pool = Pool::open(Arc::clone(&fabric), link, host).await.unwrap();
             pool.follow(env);
             let (peer, region) = (PeerId::compute(node.get()), RegionKey::from_raw(3));
             let mailbox = MailboxDescriptor { peer, region, ring_bytes: 1 << 16, peers: 4 };
@@ -202,7 +202,7 @@ impl Processes {
             pool
         };
         let pools = [open(0, SILENT).await, open(1, OTHER).await];
-        Self { env: env.clone(), plane, memory, memory_ways, pools, ways }
+        Self { env: env.clone(), plane, memory, memory_links, pools, links }
     }
 
     async fn until(&self, what: &str, is_so: impl Fn() -> bool) {
@@ -230,11 +230,11 @@ impl Processes {
 }
 
 #[test]
-fn who_declares_a_node_dead_too_late_does_not_reach_it_after_its_renewal() {
+fn a_declaration_of_death_that_comes_too_late_fails_after_a_renewal() {
     with_processes(async |all| {
-        let [silent, other] = &all.ways;
-        // Of the others, one alone declares anybody dead.
-        all.memory_ways.iter().for_each(|way| way.changes.shut(true));
+        let [silent, other] = &all.links;
+        // Of the others, only one declares nodes dead.
+        all.memory_links.iter().for_each(|link| link.changes.shut(true));
         silent.cut(true);
         other.changes.shut(true);
         all.until("it is about to be declared dead", || other.changes.is_waited_at()).await;
@@ -244,7 +244,7 @@ fn who_declares_a_node_dead_too_late_does_not_reach_it_after_its_renewal() {
         all.until("it shows that it lives", is_shown).await;
         assert!(all.pools[0].renew(SILENT, 1).await.unwrap());
         other.changes.shut(false);
-        all.memory_ways.iter().for_each(|way| way.changes.shut(false));
+        all.memory_links.iter().for_each(|link| link.changes.shut(false));
         all.env.sleep(TIMING.lease / 2).await;
         assert!(all.is_in().await, "it has beaten and renewed before");
         assert_eq!(all.state().await.state.compute_nodes[&SILENT.get()].renewals, 1);
@@ -252,7 +252,7 @@ fn who_declares_a_node_dead_too_late_does_not_reach_it_after_its_renewal() {
         // The others change the state meanwhile; it is silent all the same.
         silent.cut(true);
         other.changes.shut(true);
-        all.memory_ways.iter().for_each(|way| way.changes.shut(true));
+        all.memory_links.iter().for_each(|link| link.changes.shut(true));
         all.until("it is about to be declared dead", || other.changes.is_waited_at()).await;
         let Versioned { version, state } = all.state().await;
         let changed = PoolState { next_index: 3, ..PoolState::clone(&state) };
@@ -269,7 +269,7 @@ fn who_declares_a_node_dead_too_late_does_not_reach_it_after_its_renewal() {
 }
 
 #[test]
-fn a_renewal_changes_the_state_and_only_of_who_is_meant() {
+fn a_renewal_changes_the_state_of_its_own_incarnation_only() {
     with_processes(async |all| {
         let before = all.state().await.version;
         assert!(!all.pools[0].renew(SILENT, 2).await.unwrap(), "there is no second one yet");
@@ -287,11 +287,11 @@ fn a_renewal_changes_the_state_and_only_of_who_is_meant() {
 
 /// Also where it changes the state itself when it has the plane back.
 #[test]
-fn who_was_away_counts_its_looks_before_it_says_what_it_has_found() {
+fn a_memory_node_that_was_away_counts_looks_before_it_reports_a_change() {
     for is_watching in [false, true] {
         with_processes(async |all| {
             let looks = || all.memory[0].node().region().load(layout::PLANE_LOOKS_AT as usize);
-            all.memory_ways[0].cut(true);
+            all.memory_links[0].cut(true);
             all.env.sleep(Duration::from_millis(20)).await;
             let away = looks();
             all.env.sleep(TIMING.away_after()).await;
@@ -303,7 +303,7 @@ fn who_was_away_counts_its_looks_before_it_says_what_it_has_found() {
                 all.memory[0]
                     .start_monitor(&all.env, MonitorConfig { every: BEAT / 200, ..config });
             }
-            all.memory_ways[0].cut(false);
+            all.memory_links[0].cut(false);
             all.until("it counts", || looks() > away).await;
             let (back, mut counted, mut latest) = (all.env.now(), looks(), all.env.now());
             while all.seen_by(0).await < version {
@@ -312,7 +312,7 @@ fn who_was_away_counts_its_looks_before_it_says_what_it_has_found() {
                 if looks() > counted {
                     (counted, latest) = (looks(), all.env.now());
                 }
-                assert!(all.env.now() - latest <= TIMING.away_after(), "it goes on counting");
+                assert!(all.env.now() - latest <= TIMING.away_after(), "it keeps counting");
             }
             let took = all.env.now() - back;
             assert!(took + Duration::from_millis(2) >= TIMING.acts_after(), "{took:?}");
@@ -322,13 +322,13 @@ fn who_was_away_counts_its_looks_before_it_says_what_it_has_found() {
 }
 
 #[test]
-fn what_is_decided_after_a_look_is_acted_upon_with_the_next() {
+fn a_change_after_a_look_is_acted_upon_with_the_next_look() {
     with_processes(async |all| {
         let looks = || all.memory[0].node().region().load(layout::PLANE_LOOKS_AT as usize);
-        all.memory_ways[0].cut(true);
+        all.memory_links[0].cut(true);
         all.env.sleep(2 * BEAT).await;
         let away = looks();
-        all.memory_ways[0].cut(false);
+        all.memory_links[0].cut(false);
         all.until("it counts", || looks() > away).await;
         let back = all.env.now();
         all.pools[1].declare_dead(SILENT).await.unwrap();
@@ -340,24 +340,24 @@ fn what_is_decided_after_a_look_is_acted_upon_with_the_next() {
             assert!(all.env.now() - back < TIMING.lease, "it does not act");
             all.env.sleep(Duration::from_millis(1)).await;
         }
-        let (took, pace) = (all.env.now() - back, all.ways[0].pace());
+        let (took, pace) = (all.env.now() - back, all.links[0].pace());
         assert!(took >= TIMING.acts_after() + pace / 2, "{took:?}");
     });
 }
 
 #[test]
-fn a_look_that_comes_late_is_as_good_as_none() {
+fn a_late_look_counts_as_an_absence() {
     with_processes(async |all| {
         let looks = || all.memory[0].node().region().load(layout::PLANE_LOOKS_AT as usize);
         // It counts its look, and then stands still with its beat.
-        all.memory_ways[0].beats.shut(true);
-        all.until("it stands still", || all.memory_ways[0].beats.is_waited_at()).await;
+        all.memory_links[0].beats.shut(true);
+        all.until("it stands still", || all.memory_links[0].beats.is_waited_at()).await;
         let counted = looks();
         all.env.sleep(TIMING.away_after()).await;
         assert_eq!(looks(), counted);
         all.pools[1].declare_dead(SILENT).await.unwrap();
         let version = all.state().await.version;
-        all.memory_ways[0].beats.shut(false);
+        all.memory_links[0].beats.shut(false);
         all.until("it counts", || looks() > counted).await;
         let back = all.env.now();
         while all.seen_by(0).await < version {
@@ -370,17 +370,17 @@ fn a_look_that_comes_late_is_as_good_as_none() {
 }
 
 #[test]
-fn a_beat_that_is_through_too_late_ends_a_silence() {
+fn a_beat_that_completes_too_late_counts_as_a_silence() {
     with_processes(async |all| {
         let signs = || all.pools[0].signs_of_life(all.env.now());
         assert_eq!(signs().silences, 0);
         assert!(signs().silent_for <= BEAT + Duration::from_millis(20));
         for (silences, held_for) in [(0, TIMING.lease / 2), (1, TIMING.lease * 3 / 4)] {
-            all.ways[0].beats.shut(true);
-            all.until("it beats", || all.ways[0].beats.is_waited_at()).await;
+            all.links[0].beats.shut(true);
+            all.until("it beats", || all.links[0].beats.is_waited_at()).await;
             all.env.sleep(held_for).await;
             assert!(signs().silent_for > held_for, "its beat was begun after the one before");
-            all.ways[0].beats.shut(false);
+            all.links[0].beats.shut(false);
             all.env.sleep(Duration::from_millis(1)).await;
             assert_eq!(signs().silences, silences, "{held_for:?}");
             all.until("it beats again", || signs().silent_for < BEAT).await;

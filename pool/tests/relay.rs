@@ -74,7 +74,7 @@ fn replace(
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Moment {
+enum CallStage {
     BeforeReplace,
     AfterReplace,
     BeforeBeats,
@@ -83,7 +83,7 @@ enum Moment {
 /// A plane during whose calls something happens.
 struct Hooked {
     plane: Arc<dyn ControlPlane>,
-    hook: Box<dyn Fn(Moment) + Send + Sync>,
+    hook: Box<dyn Fn(CallStage) + Send + Sync>,
 }
 
 impl ControlPlane for Hooked {
@@ -102,9 +102,9 @@ impl ControlPlane for Hooked {
         state: PoolState,
     ) -> BoxFuture<'_, Result<Option<Version>, ControlError>> {
         Box::pin(async move {
-            (self.hook)(Moment::BeforeReplace);
+            (self.hook)(CallStage::BeforeReplace);
             let replaced = self.plane.replace_as(change, expected, state).await;
-            (self.hook)(Moment::AfterReplace);
+            (self.hook)(CallStage::AfterReplace);
             replaced
         })
     }
@@ -115,7 +115,7 @@ impl ControlPlane for Hooked {
 
     fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
         Box::pin(async {
-            (self.hook)(Moment::BeforeBeats);
+            (self.hook)(CallStage::BeforeBeats);
             let beats = self.plane.beats().await?;
             let age = |beat: &Beat| Duration::new(7 * u64::from(beat.node.index()), 250_000_001);
             Ok(beats.into_iter().map(|(beat, _)| (age(&beat), beat)).map(|(a, b)| (b, a)).collect())
@@ -131,18 +131,18 @@ impl ControlPlane for Hooked {
     }
 }
 
-/// A relay to `plane` that does something at `moment`, for which it is given a way to make the
+/// A relay to `plane` that does something at `stage`, for which it is given a way to make the
 /// relay go away.
 fn relay_that_stops(
     plane: &Arc<dyn ControlPlane>,
-    moment: Moment,
+    stage: CallStage,
     act: impl Fn(&dyn Fn()) + Send + Sync + 'static,
 ) -> RelayServer {
     let stop: Arc<OnceLock<Box<dyn Fn() + Send + Sync>>> = Arc::default();
     let hook = {
         let stop = Arc::clone(&stop);
         move |now| {
-            if now == moment {
+            if now == stage {
                 act(&**stop.get().unwrap());
             }
         }
@@ -157,7 +157,7 @@ fn relay_that_stops(
 fn a_relay_that_goes_away_during_a_call_is_followed_by_the_next_one() {
     let plane = pool(1);
     block_on(plane.beat(beat(3))).unwrap();
-    let first = relay_that_stops(&plane, Moment::BeforeBeats, |stop| stop());
+    let first = relay_that_stops(&plane, CallStage::BeforeBeats, |stop| stop());
     let second = RelayServer::start(Arc::clone(&plane), "test");
     let remote = remote(&[first.endpoint(), second.endpoint()]);
     assert_eq!(block_on(remote.load()).unwrap().version, 1);
@@ -172,8 +172,8 @@ fn a_relay_that_hangs_is_followed_by_the_next_one() {
     let plane = pool(1);
     let (end, wait) = mpsc::channel::<()>();
     let wait = Mutex::new(wait);
-    let hook = move |moment| {
-        if moment == Moment::BeforeBeats {
+    let hook = move |stage| {
+        if stage == CallStage::BeforeBeats {
             let _ = wait.lock().unwrap().recv_timeout(LONG);
         }
     };
@@ -201,7 +201,7 @@ fn a_change_whose_answer_is_lost_is_made_once_or_told_to_be_unknown() {
                 stop();
             }
         };
-        let first = relay_that_stops(&plane, Moment::AfterReplace, act);
+        let first = relay_that_stops(&plane, CallStage::AfterReplace, act);
         let second = RelayServer::start(Arc::clone(&plane), "test");
         let remote = remote(&[first.endpoint(), second.endpoint()]);
         let known = block_on(remote.load()).unwrap();
@@ -231,7 +231,7 @@ fn an_attempt_at_a_change_that_is_made_late_does_no_harm() {
             }
         }
     };
-    let first = relay_that_stops(&plane, Moment::BeforeReplace, act);
+    let first = relay_that_stops(&plane, CallStage::BeforeReplace, act);
     let second = RelayServer::start(Arc::clone(&plane), "test");
     let remote = remote(&[first.endpoint(), second.endpoint()]);
     let known = block_on(remote.load()).unwrap();
@@ -240,7 +240,7 @@ fn an_attempt_at_a_change_that_is_made_late_does_no_harm() {
     assert_eq!(version_of(&*plane), 2);
 }
 
-/// Accepts nobody, but the system lets connections be made.
+/// Accepts no connection, but the system lets connections be made.
 fn silent_listener() -> (TcpListener, String) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let endpoint = listener.local_addr().unwrap().to_string();
@@ -547,7 +547,7 @@ fn a_pool_of_another_name_or_id_is_refused_and_passed_over() {
     assert_eq!(load(&[ours.endpoint()], expected()).unwrap().state.id, 1);
     assert_eq!(load(&[other.endpoint(), ours.endpoint()], expected()).unwrap().state.id, 1);
 
-    // Whoever expects nothing stays with the first pool.
+    // A client without an expectation stays with the first pool.
     let moved = Arc::new(AtomicBool::new(false));
     let addresses = [&ours, &other].map(|server| server.endpoint().parse().unwrap());
     let connect: Connect = {

@@ -5,11 +5,11 @@
 //! ```text
 //! root/lock            held while a node joins or leaves
 //! root/mem0/control    whether the node lives, its regions, its doorbells; locked while it lives
-//! root/mem0/region-0   the memory it lends, one file a region
+//! root/mem0/region-0   the memory of the node, one file a region
 //! root/cn1/...
 //! ```
 //! A peer maps the regions that it uses. After that verbs are loads, stores and atomics of the
-//! calling thread, done inside `post`, and the node that lends the memory does nothing. Doorbells
+//! calling thread, done inside `post`, and the owner of the memory does nothing. Doorbells
 //! ring in shared words. If a doorbell has a waiter, a futex wakes the *attendant* thread of its
 //! node.
 //!

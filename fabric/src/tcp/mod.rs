@@ -1,11 +1,11 @@
 //! Backend `tcp`: soft RDMA between machines without an RDMA NIC.
 //!
-//! A node listens; a queue pair is a TCP connection to it. The *host* of the node that lends memory
-//! executes the chains of a connection in the order in which they arrive, and does nothing else:
-//! one thread for each connection receives, executes every whole request in its buffer, and sends
-//! all answers with one system call. The node that posts has one more thread, the *driver*. It
-//! accepts connections, receives responses for completions that no thread polls, and watches silent
-//! peers.
+//! A node listens; a queue pair is a TCP connection to it. The *host* of the node that serves
+//! memory executes the chains of a connection in the order in which they arrive, and does nothing
+//! else: one thread for each connection receives, executes every whole request in its buffer, and
+//! sends all answers with one system call. The node that posts has one more thread, the *driver*.
+//! It accepts connections, receives responses for completions that no thread polls, and watches
+//! silent peers.
 //!
 //! ```text
 //! compute node                                   memory node

@@ -3,7 +3,7 @@
     dead_code,
     unreachable_pub,
     clippy::unwrap_used,
-    reason = "each user needs some of it, and cannot go on without"
+    reason = "each user needs some of it, and cannot continue without it"
 )]
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! Memory pressure on the host of a memory node: the resource monitor of Hydra §4.2.
 //!
 //! ```text
-//! free_memory: bytes free on the host --> policy: which slabs to take back or to lend again
+//! free_memory: bytes free on the host --> policy: which slabs to take back or to offer again
 //!     --> resource_monitor: asks the pool for that, gives memory back to the host
 //! ```
 

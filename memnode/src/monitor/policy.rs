@@ -301,7 +301,7 @@ mod tests {
                 quiet = if acts.is_empty() { quiet + 1 } else { 0 };
                 host.act(&acts, &random);
             }
-            assert!(quiet > 20, "seed {seed}: it comes to rest");
+            assert!(quiet > 20, "seed {seed}: it settles");
             let most = before + had as u64 * SLAB;
             assert!(host.free() >= headroom.min(most), "seed {seed}: {} free", host.free());
             if before < headroom {

@@ -1,4 +1,4 @@
-//! What a thread owes a task.
+//! A value that a thread will give to a task.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::task::{Poll, Waker};
 
 use parking_lot::Mutex;
 
-/// Something that one thread gives to a task, once.
+/// A value that a thread gives to a task, once.
 pub(super) fn promise<T>() -> (Giver<T>, impl Future<Output = Option<T>>) {
     let shared = Arc::new(Mutex::new(Promise::Open(None)));
     let giver = Giver(Arc::clone(&shared));

@@ -1,7 +1,7 @@
-//! Bytes between a process without a control plane of its own and a relay, a process that passes
-//! its calls on.
+//! Bytes between a process without a control plane of its own and a relay, a process that forwards
+//! its calls to one.
 //!
-//! Numbers are little-endian. Who connects says hello, and is replied to; the first two fields of
+//! Numbers are little-endian. The client says hello, and the relay replies. The first two fields of
 //! both are the same in every version:
 //!
 //! ```text
@@ -34,8 +34,9 @@ use super::error::ControlError;
 use super::plane::{Beat, Change, Version};
 use crate::document::{FORMAT, PoolState};
 
-/// First word, little-endian, of a connection to a relay. Who accepts connections of several kinds
-/// at one port tells by it that the rest is for [`Relay::serve`](super::Relay::serve).
+/// First word, little-endian, of a connection to a relay. A process that accepts connections of
+/// several kinds at one port tells by it that the rest is for
+/// [`Relay::serve`](super::Relay::serve).
 pub const RELAY_MAGIC: u64 = u64::from_le_bytes(*b"SELKCTL?");
 /// First word of a reply.
 const REPLY_MAGIC: u64 = u64::from_le_bytes(*b"SELKCTL!");
@@ -64,7 +65,7 @@ const _: () = {
     assert!(MAX_FRAME_BYTES <= u32::MAX as usize);
 };
 
-/// What is wrong with a connection between a relay and who asks it. The connection is closed.
+/// What is wrong with a connection between a relay and its client. The connection is closed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RelayError {
@@ -74,10 +75,10 @@ pub enum RelayError {
         /// What the system said.
         source: io::Error,
     },
-    /// Nothing came, or nothing was taken, for as long as it is waited for.
+    /// No byte came, or none was taken, within the bound.
     #[error("the other end is silent")]
     Silent,
-    /// It ended where more has to follow.
+    /// The connection ended inside a message.
     #[error("the connection ended in the middle of a message")]
     Cut,
     /// The other end speaks something else.

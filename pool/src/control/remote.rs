@@ -73,7 +73,7 @@ const _: () = {
 /// Which pool is meant; `None` for any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Expectation {
-    /// What people call it; see [`Relay::new`](super::Relay::new).
+    /// Its name; see [`Relay::new`](super::Relay::new).
     pub name: Option<String>,
     /// [`PoolState::id`].
     pub id: Option<u64>,
@@ -219,7 +219,7 @@ impl ControlPlane for RemotePlane {
     }
 }
 
-/// What the plane's thread has: relays, and the connection to one of them.
+/// The state of the plane's thread: relays, and the connection to one of them.
 struct Line {
     /// For messages.
     endpoints: String,
@@ -237,13 +237,13 @@ struct Open {
     used_at: Instant,
 }
 
-/// Why an attempt came to nothing.
+/// Why an attempt failed.
 enum Miss {
     /// Nothing was sent.
     Unsent(String),
-    /// It may have been done.
+    /// The call may have been done.
     Lost(String),
-    /// This relay is of no use: not of this pool, of another version, or not to be trusted.
+    /// This relay cannot be used: of another pool, of another version, or not trusted.
     Useless(ControlError),
     /// The plane behind the relay was asked, and the next relay would say the same.
     Final(ControlError),
@@ -330,7 +330,7 @@ impl Line {
         }
     }
 
-    /// The next relay, please.
+    /// Turns to the next relay.
     fn pass_on(&mut self, said: String) {
         self.open = None;
         if let Some(target) = self.targets.first_mut() {

@@ -4,13 +4,12 @@
 //! ```text
 //! RemotePlane == connection ==> Relay ----> FilePlane, EtcdPlane
 //! ```
-//! One thread a connection, of the caller's: it reads a request, waits for the plane, answers. What
-//! is wrong with a connection ends that connection and no other. The relay keeps nothing: a change
-//! that is asked for again, here or at another relay of the pool, is known to the plane by its
-//! number.
+//! Each connection has a thread of the caller: it reads a request, waits for the plane, answers. An
+//! error of a connection ends that connection and no other. The relay keeps no state: the plane
+//! recognises a repeated change, at this relay or another one of the pool, by its number.
 //!
-//! Not done: who may ask. Every process that reaches the port may change the pool, unless the
-//! [`Stream`] lets in only those who may.
+//! Not done: authorisation. Every process that reaches the port may change the pool, unless the
+//! [`Stream`] admits only trusted ones.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -45,7 +44,7 @@ pub struct Relay {
 }
 
 impl Relay {
-    /// A relay to `plane`, which keeps the pool that people call `name` (1 to 255 bytes).
+    /// A relay to `plane`, which keeps the pool called `name` (1 to 255 bytes).
     ///
     /// # Errors
     /// [`PoolError::Config`] for a name that is not allowed.
@@ -62,7 +61,7 @@ impl Relay {
     /// read already, and have been [`RELAY_MAGIC`](super::RELAY_MAGIC).
     ///
     /// # Errors
-    /// What was wrong with the connection.
+    /// The error of the connection.
     pub fn serve(&self, mut stream: impl Stream) -> Result<(), RelayError> {
         self.serve_from_version(&mut stream)
     }
@@ -106,7 +105,7 @@ impl Relay {
         }
     }
 
-    /// What the plane says. The pool of the connection is that of `id`.
+    /// The plane's answer. The pool of the connection is that of `id`.
     fn answer(&self, id: u64, request: Request) -> Result<Response, RelayError> {
         let answer = match request {
             Request::Load { known } => self.load(id)?.map(|found| {
@@ -125,7 +124,7 @@ impl Relay {
         Ok(answer.unwrap_or_else(Response::Failed))
     }
 
-    /// Versions of another pool mean nothing to who knows this one.
+    /// Versions of another pool mean nothing to a client of this one.
     fn load(&self, id: u64) -> Result<Result<Versioned, ControlError>, RelayError> {
         match wait(self.plane.load()) {
             Ok(found) if found.state.id != id => Err(RelayError::PoolReplaced),
@@ -163,7 +162,7 @@ impl Drop for Seat<'_> {
     }
 }
 
-/// Waits in this thread for what a plane says.
+/// Waits in this thread for the answer of a plane.
 fn wait<T>(call: impl Future<Output = Result<T, ControlError>>) -> Result<T, ControlError> {
     let mut call = pin!(call);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
@@ -203,7 +202,7 @@ mod tests {
     /// Says what it was given, then nothing, without a wait.
     struct Script {
         says: Cursor<Vec<u8>>,
-        heard: usize,
+        received: usize,
         limit: Duration,
         /// Of the reads that met silence.
         silent_for: Vec<Duration>,
@@ -212,7 +211,7 @@ mod tests {
     impl Script {
         fn of(parts: &[&[u8]]) -> Self {
             let says = Cursor::new(parts.concat());
-            Self { says, heard: 0, limit: Duration::ZERO, silent_for: Vec::new() }
+            Self { says, received: 0, limit: Duration::ZERO, silent_for: Vec::new() }
         }
     }
 
@@ -230,7 +229,7 @@ mod tests {
 
     impl Write for Script {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.heard += bytes.len();
+            self.received += bytes.len();
             Ok(bytes.len())
         }
 
@@ -298,14 +297,14 @@ mod tests {
             let mut script = Script::of(&[&hello]);
             let served = relay.serve_from_version(&mut script);
             assert!(matches!(served, Err(RelayError::Full)), "{served:?}");
-            assert!(script.heard > 0, "it is told");
+            assert!(script.received > 0, "it is told");
         }
         drop(seats);
         assert!(relay.serve_from_version(&mut Script::of(&[&hello])).is_ok());
     }
 
     #[test]
-    fn names_that_nobody_can_read_are_refused() {
+    fn names_that_cannot_be_read_are_refused() {
         let refused = |name: &str| Relay::new(Arc::new(LocalPlane::default()), name).is_err();
         let names = ["", "a\nb", &"x".repeat(256)].map(refused);
         assert_eq!(names, [true; 3]);

@@ -1,4 +1,4 @@
-//! A relay as somewhere to connect to: its name, the addresses that stand for it, a connection.
+//! A relay as a target of connections: its name, its addresses, a connection.
 
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -23,7 +23,7 @@ pub type Connect =
 pub(super) enum Unreached {
     /// It is there, and one side does not trust the other.
     Distrusted(TlsError),
-    /// Where the network does not go today.
+    /// The network does not reach it.
     Lost(String),
 }
 
@@ -31,7 +31,7 @@ pub(super) enum Unreached {
 pub(super) struct Target {
     endpoint: String,
     host: String,
-    /// What came of the attempts of the call that is under way.
+    /// The result of the attempts of the call that is under way.
     pub(super) said: Option<String>,
     /// A lookup that takes longer than any call waits. There is one at a time.
     lookup: Option<Receiver<io::Result<Vec<SocketAddr>>>>,
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_nobody_resolves_is_waited_for_no_longer_than_said_and_looked_up_once() {
+    fn a_name_that_is_never_resolved_is_waited_for_within_the_bound_and_looked_up_once() {
         let mut target = target("h:1");
         let (sender, lookup) = mpsc::sync_channel(1);
         target.lookup = Some(lookup);
@@ -182,7 +182,7 @@ mod tests {
         target.lookup = Some(lookup);
         let addresses = ["[::1]:1", "10.0.0.1:1"].map(|address| address.parse().unwrap());
         sender.send(Ok(addresses.to_vec())).unwrap();
-        let (asked, heard) = mpsc::channel();
+        let (asked, received) = mpsc::channel();
         let asked = parking_lot::Mutex::new(asked);
         let connect: Connect = Arc::new(move |host, address, limit| {
             asked.lock().send((host.to_owned(), address, limit)).unwrap();
@@ -192,9 +192,9 @@ mod tests {
             target.connect(&connect, Instant::now() + Duration::from_secs(60)).err().unwrap();
         let Unreached::Lost(said) = said else { panic!("{said:?}") };
         assert!(said.contains("[::1]:1: no true, at 10.0.0.1:1: no false"), "{said}");
-        let heard: Vec<_> = heard.try_iter().collect();
-        assert_eq!(heard.iter().map(|(_, address, _)| *address).collect::<Vec<_>>(), addresses);
-        let [(host, _, first), (_, _, second)] = &heard[..] else { panic!("{heard:?}") };
+        let received: Vec<_> = received.try_iter().collect();
+        assert_eq!(received.iter().map(|(_, address, _)| *address).collect::<Vec<_>>(), addresses);
+        let [(host, _, first), (_, _, second)] = &received[..] else { panic!("{received:?}") };
         assert_eq!(host, "h");
         assert!(*first <= Duration::from_secs(30), "time is left for the second: {first:?}");
         assert!(*second > Duration::from_secs(30), "what the first did not use: {second:?}");

@@ -31,7 +31,7 @@ type Silent = (PeerId, u64, Option<Duration>);
 
 impl Membership {
     /// A process whose nodes have not shown for the length of a lease that they live has lost them.
-    /// Memory that processes share outlives a silence of the process that lends it.
+    /// Memory that processes share outlives a silence of the process that owns it.
     pub(super) async fn declare_silent_dead(&self, watched_for: Duration) -> Result<(), PoolError> {
         let mut watched_for = watched_for;
         for _ in 0..ATTEMPTS {

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(balance(&mut state), (24, vec![24; 5]));
         join(&mut state, "", 7);
         let (moves, slabs) = balance(&mut state);
-        assert_eq!((moves, slabs[5]), (7, 7), "as many as it lends");
+        assert_eq!((moves, slabs[5]), (7, 7), "as many as its capacity");
     }
 
     #[test]
@@ -259,6 +259,6 @@ mod tests {
         assert_eq!(dead.next_to_balance(), None);
         assert!(state.next_to_balance().is_some());
         state.memory_nodes[0].as_mut().unwrap().dead = true;
-        assert_eq!(state.next_to_balance(), None, "it is made good first");
+        assert_eq!(state.next_to_balance(), None, "the loss is regenerated first");
     }
 }

@@ -125,7 +125,7 @@ mod tests {
     const RANGES: u32 = 2_000;
 
     /// A pool of coding 2+1 whose first three memory nodes have slabs of all ranges; each node
-    /// lends so many.
+    /// has so many.
     fn pool(capacities: &[u32]) -> PoolState {
         let config = PoolConfig {
             memory_nodes: capacities.len(),

@@ -136,7 +136,7 @@ pub(crate) fn ask<T>(
     })
 }
 
-/// A pool's name that nobody else uses, in an etcd that may be shared. Dropping it removes the
+/// A pool's name that no other test uses, in an etcd that may be shared. Dropping it removes the
 /// pool.
 pub(crate) struct Place {
     pub(crate) endpoints: Vec<String>,
@@ -183,7 +183,7 @@ fn shared() -> Arc<Server> {
     static SERVER: Mutex<Weak<Server>> = Mutex::new(Weak::new());
     let mut server = match SERVER.lock() {
         Ok(server) => server,
-        // Whoever failed to start one has said why.
+        // The caller that failed to start one has said why.
         Err(poisoned) => poisoned.into_inner(),
     };
     if let Some(running) = server.upgrade() {

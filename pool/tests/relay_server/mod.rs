@@ -96,7 +96,7 @@ impl RelayServer {
             for connection in connections {
                 let _ = connection.shutdown(Shutdown::Both);
             }
-            // Wakes the thread that accepts, and hears when it has gone.
+            // Wakes the thread that accepts, and learns when it has ended.
             if let Ok(mut last) = TcpStream::connect(state.address) {
                 last.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
                 let _ = last.read(&mut [0]);

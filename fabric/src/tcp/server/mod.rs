@@ -1,4 +1,4 @@
-//! The side of a node that lends memory.
+//! The side of a node that serves its memory.
 //!
 //! Contents: `host` (accepts connections), `admissions` (which peers may connect), `session`
 //! (executes the chains of one connection), `port_mux` (other protocols on the same port).

@@ -34,6 +34,8 @@ pub mod ring;
 mod scan;
 mod sink;
 mod store;
+#[cfg(test)]
+mod test_log;
 
 pub use changes::Changes;
 pub use conflict::MergeConflict;

@@ -387,7 +387,7 @@ mod tests {
 
     impl LogStore for Logs {
         fn create(&self, _: LogOwner) -> BoxFuture<'_, Result<Arc<dyn Sink>, LogError>> {
-            panic!("nobody writes")
+            panic!("no test writes")
         }
 
         fn pieces(&self, owner: LogOwner) -> BoxFuture<'_, Result<Vec<Lsn>, ReadError>> {
@@ -402,7 +402,7 @@ mod tests {
         }
 
         fn remove(&self, _: LogOwner) -> BoxFuture<'_, Result<(), LogError>> {
-            panic!("nobody removes")
+            panic!("no test removes")
         }
 
         fn owners(&self) -> BoxFuture<'_, Result<Vec<LogOwner>, ReadError>> {

@@ -6,24 +6,19 @@ use std::path::Path;
 use std::sync::Arc;
 
 use selkie_fabric::env::RealRuntime;
-use selkie_pool::GAddr;
 
 use super::names::{UNNAMED, files_in, path_of};
 use super::store::LogFiles;
-use crate::dirty::Dirty;
 use crate::error::ReadError;
 use crate::header::{HEADER_BYTES, Header};
 use crate::lsn::{FIRST_LSN, Lsn};
 use crate::names::ENDED;
 use crate::owner::LogOwner;
-use crate::record::{Change, Record, encode};
-use crate::scan::{LogEnd, scan};
+use crate::record::Record;
+use crate::scan::scan;
 use crate::sink::Sink;
 use crate::store::{LogStore, Piece, read_log};
-
-const LINE: usize = 512;
-
-const OWNER: LogOwner = LogOwner { pool: 9, node: 3, incarnation: 1, line_bytes: LINE as u32 };
+use crate::test_log::{OWNER, numbers, record};
 
 fn logs(place: &Path) -> LogFiles {
     LogFiles::new(&place.join("logs"), 1 << 16, 1 << 20).unwrap()
@@ -39,16 +34,6 @@ async fn begin(logs: &LogFiles) -> Writing {
     Writing { sink: logs.create(OWNER).await.unwrap(), end: FIRST_LSN }
 }
 
-/// A record of a whole line.
-fn record(lsn: Lsn, durable: Lsn, number: u64) -> Vec<u8> {
-    let line = vec![number as u8; LINE];
-    let change =
-        Change { addr: GAddr::from_u64(LINE as u64), psn: number, pieces: Dirty::ALL, line: &line };
-    let mut bytes = Vec::new();
-    encode(&mut bytes, OWNER.format().salt, (lsn, durable), &[change]);
-    bytes
-}
-
 /// Writes so many records, each an append of its own.
 async fn write(log: &mut Writing, records: std::ops::Range<u64>) {
     for number in records {
@@ -57,13 +42,6 @@ async fn write(log: &mut Writing, records: std::ops::Range<u64>) {
         log.sink.append(log.end, bytes).await.result.unwrap();
         log.end += length;
     }
-}
-
-async fn numbers(logs: &LogFiles) -> (Vec<u64>, Result<Option<LogEnd>, ReadError>) {
-    let mut numbers = Vec::new();
-    let visit = |record: Record<'_>| numbers.extend(record.pages().map(|redo| redo.psn()));
-    let end = read_log(logs, OWNER, visit).await;
-    (numbers, end)
 }
 
 #[test]
@@ -79,7 +57,7 @@ fn what_was_written_is_read_file_by_file() {
         assert_eq!(read, (0..500).collect::<Vec<_>>());
         assert_eq!(ended.unwrap().unwrap().lsn, log.end);
         assert_eq!(logs.owners().await.unwrap(), [OWNER]);
-        // Nobody needs what comes before the third file.
+        // No node needs the records before the third file.
         assert_eq!(log.sink.truncate(files[2].0 + 8).await.unwrap(), files[2].0);
         let (read, _) = numbers(&logs).await;
         assert_eq!(files_in(&logs.directory(OWNER)).unwrap(), files[2..]);
@@ -129,7 +107,7 @@ fn a_log_ends_where_it_was_first_said_to() {
         let (_, wrong) = numbers(&logs).await;
         assert!(wrong.unwrap_err().to_string().contains("no file of a log"));
         logs.remove(OWNER).await.unwrap();
-        assert_eq!(logs.end_at(OWNER, 4711).await.unwrap(), 4711, "nobody reads it");
+        assert_eq!(logs.end_at(OWNER, 4711).await.unwrap(), 4711, "no node reads it");
         assert!(!logs.directory(OWNER).exists());
     });
 }
@@ -150,7 +128,7 @@ fn a_log_that_is_written_is_followed_file_by_file() {
                     numbers.extend(record.pages().map(|redo| redo.psn()));
                 };
                 let end = scan(&bytes, at, OWNER.format(), visit).unwrap().lsn;
-                assert!(end > at, "it goes on");
+                assert!(end > at, "records follow");
                 at = end;
             }
         }

@@ -14,22 +14,19 @@ use object_store::{
     ObjectStoreExt, PutMultipartOptions, PutOptions, PutPayload, PutResult,
 };
 use selkie_fabric::env::RealRuntime;
-use selkie_pool::GAddr;
 
 use super::names::{ARCHIVED, KEPT, mark_of, object_of};
 use super::store::LogObjects;
-use crate::dirty::Dirty;
 use crate::error::ReadError;
 use crate::header::{HEADER_BYTES, Header};
 use crate::lsn::{FIRST_LSN, Lsn};
 use crate::owner::LogOwner;
-use crate::record::{Change, Record, encode};
-use crate::scan::{LogEnd, scan};
+use crate::record::Record;
+use crate::scan::scan;
 use crate::sink::Sink;
 use crate::store::{Labels, LogStore, Piece, read_log};
+use crate::test_log::{LINE, OWNER, numbers, records};
 
-const LINE: usize = 512;
-const OWNER: LogOwner = LogOwner { pool: 9, node: 3, incarnation: 1, line_bytes: LINE as u32 };
 /// A record of a line.
 const RECORD: u64 = 32 + 24 + LINE as u64;
 
@@ -128,19 +125,6 @@ impl ObjectStore for Fickle {
     }
 }
 
-/// Records of a line each, which lie where the one of `at` begins.
-fn records(at: Lsn, numbers: Range<u64>) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    for number in numbers {
-        let line = vec![number as u8; LINE];
-        let addr = GAddr::from_u64(LINE as u64);
-        let change = Change { addr, psn: number, pieces: Dirty::ALL, line: &line };
-        let lsn = at + bytes.len() as u64;
-        encode(&mut bytes, OWNER.format().salt, (lsn, at), &[change]);
-    }
-    bytes
-}
-
 /// Appends of so many records each, from the first number on; where they end.
 async fn write(sink: &dyn Sink, mut at: Lsn, numbers: Range<u64>, each: u64) -> Lsn {
     for first in numbers.clone().step_by(each as usize) {
@@ -150,13 +134,6 @@ async fn write(sink: &dyn Sink, mut at: Lsn, numbers: Range<u64>, each: u64) -> 
         at += length;
     }
     at
-}
-
-async fn numbers(logs: &LogObjects) -> (Vec<u64>, Result<Option<LogEnd>, ReadError>) {
-    let mut numbers = Vec::new();
-    let visit = |record: Record<'_>| numbers.extend(record.pages().map(|redo| redo.psn()));
-    let end = read_log(logs, OWNER, visit).await;
-    (numbers, end)
 }
 
 fn in_memory(store: Arc<dyn ObjectStore>) -> LogObjects {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Fabric --join(id)--> Endpoint --register(bytes)--> LocalRegion  memory of this node
-//!                               --connect(peer)----> QueuePair    ordered channel to a peer's memory
+//!                               --connect(peer)----> QueuePair    ordered channel to its memory
 //! ```
 //! The front page of the crate has their contract; `conformance` tests it.
 

@@ -24,7 +24,7 @@ pub enum Coherence {
     #[default]
     Selcc,
     /// Baseline without a cache, SEL of SELCC §7: the latch word is acquired for every access, with
-    /// the page, and given up with the last local user. Whoever meets another node tries again.
+    /// the page, and given up with the last local user. A node that meets another one tries again.
     Sel,
     /// Baseline in the manner of GAM: pages are cached, and a directory at each memory node's
     /// processor ([`crate::start_directories`]) says who may use them.
@@ -64,7 +64,7 @@ pub enum Planted {
     UnloggedGrant,
     /// A commit is acknowledged before it is durable.
     EarlyCommit,
-    /// The last change that a dead node has made to a page is not made again.
+    /// The last change that a dead node made to a page is not redone.
     ShortRedo,
     /// A log is cut off where it is durable, whatever is home.
     EarlyTruncate,
@@ -100,7 +100,7 @@ pub struct EngineConfig {
     /// Write back only the stretch of a page that was changed (SELCC §5.2.2), not all of it.
     pub dirty_bounds: bool,
     /// How long a page that was just fetched, or a right to it, is kept although other nodes wait
-    /// for it, so that whoever waited for it here can use it more than once. Zero: not at all.
+    /// for it, so that local waiters can use it more than once. Zero: not at all.
     pub hold: Duration,
     /// Leave this node's bit in a page's latch word when its shared copy is evicted, until a writer
     /// asks: saves the atomic of the eviction and that of the next fetch.
@@ -124,8 +124,8 @@ pub struct EngineConfig {
     /// concern it ask at once for as many splits as tell which is wrong (ErrorCorrectionLimit of
     /// Hydra §4.1); at least 1.
     pub error_correction_limit: u32,
-    /// The same, beyond which the node's slabs are made again on others (SlabRegenerationLimit); at
-    /// least [`EngineConfig::error_correction_limit`].
+    /// The same, beyond which the node's slabs are regenerated on others (SlabRegenerationLimit);
+    /// at least [`EngineConfig::error_correction_limit`].
     pub slab_regeneration_limit: u32,
     /// Where changes are recorded, so that they outlive the node; `None`: nowhere.
     pub log: Option<LogTo>,

@@ -16,7 +16,7 @@ use crate::log::LogError;
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum EngineError {
-    /// A `try_` operation met a latch, here or at another compute node.
+    /// A `try_` operation met another holder, here or at another compute node.
     #[error("{addr} is latched by somebody else")]
     Busy {
         /// The line.
@@ -30,8 +30,7 @@ pub enum EngineError {
         /// Bytes of page data the pool has.
         capacity: u64,
     },
-    /// The line was held by a compute node that died, and what it had written there is gone with
-    /// it.
+    /// The line was held by a compute node that died, and its changes are lost.
     #[error("{addr} is lost: cn{node} held it when it died")]
     PageLost {
         /// The line.
@@ -117,7 +116,7 @@ pub enum EngineError {
     /// The log cannot be written; it is tried again.
     #[error("log: {0}")]
     Log(#[source] LogError),
-    /// The log has no room for changes by somebody who would not wait.
+    /// The log has no room, and the caller does not wait.
     #[error("log: full")]
     LogFull,
     /// What was recorded in the log did not become durable within the configured bound; it may

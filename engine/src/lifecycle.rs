@@ -104,11 +104,11 @@ impl Lifecycle {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Relaxed: closing waits for nobody; an access that slips in finds a page or a miss.
+        // Relaxed: closing waits for no access; one that slips in finds a page or a miss.
         self.closed.load(Ordering::Relaxed)
     }
 
-    /// Refuses new accesses from now on; whether it did already.
+    /// Refuses new accesses from now on. Returns whether it did already.
     pub(crate) fn close(&self) -> bool {
         self.closed.swap(true, Ordering::Relaxed)
     }

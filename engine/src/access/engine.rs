@@ -126,12 +126,12 @@ impl Engine {
         Ok(extents * core.pool.descriptor().geometry().extent_bytes())
     }
 
-    /// Waits until this node's log is durable up to a place. Without a log nothing is ever durable,
-    /// and nobody waits.
+    /// Waits until this node's log is durable up to an LSN. Without a log nothing is durable, and
+    /// the call returns at once.
     ///
     /// # Errors
-    /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may become durable
-    /// later all the same.
+    /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may still become
+    /// durable later.
     pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
         let Some(log) = &self.0.log else { return Ok(()) };
         #[cfg(feature = "planted")]
@@ -142,8 +142,8 @@ impl Engine {
         self.0.until_durable(log, lsn).await
     }
 
-    /// Waits until this node's log has room for changes. Whoever waits should have no page latched,
-    /// as those that are cannot go home, for which there would be room.
+    /// Waits until this node's log has room for changes. The caller should hold no latch: a latched
+    /// page cannot be written home, which would free room.
     ///
     /// # Errors
     /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full.
@@ -170,8 +170,8 @@ impl Engine {
         self.0.epochs.pin()
     }
 
-    /// The page, if it is cached and nobody is in the way: no waiting, no round trip. `None` also
-    /// while the node is suspended.
+    /// The page, if it is cached and no other holder conflicts: no waiting, no round trip. `None`
+    /// also while the node is suspended.
     #[inline]
     pub fn shared_hit(&self, addr: GAddr) -> Option<SharedGuard<'_>> {
         let guard = self.shared_if_cached(addr)?;
@@ -245,10 +245,9 @@ impl Engine {
         }
     }
 
-    /// Latches the page shared without waiting for latches. Waits all the same while the node is
-    /// suspended, at most for the request timeout, and keeps what the caller has latched before:
-    /// `Busy` says that somebody else uses the page, and whoever tries again would do so in vain
-    /// until the node goes on.
+    /// Latches the page shared without waiting for latches. Still waits while the node is
+    /// suspended, at most for the request timeout, and keeps the caller's other latches: `Busy`
+    /// means that another holder uses the page, and a retry would fail until the node resumes.
     ///
     /// # Errors
     /// `Busy` if the page is latched exclusively, here or elsewhere; else as [`Engine::shared`].
@@ -284,8 +283,8 @@ impl Engine {
         Ok(ExclusiveGuard::new(&self.0, frame))
     }
 
-    /// Gives this node's copy of a page up, as if its frame were needed; when it returns, what was
-    /// changed is home. Does nothing to a page that somebody here uses or waits for.
+    /// Evicts this node's copy of a page, as if its frame were needed. On return its changes are
+    /// home. Does nothing to a page that a local caller uses or waits for.
     ///
     /// # Errors
     /// `Timeout` if it takes longer than accesses may wait.
@@ -321,8 +320,7 @@ impl Engine {
             let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
             let (addr, reused) = grant.parts();
             let mut guard = match self.exclusive(addr).await {
-                // A line that is not to be had for good is nobody's: each node has finitely many of
-                // them.
+                // A line that cannot be latched for good is leaked: each node has finitely many.
                 Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
                     grant.used();
                     continue;
@@ -338,7 +336,7 @@ impl Engine {
         }
     }
 
-    /// Gives the page back to the pool. It keeps its bytes for those who come by old pointers, and
+    /// Returns the page to the pool. It keeps its bytes for readers with old pointers, and
     /// is reused once every pin held now, at any node, is gone. Does not wait.
     pub fn free(&self, page: ExclusiveGuard<'_>) {
         let addr = page.addr();
@@ -373,10 +371,10 @@ impl Engine {
         self.0.add_to_copies(Counter::Line(counter), delta).await
     }
 
-    /// Moves the pool's logical clock on by so many steps, and returns what it was. A pool has one
-    /// clock, zero at first, for whoever puts things in order across nodes: what was returned
-    /// later, anywhere, is greater, and nobody else has been given the steps in between. It
-    /// outlives memory nodes as counters do, but not the pool, also where pages are
+    /// Advances the pool's logical clock by so many steps, and returns its value before. A pool has
+    /// one clock, zero at first, which orders events across nodes: a value returned later, at any
+    /// node, is greater, and no other caller was given the steps in between. The clock outlives
+    /// memory nodes as counters do, but not the pool, also where pages are
     /// [restored](Engine::restore). One round trip; in a coded pool one more for each parity split.
     ///
     /// # Errors
@@ -386,7 +384,7 @@ impl Engine {
         self.0.add_to_copies(Counter::Clock, steps).await
     }
 
-    /// Moves the pool's logical clock on to `least`, unless it is there already. As many round
+    /// Advances the pool's logical clock to `least`, unless it is there already. As many round
     /// trips as [`advance_clock`](Engine::advance_clock), and more if others move it meanwhile.
     ///
     /// # Errors

@@ -1,9 +1,9 @@
-//! Guards: a latched page, readable or writable, let go on drop.
+//! Guards: a latched page, readable or writable, released on drop.
 //!
-//! A page is its global cache line but for the first [`PSN_BYTES`], in which its *page sequence
-//! number* stands: how often it was changed, counted up when a guard that asked for bytes to change
-//! is let go. It goes wherever the page goes, and never goes back, whatever the page is used for:
-//! who finds the number unchanged finds the page unchanged.
+//! A page is its global cache line without the first [`PSN_BYTES`], which have its *page sequence
+//! number*: the number of its changes. A guard that handed out bytes for writing increments it on
+//! release. The number stays with the page wherever the page goes and never decreases, whatever the
+//! page is used for: a reader that finds the number unchanged finds the page unchanged.
 
 use std::fmt;
 use std::ops::{Deref, Range};
@@ -19,7 +19,7 @@ use crate::log::ChangedPage;
 use crate::{EngineError, GAddr};
 use selkie_wal::{Dirty, Lsn, PSN_BYTES, psn_of};
 
-/// A page latched shared: nobody writes it anywhere while the guard lives.
+/// A page latched shared: no node writes it while the guard lives.
 #[must_use]
 pub struct SharedGuard<'e> {
     core: &'e Core,
@@ -32,13 +32,13 @@ unsafe impl Send for SharedGuard<'_> {}
 // SAFETY: through a shared reference the page can only be read.
 unsafe impl Sync for SharedGuard<'_> {}
 
-/// A page latched exclusively: nobody else reads or writes it anywhere while the guard lives.
+/// A page latched exclusively: no other task or node reads or writes it while the guard lives.
 #[must_use]
 pub struct ExclusiveGuard<'e> {
     core: &'e Core,
     frame: &'e Frame,
     page: NonNull<u8>,
-    /// Of which bytes were asked for to be changed.
+    /// The pieces that were handed out for writing.
     changed: Dirty,
 }
 
@@ -75,7 +75,7 @@ impl<'e> SharedGuard<'e> {
         line(self.page, self.core, self)
     }
 
-    /// Up to where the node's log has to be durable before anybody may rely on what the page is, if
+    /// The node's log must be durable up to here before a caller may rely on the page's content, if
     /// there is a log.
     #[inline]
     pub fn lsn(&self) -> Lsn {
@@ -92,9 +92,9 @@ impl<'e> SharedGuard<'e> {
     /// suspended.
     ///
     /// # Errors
-    /// `Busy` when anybody else, here or at another compute node, has the page latched, or is
-    /// about to write it; the shared guard comes back with every error. Dropping the future drops
-    /// the shared guard.
+    /// `Busy` when another holder, here or at another compute node, has the page latched, or is
+    /// about to write it. Every error returns the shared guard. Dropping the future drops the
+    /// shared guard.
     pub async fn try_upgrade(self) -> Result<ExclusiveGuard<'e>, (SharedGuard<'e>, EngineError)> {
         let addr = self.addr();
         match self.core.acquire(addr, Access::Upgrade, true).await {
@@ -155,7 +155,7 @@ impl<'e> ExclusiveGuard<'e> {
         self.frame.lsn()
     }
 
-    /// Bytes `range` of the page, to be changed; only bytes asked for in this way are written back.
+    /// Bytes `range` of the page, for writing. Only bytes handed out in this way are written back.
     ///
     /// # Panics
     /// If the range does not lie in the page.
@@ -179,7 +179,7 @@ impl<'e> ExclusiveGuard<'e> {
         unsafe { std::slice::from_raw_parts_mut(self.page.as_ptr(), self.core.cache.gcl_bytes()) }
     }
 
-    /// The page is another than before, if bytes of it were changed.
+    /// Records the change, if bytes were handed out for writing.
     #[inline]
     fn count_change(&mut self) {
         if !self.changed.is_empty() {
@@ -187,8 +187,8 @@ impl<'e> ExclusiveGuard<'e> {
         }
     }
 
-    /// Counts the page's sequence number up, if bytes of it were changed; what it was before, and
-    /// which pieces.
+    /// Increments the page's sequence number, if bytes were handed out for writing. Returns the
+    /// number before, and the changed pieces.
     fn number(&mut self) -> Option<(u64, Dirty)> {
         let (before, pieces) = (self.psn(), std::mem::take(&mut self.changed));
         if pieces.is_empty() {
@@ -232,11 +232,11 @@ impl Drop for ExclusiveGuard<'_> {
     }
 }
 
-/// The changes made through these guards take place together: whatever happens, others find all of
-/// them or none. They stay latched, and what is changed through them afterwards is another change.
-/// Guards that are let go without this are changes each of its own. Up to where the node's log has
-/// to be durable before anybody may rely on them, if there is a log and something was changed. Does
-/// not wait, no round trip.
+/// Makes the changes through these guards atomic together: after any failure either all of them
+/// exist or none. The pages stay latched, and later changes through the guards are another change.
+/// A guard that is dropped without this is a change of its own. Returns up to where the node's log
+/// must be durable before a caller may rely on the changes, if there is a log and a page was
+/// changed. Does not wait, no round trip.
 pub fn change_together<'g, 'e: 'g>(
     guards: impl IntoIterator<Item = &'g mut ExclusiveGuard<'e>>,
 ) -> Option<Lsn> {

@@ -35,7 +35,7 @@ use crate::telemetry::activity_reporting::run_activity;
 use crate::telemetry::counting::Telemetry;
 use crate::{Coherence, EngineError};
 
-/// How often a node that comes in looks whether the epochs are where they belong.
+/// The interval at which a joining node checks whether the epochs are at their memory node.
 const EPOCHS_LOOK: Duration = Duration::from_millis(1);
 /// Messages a peer's full ring may hold up here before sending fails: each line has at most one
 /// request and one answer a peer under way, so a few thousand are far beyond any load.
@@ -61,7 +61,7 @@ impl Engine {
         if config.coherence == Coherence::Rpc && !coding.is_plain() {
             return Err(EngineError::RpcNeedsPlain { coding });
         }
-        // Until then what concerns a memory node that died stands still.
+        // Until then operations on a dead memory node are quiesced.
         let missed = pool.all_missed_within().filter(|_| !coding.is_plain());
         if let Some(missed) = missed.filter(|missed| *missed >= config.request_timeout) {
             return Err(EngineError::Config {
@@ -101,10 +101,9 @@ impl Engine {
         drop(core.spawn("activity", run_activity(Arc::downgrade(&core))));
         drop(core.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
         let engine = Engine(core);
-        // It may have to wait for a recovery, of which this node may be the only one to do its
-        // part.
+        // This may wait for a recovery, in which this node may be the only one to take part.
         if let Err(error) = engine.0.open_log().await {
-            // It has changed nothing.
+            // The node has changed no page, so an error of the close does not matter.
             let _ = engine.close().await;
             return Err(error);
         }
@@ -113,7 +112,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// From when the others let the node in to when it is in the pool.
+    /// Connects the announced node to the memory nodes, and enters the pool.
     async fn connect(
         pool: &Arc<Pool>,
         env: &Env,
@@ -158,7 +157,7 @@ impl Engine {
         Ok(core)
     }
 
-    /// Enters the pool, and takes mail in from then on.
+    /// Enters the pool, and handles mail from then on.
     async fn enter(core: &Arc<Core>) -> Result<(), EngineError> {
         let (pool, index) = (&core.pool, core.index());
         let mailboxes = core.messenger.mailboxes();
@@ -176,9 +175,9 @@ impl Engine {
             }
         };
         core.lifecycle.enter(incarnation);
-        // Whoever died before waits for this node only if it was in before.
+        // The recovery from an earlier death waits for this node only if it was a member then.
         core.note_earlier_deaths();
-        // Not before it knows the others, whom it would have no way to answer.
+        // Not earlier: without knowing the other nodes it could not answer them.
         for mailbox in mailboxes {
             let (weak, mailbox) = (Arc::downgrade(core), Arc::clone(mailbox));
             drop(core.spawn("mail", run_mail(weak, mailbox)));
@@ -217,8 +216,7 @@ impl Engine {
         descriptor.max_compute_nodes + memory_nodes
     }
 
-    /// Memory nodes of a coded pool that nobody has asked for anything since they died are declared
-    /// dead.
+    /// Declares memory nodes of a coded pool dead that died and were not accessed since.
     async fn declare_the_gone(pool: &Pool, endpoint: &dyn Endpoint) -> Result<(), EngineError> {
         if pool.descriptor().coding.is_plain() {
             return Ok(());
@@ -265,7 +263,7 @@ impl Engine {
             let newest = members.iter().map(|node| published(node.as_usize())).max().unwrap_or(0);
             let all_published = members.iter().all(|node| published(node.as_usize()) > 0);
             let are_here = all_published && global + 1 >= newest;
-            // One that hangs, or is about to leave, has no pins that anybody could wait for.
+            // A node that hangs, or is about to leave, has no pins that matter.
             let waited = env.now().saturating_sub(started);
             if are_here || pool.descriptor().coding.is_plain() || waited > pool.state().timing.lease
             {

@@ -17,7 +17,7 @@ use super::locations::Counter;
 use crate::core::Core;
 use crate::{EngineError, GAddr};
 
-/// How long it is waited for the epoch of freed lines to pass: a multiple of the ticks that takes.
+/// The wait for the epoch of freed lines to pass: a multiple of the ticks that this takes.
 const RIPENS_WITHIN: Duration = Duration::from_millis(250);
 /// Freed lines taken over from the pool at once.
 const ADOPT_LINES: usize = 64;
@@ -64,15 +64,15 @@ impl Core {
         .await
     }
 
-    /// Leases an extent, in a task of its own: a caller that goes away meanwhile leaves the extent
-    /// to the next one.
+    /// Leases an extent, in a task of its own: if the caller is dropped meanwhile, the next caller
+    /// gets the extent.
     async fn lease_extent(&self) -> Result<(), EngineError> {
         let core = self.this.upgrade().ok_or(EngineError::Closed)?;
         self.in_a_task("extent lease", async move { core.lease_least_loaded().await }).await
     }
 
-    /// Runs to its end what gets lines for this node, even if the caller goes away. Lines that come
-    /// when the node has closed go back.
+    /// Runs a task that gets lines for this node to its end, even if the caller is dropped. Lines
+    /// that arrive after the node has closed are returned.
     async fn in_a_task<T: Clone + Send + 'static>(
         &self,
         name: &'static str,
@@ -87,7 +87,7 @@ impl Core {
             let given_back = if closed { core.give_lines_back().await } else { Ok(()) };
             *told.lock() = given_back.and(done);
         });
-        // A task that the environment cut short leaves `Closed`.
+        // A task that the environment ended leaves `Closed`.
         let _ = task.join().await;
         outcome.lock().clone()
     }
@@ -97,17 +97,17 @@ impl Core {
         let lines = self.allocator.drain(self.cache.gcl_bytes() as u64);
         let given = self.pool.donate(&lines).await;
         if given.is_err() {
-            // They stay this node's, for whoever tries again.
+            // The lines stay with this node; a later call tries again.
             self.allocator.take_back(lines);
         }
         Ok(given?)
     }
 
-    /// Counts an extent of a unit as leased; which one, or one that there is not.
+    /// Leases the next extent of a unit. Its number may be beyond the last.
     async fn lease_from(&self, unit: usize) -> Result<u64, EngineError> {
         match self.add_to_copies(Counter::Leased(unit), 1).await {
             Ok(extent) => Ok(extent),
-            // What it has is not to be had any more; the others have more.
+            // Its extents cannot be leased any more; other units have some.
             Err(EngineError::Fabric(FabricError::PeerDead { peer }))
                 if peer != self.endpoint.id() =>
             {

@@ -38,7 +38,7 @@ impl Allocator {
         Allocator(Mutex::new(FreeLines { leased: vec![0; memory_nodes], ..FreeLines::default() }))
     }
 
-    /// Puts a freed line on hold until everybody who may still look at it has gone.
+    /// Puts a freed line on hold until no reader can still have its address.
     pub(crate) fn hold(&self, addr: GAddr, epoch: u64) {
         self.0.lock().limbo.push_back((addr, epoch));
     }
@@ -53,7 +53,7 @@ impl Allocator {
         }
     }
 
-    /// Takes lines over that nobody uses and nobody has used.
+    /// Takes over lines that were never used.
     pub(crate) fn adopt(&self, lines: impl Iterator<Item = GAddr>) {
         let line = |addr: GAddr| Extent { next: addr.to_u64(), end: addr.to_u64() + 1 };
         self.0.lock().extents.extend(lines.map(line));
@@ -109,7 +109,7 @@ impl Allocator {
         Self::fresh(&mut state, gcl_bytes)
     }
 
-    /// Everything unused, when the node leaves.
+    /// Takes all unused lines, when the node leaves.
     pub(super) fn drain(&self, gcl_bytes: u64) -> Vec<u64> {
         let mut state = self.0.lock();
         let mut lines: Vec<u64> = state.free.drain(..).map(GAddr::to_u64).collect();
@@ -130,7 +130,7 @@ impl Allocator {
         self.0.lock().leased.len()
     }
 
-    /// The pool has so many units by now, or more; how many this node knows of then.
+    /// Notes that the pool has at least this many units. Returns how many this node knows of.
     pub(super) fn note_units(&self, placed: usize) -> usize {
         let mut state = self.0.lock();
         let units = placed.max(state.leased.len());
@@ -153,8 +153,8 @@ impl Allocator {
         least.min_by_key(|(node, leased)| (**leased, turn(*node))).map(|(node, _)| node)
     }
 
-    /// An extent of a unit was leased: its number, and its lines if the unit has it. Whether it
-    /// has.
+    /// Takes over a leased extent of a unit: its number, and its lines if the unit has it. Returns
+    /// whether it has.
     pub(super) fn note_leased(
         &self,
         unit: usize,

@@ -25,7 +25,7 @@ pub(crate) fn gone(peer: PeerId) -> Arc<dyn QueuePair> {
     Arc::new(DisconnectedQueuePair { peer, error: FabricError::PeerDead { peer } })
 }
 
-/// The way to a peer that nobody here has met yet.
+/// The queue pair to a peer that this node has not connected to yet.
 pub(crate) fn not_met(peer: PeerId) -> Arc<dyn QueuePair> {
     Arc::new(DisconnectedQueuePair { peer, error: FabricError::UnknownPeer { peer } })
 }

@@ -1,14 +1,14 @@
 //! Reclamation epochs: when a freed line may be used again.
 //!
 //! A task that follows an address read from a page holds a pin; a line freed now may be reused once
-//! every pin that was held anywhere at that moment is gone. The pool has one global epoch and one
+//! every pin that was held anywhere at that time is gone. The pool has one global epoch and one
 //! published epoch per compute node, all in the control page of memory node 0, or in a coded pool
 //! of the first that lives and is to stay:
 //!
 //! - a node pins its tasks in its *current* epoch, which follows the global one by at most one step
 //!   and only moves once nothing is pinned in the epoch before;
 //! - it publishes the oldest epoch in which it may still have pins;
-//! - whoever waits for reclamation moves the global epoch on when every node has published it.
+//! - a node that waits for reclamation advances the global epoch when all nodes have published it.
 //!
 //! So a pin held while the global epoch is G was taken in G or G - 1, and a node's current epoch
 //! is never behind G - 1. A line freed in a node's current epoch e may have been met by pins up to

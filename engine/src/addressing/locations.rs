@@ -5,7 +5,7 @@ use selkie_pool::layout::MAX_SPLITS;
 
 use crate::GAddr;
 
-/// Where a line lies.
+/// The location of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Home {
     /// Index of the memory node.
@@ -16,7 +16,7 @@ pub(crate) struct Home {
     pub(crate) page: RemoteAddr,
 }
 
-/// Where a split lies.
+/// The location of a split.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SplitAt {
     /// Index of the memory node.
@@ -45,12 +45,12 @@ pub(crate) struct HeaderTable {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub(crate) splits: SplitsAt,
-    /// One that is written at a second place, too, and that place.
+    /// A split that is written at a second location, too, and that location.
     pub(crate) also: Option<(usize, SplitAt)>,
 }
 
 impl Written {
-    /// Where a split is written.
+    /// The locations at which a split is written.
     pub(crate) fn places_of(&self, split: usize) -> impl Iterator<Item = SplitAt> + use<> {
         let own = self.splits.get(split).copied().flatten();
         let also = self.also.filter(|(moving, _)| *moving == split).map(|(_, place)| place);
@@ -58,12 +58,12 @@ impl Written {
     }
 }
 
-/// Where a counter is kept.
+/// The copies of a counter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Copies {
-    /// Memory node and place of each copy; the first one that lives says what the counter is.
+    /// Memory node and location of each copy. The first living one has the value.
     pub(crate) places: Vec<(usize, RemoteAddr)>,
-    /// Another copy is about to be the first.
+    /// Another copy is about to become the first.
     pub(crate) wait: bool,
 }
 

@@ -1,8 +1,8 @@
-//! The ways to the memory nodes of a pool: more of them as memory nodes join.
+//! The queue pairs to the memory nodes of a pool; more are opened as memory nodes join.
 //!
-//! One queue pair to each memory node, opened when its pool names it (`Observer::changed`), or by
-//! the first who has something to do there if that is sooner. A way never changes once it is there,
-//! so that all latch operations of a line take the same (rule R1), and it is found without a lock.
+//! There is one queue pair to each memory node. It is opened when the pool names the node
+//! (`Observer::changed`), or by the first access if that is sooner. It never changes, so that all
+//! latch operations of a line use the same one (rule R1), and it is found without a lock.
 
 use std::sync::{Arc, OnceLock};
 
@@ -90,7 +90,7 @@ impl MemoryLinks {
             queue_pair,
             region,
         };
-        // Who was faster has opened the one that all use.
+        // If another task was faster, all use the queue pair that it opened.
         let _ = slot.way.set(way);
         Ok(())
     }

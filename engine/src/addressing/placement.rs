@@ -1,12 +1,11 @@
 //! Where a line lives: from a global address to its home and the offsets of latch word and page.
 //!
-//! The address space is cut into ranges of equal size. Without redundancy consecutive ranges lie on
-//! different memory nodes as long as those have ranges left, each whole in one slab. The ranges of
-//! a coded pool are as many as it has been given; each lies in k + r slabs, and the state of the
-//! pool says in which. That map is replaced as a whole when it changes, and read without a lock.
-//! While a slab moves it has two places, and both are written. Who works by a map says so
-//! ([`PlacementMap::using`]), so that it is known when nobody does any more who began by an older
-//! one.
+//! The address space is divided into ranges of equal size. Without redundancy each range is in one
+//! slab, and consecutive ranges are on different memory nodes as long as these have ranges left. A
+//! coded pool gets ranges as it grows. Each is in k + r slabs, and the state of the pool says in
+//! which. That map is replaced as a whole when it changes, and read without a lock. While a slab
+//! moves it has two locations, and both are written. An operation registers as a user of the map
+//! ([`PlacementMap::using`]), so that it is known when no user of an older map is left.
 //!
 //! Memory is leased in extents of a *unit*, which is a memory node, or a range of a coded pool.
 
@@ -25,30 +24,30 @@ use selkie_pool::{Coding, HeaderMove, MAX_MEMORY_NODES, MemoryNodeDescriptor, Po
 use super::locations::{Copies, Counter, HeaderTable, Home, SplitAt, SplitsAt, Written};
 use crate::GAddr;
 
-/// Where a range lies that is not coded.
+/// The location of a range that is not coded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Placement {
     node: u16,
     local_range: u32,
 }
 
-/// Where the ranges of a coded pool lie.
+/// The locations of the ranges of a coded pool.
 struct Map {
     ranges: Vec<RangePlace>,
-    /// Memory nodes that are to be needed for nothing.
+    /// Memory nodes that are about to leave.
     leaving: Vec<u16>,
-    /// The slab that is being made again, and does not have all it should.
+    /// The slab that is being regenerated, and is incomplete.
     unmade: Option<Unmade>,
-    /// How many work by it, or by another that is the same for whoever began by this one.
+    /// Users of this map, and of later maps that are equal for their operations.
     users: Arc<AtomicUsize>,
 }
 
-/// A slab that does not have all it should.
+/// A slab that is being regenerated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Unmade {
     range: usize,
     position: usize,
-    /// It is about to have it: counters of the range stand still.
+    /// It is about to be complete: counters of the range are quiesced.
     ends: bool,
 }
 
@@ -71,7 +70,7 @@ impl Map {
         self.ranges == other.ranges && self.leaving == other.leaving && self.unmade == other.unmade
     }
 
-    /// Whether what was begun by this map would have been begun so by the other.
+    /// Whether an operation under this map is valid under the other, too.
     fn suits(&self, other: &Self) -> bool {
         let is_same = |(own, other): (&RangePlace, &RangePlace)| {
             own.slabs == other.slabs && own.moving == other.moving
@@ -81,14 +80,14 @@ impl Map {
     }
 }
 
-/// Whoever has it works by the map there was when it was made.
+/// Registers its owner as a user of the map, until it is dropped.
 #[must_use]
 pub(crate) struct Using(Option<Arc<AtomicUsize>>);
 
 impl Drop for Using {
     fn drop(&mut self) {
         if let Some(users) = &self.0 {
-            // Release pairs with the load in `update`: what was done by the map is done.
+            // Release pairs with the load in `update`: operations under the map are over.
             users.fetch_sub(1, Ordering::Release);
         }
     }
@@ -160,8 +159,8 @@ impl PlacementMap {
         Ranges::Plain { all: all.into(), by_node: by_node.into_iter().map(Into::into).collect() }
     }
 
-    /// Takes over where the ranges of a coded pool lie; whether nobody works any more by a map that
-    /// says otherwise. Called by one thread at a time.
+    /// Replaces the map of a coded pool. Returns whether no user of a different older map is left.
+    /// Called by one thread at a time.
     pub(crate) fn update(&self, state: &PoolState) -> bool {
         let Ranges::Coded { map, older, .. } = &self.ranges else { return true };
         // Before the map that names them.
@@ -182,15 +181,15 @@ impl PlacementMap {
             // SeqCst with `using`: either that finds the new map, or the loads below find it among
             // the users.
             let before = map.swap(new, Ordering::SeqCst, &guard);
-            // SAFETY: it is not reachable any more, and destroyed when nobody can have it from
-            // before.
+            // SAFETY: it is not reachable any more, and destroyed when no thread can still hold
+            // a reference from before.
             unsafe { guard.defer_destroy(before) };
         }
         older.retain(|users| users.load(Ordering::SeqCst) > 0);
         older.is_empty()
     }
 
-    /// Says that the caller works by the map as it is now, until what is returned goes.
+    /// Registers the caller as a user of the current map, until the result is dropped.
     pub(crate) fn using(&self) -> Using {
         let Ranges::Coded { map, .. } = &self.ranges else { return Using(None) };
         let guard = epoch::pin();
@@ -209,7 +208,7 @@ impl PlacementMap {
         }
     }
 
-    /// What the map of a coded pool says; `None` of another pool.
+    /// Looks at the ranges of a coded pool; `None` for another pool.
     fn with_coded<T>(&self, look: impl FnOnce(&[RangePlace], Coding) -> Option<T>) -> Option<T> {
         self.with_map(|map, coding| look(&map.ranges, coding))
     }
@@ -227,7 +226,7 @@ impl PlacementMap {
         self.with_coded(|all, _| Some(all.get(range)?.homes == homes)).unwrap_or(false)
     }
 
-    /// Bytes of page data that have a place.
+    /// Bytes of page data that have a location.
     pub(crate) fn capacity(&self) -> u64 {
         let ranges = match &self.ranges {
             Ranges::Plain { all, .. } => all.len(),
@@ -355,8 +354,8 @@ impl PlacementMap {
         }
     }
 
-    /// The copy at a slab's second place comes last, and that in a slab which is being made again:
-    /// it is the first for nobody before the slab has moved, or has it.
+    /// The copies of a counter. The copy at a slab's second location comes last, and the one in a
+    /// slab that is being regenerated: no node reads it first before the slab is complete.
     fn coded_copies(
         &self,
         map: &Map,
@@ -465,7 +464,7 @@ impl PlacementMap {
         (0..MAX_SPLITS).find(|split| self.geometry.split_position(gcl, *split) == position)
     }
 
-    /// A place of a table.
+    /// The table at a location.
     pub(crate) fn table_at(&self, to: HeaderMove) -> Option<HeaderTable> {
         let HeaderMove { range, position, on, slab } = to;
         let at = self.at(slab.node, self.geometry.table_offset(slab.slab, on))?;
@@ -479,7 +478,7 @@ impl PlacementMap {
         })
     }
 
-    /// The line whose header is the so-manieth of a table.
+    /// The line whose header has this index in a table.
     pub(crate) fn addr_of(&self, table: &HeaderTable, header: u64) -> Option<GAddr> {
         let gcl = self.geometry.gcl_of_header(table.position, header)?;
         Some(self.addr(table.range, u64::from(gcl)))
@@ -489,8 +488,8 @@ impl PlacementMap {
 impl Drop for PlacementMap {
     fn drop(&mut self) {
         if let Ranges::Coded { map, .. } = &mut self.ranges {
-            // SAFETY: nobody else has the map any more; what it was before was given to the
-            // collector.
+            // SAFETY: the owner is dropped, so no other reference to the map is left; earlier maps
+            // were given to the collector.
             drop(unsafe { std::mem::replace(map, Atomic::null()).into_owned() });
         }
     }

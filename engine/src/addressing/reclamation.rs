@@ -1,4 +1,5 @@
-//! Drives reclamation: publishes this node's epoch, moves the pool's, ripens freed lines.
+//! The driver of reclamation: publishes this node's epoch, advances the pool's, releases freed
+//! lines.
 
 use selkie_fabric::{Buf, Chain, RemoteAddr, Verb};
 use selkie_pool::{ComputeIndex, Pool, layout};
@@ -87,7 +88,7 @@ impl Core {
         self.allocator.ripen(oldest);
         if oldest == global {
             let chain = Chain::from([Verb::compare_and_swap(at, global, global + 1)]);
-            // Somebody else may have moved it; that is as good.
+            // Another node may have advanced it, which is as good.
             self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
         }
         Ok(())

@@ -8,7 +8,7 @@ use selkie_pool::control::PoolState;
 use crate::core::Core;
 use crate::error::EngineError;
 
-/// A moment that was announced, which is over with this.
+/// An announced snapshot barrier, which ends when this is dropped.
 pub(super) struct Announced<'c> {
     core: &'c Core,
     pub(super) number: u64,
@@ -16,7 +16,8 @@ pub(super) struct Announced<'c> {
 }
 
 impl<'c> Announced<'c> {
-    /// Announces a moment; the state that does. `None`: not now.
+    /// Announces a barrier. Returns the state that announces it; `None` if that must be tried
+    /// again.
     pub(super) async fn begin(
         core: &'c Core,
     ) -> Result<Option<(Self, Arc<PoolState>)>, EngineError> {
@@ -25,10 +26,10 @@ impl<'c> Announced<'c> {
         Ok(begun.map(|(number, state)| (Self { core, number, is_over: false }, state)))
     }
 
-    /// Ends it; whether it was the announced one until then.
+    /// Ends the barrier. Returns whether it was the announced one until then.
     pub(super) async fn end(mut self) -> Result<bool, EngineError> {
         let ended = not_now(self.core.pool.end_barrier(self.number).await)?;
-        // If that is not known it is told again.
+        // If the answer is lost, the drop ends it again.
         self.is_over = ended.is_some();
         Ok(ended == Some(true))
     }
@@ -45,12 +46,12 @@ impl Drop for Announced<'_> {
     }
 }
 
-/// The pool's state as it is now; `None`: not now.
+/// The current state of the pool; `None` if that must be tried again.
 pub(super) async fn latest(core: &Core) -> Result<Option<Arc<PoolState>>, EngineError> {
     not_now(core.pool.latest_state().await)
 }
 
-/// What the control plane says; `None` if it is away for a moment.
+/// The answer of the control plane; `None` if it cannot be reached for now.
 fn not_now<T>(answer: Result<T, PoolError>) -> Result<Option<T>, EngineError> {
     match answer {
         Err(error) if error.is_retryable() => {

@@ -49,7 +49,7 @@ pub enum BackupError {
         /// How long it was waited.
         waited: Duration,
     },
-    /// The nodes did not mark a moment in their logs, up to which these are one state.
+    /// The nodes did not mark a snapshot barrier, up to which their logs are one state.
     #[error(
         "{} after {waited:?}",
         node.map_or_else(

@@ -35,7 +35,7 @@ pub(super) struct FollowedLog {
     pub(super) has_begun: bool,
     /// The node has gone, and all of its log was read.
     pub(super) is_over: bool,
-    /// The moment up to whose mark it is to be read, and the last one up to whose mark it was.
+    /// The barrier up to whose mark it is to be read, and the last one up to whose mark it was.
     pub(super) until: Option<u64>,
     marked: Option<u64>,
     /// Records that are to be written, and up to where the log in the backup was.
@@ -75,7 +75,7 @@ impl FollowedLog {
         }
     }
 
-    /// Whether the node is in the pool, and nobody has taken it for dead.
+    /// Whether the node is in the pool, and not declared dead.
     pub(super) fn lives(&self, state: &PoolState) -> bool {
         let is_there = |member: &Member| member.incarnation == self.owner.incarnation;
         state.compute_nodes.get(&self.owner.node).is_some_and(is_there)
@@ -98,7 +98,7 @@ impl FollowedLog {
         store: &dyn LogStore,
         to: &LogObjects,
     ) -> Result<(), BackupError> {
-        // Looked at first: who has gone by now has written all that counts.
+        // Checked first: a node that is gone by now has written all records that count.
         let is_gone = self.is_gone(&core.pool.state());
         if is_gone {
             // To its end, whatever it has marked.

@@ -28,7 +28,7 @@ impl FollowedLogs {
     /// Notes where the logs of those end who are in the pool.
     ///
     /// # Errors
-    /// [`BackupError::NoLog`] if somebody has none that can be read.
+    /// [`BackupError::NoLog`] if a node has no log that can be read.
     pub(super) async fn begin(core: &Core, to: &LogObjects) -> Result<Self, BackupError> {
         let state = core.pool.state();
         let mut logs =
@@ -38,7 +38,7 @@ impl FollowedLogs {
             let owner = core.owner_of(*node, member.incarnation);
             let store = core.log_store().ok_or(BackupError::NoLog { node: *node })?;
             let started = core.env.now();
-            // Who has just come in may be about to begin it.
+            // A node that has just joined may be about to open its log.
             let last = loop {
                 if let Some(last) = store.pieces(owner).await?.last() {
                     break *last;
@@ -56,7 +56,7 @@ impl FollowedLogs {
         Ok(logs)
     }
 
-    /// Reads what was added, also to the logs of those who have come in.
+    /// Reads added records, also of nodes that have joined.
     ///
     /// # Errors
     /// [`BackupError::Cut`], or that something cannot be read or written.
@@ -72,12 +72,12 @@ impl FollowedLogs {
         all.into_iter().collect()
     }
 
-    /// Reads the logs up to a moment that all nodes mark in them, and those of nodes that are gone
-    /// to their ends.
+    /// Reads the logs up to a snapshot barrier that all nodes mark, and those of nodes that are
+    /// gone to their ends.
     ///
     /// # Errors
-    /// As [`FollowedLogs::follow`]; [`BackupError::NoSnapshotBarrier`] if they do not mark one together
-    /// within the request timeout.
+    /// As [`FollowedLogs::follow`]; [`BackupError::NoSnapshotBarrier`] if they do not mark one
+    /// together within the request timeout.
     pub(super) async fn end(&mut self, core: &Core) -> Result<(), BackupError> {
         let (started, bound) = (core.env.now(), core.pool.state().timing.barrier_bound());
         loop {
@@ -104,14 +104,14 @@ impl FollowedLogs {
         Ok(())
     }
 
-    /// A node that has not marked the moment that was announced last.
+    /// A node that has not marked the last announced barrier.
     fn unmarked(&self) -> Option<u16> {
         let is_unmarked = |log: &&FollowedLog| log.until.is_some() && !log.is_read();
         self.followed.iter().find(is_unmarked).map(|log| log.owner.node)
     }
 
-    /// Announces a moment, and reads the logs up to there; whether that is one to which they all go
-    /// together.
+    /// Announces a barrier, and reads the logs up to it. Returns whether that is one to which they
+    /// all go together.
     async fn read_to_barrier(&mut self, core: &Core) -> Result<bool, BackupError> {
         let until = core.env.now() + core.pool.state().timing.barrier_bound();
         let Some((barrier, asked)) = Announced::begin(core).await? else { return Ok(false) };
@@ -165,7 +165,7 @@ impl FollowedLogs {
         self.followed.iter().map(part).collect()
     }
 
-    /// Where there are no logs nobody else may be there.
+    /// Checks that no other node is in a pool without logs.
     fn check_alone(&self) -> Result<(), BackupError> {
         match self.followed.first() {
             Some(log) => Err(BackupError::NoLog { node: log.owner.node }),

@@ -19,7 +19,7 @@ use crate::{EngineError, GAddr};
 const AT_ONCE: usize = 64;
 /// Bytes of records from which on they are written as an object.
 const OBJECT_BYTES: usize = 16 << 20;
-/// How often a page is asked for that somebody else uses for long.
+/// Attempts to latch a page that another caller uses for long.
 const TRIES: u32 = 3;
 
 /// Lines that a compute node has leased.
@@ -37,7 +37,7 @@ pub(super) struct BackupTask<'t> {
 }
 
 impl Core {
-    /// All lines that anybody may have made pages of. Those that are leased from now on are changed
+    /// All lines that may be pages. Those that are leased from now on are changed
     /// later.
     async fn extents_in_use(&self) -> Result<Vec<Extent>, EngineError> {
         let mut extents = Vec::new();

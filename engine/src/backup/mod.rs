@@ -1,17 +1,17 @@
 //! Backups of a pool in use, in an object store, and pools made of them.
 //!
-//! A backup is an *image*, every page in use as it was at some moment of its own, and what was
-//! added to the logs of all compute nodes from then on until a moment that they all mark:
+//! A backup is an *image*, every page in use as it was at some time of its own, and what was
+//! added to the logs of all compute nodes from then on until a snapshot barrier:
 //!
 //! ```text
-//! ends of all logs noted     each page read once, under a shared latch     all nodes mark a moment in their logs
+//! ends of all logs noted     each page read once, under a shared latch     all nodes mark a barrier in their logs
 //!   |                          |                                             |
 //!   +--------------------------+---------------------------------------------+---> labels, manifest
 //!   |<---------------- what is added to the logs is read as well ----------->|
 //! ```
-//! Nobody waits for it but as for any other reader of a page, and at the end, for as long as it
-//! takes to tell all of the moment and that it is over, who wants a page that another has changed
-//! in that time. The node that makes it is one more compute node of the pool.
+//! Nodes wait for it as for any other reader of a page. At the end, from the announcement of the
+//! barrier until all know that it is over, a node also waits if it wants a page that another
+//! changed in that time. The node that makes it is one more compute node of the pool.
 //!
 //! # Why that is one state
 //!
@@ -19,12 +19,12 @@
 //! [`crate::log`]). So
 //!
 //! 1. *the image is never ahead of the logs*: whatever change it has of a page, the record of that
-//!    was durable when the page was read, and is before the moment that is announced afterwards;
+//!    was durable when the page was read, and is before the barrier that is announced afterwards;
 //! 2. *nothing is missing between them*: a change that the image does not have of a page was made
 //!    after the page was read, hence after the ends of the logs were noted, and is recorded behind
 //!    them;
 //! 3. *logs are closed up to their marks*: nothing that was changed behind one was seen by another
-//!    node before that had marked ([`crate::log`], `moment`).
+//!    node before that had marked ([`crate::log`], `snapshot_barrier`).
 //!
 //! Records are of several pages that were changed together. Applied whole, to the image, they make
 //! a state that was there for all who wrote: a set of transactions with all that they have read and
@@ -36,9 +36,9 @@
 //! what they have is in the records of the changes. So records are written to the backup with
 //! places of their own.
 //!
-//! Nodes may join, leave and die meanwhile. A log that begins before the moment is followed from
+//! Nodes may join, leave and die meanwhile. A log that begins before the barrier is followed from
 //! its beginning, that of a node that has gone is read to its end. If one marks and dies before all
-//! have marked, they mark another moment. A log that was cut off, or has gone, before it was read
+//! have marked, they mark another barrier. A log that was cut off, or has gone, before it was read
 //! makes the backup fail.
 //!
 //! # What is there

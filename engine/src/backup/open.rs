@@ -81,7 +81,7 @@ impl Backup {
         Err(BackupError::LineBytes { backup: self.line_bytes, pool })
     }
 
-    /// Puts the pages into a pool that nobody has used yet. Incarnations are the caller's to count
+    /// Puts the pages into an unused pool. Incarnations are the caller's to count
     /// on, before a node of the pool is started, and labels to set, afterwards, as others go by
     /// them. As [`Engine::restore`].
     ///

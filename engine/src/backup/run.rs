@@ -21,7 +21,7 @@ use crate::join::all_of;
 const FOLLOW_EVERY: Duration = Duration::from_millis(50);
 
 impl Engine {
-    /// Writes all pages of the pool, as they are together at a moment between the call and the
+    /// Writes all pages of the pool, as they are together at a time between the call and the
     /// return, to a place in an object store that has nothing yet. Others go on. This node needs a
     /// log of the kind that the others have, unless it is alone in the pool, and must not change
     /// pages meanwhile.
@@ -65,7 +65,7 @@ impl Engine {
     }
 }
 
-/// Waits until all who died are recovered from.
+/// Waits until the recoveries from all dead nodes are over.
 async fn check_whole(core: &Core) -> Result<(), BackupError> {
     let started = core.env.now();
     while !core.pool.lost().is_empty() {

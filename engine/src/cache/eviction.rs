@@ -66,7 +66,7 @@ impl Core {
         self.with_line(addr, |open| {
             let settled = open.line.phase.at_rest() && open.waiters.is_empty();
             if let Some(log) = &self.log {
-                // What is not durable does not leave.
+                // A change that is not durable does not leave.
                 log.want();
             }
             if settled {

@@ -1,8 +1,8 @@
 //! Frames: one arena of page memory, one cache line of metadata a frame, and the free list.
 //!
 //! The arena is allocated once and never moves, so leases of its pages can be handed to the fabric
-//! as buffers. Whoever holds a frame's local latch, or the lock of its line's shard while the latch
-//! is sealed and idle, owns the bytes.
+//! as buffers. The holder of a frame's local latch, or of the lock of its line's shard while the
+//! latch is sealed and idle, owns the bytes.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ops::Range;
@@ -95,8 +95,7 @@ impl Frame {
     /// Where the log has the oldest change that is not home, or before that; 0 if all is.
     #[inline]
     pub(crate) fn unhomed(&self) -> u64 {
-        // Relaxed: who looks for the oldest of all has locked the log's tail after the changes that
-        // he is to see.
+        // Relaxed: a checkpoint locks the log's tail after the changes that it must see.
         self.unhomed.load(Ordering::Relaxed)
     }
 
@@ -237,8 +236,8 @@ impl Frames {
     /// A lease of part of a frame's page for the fabric.
     ///
     /// # Safety
-    /// Nobody else may touch these bytes until the buffer is dropped: the caller holds the line in
-    /// a state with an operation outstanding, in which the latch is sealed for writers (a lease
+    /// No other code may touch these bytes until the buffer is dropped: the caller holds the line
+    /// in a state with an operation outstanding, in which the latch is sealed for writers (a lease
     /// that is only read from may be shared with readers).
     pub(crate) unsafe fn lease(&self, id: FrameId, range: Range<usize>) -> Buf {
         assert!(range.end <= self.gcl_bytes, "lease beyond the page");

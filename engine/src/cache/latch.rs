@@ -7,12 +7,12 @@
 //!     +-----------+----------+----+----+----+----+----+-------------+
 //! ```
 //! WR: an exclusive holder. RB, WB: the line's coherence state allows reading, writing. PE:
-//! somebody waits (a local task or a deferred request), so releases take the slow path. RF: used
+//! there is a waiter (a local task or a deferred request), so releases take the slow path. RF: used
 //! since the clock hand last passed. version: count of exclusive releases and of seals.
 //!
 //! RB, WB and PE change only under the lock of the line's shard; taking both permissions away
 //! ([`FrameLatch::seal`]) keeps new users out while the coherence machine makes a step, and tells
-//! exactly who is still in.
+//! exactly which holders are still in.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,14 +47,14 @@ pub(crate) struct FrameLatch(AtomicU64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[must_use]
 pub(crate) enum Released {
-    /// Nobody waits for it.
+    /// There is no waiter.
     Quiet,
-    /// Somebody waits and the latch may have become free: take the slow path.
+    /// There is a waiter and the latch may have become free: take the slow path.
     Notify,
 }
 
 impl FrameLatch {
-    /// Takes the latch shared if the state allows reading and nobody waits. One atomic.
+    /// Takes the latch shared if the state allows reading and there is no waiter. One atomic.
     #[inline]
     pub(crate) fn try_shared_fast(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl FrameLatch {
         false
     }
 
-    /// Takes the latch exclusively if the state allows writing and nobody waits. One atomic.
+    /// Takes the latch exclusively if the state allows writing and there is no waiter. One atomic.
     #[inline]
     pub(crate) fn try_exclusive_fast(&self) -> bool {
         self.try_exclusive(WRITABLE | WRITER | PENDING | READERS, WRITABLE, WRITER)
@@ -130,7 +130,7 @@ impl FrameLatch {
         false
     }
 
-    /// Lets a shared latch go. One atomic.
+    /// Releases a shared latch. One atomic.
     #[inline]
     pub(crate) fn unlock_shared(&self) -> Released {
         // Release pairs with the Acquire of try_exclusive and seal: reads end before a write.
@@ -143,7 +143,7 @@ impl FrameLatch {
         }
     }
 
-    /// Lets an exclusive latch go. One atomic.
+    /// Releases an exclusive latch. One atomic.
     #[inline]
     pub(crate) fn unlock_exclusive(&self) -> Released {
         // Release pairs with the Acquire of the next try_*: the bytes written.
@@ -161,14 +161,15 @@ impl FrameLatch {
         if old & PENDING != 0 { Released::Notify } else { Released::Quiet }
     }
 
-    /// Takes both permissions away and says who is in. Nobody gets in until [`Self::publish`].
+    /// Takes both permissions away and returns the holders. No user gets in until
+    /// [`Self::publish`].
     pub(crate) fn seal(&self) -> LocalUse {
         // AcqRel: what the holders before did is seen by the step, and stays before it.
         let old = self.0.fetch_and(!(READABLE | WRITABLE), Ordering::AcqRel);
         use_of(old)
     }
 
-    /// Sets the permissions after a step and says who is in now.
+    /// Sets the permissions after a step and returns the holders.
     pub(crate) fn publish(&self, to: Permissions) -> LocalUse {
         let mut bits = 0;
         if to.readable {
@@ -191,12 +192,12 @@ impl FrameLatch {
         }
     }
 
-    /// Who is in right now.
+    /// The current holders.
     pub(crate) fn in_use(&self) -> LocalUse {
         use_of(self.0.load(Ordering::Acquire))
     }
 
-    /// What the word allows at the moment: (readable, writable).
+    /// The permissions in the word: (readable, writable).
     pub(crate) fn permissions(&self) -> (bool, bool) {
         let word = self.0.load(Ordering::Relaxed);
         (word & READABLE != 0, word & WRITABLE != 0)

@@ -34,7 +34,7 @@ pub(crate) struct PageCache {
     shards: Box<[Shard]>,
     /// Lines without a copy whose word still has this node's bit.
     pub(crate) residual: ResidualReaders,
-    /// Frames into which reads are under way that nobody waits for.
+    /// Frames with outstanding reads that no caller waits for.
     pub(crate) late_frames: AtomicUsize,
     /// Dirty pages copied out of their frames and not home yet.
     copies_under_way: AtomicUsize,
@@ -109,11 +109,11 @@ impl PageCache {
     ///
     /// # Safety
     /// The caller holds the frame's latch exclusively, or its sealed line under the shard's lock
-    /// with nobody in, and makes no second reference, for as long as the slice lives.
+    /// with no holder in, and makes no second reference, for as long as the slice lives.
     #[expect(clippy::mut_from_ref, reason = "the frame's latch is the borrow; see Safety")]
     pub(crate) unsafe fn page_mut(&self, id: FrameId) -> &mut [u8] {
         let start = self.frames.page_ptr(id).as_ptr();
-        // SAFETY: as for page(), and the caller keeps everybody else out.
+        // SAFETY: as for page(), and the caller keeps all other users out.
         unsafe { std::slice::from_raw_parts_mut(start, self.gcl_bytes()) }
     }
 

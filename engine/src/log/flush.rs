@@ -115,7 +115,8 @@ impl Core {
             if waited > self.config.request_timeout {
                 return Err(EngineError::LogTimeout { waited });
             }
-            // The lease task judges again meanwhile: the node may continue without the control plane.
+            // The lease task judges again meanwhile: the node may continue without the control
+            // plane.
             self.env.sleep(2 * self.config.tick).await;
             if !is_known && !self.lifecycle.is_suspended() {
                 return self.lifecycle.check_failed();

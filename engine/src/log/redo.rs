@@ -5,18 +5,18 @@
 //!    repair home's page --> apply the changes since --> write it home, and free its latch word
 //! ```
 //! A page that is handed over dirty is written home before its new holder is confirmed
-//! ([`home_first`]). So home has all changes of the page but those of its last holder, and these are
-//! in the holder's log without a gap. If the node that handed the page over died as well, its log
-//! has the rest. The sequence number of home's page may be that of an incomplete write-back, so all
-//! changes of that interval are redone from its start: later changes overwrite earlier ones.
+//! ([`home_first`]). So home has all changes of the page but those of its last holder, and these
+//! are in the holder's log without a gap. If the node that handed the page over died as well, its
+//! log has the rest. The sequence number of home's page may be that of an incomplete write-back, so
+//! all changes of that interval are redone from its start: later changes overwrite earlier ones.
 //!
 //! A node that died before it acknowledged another death may have held pages that the other dead
 //! node granted, with changes that are only in the other's log. So the logs of dead nodes are used
 //! until no recovery is in progress, even if the recovery of their own node is over.
 //!
 //! If a recovery is interrupted, another node repeats it: a page is home before its word is free,
-//! and redo is idempotent. All nodes use the same log: its end is fixed before a page is redone from
-//! it ([`LogStore::end_at`]).
+//! and redo is idempotent. All nodes use the same log: its end is fixed before a page is redone
+//! from it ([`LogStore::end_at`]).
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
@@ -110,8 +110,8 @@ async fn read_in_parts(
     Ok(all)
 }
 
-/// Reads the changes in the log of a dead node, and fixes its end for all readers: the node may only
-/// be stalled, and may still append.
+/// Reads the changes in the log of a dead node, and fixes its end for all readers: the node may
+/// only be stalled, and may still append.
 async fn read_to_end(
     env: &Env,
     store: &Arc<dyn LogStore>,

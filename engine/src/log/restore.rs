@@ -19,8 +19,8 @@ impl Engine {
     /// each batch of pages. If the node has a log, it records the pages, too.
     ///
     /// # Errors
-    /// `PoolFull` if the pool has too few addresses, `Config` if lines have another size or the pool
-    /// is in use; else as [`Engine::exclusive`]. After an error the pool cannot be used.
+    /// `PoolFull` if the pool has too few addresses, `Config` if lines have another size or the
+    /// pool is in use; else as [`Engine::exclusive`]. After an error the pool cannot be used.
     pub async fn restore(&self, lines: &BTreeMap<GAddr, Box<[u8]>>) -> Result<(), EngineError> {
         let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
         let core = self.core();

@@ -1,5 +1,5 @@
-//! The log of a node while it runs: the recorded bytes, how far they are durable, and the lines that
-//! wait for that.
+//! The log of a node while it runs: the recorded bytes, how far they are durable, and the lines
+//! that wait for that.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -122,8 +122,8 @@ impl Log {
         (self.end().saturating_sub(self.start()), capacity)
     }
 
-    /// Truncates the log: no record before `lsn` is needed for this node's pages. Returns from where
-    /// the log is kept then.
+    /// Truncates the log: no record before `lsn` is needed for this node's pages. Returns from
+    /// where the log is kept then.
     pub(crate) async fn truncate(&self, lsn: Lsn) -> Result<Lsn, LogError> {
         let Some(sink) = self.sink.get() else { return Ok(lsn) };
         let start = sink.truncate(lsn).await?;
@@ -164,9 +164,9 @@ impl Log {
         }
     }
 
-    /// Adds a record of changes that are atomic together. The log must be durable up to the returned
-    /// LSN before another node sees them. The caller holds the pages latched exclusively. Does not
-    /// wait.
+    /// Adds a record of changes that are atomic together. The log must be durable up to the
+    /// returned LSN before another node sees them. The caller holds the pages latched exclusively.
+    /// Does not wait.
     pub(crate) fn append(&self, changes: &[Change<'_>]) -> Lsn {
         self.append_as(changes, false)
     }
@@ -208,8 +208,8 @@ impl Log {
         self.durable.load(Ordering::Acquire)
     }
 
-    /// Whether changes recorded before `lsn` may leave the node: they are durable, and not behind the
-    /// mark of a snapshot barrier that some node has not marked.
+    /// Whether changes recorded before `lsn` may leave the node: they are durable, and not behind
+    /// the mark of a snapshot barrier that some node has not marked.
     #[inline]
     pub(crate) fn is_releasable(&self, lsn: Lsn) -> bool {
         // Acquire pairs with `withheld_from`'s Release.

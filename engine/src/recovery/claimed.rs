@@ -1,5 +1,5 @@
-//! Lines taken over from a dead node that had granted them: what that has changed is in its log,
-//! and here.
+//! Lines taken over from a dead node that had granted them: the dead node's changes are in its log
+//! and in this node's copy.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

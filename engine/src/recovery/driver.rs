@@ -42,7 +42,7 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
         if let Err(error) = core.advance_rebuilds().await {
             tracing::debug!(%error, "rebuild: a step failed");
         }
-        // Words that are being made anew do not name dead nodes yet.
+        // Words that are being rebuilt do not name dead nodes yet.
         let is_quiet = core.rebuilds_are_over();
         let all_lost = core.pool.lost();
         if is_quiet {

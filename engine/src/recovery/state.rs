@@ -1,4 +1,4 @@
-//! What a node knows of the deaths of others, and of what it has to do about them.
+//! The deaths of other nodes that a node knows of, and the state of its part in the recoveries.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -15,7 +15,7 @@ use crate::log::LogOwner;
 pub(crate) struct RecoveryState {
     /// Nodes that died, as a [`NodeSet`]: nothing is asked of them.
     dead: AtomicU64,
-    /// A recovery is under way that this node has taken note of.
+    /// A recovery is in progress that this node has noted.
     is_recovering: AtomicBool,
     /// Lines taken over from a dead node that granted them.
     pub(crate) claimed: ClaimedLines,
@@ -51,7 +51,7 @@ impl RecoveryState {
         self.is_recovering.store(is_recovering, Ordering::Release);
     }
 
-    /// No recovery is under way any more; whether one was.
+    /// Notes that no recovery is in progress. Returns whether one was.
     pub(crate) fn end_recovery(&self) -> bool {
         self.is_recovering.swap(false, Ordering::AcqRel)
     }

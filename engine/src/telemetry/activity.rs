@@ -1,5 +1,5 @@
-//! Counts of accesses to the ranges of a coded pool in memory: a node counts where it fetches a page
-//! or writes one home. Hits are not counted, because they do not concern a memory node.
+//! Counts of accesses to the ranges of a coded pool in memory: a node counts where it fetches a
+//! page or writes one home. Hits are not counted, because they do not concern a memory node.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,19 +1,19 @@
-//! How acquisitions begin: whether somebody is probably in the way, judged by what others have met.
+//! Whether an acquisition probably meets another holder, estimated from earlier acquisitions.
 //!
-//! An atomic that meets somebody was in vain, and the home of a page has few of them to give; a
-//! look at the word costs a round trip more where nobody is in the way.
+//! An atomic that meets another holder was in vain, and the home of a page has few of them to give;
+//! a look at the word costs one more round trip where no other holder conflicts.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::coherence::machine::Phase;
 use crate::coherence::word::{ComputeId, LatchWord};
 
-/// All acquisitions met somebody.
+/// All acquisitions met another holder.
 const ALWAYS: u32 = 1 << 16;
 /// One in so many makes up the estimate.
 const WEIGHT: u32 = 64;
 
-/// Estimates of how many acquisitions of a kind meet somebody in the way.
+/// Estimates of how many acquisitions of a kind meet another holder.
 #[derive(Default)]
 pub(crate) struct ContentionPredictor {
     read: AtomicU32,
@@ -22,7 +22,7 @@ pub(crate) struct ContentionPredictor {
 }
 
 impl ContentionPredictor {
-    /// Whether somebody is probably in the way of acquiring a line in this phase.
+    /// Whether acquiring a line in this phase probably meets another holder.
     pub(crate) fn in_the_way(&self, exclusive: bool, phase: Phase) -> bool {
         // A reader in vain takes its bit out again, so a look pays for it sooner.
         let (estimate, bound) = match (phase, exclusive) {

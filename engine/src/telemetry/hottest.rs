@@ -72,7 +72,7 @@ impl Default for Counted {
 }
 
 impl Hottest {
-    /// Notes an event, unless another thread does at this moment.
+    /// Notes an event, unless another thread notes one at the same time.
     pub(crate) fn note(&self, addr: GAddr) {
         match self.counted.try_lock() {
             Some(mut counted) => counted.note(addr.to_u64()),

@@ -1,4 +1,4 @@
-//! The compute nodes that a process runs, for whoever looks on while they work: reports, metrics.
+//! The compute nodes that a process runs, for reports and metrics while they work.
 //!
 //! Who starts an engine enters it, with what else counts its work; who looks on reads the counters
 //! of all that are entered, as often as he likes. Nothing is counted for that: it reads what engine
@@ -42,7 +42,7 @@ pub struct NodeCounters {
     pub at: Duration,
     /// What its engine counts.
     pub engine: EngineStats,
-    /// What it has asked of the fabric, if that is metered.
+    /// Its counts of fabric operations, if these are metered.
     pub traffic: Option<MeterSnapshot>,
     /// Operations that its user has completed, if he says.
     pub operations: Option<u64>,

@@ -6,7 +6,7 @@
 //!
 //! A memory node that died is replaced by another, which gets what is kept from one that is left;
 //! until it has, there is a copy less. If none is left the log begins anew, and says so: until all
-//! that was changed before is home, nothing is made again from it.
+//! that was changed before is home, nothing is redone from it.
 //!
 //! Contents: `rings` (verbs), `reading` (of copies that may differ), `store`, `sink`.
 

@@ -157,7 +157,7 @@ impl MemorySink {
         let core = &*core;
         let write = |memory| core.write_ring(self.owner, memory, at, bytes);
         self.at_all(core, "write", write).await?;
-        // Whoever replaces one that is gone gets these as well.
+        // A copy that replaces a lost one gets these bytes as well.
         self.complete(core, end).await
     }
 }

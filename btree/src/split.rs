@@ -11,8 +11,8 @@ use crate::page::{self, PageView, Placement, Target};
 use crate::tree::Tree;
 
 /// A page that no parent points to yet. Hand it to [`Tree::post`] once no latch is held. Dropping
-/// it leaves the tree valid, only a little slower around that page, until a later write strays
-/// there and posts it.
+/// it leaves the tree valid, only a little slower around that page, until a later write reaches it
+/// by the right link and posts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "post the separator once no latch is held"]
 pub struct PendingPost {

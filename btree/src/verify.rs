@@ -48,7 +48,7 @@ impl Tree {
     /// Walks every level from left to right by its right links and checks: each page's prefix, key
     /// order, heads and cell bounds; levels; that the low fence of a page is the high fence of its
     /// left neighbour, from minus to plus infinity; that every separator points to a page of the
-    /// walk with this low fence, in order; that no page is dead or met twice. No node may
+    /// walk with this low fence, in order; that no page is dead or visited twice. No node may
     /// change the tree meanwhile. Reads every page once.
     ///
     /// # Errors

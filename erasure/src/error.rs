@@ -1,9 +1,9 @@
-//! What the codec refuses.
+//! Errors of the codec.
 
 use crate::kernel::name::Kernel;
 use crate::split_set::MAX_SPLITS;
 
-/// Error of the codec. Nothing was written where one is returned.
+/// Error of the codec. A call that returns one has written nothing.
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CodecError {
@@ -15,20 +15,20 @@ pub enum CodecError {
         /// Parity splits.
         parity: usize,
     },
-    /// The CPU does not have what the kernel is made of.
+    /// The CPU lacks the instructions of the kernel.
     #[error("this CPU cannot run the kernel {kernel}")]
     KernelUnavailable {
         /// The kernel.
         kernel: Kernel,
     },
-    /// Not all data splits, or not all parity splits, or more.
+    /// The count of data splits or of parity splits is wrong.
     #[error("{given} {which} splits where the code has {expected}")]
     Count {
         /// `data` or `parity`.
         which: &'static str,
-        /// As many as the code has.
+        /// The count of the code.
         expected: usize,
-        /// As many as came.
+        /// The count in the call.
         given: usize,
     },
     /// Splits have no bytes.
@@ -39,7 +39,7 @@ pub enum CodecError {
     Length {
         /// Bytes of the first split.
         expected: usize,
-        /// Bytes of one that differs.
+        /// Bytes of a split that differs.
         given: usize,
     },
     /// There is no split of this number.
@@ -47,10 +47,10 @@ pub enum CodecError {
     Index {
         /// The number.
         index: usize,
-        /// As many as there are of that kind.
+        /// The count of splits of that kind.
         splits: usize,
     },
-    /// A split came twice, or is both at hand and missing.
+    /// A split is given twice, or is both present and missing.
     #[error("split {index} twice")]
     Repeated {
         /// Its number.
@@ -59,20 +59,20 @@ pub enum CodecError {
     /// More splits are needed for this.
     #[error("{given} splits where {needed} are needed")]
     TooFew {
-        /// As many as are needed.
+        /// The count that is needed.
         needed: usize,
-        /// As many as came.
+        /// The count in the call.
         given: usize,
     },
     /// The splits do not belong together, and more of them are wrong than can be found.
     #[error("more than {most} of {given} splits are wrong")]
     TooManyWrong {
-        /// As many as could have been found.
+        /// The most wrong splits that can be found.
         most: usize,
-        /// As many splits as came.
+        /// The count of splits in the call.
         given: usize,
     },
-    /// The crate behind [`Reference`](crate::Reference) refused what was found in order.
+    /// The crate behind [`Reference`](crate::Reference) refused arguments that the checks have passed.
     #[error("reed-solomon-erasure: {0}")]
     Reference(reed_solomon_erasure::Error),
 }

@@ -1,6 +1,6 @@
 //! Deferred changes: operations of transactions whose changes commit makes.
 //!
-//! An operation reads what it depends on (whether a key is there, what the row was), and enters the
+//! An operation reads what it depends on (whether a key is there, the old row), and enters the
 //! change in the write set. Commit makes the change only if what the operation has read is still
 //! true, or if no later transaction was there.
 

@@ -182,6 +182,7 @@ impl LogObjects {
     async fn listed_once(&self, log: &Path) -> Result<Listed, ReadError> {
         let mut listed = Listed::default();
         for (object, size) in self.network.objects_of(log).await? {
+            // A prefix without a name is no mark and no object of the log.
             let name = object.filename().unwrap_or_default();
             let (to, place) = if let Some(place) = name.strip_prefix(KEPT) {
                 (&mut listed.kept, place)

@@ -44,8 +44,7 @@ pub(super) fn store_at(url: &str) -> Result<Named, LogError> {
     };
     let name = parsed[..Position::BeforePath].to_owned();
     let own = |store: Arc<dyn ObjectStore>| {
-        if parsed.host_str().is_some_and(|host| !host.is_empty()) {
-            let host = parsed.host_str().unwrap_or_default();
+        if let Some(host) = parsed.host_str().filter(|host| !host.is_empty()) {
             return Err(refused(format!(
                 "{host} would be a host: a path is written with three slashes, as {}:///{host}",
                 parsed.scheme()

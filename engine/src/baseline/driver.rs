@@ -11,7 +11,7 @@ use selkie_wal::Dirty;
 
 impl Core {
     /// Feeds an event of the driver's; those of latch operations do not happen here.
-    pub(crate) fn run_client(&self, addr: GAddr, active: &mut OpenLine, event: Event) {
+    pub(crate) fn run_client(&self, addr: GAddr, open_line: &mut OpenLine, event: Event) {
         let event = match event {
             Event::Want { exclusive, nowait, .. } => ClientEvent::Want { exclusive, nowait },
             Event::Evict | Event::Leave => ClientEvent::Evict,
@@ -22,32 +22,32 @@ impl Core {
             | Event::Received { .. }
             | Event::Lost { .. } => return,
         };
-        let fed = self.feed(addr, active, event);
+        let fed = self.feed(addr, open_line, event);
         assert!(fed.is_ok(), "only a message can be unexpected");
     }
 
-    fn feed(&self, addr: GAddr, active: &mut OpenLine, event: ClientEvent) -> Result<(), ()> {
-        let local = self.refresh_use(active);
-        let actions = step(&mut active.line, self.me, event, local).map_err(drop)?;
+    fn feed(&self, addr: GAddr, open_line: &mut OpenLine, event: ClientEvent) -> Result<(), ()> {
+        let local = self.refresh_use(open_line);
+        let actions = step(&mut open_line.line, self.me, event, local).map_err(drop)?;
         let mut wake = false;
         for action in actions {
             match action {
-                ClientAction::Send(message) => self.send_to_directory(addr, active, message),
+                ClientAction::Send(message) => self.send_to_directory(addr, open_line, message),
                 ClientAction::Wake => wake = true,
                 ClientAction::Refuse => {
-                    active.effects.refused = true;
+                    open_line.effects.refused = true;
                     wake = true;
                 }
             }
         }
         if wake {
-            active.effects.woken = true;
-            active.waiters.signal_all(active.effects.refused);
+            open_line.effects.woken = true;
+            open_line.waiters.signal_all(open_line.effects.refused);
         }
         Ok(())
     }
 
-    fn send_to_directory(&self, addr: GAddr, active: &mut OpenLine, message: FromNode) {
+    fn send_to_directory(&self, addr: GAddr, open_line: &mut OpenLine, message: FromNode) {
         let counters = &self.telemetry.counters;
         match message {
             FromNode::Gave { .. } => self.count_invalidation(addr),
@@ -57,7 +57,7 @@ impl Core {
         }
         Counters::add(&counters.messages);
         let mut page: &[u8] = &[];
-        if let Some(id) = active.frame.filter(|_| message.carries_page()) {
+        if let Some(id) = open_line.frame.filter(|_| message.carries_page()) {
             // SAFETY: the latch is sealed and no writer is in (a copy in use is not given), so the
             // bytes are stable while the shard's lock is held.
             page = unsafe { self.cache.page(id) };
@@ -69,7 +69,7 @@ impl Core {
             None => Err(EngineError::BadAddress { addr }),
         };
         if let Err(error) = sent {
-            self.fail_line(addr, active, &error);
+            self.fail_line(addr, open_line, &error);
         }
     }
 
@@ -86,18 +86,18 @@ impl Core {
         if home.node + self.pool.descriptor().max_compute_nodes != from {
             return Err(mail("about a page of another memory node"));
         }
-        let fed = self.with_line(addr, |active| {
+        let fed = self.with_line(addr, |open_line| {
             let waits =
-                matches!(active.line.phase, Phase::WaitRead { .. } | Phase::WaitWrite { .. });
+                matches!(open_line.line.phase, Phase::WaitRead { .. } | Phase::WaitWrite { .. });
             if let (ToNode::Grant { page: true, .. }, Some(id), true) =
-                (message, active.frame, waits)
+                (message, open_line.frame, waits)
             {
                 // SAFETY: a line that waits for its page is not readable and has no local users;
                 // the shard's lock is held.
                 unsafe { self.cache.page_mut(id) }.copy_from_slice(page);
                 self.cache.frames.get(id).set_dirty(Dirty::NONE);
             }
-            self.feed(addr, active, ClientEvent::Told(message))
+            self.feed(addr, open_line, ClientEvent::Told(message))
         });
         fed.map_err(|()| mail("does not follow from what was asked"))
     }

@@ -45,20 +45,20 @@ impl Core {
         &self,
         coded: &CodingState,
         addr: GAddr,
-        active: &mut OpenLine,
+        open_line: &mut OpenLine,
         operation: LatchOperation,
     ) -> Option<Event> {
         let using = self.memory.placement.using();
-        let home = self.home_of(addr, active)?;
+        let home = self.home_of(addr, open_line)?;
         let places = self.memory.placement.written(addr)?;
-        let job = match self.job(coded, active, CodedOperation::new(addr, home, places, operation))
-        {
-            Ok(job) => job,
-            Err(error) => {
-                self.fail_line(addr, active, &error);
-                return None;
-            }
-        };
+        let job =
+            match self.job(coded, open_line, CodedOperation::new(addr, home, places, operation)) {
+                Ok(job) => job,
+                Err(error) => {
+                    self.fail_line(addr, open_line, &error);
+                    return None;
+                }
+            };
         if let (true, Some((range, _))) =
             (job.into.is_some() || job.write.is_some(), self.memory.placement.table_of(addr))
         {
@@ -72,7 +72,7 @@ impl Core {
         });
         // Fabrics that complete at once have completed by now.
         if let Poll::Ready(outcome) = run.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-            let (event, late) = self.completed_coded(addr, active, outcome);
+            let (event, late) = self.completed_coded(addr, open_line, outcome);
             if let Some(late) = late {
                 drop(self.spawn("late splits", late));
             }
@@ -81,10 +81,10 @@ impl Core {
         let core = self.this.upgrade()?;
         drop(self.spawn("latch operation", async move {
             let outcome = run.await;
-            let late = core.with_line(addr, |active| {
-                let (event, late) = core.completed_coded(addr, active, outcome);
+            let late = core.with_line(addr, |open_line| {
+                let (event, late) = core.completed_coded(addr, open_line, outcome);
                 if let Some(event) = event {
-                    core.run(addr, active, event, None);
+                    core.run(addr, open_line, event, None);
                 }
                 late
             });
@@ -99,12 +99,12 @@ impl Core {
     fn job(
         &self,
         coded: &CodingState,
-        active: &mut OpenLine,
+        open_line: &mut OpenLine,
         mut job: CodedOperation,
     ) -> Result<CodedOperation, EngineError> {
-        let Some(id) = active.frame else { return Ok(job) };
+        let Some(id) = open_line.frame else { return Ok(job) };
         let frame = self.cache.frames.get(id);
-        let rejoins = active.line.phase == Phase::Rejoin;
+        let rejoins = open_line.line.phase == Phase::Rejoin;
         if rejoins {
             // Every split at home may be torn.
             frame.set_dirty(Dirty::ALL);
@@ -112,8 +112,8 @@ impl Core {
         let dirty = self.dirty_of(id);
         if job.operation.write_back && !dirty.is_empty() {
             Counters::add(&self.telemetry.counters.write_backs);
-            active.going_home.oldest_change = frame.unhomed();
-            active.going_home.copied = active.line.phase.gives_page_away() && self.may_copy();
+            open_line.going_home.oldest_change = frame.unhomed();
+            open_line.going_home.copied = open_line.line.phase.gives_page_away() && self.may_copy();
             // SAFETY: an operation is outstanding from here on, so no local writer has the frame,
             // and the shard's lock is held: the frame does not change while it is encoded.
             let page = unsafe { self.cache.page(id) };
@@ -132,7 +132,7 @@ impl Core {
         // A write-back that does not change the word is read back, so that it is in place when it
         // completes.
         let alone = job.write.is_some() && job.operation.word == WordAccess::Skip;
-        job.header |= job.operation.read || active.line.phase.upgrades() || alone;
+        job.header |= job.operation.read || open_line.line.phase.upgrades() || alone;
         Ok(job)
     }
 
@@ -141,23 +141,23 @@ impl Core {
     fn completed_coded(
         &self,
         addr: GAddr,
-        active: &mut OpenLine,
+        open_line: &mut OpenLine,
         outcome: FinishedOperation,
     ) -> (Option<Event>, Option<impl Future<Output = ()> + use<>>) {
-        self.write_done(active);
+        self.write_done(open_line);
         let FinishedOperation { done, moved } = outcome;
-        let late = moved.and_then(|moved| self.move_frame(addr, active, moved));
+        let late = moved.and_then(|moved| self.move_frame(addr, open_line, moved));
         let done = match done {
             Ok(done) => done,
             Err(error) => {
-                let writes_back = active.line.phase == Phase::WriteBack;
+                let writes_back = open_line.line.phase == Phase::WriteBack;
                 if let (true, Some(coded), Some(id)) =
-                    (writes_back, &self.memory.coded, active.frame)
+                    (writes_back, &self.memory.coded, open_line.frame)
                 {
                     // Some of its splits may have new versions.
                     coded.set_versions(id, &unknown_versions());
                 }
-                if matches!(&error, EngineError::Fabric(lost) if self.quiesce_line(addr, active, lost))
+                if matches!(&error, EngineError::Fabric(lost) if self.quiesce_line(addr, open_line, lost))
                 {
                     return (None, late);
                 }
@@ -166,19 +166,19 @@ impl Core {
                     tracing::debug!(%addr, %error, "a page did not get home");
                     return (Some(NOTHING_FOUND), late);
                 }
-                self.fail_line(addr, active, &error);
+                self.fail_line(addr, open_line, &error);
                 return (None, late);
             }
         };
         if let (Some(coded), Some(id), Some(versions)) =
-            (&self.memory.coded, active.frame, &done.versions)
+            (&self.memory.coded, open_line.frame, &done.versions)
         {
             coded.set_versions(id, versions);
         }
         if done.damaged {
             let error = EngineError::PageDamaged { addr };
-            active.lose(&error);
-            active.damaged = Some(error);
+            open_line.lose(&error);
+            open_line.damaged = Some(error);
         }
         if let (Some(coded), false) = (&self.memory.coded, done.corrupt.is_empty()) {
             let places = self.memory.placement.splits(addr);
@@ -186,8 +186,8 @@ impl Core {
                 Counters::add(&self.telemetry.counters.corruptions);
             }
         }
-        self.note_looks(active, done.old);
-        (Some(self.completed_with(active, done.old)), late)
+        self.note_looks(open_line, done.old);
+        (Some(self.completed_with(open_line, done.old)), late)
     }
 
     /// Whether the payload of a split is intact, by its tag.
@@ -217,17 +217,17 @@ impl Core {
     fn move_frame(
         &self,
         addr: GAddr,
-        active: &mut OpenLine,
+        open_line: &mut OpenLine,
         moved: MovedFrame,
     ) -> Option<impl Future<Output = ()> + use<>> {
         let MovedFrame { to, late } = moved;
-        debug_assert!(active.seen == LocalUse::Idle, "a page is fetched while it is in use");
+        debug_assert!(open_line.seen == LocalUse::Idle, "a page is fetched while it is in use");
         let core = self.this.upgrade()?;
-        let from = active.frame.replace(to);
+        let from = open_line.frame.replace(to);
         if let Some(from) = from {
             self.cache.vacate(addr, from);
         }
-        active.seen = self.cache.occupy(addr, to);
+        open_line.seen = self.cache.occupy(addr, to);
         Counters::add(&self.telemetry.counters.late_reads);
         self.cache.late_frames.fetch_add(1, Ordering::Relaxed);
         Some(async move {

@@ -373,8 +373,8 @@ impl Core {
     /// Whether no operation is outstanding for a line, here or at the node that granted it.
     pub(crate) fn is_settled(&self, addr: GAddr) -> bool {
         let map = self.cache.shard(addr).lock();
-        map.get(&addr.to_u64()).is_none_or(|active| {
-            active.line.grantor.is_none() && !active.line.phase.operation_outstanding()
+        map.get(&addr.to_u64()).is_none_or(|open_line| {
+            open_line.line.grantor.is_none() && !open_line.line.phase.operation_outstanding()
         })
     }
 

@@ -55,17 +55,17 @@ impl Core {
         let lost = self.pool.lost().into_iter();
         let lost = lost.filter_map(|(node, _)| ComputeId::new(node.as_usize())).collect();
         for addr in self.lines_in(tables) {
-            self.with_line(addr, |active| {
-                active.line = active.line.without_home(lost);
-                active.quiesced = false;
+            self.with_line(addr, |open_line| {
+                open_line.line = open_line.line.without_home(lost);
+                open_line.quiesced = false;
                 if let (true, Phase::Modified, Some(frame)) =
-                    (self.rules.home_first, active.line.phase, active.frame)
+                    (self.rules.home_first, open_line.line.phase, open_line.frame)
                 {
                     // The grantor may not have written the whole page to its splits.
                     self.cache.frames.get(frame).set_dirty(Dirty::ALL);
                 }
-                active.forget_deaths();
-                let delta = match active.line.phase {
+                open_line.forget_deaths();
+                let delta = match open_line.line.phase {
                     Phase::Modified => Some(LatchDelta::add_holder(self.me)),
                     Phase::Shared => Some(LatchDelta::add_reader(self.me)),
                     _ => None,

@@ -15,8 +15,8 @@ use crate::{EngineError, GAddr};
 
 impl Core {
     /// Whether a line is quiesced at this node.
-    pub(crate) fn is_quiesced(&self, addr: GAddr, active: &OpenLine) -> bool {
-        active.quiesced || self.is_quiesced_at(addr)
+    pub(crate) fn is_quiesced(&self, addr: GAddr, open_line: &OpenLine) -> bool {
+        open_line.quiesced || self.is_quiesced_at(addr)
     }
 
     fn is_quiesced_at(&self, addr: GAddr) -> bool {
@@ -32,20 +32,20 @@ impl Core {
     /// Takes an event of a quiesced line. Results of operations are dropped, and so are messages
     /// except grants. When this node has entered its lines, requests come from nodes that have
     /// resumed already: they are deferred.
-    pub(crate) fn run_quiesced(&self, addr: GAddr, active: &mut OpenLine, event: Event) {
+    pub(crate) fn run_quiesced(&self, addr: GAddr, open_line: &mut OpenLine, event: Event) {
         match event {
-            Event::Completed { .. } => active.quiesced = true,
+            Event::Completed { .. } => open_line.quiesced = true,
             Event::Received { from, message: Message::Request(request) } => {
                 let table = self.memory.placement.table_of(addr);
                 // The node may have resumed since the line was found quiesced: then the request is
                 // taken when the line is closed.
-                if !active.quiesced
+                if !open_line.quiesced
                     && table.is_some_and(|table| self.memory.quiesced.has_entered(table))
                 {
-                    active.line.deferred.push(Deferred { from, request });
+                    open_line.line.deferred.push(Deferred { from, request });
                 }
             }
-            Event::Received { from, message } => active.line.received_at_rest(from, message),
+            Event::Received { from, message } => open_line.line.received_at_rest(from, message),
             // Callers try again when the line resumes.
             Event::Want { .. }
             | Event::Evict
@@ -61,7 +61,7 @@ impl Core {
     pub(crate) fn quiesce_line(
         &self,
         addr: GAddr,
-        active: &mut OpenLine,
+        open_line: &mut OpenLine,
         error: &FabricError,
     ) -> bool {
         let FabricError::PeerDead { peer } = error else { return false };
@@ -75,7 +75,7 @@ impl Core {
         if is_over && usize::from(peer.index()) == memory {
             return false;
         }
-        active.quiesced = true;
+        open_line.quiesced = true;
         self.memory.quiesced.suspect(usize::from(peer.index()));
         true
     }
@@ -178,9 +178,9 @@ impl Core {
     fn has_under_way(&self, tables: &BTreeSet<(usize, usize)>) -> bool {
         let mut found = false;
         for shard in self.cache.all_shards() {
-            found |= shard.lock().iter().any(|(addr, active)| {
-                active.line.phase.operation_outstanding()
-                    && !active.quiesced
+            found |= shard.lock().iter().any(|(addr, open_line)| {
+                open_line.line.phase.operation_outstanding()
+                    && !open_line.quiesced
                     && self.is_in(GAddr::from_u64(*addr), tables)
             });
         }
@@ -198,10 +198,10 @@ impl Core {
             lines.extend(shard.lock().keys().map(|addr| GAddr::from_u64(*addr)));
         }
         for addr in lines.into_iter().filter(|addr| self.is_in(*addr, &tables)) {
-            self.with_line(addr, |active| {
+            self.with_line(addr, |open_line| {
                 // Other nodes may have sent requests already.
-                self.run(addr, active, Event::LocalFree, None);
-                active.waiters.signal_all(false);
+                self.run(addr, open_line, Event::LocalFree, None);
+                open_line.waiters.signal_all(false);
             });
         }
         tracing::info!(node = %self.endpoint.id(), number, "rebuild: over");

@@ -1,5 +1,5 @@
-//! A compute node with a log dies in the middle of its work; another goes on with every row that it
-//! had committed.
+//! A compute node with a log dies in the middle of its work; another continues with every row that
+//! it had committed.
 //!
 //! ```text
 //! cargo run -p selkie --example crash_and_recovery

@@ -25,7 +25,7 @@ struct Cli {
     /// warn,selkie_engine=info
     #[arg(long, global = true, value_name = "FILTER", env = "SELKIE_LOG", default_value = "warn")]
     log: log::Filter,
-    /// End with the process of this number, which has started this one
+    /// End when the process with this number ends, which started this one
     #[arg(long, global = true, hide = true, value_name = "PID")]
     parent: Option<u32>,
     #[command(subcommand)]
@@ -42,7 +42,7 @@ enum Command {
     Tatp(Box<tatp::Arguments>),
     /// Makes, shows and removes pools that several processes share.
     Pool(pool::Arguments),
-    /// Writes a snapshot of a shared pool to an object store, while its nodes go on working.
+    /// Writes a snapshot of a shared pool to an object store, while its nodes keep working.
     Backup(Box<backup::Arguments>),
     /// Puts a backup into a new shared pool.
     Restore(Box<restore::Arguments>),

@@ -19,7 +19,7 @@ use crate::options::member::{Logs, MemberArguments};
 use crate::support::exit;
 use crate::support::progress::Stderr;
 
-/// Writes a snapshot of a shared pool to an object store, while its nodes go on working. The
+/// Writes a snapshot of a shared pool to an object store, while its nodes keep working. The
 /// command joins the pool as one more compute node. `selkie restore` puts the backup into a new
 /// pool.
 ///

@@ -54,13 +54,13 @@ pub(crate) struct BenchmarkOptions {
     /// Bytes of a cache line, the unit of caching and of locking: a power of two, 1024 to 8192
     #[arg(long, value_name = "BYTES", default_value_t = Setup::default().gcl_bytes)]
     gcl: usize,
-    /// How the pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity splits,
+    /// Coding of pages: `plain`, `replicate=N`, or K+R for K data and R parity splits,
     /// with `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default:
     /// 2+1, or plain with fewer than 3 memory nodes]
     #[arg(long, value_name = "CODING")]
     coding: Option<Coding>,
-    /// How transactions are kept apart: `2pl`, two-phase locking without waiting, `to`, in the
-    /// order of timestamps, or `occ`, optimistic with validation at commit
+    /// Concurrency control: `2pl`, two-phase locking without waiting; `to`, timestamp ordering; or
+    /// `occ`, optimistic with validation at commit
     #[arg(long, value_name = "NAME", default_value_t = Protocol::default())]
     protocol: Protocol,
     #[command(flatten)]

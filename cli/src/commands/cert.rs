@@ -24,10 +24,10 @@ enum Command {
         /// Directory to make
         #[arg(value_name = "DIR")]
         dir: PathBuf,
-        /// What the authority is called: 1 to 64 letters, digits, `-` or `_`
+        /// Name of the authority: 1 to 64 letters, digits, `-` or `_`
         #[arg(long, value_name = "POOL", default_value = "selkie")]
         name: PoolName,
-        /// Days that it is valid, 1 to 36500
+        /// Days of validity, 1 to 36500
         #[arg(long, value_name = "N", default_value_t = 3650)]
         days: u32,
     },
@@ -37,15 +37,15 @@ enum Command {
         /// Directory of the authority
         #[arg(value_name = "DIR")]
         dir: PathBuf,
-        /// What the node's certificate is called: 1 to 64 letters, digits, `-` or `_`
+        /// Name of the node's certificate: 1 to 64 letters, digits, `-` or `_`
         #[arg(value_name = "NAME")]
         name: PoolName,
-        /// Days that it is valid, 1 to 36500, not beyond the authority [default: 365, or as long as
+        /// Days of validity, 1 to 36500, not beyond the authority [default: 365, or as long as
         /// the authority]
         #[arg(long, value_name = "N")]
         days: Option<u32>,
     },
-    /// Shows whose certificates files hold, who vouches for them, and when they are valid
+    /// Shows the subject, the issuer and the validity of certificates in files
     Show {
         /// Files with certificates in PEM
         #[arg(value_name = "FILE", required = true)]

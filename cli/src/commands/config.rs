@@ -17,7 +17,7 @@ pub(crate) struct Arguments {
 
 #[derive(Subcommand)]
 enum Subcommands {
-    /// Says `ok`, or the first mistake in a configuration file
+    /// Prints `ok`, or the first mistake in a configuration file
     Check {
         /// The file
         file: PathBuf,

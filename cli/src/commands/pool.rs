@@ -46,7 +46,7 @@ enum Command {
         /// pool has at most 4096 ranges, so more than 16G of pages take larger ones
         #[arg(long, value_name = "SIZE", default_value = "4M", value_parser = values::size)]
         range: u64,
-        /// How pages are kept: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
+        /// Coding of pages: `plain`, `replicate=N`, or K+R for K data and R parity splits, with
         /// `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always` [default:
         /// 2+1, or plain with fewer than 3 memory nodes]
         #[arg(long, value_name = "CODING")]

@@ -24,12 +24,12 @@ use crate::options::member::{self, Logs, MemberArguments};
 use crate::support::exit;
 use exit::Refusal;
 
-/// Makes the pages of a pool whose memory is lost from the logs of its compute nodes, and puts them
-/// into another pool.
+/// Rebuilds the pages of a pool whose memory is lost from the logs of its compute nodes, and writes
+/// them into another pool.
 #[derive(Args)]
 pub(crate) struct Arguments {
-    /// Directory of logs, or URL of an object store, as given to `--durability disk`; more than
-    /// once if the nodes had different ones: all logs of the pool are needed
+    /// Directory of logs, or URL of an object store, as given to `--durability disk`. Give it more
+    /// than once if the nodes had different ones: all logs of the pool are needed
     #[arg(long, value_name = "DIR", required = true)]
     log_dir: Vec<PathBuf>,
     /// The pool that was lost, as `pool status` shows it, if there are logs of several
@@ -38,7 +38,7 @@ pub(crate) struct Arguments {
     /// Only say which pages the logs make, and what is wrong with the logs
     #[arg(long, conflicts_with = "into")]
     dry_run: bool,
-    /// Leave out the changes of damaged or missing logs, and all that depend on them
+    /// Leave out the changes of damaged or missing logs, and all changes that depend on them
     #[arg(long)]
     accept_loss: bool,
     /// The pool to put the pages into, which no compute node has used: `NAME` on this host,
@@ -67,7 +67,7 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), Refusal> {
     arguments.member.check()
 }
 
-/// Why there are no pages.
+/// Why a recovery failed.
 #[derive(Debug, thiserror::Error)]
 enum RecoverError {
     #[error(transparent)]
@@ -95,7 +95,7 @@ enum RecoverError {
 /// The pages that the logs of a pool make.
 struct RecoveredPages {
     owners: Vec<LogOwner>,
-    /// Why they are refused, if they are not accepted as they are.
+    /// The reason of a refusal, if the logs are refused.
     refused: Option<String>,
     logs: Vec<MergedLog>,
     lines: BTreeMap<GAddr, Box<[u8]>>,
@@ -140,7 +140,7 @@ fn recover(arguments: &Arguments) -> Result<(RecoveredPages, Duration), RecoverE
     Ok((found, started.elapsed()))
 }
 
-/// Logs that are there, with what they were cut off.
+/// Opens an existing log store, with its truncated pieces.
 fn existing(place: &Path) -> Result<Arc<dyn LogStore>, RecoverError> {
     if let Some(url) = place.to_str().filter(|place| LogObjects::is_url(place)) {
         return Ok(Arc::new(LogObjects::existing(url)?));
@@ -151,7 +151,7 @@ fn existing(place: &Path) -> Result<Arc<dyn LogStore>, RecoverError> {
     Ok(Arc::new(LogFiles::existing(place)))
 }
 
-/// The logs of the pool that is asked for, or the only one.
+/// The logs of the given pool, or of the only pool.
 async fn owners(store: &Joined, arguments: &Arguments) -> Result<Vec<LogOwner>, RecoverError> {
     let mut owners = store.owners().await?;
     let pools: BTreeSet<u64> = owners.iter().map(|owner| owner.pool).collect();
@@ -171,7 +171,7 @@ async fn owners(store: &Joined, arguments: &Arguments) -> Result<Vec<LogOwner>, 
     Ok(owners)
 }
 
-/// Makes pages of logs; if they are refused, what would be had all the same, if that is asked for.
+/// Rebuilds pages from logs. With --accept-loss, it leaves out damaged logs.
 async fn look(
     store: &Joined,
     owners: Vec<LogOwner>,
@@ -292,7 +292,7 @@ impl RecoveredPages {
     }
 }
 
-/// What is told of what follows a log's last whole record.
+/// The report of what follows a log's last whole record.
 fn behind(log: &MergedLog) -> String {
     match (&log.damage, log.then) {
         (Some(damage), _) => damage.to_string(),

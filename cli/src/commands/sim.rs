@@ -19,27 +19,27 @@ use crate::support::progress::Stderr;
 /// A seed decides everything: the size of the cluster, what its clients do, what goes wrong and
 /// when. The same seed gives the same run.
 ///
-/// Exit code 0: everything held; 1: something did not, and how to see it again is printed; 2: wrong
-/// arguments.
+/// Exit code 0: every check passed; 1: a check failed, and the command that replays it is printed;
+/// 2: the arguments are wrong.
 #[derive(Args)]
 #[command(group = clap::ArgGroup::new("what").required(true).args(["seed", "seeds"]))]
 pub(crate) struct Arguments {
     /// Replay one seed, with a log of every event on stdout
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Run every seed from A up to, and without, B; stop at the first failure
+    /// Run the seeds from A to B - 1; stop at the first failure
     #[arg(long, value_name = "A..B")]
     seeds: Option<Seeds>,
     /// What the clients do: counter, bank, history, tree, tpcc, ring, crash, memnode-loss,
     /// tpcc-loss, corruption, straggler or slab-eviction [default: chosen by each seed]
     #[arg(long, value_name = "NAME")]
     scenario: Option<Scenario>,
-    /// How the pool keeps pages, as for `selkie pool create`; ring uses no pool, and the last five
+    /// Coding of pages, as for `selkie pool create`; ring uses no pool, and the last five
     /// take no `plain` [default: plain; of crash and the last five, chosen by each seed]
     #[arg(long, value_name = "K+R")]
     coding: Option<Coding>,
-    /// How transactions are kept apart: 2pl, to or occ; only history and tpcc take it [default:
-    /// chosen by each seed, which may mix 2pl and occ in history]
+    /// Concurrency control: 2pl, to or occ. Only history and tpcc take it [default: chosen by each
+    /// seed, which may mix 2pl and occ in history]
     #[arg(long, value_name = "NAME")]
     protocol: Option<Protocol>,
     /// Threads of a sweep, 1 to 1024 [default: one for each core]

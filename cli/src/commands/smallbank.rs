@@ -14,12 +14,12 @@ use crate::support::exit;
 /// DepositChecking, TransactSavings, Amalgamate and WriteCheck 15 % each, SendPayment 25 %. A
 /// withdrawal that the account does not cover is rolled back and counts as failed.
 ///
-/// After the run all balances are read: each is what was loaded and what committed transactions
-/// have added to it, no savings account is overdrawn, their sum is that of the loaded ones and of
-/// what came in, and every row is there once.
+/// After the run all balances are read. Each balance is the loaded one plus the changes of
+/// committed transactions. No savings account is overdrawn. The sum of all balances is the loaded
+/// sum plus all deposits. Every row exists once.
 ///
-/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a
-/// second one ends the process.
+/// SIGINT or SIGTERM ends the mix early; the result is then checked. A second signal ends the
+/// process.
 ///
 /// Exit code 0: the run ended and every rule holds; 1: it failed, or a rule does not hold; 2: wrong
 /// arguments, nothing was started.

@@ -12,15 +12,15 @@ use crate::support::exit;
 /// The home location register of a mobile network, in a pool of this process. Workers on every
 /// compute node run the mix on all subscribers, without pauses: GetSubscriberData 35 %,
 /// GetNewDestination 10 %, GetAccessData 35 %, UpdateSubscriberData 2 %, UpdateLocation 14 %,
-/// InsertCallForwarding 2 %, DeleteCallForwarding 2 %. As the benchmark has it, some fail, as a row
-/// is not there or is there already; the qualified throughput is that of the others.
+/// InsertCallForwarding 2 %, DeleteCallForwarding 2 %. As the benchmark defines it, some fail,
+/// because a row is missing or exists already. The qualified throughput counts the others.
 ///
-/// After the run all tables are read, and the index of subscribers by number: their rows are those
-/// loaded, and of call_forwarding what was inserted and not deleted since; each row that belongs to
-/// another has it; and all values are those loaded or committed last.
+/// After the run all tables are read, and the index of subscribers by number. Their rows are the
+/// loaded ones; call_forwarding also has the rows that were inserted and not deleted since. Each
+/// row has its parent row. All values are those that were loaded or committed last.
 ///
-/// SIGINT or SIGTERM while the mix runs ends it before its time, and what was done is checked; a
-/// second one ends the process.
+/// SIGINT or SIGTERM ends the mix early; the result is then checked. A second signal ends the
+/// process.
 ///
 /// Exit code 0: the run ended and every rule holds; 1: it failed, or a rule does not hold; 2: wrong
 /// arguments, nothing was started.

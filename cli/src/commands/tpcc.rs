@@ -87,7 +87,7 @@ pub(crate) struct Arguments {
     /// [default: 2048]
     #[arg(long, value_name = "BYTES")]
     gcl: Option<usize>,
-    /// How an embedded pool keeps pages: `plain`, `replicate=N`, or K+R for K data and R parity
+    /// Coding of pages of an embedded pool: `plain`, `replicate=N`, or K+R for K data and R parity
     /// splits, with `,delta=D`, `,mode=recover|detect|correct|ec-only` and `,journal=auto|always`
     /// [default: 2+1, or plain with fewer than 3 memory nodes]
     #[arg(long, value_name = "CODING")]

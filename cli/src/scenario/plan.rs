@@ -71,9 +71,9 @@ impl Plan {
         self.file.memory.nodes + driver
     }
 
-    /// When more memory nodes are dead than the pool outlives, also if all is made good in between
-    /// that can be: without redundancy with the first of them, else when fewer live than a page has
-    /// data splits.
+    /// When more memory nodes are dead than the pool outlives, also if all losses are repaired in
+    /// between that can be: without redundancy with the first of them, else when fewer live than a
+    /// page has data splits.
     pub(crate) fn memory_is_lost(&self) -> Option<Duration> {
         let coding = self.file.pool.coding;
         let outlived = match coding.is_plain() {

@@ -1,4 +1,4 @@
-//! Makes the plan of a scenario from its file, and refuses what has no meaning.
+//! Plans a scenario from its file, and refuses faults without a meaning.
 //!
 //! A target is in one of these states, and a fault that has no meaning in it is refused before
 //! anything starts:
@@ -6,9 +6,9 @@
 //! running --kill--> dead --restart--> running          running --cut--> cut --heal--> running
 //! running --stop--> stopped --continue--> running
 //! ```
-//! A driver that is stopped or cut off for less than half a lease goes on as if nothing had
-//! happened; for more than one and a half leases it is taken for dead, and must find that out
-//! itself. In between chance decides, so that a scenario may not say so.
+//! A driver that is stopped or cut off for less than half a lease continues. After more than one
+//! and a half leases it is declared dead, and must find that out itself. In between, chance
+//! decides, so that a scenario must not ask for it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,8 +25,7 @@ const MAX_PROCESSES: usize = 100;
 const MAX_FAULTS: usize = 10_000;
 
 impl Plan {
-    /// Makes sense of a file; with `duration` the scenario is stretched or shrunk to it, leases
-    /// apart.
+    /// Plans the scenario of a file. A `duration` scales all times but leases.
     pub(crate) fn of(file: ScenarioFile, duration: Option<Duration>) -> Result<Self, String> {
         let written = file.duration.0.0;
         if written < Duration::from_secs(1) {
@@ -98,7 +97,7 @@ impl Plan {
         Ok(())
     }
 
-    /// In one process all nodes are alike, and nothing can happen to one of them.
+    /// In one process all drivers are equal, and no fault can hit one of them.
     fn check_mem(&self) -> Result<(), String> {
         if !self.file.faults.is_empty() {
             return Err(
@@ -150,11 +149,10 @@ impl Plan {
         Ok(PlannedFault { at, action: *action, target, kills: *action == FaultAction::Kill })
     }
 
-    /// Goes through the faults in their order, refuses what has no meaning, and finds out what
-    /// kills.
+    /// Checks the faults in their order, and finds those that kill their target.
     fn check_faults(&mut self) -> Result<(), String> {
         let lease = self.file.pool.lease.0.0;
-        // What happened last to a target, when, and as which fault.
+        // The last fault of each target, and its number.
         let mut states: BTreeMap<FaultTarget, (FaultAction, usize)> = BTreeMap::new();
         let mut kills = Vec::new();
         for (number, due) in self.faults.iter().enumerate() {
@@ -237,7 +235,7 @@ impl Plan {
     }
 }
 
-/// Whether it is certain what comes of a silence.
+/// Whether the outcome of a silence is certain.
 fn is_clear(silence: Duration, lease: Duration) -> bool {
     silence < lease / 2 || silence > lease * 3 / 2
 }

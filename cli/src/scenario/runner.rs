@@ -268,7 +268,7 @@ impl<'a> ScenarioRun<'a> {
         Ok(done)
     }
 
-    /// Does a fault; whether there was anybody left to whom to do it.
+    /// Injects a fault; returns whether its target was still there.
     fn do_fault(&mut self, due: &PlannedFault) -> Result<bool, ScenarioError> {
         let name = self.plan.name_of(due.target);
         say(&format!("{:.1} s: {} {name}", self.now().as_secs_f64(), due.action.name()));

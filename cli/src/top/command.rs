@@ -41,7 +41,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// How long reports are waited for with --once, and how often they are looked for.
 const ONCE_PATIENCE: Duration = Duration::from_millis(2500);
 const ONCE_LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How long the view goes on while the control plane cannot be read.
+/// How long the view continues while the control plane cannot be read.
 const PLANE_PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, thiserror::Error)]

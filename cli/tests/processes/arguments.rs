@@ -16,7 +16,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
-/// A run of a moment on the smallest database.
+/// A short run on the smallest database.
 const TINY: [&str; 8] =
     ["--warehouses", "1", "--scale", "100", "--duration", "1", "--threads", "2"];
 
@@ -145,7 +145,7 @@ fn people_get_tables_and_progress_goes_to_stderr() {
     }
 }
 
-/// Runs of a moment of the other benchmarks, with the names of their transactions.
+/// Short runs of the other benchmarks, with the names of their transactions.
 const BENCHMARKS: [(&str, [&str; 2], &[&str]); 2] = [
     (
         "smallbank",
@@ -174,7 +174,7 @@ const BENCHMARKS: [(&str, [&str; 2], &[&str]); 2] = [
     ),
 ];
 
-/// Runs one of them for a moment.
+/// Runs one of them for a short time.
 fn benchmark(name: &str, size: &[&str], more: &[&str]) -> Output {
     let short = ["--duration", "0.3", "--threads", "2"];
     command(name, &[size, &short, more].concat())

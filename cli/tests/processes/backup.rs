@@ -92,7 +92,7 @@ fn what_makes_no_backup_is_refused_with_the_reason() {
     std::fs::write(&file, "no directory").unwrap();
     let below = file.join("below");
     fails(&["backup", &pool.name, "--to", below.to_str().unwrap()], 1, "file/below");
-    // Nobody else is there: nothing changes meanwhile.
+    // There are no other nodes: nothing changes meanwhile.
     let alone = succeeds(&["backup", &pool.name, "--to", place.path().join("b").to_str().unwrap()]);
     assert!(alone.starts_with("backup of pool") && alone.contains("MiB/s"), "{alone}");
 }

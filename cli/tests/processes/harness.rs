@@ -10,9 +10,9 @@ use serde_json::Value;
 
 /// How long anything may take. It bounds a test that hangs; no test waits that long otherwise.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
-/// How often a test looks whether something has come about.
+/// Interval at which a test polls.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Options of a TPC-C database that loads in a moment.
+/// Options of a TPC-C database that loads fast.
 pub(crate) const TINY: [&str; 6] = ["--warehouses", "1", "--scale", "100", "--threads", "2"];
 
 /// The command line with these arguments.
@@ -78,7 +78,7 @@ pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Waits until something has come about.
+/// Polls until `look` finds something.
 #[track_caller]
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = Instant::now();

@@ -4,7 +4,7 @@ use std::process::Output;
 
 use crate::harness::selkie;
 
-/// A run of a moment, with a variable and options for its log.
+/// A short run, with a variable and options for its log.
 fn micro(variable: Option<&str>, options: &[&str]) -> Output {
     let mut command = selkie(options);
     command.env_remove("SELKIE_LOG");

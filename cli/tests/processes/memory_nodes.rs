@@ -45,7 +45,7 @@ fn a_driver_outlives_a_memory_node() {
     memory_is_lost(Over::Shm);
 }
 
-/// Over TCP nobody can tell a dead node from one that is far, until it is missed.
+/// Over TCP a dead node looks like a slow one until its heartbeats are missed.
 #[test]
 fn a_driver_outlives_a_memory_node_over_tcp() {
     memory_is_lost(Over::Tcp);

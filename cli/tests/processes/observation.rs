@@ -82,7 +82,7 @@ fn top_of_nothing_and_nowhere_is_refused() {
     refused(&["top", &name, "--json"], 2, "--json: goes with --once only");
     let pool = start("nowhere", 1, &[]);
     refused(&["top", &pool.name], 1, "no terminal to draw on: use --once");
-    // One that nobody has joined yet can be looked at, too.
+    // A pool without memory nodes can be shown, too.
     let waiting = format!("test-waiting-{}", std::process::id());
     succeeds(&["pool", "create", &waiting, "--memory-nodes", "1"]);
     let table = succeeds(&["top", &waiting, "--once"]);
@@ -274,7 +274,7 @@ fn metrics_of_a_driver_grow_while_it_runs() {
     let (head, _) = get(&address, "/");
     assert!(head.starts_with("HTTP/1.1 404"), "{head}");
 
-    // Whoever wants the address now hears of it before anything starts.
+    // A second process that wants the address fails before anything starts.
     let second = [&TPCC[..], &["--metrics", &address]].concat();
     refused(&second, 1, "Address already in use");
 }

@@ -161,7 +161,7 @@ fn the_processes_of_a_harness_that_is_killed_end_with_it() {
     harness.kill().unwrap();
     harness.wait().unwrap();
     no_processes(process);
-    // Nobody could remove the files.
+    // No process could remove the files.
     let [directory] = &left(process, &std::env::temp_dir())[..] else { panic!("no directory") };
     let pool = directory.file_name().unwrap().to_str().unwrap().strip_prefix("selkie-").unwrap();
     assert!(selkie(&["pool", "destroy", pool, "--force"]).status().unwrap().success());

@@ -128,7 +128,7 @@ fn who_does_not_belong_to_a_secured_pool_is_told_what_is_wrong() {
         let lend = [&["memnode", "--pool", &pool.name, "--memory", "10M"], tls].concat();
         refused(&lend, 1, expected);
     }
-    // Nobody has done harm.
+    // The pool is undamaged.
     let good = certificates.at("ca/good");
     succeeds(&[&TINY[..], &["--pool", &pool.url, "--tls", &good]].concat());
 }
@@ -232,7 +232,7 @@ fn certificates_are_made_as_a_whole_once_and_for_their_owner() {
     succeeds(&["cert", "init", &certificates.at("twin")]);
     fs::copy(root.join("twin/ca.key"), root.join("ca/ca.key")).unwrap();
     refused(&["cert", "node", &ca, "b"], 1, "ca.key is not the key of");
-    // An empty directory is in nobody's way.
+    // An empty directory does not matter.
     fs::create_dir(root.join("empty")).unwrap();
     let mut here = selkie(&["cert", "init", "."]);
     assert!(here.current_dir(root.join("empty")).output().unwrap().status.success());

@@ -225,7 +225,8 @@ fn counts(page: &[u8], addr: GAddr) -> Result<[u64; PARTS], SimError> {
     let mut counts = [0; PARTS];
     for (part, own) in counts.iter_mut().enumerate() {
         let (words, _) = page.get(part_of(page.len(), part)).unwrap_or_default().as_chunks::<8>();
-        *own = words.first().copied().map_or(0, u64::from_le_bytes);
+        let missing = || SimError::Broken(format!("page {addr} is too short for part {part}"));
+        *own = u64::from_le_bytes(words.first().copied().ok_or_else(missing)?);
         for (word, bytes) in (0..).zip(words) {
             let (found, expected) = (u64::from_le_bytes(*bytes), word_of(addr, part, *own, word));
             ensure(found == expected, || {
@@ -306,7 +307,8 @@ impl Worker {
 
     /// One access of `page`, recorded when it was made.
     async fn step(&self, page: usize) -> Result<(), SimError> {
-        let addr = self.addrs.get(page).copied().unwrap_or(GAddr::NULL);
+        let missing = || SimError::Broken(format!("there is no page {page}"));
+        let addr = self.addrs.get(page).copied().ok_or_else(missing)?;
         let invoked = self.now();
         let action = match self.random.below(10) {
             0..=4 => self.read(addr, self.random.below(4) == 0).await?,

@@ -71,7 +71,7 @@ pub trait Benchmark: Clone + fmt::Debug + Send + Sync + 'static {
         random: Random,
     ) -> Result<impl Terminal<TransactionType = Self::TransactionType> + 'a, TpccError>;
 
-    /// Looks at all rows of these keys, whoever else's rows are among them. Nobody may write
+    /// Checks all rows of these keys. No transaction may write
     /// meanwhile.
     ///
     /// # Errors

@@ -4,7 +4,7 @@
 //! A benchmark numbers its rows by keys from 1, accounts or subscribers, and makes what it loads
 //! for a key from seed and key alone. Workers on all compute nodes run its mix on the same data,
 //! and note in its *ledger*, after each commit, what the transaction has changed. The check reads
-//! every table once, when nobody writes any more, and compares it with what was loaded and what the
+//! every table once, after all writes, and compares it with what was loaded and what the
 //! ledger says.
 //!
 //! ```text

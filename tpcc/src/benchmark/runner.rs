@@ -175,7 +175,7 @@ impl<B: Benchmark> BenchmarkRun<B> {
         .await
     }
 
-    /// Looks at the whole database. Nobody may write meanwhile.
+    /// Looks at the whole database. No transaction may write meanwhile.
     ///
     /// # Errors
     /// What the database reports.

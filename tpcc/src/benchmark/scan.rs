@@ -18,8 +18,8 @@ pub(crate) fn range_of(keys: &Range<i32>, last: i32, encode: impl Fn(i32) -> Key
     }
 }
 
-/// Shows `visit` every row of a range. Nobody may write meanwhile: latches are held leaf by leaf,
-/// as holding all would need a cache as large as the table.
+/// Shows `visit` every row of a range. No transaction may write meanwhile: latches are held leaf by
+/// leaf, as holding all would need a cache as large as the table.
 pub(crate) async fn scan<T: TableSet>(
     node: &Node<T>,
     table: Table,

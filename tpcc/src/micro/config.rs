@@ -34,7 +34,7 @@ pub enum ProtocolFeature {
     StickyBits,
     /// A look at the word goes before a claim that would probably fail.
     Looks,
-    /// A fetched page is kept for a moment.
+    /// A fetched page is held for a short time.
     Hold,
 }
 

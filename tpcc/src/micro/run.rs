@@ -79,7 +79,7 @@ struct MicroControl {
     latency: Mutex<Histogram>,
 }
 
-/// Counters at one moment.
+/// A snapshot of the counters.
 struct CounterSnapshot {
     at: Duration,
     accesses: Vec<u64>,
@@ -133,7 +133,7 @@ impl MicroRun {
             control.stop.store(true, Ordering::Relaxed);
             measured
         };
-        let (worked, (moments, samples)) =
+        let (worked, (snapshots, samples)) =
             both(join_all(&self.env, "worker", workers), clock).await;
         worked?;
         let counted = self.count(&engines, &pages).await?;
@@ -144,7 +144,7 @@ impl MicroRun {
         for engine in &engines {
             engine.close().await?;
         }
-        let [before, after] = &moments;
+        let [before, after] = &snapshots;
         let latency = control.latency.lock().clone();
         let stats =
             after.engines.iter().zip(&before.engines).map(|(after, before)| *after - *before);
@@ -237,7 +237,7 @@ impl MicroRun {
         Ok(std::mem::take(&mut *all.lock()).concat())
     }
 
-    fn moment(&self, control: &MicroControl, engines: &[Engine]) -> CounterSnapshot {
+    fn snapshot(&self, control: &MicroControl, engines: &[Engine]) -> CounterSnapshot {
         let of_node = |node: usize| self.meter.snapshot(PeerId::compute(node as u16));
         CounterSnapshot {
             at: self.env.now(),
@@ -256,7 +256,7 @@ impl MicroRun {
     ) -> ([CounterSnapshot; 2], Vec<ThroughputSample>) {
         self.env.sleep(self.config.warmup).await;
         control.measuring.store(true, Ordering::Relaxed);
-        let before = self.moment(control, engines);
+        let before = self.snapshot(control, engines);
         let mut samples = Vec::new();
         let mut last = before.accesses.clone();
         for sample in 1..=SAMPLES {
@@ -271,7 +271,7 @@ impl MicroRun {
             samples.push(ThroughputSample { at: self.env.now() - before.at, accesses: by_node });
             last = now;
         }
-        let after = self.moment(control, engines);
+        let after = self.snapshot(control, engines);
         control.measuring.store(false, Ordering::Relaxed);
         ([before, after], samples)
     }

@@ -92,7 +92,7 @@ impl<K: Mix, C> Interval<K, C> {
 pub(crate) struct WorkerIdentity<T> {
     /// Its node.
     pub(crate) node: Arc<Node<T>>,
-    /// The so-manieth of its index that the node is, from 1.
+    /// The incarnation of the node, from 1.
     pub(crate) incarnation: u32,
     /// Its number on the node.
     pub(crate) number: usize,
@@ -186,7 +186,7 @@ async fn wait<K: Mix>(
     }
 }
 
-/// All counters at one moment.
+/// A snapshot of all counters.
 struct Counters {
     at: Duration,
     engines: Vec<EngineStats>,

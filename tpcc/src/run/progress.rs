@@ -1,4 +1,4 @@
-//! Telling somebody how far a long stage is.
+//! Progress reports of a long stage.
 
 use selkie_engine::Roster;
 
@@ -23,7 +23,7 @@ pub trait Progress: Send + Sync {
     }
 }
 
-/// Tells nobody.
+/// Reports nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

@@ -125,10 +125,10 @@ impl Inputs {
         }
     }
 
-    /// Where the so-manieth account of a class is among all, both from 0. Hot ones are as far apart
-    /// as they can be, cold ones are in all places between: before a place `p` there are `ceil(p
-    /// hot / accounts)` hot ones, so the rest is `floor(p (accounts - hot) / accounts)`, which
-    /// exceeds `at` behind the place that is wanted and behind no earlier.
+    /// The position among all accounts of the n-th account of a class, both from 0. Hot ones are as
+    /// far apart as they can be, cold ones are in all places between: before a place `p` there are
+    /// `ceil(p hot / accounts)` hot ones, so the rest is `floor(p (accounts - hot) / accounts)`,
+    /// which exceeds `at` behind the place that is wanted and behind no earlier.
     fn place(&self, class: AccountClass, at: i64) -> i64 {
         match class {
             AccountClass::Hot => at * self.accounts / self.hot,

@@ -10,7 +10,7 @@ pub enum Affinity {
     Shared,
     /// Each node on its own, which are neighbours, remote accesses of the mix aside.
     Warehouse,
-    /// Each node on its own, and nobody else on their pages: what a transaction needs of another
+    /// Each node on its own, and no other node on their pages: what a transaction needs of another
     /// node's warehouses that node does for it, and all commit by two-phase commit.
     Partitioned,
 }

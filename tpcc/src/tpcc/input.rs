@@ -105,7 +105,7 @@ pub struct InputSource {
     home: Vec<i32>,
     /// See [`with_remote_percent`](Self::with_remote_percent).
     remote_percent: Option<i32>,
-    /// The warehouses that are nobody's home here.
+    /// The warehouses that are no terminal's home here.
     away: Vec<i32>,
 }
 
@@ -219,7 +219,7 @@ impl InputSource {
         }
     }
 
-    /// A warehouse that is nobody's home here, or where there is none such, another than `home`.
+    /// A warehouse that is no terminal's home here; if there is none, one other than `home`.
     fn away_from(&mut self, home: i32) -> i32 {
         let last = i32::try_from(self.away.len()).unwrap_or(i32::MAX) - 1;
         if last < 0 {

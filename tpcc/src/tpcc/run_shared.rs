@@ -19,9 +19,9 @@ use crate::run::{LoadReport, Progress};
 /// What a driver of a shared pool is to do.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// Load, if nobody has, run and check.
+    /// Load unless the database is loaded, run and check.
     Run,
-    /// Load, if nobody has, and no more.
+    /// Load unless the database is loaded, and stop.
     LoadOnly,
 }
 

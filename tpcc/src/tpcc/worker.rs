@@ -1,4 +1,4 @@
-//! TPC-C's worker: enters what it draws into the transactions, and notes what it committed.
+//! TPC-C's worker: draws inputs, runs the transactions, and records what it committed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(super) struct Worker<'a> {
 }
 
 impl<'a> Worker<'a> {
-    /// A worker at a seat; where the database is partitioned, these are its partitions.
+    /// A worker with this identity; `partitions` is empty unless the database is partitioned.
     pub(super) fn new(
         config: &Config,
         seat: &'a WorkerIdentity<Tables>,
@@ -77,7 +77,7 @@ impl<'a> Worker<'a> {
         Self { session, route, writer, source, recorder, only: config.only, think: config.think }
     }
 
-    /// What it has committed.
+    /// The records of what it committed.
     pub(super) fn into_records(self) -> CommitRecords {
         self.recorder.finish()
     }
@@ -199,8 +199,8 @@ fn writer(ordinal: u64, incarnation: u32) -> i32 {
     i32::try_from(before + ordinal + 1).expect("the number of a worker has 31 bits")
 }
 
-/// Delivers in all ten districts; returns how many had nothing to deliver, and whether some could
-/// not be delivered in because of lost pages.
+/// Delivers in all ten districts. Returns how many had nothing to deliver, and whether a district
+/// failed because of lost pages.
 async fn deliver(
     session: &Session<'_>,
     input: &DeliveryInput,

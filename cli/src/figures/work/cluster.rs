@@ -125,7 +125,7 @@ impl<T: Send + 'static> Workers<T> {
     }
 }
 
-/// Room for twice the pages, that something can be made again elsewhere, and for what each compute
+/// Room for twice the pages, for regeneration on other nodes, and for what each compute
 /// node has leased.
 fn bytes_per_node(shape: ClusterShape, coding: Coding) -> u64 {
     let stored = (shape.pages * GCL_BYTES * coding.splits()).div_ceil(coding.data()) as u64;

@@ -36,7 +36,7 @@ const VICTIM: u16 = 3;
 const LOOK_EVERY: Duration = Duration::from_micros(20);
 /// Stretch of time of a point of the plot.
 const STRETCH: Duration = Duration::from_millis(5);
-/// Virtual time by which all has been made again.
+/// Virtual time by which all slabs are regenerated.
 const WHOLE_WITHIN: Duration = Duration::from_secs(20);
 
 /// How far things are.
@@ -45,7 +45,7 @@ pub(in crate::figures) enum FailurePhase {
     Before,
     /// From the death until all headers have homes again.
     Frozen,
-    /// A slab is being made again.
+    /// A slab is being regenerated.
     Regenerating,
     /// Slabs wait for their regeneration to begin.
     Waiting,

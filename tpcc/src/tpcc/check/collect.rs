@@ -130,8 +130,8 @@ impl Source {
     ) -> Result<(Facts, Option<Met>), TpccError> {
         let mut facts = Facts::default();
         let mut last = None;
-        // Nobody writes, so reading leaf by leaf sees one state; holding every leaf would need a
-        // cache as large as the table.
+        // No transaction writes, so reading leaf by leaf sees one state; holding every leaf would
+        // need a cache as large as the table.
         let mut txn = node.db.begin_with(Isolation::ReadCommitted);
         let scanned = txn.scan(self.table, range, Direction::Forward, |row| {
             facts.rows += 1;
@@ -178,7 +178,7 @@ impl Source {
         Ok(facts)
     }
 
-    /// Reads the rows that begin with `prefix`, and goes on behind each lost page. Which numbers
+    /// Reads the rows that begin with `prefix`, and continues after each lost page. Which numbers
     /// are on the page is found by bisection, as they are neighbours: about thirty looks a page,
     /// not one a row.
     async fn read_pieces(

@@ -1,4 +1,4 @@
-//! What the conditions speak about, gathered from the tables.
+//! The facts that the conditions judge, collected from the tables.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +43,7 @@ pub(crate) struct LineFacts {
     pub(crate) delivered_amount: i64,
 }
 
-/// All of it, or a part of the warehouses.
+/// The facts of all warehouses, or of some.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// `W_YTD`.
@@ -52,7 +52,7 @@ pub struct Facts {
     pub(crate) customers: BTreeMap<CustomerKey, CustomerFacts>,
     /// Sum of `H_AMOUNT` by the district where it was paid.
     pub(crate) paid_in_district: BTreeMap<DistrictKey, i64>,
-    /// Sum of `H_AMOUNT` by who paid.
+    /// Sum of `H_AMOUNT` by customer.
     pub(crate) paid_by_customer: BTreeMap<CustomerKey, i64>,
     pub(crate) orders: BTreeMap<OrderKey, OrderFacts>,
     /// Rows of NEW-ORDER.
@@ -71,7 +71,7 @@ impl Facts {
         self.rows
     }
 
-    /// Pages that nodes that died took with them, as far as they were met.
+    /// Lost pages that the check met.
     #[must_use]
     pub fn lost_pages(&self) -> usize {
         self.unread.pages()

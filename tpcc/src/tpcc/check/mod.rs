@@ -2,7 +2,7 @@
 //!
 //! Every table is read once, front to back, warehouse by warehouse and on all compute nodes at the
 //! same time (`collect`), into maps of what the conditions speak about (`facts`); each condition is
-//! then a function over these maps (`conditions`). Nobody may write meanwhile.
+//! then a function over these maps (`conditions`). No transaction may write meanwhile.
 //!
 //! Condition 11 of the specification, orders less new orders is 2,100 in every district, holds only
 //! before the first delivery. Here it says what is meant: that difference is the number of orders

@@ -60,7 +60,7 @@ enum CommitFate {
 }
 
 /// Looks for every transaction that the journal keeps, of a database with so many warehouses.
-/// Nobody may write meanwhile.
+/// No transaction may write meanwhile.
 ///
 /// # Errors
 /// What the database reports, but for lost pages.

@@ -49,7 +49,7 @@ impl LoadQueue {
         Self { queues: Mutex::new(queues), is_shared }
     }
 
-    /// The next job for a task of `node`: its own, else the last of whoever has most left, if
+    /// The next job for a task of `node`: its own, else the last job of the node with most left, if
     /// others may do it.
     pub(super) fn take(&self, node: usize) -> Option<LoadJob> {
         let mut queues = self.queues.lock();

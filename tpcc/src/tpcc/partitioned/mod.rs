@@ -3,8 +3,8 @@
 //! (see [`selkie_txn::partition`]).
 //!
 //! Of the five transactions two go beyond the home warehouse: NewOrder, whose lines may be supplied
-//! by others, and Payment, whose customer may belong to another. The items, which nobody changes,
-//! are in one table that all nodes cache.
+//! by others, and Payment, whose customer may belong to another. The items, which no transaction
+//! changes, are in one table that all nodes cache.
 //!
 //! What goes elsewhere goes first, a request to each node that is involved, at the same time: its
 //! latches are held for longer then, but no latch at home is held while messages are on their way.

@@ -10,7 +10,7 @@ use crate::error::TpccError;
 use crate::tpcc::schema::Tables;
 use crate::tpcc::transactions::{Session, pay, take_stock};
 
-/// `H_WRITER` of nobody: what is done for others adds no HISTORY row.
+/// `H_WRITER` of no worker: a remote part adds no HISTORY row.
 const NO_WRITER: i32 = 0;
 
 /// A partition of TPC-C.
@@ -37,7 +37,7 @@ impl Procedures for PartitionProcedures {
             PartitionRequest::TakeStock { district, lines } => {
                 let mut all = Vec::new();
                 for line in lines {
-                    // Whoever asks another partition is at home elsewhere.
+                    // The caller is at home in another partition.
                     let taken = take_stock(&session, txn, &line.input(), (district, true)).await?;
                     encode_stock_taken(&taken, &mut all);
                 }

@@ -1,4 +1,4 @@
-//! A worker's way to the partitions: which one owns a warehouse, and what it is asked for.
+//! A worker's route to the partitions: the owner of a warehouse, and the requests to it.
 
 use std::sync::Arc;
 
@@ -34,8 +34,7 @@ pub(crate) fn connect(
     Ok(Partition::connect(members)?)
 }
 
-/// The node to which a warehouse, one of so many, belongs, where warehouses belong to nodes; else
-/// any of them.
+/// The node that owns a warehouse, if the database is partitioned; else `node`.
 pub(crate) fn home_of<'n>(
     nodes: &'n [Arc<TpccNode>],
     node: &'n Arc<TpccNode>,
@@ -45,7 +44,7 @@ pub(crate) fn home_of<'n>(
     node.tables.ledger.and_then(|_| owner()).unwrap_or(node)
 }
 
-/// A worker's way to the partitions.
+/// A worker's route to the partitions.
 pub(crate) struct PartitionRoute {
     pub(crate) partition: Partition<PartitionProcedures>,
     /// The partition's number, and how many there are.
@@ -82,14 +81,14 @@ impl PartitionRoute {
         Ok(output)
     }
 
-    /// Takes what lines have from other partitions; by line, `None` for those of the own.
+    /// Takes stock from other partitions. By line; `None` for lines of the own partition.
     async fn take_stock(
         &self,
         txn: &mut DistributedTxn<'_, PartitionProcedures>,
         input: &NewOrderInput,
     ) -> Result<Supplied, TpccError> {
         let mut supplied: Supplied = input.lines.iter().map(|_| None).collect();
-        // By partition: which lines.
+        // The lines of each partition.
         let mut asked: SmallVec<[(usize, SmallVec<[usize; 4]>); 4]> = SmallVec::new();
         for (at, line) in input.lines.iter().enumerate() {
             let Some(owner) = self.elsewhere(line.supply_warehouse) else { continue };

@@ -22,7 +22,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Whether this driver has to load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DriverRole {
-    /// Nobody has: it loads, the others wait.
+    /// No driver has: this one loads, the others wait.
     Loads,
     /// It replaces what is there.
     Reloads,
@@ -35,7 +35,7 @@ pub enum DriverRole {
 pub enum LoadPolicy {
     /// Work on it.
     IfMissing,
-    /// Replace it, if nobody works on it. The memory that it takes is not reclaimed.
+    /// Replace it, if no driver works on it. Its memory is not reclaimed.
     Anew,
 }
 
@@ -139,7 +139,7 @@ impl Driver {
         Ok(LoaderStatus::IsAway)
     }
 
-    /// Takes the label of the database that was found, and gives it back if somebody uses that;
+    /// Takes the label of the database that was found, and gives it back if a driver uses it;
     /// false if the label was not `before`.
     async fn take_over(&mut self, before: &DatabaseLabel) -> Result<bool, TpccError> {
         let (generation, replaces, loader) = match before {
@@ -154,7 +154,7 @@ impl Driver {
         if !self.set_database(Some(before), Some(&self.loading())).await? {
             return Ok(false);
         }
-        // From here on nobody comes in unseen.
+        // From here on, every new driver sees the label.
         let refused = self.refuse_others(loader).await;
         if refused.is_err() {
             self.set_database(Some(&self.loading()), Some(before)).await?;
@@ -196,11 +196,11 @@ impl Driver {
     }
 
     /// Says, before anything is written, that this driver still is the one that loads: its nodes
-    /// are in the pool now, so that nobody takes it for dead any more. What it replaces cannot be
+    /// are in the pool now, so that no driver takes it for dead. What it replaces cannot be
     /// put back from then on.
     ///
     /// # Errors
-    /// [`TpccError::LoadCutShort`] if somebody did, [`TpccError::Pool`].
+    /// [`TpccError::LoadCutShort`] if another driver did, [`TpccError::Pool`].
     pub async fn still_loads(&self) -> Result<(), TpccError> {
         if self.set_database(Some(&self.loading()), Some(&self.writing())).await? {
             return Ok(());
@@ -239,7 +239,7 @@ impl Driver {
             self.abandoned_bytes = abandoned_bytes;
             return Ok(());
         }
-        // Somebody took it for dead.
+        // Another driver took it for dead.
         Err(TpccError::LoadCutShort)
     }
 
@@ -281,7 +281,7 @@ impl Driver {
         }
     }
 
-    /// Waits until nobody checks, and is then among those who run.
+    /// Waits until no driver checks, then enters the run phase.
     ///
     /// # Errors
     /// [`TpccError::Pool`].

@@ -22,7 +22,7 @@ pub(super) enum DatabaseLabel {
     Loading {
         /// Its process.
         host: u64,
-        /// The so-manieth database of the pool.
+        /// Number of the database in the pool.
         generation: u64,
         /// What is in the pool, unchanged as yet.
         replaces: Option<LoadedDatabase>,
@@ -34,7 +34,7 @@ pub(super) enum DatabaseLabel {
 /// A database that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LoadedDatabase {
-    /// The so-manieth of the pool.
+    /// Number of the database in the pool.
     pub(super) generation: u64,
     /// Bytes of pages in use that are of those before.
     pub(super) abandoned_bytes: u64,

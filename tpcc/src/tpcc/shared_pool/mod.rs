@@ -2,12 +2,12 @@
 //!
 //! They meet in labels of the pool: `tpcc.database` says what is loaded or who is loading,
 //! `tpcc.phases` which drivers run the mix and which check. A check reads the whole database and
-//! needs it to be at rest, so that drivers wait for each other: nobody begins to check while
+//! needs it to be at rest, so that drivers wait for each other: no driver begins to check while
 //! another runs, nor to run while another checks. A driver whose nodes are gone is waited for no
 //! longer.
 //!
 //! ```text
-//! open --> load, or wait for who loads --> run --> wait until nobody runs --> check --> leave
+//! open --> load, or wait for the loader --> run --> wait until no driver runs --> check --> leave
 //! ```
 //!
 //! A driver may also be told to load anew: it then takes the label of the database first, so that

@@ -4,10 +4,10 @@
 //! A conflict comes back as a retryable error with everything rolled back; the worker tries again
 //! with the same input.
 //!
-//! Locks are leaf latches held to the end and nobody waits for one, so what is hot is touched last:
-//! the rows of WAREHOUSE and DISTRICT are on pages of their own and are reached after everything
-//! that does not depend on them. All but StockLevel are serializable; StockLevel runs at read
-//! committed, which clause 2.8.2.3 allows.
+//! Locks are leaf latches held to the end, and no transaction waits for one, so what is hot is
+//! touched last: the rows of WAREHOUSE and DISTRICT are on pages of their own and are reached after
+//! everything that does not depend on them. All but StockLevel are serializable; StockLevel runs at
+//! read committed, which clause 2.8.2.3 allows.
 
 mod by_name;
 mod delivery;

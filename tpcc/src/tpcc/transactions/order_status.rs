@@ -19,7 +19,7 @@ pub struct OrderStatusOutput {
     pub balance: i64,
     /// The last order, `None` if there is none.
     pub order: Option<i32>,
-    /// Who delivered it, if anybody has.
+    /// The carrier, if it is delivered.
     pub carrier: Option<i32>,
     /// Its lines.
     pub lines: i32,

@@ -59,7 +59,7 @@ impl<'db> Session<'db> {
         (self.writer, self.next_history.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The builders, new ones if somebody has them.
+    /// The builders; new ones if they are in use.
     pub(crate) fn take_rows(&self) -> Result<Rows<'db>, TxnError> {
         if let Some(rows) = self.rows.lock().take() {
             return Ok(rows);

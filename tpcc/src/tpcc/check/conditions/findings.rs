@@ -1,4 +1,4 @@
-//! What is found about a condition, and about all of them.
+//! Findings about one condition, and the judgement of all.
 
 use std::fmt;
 
@@ -28,7 +28,7 @@ impl fmt::Display for BrokenCondition {
     }
 }
 
-/// What can be said about the conditions.
+/// The judgement of the conditions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Judgement {
     /// Those that do not hold.
@@ -63,7 +63,8 @@ impl ConditionFindings {
         }
     }
 
-    /// Whether to judge something of which everything was read, or not; both are counted.
+    /// Returns whether to judge an item, and counts it as judged or unjudged. An item is judged
+    /// only if everything about it was `readable`.
     pub(super) fn judges(&mut self, readable: bool) -> bool {
         self.judged += u64::from(readable);
         self.unjudged += u64::from(!readable);

@@ -8,7 +8,7 @@ use rustix::process::getuid;
 
 use crate::fabric::shm::ShmFabric;
 use crate::fabric::tcp::{Security, TcpFabric};
-use crate::fabric::{Env, Fabric, PeerId};
+use crate::fabric::{BoxFuture, Env, Fabric, PeerId};
 use crate::memnode::{
     Capacity, MemoryServer,
     monitor::{HostMemory, MonitorConfig},
@@ -73,20 +73,22 @@ impl SharedPool {
     ///
     /// # Errors
     /// If there is one, a field is out of range, or pools are not made at such places.
-    pub async fn create(
-        &self,
-        env: &Env,
+    pub fn create<'a>(
+        &'a self,
+        env: &'a Env,
         fabric: FabricKind,
-        config: &PoolConfig,
+        config: &'a PoolConfig,
         timing: Timing,
-    ) -> Result<(), SharedPoolError> {
-        let name = match &self.place {
-            Place::Host { name, .. } | Place::Etcd { name, .. } => name.as_str(),
-            Place::Relays(_) => "",
-        };
-        self.check_kind(fabric)?;
-        let identity = Identity { name, id: random(env), fabric: fabric.name() };
-        Ok(pool::create(&*self.plane, identity, config, timing).await?)
+    ) -> BoxFuture<'a, Result<(), SharedPoolError>> {
+        Box::pin(async move {
+            let name = match &self.place {
+                Place::Host { name, .. } | Place::Etcd { name, .. } => name.as_str(),
+                Place::Relays(_) => "",
+            };
+            self.check_kind(fabric)?;
+            let identity = Identity { name, id: random(env), fabric: fabric.name() };
+            Ok(pool::create(&*self.plane, identity, config, timing).await?)
+        })
     }
 
     /// Joins the pool as a memory node, which lends the offered memory for as long as the returned
@@ -95,48 +97,50 @@ impl SharedPool {
     /// # Errors
     /// If there is no such pool, all its memory nodes have joined, it has another fabric than
     /// `expected`, or the host has not so much memory.
-    pub async fn lend(
-        &self,
-        env: &Env,
+    pub fn lend<'a>(
+        &'a self,
+        env: &'a Env,
         offer: impl Into<Capacity>,
         expected: Option<FabricKind>,
-        network: &Network,
-    ) -> Result<Arc<MemoryServer>, SharedPoolError> {
+        network: &'a Network,
+    ) -> BoxFuture<'a, Result<Arc<MemoryServer>, SharedPoolError>> {
         let offer = offer.into();
-        let state = self.plane.load().await?.state;
-        let kind = self.kind_of(&state)?;
-        if let Some(expected) = expected.filter(|expected| *expected != kind) {
-            let (pool, asked) = (kind.name().to_owned(), expected.name().to_owned());
-            return Err(PoolError::OtherFabric { pool, asked }.into());
-        }
-        let fabric: Arc<dyn Fabric> = match kind {
-            FabricKind::Shm => {
-                network.check_absent(self.security.is_some())?;
-                self.shm(&state)?
+        Box::pin(async move {
+            let state = self.plane.load().await?.state;
+            let kind = self.kind_of(&state)?;
+            if let Some(expected) = expected.filter(|expected| *expected != kind) {
+                let (pool, asked) = (kind.name().to_owned(), expected.name().to_owned());
+                return Err(PoolError::OtherFabric { pool, asked }.into());
             }
-            FabricKind::Tcp => {
-                network::check_memory(offer.bytes)?;
-                self.check_trust(&state).await?;
-                let tcp =
-                    TcpFabric::new(network.config(&state, self.security.clone())?, env.clone());
-                let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
-                let serve = move |stream, from| {
-                    if let Err(error) = relay.serve(stream) {
-                        tracing::warn!(%from, %error, "a connection to the control plane ends");
-                    }
-                };
-                tcp.serve_protocol(RELAY_MAGIC, Arc::new(serve));
-                tcp
+            let fabric: Arc<dyn Fabric> = match kind {
+                FabricKind::Shm => {
+                    network.check_absent(self.security.is_some())?;
+                    self.shm(&state)?
+                }
+                FabricKind::Tcp => {
+                    network::check_memory(offer.bytes)?;
+                    self.check_trust(&state).await?;
+                    let tcp =
+                        TcpFabric::new(network.config(&state, self.security.clone())?, env.clone());
+                    let relay = Relay::new(Arc::clone(&self.plane), &state.name)?;
+                    let serve = move |stream, from| {
+                        if let Err(error) = relay.serve(stream) {
+                            tracing::warn!(%from, %error, "a connection to the control plane ends");
+                        }
+                    };
+                    tcp.serve_protocol(RELAY_MAGIC, Arc::new(serve));
+                    tcp
+                }
+            };
+            let (plane, headroom) = (Arc::clone(&self.plane), offer.headroom);
+            let lent = MemoryServer::join(&fabric, plane, env, random(env), offer).await?;
+            lent.follow(env);
+            if let Some(headroom) = headroom {
+                lent.start_monitor(env, MonitorConfig::new(headroom, HostMemory::default()));
             }
-        };
-        let (plane, headroom) = (Arc::clone(&self.plane), offer.headroom);
-        let lent = MemoryServer::join(&fabric, plane, env, random(env), offer).await?;
-        lent.follow(env);
-        if let Some(headroom) = headroom {
-            lent.start_monitor(env, MonitorConfig::new(headroom, HostMemory::default()));
-        }
-        report::publish_memory(&lent, env);
-        Ok(lent)
+            report::publish_memory(&lent, env);
+            Ok(lent)
+        })
     }
 
     /// Opens the pool as soon as all its memory nodes have joined; the process can then start
@@ -145,53 +149,55 @@ impl SharedPool {
     /// # Errors
     /// If there is no such pool, memory nodes are still missing after half a minute, or one is
     /// dead.
-    pub async fn open(
-        &self,
-        env: &Env,
-        network: &Network,
-    ) -> Result<(Arc<dyn Fabric>, Arc<Pool>), SharedPoolError> {
-        let started = env.now();
-        let state = self.plane.load().await?.state;
-        let shm = match self.kind_of(&state)? {
-            FabricKind::Shm => {
-                network.check_absent(self.security.is_some())?;
-                Some(self.shm(&state)?)
-            }
-            FabricKind::Tcp => None,
-        };
-        let fabric: Arc<dyn Fabric> = match &shm {
-            Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
-            None => TcpFabric::new(network.config(&state, self.security.clone())?, env.clone()),
-        };
-        let pool = loop {
-            let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
-            match Pool::open(fabric, plane, random(env)).await {
-                Err(PoolError::Incomplete { .. }) if env.now() - started < PATIENCE => {
-                    env.sleep(self.plane.pace()).await;
+    pub fn open<'a>(
+        &'a self,
+        env: &'a Env,
+        network: &'a Network,
+    ) -> BoxFuture<'a, Result<(Arc<dyn Fabric>, Arc<Pool>), SharedPoolError>> {
+        Box::pin(async move {
+            let started = env.now();
+            let state = self.plane.load().await?.state;
+            let shm = match self.kind_of(&state)? {
+                FabricKind::Shm => {
+                    network.check_absent(self.security.is_some())?;
+                    Some(self.shm(&state)?)
                 }
-                opened => break opened?,
-            }
-        };
-        let state = pool.state();
-        for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
-            // The data of a node that left is elsewhere, and a coded pool repairs that of a node
-            // that died.
-            if member.stay == Residency::Left || !state.coding.is_plain() {
-                continue;
-            }
-            let lives = match &shm {
-                Some(shm) => shm.lives(member.descriptor.peer)?,
-                None => !member.dead,
+                FabricKind::Tcp => None,
             };
-            if !lives {
-                return Err(SharedPoolError::MemoryLost { node });
+            let fabric: Arc<dyn Fabric> = match &shm {
+                Some(shm) => Arc::clone(shm) as Arc<dyn Fabric>,
+                None => TcpFabric::new(network.config(&state, self.security.clone())?, env.clone()),
+            };
+            let pool = loop {
+                let (fabric, plane) = (Arc::clone(&fabric), Arc::clone(&self.plane));
+                match Pool::open(fabric, plane, random(env)).await {
+                    Err(PoolError::Incomplete { .. }) if env.now() - started < PATIENCE => {
+                        env.sleep(self.plane.pace()).await;
+                    }
+                    opened => break opened?,
+                }
+            };
+            let state = pool.state();
+            for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
+                // The data of a node that left is elsewhere, and a coded pool repairs that of a node
+                // that died.
+                if member.stay == Residency::Left || !state.coding.is_plain() {
+                    continue;
+                }
+                let lives = match &shm {
+                    Some(shm) => shm.lives(member.descriptor.peer)?,
+                    None => !member.dead,
+                };
+                if !lives {
+                    return Err(SharedPoolError::MemoryLost { node });
+                }
             }
-        }
-        if shm.is_none() {
-            self.check_trust(&pool.state()).await?;
-        }
-        pool.follow(env);
-        Ok((fabric, pool))
+            if shm.is_none() {
+                self.check_trust(&pool.state()).await?;
+            }
+            pool.follow(env);
+            Ok((fabric, pool))
+        })
     }
 
     /// Checks whether this process and the live memory nodes trust each other, before it changes
@@ -218,28 +224,30 @@ impl SharedPool {
     ///
     /// # Errors
     /// If there is no such pool, or it cannot be looked at.
-    pub async fn living(&self) -> Result<Vec<PeerId>, SharedPoolError> {
-        let state = self.plane.load().await?.state;
-        let memory = state.memory_nodes.iter().flatten().filter(|node| !node.dead);
-        let memory = memory.map(|node| node.descriptor.peer);
-        let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
-        let nodes = memory.chain(compute);
-        let mut living = Vec::new();
-        if self.kind_of(&state)? == FabricKind::Tcp {
-            let beats = self.plane.beats().await?;
-            let is_fresh = |peer: &PeerId| {
-                beats.iter().any(|(beat, age)| beat.node == *peer && *age <= state.timing.lease)
-            };
-            living.extend(nodes.filter(is_fresh));
-            return Ok(living);
-        }
-        let shm = self.shm(&state)?;
-        for peer in nodes {
-            if shm.lives(peer)? {
-                living.push(peer);
+    pub fn living(&self) -> BoxFuture<'_, Result<Vec<PeerId>, SharedPoolError>> {
+        Box::pin(async move {
+            let state = self.plane.load().await?.state;
+            let memory = state.memory_nodes.iter().flatten().filter(|node| !node.dead);
+            let memory = memory.map(|node| node.descriptor.peer);
+            let compute = state.compute_nodes.keys().map(|index| PeerId::compute(*index));
+            let nodes = memory.chain(compute);
+            let mut living = Vec::new();
+            if self.kind_of(&state)? == FabricKind::Tcp {
+                let beats = self.plane.beats().await?;
+                let is_fresh = |peer: &PeerId| {
+                    beats.iter().any(|(beat, age)| beat.node == *peer && *age <= state.timing.lease)
+                };
+                living.extend(nodes.filter(is_fresh));
+                return Ok(living);
             }
-        }
-        Ok(living)
+            let shm = self.shm(&state)?;
+            for peer in nodes {
+                if shm.lives(peer)? {
+                    living.push(peer);
+                }
+            }
+            Ok(living)
+        })
     }
 
     /// Removes the pool with all it holds. Unless forced, only if none of its nodes lives; nodes
@@ -247,33 +255,35 @@ impl SharedPool {
     ///
     /// # Errors
     /// If there is no such pool, it is in use, or it cannot be removed.
-    pub async fn destroy(&self, force: bool) -> Result<(), SharedPoolError> {
-        let living = self.living().await;
-        match (living, force) {
-            (Ok(living), false) => {
-                if let Some(peer) = living.first() {
-                    return Err(SharedPoolError::InUse { what: peer.to_string() });
-                }
-            }
-            (Ok(living), true) => {
-                let state = self.plane.load().await?.state;
-                if self.kind_of(&state)? == FabricKind::Shm {
-                    let shm = self.shm(&state)?;
-                    for peer in living {
-                        let _everywhere = shm.fence(peer)?;
+    pub fn destroy(&self, force: bool) -> BoxFuture<'_, Result<(), SharedPoolError>> {
+        Box::pin(async move {
+            let living = self.living().await;
+            match (living, force) {
+                (Ok(living), false) => {
+                    if let Some(peer) = living.first() {
+                        return Err(SharedPoolError::InUse { what: peer.to_string() });
                     }
                 }
+                (Ok(living), true) => {
+                    let state = self.plane.load().await?.state;
+                    if self.kind_of(&state)? == FabricKind::Shm {
+                        let shm = self.shm(&state)?;
+                        for peer in living {
+                            let _everywhere = shm.fence(peer)?;
+                        }
+                    }
+                }
+                // A damaged pool can be removed, too.
+                (
+                    Err(SharedPoolError::Pool(PoolError::Control {
+                        source: ControlError::Damaged { .. },
+                    })),
+                    true,
+                ) => {}
+                (Err(error), _) => return Err(error),
             }
-            // A damaged pool can be removed, too.
-            (
-                Err(SharedPoolError::Pool(PoolError::Control {
-                    source: ControlError::Damaged { .. },
-                })),
-                true,
-            ) => {}
-            (Err(error), _) => return Err(error),
-        }
-        Ok(self.plane.destroy().await?)
+            Ok(self.plane.destroy().await?)
+        })
     }
 
     fn kind_of(&self, state: &PoolState) -> Result<FabricKind, SharedPoolError> {

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use selkie_fabric::BoxFuture;
 use selkie_pool::{ComputeIndex, PoolError};
 
 use super::engine::Engine;
@@ -22,61 +23,63 @@ impl Engine {
     /// `Timeout` with a line that stayed latched, if no line was given up for the request timeout;
     /// the other lines are written back. A node of a coded pool stays a member then.
     /// `TaskPanicked` at once if a task of the node has panicked: no page is written home.
-    pub async fn close(&self) -> Result<(), EngineError> {
-        let core = &self.0;
-        self.repair_before_close().await;
-        if core.lifecycle.close() && core.lifecycle.is_leaving() {
-            return Ok(());
-        }
-        core.lifecycle.check_panicked()?;
-        let started = core.env.now();
-        let node = core.endpoint.id();
-        tracing::info!(%node, "closing a compute node");
-        core.keep_labels().await;
-        let (mut remain, mut last) = self.flush_round();
-        let mut moved = started;
-        while remain > 0
-            && core.env.now() - moved <= core.config.request_timeout
-            && !core.lifecycle.has_panicked()
-        {
-            core.env.sleep(Duration::from_millis(1)).await;
-            let (now, one) = self.flush_round();
-            if now < remain {
-                moved = core.env.now();
+    pub fn close(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            let core = &self.0;
+            self.repair_before_close().await;
+            if core.lifecycle.close() && core.lifecycle.is_leaving() {
+                return Ok(());
             }
-            (remain, last) = (now, one);
-        }
-        core.lifecycle.check_panicked()?;
-        if let Some(addr) = last.filter(|_| core.memory.coded.is_some()) {
-            // A rebuild asks only members what they hold: a node that left would lose its pages
-            // silently.
-            let waited = core.env.now() - started;
-            let phase =
-                core.cache.shard(addr).lock().get(&addr.to_u64()).map(|open| open.line.phase);
-            tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
-            return Err(EngineError::Timeout { addr, waited });
-        }
-        core.recovery.repairs.retire(&core.env, core.config.request_timeout).await?;
-        // Splits that are still read arrive, or their memory nodes are dead.
-        while core.cache.late_frames.load(Ordering::Acquire) > 0
-            && core.env.now() - moved <= core.config.request_timeout
-        {
-            core.env.sleep(Duration::from_millis(1)).await;
-        }
-        // Each step is taken even if an earlier one failed: a node that does not reach all memory
-        // nodes must leave the pool, too.
-        let absent = core.publish_epoch(0).await;
-        let given_back = core.give_lines_back().await;
-        core.lifecycle.set_leaving(true);
-        let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
-        if left.as_ref().is_err_and(PoolError::is_retryable) {
-            core.lifecycle.set_leaving(false);
-            core.recovery.repairs.reopen();
-        }
-        let took = core.env.now() - started;
-        self.report_close(took, last.map(|_| remain));
-        absent.and(given_back).and(left.map_err(EngineError::from))?;
-        last.map_or(Ok(()), |addr| Err(EngineError::Timeout { addr, waited: took }))
+            core.lifecycle.check_panicked()?;
+            let started = core.env.now();
+            let node = core.endpoint.id();
+            tracing::info!(%node, "closing a compute node");
+            core.keep_labels().await;
+            let (mut remain, mut last) = self.flush_round();
+            let mut moved = started;
+            while remain > 0
+                && core.env.now() - moved <= core.config.request_timeout
+                && !core.lifecycle.has_panicked()
+            {
+                core.env.sleep(Duration::from_millis(1)).await;
+                let (now, one) = self.flush_round();
+                if now < remain {
+                    moved = core.env.now();
+                }
+                (remain, last) = (now, one);
+            }
+            core.lifecycle.check_panicked()?;
+            if let Some(addr) = last.filter(|_| core.memory.coded.is_some()) {
+                // A rebuild asks only members what they hold: a node that left would lose its pages
+                // silently.
+                let waited = core.env.now() - started;
+                let phase =
+                    core.cache.shard(addr).lock().get(&addr.to_u64()).map(|open| open.line.phase);
+                tracing::warn!(%node, lines = remain, %addr, ?phase, "cannot close: lines are not given up");
+                return Err(EngineError::Timeout { addr, waited });
+            }
+            core.recovery.repairs.retire(&core.env, core.config.request_timeout).await?;
+            // Splits that are still read arrive, or their memory nodes are dead.
+            while core.cache.late_frames.load(Ordering::Acquire) > 0
+                && core.env.now() - moved <= core.config.request_timeout
+            {
+                core.env.sleep(Duration::from_millis(1)).await;
+            }
+            // Each step is taken even if an earlier one failed: a node that does not reach all memory
+            // nodes must leave the pool, too.
+            let absent = core.publish_epoch(0).await;
+            let given_back = core.give_lines_back().await;
+            core.lifecycle.set_leaving(true);
+            let left = core.pool.leave(&core.env, ComputeIndex::new(core.me.index() as u16)).await;
+            if left.as_ref().is_err_and(PoolError::is_retryable) {
+                core.lifecycle.set_leaving(false);
+                core.recovery.repairs.reopen();
+            }
+            let took = core.env.now() - started;
+            self.report_close(took, last.map(|_| remain));
+            absent.and(given_back).and(left.map_err(EngineError::from))?;
+            last.map_or(Ok(()), |addr| Err(EngineError::Timeout { addr, waited: took }))
+        })
     }
 
     /// Repairs the damaged splits that this node has found, because no other node knows of them. A

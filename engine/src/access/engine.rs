@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use selkie_fabric::env::Env;
-use selkie_fabric::{Buf, Chain, Endpoint, Verb};
+use selkie_fabric::{BoxFuture, Buf, Chain, Endpoint, Verb};
 use selkie_wal::PSN_BYTES;
 
 use super::acquire::Access;
@@ -109,21 +109,23 @@ impl Engine {
     ///
     /// # Errors
     /// `Fabric`.
-    pub async fn leased_bytes(&self) -> Result<u64, EngineError> {
-        let core = &self.0;
-        let mut extents = 0;
-        for unit in 0..core.memory.placement.units() {
-            let counters = core.memory.placement.copies(Counter::Leased(unit));
-            let counters = counters.map(|copies| copies.places).unwrap_or_default();
-            let living = counters.iter().find(|(node, _)| !core.pool.is_memory_dead(*node));
-            let Some((node, at)) = living.or(counters.first()) else { continue };
-            let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
-            let done = core.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
-            let leased = word_at(&done, 0);
-            // The counter runs on when a unit is full.
-            extents += leased.min(core.memory.placement.extents_of(unit));
-        }
-        Ok(extents * core.pool.descriptor().geometry().extent_bytes())
+    pub fn leased_bytes(&self) -> BoxFuture<'_, Result<u64, EngineError>> {
+        Box::pin(async move {
+            let core = &self.0;
+            let mut extents = 0;
+            for unit in 0..core.memory.placement.units() {
+                let counters = core.memory.placement.copies(Counter::Leased(unit));
+                let counters = counters.map(|copies| copies.places).unwrap_or_default();
+                let living = counters.iter().find(|(node, _)| !core.pool.is_memory_dead(*node));
+                let Some((node, at)) = living.or(counters.first()) else { continue };
+                let chain = Chain::from([Verb::read(*at, Buf::zeroed(8))]);
+                let done = core.memory.queue_pair(*node).post(chain).await.map_err(|e| e.error)?;
+                let leased = word_at(&done, 0);
+                // The counter runs on when a unit is full.
+                extents += leased.min(core.memory.placement.extents_of(unit));
+            }
+            Ok(extents * core.pool.descriptor().geometry().extent_bytes())
+        })
     }
 
     /// Waits until this node's log is durable up to an LSN. Without a log nothing is durable, and
@@ -132,14 +134,16 @@ impl Engine {
     /// # Errors
     /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may still become
     /// durable later.
-    pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
-        let Some(log) = &self.0.log else { return Ok(()) };
-        #[cfg(feature = "planted")]
-        if self.0.config.planted == crate::Planted::EarlyCommit {
-            self.0.write_log(log);
-            return Ok(());
-        }
-        self.0.until_durable(log, lsn).await
+    pub fn until_durable(&self, lsn: Lsn) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            let Some(log) = &self.0.log else { return Ok(()) };
+            #[cfg(feature = "planted")]
+            if self.0.config.planted == crate::Planted::EarlyCommit {
+                self.0.write_log(log);
+                return Ok(());
+            }
+            self.0.until_durable(log, lsn).await
+        })
     }
 
     /// Waits until this node's log has room for changes. The caller should hold no latch: a latched
@@ -147,11 +151,13 @@ impl Engine {
     ///
     /// # Errors
     /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full.
-    pub async fn until_room(&self) -> Result<(), EngineError> {
-        match &self.0.log {
-            Some(log) => log.until_room(&self.0.env, self.0.config.request_timeout).await,
-            None => Ok(()),
-        }
+    pub fn until_room(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            match &self.0.log {
+                Some(log) => log.until_room(&self.0.env, self.0.config.request_timeout).await,
+                None => Ok(()),
+            }
+        })
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -269,18 +275,26 @@ impl Engine {
         }
     }
 
-    async fn shared_slow(&self, addr: GAddr, nowait: bool) -> Result<SharedGuard<'_>, EngineError> {
-        let frame = self.0.acquire(addr, Access::Shared, nowait).await?;
-        Ok(SharedGuard::new(&self.0, frame))
-    }
-
-    async fn exclusive_slow(
+    fn shared_slow(
         &self,
         addr: GAddr,
         nowait: bool,
-    ) -> Result<ExclusiveGuard<'_>, EngineError> {
-        let frame = self.0.acquire(addr, Access::Exclusive, nowait).await?;
-        Ok(ExclusiveGuard::new(&self.0, frame))
+    ) -> BoxFuture<'_, Result<SharedGuard<'_>, EngineError>> {
+        Box::pin(async move {
+            let frame = self.0.acquire(addr, Access::Shared, nowait).await?;
+            Ok(SharedGuard::new(&self.0, frame))
+        })
+    }
+
+    fn exclusive_slow(
+        &self,
+        addr: GAddr,
+        nowait: bool,
+    ) -> BoxFuture<'_, Result<ExclusiveGuard<'_>, EngineError>> {
+        Box::pin(async move {
+            let frame = self.0.acquire(addr, Access::Exclusive, nowait).await?;
+            Ok(ExclusiveGuard::new(&self.0, frame))
+        })
     }
 
     /// Evicts this node's copy of a page, as if its frame were needed. On return its changes are
@@ -288,52 +302,56 @@ impl Engine {
     ///
     /// # Errors
     /// `Timeout` if it takes longer than accesses may wait.
-    pub async fn evict(&self, addr: GAddr) -> Result<(), EngineError> {
-        let core = &self.0;
-        let started = core.env.now();
-        let mut begun = core.write_home(addr);
-        loop {
-            if core.is_settled(addr) {
-                if begun {
-                    return Ok(());
+    pub fn evict(&self, addr: GAddr) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            let core = &self.0;
+            let started = core.env.now();
+            let mut begun = core.write_home(addr);
+            loop {
+                if core.is_settled(addr) {
+                    if begun {
+                        return Ok(());
+                    }
+                    // It may have been on its way home for the log's sake, and have stayed.
+                    core.write_home(addr);
+                    begun = true;
+                    continue;
                 }
-                // It may have been on its way home for the log's sake, and have stayed.
-                core.write_home(addr);
-                begun = true;
-                continue;
+                let waited = core.env.now() - started;
+                if waited > core.config.request_timeout {
+                    return Err(EngineError::Timeout { addr, waited });
+                }
+                core.env.pause(EVICTED_WITHIN).await;
             }
-            let waited = core.env.now() - started;
-            if waited > core.config.request_timeout {
-                return Err(EngineError::Timeout { addr, waited });
-            }
-            core.env.pause(EVICTED_WITHIN).await;
-        }
+        })
     }
 
     /// A new page, zero, latched exclusively.
     ///
     /// # Errors
     /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.
-    pub async fn allocate(&self) -> Result<ExclusiveGuard<'_>, EngineError> {
-        self.0.config.check_writes()?;
-        loop {
-            let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
-            let (addr, reused) = grant.parts();
-            let mut guard = match self.exclusive(addr).await {
-                // A line that cannot be latched for good is leaked: each node has finitely many.
-                Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
-                    grant.used();
-                    continue;
+    pub fn allocate(&self) -> BoxFuture<'_, Result<ExclusiveGuard<'_>, EngineError>> {
+        Box::pin(async move {
+            self.0.config.check_writes()?;
+            loop {
+                let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
+                let (addr, reused) = grant.parts();
+                let mut guard = match self.exclusive(addr).await {
+                    // A line that cannot be latched for good is leaked: each node has finitely many.
+                    Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
+                        grant.used();
+                        continue;
+                    }
+                    guard => guard?,
+                };
+                if reused {
+                    let bytes = guard.len();
+                    guard.bytes_mut(0..bytes).fill(0);
                 }
-                guard => guard?,
-            };
-            if reused {
-                let bytes = guard.len();
-                guard.bytes_mut(0..bytes).fill(0);
+                grant.used();
+                return Ok(guard);
             }
-            grant.used();
-            return Ok(guard);
-        }
+        })
     }
 
     /// Returns the page to the pool. It keeps its bytes for readers with old pointers, and
@@ -348,17 +366,19 @@ impl Engine {
     ///
     /// # Errors
     /// `PoolFull`, `ReadsOnly`, `Fabric`.
-    pub async fn allocate_counter(&self) -> Result<GAddr, EngineError> {
-        self.0.config.check_writes()?;
-        // Only a line that no cache has ever held: a late write-back would overwrite the counter.
-        let counter = Taken { core: &self.0, grant: Some(self.0.grant(true).await?) };
-        let (addr, _) = counter.parts();
-        // From here on the line is no page, whatever becomes of it.
-        counter.used();
-        if self.0.memory.coded.is_some() {
-            self.0.mark_counter(addr).await?;
-        }
-        Ok(addr)
+    pub fn allocate_counter(&self) -> BoxFuture<'_, Result<GAddr, EngineError>> {
+        Box::pin(async move {
+            self.0.config.check_writes()?;
+            // Only a line that no cache has ever held: a late write-back would overwrite the counter.
+            let counter = Taken { core: &self.0, grant: Some(self.0.grant(true).await?) };
+            let (addr, _) = counter.parts();
+            // From here on the line is no page, whatever becomes of it.
+            counter.used();
+            if self.0.memory.coded.is_some() {
+                self.0.mark_counter(addr).await?;
+            }
+            Ok(addr)
+        })
     }
 
     /// Adds to a counter, and returns its value before. One round trip; in a coded pool one more
@@ -366,9 +386,11 @@ impl Engine {
     ///
     /// # Errors
     /// `BadAddress`, `ReadsOnly`, `Fabric`.
-    pub async fn fetch_add(&self, counter: GAddr, delta: u64) -> Result<u64, EngineError> {
-        self.0.config.check_writes()?;
-        self.0.add_to_copies(Counter::Line(counter), delta).await
+    pub fn fetch_add(&self, counter: GAddr, delta: u64) -> BoxFuture<'_, Result<u64, EngineError>> {
+        Box::pin(async move {
+            self.0.config.check_writes()?;
+            self.0.add_to_copies(Counter::Line(counter), delta).await
+        })
     }
 
     /// Advances the pool's logical clock by so many steps, and returns its value before. A pool has
@@ -379,9 +401,11 @@ impl Engine {
     ///
     /// # Errors
     /// `ReadsOnly`, `Timeout`, `Fabric`.
-    pub async fn advance_clock(&self, steps: u64) -> Result<u64, EngineError> {
-        self.0.config.check_writes()?;
-        self.0.add_to_copies(Counter::Clock, steps).await
+    pub fn advance_clock(&self, steps: u64) -> BoxFuture<'_, Result<u64, EngineError>> {
+        Box::pin(async move {
+            self.0.config.check_writes()?;
+            self.0.add_to_copies(Counter::Clock, steps).await
+        })
     }
 
     /// Advances the pool's logical clock to `least`, unless it is there already. As many round
@@ -389,9 +413,11 @@ impl Engine {
     ///
     /// # Errors
     /// As [`advance_clock`](Engine::advance_clock).
-    pub async fn raise_clock(&self, least: u64) -> Result<(), EngineError> {
-        self.0.config.check_writes()?;
-        self.0.change_copies(Counter::Clock, CounterChange::Raise(least)).await.map(drop)
+    pub fn raise_clock(&self, least: u64) -> BoxFuture<'_, Result<(), EngineError>> {
+        Box::pin(async move {
+            self.0.config.check_writes()?;
+            self.0.change_copies(Counter::Clock, CounterChange::Raise(least)).await.map(drop)
+        })
     }
 }
 

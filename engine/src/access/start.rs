@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use selkie_channels::{Mailbox, MailboxConfig};
 use selkie_fabric::env::Env;
-use selkie_fabric::{Buf, Chain, Endpoint, Fabric, FabricError, PeerId, RemoteAddr, Verb};
+use selkie_fabric::{
+    BoxFuture, Buf, Chain, Endpoint, Fabric, FabricError, PeerId, RemoteAddr, Verb,
+};
 use selkie_pool::{ComputeIndex, Pool, layout};
 
 use super::engine::Engine;
@@ -49,67 +51,71 @@ impl Engine {
     /// node of a coded pool might not be noticed, `Pool` when the node is there already or beyond
     /// the pool's `max_compute_nodes`, when a coded pool has no room for a range, or is to be used
     /// by the rpc baseline, `Fabric` when a memory node cannot be reached.
-    pub async fn start(
-        pool: &Arc<Pool>,
-        fabric: &Arc<dyn Fabric>,
-        env: &Env,
+    pub fn start<'a>(
+        pool: &'a Arc<Pool>,
+        fabric: &'a Arc<dyn Fabric>,
+        env: &'a Env,
         node: ComputeId,
         config: EngineConfig,
-    ) -> Result<Engine, EngineError> {
-        config.validate(pool.descriptor().gcl_bytes)?;
-        let coding = pool.descriptor().coding;
-        if config.coherence == Coherence::Rpc && !coding.is_plain() {
-            return Err(EngineError::RpcNeedsPlain { coding });
-        }
-        // Until then operations on a dead memory node are quiesced.
-        let missed = pool.all_missed_within().filter(|_| !coding.is_plain());
-        if let Some(missed) = missed.filter(|missed| *missed >= config.request_timeout) {
-            return Err(EngineError::Config {
-                key: "request_timeout",
-                value: config.request_timeout.as_secs(),
-                allowed: format!(
-                    "more than the {missed:?} within which a lost memory node of this pool is missed"
-                ),
-            });
-        }
-        let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
-        let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
-        pool.announce(env, &*endpoint, config.reads_only).await?;
-        if let Err(error) = pool.ensure_range(env).await {
-            pool.retract(ComputeIndex::new(node.index() as u16)).await;
-            return Err(error.into());
-        }
-        let core = match Self::connect(pool, env, node, config, endpoint, mailboxes).await {
-            Ok(core) => core,
-            Err(error) => {
+    ) -> BoxFuture<'a, Result<Engine, EngineError>> {
+        Box::pin(async move {
+            config.validate(pool.descriptor().gcl_bytes)?;
+            let coding = pool.descriptor().coding;
+            if config.coherence == Coherence::Rpc && !coding.is_plain() {
+                return Err(EngineError::RpcNeedsPlain { coding });
+            }
+            // Until then operations on a dead memory node are quiesced.
+            let missed = pool.all_missed_within().filter(|_| !coding.is_plain());
+            if let Some(missed) = missed.filter(|missed| *missed >= config.request_timeout) {
+                return Err(EngineError::Config {
+                    key: "request_timeout",
+                    value: config.request_timeout.as_secs(),
+                    allowed: format!(
+                        "more than the {missed:?} within which a lost memory node of this pool is missed"
+                    ),
+                });
+            }
+            let endpoint = fabric.join(PeerId::compute(node.index() as u16))?;
+            let mailboxes = Self::open_mailboxes(pool, &endpoint, node, &config)?;
+            pool.announce(env, &*endpoint, config.reads_only).await?;
+            if let Err(error) = pool.ensure_range(env).await {
                 pool.retract(ComputeIndex::new(node.index() as u16)).await;
+                return Err(error.into());
+            }
+            let core = match Self::connect(pool, env, node, config, endpoint, mailboxes).await {
+                Ok(core) => core,
+                Err(error) => {
+                    pool.retract(ComputeIndex::new(node.index() as u16)).await;
+                    return Err(error);
+                }
+            };
+            let tick = core.config.tick;
+            drop(core.spawn("evictor", run_evictor(Arc::downgrade(&core))));
+            if let Some(log) = &core.log {
+                drop(
+                    core.spawn("log", run_log(Arc::downgrade(&core), Arc::clone(log), env.clone())),
+                );
+                drop(core.spawn("checkpoints", run_checkpoints(Arc::downgrade(&core))));
+                if matches!(core.config.log, Some(LogTo::Store(_))) {
+                    drop(core.spawn("archive", run_archive(Arc::downgrade(&core))));
+                }
+            }
+            drop(core.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
+            drop(core.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
+            drop(core.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
+            drop(core.spawn("activity", run_activity(Arc::downgrade(&core))));
+            drop(core.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
+            let engine = Engine(core);
+            // This may wait for a recovery, in which this node may be the only one to take part.
+            if let Err(error) = engine.0.open_log().await {
+                // The node has changed no page, so an error of the close does not matter.
+                let _ = engine.close().await;
                 return Err(error);
             }
-        };
-        let tick = core.config.tick;
-        drop(core.spawn("evictor", run_evictor(Arc::downgrade(&core))));
-        if let Some(log) = &core.log {
-            drop(core.spawn("log", run_log(Arc::downgrade(&core), Arc::clone(log), env.clone())));
-            drop(core.spawn("checkpoints", run_checkpoints(Arc::downgrade(&core))));
-            if matches!(core.config.log, Some(LogTo::Store(_))) {
-                drop(core.spawn("archive", run_archive(Arc::downgrade(&core))));
-            }
-        }
-        drop(core.spawn("lease", run_lease(Arc::downgrade(&core), tick)));
-        drop(core.spawn("recovery", run_recovery(Arc::downgrade(&core), tick)));
-        drop(core.spawn("regeneration", run_regeneration(Arc::downgrade(&core))));
-        drop(core.spawn("activity", run_activity(Arc::downgrade(&core))));
-        drop(core.spawn("housekeeping", run_housekeeping(Arc::downgrade(&core), tick)));
-        let engine = Engine(core);
-        // This may wait for a recovery, in which this node may be the only one to take part.
-        if let Err(error) = engine.0.open_log().await {
-            // The node has changed no page, so an error of the close does not matter.
-            let _ = engine.close().await;
-            return Err(error);
-        }
-        let core = &engine.0;
-        tracing::info!(node = %core.endpoint.id(), frames = core.cache.frames.count(), "started a compute node");
-        Ok(engine)
+            let core = &engine.0;
+            tracing::info!(node = %core.endpoint.id(), frames = core.cache.frames.count(), "started a compute node");
+            Ok(engine)
+        })
     }
 
     /// Connects the announced node to the memory nodes, and enters the pool.

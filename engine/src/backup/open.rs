@@ -7,6 +7,7 @@ use super::error::BackupError;
 use super::manifest::Manifest;
 use crate::GAddr;
 use crate::access::engine::Engine;
+use selkie_fabric::BoxFuture;
 use selkie_wal::{Labels, LogObjects, LogOwner, Lsn, Pages, Record, merge, read_log};
 
 /// A backup that is whole.
@@ -23,20 +24,22 @@ impl Backup {
     ///
     /// # Errors
     /// [`BackupError`]: there is none, something of it is missing or damaged, it is of another version, or cannot be read.
-    pub async fn open(from: &LogObjects) -> Result<Self, BackupError> {
-        let manifest = Manifest::read(from).await?;
-        let pool = manifest.pool();
-        let mut pages = Pages::new(manifest.line_bytes);
-        read_image(from, &manifest, &mut pages).await?;
-        let logs = manifest.logs();
-        let owners: Vec<LogOwner> = logs.iter().map(|(owner, _)| *owner).collect();
-        let read = merge(from, &owners, &mut pages, false).await?;
-        for (read, (owner, end)) in read.iter().zip(&logs) {
-            check_end(from, *owner, (read.end, *end))?;
-        }
-        let (line_bytes, lines) = (manifest.line_bytes, pages.into_lines());
-        let Manifest { incarnations, labels, .. } = manifest;
-        Ok(Self { pool, line_bytes, lines, labels, incarnations })
+    pub fn open(from: &LogObjects) -> BoxFuture<'_, Result<Self, BackupError>> {
+        Box::pin(async move {
+            let manifest = Manifest::read(from).await?;
+            let pool = manifest.pool();
+            let mut pages = Pages::new(manifest.line_bytes);
+            read_image(from, &manifest, &mut pages).await?;
+            let logs = manifest.logs();
+            let owners: Vec<LogOwner> = logs.iter().map(|(owner, _)| *owner).collect();
+            let read = merge(from, &owners, &mut pages, false).await?;
+            for (read, (owner, end)) in read.iter().zip(&logs) {
+                check_end(from, *owner, (read.end, *end))?;
+            }
+            let (line_bytes, lines) = (manifest.line_bytes, pages.into_lines());
+            let Manifest { incarnations, labels, .. } = manifest;
+            Ok(Self { pool, line_bytes, lines, labels, incarnations })
+        })
     }
 
     /// The pool that it is of, by that one's name for itself.
@@ -88,9 +91,11 @@ impl Backup {
     /// # Errors
     /// [`BackupError::LineBytes`] if the pool has lines of another size, else as
     /// [`Engine::restore`].
-    pub async fn restore(&self, into: &Engine) -> Result<(), BackupError> {
-        self.check(into.core().cache.gcl_bytes())?;
-        Ok(into.restore(&self.lines).await?)
+    pub fn restore<'a>(&'a self, into: &'a Engine) -> BoxFuture<'a, Result<(), BackupError>> {
+        Box::pin(async move {
+            self.check(into.core().cache.gcl_bytes())?;
+            Ok(into.restore(&self.lines).await?)
+        })
     }
 }
 

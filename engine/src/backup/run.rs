@@ -31,36 +31,38 @@ impl Engine {
     ///
     /// # Errors
     /// [`BackupError`]: the place holds what was written until then, and no manifest.
-    pub async fn backup(
-        &self,
-        to: &LogObjects,
-        watch: &dyn Watch,
-    ) -> Result<BackupReport, BackupError> {
-        let core = self.core();
-        if !to.is_empty().await? {
-            return Err(BackupError::Occupied { place: to.name().into() });
-        }
-        check_whole(core).await?;
-        let started = core.env.now();
-        let mut logs = FollowedLogs::begin(core, to).await?;
-        let task = BackupTask { engine: self, to, is_over: AtomicBool::new(false) };
-        let (image, followed) = task.read_both(&mut logs, watch).await;
-        followed?;
-        let image = image?;
-        // Before the logs are read for the last time: what labels speak of is in them.
-        let state = core.pool.state();
-        logs.end(core).await?;
-        let known = (core.pool.state().incarnations.clone(), state.labels.clone());
-        let of = (state.id, core.cache.gcl_bytes());
-        let manifest = Manifest::of(of, known, image, logs.parts());
-        manifest.write(to).await?;
-        let log_bytes = logs.parts().iter().map(|log| log.end - log.start).sum();
-        Ok(BackupReport {
-            pages: image.pages,
-            image_bytes: image.bytes,
-            logs: logs.parts().len(),
-            log_bytes,
-            took: core.env.now() - started,
+    pub fn backup<'a>(
+        &'a self,
+        to: &'a LogObjects,
+        watch: &'a dyn Watch,
+    ) -> BoxFuture<'a, Result<BackupReport, BackupError>> {
+        Box::pin(async move {
+            let core = self.core();
+            if !to.is_empty().await? {
+                return Err(BackupError::Occupied { place: to.name().into() });
+            }
+            check_whole(core).await?;
+            let started = core.env.now();
+            let mut logs = FollowedLogs::begin(core, to).await?;
+            let task = BackupTask { engine: self, to, is_over: AtomicBool::new(false) };
+            let (image, followed) = task.read_both(&mut logs, watch).await;
+            followed?;
+            let image = image?;
+            // Before the logs are read for the last time: what labels speak of is in them.
+            let state = core.pool.state();
+            logs.end(core).await?;
+            let known = (core.pool.state().incarnations.clone(), state.labels.clone());
+            let of = (state.id, core.cache.gcl_bytes());
+            let manifest = Manifest::of(of, known, image, logs.parts());
+            manifest.write(to).await?;
+            let log_bytes = logs.parts().iter().map(|log| log.end - log.start).sum();
+            Ok(BackupReport {
+                pages: image.pages,
+                image_bytes: image.bytes,
+                logs: logs.parts().len(),
+                log_bytes,
+                took: core.env.now() - started,
+            })
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use selkie_fabric::BoxFuture;
 use selkie_pool::layout::EXTENT_GCLS;
 use selkie_wal::{Change, Dirty, psn_of};
 
@@ -21,50 +22,61 @@ impl Engine {
     /// # Errors
     /// `PoolFull` if the pool has too few addresses, `Config` if lines have another size or the
     /// pool is in use; else as [`Engine::exclusive`]. After an error the pool cannot be used.
-    pub async fn restore(&self, lines: &BTreeMap<GAddr, Box<[u8]>>) -> Result<(), EngineError> {
-        let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
-        let core = self.core();
-        if let Some(line) = lines.values().find(|line| line.len() != core.cache.gcl_bytes()) {
-            let allowed = format!("the {} bytes of a line of the pool", core.cache.gcl_bytes());
-            return Err(EngineError::Config { key: "line", value: line.len() as u64, allowed });
-        }
-        core.grow_to(*last).await?;
-        let line_bytes = core.cache.gcl_bytes() as u64;
-        for unit in 0..core.memory.placement.units() {
-            let extents = (0..core.memory.placement.extents_of(unit)).map_while(|extent| {
-                let first = core.memory.placement.extent(unit, extent)?;
-                Some((extent, first, first.to_u64() + EXTENT_GCLS * line_bytes))
-            });
-            let used = |(_, first, end): &(u64, GAddr, u64)| {
-                lines.range(*first..GAddr::from_u64(*end)).next().is_some()
-            };
-            let all: Vec<_> = extents.collect();
-            let Some(beyond) = all.iter().rposition(used).map(|last| last + 1) else { continue };
-            let leased = core.add_to_copies(Counter::Leased(unit), beyond as u64).await?;
-            if leased > 0 {
-                let allowed =
-                    "none: pages are put back into a pool that nobody has used".to_owned();
-                return Err(EngineError::Config { key: "extents in use", value: leased, allowed });
+    pub fn restore<'a>(
+        &'a self,
+        lines: &'a BTreeMap<GAddr, Box<[u8]>>,
+    ) -> BoxFuture<'a, Result<(), EngineError>> {
+        Box::pin(async move {
+            let Some((last, _)) = lines.last_key_value() else { return Ok(()) };
+            let core = self.core();
+            if let Some(line) = lines.values().find(|line| line.len() != core.cache.gcl_bytes()) {
+                let allowed = format!("the {} bytes of a line of the pool", core.cache.gcl_bytes());
+                return Err(EngineError::Config { key: "line", value: line.len() as u64, allowed });
             }
-            for (_, first, end) in all.iter().take(beyond) {
-                let free =
-                    (first.to_u64()..*end).step_by(core.cache.gcl_bytes()).map(GAddr::from_u64);
-                // The first two lines of a pool are the null address and the superblock.
-                let free = free.filter(|addr| addr.to_u64() >= 2 * line_bytes);
-                core.allocator.adopt(free.filter(|addr| !lines.contains_key(addr)));
+            core.grow_to(*last).await?;
+            let line_bytes = core.cache.gcl_bytes() as u64;
+            for unit in 0..core.memory.placement.units() {
+                let extents = (0..core.memory.placement.extents_of(unit)).map_while(|extent| {
+                    let first = core.memory.placement.extent(unit, extent)?;
+                    Some((extent, first, first.to_u64() + EXTENT_GCLS * line_bytes))
+                });
+                let used = |(_, first, end): &(u64, GAddr, u64)| {
+                    lines.range(*first..GAddr::from_u64(*end)).next().is_some()
+                };
+                let all: Vec<_> = extents.collect();
+                let Some(beyond) = all.iter().rposition(used).map(|last| last + 1) else {
+                    continue;
+                };
+                let leased = core.add_to_copies(Counter::Leased(unit), beyond as u64).await?;
+                if leased > 0 {
+                    let allowed =
+                        "none: pages are put back into a pool that nobody has used".to_owned();
+                    return Err(EngineError::Config {
+                        key: "extents in use",
+                        value: leased,
+                        allowed,
+                    });
+                }
+                for (_, first, end) in all.iter().take(beyond) {
+                    let free =
+                        (first.to_u64()..*end).step_by(core.cache.gcl_bytes()).map(GAddr::from_u64);
+                    // The first two lines of a pool are the null address and the superblock.
+                    let free = free.filter(|addr| addr.to_u64() >= 2 * line_bytes);
+                    core.allocator.adopt(free.filter(|addr| !lines.contains_key(addr)));
+                }
             }
-        }
-        let lines: Vec<_> = lines.iter().map(|(addr, line)| (*addr, &**line)).collect();
-        for some in lines.chunks(AT_ONCE) {
-            // Written home at once, because they would be lost with this node.
-            let all = all_of(some.iter().map(|(addr, line)| core.put_home(*addr, line)));
-            all.await.into_iter().collect::<Result<(), _>>()?;
-            self.log_full_page_images(some).await?;
-        }
-        match &core.log {
-            Some(log) => core.until_durable(log, log.end()).await,
-            None => Ok(()),
-        }
+            let lines: Vec<_> = lines.iter().map(|(addr, line)| (*addr, &**line)).collect();
+            for some in lines.chunks(AT_ONCE) {
+                // Written home at once, because they would be lost with this node.
+                let all = all_of(some.iter().map(|(addr, line)| core.put_home(*addr, line)));
+                all.await.into_iter().collect::<Result<(), _>>()?;
+                self.log_full_page_images(some).await?;
+            }
+            match &core.log {
+                Some(log) => core.until_durable(log, log.end()).await,
+                None => Ok(()),
+            }
+        })
     }
 
     /// Records lines that were written home, for a restore of another pool from the logs.

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_fabric::Fabric;
 use selkie_fabric::env::Env;
+use selkie_fabric::{BoxFuture, Fabric};
 use selkie_pool::Pool;
 
 use super::config::Config;
@@ -31,71 +31,75 @@ pub enum Purpose {
 ///
 /// # Errors
 /// As [`run_on`], and [`TpccError::Config`] if the pool holds another database than asked for.
-pub async fn run_shared(
+pub fn run_shared<'a>(
     fabric: Arc<dyn Fabric>,
-    pool: &Arc<Pool>,
-    env: &Env,
-    config: &Config,
+    pool: &'a Arc<Pool>,
+    env: &'a Env,
+    config: &'a Config,
     (purpose, loading): (Purpose, LoadPolicy),
-    progress: &Arc<dyn Progress>,
-) -> Result<Option<Report>, TpccError> {
-    let (mut driver, role) = Driver::meet(pool, env, config, loading, progress).await?;
-    let loads = role != DriverRole::Joins;
-    if !loads && purpose == Purpose::LoadOnly {
-        progress.note("the database is loaded already");
-        return Ok(None);
-    }
-    let cluster = TpccCluster::join(fabric, Arc::clone(pool), env, config, (&driver, role)).await;
-    let cluster = match cluster {
-        Ok(cluster) => cluster,
-        Err(error) => {
-            // Why it did not join says more than why the label is as it was not.
-            let _ = driver.give_back().await;
-            return Err(error);
-        }
-    };
-    let _entered = progress.roster().map(|roster| cluster.enter(roster));
-    let done = async {
-        driver.come_in().await?;
-        let load = if loads {
-            let before = if role == DriverRole::Reloads { cluster.used_bytes().await? } else { 0 };
-            let load = load_and_tell(&cluster, config, before, progress).await?;
-            driver.loaded(config, before).await?;
-            load
-        } else {
-            let database_bytes =
-                cluster.used_bytes().await?.saturating_sub(driver.abandoned_bytes());
-            LoadReport { duration: Duration::ZERO, rows: 0, database_bytes }
-        };
-        if purpose == Purpose::LoadOnly {
+    progress: &'a Arc<dyn Progress>,
+) -> BoxFuture<'a, Result<Option<Report>, TpccError>> {
+    Box::pin(async move {
+        let (mut driver, role) = Driver::meet(pool, env, config, loading, progress).await?;
+        let loads = role != DriverRole::Joins;
+        if !loads && purpose == Purpose::LoadOnly {
+            progress.note("the database is loaded already");
             return Ok(None);
         }
-        driver.begin_run().await?;
-        let mut interval = measure(&cluster, config, progress).await?;
-        let abandoned = driver.abandoned_bytes();
-        interval.database_bytes = interval.database_bytes.saturating_sub(abandoned);
-        driver.begin_check().await?;
-        check_and_report(&cluster, config, load, interval, progress).await.map(Some)
-    }
-    .await;
-    let done = match done {
-        Err(error) => Err(cluster.or_expelled(error).await),
-        done => done,
-    };
-    let leave = async {
-        let left = driver.leave().await;
-        (left, cluster.close().await)
-    };
-    if done.as_ref().is_err_and(TpccError::ends_service) {
-        // What it holds of memory that is gone, or nobody takes from it any more, it would hold for
-        // long.
-        let _ = within(env, pool.state().timing.lease, leave).await;
-        return done;
-    }
-    let (left, closed) = leave.await;
-    // What broke first says more than what broke because of it.
-    let report = done?;
-    left?;
-    closed?;
-    Ok(report)
+        let cluster =
+            TpccCluster::join(fabric, Arc::clone(pool), env, config, (&driver, role)).await;
+        let cluster = match cluster {
+            Ok(cluster) => cluster,
+            Err(error) => {
+                // Why it did not join says more than why the label is as it was not.
+                let _ = driver.give_back().await;
+                return Err(error);
+            }
+        };
+        let _entered = progress.roster().map(|roster| cluster.enter(roster));
+        let done = async {
+            driver.come_in().await?;
+            let load = if loads {
+                let before =
+                    if role == DriverRole::Reloads { cluster.used_bytes().await? } else { 0 };
+                let load = load_and_tell(&cluster, config, before, progress).await?;
+                driver.loaded(config, before).await?;
+                load
+            } else {
+                let database_bytes =
+                    cluster.used_bytes().await?.saturating_sub(driver.abandoned_bytes());
+                LoadReport { duration: Duration::ZERO, rows: 0, database_bytes }
+            };
+            if purpose == Purpose::LoadOnly {
+                return Ok(None);
+            }
+            driver.begin_run().await?;
+            let mut interval = measure(&cluster, config, progress).await?;
+            let abandoned = driver.abandoned_bytes();
+            interval.database_bytes = interval.database_bytes.saturating_sub(abandoned);
+            driver.begin_check().await?;
+            check_and_report(&cluster, config, load, interval, progress).await.map(Some)
+        }
+        .await;
+        let done = match done {
+            Err(error) => Err(cluster.or_expelled(error).await),
+            done => done,
+        };
+        let leave = async {
+            let left = driver.leave().await;
+            (left, cluster.close().await)
+        };
+        if done.as_ref().is_err_and(TpccError::ends_service) {
+            // What it holds of memory that is gone, or nobody takes from it any more, it would hold for
+            // long.
+            let _ = within(env, pool.state().timing.lease, leave).await;
+            return done;
+        }
+        let (left, closed) = leave.await;
+        // What broke first says more than what broke because of it.
+        let report = done?;
+        left?;
+        closed?;
+        Ok(report)
+    })
 }

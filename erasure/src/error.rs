@@ -72,7 +72,8 @@ pub enum CodecError {
         /// The count of splits in the call.
         given: usize,
     },
-    /// The crate behind [`Reference`](crate::Reference) refused arguments that the checks have passed.
+    /// The crate behind [`Reference`](crate::Reference) refused arguments that the checks have
+    /// passed.
     #[error("reed-solomon-erasure: {0}")]
     Reference(reed_solomon_erasure::Error),
 }

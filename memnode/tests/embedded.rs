@@ -1,5 +1,10 @@
 //! A pool with its memory nodes in one process.
-#![expect(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test that meets something else has failed"
+)]
 
 use std::sync::Arc;
 

@@ -20,5 +20,5 @@ mod url;
 
 pub use error::SharedPoolError;
 pub use network::{FabricKind, Network};
-pub use pool::SharedPool;
+pub use pool::{OpenedPool, SharedPool};
 pub use url::{HostPort, Place, PoolName, PoolUrl, UrlError};

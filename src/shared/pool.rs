@@ -29,6 +29,9 @@ const SHARED_MEMORY: &str = "/dev/shm";
 /// How long an open waits for memory nodes that have not joined yet.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// The fabric on which the nodes of a pool meet, and the pool as this process sees it.
+pub type OpenedPool = (Arc<dyn Fabric>, Arc<Pool>);
+
 /// A pool that processes share. The value names a pool, which may or may not exist.
 pub struct SharedPool {
     place: Place,
@@ -153,7 +156,7 @@ impl SharedPool {
         &'a self,
         env: &'a Env,
         network: &'a Network,
-    ) -> BoxFuture<'a, Result<(Arc<dyn Fabric>, Arc<Pool>), SharedPoolError>> {
+    ) -> BoxFuture<'a, Result<OpenedPool, SharedPoolError>> {
         Box::pin(async move {
             let started = env.now();
             let state = self.plane.load().await?.state;
@@ -179,8 +182,8 @@ impl SharedPool {
             };
             let state = pool.state();
             for (node, member) in state.memory_nodes.iter().flatten().enumerate() {
-                // The data of a node that left is elsewhere, and a coded pool repairs that of a node
-                // that died.
+                // The data of a node that left is elsewhere, and a coded pool repairs that of a
+                // node that died.
                 if member.stay == Residency::Left || !state.coding.is_plain() {
                     continue;
                 }

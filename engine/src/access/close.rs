@@ -65,8 +65,8 @@ impl Engine {
             {
                 core.env.sleep(Duration::from_millis(1)).await;
             }
-            // Each step is taken even if an earlier one failed: a node that does not reach all memory
-            // nodes must leave the pool, too.
+            // Each step is taken even if an earlier one failed: a node that does not reach all
+            // memory nodes must leave the pool, too.
             let absent = core.publish_epoch(0).await;
             let given_back = core.give_lines_back().await;
             core.lifecycle.set_leaving(true);

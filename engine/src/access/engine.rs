@@ -337,7 +337,8 @@ impl Engine {
                 let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
                 let (addr, reused) = grant.parts();
                 let mut guard = match self.exclusive(addr).await {
-                    // A line that cannot be latched for good is leaked: each node has finitely many.
+                    // A line that cannot be latched for good is leaked: each node has finitely
+                    // many.
                     Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
                         grant.used();
                         continue;
@@ -369,7 +370,8 @@ impl Engine {
     pub fn allocate_counter(&self) -> BoxFuture<'_, Result<GAddr, EngineError>> {
         Box::pin(async move {
             self.0.config.check_writes()?;
-            // Only a line that no cache has ever held: a late write-back would overwrite the counter.
+            // Only a line that no cache has ever held: a late write-back would overwrite the
+            // counter.
             let counter = Taken { core: &self.0, grant: Some(self.0.grant(true).await?) };
             let (addr, _) = counter.parts();
             // From here on the line is no page, whatever becomes of it.

@@ -46,7 +46,7 @@
 //! ```text
 //! PLACE/<pool>/65535-1/<LSN>.slog                the image: a log of full-page images, as crate::log::objects has it
 //! PLACE/<pool>/<node>-<incarnation>/<LSN>.slog   what was added to the logs
-//! PLACE/manifest.json                            what belongs to the backup, and the pool's labels, written last: without it
+//! PLACE/manifest.json                            the parts and the pool's labels, written last: without it
 //!                                                there is none
 //! ```
 //! Contents: `run` (making a backup), `image` (reading the pages), `followed_logs`, `followed_log`

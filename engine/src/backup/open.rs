@@ -23,7 +23,8 @@ impl Backup {
     /// Reads a backup, and makes its pages in memory.
     ///
     /// # Errors
-    /// [`BackupError`]: there is none, something of it is missing or damaged, it is of another version, or cannot be read.
+    /// [`BackupError`]: there is no backup, a part of it is missing or damaged, it is of another
+    /// version, or it cannot be read.
     pub fn open(from: &LogObjects) -> BoxFuture<'_, Result<Self, BackupError>> {
         Box::pin(async move {
             let manifest = Manifest::read(from).await?;

@@ -146,6 +146,9 @@ fn finding(seen: &Option<FoundSplit>) -> SplitFinding {
     }
 }
 
+/// The versions of a page's splits, and the payloads of all of them.
+type ResolvedSplits = (Versions, Vec<Vec<u8>>);
+
 /// The versions and all splits of the page that these splits are, with the first image that gives a
 /// page; `None` if the page is lost.
 fn resolve(
@@ -154,7 +157,7 @@ fn resolve(
     header: &Versions,
     (seen, found): (&[Option<FoundSplit>], &[SplitFinding]),
     images: &[JournalImage],
-) -> Result<Option<(Versions, Vec<Vec<u8>>)>, EngineError> {
+) -> Result<Option<ResolvedSplits>, EngineError> {
     let known = JournalImage::over(images, addr, header, coded.data());
     for image in known.into_iter().map(Some).chain([None]) {
         let shares = image.map(|image| (image.attempt.version, image.splits()));

@@ -12,8 +12,9 @@
 //!
 //! *Unknown outcomes* (no return) stay available to all later windows. They are only tried where
 //! they help: a chain of them must end in an operation that observes the value it left, because one
-//! that no operation observes may as well not have happened. Of equal ones the first invoked goes first,
-//! and of two ways to the same value the one that used fewer is kept. None of this loses a verdict.
+//! that no operation observes may as well not have happened. Of equal ones the first invoked goes
+//! first, and of two ways to the same value the one that used fewer is kept. None of this loses a
+//! verdict.
 
 use std::collections::BTreeSet;
 use std::fmt;

@@ -44,7 +44,7 @@ pub(super) const MEMNODE_LOSS_SHAPES: [(&str, u16); 4] =
 
 /// The coding of a run of which none was asked for.
 pub(super) fn usual_coding(scenario: Scenario, seed: u64) -> Coding {
-    let one_of = |codings: &[&str]| coding_of(*drawn(seed, SHAPE_STREAM, codings));
+    let one_of = |codings: &[&str]| coding_of(drawn::<&str>(seed, SHAPE_STREAM, codings));
     match scenario {
         Scenario::MemnodeLoss => with_journal(seed, loss_shape(seed).0),
         Scenario::TpccLoss => loss_in_turn(seed, None).0,

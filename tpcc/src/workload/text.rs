@@ -36,7 +36,6 @@ impl<const N: usize> Text<N> {
     ///
     /// # Panics
     /// If `len` is above `N`, or a byte is not ASCII.
-    #[expect(clippy::indexing_slicing, reason = "the bounds were asserted")]
     pub(super) fn of_ascii(len: usize, fill: impl FnOnce(&mut [u8])) -> Self {
         assert!(len <= N, "{len} bytes do not fit a text of {N}");
         let mut text = Self { bytes: [0; N], len };
@@ -49,7 +48,6 @@ impl<const N: usize> Text<N> {
     ///
     /// # Panics
     /// If that reaches beyond the end of the text.
-    #[expect(clippy::indexing_slicing, reason = "the bounds were asserted")]
     pub(crate) fn overwrite(&mut self, at: usize, with: &str) {
         let end = at + with.len();
         assert!(end <= self.len, "{with:?} at {at} reaches beyond {} bytes", self.len);
@@ -59,11 +57,7 @@ impl<const N: usize> Text<N> {
 
     /// The text.
     #[must_use]
-    #[expect(
-        clippy::expect_used,
-        clippy::indexing_slicing,
-        reason = "only whole characters are written, and no more than `N` bytes"
-    )]
+    #[expect(clippy::expect_used, reason = "only whole characters are written")]
     pub fn as_str(&self) -> &str {
         std::str::from_utf8(&self.bytes[..self.len]).expect("a text has whole characters")
     }

@@ -26,7 +26,7 @@
 //! | W D D, behind an ignored test | 38,518,168 |
 //! | D D D | 15,407,258 |
 //! | B B, one of which may die at any time | 38,474 |
-//! | W W W, one of which, or two at once, may die at any time, behind an ignored test | 27,696,884 |
+//! | W W W, one of which, or two at once, may die at any time, in an ignored test | 27,696,884 |
 //! | B B with logs, one of which may die at any time | 39,697 |
 //! | the same, the page coded, a split of which may be lost at any time | 230,374 |
 //! | B B with logs, whose home may be lost at any time | 93,548 |

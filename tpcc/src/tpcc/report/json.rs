@@ -23,7 +23,7 @@ impl Report {
     /// round_trips_per_txn, atomics_per_txn, bytes_per_txn, messages_per_txn
     /// invalidations_per_txn, downgrades_per_txn
     /// engine                 evictions, write_backs, upgrades, busy of all nodes; corruptions, splits of coded pages
-    ///                        found not to be as they were written, and repairs, those that were written again; what was
+    ///                        found not to be as they were written, and repairs, those written again; what was
     ///                        found at the very end is written again after it, and not counted here
     /// load                   seconds, rows
     /// database_bytes         after the load, and cache_to_database, what one node can cache of it

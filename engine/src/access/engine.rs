@@ -26,7 +26,7 @@ const EVICTED_WITHIN: Duration = Duration::from_nanos(20);
 ///
 /// Accesses are futures that complete at once on a hit. A miss costs one round trip when no other
 /// node holds the page; else the holder is asked (SELCC §4). Every wait ends within
-/// [`EngineConfig::request_timeout`].
+/// [`EngineConfig::request_timeout`](crate::EngineConfig::request_timeout).
 #[derive(Clone)]
 pub struct Engine(pub(super) Arc<Core>);
 

@@ -53,7 +53,7 @@ pub struct PoolState {
     pub memory_nodes: Vec<Option<MemoryMember>>,
     /// The compute nodes in the pool, by index.
     pub compute_nodes: BTreeMap<u16, Member>,
-    /// How nodes are reached and let in, by [`PeerId::to_raw`], on a fabric where they have to be
+    /// How nodes are reached and let in, by `PeerId::to_raw`, on a fabric where they have to be
     /// told of each other. A compute node has one from before it is in the pool until it is out of
     /// it.
     pub cards: BTreeMap<u16, Card>,
@@ -77,7 +77,7 @@ pub struct PoolState {
     #[serde(rename = "fallen", default, skip_serializing_if = "Vec::is_empty")]
     pub crash_groups: Vec<BTreeMap<u16, u32>>,
     /// Global addresses of GCLs that were lost with the node that held them, lowest first, at most
-    /// [`MAX_LOST_PAGES`].
+    /// `MAX_LOST_PAGES`.
     pub lost_pages: BTreeSet<u64>,
     /// The snapshot barrier that logs mark now.
     #[serde(rename = "moment", default, skip_serializing_if = "Option::is_none")]

@@ -24,12 +24,12 @@ pub const GCL_BYTES_AT: u64 = 16;
 pub const RANGE_BYTES_AT: u64 = 24;
 
 /// Offset of the extent bump counter: extents leased so far, zero at start. A fetch-and-add that
-/// returns [`SlabGeometry::extents_per_node`] or more leased nothing. Not used in a coded pool: see
-/// [`SlabGeometry::leased_offset`].
+/// returns `SlabGeometry::extents_per_node` or more leased nothing. Not used in a coded pool: see
+/// `SlabGeometry::leased_offset`.
 pub const EXTENTS_LEASED_AT: u64 = 64;
 
 /// Offset of the pool's logical clock at memory node 0; zero at start. Not used in a coded pool:
-/// see [`SlabGeometry::clock_offset`].
+/// see `SlabGeometry::clock_offset`.
 pub const CLOCK_AT: u64 = 72;
 
 /// Offset of the count of this node's looks at the control plane, in a pool of many processes; zero

@@ -9,7 +9,7 @@ use crate::error::PoolError;
 use crate::migration::DrainProgress;
 
 impl Pool {
-    /// As [`drain`].
+    /// As [`drain`](crate::drain).
     ///
     /// # Errors
     /// [`PoolError::CannotLeave`], [`PoolError::Control`].

@@ -146,7 +146,7 @@ impl Pool {
         self.membership.set_report(node, report);
     }
 
-    /// What a compute node that reads only may do at memory nodes: see [`SlabGeometry::reading`].
+    /// What a compute node that reads only may do at memory nodes: see `SlabGeometry::reading`.
     #[must_use]
     pub fn reading(&self) -> Domain {
         self.state().reading()

@@ -30,7 +30,8 @@ pub enum Purpose {
 /// this process; there is none if all it was to do was to load.
 ///
 /// # Errors
-/// As [`run_on`], and [`TpccError::Config`] if the pool holds another database than asked for.
+/// As [`run_on`](crate::run_on), and [`TpccError::Config`] if the pool holds another database than
+/// asked for.
 pub fn run_shared<'a>(
     fabric: Arc<dyn Fabric>,
     pool: &'a Arc<Pool>,

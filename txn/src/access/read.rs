@@ -161,7 +161,7 @@ impl<'db> Txn<'db> {
         info.check_key(&info.primary, key)?;
         let found = self.find_row_position(info, key, mode).await;
         let position = self.close_read(found).await?;
-        position.map(|position| self.row_at(info, position)).transpose()
+        self.row_if_found(info, position)
     }
 
     /// Where the row with this primary key is.
@@ -192,7 +192,7 @@ impl<'db> Txn<'db> {
         self.open_read_for(mode)?;
         let found = self.find_edge(info, index, range, direction, mode).await;
         let position = self.close_read(found).await?;
-        position.map(|position| self.row_at(info, position)).transpose()
+        self.row_if_found(info, position)
     }
 
     async fn find_edge(
@@ -296,6 +296,21 @@ impl<'db> Txn<'db> {
             Some(position) => Ok(position),
             None => Err(self.error_of_valid_reads(info.inconsistent(index)).await),
         }
+    }
+
+    /// The row at a position, if the current operation has found one. Where changes are deferred, an
+    /// operation that finds no row releases the leaf that it read, too: no latch outlives it.
+    fn row_if_found<'a>(
+        &'a mut self,
+        info: &'db TableInfo,
+        position: Option<RowPosition>,
+    ) -> Result<Option<RowRef<'a>>, TxnError> {
+        let Some(position) = position else {
+            let defers_writes = self.defers_writes();
+            self.work.last_read.take_if(|_| defers_writes);
+            return Ok(None);
+        };
+        self.row_at(info, position).map(Some)
     }
 
     /// The row at a position that the current operation has found.

@@ -295,7 +295,12 @@ fn a_transaction_dropped_at_any_await_is_everywhere_or_nowhere() {
         for (round, polls) in (0..40).flat_map(|round| (1..16).map(move |polls| (round, polls))) {
             let amount = if round % 2 == 0 { 1 } else { -1 };
             let output = poll_times(bank.spread(4, amount, &[1, 2]), polls).await;
-            assert!(output.is_none_or(|output| output.is_ok()), "no other transaction runs");
+            // Participants of the transaction dropped before may still be rolling back.
+            let conflicts = |output: Result<_, PartitionError>| match output {
+                Ok(_) => true,
+                Err(error) => error.is_retryable(),
+            };
+            assert!(output.is_none_or(conflicts), "no other transaction runs");
             let (there, here) =
                 (bank.balances(1).await[4] - EACH, bank.balances(0).await[4] - EACH);
             assert_eq!(here, -2 * there, "dropped after {polls} polls");

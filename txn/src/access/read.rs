@@ -298,8 +298,8 @@ impl<'db> Txn<'db> {
         }
     }
 
-    /// The row at a position, if the current operation has found one. Where changes are deferred, an
-    /// operation that finds no row releases the leaf that it read, too: no latch outlives it.
+    /// The row at a position, if the current operation has found one. Where changes are deferred,
+    /// an operation that finds no row releases the leaf that it read, too: no latch outlives it.
     fn row_if_found<'a>(
         &'a mut self,
         info: &'db TableInfo,

@@ -1,3 +1,5 @@
+//! The byte maps of the control page, slabs and headers: no two parts overlap, and none moves.
+
 use super::*;
 use crate::coding::Coding;
 

@@ -29,7 +29,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// let addr = page.addr();
 /// page.bytes_mut(0..5).copy_from_slice(b"hello");
 /// drop(page);
-/// assert_eq!(&pool.engine().shared(addr).await?.bytes()[..5], b"hello");
+/// assert_eq!(&pool.engine().shared(addr).await?[..5], b"hello");
 /// pool.close().await?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;

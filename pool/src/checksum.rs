@@ -2,7 +2,6 @@
 
 /// CRC-32C (Castagnoli) of these bytes: every error of up to 32 bits in a row shows, and every one
 /// of up to three bits in splits of any length here.
-#[inline]
 pub fn checksum(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }

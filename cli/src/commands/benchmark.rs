@@ -9,7 +9,7 @@ use clap::Args;
 use selkie::fabric::sim::CostModel;
 use selkie::pool::Coding;
 use selkie::txn::Protocol;
-use selkie_tpcc::benchmark::{self, Benchmark, Valid};
+use selkie_tpcc::benchmark::{Benchmark, Report, Valid};
 use selkie_tpcc::{MAX_DURATION, Network, Progress, Setup, TpccError};
 
 use crate::options::durability::DurabilityArguments;
@@ -123,10 +123,11 @@ pub(super) fn check(
     metrics::check_insecure(&options.metrics, options.insecure)
 }
 
-/// Runs a benchmark.
+/// Runs a benchmark by its crate's `start`.
 pub(super) fn run<B: Benchmark>(
     config: Result<B, TpccError>,
     options: &BenchmarkOptions,
+    start: fn(&Valid<B>, &Arc<dyn Progress>) -> Result<Report<B>, TpccError>,
 ) -> ExitCode {
     let progress = Stderr::new();
     if let Err(error) = progress.mind_signals() {
@@ -145,7 +146,7 @@ pub(super) fn run<B: Benchmark>(
         Err(code) => return code,
     };
     let progress: Arc<dyn Progress> = Arc::new(progress);
-    let report = match benchmark::run(&config, &progress) {
+    let report = match start(&config, &progress) {
         Ok(report) => report,
         Err(error) => return exit::fail_driver(&error),
     };

@@ -47,5 +47,5 @@ pub(crate) fn check(arguments: &Arguments) -> Result<(), exit::Refusal> {
 
 /// Runs the command.
 pub(crate) fn run(arguments: &Arguments) -> ExitCode {
-    benchmark::run(arguments.config(), &arguments.options)
+    benchmark::run(arguments.config(), &arguments.options, selkie_tpcc::tatp::run)
 }

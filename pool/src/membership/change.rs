@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use selkie_fabric::BoxFuture;
+
 use crate::control::{ControlPlane, Versioned};
 use crate::document::PoolState;
 use crate::error::PoolError;
@@ -15,15 +17,36 @@ pub async fn change_state<T>(
     change: impl Fn(&mut PoolState) -> Result<T, PoolError>,
 ) -> Result<(Versioned, T), PoolError> {
     for _ in 0..ATTEMPTS {
-        let now = plane.load().await?;
-        let mut state = PoolState::clone(&now.state);
+        let (now, mut state) = load(plane).await?;
         let value = change(&mut state)?;
-        if state == *now.state {
+        if let Some(now) = replace(plane, now, state).await? {
             return Ok((now, value));
-        }
-        if let Some(version) = plane.replace(now.version, state.clone()).await? {
-            return Ok((Versioned { version, state: Arc::new(state) }, value));
         }
     }
     Err(PoolError::Contended { attempts: ATTEMPTS })
+}
+
+/// The state that `plane` keeps, and a copy to change. Boxed, as `replace`, so that no other crate
+/// compiles what copies and compares states.
+fn load(plane: &dyn ControlPlane) -> BoxFuture<'_, Result<(Versioned, Box<PoolState>), PoolError>> {
+    Box::pin(async move {
+        let now = plane.load().await?;
+        let state = Box::new(PoolState::clone(&now.state));
+        Ok((now, state))
+    })
+}
+
+/// Keeps `state` in place of `now`. `None`: another change was faster.
+fn replace(
+    plane: &dyn ControlPlane,
+    now: Versioned,
+    state: Box<PoolState>,
+) -> BoxFuture<'_, Result<Option<Versioned>, PoolError>> {
+    Box::pin(async move {
+        if *state == *now.state {
+            return Ok(Some(now));
+        }
+        let version = plane.replace(now.version, PoolState::clone(&state)).await?;
+        Ok(version.map(|version| Versioned { version, state: Arc::from(state) }))
+    })
 }

@@ -81,7 +81,7 @@ impl TpccSimulation {
         let env_of = |index: usize| world.env_of(PeerId::compute(index as u16));
         // The workers are clients of their node: when a node is lost, their requests fail.
         let driver = world.env();
-        let start = TpccCluster::start_on(world.fabric(), &driver, env_of, &config);
+        let start = TpccCluster::start_on(world.fabric(), &driver, &env_of, &config);
         let cluster = world.run(RUN_BOUND, start)??;
         world.run(RUN_BOUND, load(&cluster, &config, &progress))??;
         Ok(Self { world, cluster, config, progress })

@@ -39,7 +39,7 @@
 //! let setup = Setup { duration: Duration::from_millis(200), ..Setup::default() };
 //! let config = tatp::Config { subscribers: 500, setup };
 //! let progress: Arc<dyn selkie_tpcc::Progress> = Arc::new(Silent);
-//! let report = benchmark::run(&benchmark::Valid::new(config)?, &progress)?;
+//! let report = tatp::run(&benchmark::Valid::new(config)?, &progress)?;
 //! assert!(report.holds());
 //! # Ok::<(), selkie_tpcc::TpccError>(())
 //! ```
@@ -58,3 +58,20 @@ pub use config::{Config, MAX_SUBSCRIBERS};
 pub use ledger::SubscriberLedger;
 pub use schema::{Tables, columns};
 pub use transaction_type::TransactionType;
+
+use std::sync::Arc;
+
+use crate::benchmark::{Report, Valid};
+use crate::error::TpccError;
+use crate::run::Progress;
+
+/// [`benchmark::run`](crate::benchmark::run) of this benchmark, compiled in this crate.
+///
+/// # Errors
+/// As [`benchmark::run`](crate::benchmark::run).
+pub fn run(
+    config: &Valid<Config>,
+    progress: &Arc<dyn Progress>,
+) -> Result<Report<Config>, TpccError> {
+    crate::benchmark::run(config, progress)
+}

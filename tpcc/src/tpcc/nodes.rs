@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use selkie_fabric::env::Env;
 use selkie_fabric::meter::Meter;
-use selkie_fabric::{Fabric, MemFabric};
+use selkie_fabric::{BoxFuture, Fabric, MemFabric};
 use selkie_pool::Pool;
 
 use super::config::Config;
@@ -25,7 +25,7 @@ impl Cluster<Tables> {
     /// # Errors
     /// What the configuration is refused for, and what pool, engines and database report.
     pub async fn start(env: &Env, config: &Config) -> Result<Self, TpccError> {
-        Self::start_on(MemFabric::new(), env, |_| env.clone(), config).await
+        Self::start_on(MemFabric::new(), env, &|_| env.clone(), config).await
     }
 
     /// As [`Cluster::start`], on any fabric, with each compute node in an environment of its own;
@@ -33,14 +33,16 @@ impl Cluster<Tables> {
     ///
     /// # Errors
     /// As [`Cluster::start`].
-    pub async fn start_on(
+    pub fn start_on<'a>(
         fabric: Arc<dyn Fabric>,
-        env: &Env,
-        env_of: impl Fn(usize) -> Env,
-        config: &Config,
-    ) -> Result<Self, TpccError> {
-        config.validate()?;
-        Self::start_shaped(fabric, env, env_of, config.shape()).await
+        env: &'a Env,
+        env_of: &'a (dyn Fn(usize) -> Env + Sync),
+        config: &'a Config,
+    ) -> BoxFuture<'a, Result<Self, TpccError>> {
+        Box::pin(async move {
+            config.validate()?;
+            Self::start_shaped(fabric, env, env_of, config.shape()).await
+        })
     }
 
     /// Starts compute nodes of this process in a pool that others use too, each under an index that
@@ -49,30 +51,32 @@ impl Cluster<Tables> {
     ///
     /// # Errors
     /// As [`Cluster::start`].
-    pub async fn join(
+    pub fn join<'a>(
         fabric: Arc<dyn Fabric>,
         pool: Arc<Pool>,
-        env: &Env,
-        config: &Config,
-        (driver, role): (&Driver, DriverRole),
-    ) -> Result<Self, TpccError> {
-        let meter = Meter::wrap(fabric);
-        let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
-        let mut cluster = Self::empty(meter, pool, env, config.shape());
-        for number in 0..config.compute_nodes {
-            let index = cluster.pool().next_index().await?.as_usize();
-            let role = if number == 0 { role } else { DriverRole::Joins };
-            let node = cluster.join_node(&fabric, env, index, (driver, role)).await;
-            match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {
-                Ok(node) => cluster.nodes.push(Arc::new(node)),
-                Err(error) => {
-                    // Why a node did not start says more than why another does not stop.
-                    let _ = cluster.close().await;
-                    return Err(error);
+        env: &'a Env,
+        config: &'a Config,
+        (driver, role): (&'a Driver, DriverRole),
+    ) -> BoxFuture<'a, Result<Self, TpccError>> {
+        Box::pin(async move {
+            let meter = Meter::wrap(fabric);
+            let fabric: Arc<dyn Fabric> = Arc::clone(&meter) as Arc<dyn Fabric>;
+            let mut cluster = Self::empty(meter, pool, env, config.shape());
+            for number in 0..config.compute_nodes {
+                let index = cluster.pool().next_index().await?.as_usize();
+                let role = if number == 0 { role } else { DriverRole::Joins };
+                let node = cluster.join_node(&fabric, env, index, (driver, role)).await;
+                match node.map_err(|error| error.or_pool_full(config.needed_bytes())) {
+                    Ok(node) => cluster.nodes.push(Arc::new(node)),
+                    Err(error) => {
+                        // Why a node did not start says more than why another does not stop.
+                        let _ = cluster.close().await;
+                        return Err(error);
+                    }
                 }
             }
-        }
-        Ok(cluster)
+            Ok(cluster)
+        })
     }
 
     async fn join_node(

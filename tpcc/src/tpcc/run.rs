@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use selkie_fabric::PeerId;
 use selkie_fabric::env::RealRuntime;
 use selkie_fabric::sim::{CostModel, World, WorldConfig};
+use selkie_fabric::{BoxFuture, PeerId};
 
 use super::config::Config;
 use super::nodes::TpccCluster;
@@ -46,7 +46,7 @@ pub fn run(config: &Config, progress: &Arc<dyn Progress>) -> Result<Report, Tpcc
             let report = world.run(BOUND, async {
                 let env_of = |index| world.env_of(node(index));
                 let cluster =
-                    TpccCluster::start_on(world.fabric(), &world.env(), env_of, config).await?;
+                    TpccCluster::start_on(world.fabric(), &world.env(), &env_of, config).await?;
                 run_and_close(cluster, config, progress).await
             });
             report.map_err(|error| TpccError::Stuck(error.to_string()))?
@@ -71,12 +71,14 @@ async fn run_and_close(
 ///
 /// # Errors
 /// As [`run`].
-pub async fn run_on(
-    cluster: &TpccCluster,
-    config: &Config,
-    progress: &Arc<dyn Progress>,
-) -> Result<Report, TpccError> {
-    let load = load_and_tell(cluster, config, 0, progress).await?;
-    let interval = measure(cluster, config, progress).await?;
-    Ok(check_and_report(cluster, config, load, interval, progress).await?.alone())
+pub fn run_on<'a>(
+    cluster: &'a TpccCluster,
+    config: &'a Config,
+    progress: &'a Arc<dyn Progress>,
+) -> BoxFuture<'a, Result<Report, TpccError>> {
+    Box::pin(async move {
+        let load = load_and_tell(cluster, config, 0, progress).await?;
+        let interval = measure(cluster, config, progress).await?;
+        Ok(check_and_report(cluster, config, load, interval, progress).await?.alone())
+    })
 }

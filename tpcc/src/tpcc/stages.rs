@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use selkie_fabric::BoxFuture;
 
 use super::affinity::Affinity;
 use super::check;
@@ -69,34 +70,36 @@ pub(super) async fn check_and_report(
 ///
 /// # Errors
 /// The first error of a worker that trying again does not mend.
-pub async fn measure(
-    cluster: &TpccCluster,
-    config: &Config,
-    progress: &Arc<dyn Progress>,
-) -> Result<TpccInterval, TpccError> {
-    let (config, records) =
-        (Arc::new(config.clone()), Arc::new(Mutex::new(CommitRecords::default())));
-    let setup = config.setup();
-    let partitions = match config.affinity {
-        Affinity::Partitioned => partitioned::connect(&cluster.nodes, &setup.network)?,
-        Affinity::Shared | Affinity::Warehouse => Vec::new(),
-    };
-    let commits = config.record_commits.as_deref().map(CommitFile::open).transpose()?;
-    let interval = measure_workers(cluster, &setup, progress, |seat, control| {
-        let (config, records) = (Arc::clone(&config), Arc::clone(&records));
-        let commits = commits.clone();
-        let partitions = partitions.clone();
-        async move {
-            let mut worker = Worker::new(&config, &seat, &partitions, commits);
-            work(&mut worker, seat.node.engine.env(), &control).await?;
-            records.lock().add(worker.into_records());
-            Ok(())
+pub fn measure<'a>(
+    cluster: &'a TpccCluster,
+    config: &'a Config,
+    progress: &'a Arc<dyn Progress>,
+) -> BoxFuture<'a, Result<TpccInterval, TpccError>> {
+    Box::pin(async move {
+        let (config, records) =
+            (Arc::new(config.clone()), Arc::new(Mutex::new(CommitRecords::default())));
+        let setup = config.setup();
+        let partitions = match config.affinity {
+            Affinity::Partitioned => partitioned::connect(&cluster.nodes, &setup.network)?,
+            Affinity::Shared | Affinity::Warehouse => Vec::new(),
+        };
+        let commits = config.record_commits.as_deref().map(CommitFile::open).transpose()?;
+        let interval = measure_workers(cluster, &setup, progress, |seat, control| {
+            let (config, records) = (Arc::clone(&config), Arc::clone(&records));
+            let commits = commits.clone();
+            let partitions = partitions.clone();
+            async move {
+                let mut worker = Worker::new(&config, &seat, &partitions, commits);
+                work(&mut worker, seat.node.engine.env(), &control).await?;
+                records.lock().add(worker.into_records());
+                Ok(())
+            }
+        });
+        let interval = interval.await?;
+        for partition in &partitions {
+            partition.close().await?;
         }
-    });
-    let interval = interval.await?;
-    for partition in &partitions {
-        partition.close().await?;
-    }
-    let records = std::mem::take(&mut *records.lock());
-    Ok(interval.with_commits(records))
+        let records = std::mem::take(&mut *records.lock());
+        Ok(interval.with_commits(records))
+    })
 }

@@ -68,7 +68,7 @@ impl<'db> Txn<'db> {
         source: impl Into<Source>,
         range: &KeyRange,
         direction: Direction,
-        visit: F,
+        mut visit: F,
     ) -> Result<(), TxnError>
     where
         F: FnMut(RowRef<'_>) -> Result<ControlFlow<()>, TxnError> + Send,
@@ -76,7 +76,7 @@ impl<'db> Txn<'db> {
         let source = source.into();
         self.open_read()?;
         let mut entry = std::mem::take(&mut self.work.entry);
-        let result = self.scan_rows(source, range, direction, visit, &mut entry).await;
+        let result = self.scan_rows(source, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
         self.close_read(result).await
     }
@@ -90,14 +90,14 @@ impl<'db> Txn<'db> {
         index: Index,
         range: &KeyRange,
         direction: Direction,
-        visit: F,
+        mut visit: F,
     ) -> Result<(), TxnError>
     where
         F: FnMut(&[u8]) -> Result<ControlFlow<()>, TxnError> + Send,
     {
         self.open_read()?;
         let mut entry = std::mem::take(&mut self.work.entry);
-        let result = self.scan_index(index, range, direction, visit, &mut entry).await;
+        let result = self.scan_index(index, range, direction, &mut visit, &mut entry).await;
         self.work.entry = entry;
         self.close_read(result).await
     }
@@ -227,7 +227,7 @@ impl<'db> Txn<'db> {
         source: Source,
         range: &KeyRange,
         direction: Direction,
-        mut visit: impl FnMut(RowRef<'_>) -> Result<ControlFlow<()>, TxnError> + Send,
+        visit: &mut (dyn FnMut(RowRef<'_>) -> Result<ControlFlow<()>, TxnError> + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
         let (info, index) = self.db.directory.source(source)?;
@@ -255,7 +255,7 @@ impl<'db> Txn<'db> {
         index: Index,
         range: &KeyRange,
         direction: Direction,
-        mut visit: impl FnMut(&[u8]) -> Result<ControlFlow<()>, TxnError> + Send,
+        visit: &mut (dyn FnMut(&[u8]) -> Result<ControlFlow<()>, TxnError> + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
         let (info, index) = self.db.directory.source(index.into())?;

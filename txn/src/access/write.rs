@@ -11,7 +11,7 @@ use crate::access::leaf::LeafRef;
 use crate::catalogue::handles::Table;
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
 use crate::encoding::key::KeyBuf;
-use crate::encoding::row_mut::RowMut;
+use crate::encoding::row_mut::{RowChanges, RowMut};
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
@@ -103,15 +103,30 @@ impl Txn<'_> {
         R: Send,
     {
         let position = self.find_row(info, key, row).await?;
-        let is_deferred = matches!(position, ChangedRow::Deferred);
         // Index entries are made from the row before and after the change.
+        let is_deferred = matches!(position, ChangedRow::Deferred);
         let before = (is_deferred && !info.indexes.is_empty()).then(|| row.clone());
         let mut row_mut = RowMut::new(&info.layout, row);
         let returned = change(&mut row_mut)?;
         let changes = row_mut.into_changes();
+        self.store(info, key, position, before.as_deref(), row, &changes).await?;
+        Ok(returned)
+    }
+
+    /// Writes a changed row and its index entries. `before` is the row as it was, if the change is
+    /// deferred and there are indexes.
+    async fn store(
+        &mut self,
+        info: &TableInfo,
+        key: &[u8],
+        position: ChangedRow,
+        before: Option<&[u8]>,
+        row: &[u8],
+        changes: &RowChanges,
+    ) -> Result<(), TxnError> {
         for index in info.indexes.iter().filter(|index| index.mask & changes.columns != 0) {
             let (mut old, mut new) = (KeyBuf::new(), KeyBuf::new());
-            let before = match (position, &before) {
+            let before = match (position, before) {
                 (ChangedRow::Held(leaf, slot), _) => {
                     LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?
                 }
@@ -128,16 +143,16 @@ impl Txn<'_> {
         match position {
             ChangedRow::Deferred if changes.columns != 0 => {
                 self.work.writes.set(info.primary.number, key, Some(row));
+                Ok(())
             }
             ChangedRow::Held(leaf, slot) if changes.rebuilt => {
-                self.replace(&info.primary, leaf, slot, key, row).await?;
+                self.replace(&info.primary, leaf, slot, key, row).await
             }
             ChangedRow::Held(leaf, slot) if changes.columns != 0 => {
-                self.patch(leaf, slot, key, row, &changes)?;
+                self.patch(leaf, slot, key, row, changes)
             }
-            ChangedRow::Held(..) | ChangedRow::Deferred => {}
+            ChangedRow::Held(..) | ChangedRow::Deferred => Ok(()),
         }
-        Ok(returned)
     }
 
     async fn delete_row(

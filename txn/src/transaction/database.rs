@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use selkie_btree::Tree;
 use selkie_engine::Engine;
+use selkie_fabric::BoxFuture;
 
 use crate::catalogue::directory::TableDirectory;
 use crate::catalogue::error::CatalogueError;
@@ -34,11 +35,11 @@ impl Database {
     /// [`TxnError::Schema`] if a table cannot work (nothing is changed then),
     /// [`CatalogueError::Exists`](crate::CatalogueError::Exists) if there is a database already,
     /// and what the engine reports.
-    pub async fn create(
+    pub fn create(
         engine: &Engine,
         schema: impl Into<DatabaseSchema>,
-    ) -> Result<Self, TxnError> {
-        Self::write(engine, schema.into(), ExistingDatabase::Refuse).await
+    ) -> BoxFuture<'_, Result<Self, TxnError>> {
+        Self::write(engine, schema.into(), ExistingDatabase::Refuse)
     }
 
     /// Creates a database in place of the one that is there, if there is one. A node that opens
@@ -48,33 +49,35 @@ impl Database {
     /// # Errors
     /// As [`create`](Self::create), but for
     /// [`CatalogueError::Exists`](crate::CatalogueError::Exists).
-    pub async fn replace(
+    pub fn replace(
         engine: &Engine,
         schema: impl Into<DatabaseSchema>,
-    ) -> Result<Self, TxnError> {
-        Self::write(engine, schema.into(), ExistingDatabase::Abandon).await
+    ) -> BoxFuture<'_, Result<Self, TxnError>> {
+        Self::write(engine, schema.into(), ExistingDatabase::Abandon)
     }
 
-    async fn write(
+    fn write(
         engine: &Engine,
         schema: DatabaseSchema,
         existing: ExistingDatabase,
-    ) -> Result<Self, TxnError> {
-        let (schemas, protocol) = (&schema.tables, schema.protocol);
-        for (at, schema) in schemas.iter().enumerate() {
-            schema.validate()?;
-            check_sizes(schema, engine.page_bytes())?;
-            if schemas.iter().position(|other| other.name == schema.name) != Some(at) {
-                let (table, name) = (schema.name.clone(), schema.name.clone());
-                return Err(SchemaError::DuplicateName { table, name }.into());
+    ) -> BoxFuture<'_, Result<Self, TxnError>> {
+        Box::pin(async move {
+            let (schemas, protocol) = (&schema.tables, schema.protocol);
+            for (at, schema) in schemas.iter().enumerate() {
+                schema.validate()?;
+                check_sizes(schema, engine.page_bytes())?;
+                if schemas.iter().position(|other| other.name == schema.name) != Some(at) {
+                    let (table, name) = (schema.name.clone(), schema.name.clone());
+                    return Err(SchemaError::DuplicateName { table, name }.into());
+                }
             }
-        }
-        let trees = schemas.iter().map(|schema| 1 + schema.indexes.len()).sum();
-        if trees == 0 || trees > usize::from(u16::MAX) {
-            return Err(SchemaError::TooManyTrees { trees }.into());
-        }
-        let catalogue = store::create(engine, schema, existing).await?;
-        Self::resolve(engine, catalogue, protocol)
+            let trees = schemas.iter().map(|schema| 1 + schema.indexes.len()).sum();
+            if trees == 0 || trees > usize::from(u16::MAX) {
+                return Err(SchemaError::TooManyTrees { trees }.into());
+            }
+            let catalogue = store::create(engine, schema, existing).await?;
+            Self::resolve(engine, catalogue, protocol)
+        })
     }
 
     /// Opens the database that another node (or this one) created in the engine's pool. Its
@@ -83,10 +86,12 @@ impl Database {
     /// # Errors
     /// [`CatalogueError`](crate::CatalogueError) if there is none or its catalogue is damaged, and
     /// what the engine reports.
-    pub async fn open(engine: &Engine) -> Result<Self, TxnError> {
-        let catalogue = store::read(engine).await?;
-        let protocol = catalogue.protocol();
-        Self::resolve(engine, catalogue, protocol)
+    pub fn open(engine: &Engine) -> BoxFuture<'_, Result<Self, TxnError>> {
+        Box::pin(async move {
+            let catalogue = store::read(engine).await?;
+            let protocol = catalogue.protocol();
+            Self::resolve(engine, catalogue, protocol)
+        })
     }
 
     fn resolve(

@@ -68,7 +68,7 @@ impl TpccMix {
         let progress: Arc<dyn Progress> = Arc::new(Silent);
         let env_of = |index: usize| world.env_of(PeerId::compute(index as u16));
         let driver = world.env();
-        let start = selkie_tpcc::TpccCluster::start_on(world.fabric(), &driver, env_of, &config);
+        let start = selkie_tpcc::TpccCluster::start_on(world.fabric(), &driver, &env_of, &config);
         let cluster = world.run(BOUND, start)??;
         world.run(BOUND, selkie_tpcc::load(&cluster, &config, &progress))??;
         let interval = world.run(BOUND, selkie_tpcc::measure(&cluster, &config, &progress))??;

@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use selkie_fabric::BoxFuture;
 use selkie_txn::{Direction, Isolation, KeyBuf, KeyRange, RowRef, Table, TxnError, retry};
 
 use super::facts::{CustomerFacts, DistrictFacts, Facts, OrderFacts};
@@ -25,33 +26,35 @@ use crate::tpcc::scale::DISTRICTS;
 ///
 /// # Errors
 /// What the database reports.
-pub async fn collect(
-    nodes: &[Arc<TpccNode>],
+pub fn collect<'a>(
+    nodes: &'a [Arc<TpccNode>],
     warehouses: i32,
     tasks_per_node: usize,
-    progress: &Arc<dyn Progress>,
-) -> Result<Facts, TpccError> {
-    progress.begin("check", u64::try_from(warehouses).unwrap_or(0));
-    let all = Arc::new(Mutex::new(Facts::default()));
-    let (sum, told) = (Arc::clone(&all), Arc::clone(progress));
-    let pieces = Pieces { numbers: 1..warehouses.saturating_add(1), size: 1, tasks_per_node };
-    let all_nodes: Arc<[Arc<TpccNode>]> = nodes.into();
-    let collected = in_pieces(nodes, "check", pieces, move |node, piece| {
-        let (sum, told, nodes) = (Arc::clone(&sum), Arc::clone(&told), Arc::clone(&all_nodes));
-        async move {
-            for warehouse in piece {
-                let node = home_of(&nodes, &node, (warehouse, warehouses));
-                let facts = collect_warehouse(node, warehouse).await?;
-                sum.lock().merge(facts);
-                told.advance(1);
+    progress: &'a Arc<dyn Progress>,
+) -> BoxFuture<'a, Result<Facts, TpccError>> {
+    Box::pin(async move {
+        progress.begin("check", u64::try_from(warehouses).unwrap_or(0));
+        let all = Arc::new(Mutex::new(Facts::default()));
+        let (sum, told) = (Arc::clone(&all), Arc::clone(progress));
+        let pieces = Pieces { numbers: 1..warehouses.saturating_add(1), size: 1, tasks_per_node };
+        let all_nodes: Arc<[Arc<TpccNode>]> = nodes.into();
+        let collected = in_pieces(nodes, "check", pieces, move |node, piece| {
+            let (sum, told, nodes) = (Arc::clone(&sum), Arc::clone(&told), Arc::clone(&all_nodes));
+            async move {
+                for warehouse in piece {
+                    let node = home_of(&nodes, &node, (warehouse, warehouses));
+                    let facts = collect_warehouse(node, warehouse).await?;
+                    sum.lock().merge(facts);
+                    told.advance(1);
+                }
+                Ok(())
             }
-            Ok(())
-        }
-    });
-    collected.await?;
-    progress.end();
-    let facts = std::mem::take(&mut *all.lock());
-    Ok(facts)
+        });
+        collected.await?;
+        progress.end();
+        let facts = std::mem::take(&mut *all.lock());
+        Ok(facts)
+    })
 }
 
 /// All rows of one warehouse that can be read. Each table is read again from its beginning after a

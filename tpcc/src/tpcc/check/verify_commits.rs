@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use selkie_fabric::BoxFuture;
 use selkie_txn::{Direction, Isolation, KeyRange, key, retry};
 
 use crate::error::TpccError;
@@ -64,52 +65,54 @@ enum CommitFate {
 ///
 /// # Errors
 /// What the database reports, but for lost pages.
-pub async fn verify_commits(
-    nodes: &[Arc<TpccNode>],
+pub fn verify_commits<'a>(
+    nodes: &'a [Arc<TpccNode>],
     warehouses: i32,
     journal: CommitRecords,
     tasks_per_node: usize,
-    progress: &Arc<dyn Progress>,
-) -> Result<CommitVerification, TpccError> {
-    let sum =
-        CommitVerification { committed: journal.committed(), ..CommitVerification::default() };
-    let Some(env) = nodes.first().map(|node| node.engine.env().clone()) else { return Ok(sum) };
-    let entries: Arc<[CommittedTransaction]> = journal.into_sorted().into();
-    progress.begin("journal", entries.len() as u64);
-    let (next, sum) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(sum)));
-    let all_nodes: Arc<[Arc<TpccNode>]> = nodes.into();
-    let mut tasks = Vec::new();
-    for node in nodes.iter().flat_map(|node| std::iter::repeat_n(node, tasks_per_node)) {
-        let (node, nodes, entries) =
-            (Arc::clone(node), Arc::clone(&all_nodes), Arc::clone(&entries));
-        let (next, sum, progress) = (Arc::clone(&next), Arc::clone(&sum), Arc::clone(progress));
-        tasks.push(async move {
-            loop {
-                let first = {
-                    let mut next = next.lock();
-                    let first: usize = *next;
-                    *next = first.saturating_add(BATCH).min(entries.len());
-                    first
-                };
-                let batch = entries.iter().skip(first).take(BATCH);
-                if batch.len() == 0 {
-                    return Ok(());
+    progress: &'a Arc<dyn Progress>,
+) -> BoxFuture<'a, Result<CommitVerification, TpccError>> {
+    Box::pin(async move {
+        let sum =
+            CommitVerification { committed: journal.committed(), ..CommitVerification::default() };
+        let Some(env) = nodes.first().map(|node| node.engine.env().clone()) else { return Ok(sum) };
+        let entries: Arc<[CommittedTransaction]> = journal.into_sorted().into();
+        progress.begin("journal", entries.len() as u64);
+        let (next, sum) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(sum)));
+        let all_nodes: Arc<[Arc<TpccNode>]> = nodes.into();
+        let mut tasks = Vec::new();
+        for node in nodes.iter().flat_map(|node| std::iter::repeat_n(node, tasks_per_node)) {
+            let (node, nodes, entries) =
+                (Arc::clone(node), Arc::clone(&all_nodes), Arc::clone(&entries));
+            let (next, sum, progress) = (Arc::clone(&next), Arc::clone(&sum), Arc::clone(progress));
+            tasks.push(async move {
+                loop {
+                    let first = {
+                        let mut next = next.lock();
+                        let first: usize = *next;
+                        *next = first.saturating_add(BATCH).min(entries.len());
+                        first
+                    };
+                    let batch = entries.iter().skip(first).take(BATCH);
+                    if batch.len() == 0 {
+                        return Ok(());
+                    }
+                    let count = batch.len();
+                    for entry in batch {
+                        let node = home_of(&nodes, &node, (entry.warehouse(), warehouses));
+                        let fate = fate(node, entry).await?;
+                        sum.lock().note(fate);
+                    }
+                    progress.advance(count as u64);
                 }
-                let count = batch.len();
-                for entry in batch {
-                    let node = home_of(&nodes, &node, (entry.warehouse(), warehouses));
-                    let fate = fate(node, entry).await?;
-                    sum.lock().note(fate);
-                }
-                progress.advance(count as u64);
-            }
-        });
-    }
-    let done = join_all(&env, "journal", tasks).await;
-    progress.end();
-    done?;
-    let sum = std::mem::take(&mut *sum.lock());
-    Ok(sum)
+            });
+        }
+        let done = join_all(&env, "journal", tasks).await;
+        progress.end();
+        done?;
+        let sum = std::mem::take(&mut *sum.lock());
+        Ok(sum)
+    })
 }
 
 async fn fate(node: &TpccNode, entry: &CommittedTransaction) -> Result<CommitFate, TpccError> {

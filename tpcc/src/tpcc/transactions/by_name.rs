@@ -30,9 +30,12 @@ pub(super) async fn customer_key(
     };
     let range = KeyRange::prefix(&key![warehouse, district, last]);
     let mut keys: SmallVec<[CustomerKey; INLINE]> = SmallVec::new();
-    #[expect(clippy::expect_used, reason = "the schema gives a customer's key three columns")]
     let collect = |primary: &[u8]| {
-        keys.push(CustomerKey::try_from(primary).expect("a customer's primary key has 12 bytes"));
+        let inconsistent = |_| TxnError::Inconsistent {
+            table: "customer".to_owned(),
+            index: "customer_by_name".to_owned(),
+        };
+        keys.push(CustomerKey::try_from(primary).map_err(inconsistent)?);
         Ok::<_, TxnError>(ControlFlow::Continue(()))
     };
     txn.scan_keys(session.tables.customer_by_name, &range, Direction::Forward, collect).await?;

@@ -189,7 +189,8 @@ pub(crate) async fn take_stock(
     line: &LineInput,
     (district, remote): (i32, bool),
 ) -> Result<StockTaken, TpccError> {
-    let dist_column = s::S_DIST_01 + usize::try_from(district - 1).unwrap_or(0);
+    // A district that is none ends in a column that is none, which the row refuses.
+    let dist_column = usize::try_from(district - 1).map_or(usize::MAX, |d| s::S_DIST_01 + d);
     let stock_key = key![line.supply_warehouse, line.item];
     let take = |row: &mut RowMut<'_>| take_from_stock(row, line.quantity, remote, dist_column);
     let (dist_info, original) = txn.update(session.tables.stock, &stock_key, take).await?;

@@ -37,7 +37,7 @@ impl Core {
     /// Ends the node as a part of it has panicked. Does not wait, and takes no lock, so that it may
     /// be called with locks held.
     pub(crate) fn end_by_panic(&self, task: &'static str, panic: &(dyn Any + Send)) {
-        let error = EngineError::TaskPanicked { task, message: message_of(panic) };
+        let error = EngineError::task_panicked(task, panic);
         if !self.lifecycle.fail_by_panic(error) {
             return;
         }
@@ -64,7 +64,12 @@ impl Core {
         }
         let core = Arc::downgrade(&self);
         let (env, pool, node) = (self.env.clone(), Arc::clone(&self.pool), self.index());
-        let Some(incarnation) = self.lifecycle.incarnation() else { return };
+        // A successor may have the index of a node that has left.
+        let (Some(incarnation), false) =
+            (self.lifecycle.incarnation(), self.lifecycle.is_leaving())
+        else {
+            return;
+        };
         drop(self);
         // When the last handle is dropped the engine itself gives up.
         while core.strong_count() > 0 {
@@ -77,11 +82,15 @@ impl Core {
     }
 }
 
-/// The message of a panic.
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-    text.or_else(|| panic.downcast_ref::<String>().cloned())
-        .unwrap_or_else(|| "no message".to_owned())
+impl EngineError {
+    /// The error of a task, with the message of its panic.
+    pub(crate) fn task_panicked(task: &'static str, panic: &(dyn Any + Send)) -> Self {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        let message = text
+            .or_else(|| panic.downcast_ref::<String>().cloned())
+            .unwrap_or_else(|| "no message".to_owned());
+        Self::TaskPanicked { task, message }
+    }
 }
 
 #[cfg(test)]
@@ -91,7 +100,7 @@ mod tests {
     use selkie_fabric::env::{Env, RealRuntime, RuntimeConfig};
     use selkie_fabric::mem::MemFabric;
     use selkie_memnode::EmbeddedPool;
-    use selkie_pool::{Coding, ComputeIndex, Pool, PoolConfig};
+    use selkie_pool::{Coding, ComputeIndex, Observer, Pool, PoolConfig};
 
     use super::*;
     use crate::{ComputeId, Engine, EngineConfig, GAddr};
@@ -246,6 +255,20 @@ mod tests {
             assert!(panics.join().await.is_err());
             *two.engines[0].core().planted_panic.lock() = None;
             two.node_ends(&waiter, "step of a line").await;
+        });
+    }
+
+    /// The pool's task serves all nodes of a process: a panic in one of them ends that one.
+    #[test]
+    fn a_panic_while_a_node_follows_the_pool_ends_that_node() {
+        run(async |two| {
+            let waiter = two.waiter();
+            two.env.sleep(Duration::from_millis(5)).await;
+            plant(&two, "pool");
+            let follows = || two.engines[0].core().changed(&two.pool.state());
+            assert!(!follows(), "an operation may be under way by the state before");
+            two.node_ends(&waiter, "pool").await;
+            assert!(follows(), "a fenced node has none");
         });
     }
 }

@@ -128,7 +128,9 @@ impl Core {
         match self.log.as_ref().filter(|log| log.is_full()) {
             None => Ok(()),
             Some(_) if nowait => Err(EngineError::LogFull),
-            Some(log) => log.until_room(&self.env, self.config.request_timeout).await,
+            Some(log) => {
+                log.until_room(&self.lifecycle, &self.env, self.config.request_timeout).await
+            }
         }
     }
 

@@ -153,8 +153,11 @@ impl Engine {
     /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full.
     pub fn until_room(&self) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
-            match &self.0.log {
-                Some(log) => log.until_room(&self.0.env, self.0.config.request_timeout).await,
+            let core = &self.0;
+            match &core.log {
+                Some(log) => {
+                    log.until_room(&core.lifecycle, &core.env, core.config.request_timeout).await
+                }
                 None => Ok(()),
             }
         })

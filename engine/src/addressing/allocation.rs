@@ -87,8 +87,9 @@ impl Core {
             let given_back = if closed { core.give_lines_back().await } else { Ok(()) };
             *told.lock() = given_back.and(done);
         });
-        // A task that the environment ended leaves `Closed`.
+        // A task that the environment ended leaves `Closed`; one that panicked has ended the node.
         let _ = task.join().await;
+        self.lifecycle.check_panicked()?;
         outcome.lock().clone()
     }
 

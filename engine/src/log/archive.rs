@@ -150,7 +150,7 @@ impl Core {
     ) -> Result<(), EngineError> {
         let addrs: Vec<GAddr> = addrs.iter().copied().collect();
         for some in addrs.chunks(AT_ONCE) {
-            log.until_room(&self.env, self.config.request_timeout).await?;
+            log.until_room(&self.lifecycle, &self.env, self.config.request_timeout).await?;
             let taken =
                 all_of(some.iter().map(|addr| self.record_full_page_image(log, *addr))).await;
             taken.into_iter().collect::<Result<(), _>>()?;

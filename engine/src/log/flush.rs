@@ -1,8 +1,9 @@
 //! Making the log durable: a caller that waits writes the records that have gathered, and a task
 //! writes the rest.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
-use std::task::{Context, Waker};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use selkie_fabric::env::Env;
@@ -17,6 +18,8 @@ use crate::join::either;
 
 /// The interval between attempts to write to a sink that has failed.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
+/// Name under which a panic in a write of the log is reported.
+const WRITE: &str = "log";
 
 /// Writes the waiting records to the sink, in the caller's turn.
 async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
@@ -59,6 +62,7 @@ pub(crate) async fn run_log(core: Weak<Core>, log: Arc<Log>, env: Env) {
         if log.has_more() {
             match log.turn() {
                 Some(turn) => write(&core, &log, turn, &env).await,
+                None if log.is_broken() => return,
                 None => {
                     log.moved.wait_past(moved).await;
                 }
@@ -94,6 +98,8 @@ impl Core {
             if log.durable() >= lsn {
                 return self.until_sure(started).await;
             }
+            // What is not durable by now is written by no turn any more.
+            self.lifecycle.check_failed()?;
             log.check()?;
             self.write_log(log);
             if log.durable() < lsn {
@@ -134,8 +140,13 @@ impl Core {
             let turn = Turn(&own);
             write(&core, &own, turn, &env).await;
         });
-        if run.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {
-            drop(self.spawn("log", run));
+        let mut context = Context::from_waker(Waker::noop());
+        // In the caller's task, which is not one of this engine.
+        let first = AssertUnwindSafe(|| run.as_mut().poll(&mut context));
+        match catch_unwind(first) {
+            Ok(Poll::Ready(())) => {}
+            Ok(Poll::Pending) => drop(self.spawn(WRITE, run)),
+            Err(panic) => self.end_by_panic(WRITE, &*panic),
         }
     }
 

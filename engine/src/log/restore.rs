@@ -89,6 +89,6 @@ impl Engine {
             let Some(psn) = has.checked_sub(1) else { continue };
             log.append_full_page_images(&[Change { addr: *addr, psn, pieces: Dirty::ALL, line }]);
         }
-        log.until_room(&core.env, core.config.request_timeout).await
+        log.until_room(&core.lifecycle, &core.env, core.config.request_timeout).await
     }
 }

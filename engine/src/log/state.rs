@@ -14,6 +14,7 @@ use selkie_wal::{Change, FIRST_LSN, Format, LogError, Lsn, Sink, encode_as, enco
 use crate::GAddr;
 use crate::error::EngineError;
 use crate::join::either;
+use crate::lifecycle::Lifecycle;
 
 /// Bytes that may wait to become durable before writers wait.
 pub(super) const MAX_WAITING_BYTES: usize = 16 << 20;
@@ -43,6 +44,8 @@ pub(crate) struct Log {
     durable: AtomicU64,
     /// A caller writes to the sink.
     is_flushing: AtomicBool,
+    /// A write to the sink has panicked: the caller that wrote keeps its turn for ever.
+    is_broken: AtomicBool,
     /// An empty buffer for the tail.
     pub(super) spare: Mutex<Vec<u8>>,
     /// Writers must wait: the log is full or its sink has failed.
@@ -79,6 +82,7 @@ impl Log {
             tail: Mutex::new(Tail { end: FIRST_LSN, bytes: Vec::new(), has_changes: false }),
             durable: AtomicU64::new(FIRST_LSN),
             is_flushing: AtomicBool::new(false),
+            is_broken: AtomicBool::new(false),
             spare: Mutex::default(),
             is_full: AtomicBool::new(false),
             wanted: Arc::default(),
@@ -246,14 +250,21 @@ impl Log {
     /// Waits until the log has room and its sink works.
     ///
     /// # Errors
-    /// After `bound`: [`EngineError::Log`] if the sink fails, `LogTimeout` if not.
-    pub(crate) async fn until_room(&self, env: &Env, bound: Duration) -> Result<(), EngineError> {
+    /// After `bound`: [`EngineError::Log`] if the sink fails, `LogTimeout` if not. The node's error
+    /// as soon as the node has failed.
+    pub(crate) async fn until_room(
+        &self,
+        lifecycle: &Lifecycle,
+        env: &Env,
+        bound: Duration,
+    ) -> Result<(), EngineError> {
         let started = env.now();
         loop {
             let seen = self.moved.count();
             if !self.is_full() {
                 return Ok(());
             }
+            lifecycle.check_failed()?;
             self.wanted.ring();
             if let Err(error) = self.wait_past(env, seen, started, bound).await {
                 self.check()?;
@@ -281,6 +292,11 @@ impl Log {
         Ok(())
     }
 
+    /// Wakes all that wait for the log, as the node has failed.
+    pub(crate) fn wake_all(&self) {
+        self.moved.ring();
+    }
+
     /// # Errors
     /// [`EngineError::Log`] while the sink fails.
     pub(crate) fn check(&self) -> Result<(), EngineError> {
@@ -297,6 +313,11 @@ impl Log {
         // Acquire pairs with the end of the last turn. A `Turn` is made only for the caller that
         // got the right, because its drop returns it.
         (!self.is_flushing.swap(true, Ordering::Acquire)).then(|| Turn(self))
+    }
+
+    /// Whether a write to the sink has panicked: no caller gets a turn any more.
+    pub(super) fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Acquire)
     }
 
     /// Takes the waiting records, with the LSN of the first.
@@ -380,6 +401,12 @@ pub(super) struct Turn<'l>(pub(super) &'l Log);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        // Records that were taken are gone if the sink has panicked: nobody may write behind them.
+        if std::thread::panicking() {
+            self.0.is_broken.store(true, Ordering::Release);
+            self.0.moved.ring();
+            return;
+        }
         // Release pairs with `Log::turn`: the next turn finds the tail as this one left it.
         self.0.is_flushing.store(false, Ordering::Release);
     }
@@ -387,6 +414,8 @@ impl Drop for Turn<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
     use super::*;
 
     /// A caller that is refused the turn does not end the turn of another.
@@ -400,5 +429,18 @@ mod tests {
         }
         drop(turn);
         assert!(log.turn().is_some());
+    }
+
+    /// What a caller had taken when it panicked is gone: nobody writes behind the hole.
+    #[test]
+    fn a_turn_that_ends_in_a_panic_is_the_last() {
+        let log = Log::new();
+        let panics = || {
+            let _turn = log.turn();
+            panic!("planted");
+        };
+        let ended: Result<(), _> = catch_unwind(AssertUnwindSafe(panics));
+        assert!(ended.is_err());
+        assert!(log.turn().is_none() && log.is_broken());
     }
 }

@@ -9,6 +9,7 @@
 //! others continue when a node dies in one. The sweep (`sweep.rs`) reads the header tables of all
 //! memory nodes.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -70,8 +71,37 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
     }
 }
 
+/// Runs in a task of the pool, which serves all nodes of the process.
 impl Observer for Core {
     fn changed(&self, state: &PoolState) -> bool {
+        // No verb of a fenced node executes any more; until then an operation may be under way.
+        self.observe(|| self.follow_state(state)).unwrap_or_else(|| self.is_fenced_in(state))
+    }
+
+    fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
+        self.observe(|| self.make_room_for(node, incarnation)).unwrap_or(true)
+    }
+
+    fn gone(&self, node: ComputeIndex) {
+        // A node that has panicked answers nobody.
+        let _ = self.observe(|| self.disconnect_from(node));
+    }
+}
+
+impl Core {
+    /// Ends this node if `action` panics, and not the pool's task. `None` if it has panicked, now or
+    /// before.
+    fn observe<R>(&self, action: impl FnOnce() -> R) -> Option<R> {
+        if self.lifecycle.has_panicked() {
+            return None;
+        }
+        let observed = catch_unwind(AssertUnwindSafe(action));
+        observed.map_err(|panic| self.end_by_panic("pool", &*panic)).ok()
+    }
+
+    /// As [`Observer::changed`].
+    fn follow_state(&self, state: &PoolState) -> bool {
+        self.panic_if_planted("pool");
         // First, because a node that takes part in a recovery must have marked.
         self.mark_snapshot_barrier(state);
         // No verb of a fenced node executes any more.
@@ -85,7 +115,7 @@ impl Observer for Core {
     /// Makes room for a node that has the index of an earlier one. Nothing of the earlier node is
     /// left in the pool, but this node may have a connection to it and mail from it. Bits that this
     /// node notes as ceded to the earlier node are cleared, and the successor answers so.
-    fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
+    fn make_room_for(&self, node: ComputeIndex, incarnation: u32) -> bool {
         let (index, id) = (node.as_usize(), ComputeId::new(node.as_usize()));
         let known = self.messenger.known_incarnation(index);
         let (Some(before), Some(id)) = (known, id) else { return true };
@@ -109,7 +139,7 @@ impl Observer for Core {
 
     /// Disconnects from a node that died. A node that has left answers as long as its process
     /// lives.
-    fn gone(&self, node: ComputeIndex) {
+    fn disconnect_from(&self, node: ComputeIndex) {
         let index = node.as_usize();
         let is_dead = |id| self.recovery.dead_nodes().contains(id);
         if index != self.me.index() && ComputeId::new(index).is_some_and(is_dead) {

@@ -206,6 +206,9 @@ impl Core {
         // At once, and not frame by frame.
         self.lifecycle.set_suspended(true);
         self.fail_all_waits();
+        if let Some(log) = &self.log {
+            log.wake_all();
+        }
         self.cache.seal_all();
     }
 

@@ -55,10 +55,13 @@ pub fn coding(memory_nodes: usize) -> Coding {
     if memory_nodes < asked.splits() { Coding::PLAIN } else { asked }
 }
 
+/// Bound of each wait of an engine.
+pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(20);
+
 pub fn engine_config() -> EngineConfig {
     EngineConfig {
         cache_bytes: EngineConfig::min_cache_bytes(GCL),
-        request_timeout: Duration::from_secs(20),
+        request_timeout: REQUEST_TIMEOUT,
         tick: Duration::from_millis(1),
         ..EngineConfig::default()
     }

@@ -10,7 +10,7 @@ use selkie_fabric::PeerId;
 use selkie_pool::ComputeIndex;
 
 use super::cluster::{logged, read, recovered, valves, write};
-use crate::common::page;
+use crate::common::{REQUEST_TIMEOUT, page};
 
 #[test]
 fn nothing_leaves_a_node_before_it_is_durable() {
@@ -108,6 +108,86 @@ fn while_the_log_cannot_be_written_nothing_is_changed_and_then_it_goes_on() {
         for engine in &cluster.engines {
             engine.close().await.unwrap();
         }
+    });
+}
+
+/// A write of the log panics, in the task of the caller that writes or in one of the engine: nothing
+/// is written behind the hole, all that wait learn it, and the other node recovers.
+#[test]
+fn a_panic_in_a_write_of_the_log_ends_the_node_and_all_waits() {
+    for writes_later in [false, true] {
+        let (valves, cluster) = valves(2, "plain");
+        let env = cluster.runtime.env();
+        let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+        cluster.runtime.block_on(async {
+            let addr = page(one).await;
+            write(one, addr, 1).await;
+            let lsn = one.shared(addr).await.unwrap().lsn();
+            one.until_durable(lsn).await.unwrap();
+            let end = valves[0].end();
+            valves[0].shut.store(writes_later, Ordering::SeqCst);
+            valves[0].panics.store(!writes_later, Ordering::SeqCst);
+            write(one, addr, 2).await;
+            let lsn = one.shared(addr).await.unwrap().lsn();
+            let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
+            let waiters: Vec<_> = (0..2)
+                .map(|_| {
+                    let (one, told) = (one.clone(), Arc::clone(&told));
+                    env.spawn("waits", async move {
+                        let error = one.until_durable(lsn).await.unwrap_err();
+                        told.lock().push(error);
+                    })
+                })
+                .collect();
+            env.sleep(Duration::from_millis(20)).await;
+            let started = env.now();
+            valves[0].panics.store(true, Ordering::SeqCst);
+            valves[0].shut.store(false, Ordering::SeqCst);
+            for waiter in waiters {
+                waiter.join().await.unwrap();
+            }
+            assert!(env.now() - started < REQUEST_TIMEOUT / 2, "they are woken");
+            valves[0].panics.store(false, Ordering::SeqCst);
+            let told = told.lock();
+            let says = |error: &EngineError| {
+                matches!(error, EngineError::TaskPanicked { task: "log", message }
+                    if message == "planted")
+            };
+            assert!(told.len() == 2 && told.iter().all(says), "{told:?}");
+            assert!(says(&one.until_durable(lsn).await.unwrap_err()));
+            recovered(two, &cluster.pool).await;
+            assert_eq!(valves[0].end(), end, "nothing is written any more");
+            assert_eq!(read(two, addr).await, 1, "as it was durable");
+            two.close().await.unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_node_that_is_expelled_wakes_what_waits_for_its_log() {
+    let (valves, cluster) = valves(2, "plain");
+    let env = cluster.runtime.env();
+    let [one, two] = &cluster.engines[..] else { panic!("two nodes") };
+    cluster.runtime.block_on(async {
+        let addr = page(one).await;
+        valves[0].shut.store(true, Ordering::SeqCst);
+        write(one, addr, 1).await;
+        let lsn = one.shared(addr).await.unwrap().lsn();
+        let waits = {
+            let one = one.clone();
+            env.spawn("waits", async move {
+                let error = one.until_durable(lsn).await.unwrap_err();
+                assert!(matches!(error, EngineError::Expelled), "{error}");
+            })
+        };
+        env.sleep(Duration::from_millis(20)).await;
+        let started = env.now();
+        cluster.pool.declare_dead(ComputeIndex::new(0)).await.unwrap();
+        waits.join().await.unwrap();
+        assert!(env.now() - started < REQUEST_TIMEOUT / 2, "it is woken");
+        valves[0].shut.store(false, Ordering::SeqCst);
+        recovered(two, &cluster.pool).await;
+        two.close().await.unwrap();
     });
 }
 

@@ -19,6 +19,8 @@ pub(super) struct Valve {
     pub(super) capacity: AtomicU64,
     pub(super) shut: AtomicBool,
     pub(super) broken: AtomicBool,
+    /// An append panics.
+    pub(super) panics: AtomicBool,
     pub(super) appends: AtomicU64,
     /// Where others said that it ends.
     pub(super) ended: Mutex<Option<Lsn>>,
@@ -34,6 +36,7 @@ impl Default for Valve {
             capacity: AtomicU64::new(u64::MAX),
             shut: AtomicBool::new(false),
             broken: AtomicBool::new(false),
+            panics: AtomicBool::new(false),
             appends: AtomicU64::new(0),
             ended: Mutex::default(),
             opens_late: AtomicBool::new(false),
@@ -62,6 +65,7 @@ impl Sink for Tap {
                 let error = LogError { what: "write", place: "valve".into(), source };
                 return Written { bytes, result: Err(error) };
             }
+            assert!(!valve.panics.load(Ordering::SeqCst), "planted");
             let mut all = valve.bytes.lock();
             assert_eq!(at, FIRST_LSN + all.len() as u64, "one after the other");
             all.extend_from_slice(&bytes);

@@ -58,6 +58,14 @@ pub enum EngineError {
         /// The memory node.
         memory: usize,
     },
+    /// A part of a coded range is on no memory node that this node knows, yet or any more.
+    #[error("position {position} of range {range} is on no memory node that this node knows")]
+    Unplaced {
+        /// The range.
+        range: usize,
+        /// The position in it.
+        position: usize,
+    },
     /// The node was started to read only.
     #[error("this node reads only, and changes nothing in the pool")]
     ReadsOnly,

@@ -79,10 +79,12 @@ impl Pool {
             // The splits must stay as they are while latch words are rebuilt from them.
             let is_quiet = state.rebuilds.is_empty();
             let is_own = state.regeneration == Some(task) && task.by == by.get() && is_quiet;
-            let slabs = state.ranges.get_mut(task.range).map(|place| &mut place.slabs);
-            if let Some(slab) = slabs.and_then(|slabs| slabs.get_mut(task.position))
-                && is_own
-            {
+            if is_own {
+                let place = state.ranges.get_mut(task.range);
+                #[expect(clippy::expect_used, reason = "a task is of a position of a range")]
+                let slab = place
+                    .and_then(|place| place.slabs.get_mut(task.position))
+                    .expect("the slab that is being regenerated is one of its range");
                 *slab = task.to;
                 state.regeneration = Some(begun);
             }

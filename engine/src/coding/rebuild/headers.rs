@@ -17,6 +17,12 @@ use crate::{EngineError, GAddr};
 /// GCLs whose tags are read at the same time.
 pub(super) const GCLS_AT_ONCE: u64 = 128;
 
+/// The error of a step whose header table is on no memory node that this node knows. The step is
+/// repeated.
+fn unplaced(range: usize, position: usize) -> EngineError {
+    EngineError::Unplaced { range, position }
+}
+
 impl Core {
     /// When all nodes have quiesced, one of them gives the tables new places.
     pub(super) async fn move_if_due(&self, rebuild: &Rebuild) -> Result<(), EngineError> {
@@ -48,7 +54,8 @@ impl Core {
 
     /// Makes a header table anew, with free words and the versions in the tags of the splits.
     async fn write_headers(&self, to: HeaderMove) -> Result<(), EngineError> {
-        let Some(table) = self.memory.placement.table_at(to) else { return Ok(()) };
+        let table = self.memory.placement.table_at(to);
+        let table = table.ok_or_else(|| unplaced(to.range, to.position))?;
         // Pages that were lost with compute nodes stay lost, also if the words that said so are
         // lost.
         let state = self.pool.state();
@@ -85,7 +92,7 @@ impl Core {
     async fn copy_headers(&self, to: HeaderMove) -> Result<(), EngineError> {
         let from = self.memory.placement.table_in_use(to.range, to.position);
         let (Some(from), Some(to)) = (from, self.memory.placement.table_at(to)) else {
-            return Ok(());
+            return Err(unplaced(to.range, to.position));
         };
         let state = self.pool.state();
         for first in (0..from.headers).step_by(GCLS_AT_ONCE as usize) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use selkie::pool::ComputeIndex;
 use selkie::shared::{Network, UrlError};
-use selkie::txn::{CatalogueError, ColumnType, TableSchema, TxnError, key};
+use selkie::txn::{CatalogueError, ColumnType, Protocol, TableSchema, TxnError, key};
 use selkie::{Database, Durability, OpenError, Pool, PoolOptions, block_on};
 
 fn accounts() -> Vec<TableSchema> {
@@ -121,6 +121,16 @@ fn options_that_mean_nothing_are_refused_by_name() {
     assert_eq!(refused(PoolOptions::new().tls("certs"), "embedded:"), "tls");
     assert_eq!(refused(PoolOptions::new().threads(0), "embedded:"), "threads");
     assert_eq!(refused(PoolOptions::new().node(1_000), "embedded:"), "node");
+    let pool = block_on(Pool::open("embedded:")).unwrap();
+    let refused = |options: PoolOptions| match block_on(pool.join(&options)) {
+        Err(OpenError::Option { option, .. }) => option,
+        other => panic!("{other:?}"),
+    };
+    let network = Network { insecure: true, ..Network::default() };
+    assert_eq!(refused(PoolOptions::new().memory_bytes(1 << 20)), "memory_bytes");
+    assert_eq!(refused(PoolOptions::new().threads(1)), "threads");
+    assert_eq!(refused(PoolOptions::new().network(network)), "network");
+    assert_eq!(refused(PoolOptions::new().tls("certs")), "tls");
 }
 
 #[test]
@@ -136,6 +146,18 @@ fn a_second_close_does_nothing_and_what_follows_is_refused() {
 }
 
 #[test]
+fn a_handle_of_another_protocol_keeps_the_pool_open() {
+    block_on(async {
+        let db = Database::create("embedded:", accounts()).await.unwrap();
+        let optimistic = db.with_protocol(Protocol::Optimistic).unwrap();
+        drop(db);
+        insert(&optimistic, 1, 100).await;
+        assert_eq!(cents(&optimistic, 1).await, Some(100));
+        optimistic.close().await.unwrap();
+    });
+}
+
+#[test]
 fn what_is_dropped_without_closing_ends_like_a_node_that_died() {
     block_on(async {
         let options = PoolOptions::new().cache_bytes(4 << 20).durability(Durability::Memory);
@@ -145,7 +167,11 @@ fn what_is_dropped_without_closing_ends_like_a_node_that_died() {
         let db = pool.create_database(accounts()).await.unwrap();
         insert(&db, 1, 100).await;
         drop((pool, db));
-        other.pool().declare_dead(node).await.unwrap();
+        let started = other.env().now();
+        while other.pool().is_member(node) || !other.pool().lost().is_empty() {
+            assert!(other.env().now() - started < Duration::from_secs(60), "nobody noticed");
+            other.env().sleep(Duration::from_millis(1)).await;
+        }
         let db = other.open_database().await.unwrap();
         assert_eq!(cents(&db, 1).await, Some(100));
         drop((other, db));

@@ -189,6 +189,17 @@ impl Pool {
     }
 }
 
+impl Database {
+    /// The same database, whose transactions this handle begins by another protocol.
+    ///
+    /// # Errors
+    /// As [`txn::Database::with_protocol`].
+    pub fn with_protocol(&self, protocol: txn::Protocol) -> Result<Self, TxnError> {
+        let database = self.database.clone().with_protocol(protocol)?;
+        Ok(Self::new(self.pool.clone(), database))
+    }
+}
+
 impl Deref for Database {
     type Target = txn::Database;
 

@@ -57,3 +57,22 @@ pub enum OpenError {
     #[error(transparent)]
     Database(#[from] TxnError),
 }
+
+impl OpenError {
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Pool(error) => error.is_retryable(),
+            Self::Engine(error) => error.is_retryable(),
+            Self::Database(error) => error.is_retryable(),
+            Self::Url { .. }
+            | Self::Option { .. }
+            | Self::Threads(_)
+            | Self::Security(_)
+            | Self::Shared(_)
+            | Self::Log(_)
+            | Self::Backup(_) => false,
+        }
+    }
+}

@@ -127,15 +127,36 @@ impl PoolOptions {
         self
     }
 
+    /// Refuses options of what the nodes of a process share.
+    pub(super) fn check_join(&self, url: &PoolUrl) -> Result<(), OpenError> {
+        let given = [
+            ("memory_bytes", self.memory_bytes.is_some()),
+            ("threads", self.threads.is_some()),
+            ("network", self.is_networked()),
+            ("tls", self.tls.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given) {
+            Some((option, _)) => Err(OpenError::Option {
+                option,
+                url: url.to_string(),
+                allowed: "is for the first node of a process in a pool".to_owned(),
+            }),
+            None => Ok(()),
+        }
+    }
+
+    fn is_networked(&self) -> bool {
+        let Network { listen, advertise, insecure } = &self.network;
+        listen.is_some() || advertise.is_some() || *insecure
+    }
+
     /// Refuses options that have no meaning for the pool.
     pub(super) fn check(&self, url: &PoolUrl) -> Result<(), OpenError> {
         let refused = |option, allowed: &str| {
             Err(OpenError::Option { option, url: url.to_string(), allowed: allowed.to_owned() })
         };
-        let Network { listen, advertise, insecure } = &self.network;
-        let is_networked = listen.is_some() || advertise.is_some() || *insecure;
         match url {
-            PoolUrl::Embedded if is_networked => refused("network", "is for pools over TCP"),
+            PoolUrl::Embedded if self.is_networked() => refused("network", "is for pools over TCP"),
             PoolUrl::Embedded if self.tls.is_some() => refused("tls", "is for pools over TCP"),
             PoolUrl::Shared(_) if self.memory_bytes.is_some() => refused(
                 "memory_bytes",

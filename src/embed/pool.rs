@@ -52,6 +52,8 @@ struct Process {
     pool: Arc<pool::Pool>,
     roster: Roster,
     runtime: Runtime,
+    /// Worker threads of the runtime.
+    threads: usize,
     /// The memory nodes of an embedded pool, which outlive all that uses them.
     _memory: Option<Arc<EmbeddedPool>>,
 }
@@ -78,7 +80,8 @@ impl Process {
         };
         let roster = Roster::default();
         report::publish(&pool, runtime.env(), &roster);
-        let process = Self { url: parsed, fabric, pool, roster, runtime, _memory: memory };
+        let threads = options.worker_threads();
+        let process = Self { url: parsed, fabric, pool, roster, runtime, threads, _memory: memory };
         Ok(Arc::new(process))
     }
 }
@@ -98,13 +101,14 @@ impl Pool {
     /// nodes share threads and connections; each is closed by itself.
     ///
     /// # Errors
-    /// As [`Pool::open`].
+    /// As [`Pool::open`], and [`OpenError::Option`] for an option of what the nodes share.
     pub async fn join(&self, options: &PoolOptions) -> Result<Self, OpenError> {
+        options.check_join(self.url())?;
         Self::start(Arc::clone(&self.0.process), options).await
     }
 
     async fn start(process: Arc<Process>, options: &PoolOptions) -> Result<Self, OpenError> {
-        let Process { fabric, pool, roster, runtime, url, .. } = &*process;
+        let Process { fabric, pool, roster, runtime, threads, url, .. } = &*process;
         let index = match options.node {
             Some(index) => index,
             None => pool.next_index().await?.as_usize(),
@@ -120,7 +124,7 @@ impl Pool {
             cache_bytes: options.cache_bytes.unwrap_or(default.cache_bytes),
             request_timeout: REQUEST_TIMEOUT.max(2 * missed),
             reads_only: options.reads_only,
-            threads: u32::try_from(options.worker_threads()).unwrap_or(u32::MAX),
+            threads: u32::try_from(*threads).unwrap_or(u32::MAX),
             log: options.log()?,
             ..default
         };
@@ -203,13 +207,24 @@ impl PoolOptions {
         backup.check(process.pool.descriptor().gcl_bytes)?;
         process.pool.count_on(backup.incarnations()).await?;
         let pool = Pool::start(process, self).await?;
-        backup.restore(pool.engine()).await?;
-        for (name, label) in backup.labels() {
-            if !pool.pool().set_label(name, None, Some(label)).await? {
-                return Err(PoolError::Used.into());
+        let restored: Result<(), OpenError> = async {
+            backup.restore(pool.engine()).await?;
+            for (name, label) in backup.labels() {
+                if !pool.pool().set_label(name, None, Some(label)).await? {
+                    return Err(PoolError::Used.into());
+                }
+            }
+            Ok(())
+        }
+        .await;
+        match restored {
+            Ok(()) => Ok(pool),
+            Err(error) => {
+                // Why it failed says more than why the node cannot leave.
+                let _ = pool.close().await;
+                Err(error)
             }
         }
-        Ok(pool)
     }
 }
 

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_read_only_from_where_it_is_head() {
+    fn a_log_is_read_only_from_where_it_is_kept() {
         let owner = LogOwner { pool: 77, node: 3, incarnation: 2, line_bytes: 2048 };
         let head = |start, anew| RingHead { start, anew };
         let copies = [(1, head(100, 0)), (2, head(200, 0))];

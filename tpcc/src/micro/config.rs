@@ -24,7 +24,7 @@ pub enum ProtocolFeature {
     Gamma,
     /// Requests that tried or waited longer go first.
     Ageing,
-    /// PageSets are evicted together.
+    /// Pages are evicted together.
     Batching,
     /// Frames are free before their write-back is done.
     SendRing,
@@ -91,7 +91,7 @@ pub struct Config {
     pub memory_nodes: usize,
     /// Workers of each compute node.
     pub workers: usize,
-    /// PageSets in all.
+    /// Pages in all.
     pub gcls: u64,
     /// Bytes of a page.
     pub gcl_bytes: usize,

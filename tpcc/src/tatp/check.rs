@@ -91,7 +91,7 @@ pub(super) fn judge(ledger: &SubscriberLedger, found: &mut Findings) {
     });
 }
 
-/// SubscriberRange of the tables: the rows of some subscribers.
+/// A part of the tables: the rows of some subscribers.
 struct SubscriberRange<'a> {
     config: &'a Config,
     node: &'a Node<Tables>,

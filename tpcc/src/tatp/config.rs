@@ -13,7 +13,7 @@ pub const MAX_SUBSCRIBERS: u32 = 20_000_000;
 /// Bytes of pages that a subscriber's rows and the entry in the index take, about, measured after
 /// loads.
 const SUBSCRIBER_BYTES: u64 = 1_050;
-/// SubscriberRange of that by which call_forwarding may grow, one in so many: rows that are
+/// The part of that by which call_forwarding may grow, one in so many: rows that are
 /// inserted split pages.
 const GROWTH: u64 = 4;
 

@@ -24,8 +24,9 @@ pub trait Mix: Copy + Default + Eq + fmt::Debug + Send + Sync + 'static {
     fn percent(self) -> usize;
 
     /// Position in [`Mix::ALL`].
+    #[expect(clippy::expect_used, reason = "ALL has every type")]
     fn index(self) -> usize {
-        Self::ALL.iter().position(|kind| *kind == self).unwrap_or_default()
+        Self::ALL.iter().position(|kind| *kind == self).expect("ALL has every type")
     }
 }
 
@@ -52,12 +53,13 @@ impl<K: Mix> Deck<K> {
     }
 
     /// The next card.
+    #[expect(clippy::expect_used, reason = "a deck has a card, and `next` is below their number")]
     pub fn draw(&mut self, random: &mut Random) -> K {
         if self.next >= self.cards.len() {
             random.shuffle(&mut self.cards);
             self.next = 0;
         }
-        let card = self.cards.get(self.next).copied().unwrap_or_default();
+        let card = *self.cards.get(self.next).expect("a deck has a card");
         self.next += 1;
         card
     }

@@ -105,9 +105,9 @@ pub(in crate::figures) struct FailureCourse {
 pub(in crate::figures) struct PhaseStats {
     pub(in crate::figures) phase: FailurePhase,
     pub(in crate::figures) lasted: Duration,
-    /// PhaseCounts that ended well in it, hits too.
+    /// Accesses that ended well in it, hits too.
     pub(in crate::figures) accesses: usize,
-    /// PhaseCounts that did not.
+    /// Accesses that did not.
     pub(in crate::figures) errors: usize,
     /// Of what was not cached.
     pub(in crate::figures) reads: Quantiles,
@@ -143,7 +143,7 @@ impl RunControl {
 struct WorkerCounts {
     /// By phase.
     phases: [PhaseCounts; FailurePhase::ALL.len()],
-    /// PhaseCounts that ended well in each stretch since the beginning.
+    /// Accesses that ended well in each stretch since the beginning.
     stretches: Vec<usize>,
 }
 

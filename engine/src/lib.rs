@@ -39,6 +39,7 @@ mod join;
 mod lifecycle;
 pub mod log;
 mod recovery;
+mod sync;
 mod tasks;
 mod telemetry;
 

@@ -6,10 +6,9 @@
 //! slow path, where the lock is held. A reader may also find an entry that is just being removed:
 //! it checks the frame's own address after it has latched it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use super::frames::{FrameId, Frames};
 use crate::GAddr;
+use crate::sync::{AtomicU64, Ordering};
 
 /// Frames a shard is made for; large enough that its load never strays far from the mean.
 const FRAMES_PER_SHARD: usize = 512;
@@ -62,10 +61,16 @@ impl AddressTable {
         (hash >> 32) as usize & (self.slots.len() - 1)
     }
 
+    /// Where the search for `addr` starts.
+    #[inline]
+    pub(crate) fn start_of(&self, addr: GAddr) -> usize {
+        self.start(self.hash(addr))
+    }
+
     /// The shard whose lock governs `addr`.
     #[inline]
     pub(crate) fn shard_of(&self, addr: GAddr) -> usize {
-        self.start(self.hash(addr)) >> self.slot_bits
+        self.start_of(addr) >> self.slot_bits
     }
 
     /// The slot `probe` steps after `start`, within the same shard.
@@ -129,7 +134,7 @@ impl AddressTable {
             if moved == 0 {
                 break;
             }
-            let home = self.start(self.hash(frames.get(FrameId(moved as u32 - 1)).addr()));
+            let home = self.start_of(frames.get(FrameId(moved as u32 - 1)).addr());
             // Both counted back from `next`: an entry may not move in front of its own start.
             let distance = (start + next).wrapping_sub(home) & self.slot_mask;
             if distance >= next - hole {
@@ -139,51 +144,5 @@ impl AddressTable {
             }
         }
         self.slot(start, hole).store(0, Ordering::Release);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::collections::HashMap;
-
-    use super::*;
-
-    #[test]
-    fn agrees_with_a_map_over_long_random_churn() {
-        const FRAMES: usize = 2048;
-        let frames = Frames::new(FRAMES, 512);
-        let table = AddressTable::new(FRAMES, 512);
-        let mut oracle: HashMap<u64, FrameId> = HashMap::new();
-        let mut random = 0x1234_5678_u64;
-        for step in 0..200_000u64 {
-            random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
-            let addr = ((random >> 33) % 4096 + 1) * 512;
-            if let Some(id) = oracle.remove(&addr) {
-                table.remove(&frames, GAddr::from_u64(addr), id);
-                frames.get(id).set_addr(GAddr::NULL);
-                frames.give_back(id);
-            } else if let Some(id) = frames.take_free() {
-                frames.get(id).set_addr(GAddr::from_u64(addr));
-                assert!(table.insert(GAddr::from_u64(addr), id));
-                oracle.insert(addr, id);
-            }
-            let probe = GAddr::from_u64((step % 4096 + 1) * 512);
-            assert_eq!(table.lookup(&frames, probe), oracle.get(&probe.to_u64()).copied());
-        }
-        for addr in (1..=4096u64).map(|i| i * 512) {
-            let found = table.lookup(&frames, GAddr::from_u64(addr));
-            assert_eq!(found, oracle.get(&addr).copied());
-        }
-    }
-
-    #[test]
-    fn sequential_addresses_spread_over_all_shards() {
-        let table = AddressTable::new(1 << 17, 2048);
-        let mut load = vec![0usize; table.shards()];
-        for line in 0..1u64 << 17 {
-            load[table.shard_of(GAddr::from_u64(line * 2048))] += 1;
-        }
-        let mean = (1 << 17) / table.shards();
-        assert!(load.iter().all(|l| *l < mean * 3 / 2), "{load:?}");
     }
 }

@@ -2,9 +2,13 @@
 //! operation open, eviction.
 
 pub(crate) mod address_table;
+#[cfg(test)]
+mod address_table_tests;
 pub(crate) mod eviction;
 pub(crate) mod frames;
 pub(crate) mod latch;
+#[cfg(test)]
+mod latch_tests;
 pub(crate) mod page_cache;
 pub(crate) mod residual_readers;
 pub(crate) mod shards;

@@ -11,3 +11,4 @@ pub(crate) mod memory_access;
 pub(crate) mod memory_links;
 pub(crate) mod placement;
 pub(crate) mod reclamation;
+pub(crate) mod versioned;

@@ -3,17 +3,14 @@
 //! The address space is divided into ranges of equal size. Without redundancy each range is in one
 //! slab, and consecutive ranges are on different memory nodes as long as these have ranges left. A
 //! coded pool gets ranges as it grows. Each is in k + r slabs, and the state of the pool says in
-//! which. That map is replaced as a whole when it changes, and read without a lock. While a slab
-//! moves it has two locations, and both are written. An operation registers as a user of the map
-//! ([`PlacementMap::using`]), so that it is known when no user of an older map is left.
+//! which. That map is replaced as a whole when it changes, and read without a lock ([`Versioned`]).
+//! While a slab moves it has two locations, and both are written. An operation registers as a user
+//! of the map ([`PlacementMap::using`]), so that it is known when no user of an older map is left.
 //!
 //! Memory is leased in extents of a *unit*, which is a memory node, or a range of a coded pool.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::OnceLock;
 
-use crossbeam_epoch::{self as epoch, Atomic, Owned};
-use parking_lot::Mutex;
 use selkie_fabric::{RegionKey, RemoteAddr};
 use selkie_pool::control::{PoolState, RangePlace, Slab};
 use selkie_pool::layout::{
@@ -22,6 +19,7 @@ use selkie_pool::layout::{
 use selkie_pool::{Coding, HeaderMove, MAX_MEMORY_NODES, MemoryNodeDescriptor, PoolDescriptor};
 
 use super::locations::{Copies, Counter, HeaderTable, Home, SplitAt, SplitsAt, Written};
+use super::versioned::{Suits, Using, Versioned};
 use crate::GAddr;
 
 /// The location of a range that is not coded.
@@ -32,14 +30,13 @@ struct Placement {
 }
 
 /// The locations of the ranges of a coded pool.
+#[derive(Default, PartialEq)]
 struct Map {
     ranges: Vec<RangePlace>,
     /// Memory nodes that are about to leave.
     leaving: Vec<u16>,
     /// The slab that is being regenerated, and is incomplete.
     unmade: Option<Unmade>,
-    /// Users of this map, and of later maps that are equal for their operations.
-    users: Arc<AtomicUsize>,
 }
 
 /// A slab that is being regenerated.
@@ -62,34 +59,17 @@ impl Map {
                 position: task.position,
                 ends: task.ends,
             }),
-            users: Arc::default(),
         }
     }
+}
 
-    fn is_as(&self, other: &Self) -> bool {
-        self.ranges == other.ranges && self.leaving == other.leaving && self.unmade == other.unmade
-    }
-
-    /// Whether an operation under this map is valid under the other, too.
+impl Suits for Map {
     fn suits(&self, other: &Self) -> bool {
         let is_same = |(own, other): (&RangePlace, &RangePlace)| {
             own.slabs == other.slabs && own.moving == other.moving
         };
         let are_same = self.ranges.iter().zip(&other.ranges).all(is_same);
         are_same && self.leaving == other.leaving && self.unmade == other.unmade
-    }
-}
-
-/// Registers its owner as a user of the map, until it is dropped.
-#[must_use]
-pub(crate) struct Using(Option<Arc<AtomicUsize>>);
-
-impl Drop for Using {
-    fn drop(&mut self) {
-        if let Some(users) = &self.0 {
-            // Release pairs with the load in `update`: operations under the map are over.
-            users.fetch_sub(1, Ordering::Release);
-        }
     }
 }
 
@@ -102,7 +82,7 @@ enum Ranges {
         by_node: Box<[Box<[u32]>]>,
     },
     /// By position.
-    Coded { map: Atomic<Map>, older: Mutex<Vec<Arc<AtomicUsize>>>, coding: Coding },
+    Coded { map: Versioned<Map>, coding: Coding },
 }
 
 /// The map of all ranges of a pool.
@@ -120,9 +100,7 @@ impl PlacementMap {
         let ranges = if pool.coding.is_plain() {
             Self::plain(pool)
         } else {
-            let (ranges, leaving) = (Vec::new(), Vec::new());
-            let empty = Map { ranges, leaving, unmade: None, users: Arc::default() };
-            Ranges::Coded { map: Atomic::new(empty), older: Mutex::default(), coding: pool.coding }
+            Ranges::Coded { map: Versioned::new(Map::default()), coding: pool.coding }
         };
         let map = PlacementMap {
             ranges,
@@ -162,50 +140,18 @@ impl PlacementMap {
     /// Replaces the map of a coded pool. Returns whether no user of a different older map is left.
     /// Called by one thread at a time.
     pub(crate) fn update(&self, state: &PoolState) -> bool {
-        let Ranges::Coded { map, older, .. } = &self.ranges else { return true };
+        let Ranges::Coded { map, .. } = &self.ranges else { return true };
         // Before the map that names them.
         self.note_regions(state.memory_nodes.iter().flatten().map(|member| &member.descriptor));
-        let guard = epoch::pin();
-        let old = map.load(Ordering::Acquire, &guard);
-        // SAFETY: the map is never null, and what was loaded under the guard lives as long as that.
-        let Some(known) = (unsafe { old.as_ref() }) else { return true };
-        let mut new = Map::of(state);
-        let mut older = older.lock();
-        if !known.is_as(&new) {
-            if known.suits(&new) {
-                new.users = Arc::clone(&known.users);
-            } else {
-                older.push(Arc::clone(&known.users));
-            }
-            let new = Owned::new(new);
-            // SeqCst with `using`: either that finds the new map, or the loads below find it among
-            // the users.
-            let before = map.swap(new, Ordering::SeqCst, &guard);
-            // SAFETY: it is not reachable any more, and destroyed when no thread can still hold
-            // a reference from before.
-            unsafe { guard.defer_destroy(before) };
-        }
-        older.retain(|users| users.load(Ordering::SeqCst) > 0);
-        older.is_empty()
+        map.replace(Map::of(state))
     }
 
-    /// Registers the caller as a user of the current map, until the result is dropped.
-    pub(crate) fn using(&self) -> Using {
-        let Ranges::Coded { map, .. } = &self.ranges else { return Using(None) };
-        let guard = epoch::pin();
-        loop {
-            // SAFETY: the map is never null; what was loaded lives as long as the guard.
-            let Some(known) = (unsafe { map.load(Ordering::SeqCst, &guard).as_ref() }) else {
-                return Using(None);
-            };
-            known.users.fetch_add(1, Ordering::SeqCst);
-            let using = Using(Some(Arc::clone(&known.users)));
-            // SAFETY: as above.
-            let now = unsafe { map.load(Ordering::SeqCst, &guard).as_ref() };
-            if now.is_some_and(|now| Arc::ptr_eq(&now.users, &known.users)) {
-                return using;
-            }
-        }
+    /// Registers the caller as a user of the current map, until the result is dropped. Only maps of
+    /// coded pools change, so there are no users of others.
+    #[must_use]
+    pub(crate) fn using(&self) -> Option<Using> {
+        let Ranges::Coded { map, .. } = &self.ranges else { return None };
+        Some(map.using())
     }
 
     /// Looks at the ranges of a coded pool; `None` for another pool.
@@ -214,11 +160,8 @@ impl PlacementMap {
     }
 
     fn with_map<T>(&self, look: impl FnOnce(&Map, Coding) -> Option<T>) -> Option<T> {
-        let Ranges::Coded { map, coding, .. } = &self.ranges else { return None };
-        let guard = epoch::pin();
-        // SAFETY: the map is never null; what was loaded lives as long as the guard.
-        let map = unsafe { map.load(Ordering::Acquire, &guard).as_ref() }?;
-        look(map, *coding)
+        let Ranges::Coded { map, coding } = &self.ranges else { return None };
+        map.with(|map| look(map, *coding))
     }
 
     /// Whether the map has these homes of a range by now.
@@ -482,15 +425,5 @@ impl PlacementMap {
     pub(crate) fn addr_of(&self, table: &HeaderTable, header: u64) -> Option<GAddr> {
         let gcl = self.geometry.gcl_of_header(table.position, header)?;
         Some(self.addr(table.range, u64::from(gcl)))
-    }
-}
-
-impl Drop for PlacementMap {
-    fn drop(&mut self) {
-        if let Ranges::Coded { map, .. } = &mut self.ranges {
-            // SAFETY: the owner is dropped, so no other reference to the map is left; earlier maps
-            // were given to the collector.
-            drop(unsafe { std::mem::replace(map, Atomic::null()).into_owned() });
-        }
     }
 }

@@ -104,6 +104,10 @@ impl Epochs {
 
 #[cfg(test)]
 mod tests {
+    use std::ptr;
+    use std::thread;
+    use std::time::{Duration, Instant};
+
     use super::*;
 
     #[test]
@@ -121,34 +125,51 @@ mod tests {
         assert_eq!(epochs.follow(7), 7);
     }
 
+    /// Pins come and go on two threads until enough epochs have passed, however the threads are
+    /// scheduled.
     #[test]
     fn what_is_published_never_passes_a_live_pin_under_concurrency() {
+        const EPOCHS: u64 = 50;
+        const PINS: u64 = 20_000;
+        /// Enough on a machine that is busy with other things.
+        const PATIENCE: Duration = Duration::from_secs(300);
         let epochs = Epochs::new(1);
-        let published = AtomicU64::new(0);
-        let stop = std::sync::atomic::AtomicBool::new(false);
-        std::thread::scope(|scope| {
+        let (published, pins) = (AtomicU64::new(0), AtomicU64::new(0));
+        let until = Instant::now() + PATIENCE;
+        let is_over =
+            || published.load(Ordering::SeqCst) >= EPOCHS && pins.load(Ordering::SeqCst) >= PINS;
+        let goes_on = || !is_over() && Instant::now() < until;
+        thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
-                    for _ in 0..20_000 {
+                    while goes_on() {
                         let pin = epochs.pin();
-                        // Published before the pin was taken or after: never beyond its epoch + 1.
-                        let floor = epochs.current();
+                        // The pin is of the current epoch or, if that has moved on, of the one
+                        // before.
+                        let current = epochs.current();
+                        let is_of_current = ptr::eq(pin.0, epochs.slot(stripe(), current));
+                        let pinned = if is_of_current { current } else { current - 1 };
                         std::hint::spin_loop();
-                        assert!(published.load(Ordering::SeqCst) <= floor);
+                        let published = published.load(Ordering::SeqCst);
+                        assert!(published <= pinned, "{published} passes a pin of {pinned}");
                         drop(pin);
+                        if pins.fetch_add(1, Ordering::SeqCst) % 100 == 0 {
+                            thread::yield_now();
+                        }
                     }
-                    stop.store(true, Ordering::SeqCst);
                 });
             }
             let mut global = 1;
-            while !stop.load(Ordering::SeqCst) {
+            while goes_on() {
                 let now = epochs.follow(global);
                 published.store(now, Ordering::SeqCst);
                 if now == global {
                     global += 1;
+                } else {
+                    thread::yield_now();
                 }
             }
         });
-        assert!(published.load(Ordering::SeqCst) > 1, "epochs moved");
+        assert!(is_over(), "{published:?} epochs and {pins:?} pins in {PATIENCE:?}");
     }
 }

@@ -1,8 +1,9 @@
 //! Cost of an uncontended shared miss over shared memory against what it cannot do without: a plain
-//! copy of the page between the same mappings and two atomics on the page's latch word, measured
-//! alternately in one run.
+//! copy of the page between the same mappings and two atomics on the page's latch word.
 //!
 //! Every round starts a new compute node, which has no page yet, and lets it read every page once.
+//! The ratio comes from medians of rounds that alternate between both. Criterion adds the statistics
+//! of each, and what changed since the previous run.
 //!
 //! Run with `cargo bench -p selkie-engine --bench shm`. Under `cargo test` it runs tiny.
 #![allow(
@@ -17,10 +18,11 @@ use std::hint::black_box;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use criterion::{Criterion, SamplingMode, Throughput};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
-use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr};
+use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr, PSN_BYTES};
 use selkie_fabric::Fabric;
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::shm::ShmFabric;
@@ -59,8 +61,8 @@ impl Bare {
         Bare { memory: memory.expect("a mapping").cast(), pages, copies }
     }
 
-    /// Copies every page; nanoseconds a page, and the sum of their first words.
-    fn run(&mut self) -> (f64, u64) {
+    /// Copies every page; how long that takes, and the sum of their first words.
+    fn run(&mut self) -> (Duration, u64) {
         let started = Instant::now();
         let mut sum = 0_u64;
         for ((latch, data), copy) in self.pages.iter().zip(self.copies.chunks_exact_mut(GCL_BYTES))
@@ -77,9 +79,9 @@ impl Bare {
                 )
             };
             latch.fetch_sub(1, Ordering::SeqCst);
-            sum = sum.wrapping_add(first_word(black_box(copy)));
+            sum = sum.wrapping_add(first_word(&black_box(copy)[PSN_BYTES..]));
         }
-        (started.elapsed().as_nanos() as f64 / self.pages.len() as f64, sum)
+        (started.elapsed(), sum)
     }
 }
 
@@ -93,15 +95,50 @@ async fn start(pool: &Arc<Pool>, fabric: &Arc<dyn Fabric>, env: &Env, node: usiz
     Engine::start(pool, fabric, env, id, config).await.expect("an engine")
 }
 
-/// Reads every page once; nanoseconds a page, and the sum of their first words.
-async fn misses(engine: &Engine, keys: &[u64]) -> (f64, u64) {
+/// Reads every page once; how long that takes, and the sum of their first words.
+async fn misses(engine: &Engine, keys: &[u64]) -> (Duration, u64) {
     let started = Instant::now();
     let mut sum = 0_u64;
     for key in keys {
         let page = engine.shared(GAddr::from_u64(*key)).await.expect("a page");
         sum = sum.wrapping_add(first_word(&page));
     }
-    (started.elapsed().as_nanos() as f64 / keys.len() as f64, sum)
+    (started.elapsed(), sum)
+}
+
+/// A pool whose pages are all at home, and the node that reads them.
+struct Bench {
+    runtime: RealRuntime,
+    fabric: Arc<dyn Fabric>,
+    memory: Arc<EmbeddedPool>,
+    keys: Vec<u64>,
+}
+
+impl Bench {
+    /// Starts a compute node, and lets it read every page once.
+    fn misses(&self) -> (Duration, u64) {
+        let env = self.runtime.env();
+        self.runtime.block_on(async {
+            let engine = start(self.memory.pool(), &self.fabric, &env, 1).await;
+            let measured = misses(&engine, &self.keys).await;
+            engine.close().await.expect("nothing to write back");
+            measured
+        })
+    }
+
+    /// Criterion's statistics of both, as one group; an iteration is a pass over all pages.
+    fn sample(&self, criterion: &mut Criterion, bare: &mut Bare) {
+        let mut group = criterion.benchmark_group("shm");
+        group.sampling_mode(SamplingMode::Flat);
+        group.throughput(Throughput::Elements(self.keys.len() as u64));
+        group.bench_function("copy and two atomics", |bencher| {
+            bencher.iter_custom(|passes| (0..passes).map(|_| bare.run().0).sum());
+        });
+        group.bench_function("shared miss", |bencher| {
+            bencher.iter_custom(|passes| (0..passes).map(|_| self.misses().0).sum());
+        });
+        group.finish();
+    }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {
@@ -112,6 +149,10 @@ fn median(mut values: Vec<f64>) -> f64 {
 fn main() {
     let tiny = !std::env::args().any(|a| a == "--bench");
     let (pages, rounds) = if tiny { (100, 2) } else { (8000, ROUNDS) };
+    let mut criterion = Criterion::default()
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(3))
+        .configure_from_args();
     let root = tempfile::tempdir_in("/dev/shm").expect("a directory");
     let runtime = RealRuntime::new(1).expect("a runtime");
     let fabric: Arc<dyn Fabric> = ShmFabric::open(root.path()).expect("a fabric");
@@ -120,7 +161,7 @@ fn main() {
         bytes_per_node: 64 << 20,
         gcl_bytes: GCL_BYTES,
         range_bytes: 16 << 20,
-        max_compute_nodes: ROUNDS + 1,
+        max_compute_nodes: 2,
         coding: Coding::PLAIN,
         log_bytes: 0,
     };
@@ -140,21 +181,21 @@ fn main() {
         keys
     });
     let mut bare = Bare::of(root.path(), pool, &keys);
+    let bench = Bench { runtime, fabric, memory, keys };
+    bench.sample(&mut criterion, &mut bare);
     let (mut bare_ns, mut engine_ns) = (Vec::new(), Vec::new());
-    for round in 0..rounds {
-        let (ns, expected) = bare.run();
-        bare_ns.push(ns);
-        let (ns, sum) = runtime.block_on(async {
-            let engine = start(pool, &fabric, &env, 1 + round).await;
-            let measured = misses(&engine, &keys).await;
-            engine.close().await.expect("nothing to write back");
-            measured
-        });
+    let mut checksum = 0;
+    for _ in 0..rounds {
+        let (bare, expected) = bare.run();
+        let (engine, sum) = bench.misses();
         assert_eq!(sum, expected, "both must read the same pages");
-        engine_ns.push(ns);
+        bare_ns.push(bare.as_nanos() as f64 / pages as f64);
+        engine_ns.push(engine.as_nanos() as f64 / pages as f64);
+        checksum = sum;
     }
+    criterion.final_summary();
     let (bare_ns, engine_ns) = (median(bare_ns), median(engine_ns));
-    println!("{pages} pages of {GCL_BYTES} B, median of {rounds} rounds");
+    println!("{pages} pages of {GCL_BYTES} B, median of {rounds} rounds, checksum {checksum:#x}");
     println!("copy and two atomics {bare_ns:.0} ns, shared miss {engine_ns:.0} ns");
     println!("shm: ratio {:.2} (target <= {TARGET})", engine_ns / bare_ns);
 }

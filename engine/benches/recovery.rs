@@ -6,6 +6,9 @@
 //! its sweep, the log, and writing the pages home. The lease, after which a node is taken for dead,
 //! comes on top.
 //!
+//! Criterion adds the statistics of recoveries of a shorter log, and what changed since the previous
+//! run.
+//!
 //! Run with `cargo bench -p selkie-engine --bench recovery`. Under `cargo test` it runs tiny.
 #![allow(
     clippy::expect_used,
@@ -17,6 +20,7 @@ use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use criterion::{Criterion, SamplingMode, Throughput};
 use selkie_engine::log::LogTo;
 use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, GAddr, change_together};
 use selkie_fabric::env::{Env, RealRuntime};
@@ -40,16 +44,60 @@ struct Size {
 }
 
 const FULL: Size = Size { log_bytes: 1 << 30, pages: 32 << 10 };
+/// Of each of many recoveries.
+const SAMPLED: Size = Size { log_bytes: 16 << 20, pages: 2 << 10 };
 const TINY: Size = Size { log_bytes: 1 << 20, pages: 256 };
 
 fn main() {
-    let size = if std::env::args().any(|argument| argument == "--bench") { FULL } else { TINY };
+    let tiny = !std::env::args().any(|argument| argument == "--bench");
+    let (size, sampled) = if tiny { (TINY, TINY) } else { (FULL, SAMPLED) };
+    let mut criterion = Criterion::default()
+        .sample_size(10)
+        .warm_up_time(Duration::from_millis(500))
+        .measurement_time(Duration::from_secs(10))
+        .configure_from_args();
     for coding in ["plain", "2+1"] {
-        run(coding.parse().expect("a coding"), &size);
+        let coding = coding.parse().expect("a coding");
+        sample(&mut criterion, coding, &sampled);
+        run(coding, &size).print(coding, &size);
+    }
+    criterion.final_summary();
+}
+
+/// How long the pages of the dead node took to be usable again, and reading its log alone.
+struct Took {
+    recovery: Duration,
+    read: Duration,
+}
+
+impl Took {
+    fn print(&self, coding: Coding, size: &Size) {
+        let Size { log_bytes, pages } = size;
+        let [recovery, read] = [self.recovery, self.read].map(|took| took.as_secs_f64());
+        println!(
+            "{coding}: {} MiB of log, {pages} pages, reading the log alone {read:.3} s",
+            log_bytes >> 20
+        );
+        println!("recovery, {coding}: {recovery:.3} s (target <= {TARGET:?})");
+        println!("recovery, {coding}: ratio {:.2}", recovery / read);
     }
 }
 
-fn run(coding: Coding, size: &Size) {
+/// Criterion's statistics of both, as one group.
+fn sample(criterion: &mut Criterion, coding: Coding, size: &Size) {
+    let mut group = criterion.benchmark_group(format!("recovery, {coding}"));
+    group.sampling_mode(SamplingMode::Flat);
+    group.throughput(Throughput::Bytes(size.log_bytes));
+    group.bench_function("usable again", |bencher| {
+        bencher.iter_custom(|runs| (0..runs).map(|_| run(coding, size).recovery).sum());
+    });
+    group.bench_function("reading the log alone", |bencher| {
+        bencher.iter_custom(|runs| (0..runs).map(|_| run(coding, size).read).sum());
+    });
+    group.finish();
+}
+
+fn run(coding: Coding, size: &Size) -> Took {
     let runtime = RealRuntime::new(2).expect("a runtime");
     let mem = MemFabric::new();
     let fabric: Arc<dyn Fabric> = Arc::clone(&mem) as Arc<dyn Fabric>;
@@ -88,25 +136,15 @@ fn run(coding: Coding, size: &Size) {
             assert!(started.elapsed() < WITHIN, "the recovery does not end");
             env.sleep(Duration::from_millis(1)).await;
         }
-        let took = started.elapsed();
+        let recovery = started.elapsed();
         assert!(pool.lost_pages().is_empty(), "pages are lost");
         for (addr, value) in addrs.iter().zip(&values) {
             let page = survivor.shared(*addr).await.expect("a page that is usable again");
             assert_eq!(u64::from_le_bytes(page[..8].try_into().expect("a word")), *value);
         }
-        let verdict = if took <= TARGET { "met" } else { "missed" };
-        println!(
-            "{coding}: {} MiB of log, {} pages: usable again after {:.3} s ({:.2} of reading the log alone, {:.3} s); aim, at most \
-             {:?}: {verdict}",
-            size.log_bytes >> 20,
-            size.pages,
-            took.as_secs_f64(),
-            took.as_secs_f64() / read.as_secs_f64(),
-            read.as_secs_f64(),
-            TARGET,
-        );
         survivor.close().await.expect("an end");
-    });
+        Took { recovery, read }
+    })
 }
 
 async fn start(

@@ -1,8 +1,11 @@
 //! Cost of a round trip over the `tcp` fabric against a bare echo of as many bytes between two
 //! threads with a plain socket, and of 64 chains outstanding against one at a time; all on
-//! loopback, measured alternately in one run. Every round trip is timed by itself and their median
-//! compared: one in which a thread had to wait for its processor, on a machine that others use as
-//! well, says nothing of the fabric.
+//! loopback.
+//!
+//! The ratios come from rounds that alternate between all of them. Every round trip is timed by
+//! itself and their median compared: one in which a thread had to wait for its processor, on a
+//! machine that others use as well, says nothing of the fabric. Criterion adds the statistics of
+//! each, and what changed since the previous run.
 //!
 //! Round trips are measured in two styles, each against an echo of its own: where both sides sleep
 //! until something comes, and where both look again and again. And in two placements: both nodes on
@@ -41,6 +44,7 @@ mod linux {
     use std::thread;
     use std::time::{Duration, Instant};
 
+    use criterion::{Criterion, SamplingMode};
     use rustix::net::{RecvFlags, recv};
     use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
     use selkie_fabric::tcp::{Security, TcpConfig, TcpFabric};
@@ -130,6 +134,7 @@ mod linux {
         queue_pair: Arc<dyn QueuePair>,
         at: RemoteAddr,
         spare: Vec<Buf>,
+        posted: u64,
         sum: u64,
     }
 
@@ -137,6 +142,7 @@ mod linux {
         fn post(&mut self) -> Completion {
             let into = self.spare.pop().unwrap_or_else(|| Buf::zeroed(READ_BYTES));
             let verbs = [Verb::fetch_and_add(self.at, 1), Verb::read(self.at, into)];
+            self.posted += 1;
             self.queue_pair.post(verbs.into())
         }
 
@@ -160,10 +166,10 @@ mod linux {
             self.wait(completion);
         }
 
-        /// Posts a chain for each that is done. Microseconds a chain.
-        fn outstanding(&mut self, calls: usize) -> f64 {
+        /// Posts a chain for each that is done.
+        fn outstanding(&mut self, calls: usize) -> Duration {
             let mut outstanding: VecDeque<_> = (0..OUTSTANDING).map(|_| self.post()).collect();
-            let each = measure(calls, || {
+            let took = measure(calls, || {
                 let completion = outstanding.pop_front().expect("one of many");
                 self.wait(completion);
                 outstanding.push_back(self.post());
@@ -171,7 +177,7 @@ mod linux {
             for completion in outstanding {
                 self.wait(completion);
             }
-            each
+            took
         }
     }
 
@@ -183,13 +189,17 @@ mod linux {
         sched_setaffinity(None, &set).expect("a processor");
     }
 
-    /// Microseconds a call.
-    fn measure(calls: usize, mut call: impl FnMut()) -> f64 {
+    fn measure(calls: usize, mut call: impl FnMut()) -> Duration {
         let started = Instant::now();
         for _ in 0..calls {
             call();
         }
-        started.elapsed().as_secs_f64() * 1e6 / calls as f64
+        started.elapsed()
+    }
+
+    /// Microseconds of one of so many calls.
+    fn each(took: Duration, calls: usize) -> f64 {
+        took.as_secs_f64() * 1e6 / calls as f64
     }
 
     /// The value that so many tenths are below.
@@ -209,8 +219,8 @@ mod linux {
         format!("{median:.2} us ({low:.2} to {high:.2})")
     }
 
-    /// Microseconds of one placement and style: of round trips, and of rounds with many
-    /// outstanding.
+    /// Microseconds at one place: of round trips, and of rounds with many outstanding.
+    #[derive(Default)]
     struct Figures {
         bare: Vec<f64>,
         chain: Vec<f64>,
@@ -233,34 +243,52 @@ mod linux {
             median(&self.chain) / median(&self.many)
         }
 
-        fn print(&self, placement: &str) {
+        fn print(&self, place: &str) {
             let [bare, chain, many] = [&self.bare, &self.chain, &self.many].map(|all| spread(all));
-            println!("{placement}:");
+            println!("{place}:");
             println!("  echo of {REQUEST_BYTES} and {RESPONSE_BYTES} bytes: {bare}");
             println!("  chain of add and read: {chain}, to echo {:.2}", self.to_echo());
             println!("  one of {OUTSTANDING} outstanding: {many}, gain {:.2}", self.gain());
         }
     }
 
+    /// Where and how it is measured.
+    struct Place<'a> {
+        name: &'a str,
+        /// Of the node that lends memory, and of the other.
+        processors: [usize; 2],
+        style: Style,
+        security: Option<&'a Arc<Security>>,
+    }
+
     pub(super) fn main() {
         let tiny = !std::env::args().any(|argument| argument == "--bench");
         let (rounds, calls) = if tiny { (3, 20) } else { (301, 100) };
+        let mut criterion = Criterion::default()
+            .warm_up_time(Duration::from_millis(500))
+            .measurement_time(Duration::from_secs(1))
+            .configure_from_args();
         // Asked before threads are kept on one of them.
         let allowed = sched_getaffinity(None).expect("processors");
         let mut allowed = (0..CpuSet::MAX_CPU).filter(|processor| allowed.is_set(*processor));
         let first = allowed.next().expect("a processor");
-        let last = allowed.next_back().unwrap_or(first);
-        let together = place([first, first], Style::Sleeps, rounds, calls);
-        let apart = place([last, first], Style::Sleeps, rounds, calls);
-        let polling = place([last, first], Style::Polls, rounds, calls);
-        let secured = Some(crate::certificates::Authority::new("pool").node());
-        let apart_tls = secured_place([last, first], Style::Sleeps, rounds, calls, &secured);
-        let polling_tls = secured_place([last, first], Style::Polls, rounds, calls, &secured);
-        together.print("both nodes on one processor, sleeping");
-        apart.print("a processor for each node, sleeping");
-        polling.print("a processor for each node, polling");
-        apart_tls.print("a processor for each node, sleeping, with TLS");
-        polling_tls.print("a processor for each node, polling, with TLS");
+        let (one, each) = ([first, first], [allowed.next_back().unwrap_or(first), first]);
+        let secured = crate::certificates::Authority::new("pool").node();
+        let places = [
+            ("both nodes on one processor, sleeping", one, Style::Sleeps, None),
+            ("a processor for each node, sleeping", each, Style::Sleeps, None),
+            ("a processor for each node, polling", each, Style::Polls, None),
+            ("a processor for each node, sleeping, with TLS", each, Style::Sleeps, Some(&secured)),
+            ("a processor for each node, polling, with TLS", each, Style::Polls, Some(&secured)),
+        ];
+        let [_, apart, polling, apart_tls, polling_tls] =
+            places.map(|(name, processors, style, security)| {
+                let place = Place { name, processors, style, security };
+                let figures = place.measure(&mut criterion, rounds, calls);
+                figures.print(name);
+                figures
+            });
+        criterion.final_summary();
         let (asleep, awake) = (apart_tls.to_plain(&apart), polling_tls.to_plain(&polling));
         println!("tcp with TLS to plain: ratio {asleep:.2} sleeping, {awake:.2} polling");
         let gain = apart.gain();
@@ -269,42 +297,57 @@ mod linux {
         println!("tcp: ratio {:.2} (target <= {TARGET})", apart.to_echo());
     }
 
-    /// Measures with the node that lends memory on the first of two processors and the other on the
-    /// second.
-    fn place(processors: [usize; 2], style: Style, rounds: usize, calls: usize) -> Figures {
-        secured_place(processors, style, rounds, calls, &None)
+    impl Place<'_> {
+        fn measure(&self, criterion: &mut Criterion, rounds: usize, calls: usize) -> Figures {
+            let [memory_processor, node_processor] = self.processors;
+            let style = self.style;
+            run_on(memory_processor);
+            let runtime = RealRuntime::new(1).expect("threads");
+            let fabric = TcpFabric::new(style.config(self.security.cloned()), runtime.env());
+            let memory = fabric.join(PeerId::memory(0)).expect("a node");
+            let region = memory.register(READ_BYTES).expect("memory");
+            let mut echo = Echo::start(style);
+            run_on(node_processor);
+            let node = fabric.join(PeerId::compute(0)).expect("a node");
+            let queue_pair = node.connect(memory.id()).expect("a queue pair");
+            let at = RemoteAddr::new(region.key(), 0);
+            let mut chains =
+                Chains { style, runtime, queue_pair, at, spare: Vec::new(), posted: 0, sum: 0 };
+            let figures = compare(&mut echo, &mut chains, rounds, calls);
+            let Chains { posted, sum, .. } = chains;
+            println!("{}: {posted} chains, checksum {sum:#x}", self.name);
+            sample(criterion, self.name, &mut echo, &mut chains);
+            let Chains { posted, sum, .. } = chains;
+            assert_eq!(region.load(0), posted, "every chain was executed once");
+            assert_eq!(sum, posted * (posted - 1) / 2, "every chain saw another old value");
+            figures
+        }
     }
 
-    /// As [`place`], with TLS or without.
-    fn secured_place(
-        [memory_processor, node_processor]: [usize; 2],
-        style: Style,
-        rounds: usize,
-        calls: usize,
-        security: &Option<Arc<Security>>,
-    ) -> Figures {
-        run_on(memory_processor);
-        let runtime = RealRuntime::new(1).expect("threads");
-        let fabric = TcpFabric::new(style.config(security.clone()), runtime.env());
-        let memory = fabric.join(PeerId::memory(0)).expect("a node");
-        let region = memory.register(READ_BYTES).expect("memory");
-        let mut echo = Echo::start(style);
-        run_on(node_processor);
-        let node = fabric.join(PeerId::compute(0)).expect("a node");
-        let queue_pair = node.connect(memory.id()).expect("a queue pair");
-        let at = RemoteAddr::new(region.key(), 0);
-        let mut chains = Chains { style, runtime, queue_pair, at, spare: Vec::new(), sum: 0 };
-
-        let mut figures = Figures { bare: vec![], chain: vec![], many: vec![] };
+    /// What the ratios come from: rounds that alternate between all.
+    fn compare(echo: &mut Echo, chains: &mut Chains, rounds: usize, calls: usize) -> Figures {
+        let mut figures = Figures::default();
         for _ in 0..rounds {
-            figures.bare.extend((0..calls).map(|_| measure(1, || echo.round_trip())));
-            figures.chain.extend((0..calls).map(|_| measure(1, || chains.round_trip())));
-            figures.many.push(chains.outstanding(calls));
+            let echoes = (0..calls).map(|_| each(measure(1, || echo.round_trip()), 1));
+            figures.bare.extend(echoes);
+            let round_trips = (0..calls).map(|_| each(measure(1, || chains.round_trip()), 1));
+            figures.chain.extend(round_trips);
+            figures.many.push(each(chains.outstanding(calls), calls));
         }
-        let posted = (rounds * (2 * calls + OUTSTANDING)) as u64;
-        assert_eq!(region.load(0), posted, "every chain was executed once");
-        assert_eq!(chains.sum, posted * (posted - 1) / 2, "every chain saw another old value");
-        println!("{posted} chains, checksum {:#x}", chains.sum);
         figures
+    }
+
+    /// Criterion's statistics of the same, as one group.
+    fn sample(criterion: &mut Criterion, name: &str, echo: &mut Echo, chains: &mut Chains) {
+        let mut group = criterion.benchmark_group(format!("tcp, {name}"));
+        group.sampling_mode(SamplingMode::Flat);
+        group.bench_function("echo", |bencher| bencher.iter(|| echo.round_trip()));
+        group.bench_function("chain of add and read", |bencher| {
+            bencher.iter(|| chains.round_trip());
+        });
+        group.bench_function("one of many outstanding", |bencher| {
+            bencher.iter_custom(|calls| chains.outstanding(calls as usize));
+        });
+        group.finish();
     }
 }

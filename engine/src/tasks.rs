@@ -265,8 +265,7 @@ mod tests {
     #[test]
     fn a_panic_while_a_node_follows_the_pool_ends_that_node() {
         run(async |two| {
-            let waiter = two.waiter();
-            two.env.sleep(Duration::from_millis(5)).await;
+            let waiter = two.waiter().await;
             plant(&two, "pool");
             let follows = || two.engines[0].core().changed(&two.pool.state());
             assert!(!follows(), "an operation may be under way by the state before");

@@ -127,7 +127,7 @@ pub(super) fn check(
 pub(super) fn run<B: Benchmark>(
     config: Result<B, TpccError>,
     options: &BenchmarkOptions,
-    start: fn(&Valid<B>, &Arc<dyn Progress>) -> Result<Report<B>, TpccError>,
+    start: impl FnOnce(&Valid<B>, &Arc<dyn Progress>) -> Result<Report<B>, TpccError>,
 ) -> ExitCode {
     let progress = Stderr::new();
     if let Err(error) = progress.mind_signals() {

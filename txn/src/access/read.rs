@@ -15,6 +15,9 @@ use crate::protocol::leaf_latch::LatchMode;
 use crate::protocol::write_set::WrittenEntry;
 use crate::transaction::txn::Txn;
 
+/// Whether a scan goes on.
+type Flow = Result<ControlFlow<()>, TxnError>;
+
 /// Where a row is; valid until the next operation of the transaction.
 enum RowPosition {
     /// In a slot of a leaf.
@@ -227,7 +230,7 @@ impl<'db> Txn<'db> {
         source: Source,
         range: &KeyRange,
         direction: Direction,
-        visit: &mut (dyn FnMut(RowRef<'_>) -> Result<ControlFlow<()>, TxnError> + Send),
+        visit: &mut (dyn FnMut(RowRef<'_>) -> Flow + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
         let (info, index) = self.db.directory.source(source)?;
@@ -255,7 +258,7 @@ impl<'db> Txn<'db> {
         index: Index,
         range: &KeyRange,
         direction: Direction,
-        visit: &mut (dyn FnMut(&[u8]) -> Result<ControlFlow<()>, TxnError> + Send),
+        visit: &mut (dyn FnMut(&[u8]) -> Flow + Send),
         entry: &mut Vec<u8>,
     ) -> Result<(), TxnError> {
         let (info, index) = self.db.directory.source(index.into())?;

@@ -148,7 +148,7 @@ fn a_panic_in_a_write_of_the_log_ends_the_node_and_all_waits() {
             }
             assert!(env.now() - started < REQUEST_TIMEOUT / 2, "they are woken");
             valves[0].panics.store(false, Ordering::SeqCst);
-            let told = told.lock();
+            let told = std::mem::take(&mut *told.lock());
             let says = |error: &EngineError| {
                 matches!(error, EngineError::TaskPanicked { task: "log", message }
                     if message == "planted")

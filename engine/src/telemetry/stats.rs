@@ -4,23 +4,56 @@ use std::cell::Cell;
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Threads that have a stripe of their own; those beyond share one.
+use parking_lot::Mutex;
+
+/// Living threads that have a stripe of their own; those beyond share one.
 const STRIPES: usize = 64;
 
-/// Number of this thread, counted from 0 at its first use of a stripe. It spreads load and means
-/// nothing else.
+/// This thread has no number yet.
+const UNNUMBERED: usize = usize::MAX;
+/// This thread ends, and has no number any more.
+const ENDED: usize = usize::MAX - 1;
+
+thread_local! {
+    static MINE: Cell<usize> = const { Cell::new(UNNUMBERED) };
+}
+
+/// Number of this thread among those that live, from 0: one that has ended leaves its number to
+/// another. A thread that is just ending has none, but a number beyond all.
 #[inline]
 pub(crate) fn stripe() -> usize {
+    match MINE.get() {
+        UNNUMBERED => take_number(),
+        mine => mine,
+    }
+}
+
+/// Numbers that threads which ended have left. The lock orders what both count.
+static LEFT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+
+/// Leaves the number of its thread to another.
+struct Number(usize);
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        // Other destructors of this thread may still count.
+        MINE.set(ENDED);
+        LEFT.lock().push(self.0);
+    }
+}
+
+#[cold]
+fn take_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static MINE: Cell<usize> = const { Cell::new(usize::MAX) };
+        static KEPT: Number = {
+            let left = LEFT.lock().pop();
+            Number(left.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed)))
+        };
     }
-    MINE.with(|mine| {
-        if mine.get() == usize::MAX {
-            mine.set(NEXT.fetch_add(1, Ordering::Relaxed));
-        }
-        mine.get()
-    })
+    let number = KEPT.try_with(|kept| kept.0).unwrap_or(ENDED);
+    MINE.set(number);
+    number
 }
 
 /// One counter a stripe.
@@ -181,5 +214,30 @@ impl Sub for EngineStats {
             frames: self.frames,
             frames_free: self.frames_free,
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "a test that meets something else has failed")]
+mod tests {
+    use super::*;
+
+    /// A program that starts a thread for each request still counts without contention.
+    #[test]
+    fn a_thread_that_ended_leaves_its_number_to_another() {
+        const THREADS: usize = 1_000;
+        let counters = std::sync::Arc::new(Counters::new());
+        let mut most = 0;
+        for _ in 0..THREADS {
+            let counters = std::sync::Arc::clone(&counters);
+            let thread = std::thread::spawn(move || {
+                counters.hit();
+                stripe()
+            });
+            most = most.max(thread.join().unwrap());
+        }
+        // Threads of other tests have numbers too.
+        assert!(most < THREADS / 2, "{most}");
+        assert_eq!(counters.snapshot(0, 0).hits, THREADS as u64);
     }
 }

@@ -1,8 +1,8 @@
 //! Cost of a shared hit (lookup, latch, read 8 bytes, unlatch) against a bare open-addressing table
 //! of pages with one atomic latch word an entry.
 //!
-//! The ratios come from medians of rounds that alternate between both. Criterion adds the statistics
-//! of each, and what changed since the previous run.
+//! The ratios come from medians of rounds that alternate between both. Criterion adds the
+//! statistics of each, and what changed since the previous run.
 //!
 //! Run with `cargo bench -p selkie-engine --bench hit`. Under `cargo test` it runs tiny.
 #![allow(

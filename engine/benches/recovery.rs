@@ -6,8 +6,8 @@
 //! its sweep, the log, and writing the pages home. The lease, after which a node is taken for dead,
 //! comes on top.
 //!
-//! Criterion adds the statistics of recoveries of a shorter log, and what changed since the previous
-//! run.
+//! Criterion adds the statistics of recoveries of a shorter log, and what changed since the
+//! previous run.
 //!
 //! Run with `cargo bench -p selkie-engine --bench recovery`. Under `cargo test` it runs tiny.
 #![allow(

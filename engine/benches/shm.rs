@@ -2,8 +2,8 @@
 //! copy of the page between the same mappings and two atomics on the page's latch word.
 //!
 //! Every round starts a new compute node, which has no page yet, and lets it read every page once.
-//! The ratio comes from medians of rounds that alternate between both. Criterion adds the statistics
-//! of each, and what changed since the previous run.
+//! The ratio comes from medians of rounds that alternate between both. Criterion adds the
+//! statistics of each, and what changed since the previous run.
 //!
 //! Run with `cargo bench -p selkie-engine --bench shm`. Under `cargo test` it runs tiny.
 #![allow(

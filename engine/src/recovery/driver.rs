@@ -89,8 +89,8 @@ impl Observer for Core {
 }
 
 impl Core {
-    /// Ends this node if `action` panics, and not the pool's task. `None` if it has panicked, now or
-    /// before.
+    /// Ends this node if `action` panics, and not the pool's task. `None` if it has panicked, now
+    /// or before.
     fn observe<R>(&self, action: impl FnOnce() -> R) -> Option<R> {
         if self.lifecycle.has_panicked() {
             return None;

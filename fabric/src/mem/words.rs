@@ -214,8 +214,8 @@ mod tests {
         assert!(Words::zeroed(usize::MAX / PAGE_BYTES).is_none());
     }
 
-    /// How many pages of these words have memory, from the kernel. Of these words alone: other tests
-    /// run beside this one.
+    /// How many pages of these words have memory, from the kernel. Of these words alone: other
+    /// tests run beside this one.
     #[cfg(target_os = "linux")]
     fn committed_pages(words: &Words) -> usize {
         use std::os::unix::fs::FileExt;

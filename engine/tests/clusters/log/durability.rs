@@ -111,8 +111,8 @@ fn while_the_log_cannot_be_written_nothing_is_changed_and_then_it_goes_on() {
     });
 }
 
-/// A write of the log panics, in the task of the caller that writes or in one of the engine: nothing
-/// is written behind the hole, all that wait learn it, and the other node recovers.
+/// A write of the log panics, in the task of the caller that writes or in one of the engine:
+/// nothing is written behind the hole, all that wait learn it, and the other node recovers.
 #[test]
 fn a_panic_in_a_write_of_the_log_ends_the_node_and_all_waits() {
     for writes_later in [false, true] {

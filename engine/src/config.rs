@@ -52,8 +52,8 @@ pub enum Planted {
     EarlyGiveBack,
     /// A page is written back without an image in the journal that would outlive the writer.
     NoJournal,
-    /// A transaction that is ordered by its timestamp commits, whoever has been at the leaves that
-    /// it changes.
+    /// A transaction that is ordered by its timestamp commits, whatever others did at the leaves
+    /// that it changes.
     UncheckedOrder,
     /// A leaf that a later transaction has read is stamped as read by an earlier one.
     ReadStampsGoBack,

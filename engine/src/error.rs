@@ -17,7 +17,7 @@ use crate::log::LogError;
 #[non_exhaustive]
 pub enum EngineError {
     /// A `try_` operation met another holder, here or at another compute node.
-    #[error("{addr} is latched by somebody else")]
+    #[error("{addr} is latched by another holder")]
     Busy {
         /// The line.
         addr: GAddr,

@@ -27,7 +27,9 @@ pub enum PoolError {
         allowed: String,
     },
     /// Compute nodes have been in the pool.
-    #[error("compute nodes have used the pool: pages are put into one that nobody has used")]
+    #[error(
+        "compute nodes have used the pool: pages are put into one that no compute node has used"
+    )]
     Used,
     /// A memory node could not join the fabric or register its region.
     #[error("memory node {node}: {source}")]
@@ -156,7 +158,7 @@ pub enum PoolError {
     },
     /// Latch words of a memory node are being made anew, and that does not end.
     #[error(
-        "the headers of mem{memory} are being made anew: nobody can come in before that is over"
+        "the headers of mem{memory} are being made anew: no node can come in before that is over"
     )]
     Rebuilding {
         /// The memory node.

@@ -71,7 +71,7 @@ impl Network {
         let listen = self.listen();
         let ip = listen.ip();
         if !ip.is_loopback() && !self.insecure && !is_secured {
-            let why = "is not a loopback address: whoever reaches it can use the pool's memory; \
+            let why = "is not a loopback address: every host that reaches it can use the pool's memory; \
                 give --tls DIR, or allow that with --insecure";
             return refused("--listen", listen.to_string(), why);
         }

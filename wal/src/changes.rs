@@ -349,7 +349,7 @@ mod tests {
         }
     }
 
-    /// Whoever says what of it, in whatever order the logs are read.
+    /// Which log says what of it, in whatever order the logs are read.
     #[test]
     fn logs_go_together_in_any_order() {
         let all = history(40);

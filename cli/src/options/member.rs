@@ -35,7 +35,7 @@ pub(crate) enum MemberError {
     Log(#[from] LogError),
     #[error(transparent)]
     Backup(#[from] BackupError),
-    #[error("label {name} of the pool is set already: somebody uses it")]
+    #[error("label {name} of the pool is set already: the pool is in use")]
     Label { name: String },
     #[error(
         "the pool has lines of {pool} bytes, the logs are of {logs}: make one with --gcl {logs}"

@@ -154,7 +154,7 @@ pub(crate) fn check_chances(plan: &Plan) -> Result<(), String> {
     let nobody = end.is_some() || (0..plan.drivers.len()).all(is_touched);
     if plan.file.expect.recovers.0.0 > 0.0 && plan.loses_drivers() && nobody {
         return Err(
-            "expect: recovers: something happens to every driver, so that nobody's throughput can come back: say 0"
+            "expect: recovers: something happens to every driver, so that no throughput can come back: say 0"
                 .to_owned(),
         );
     }

@@ -76,7 +76,7 @@ pub(crate) fn recovery(
     let tracks: Vec<&ThroughputTrack> = tracks.iter().filter(in_time).copied().collect();
     if tracks.is_empty() {
         let least = WARM_UP + LEAST;
-        return Err(format!("of nobody who goes on it is known what it did {least} s before"));
+        return Err(format!("no driver that goes on has a record of what it did {least} s before"));
     }
     let began = tracks.iter().map(|track| track.began).fold(f64::NEG_INFINITY, f64::max);
     let ended = tracks.iter().map(|track| track.ended).fold(f64::INFINITY, f64::min);
@@ -156,7 +156,7 @@ mod tests {
         let recovery = |tracks: &[&ThroughputTrack], span| recovery(tracks, span, (0.8, 5.0));
         let found = recovery(&[&steady], (0.0, 8.0, 19.0)).unwrap();
         assert_eq!(found.back_after, Some(0.0));
-        let nobody = "of nobody who goes on it is known what it did 2 s before";
+        let nobody = "no driver that goes on has a record of what it did 2 s before";
         assert_eq!(recovery(&[], (0.0, 8.0, 19.0)).unwrap_err(), nobody);
         let late = track(6.5, &[50; 20]);
         assert_eq!(recovery(&[&late], (0.0, 8.0, 19.0)).unwrap_err(), nobody);

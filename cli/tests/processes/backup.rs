@@ -66,7 +66,11 @@ fn a_database_in_use_outlives_its_pool() {
         let status = prints(&["pool", "status", &other.name, "--json"]);
         let label = status["labels"]["tpcc.database"].as_str().unwrap().to_owned();
         assert!(label.contains("complete"), "{label}");
-        fails(&["restore", "--from", to, "--into", &other.name], 1, "one that nobody has used");
+        fails(
+            &["restore", "--from", to, "--into", &other.name],
+            1,
+            "one that no compute node has used",
+        );
         // Its conditions are checked after the run.
         let run = ["tpcc", "--pool", &other.name, "--duration", "1", "--json"];
         succeeds(&[&run, &TINY[..]].concat());

@@ -77,7 +77,7 @@ impl Waiters {
         self.queue.retain(|w| w.ticket != ticket);
     }
 
-    /// Whether somebody who came before `ticket` (everybody, for a newcomer) goes first: writers
+    /// Whether a waiter that came before `ticket` (any, for a newcomer) goes first: writers
     /// before all, and before a newcoming writer everybody.
     pub(crate) fn goes_first(&self, ticket: Option<Ticket>, exclusive: bool) -> bool {
         match ticket {

@@ -123,7 +123,7 @@ impl Core {
             Phase::WaitRead { holder } | Phase::WaitWrite { holder } => holder == sender,
             _ => false,
         };
-        // The machine refuses a grant nobody asked for; the frame must not take it either.
+        // The machine refuses a grant that was not asked for; the frame must not take it either.
         let Some(id) = open.frame.filter(|_| asked) else { return };
         // SAFETY: a line that waits for a grant is not readable and has no local users; the
         // shard's lock is held.
@@ -141,7 +141,7 @@ impl Core {
     pub(super) fn answer_not_held(&self, addr: GAddr, open: &mut OpenLine) {
         for asked in std::mem::take(&mut open.line.deferred) {
             let header = message::encode(addr, Message::NotHeld { holder: None }, Dirty::NONE);
-            // The asker has its own bound; there is nobody else to tell.
+            // The asker has its own bound; no other node is to be told.
             let _ = self.messenger.deliver(asked.from, &header, &[]);
         }
     }

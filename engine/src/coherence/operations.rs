@@ -103,13 +103,13 @@ impl Core {
                 let at = RemoteAddr::new(home.page.region, home.page.offset + dirty.start as u64);
                 last_word = Some(home.page.offset + dirty.end as u64 - 8);
                 let from = if open.going_home.copied {
-                    // SAFETY: the line is being evicted: the latch is sealed and nobody is in.
+                    // SAFETY: the line is being evicted: the latch is sealed and has no holder.
                     let page = unsafe { self.cache.page(id) };
                     #[expect(clippy::indexing_slicing, reason = "a stretch lies in the line")]
                     Buf::copy_of(&page[dirty])
                 } else {
-                    // SAFETY: the line's operation is outstanding, so nobody writes the frame, and
-                    // it is not reused before the completion; readers may share it.
+                    // SAFETY: the line's operation is outstanding, so no holder writes the frame,
+                    // and it is not reused before the completion; readers may share it.
                     unsafe { self.cache.frames.lease(id, dirty) }
                 };
                 self.push_write_back(home.node, Verb::Write { at, from }, chain);
@@ -122,7 +122,7 @@ impl Core {
         }
         push_word(chain, home.latch, operation.word);
         if let Some(id) = open.frame.filter(|_| operation.read) {
-            // SAFETY: a line that fetches is not readable: nobody else touches the frame until
+            // SAFETY: a line that fetches is not readable: no holder touches the frame until
             // the completion.
             let into = unsafe { self.cache.frames.lease(id, 0..self.cache.gcl_bytes()) };
             chain.push(Verb::Read { at: home.page, into });
@@ -143,7 +143,7 @@ impl Core {
         self.config.send_ring && self.cache.begin_copy()
     }
 
-    /// Frees the frame of a line that is on its way out and whose page nobody needs here any more.
+    /// Frees the frame of a line that is on its way out and whose page this node no longer needs.
     pub(super) fn free_early(&self, addr: GAddr, open: &mut OpenLine) {
         if !self.config.send_ring || open.seen != LocalUse::Idle {
             return;

@@ -19,7 +19,7 @@ impl Core {
         self.config.coherence != Coherence::Sel
     }
 
-    /// Whether an idle page is to be given up at once: it has served somebody, or nobody wants it.
+    /// Whether an idle page is to be given up at once: it has served a caller, or none wants it.
     pub(super) fn gives_up(&self, open: &OpenLine) -> bool {
         !self.caches()
             && !self.waits_for_log(open)
@@ -32,7 +32,7 @@ impl Core {
         self.log.is_some() && self.recovery.claimed.contains(addr)
     }
 
-    /// Whether an idle page is to be given up as a recovery waits for that, before somebody latches
+    /// Whether an idle page is to be given up as a recovery waits for that, before a caller latches
     /// it again who may himself wait for the recovery.
     pub(super) fn goes_home(&self, addr: GAddr, open: &OpenLine) -> bool {
         open.line.phase == Phase::Modified
@@ -65,7 +65,7 @@ impl Core {
         }
     }
 
-    /// What the waiter wants who is next, whether to write; nobody is while the node is suspended.
+    /// What the next waiter wants, whether to write; there is none while the node is suspended.
     fn next_is_writer(&self, open: &OpenLine) -> Option<bool> {
         if self.lifecycle.is_suspended() { None } else { open.waiters.next_is_writer() }
     }
@@ -103,18 +103,18 @@ impl Core {
         }
     }
 
-    /// Who does not wait for a latch is not to be refused for a page nobody uses; and the node
-    /// itself may give up what it has only just got.
+    /// A caller that does not wait is not to be refused for a page that no holder uses; and the
+    /// node itself may give up what it has only just got.
     pub(super) fn without_hold(&self, open: &OpenLine, event: Event, local: LocalUse) -> LocalUse {
         let is_at_once = match event {
             Event::Received { message: Message::Request(request), .. } => request.nowait,
             Event::Evict | Event::WriteBack | Event::Leave => true,
             _ => false,
         };
-        let nobody = open.seen == LocalUse::Idle
+        let no_holder = open.seen == LocalUse::Idle
             && self.next_is_writer(open).is_none()
             && !self.waits_for_log(open);
-        if is_at_once && nobody { LocalUse::Idle } else { local }
+        if is_at_once && no_holder { LocalUse::Idle } else { local }
     }
 
     /// Whether the line was changed and what was recorded of that may not leave yet.

@@ -50,7 +50,8 @@ impl Engine {
                 let leased = core.add_to_copies(Counter::Leased(unit), beyond as u64).await?;
                 if leased > 0 {
                     let allowed =
-                        "none: pages are put back into a pool that nobody has used".to_owned();
+                        "none: pages are put back into a pool that no compute node has used"
+                            .to_owned();
                     return Err(EngineError::Config {
                         key: "extents in use",
                         value: leased,

@@ -401,7 +401,8 @@ pub(super) struct Turn<'l>(pub(super) &'l Log);
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Records that were taken are gone if the sink has panicked: nobody may write behind them.
+        // Records that were taken are gone if the sink has panicked: no caller may write behind
+        // them.
         if std::thread::panicking() {
             self.0.is_broken.store(true, Ordering::Release);
             self.0.moved.ring();
@@ -431,7 +432,7 @@ mod tests {
         assert!(log.turn().is_some());
     }
 
-    /// What a caller had taken when it panicked is gone: nobody writes behind the hole.
+    /// What a caller had taken when it panicked is gone: no caller writes behind the hole.
     #[test]
     fn a_turn_that_ends_in_a_panic_is_the_last() {
         let log = Log::new();

@@ -83,7 +83,7 @@ impl Observer for Core {
     }
 
     fn gone(&self, node: ComputeIndex) {
-        // A node that has panicked answers nobody.
+        // A node that has panicked answers no other node.
         let _ = self.observe(|| self.disconnect_from(node));
     }
 }

@@ -244,7 +244,7 @@ pub(super) fn run_decaying(
     let world = simulation.close()?;
     let wrong = look_at_splits(&memory)?.wrong.into_iter();
     let others = wrong.filter(|own| !flipped.lock().contains(&(own.addr, own.split))).count();
-    ensure(others == 0, || format!("{others} splits are wrong that nobody has touched"))?;
+    ensure(others == 0, || format!("{others} splits are wrong that no client has touched"))?;
     Ok(done(&world, operations, given_up))
 }
 

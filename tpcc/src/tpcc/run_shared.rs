@@ -91,8 +91,8 @@ pub fn run_shared<'a>(
             (left, cluster.close().await)
         };
         if done.as_ref().is_err_and(TpccError::ends_service) {
-            // What it holds of memory that is gone, or nobody takes from it any more, it would hold
-            // for long.
+            // What it holds of memory that is gone, or no node takes from it any more, it would
+            // hold for long.
             let _ = within(env, pool.state().timing.lease, leave).await;
             return done;
         }

@@ -59,7 +59,7 @@ impl Core {
             memory,
             ?nodes,
             lines = doubted.len(),
-            "rebuild: nobody knows who had these lines"
+            "rebuild: no node knows which node had these lines"
         );
         self.pool.clear_doubts(number, nodes, &doubted).await?;
         Ok(())

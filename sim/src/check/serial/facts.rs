@@ -106,7 +106,11 @@ impl<'h> Facts<'h> {
     ) -> Option<Txn> {
         let read = format!("{reader} read {object} = {value}");
         let Some(Writer { txn, last }) = self.writers.get(&(object, value)).copied() else {
-            self.report(AnomalyKind::GarbageRead, [reader], format!("{read}, which nobody wrote"));
+            self.report(
+                AnomalyKind::GarbageRead,
+                [reader],
+                format!("{read}, which no transaction wrote"),
+            );
             return None;
         };
         if txn == reader {

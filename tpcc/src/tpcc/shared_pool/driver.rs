@@ -290,7 +290,7 @@ impl Driver {
         self.enter(|phases| phases.checking.is_empty() && phases.running.insert(host)).await
     }
 
-    /// Is no longer among those who run, waits until nobody does, and is then among those who
+    /// Is no longer among the drivers that run, waits until none does, and is then among those that
     /// check.
     ///
     /// # Errors

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A driver may also be told to load anew: it then takes the label of the database first, so that
-//! nobody can come in, and gives up if somebody is. That works because a driver that comes in says
+//! none can come in, and gives up if one is in. That works because a driver that comes in says
 //! so first, and looks at the label again then: of two changes to one document one is the later,
 //! and who makes that sees the other. Databases have *generations*, so that who comes in is not
 //! taken in by a new one under the same label.
@@ -20,13 +20,13 @@
 //!                                 room, and still mine                       all rows
 //! Complete ----> Loading, replaces ----> Loading, replaces nothing ----> Complete, one generation on
 //!    ^  |            |                                |
-//!    +--+------------+ somebody is in, no room,       | its driver is gone
+//!    +--+------------+ a driver is in, no room,       | its driver is gone
 //!                      its driver is gone             v
 //!                                                 cut short
 //! ```
 //! Until a driver that loads anew is about to change the first byte, the label keeps what is there,
-//! so that it, or whoever finds it gone, can put that back. A driver that comes in meanwhile waits
-//! to see which way it goes.
+//! so that it, or a driver that finds it gone, can put that back. A driver that comes in meanwhile
+//! waits for one of the two.
 
 mod driver;
 mod labels;

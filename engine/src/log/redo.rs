@@ -20,10 +20,8 @@
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use futures_util::FutureExt;
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Verb};
@@ -48,32 +46,25 @@ const AT_ONCE: usize = 64;
 /// longer than reading them.
 const PARTS: usize = 2;
 
-/// Runs tasks at the same time. Returns their results in order, `TaskPanicked` for a task that
-/// panicked: the recovery is repeated a few times, so that damage in a dead node's log does not end
-/// the nodes that read it.
-async fn side_by_side<T, F>(
+/// Runs tasks at the same time. Returns their results in order, `None` for a task that panicked:
+/// the caller turns that into an error and the recovery is repeated, so that damage in a dead
+/// node's log does not end the nodes that read it.
+async fn side_by_side<T: Send + 'static>(
     env: &Env,
-    tasks: impl Iterator<Item = F>,
-) -> Vec<Result<T, EngineError>>
-where
-    T: Send + 'static,
-    F: Future<Output = T> + Send + 'static,
-{
-    let begin = |task: F| {
-        let result = Arc::new(Mutex::new(Err(EngineError::Closed)));
+    tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
+) -> Vec<Option<T>> {
+    let begin = |task| {
+        let result = Arc::new(Mutex::new(None));
         let done = Arc::clone(&result);
-        let run = async move {
-            let ended = AssertUnwindSafe(task).catch_unwind().await;
-            *done.lock() = ended.map_err(|panic| EngineError::task_panicked("redo", &*panic));
-        };
+        let run = async move { *done.lock() = Some(task.await) };
         (env.spawn("redo", run), result)
     };
     let begun: Vec<_> = tasks.map(begin).collect();
     let mut results = Vec::with_capacity(begun.len());
     for (task, result) in begun {
-        // A task that the environment ended leaves `Closed`.
+        // A task that panicked has no result.
         let _ = task.join().await;
-        results.push(std::mem::replace(&mut *result.lock(), Err(EngineError::Closed)));
+        results.push(result.lock().take());
     }
     results
 }
@@ -100,8 +91,8 @@ async fn read_in_parts(
     let parts = side_by_side(env, froms.zip(tos.clone()).map(read)).await;
     let mut all: Option<(Changes, Lsn)> = None;
     for (part, to) in parts.into_iter().zip(tos) {
-        let panicked = |error| LogError::new("read", "a log", std::io::Error::other(error));
-        let part: Result<_, ReadError> = part.map_err(panicked)?;
+        let gone = || LogError::new("read", "a log", std::io::ErrorKind::BrokenPipe.into());
+        let part: Result<_, ReadError> = part.ok_or_else(gone)?;
         let Some((changes, lsn)) = part?.filter(|(_, lsn)| to.is_none_or(|to| to == *lsn)) else {
             // The log is missing or ends within the part: records behind the end do not count.
             let mut changes = none();
@@ -178,9 +169,8 @@ impl Core {
             }
             has_own |= is_own;
         }
-        let own = self.log_of(dead.index() as u16);
+        self.recovery.redo_attempts.lock().insert(self.log_of(dead.index() as u16), TRIES);
         if !has_own {
-            self.recovery.redo_attempts.lock().insert(own, TRIES);
             tracing::warn!(
                 dead = dead.index(),
                 pages = pages.len(),
@@ -199,19 +189,11 @@ impl Core {
             let (changes, images) = (Arc::clone(&changes), Arc::clone(images));
             async move { core.redo_pages(&some, dead, &changes, &images).await }
         };
-        let parts = pages.chunks(pages.len().div_ceil(PARTS));
+        let parts = pages.chunks(pages.len().div_ceil(PARTS)).map(make);
         let mut still = Vec::new();
-        for (part, made) in parts.clone().zip(side_by_side(&self.env, parts.map(make)).await) {
-            match made {
-                Ok(made) => still.append(&mut made?),
-                Err(error) if self.may_try_again(own) => return Err(error),
-                Err(error) => {
-                    tracing::error!(%error, "pages of a dead node stay lost");
-                    still.extend(part.iter().map(|page| page.to_u64()));
-                }
-            }
+        for part in side_by_side(&self.env, parts).await {
+            still.append(&mut part.ok_or(EngineError::Closed)??);
         }
-        self.recovery.redo_attempts.lock().insert(own, TRIES);
         let took = self.env.now() - started;
         tracing::info!(
             dead = dead.index(),

@@ -1,6 +1,7 @@
 //! Counters of one engine, striped so that threads do not fight for a cache line.
 
 use std::cell::Cell;
+use std::collections::BTreeSet;
 use std::ops::Sub;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -28,8 +29,9 @@ pub(crate) fn stripe() -> usize {
     }
 }
 
-/// Numbers that threads which ended have left. The lock orders what both count.
-static LEFT: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+/// Numbers that threads which ended have left, the lowest to be taken first. The lock orders what
+/// both count.
+static LEFT: Mutex<BTreeSet<usize>> = Mutex::new(BTreeSet::new());
 
 /// Leaves the number of its thread to another.
 struct Number(usize);
@@ -38,7 +40,7 @@ impl Drop for Number {
     fn drop(&mut self) {
         // Other destructors of this thread may still count.
         MINE.set(ENDED);
-        LEFT.lock().push(self.0);
+        LEFT.lock().insert(self.0);
     }
 }
 
@@ -47,7 +49,7 @@ fn take_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static KEPT: Number = {
-            let left = LEFT.lock().pop();
+            let left = LEFT.lock().pop_first();
             Number(left.unwrap_or_else(|| NEXT.fetch_add(1, Ordering::Relaxed)))
         };
     }

@@ -37,12 +37,19 @@ impl Core {
     /// Ends the node as a part of it has panicked. Does not wait, and takes no lock, so that it may
     /// be called with locks held.
     pub(crate) fn end_by_panic(&self, task: &'static str, panic: &(dyn Any + Send)) {
-        let error = EngineError::task_panicked(task, panic);
+        let error = EngineError::TaskPanicked { task, message: message_of(panic) };
         if !self.lifecycle.fail_by_panic(error) {
             return;
         }
         let Some(core) = self.this.upgrade() else { return };
         drop(self.env.spawn("end", async move { core.end_and_give_up().await }));
+    }
+
+    /// As [`Core::end_by_panic`], for a panic outside of this engine's tasks: the environment is told
+    /// of it too.
+    pub(crate) fn end_and_report(&self, task: &'static str, panic: Box<dyn Any + Send>) {
+        self.end_by_panic(task, &*panic);
+        drop(self.env.spawn(task, async move { resume_unwind(panic) }));
     }
 
     /// Panics, once, if a test has planted that here.
@@ -65,12 +72,11 @@ impl Core {
         }
         let core = Arc::downgrade(&self);
         let (env, pool, node) = (self.env.clone(), Arc::clone(&self.pool), self.index());
+        let Some(incarnation) = self.lifecycle.incarnation() else { return };
         // A successor may have the index of a node that has left.
-        let (Some(incarnation), false) =
-            (self.lifecycle.incarnation(), self.lifecycle.is_leaving())
-        else {
+        if self.lifecycle.is_leaving() && !self.is_member_itself() {
             return;
-        };
+        }
         drop(self);
         // When the last handle is dropped the engine itself gives up.
         while core.strong_count() > 0 {
@@ -83,15 +89,11 @@ impl Core {
     }
 }
 
-impl EngineError {
-    /// The error of a task, with the message of its panic.
-    pub(crate) fn task_panicked(task: &'static str, panic: &(dyn Any + Send)) -> Self {
-        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
-        let message = text
-            .or_else(|| panic.downcast_ref::<String>().cloned())
-            .unwrap_or_else(|| "no message".to_owned());
-        Self::TaskPanicked { task, message }
-    }
+/// The message of a panic.
+pub(crate) fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned())
+        .unwrap_or_else(|| "no message".to_owned())
 }
 
 #[cfg(test)]
@@ -113,10 +115,22 @@ mod tests {
     struct Two {
         env: Env,
         pool: Arc<Pool>,
+        fabric: Arc<dyn Fabric>,
         engines: Vec<Engine>,
         /// Changed by node 0 and not home.
         page: GAddr,
         _memory: Arc<EmbeddedPool>,
+    }
+
+    async fn start(pool: &Arc<Pool>, fabric: &Arc<dyn Fabric>, env: &Env, node: usize) -> Engine {
+        let config = EngineConfig {
+            cache_bytes: EngineConfig::min_cache_bytes(GCL),
+            request_timeout: 10 * SOON,
+            tick: Duration::from_millis(1),
+            ..EngineConfig::default()
+        };
+        let id = ComputeId::new(node).unwrap();
+        Engine::start(pool, fabric, env, id, config).await.unwrap()
     }
 
     impl Two {
@@ -135,20 +149,13 @@ mod tests {
             let pool = Arc::clone(memory.pool());
             let mut engines = Vec::new();
             for node in 0..2 {
-                let config = EngineConfig {
-                    cache_bytes: EngineConfig::min_cache_bytes(GCL),
-                    request_timeout: 10 * SOON,
-                    tick: Duration::from_millis(1),
-                    ..EngineConfig::default()
-                };
-                let id = ComputeId::new(node).unwrap();
-                engines.push(Engine::start(&pool, &fabric, env, id, config).await.unwrap());
+                engines.push(start(&pool, &fabric, env, node).await);
             }
             let mut guard = engines[0].allocate().await.unwrap();
             guard.bytes_mut(0..1).fill(1);
             let page = guard.addr();
             drop(guard);
-            Two { env: env.clone(), pool, engines, page, _memory: memory }
+            Two { env: env.clone(), pool, engines, page, fabric, _memory: memory }
         }
 
         async fn until(&self, what: &str, over: impl Fn() -> bool) {
@@ -271,6 +278,23 @@ mod tests {
             assert!(!follows(), "an operation may be under way by the state before");
             two.node_ends(&waiter, "pool").await;
             assert!(follows(), "a fenced node has none");
+        });
+    }
+
+    /// A program whose only node has panicked starts another in the same process.
+    #[test]
+    fn another_node_enters_the_pool_of_one_that_panicked() {
+        run(async |two| {
+            let [panics, leaves] = &two.engines[..] else { panic!("two nodes") };
+            leaves.close().await.unwrap();
+            plant(&two, "lease");
+            two.until("it has ended", || panics.core().lifecycle.has_panicked()).await;
+            let other = start(&two.pool, &two.fabric, &two.env, 2).await;
+            let gone = ComputeIndex::new(0);
+            let recovered = || !two.pool.is_member(gone) && two.pool.lost().is_empty();
+            two.until("the other node recovers", recovered).await;
+            drop(other.allocate().await.unwrap());
+            other.close().await.unwrap();
         });
     }
 }

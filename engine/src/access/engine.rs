@@ -133,7 +133,7 @@ impl Engine {
     ///
     /// # Errors
     /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may still become
-    /// durable later.
+    /// durable later. The node's error as soon as the node has failed.
     pub fn until_durable(&self, lsn: Lsn) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
             let Some(log) = &self.0.log else { return Ok(()) };
@@ -150,7 +150,8 @@ impl Engine {
     /// page cannot be written home, which would free room.
     ///
     /// # Errors
-    /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full.
+    /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full. The
+    /// node's error as soon as the node has failed.
     pub fn until_room(&self) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
             let core = &self.0;

@@ -177,6 +177,7 @@ impl Engine {
                 if !pool.is_member(index) && !pool.is_dead(index) {
                     let _ = core.publish_epoch(0).await;
                 }
+                core.lifecycle.check_panicked()?;
                 return Err(error.into());
             }
         };

@@ -22,8 +22,8 @@ const RETRY_AFTER: Duration = Duration::from_millis(100);
 const WRITE: &str = "log";
 
 /// Writes the waiting records to the sink, in the caller's turn.
-async fn write(core: &Weak<Core>, log: &Log, turn: Turn<'_>, env: &Env) {
-    let (at, mut bytes) = log.take();
+async fn write(core: &Weak<Core>, log: &Log, mut turn: Turn<'_>, env: &Env) {
+    let (at, mut bytes) = turn.take();
     let end = at + bytes.len() as u64;
     // Another turn may have written all of it.
     while !bytes.is_empty() {
@@ -98,7 +98,7 @@ impl Core {
             if log.durable() >= lsn {
                 return self.until_sure(started).await;
             }
-            // What is not durable by now is written by no turn any more.
+            // Whether the rest becomes durable a node that has failed cannot tell.
             self.lifecycle.check_failed()?;
             log.check()?;
             self.write_log(log);
@@ -137,7 +137,7 @@ impl Core {
         std::mem::forget(turn);
         let (core, own, env) = (self.this.clone(), Arc::clone(log), self.env.clone());
         let mut run = Box::pin(async move {
-            let turn = Turn(&own);
+            let turn = Turn::of(&own);
             write(&core, &own, turn, &env).await;
         });
         let mut context = Context::from_waker(Waker::noop());
@@ -146,7 +146,7 @@ impl Core {
         match catch_unwind(first) {
             Ok(Poll::Ready(())) => {}
             Ok(Poll::Pending) => drop(self.spawn(WRITE, run)),
-            Err(panic) => self.end_by_panic(WRITE, &*panic),
+            Err(panic) => self.end_and_report(WRITE, panic),
         }
     }
 

@@ -20,8 +20,10 @@
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures_util::FutureExt;
 use parking_lot::Mutex;
 use selkie_fabric::env::Env;
 use selkie_fabric::{Buf, Chain, Verb};
@@ -36,35 +38,42 @@ use crate::coding::repair_torn::RepairedPage;
 use crate::coherence::word::ComputeId;
 use crate::core::Core;
 use crate::join::all_of;
+use crate::tasks::message_of;
 use crate::{EngineError, GAddr};
 
 /// Attempts to read a log that cannot be read.
 const TRIES: u32 = 20;
+/// Said of a task that has not come to an end.
+const ENDED: &str = "the environment has ended";
 /// Pages of each part that are redone at the same time.
 const AT_ONCE: usize = 64;
 /// Parts of a log that are read at the same time, and parts of the pages: merging changes takes
 /// longer than reading them.
 const PARTS: usize = 2;
 
-/// Runs tasks at the same time. Returns their results in order, `None` for a task that panicked:
+/// Runs tasks at the same time. Returns their results in order, or the message of a task's panic:
 /// the caller turns that into an error and the recovery is repeated, so that damage in a dead
 /// node's log does not end the nodes that read it.
-async fn side_by_side<T: Send + 'static>(
-    env: &Env,
-    tasks: impl Iterator<Item = impl Future<Output = T> + Send + 'static>,
-) -> Vec<Option<T>> {
-    let begin = |task| {
-        let result = Arc::new(Mutex::new(None));
+async fn side_by_side<T, F>(env: &Env, tasks: impl Iterator<Item = F>) -> Vec<Result<T, String>>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let begin = |task: F| {
+        let result = Arc::new(Mutex::new(Err(ENDED.to_owned())));
         let done = Arc::clone(&result);
-        let run = async move { *done.lock() = Some(task.await) };
+        let run = async move {
+            let ended = AssertUnwindSafe(task).catch_unwind().await;
+            *done.lock() = ended.map_err(|panic| message_of(&*panic));
+        };
         (env.spawn("redo", run), result)
     };
     let begun: Vec<_> = tasks.map(begin).collect();
     let mut results = Vec::with_capacity(begun.len());
     for (task, result) in begun {
-        // A task that panicked has no result.
+        // A task that the environment has ended leaves that message.
         let _ = task.join().await;
-        results.push(result.lock().take());
+        results.push(std::mem::replace(&mut *result.lock(), Err(ENDED.to_owned())));
     }
     results
 }
@@ -91,8 +100,11 @@ async fn read_in_parts(
     let parts = side_by_side(env, froms.zip(tos.clone()).map(read)).await;
     let mut all: Option<(Changes, Lsn)> = None;
     for (part, to) in parts.into_iter().zip(tos) {
-        let gone = || LogError::new("read", "a log", std::io::ErrorKind::BrokenPipe.into());
-        let part: Result<_, ReadError> = part.ok_or_else(gone)?;
+        let panicked = |message| {
+            let source = std::io::Error::other(format!("redo panicked: {message}"));
+            LogError::new("read", "a log", source)
+        };
+        let part: Result<_, ReadError> = part.map_err(panicked)?;
         let Some((changes, lsn)) = part?.filter(|(_, lsn)| to.is_none_or(|to| to == *lsn)) else {
             // The log is missing or ends within the part: records behind the end do not count.
             let mut changes = none();
@@ -192,7 +204,7 @@ impl Core {
         let parts = pages.chunks(pages.len().div_ceil(PARTS)).map(make);
         let mut still = Vec::new();
         for part in side_by_side(&self.env, parts).await {
-            still.append(&mut part.ok_or(EngineError::Closed)??);
+            still.append(&mut part.map_err(|_| EngineError::Closed)??);
         }
         let took = self.env.now() - started;
         tracing::info!(
@@ -257,9 +269,16 @@ impl Core {
     ) -> Result<Vec<u64>, EngineError> {
         let mut still = Vec::new();
         for some in pages.chunks(AT_ONCE) {
-            let made = some.iter().map(|addr| self.redo_page(*addr, dead, changes, images));
-            for (addr, made) in some.iter().zip(all_of(made).await) {
-                if !made? {
+            let make = |addr: &GAddr| {
+                AssertUnwindSafe(self.redo_page(*addr, dead, changes, images)).catch_unwind()
+            };
+            for (addr, made) in some.iter().zip(all_of(some.iter().map(make)).await) {
+                let is_made = made.unwrap_or_else(|panic| {
+                    let message = message_of(&*panic);
+                    tracing::error!(%addr, message, "redo panicked: a page stays lost");
+                    Ok(false)
+                });
+                if !is_made? {
                     still.push(addr.to_u64());
                 }
             }

@@ -44,7 +44,8 @@ pub(crate) struct Log {
     durable: AtomicU64,
     /// A caller writes to the sink.
     is_flushing: AtomicBool,
-    /// A write to the sink has panicked: the caller that wrote keeps its turn for ever.
+    /// Records were taken that never became durable: the caller that took them keeps its turn for
+    /// ever.
     is_broken: AtomicBool,
     /// An empty buffer for the tail.
     pub(super) spare: Mutex<Vec<u8>>,
@@ -312,16 +313,15 @@ impl Log {
     pub(super) fn turn(&self) -> Option<Turn<'_>> {
         // Acquire pairs with the end of the last turn. A `Turn` is made only for the caller that
         // got the right, because its drop returns it.
-        (!self.is_flushing.swap(true, Ordering::Acquire)).then(|| Turn(self))
+        (!self.is_flushing.swap(true, Ordering::Acquire)).then(|| Turn::of(self))
     }
 
-    /// Whether a write to the sink has panicked: no caller gets a turn any more.
+    /// Whether records were taken that never became durable: no caller gets a turn any more.
     pub(super) fn is_broken(&self) -> bool {
         self.is_broken.load(Ordering::Acquire)
     }
 
-    /// Takes the waiting records, with the LSN of the first.
-    pub(super) fn take(&self) -> (Lsn, Vec<u8>) {
+    fn take(&self) -> (Lsn, Vec<u8>) {
         let empty = std::mem::take(&mut *self.spare.lock());
         let mut tail = self.tail.lock();
         let bytes = std::mem::replace(&mut tail.bytes, empty);
@@ -329,7 +329,8 @@ impl Log {
     }
 
     /// Notes that the log is durable up to `lsn`, and ends the turn. Returns the lines that waited.
-    pub(super) fn advance(&self, lsn: Lsn, turn: Turn<'_>) -> Vec<GAddr> {
+    pub(super) fn advance(&self, lsn: Lsn, mut turn: Turn<'_>) -> Vec<GAddr> {
+        turn.has_taken = false;
         // Release pairs with `durable`.
         self.durable.fetch_max(lsn, Ordering::Release);
         // Before the bell: a waiter that finds the turn taken waits for the bell again.
@@ -397,19 +398,36 @@ impl Log {
 }
 
 /// The right to write to the sink: one caller at a time.
-pub(super) struct Turn<'l>(pub(super) &'l Log);
+pub(super) struct Turn<'l> {
+    log: &'l Log,
+    /// Records were taken that are not known to be durable.
+    has_taken: bool,
+}
+
+impl<'l> Turn<'l> {
+    /// The turn of a caller that [`Log::turn`] has given the right.
+    pub(super) fn of(log: &'l Log) -> Self {
+        Self { log, has_taken: false }
+    }
+
+    /// Takes the waiting records, with the LSN of the first.
+    pub(super) fn take(&mut self) -> (Lsn, Vec<u8>) {
+        self.has_taken = true;
+        self.log.take()
+    }
+}
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // Records that were taken are gone if the sink has panicked: no caller may write behind
-        // them.
-        if std::thread::panicking() {
-            self.0.is_broken.store(true, Ordering::Release);
-            self.0.moved.ring();
+        // The records are gone with a panic, or with a node that has ended: no caller may write
+        // behind them.
+        if self.has_taken {
+            self.log.is_broken.store(true, Ordering::Release);
+            self.log.moved.ring();
             return;
         }
         // Release pairs with `Log::turn`: the next turn finds the tail as this one left it.
-        self.0.is_flushing.store(false, Ordering::Release);
+        self.log.is_flushing.store(false, Ordering::Release);
     }
 }
 
@@ -434,10 +452,12 @@ mod tests {
 
     /// What a caller had taken when it panicked is gone: no caller writes behind the hole.
     #[test]
-    fn a_turn_that_ends_in_a_panic_is_the_last() {
+    fn a_turn_that_ends_with_records_in_hand_is_the_last() {
         let log = Log::new();
+        assert!(catch_unwind(AssertUnwindSafe(|| drop(log.turn()))).is_ok());
         let panics = || {
-            let _turn = log.turn();
+            let mut turn = log.turn().expect("the right was given back");
+            turn.take();
             panic!("planted");
         };
         let ended: Result<(), _> = catch_unwind(AssertUnwindSafe(panics));

@@ -74,8 +74,8 @@ pub(crate) async fn run_recovery(core: Weak<Core>, tick: Duration) {
 /// Runs in a task of the pool, which serves all nodes of the process.
 impl Observer for Core {
     fn changed(&self, state: &PoolState) -> bool {
-        // No verb of a fenced node executes any more; until then an operation may be under way.
-        self.observe(|| self.follow_state(state)).unwrap_or_else(|| self.is_fenced_in(state))
+        // Operations may be under way while the others let this node act.
+        self.observe(|| self.follow_state(state)).unwrap_or_else(|| !self.may_act_in(state))
     }
 
     fn joined(&self, node: ComputeIndex, incarnation: u32) -> bool {
@@ -89,14 +89,10 @@ impl Observer for Core {
 }
 
 impl Core {
-    /// Ends this node if `action` panics, and not the pool's task. `None` if it has panicked, now
-    /// or before.
+    /// Ends this node if `action` panics, and not the pool's task; `None` then.
     fn observe<R>(&self, action: impl FnOnce() -> R) -> Option<R> {
-        if self.lifecycle.has_panicked() {
-            return None;
-        }
         let observed = catch_unwind(AssertUnwindSafe(action));
-        observed.map_err(|panic| self.end_by_panic("pool", &*panic)).ok()
+        observed.map_err(|panic| self.end_and_report("pool", panic)).ok()
     }
 
     /// As [`Observer::changed`].
@@ -151,12 +147,16 @@ impl Core {
 impl Core {
     /// Whether this node was in the pool, and is out or fenced now.
     fn is_fenced_in(&self, state: &PoolState) -> bool {
+        let has_entered = self.lifecycle.incarnation().is_some();
+        has_entered && !self.may_act_in(state) && !self.lifecycle.is_leaving()
+    }
+
+    /// Whether this node is in the pool, or lost and not fenced yet.
+    fn may_act_in(&self, state: &PoolState) -> bool {
         let (index, incarnation) = (self.index().get(), self.lifecycle.incarnation());
         let member = state.compute_nodes.get(&index);
         let is_in = member.is_some_and(|member| incarnation == Some(member.incarnation));
-        let may_act = state.lost.get(&index).is_some_and(|lost| !lost.fenced);
-        let has_left = self.lifecycle.is_leaving();
-        incarnation.is_some() && !is_in && !may_act && !has_left
+        is_in || state.lost.get(&index).is_some_and(|lost| !lost.fenced)
     }
 }
 

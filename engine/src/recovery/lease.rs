@@ -159,6 +159,11 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
         env.sleep(tick).await;
         let Some(core) = core.upgrade() else { return };
         core.panic_if_planted("lease");
+        // First, because a successor may have the index of a node that has left.
+        let is_member = core.is_member_itself();
+        if core.lifecycle.is_leaving() && !is_member {
+            continue;
+        }
         if core.lifecycle.has_failed() {
             // A failed node answers no requests, so the others must not wait for it. A call that
             // fails is repeated.
@@ -167,10 +172,6 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
                 Ok(()) => return,
                 Err(error) => tracing::debug!(%error, "cannot tell that this node has failed"),
             }
-            continue;
-        }
-        let is_member = core.is_member_itself();
-        if core.lifecycle.is_leaving() && !is_member {
             continue;
         }
         if !is_member {

@@ -139,7 +139,9 @@ fn a_panic_in_a_write_of_the_log_ends_the_node_and_all_waits() {
                     })
                 })
                 .collect();
-            env.sleep(Duration::from_millis(20)).await;
+            if writes_later {
+                valves[0].until_waited_for().await;
+            }
             let started = env.now();
             valves[0].panics.store(true, Ordering::SeqCst);
             valves[0].shut.store(false, Ordering::SeqCst);
@@ -180,7 +182,7 @@ fn a_node_that_is_expelled_wakes_what_waits_for_its_log() {
                 assert!(matches!(error, EngineError::Expelled), "{error}");
             })
         };
-        env.sleep(Duration::from_millis(20)).await;
+        valves[0].until_waited_for().await;
         let started = env.now();
         cluster.pool.declare_dead(ComputeIndex::new(0)).await.unwrap();
         waits.join().await.unwrap();

@@ -102,6 +102,15 @@ fn redone(cluster: &Logged, valve: Option<&Valve>, memory_dies: Option<u16>) {
     });
 }
 
+/// A panic while the log of a dead node is read ends no node: the log is read again.
+#[test]
+fn a_panic_while_a_log_is_read_is_tried_again() {
+    let (valves, cluster) = valves(2, "plain");
+    valves[1].reads_that_panic.store(3, Ordering::SeqCst);
+    redone(&cluster, Some(&valves[1]), None);
+    assert_eq!(valves[1].reads_that_panic.load(Ordering::SeqCst), 0);
+}
+
 /// Parts of it are read at the same time, by whom each page gets some of its changes.
 #[test]
 fn a_long_log_makes_the_pages_again_part_by_part() {

@@ -18,10 +18,14 @@ pub(super) struct Valve {
     pub(super) start: AtomicU64,
     pub(super) capacity: AtomicU64,
     pub(super) shut: AtomicBool,
+    /// Appends that have met it shut.
+    pub(super) waits: AtomicU64,
     pub(super) broken: AtomicBool,
     /// An append panics.
     pub(super) panics: AtomicBool,
     pub(super) appends: AtomicU64,
+    /// So many reads of it panic.
+    pub(super) reads_that_panic: AtomicU64,
     /// Where others said that it ends.
     pub(super) ended: Mutex<Option<Lsn>>,
     /// Who waits adds to it when that is said.
@@ -35,9 +39,11 @@ impl Default for Valve {
             start: AtomicU64::new(FIRST_LSN),
             capacity: AtomicU64::new(u64::MAX),
             shut: AtomicBool::new(false),
+            waits: AtomicU64::new(0),
             broken: AtomicBool::new(false),
             panics: AtomicBool::new(false),
             appends: AtomicU64::new(0),
+            reads_that_panic: AtomicU64::new(0),
             ended: Mutex::default(),
             opens_late: AtomicBool::new(false),
         }
@@ -45,6 +51,15 @@ impl Default for Valve {
 }
 
 impl Valve {
+    /// Waits until an append waits for it.
+    pub(super) async fn until_waited_for(&self) {
+        let started = std::time::Instant::now();
+        while self.waits.load(Ordering::SeqCst) == 0 {
+            assert!(started.elapsed() < Duration::from_secs(120), "no append");
+            selkie_fabric::env::yield_now().await;
+        }
+    }
+
     pub(super) fn end(&self) -> Lsn {
         FIRST_LSN + self.bytes.lock().len() as u64
     }
@@ -57,6 +72,7 @@ impl Sink for Tap {
     fn append(&self, at: Lsn, bytes: Vec<u8>) -> BoxFuture<'_, Written> {
         Box::pin(async move {
             let valve = &self.0;
+            valve.waits.fetch_add(u64::from(valve.shut.load(Ordering::SeqCst)), Ordering::SeqCst);
             while valve.shut.load(Ordering::SeqCst) {
                 selkie_fabric::env::yield_now().await;
             }
@@ -106,7 +122,11 @@ impl LogStore for Valves {
     }
 
     fn piece(&self, owner: LogOwner, _: Lsn) -> BoxFuture<'_, Result<Piece, ReadError>> {
-        let bytes = self.0[usize::from(owner.node)].bytes.lock().clone();
+        let valve = &self.0[usize::from(owner.node)];
+        let left = valve.reads_that_panic.load(Ordering::SeqCst);
+        valve.reads_that_panic.store(left.saturating_sub(1), Ordering::SeqCst);
+        assert_eq!(left, 0, "planted");
+        let bytes = valve.bytes.lock().clone();
         Box::pin(async { Ok(Piece { place: "valve".into(), offset: 0, bytes }) })
     }
 

@@ -55,28 +55,13 @@ mod config;
 mod input;
 mod ledger;
 mod rows;
+mod run;
 mod schema;
 mod transaction_type;
 mod transactions;
 
 pub use config::{Config, MAX_ACCOUNTS};
 pub use ledger::BalanceLedger;
+pub use run::run;
 pub use schema::{BALANCE, Tables};
 pub use transaction_type::TransactionType;
-
-use std::sync::Arc;
-
-use crate::benchmark::{Report, Valid};
-use crate::error::TpccError;
-use crate::run::Progress;
-
-/// [`benchmark::run`](crate::benchmark::run) of this benchmark, compiled in this crate.
-///
-/// # Errors
-/// As [`benchmark::run`](crate::benchmark::run).
-pub fn run(
-    config: &Valid<Config>,
-    progress: &Arc<dyn Progress>,
-) -> Result<Report<Config>, TpccError> {
-    crate::benchmark::run(config, progress)
-}

@@ -66,13 +66,10 @@ impl OpenError {
             Self::Pool(error) => error.is_retryable(),
             Self::Engine(error) => error.is_retryable(),
             Self::Database(error) => error.is_retryable(),
-            Self::Url { .. }
-            | Self::Option { .. }
-            | Self::Threads(_)
-            | Self::Security(_)
-            | Self::Shared(_)
-            | Self::Log(_)
-            | Self::Backup(_) => false,
+            Self::Shared(error) => error.is_retryable(),
+            Self::Backup(error) => error.is_retryable(),
+            Self::Log(_) => true,
+            Self::Url { .. } | Self::Option { .. } | Self::Threads(_) | Self::Security(_) => false,
         }
     }
 }

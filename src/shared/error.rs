@@ -66,6 +66,24 @@ pub enum SharedPoolError {
     },
 }
 
+impl SharedPoolError {
+    /// Whether the same call may succeed later.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Pool(error) => error.is_retryable(),
+            Self::Fabric(error) => error.is_retryable(),
+            Self::InUse { .. } | Self::HostMemory { .. } => true,
+            Self::Security(_)
+            | Self::MemoryLost { .. }
+            | Self::UnknownFabric { .. }
+            | Self::NoEtcd
+            | Self::Address { .. }
+            | Self::NoNetwork => false,
+        }
+    }
+}
+
 impl From<ControlError> for SharedPoolError {
     fn from(error: ControlError) -> Self {
         Self::Pool(error.into())

@@ -1,4 +1,5 @@
-//! The engine's lock-free structures under every interleaving of a few threads, searched by loom.
+//! The engine's lock-free structures under the interleavings of a few threads with few preemptions,
+//! searched by loom.
 //!
 //! The tests compile the structures' own sources against loom's primitives: inside this crate,
 //! `crate::sync` is the module of these tests. What the sources take from the rest of the engine

@@ -5,7 +5,8 @@ pub(crate) use loom::sync::atomic::{AtomicU64, Ordering};
 pub(crate) use crate::epoch;
 
 /// A counter. loom takes a load that is sequentially consistent for one that may return an old
-/// value. A read-modify-write does not.
+/// value. A read-modify-write does not. So a load that is weaker than the sources say is found, and
+/// an addition or a swap that is weaker is not.
 #[derive(Default)]
 pub(crate) struct AtomicUsize(loom::sync::atomic::AtomicUsize);
 

@@ -58,8 +58,8 @@ pub enum EngineError {
         /// The memory node.
         memory: usize,
     },
-    /// A part of a coded range is on no memory node that this node knows yet. No caller gets it: the
-    /// rebuild that met it tries again.
+    /// A part of a coded range is on no memory node that this node knows yet. No caller gets it:
+    /// the rebuild that met it tries again.
     #[error("position {position} of range {range} is on no memory node that this node knows")]
     Unplaced {
         /// The range.

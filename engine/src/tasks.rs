@@ -45,8 +45,8 @@ impl Core {
         drop(self.env.spawn("end", async move { core.end_and_give_up().await }));
     }
 
-    /// As [`Core::end_by_panic`], for a panic outside of this engine's tasks: the environment is told
-    /// of it too.
+    /// As [`Core::end_by_panic`], for a panic outside of this engine's tasks: the environment is
+    /// told of it too.
     pub(crate) fn end_and_report(&self, task: &'static str, panic: Box<dyn Any + Send>) {
         self.end_by_panic(task, &*panic);
         drop(self.env.spawn(task, async move { resume_unwind(panic) }));

@@ -30,7 +30,7 @@ async fn write(core: &Weak<Core>, log: &Log, mut turn: Turn<'_>, env: &Env) {
         // Other nodes may recover from this node if it has failed: records that it adds now would
         // come too late. A dropped engine has not failed.
         let lives = core.upgrade().is_none_or(|core| !core.lifecycle.has_failed());
-        let Some(sink) = log.sink.get().filter(|_| lives) else { return };
+        let Some(sink) = log.sink.get().filter(|_| lives) else { return turn.give_back() };
         let written = sink.append(at, bytes).await;
         bytes = written.bytes;
         match written.result {

@@ -415,12 +415,16 @@ impl<'l> Turn<'l> {
         self.has_taken = true;
         self.log.take()
     }
+
+    /// Ends the turn of a node that writes nothing more, so that no records come behind the hole.
+    pub(super) fn give_back(mut self) {
+        self.has_taken = false;
+    }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        // The records are gone with a panic, or with a node that has ended: no caller may write
-        // behind them.
+        // The records are gone, as with a panic: no caller may write behind them.
         if self.has_taken {
             self.log.is_broken.store(true, Ordering::Release);
             self.log.moved.ring();

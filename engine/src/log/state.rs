@@ -427,7 +427,10 @@ impl Drop for Turn<'_> {
         // The records are gone, as with a panic: no caller may write behind them.
         if self.has_taken {
             self.log.is_broken.store(true, Ordering::Release);
-            self.log.moved.ring();
+            // Else the environment has ended the write, and all else.
+            if std::thread::panicking() {
+                self.log.moved.ring();
+            }
             return;
         }
         // Release pairs with `Log::turn`: the next turn finds the tail as this one left it.

@@ -49,6 +49,11 @@ impl Core {
     /// told of it too.
     pub(crate) fn end_and_report(&self, task: &'static str, panic: Box<dyn Any + Send>) {
         self.end_by_panic(task, &*panic);
+        self.report(task, panic);
+    }
+
+    /// Tells the environment of a panic that was caught, and does not end the node.
+    pub(crate) fn report(&self, task: &'static str, panic: Box<dyn Any + Send>) {
         drop(self.env.spawn(task, async move { resume_unwind(panic) }));
     }
 

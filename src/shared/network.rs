@@ -71,8 +71,8 @@ impl Network {
         let listen = self.listen();
         let ip = listen.ip();
         if !ip.is_loopback() && !self.insecure && !is_secured {
-            let why = "is not a loopback address: every host that reaches it can use the pool's memory; \
-                give --tls DIR, or allow that with --insecure";
+            let why = "is not a loopback address: every host that reaches it can use the \
+                pool's memory; give --tls DIR, or allow that with --insecure";
             return refused("--listen", listen.to_string(), why);
         }
         match self.advertise {

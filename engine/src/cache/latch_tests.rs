@@ -15,8 +15,8 @@ fn permissions_decide_who_gets_in() {
     for (readable, writable) in [(false, false), (true, false), (true, true)] {
         assert_eq!(with(readable, writable, false).try_shared_fast(), readable);
         assert_eq!(with(readable, writable, false).try_exclusive_fast(), writable);
-        assert!(!with(readable, writable, true).try_shared_fast(), "somebody waits");
-        assert!(!with(readable, writable, true).try_exclusive_fast(), "somebody waits");
+        assert!(!with(readable, writable, true).try_shared_fast(), "there is a waiter");
+        assert!(!with(readable, writable, true).try_exclusive_fast(), "there is a waiter");
     }
 }
 

@@ -20,7 +20,7 @@
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
 
-use std::panic::AssertUnwindSafe;
+use std::panic::{AssertUnwindSafe, resume_unwind};
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -63,8 +63,14 @@ where
         let result = Arc::new(Mutex::new(Err(ENDED.to_owned())));
         let done = Arc::clone(&result);
         let run = async move {
-            let ended = AssertUnwindSafe(task).catch_unwind().await;
-            *done.lock() = ended.map_err(|panic| message_of(&*panic));
+            match AssertUnwindSafe(task).catch_unwind().await {
+                Ok(result) => *done.lock() = Ok(result),
+                Err(panic) => {
+                    *done.lock() = Err(message_of(&*panic));
+                    // The environment is told of it, too.
+                    resume_unwind(panic);
+                }
+            }
         };
         (env.spawn("redo", run), result)
     };
@@ -276,6 +282,7 @@ impl Core {
                 let is_made = made.unwrap_or_else(|panic| {
                     let message = message_of(&*panic);
                     tracing::error!(%addr, message, "redo panicked: a page stays lost");
+                    self.report("redo", panic);
                     Ok(false)
                 });
                 if !is_made? {

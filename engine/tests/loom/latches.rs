@@ -15,7 +15,7 @@ use crate::{joined, model};
 struct Line {
     latch: FrameLatch,
     page: Page,
-    /// Whether somebody waits for the latch.
+    /// Whether the latch has a waiter.
     shard: Mutex<bool>,
     told: Notify,
 }

@@ -169,7 +169,7 @@ fn what_is_dropped_without_closing_ends_like_a_node_that_died() {
         drop((pool, db));
         let started = other.env().now();
         while other.pool().is_member(node) || !other.pool().lost().is_empty() {
-            assert!(other.env().now() - started < Duration::from_secs(60), "nobody noticed");
+            assert!(other.env().now() - started < Duration::from_secs(60), "no node noticed");
             other.env().sleep(Duration::from_millis(1)).await;
         }
         let db = other.open_database().await.unwrap();

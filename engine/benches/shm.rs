@@ -70,7 +70,7 @@ impl Bare {
             // SAFETY: the offset is in the mapping, and the word is accessed as an atomic by all.
             let latch = unsafe { AtomicU64::from_ptr(self.memory.wrapping_add(*latch).cast()) };
             latch.fetch_add(1, Ordering::SeqCst);
-            // SAFETY: the page is in the mapping; nobody writes it meanwhile.
+            // SAFETY: the page is in the mapping; no one writes it meanwhile.
             unsafe {
                 ptr::copy_nonoverlapping(
                     self.memory.wrapping_add(*data),

@@ -111,6 +111,7 @@ mod tests {
     use selkie_pool::{Coding, ComputeIndex, Observer, Pool, PoolConfig};
 
     use super::*;
+    use crate::log::LogTo;
     use crate::{ComputeId, Engine, EngineConfig, GAddr};
 
     const GCL: usize = 512;
@@ -127,8 +128,15 @@ mod tests {
         _memory: Arc<EmbeddedPool>,
     }
 
-    async fn start(pool: &Arc<Pool>, fabric: &Arc<dyn Fabric>, env: &Env, node: usize) -> Engine {
+    async fn start(
+        pool: &Arc<Pool>,
+        fabric: &Arc<dyn Fabric>,
+        env: &Env,
+        node: usize,
+        log: Option<LogTo>,
+    ) -> Engine {
         let config = EngineConfig {
+            log,
             cache_bytes: EngineConfig::min_cache_bytes(GCL),
             request_timeout: 10 * SOON,
             tick: Duration::from_millis(1),
@@ -139,7 +147,7 @@ mod tests {
     }
 
     impl Two {
-        async fn start(env: &Env) -> Two {
+        async fn start(env: &Env, log: Option<LogTo>) -> Two {
             let fabric: Arc<dyn Fabric> = MemFabric::new();
             let config = PoolConfig {
                 memory_nodes: 2,
@@ -148,13 +156,13 @@ mod tests {
                 range_bytes: 256 << 10,
                 max_compute_nodes: 4,
                 coding: Coding::PLAIN,
-                log_bytes: 0,
+                log_bytes: if log.is_some() { 128 << 10 } else { 0 },
             };
             let memory = EmbeddedPool::start(&fabric, config).unwrap();
             let pool = Arc::clone(memory.pool());
             let mut engines = Vec::new();
             for node in 0..2 {
-                engines.push(start(&pool, &fabric, env, node).await);
+                engines.push(start(&pool, &fabric, env, node, log.clone()).await);
             }
             let mut guard = engines[0].allocate().await.unwrap();
             guard.bytes_mut(0..1).fill(1);
@@ -223,12 +231,16 @@ mod tests {
     }
 
     fn run(test: impl AsyncFnOnce(Two)) {
+        run_with(None, test);
+    }
+
+    fn run_with(log: Option<LogTo>, test: impl AsyncFnOnce(Two)) {
         // What is planted is to be reported, and is no news.
         let on_panic: Option<selkie_fabric::env::PanicHook> = Some(Arc::new(|_| {}));
         let config = RuntimeConfig { threads: 2, seed: None, on_panic };
         let runtime = RealRuntime::start(config).unwrap();
         let env = runtime.env();
-        runtime.block_on(async { test(Two::start(&env).await).await });
+        runtime.block_on(async { test(Two::start(&env, log).await).await });
     }
 
     fn plant(two: &Two, place: &'static str) {
@@ -294,12 +306,42 @@ mod tests {
             leaves.close().await.unwrap();
             plant(&two, "lease");
             two.until("it has ended", || panics.core().lifecycle.has_panicked()).await;
-            let other = start(&two.pool, &two.fabric, &two.env, 2).await;
+            let other = start(&two.pool, &two.fabric, &two.env, 2, None).await;
             let gone = ComputeIndex::new(0);
             let recovered = || !two.pool.is_member(gone) && two.pool.lost().is_empty();
             two.until("the other node recovers", recovered).await;
             drop(other.allocate().await.unwrap());
             other.close().await.unwrap();
+        });
+    }
+    /// Damage in the log of a dead node costs the page that it is in.
+    #[test]
+    fn a_panic_while_a_page_is_redone_loses_that_page_alone() {
+        run_with(Some(LogTo::Memory), async |two| {
+            let [dies, recovers] = &two.engines[..] else { panic!("two nodes") };
+            let mut pages = vec![two.page];
+            for value in 2..6 {
+                let mut guard = dies.allocate().await.unwrap();
+                guard.bytes_mut(0..1).fill(value);
+                pages.push(guard.addr());
+            }
+            let lsn = dies.shared(pages[4]).await.unwrap().lsn();
+            dies.until_durable(lsn).await.unwrap();
+            *recovers.core().planted_panic.lock() = Some("redo of a page");
+            plant(&two, "lease");
+            let gone = ComputeIndex::new(0);
+            let recovered = || !two.pool.is_member(gone) && two.pool.lost().is_empty();
+            two.until("the other node recovers", recovered).await;
+            let mut lost = 0;
+            for (addr, value) in pages.iter().zip(1..) {
+                match recovers.shared(*addr).await {
+                    Ok(page) => assert_eq!(page[0], value, "{addr}"),
+                    Err(EngineError::PageLost { node: 0, .. }) => lost += 1,
+                    Err(error) => panic!("{addr}: {error}"),
+                }
+            }
+            assert_eq!(lost, 1);
+            recovers.close().await.unwrap();
         });
     }
 }

@@ -78,7 +78,7 @@ fn an_uncontended_miss_on_a_clean_page_is_one_round_trip() {
     cluster.run(async {
         let engine = &cluster.engines[0];
         let pages = [page(&cluster.engines[1]).await, page(&cluster.engines[1]).await];
-        // Gone from the other node's cache: nobody holds them.
+        // Gone from the other node's cache: no node holds them.
         cluster.engines[1].close().await.unwrap();
         assert_eq!(cluster.latched_words().await, []);
         for (addr, exclusive) in pages.into_iter().zip([false, true]) {

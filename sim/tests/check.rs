@@ -146,7 +146,7 @@ fn mutate(history: &mut [Transaction], random: &mut Random) {
     }
 }
 
-/// Blind writes, and reads of any value that somebody writes: mostly nonsense.
+/// Blind writes, and reads of any value that is written: mostly nonsense.
 fn arbitrary(random: &mut Random) -> Vec<Transaction> {
     let count = 3 + random.below(4);
     let mut written: Vec<(u64, u64)> = Vec::new();

@@ -111,7 +111,7 @@ fn what_timestamps_must_not_do_is_found_within_50_seeds_of_histories() {
     }
 }
 
-/// Phantoms: rows that come where nobody was seen to have looked.
+/// Phantoms: rows that appear in a range that a transaction has read.
 #[test]
 fn gaps_that_nobody_guards_are_found_within_200_seeds_of_every_protocol() {
     for protocol in Protocol::ALL {

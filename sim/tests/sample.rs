@@ -73,7 +73,7 @@ fn seeds_that_found_something_hold() {
         (Scenario::Counter, 12, "chains held up by a cut link overtook each other"),
         (Scenario::Bank, 41, "a client tried again for ever what a lost node would not give"),
         (Scenario::MemnodeLoss, 162, "a split made again was not known to who held its page"),
-        (Scenario::Crash, 72, "nobody could recover: the null address was lost with a dead node"),
+        (Scenario::Crash, 72, "no node could recover: the null address was lost with a dead node"),
         (Scenario::Crash, 86, "a page was lost that a node had from one that died before it"),
         (Scenario::Crash, 227, "the same page was taken for whole"),
         (
@@ -81,7 +81,7 @@ fn seeds_that_found_something_hold() {
             615,
             "a page that others asked for was to go home, and that went round for ever",
         ),
-        (Scenario::Crash, 782, "a copy that nobody could change held the log back for ever"),
+        (Scenario::Crash, 782, "a copy that no node could change held the log back for ever"),
         (Scenario::Crash, 7410, "pages stayed lost that one made again who died over it"),
         (Scenario::Crash, 9818, "the log of one was forgotten whose lines were in doubt"),
     ] {

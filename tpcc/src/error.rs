@@ -48,6 +48,14 @@ pub enum TpccError {
     /// Another driver has replaced the database while this one was about to use it.
     #[error("another driver replaces the database: start again")]
     DatabaseReplaced,
+    /// Drivers have come and gone so often that no worker's number is left for the rows of History.
+    #[error(
+        "drivers have come and gone {incarnation} times: no number is left for the workers of another; load a new pool"
+    )]
+    WriterNumbersExhausted {
+        /// The incarnation of the compute node.
+        incarnation: u32,
+    },
     /// A label that drivers leave for each other in the pool cannot be understood.
     #[error("label {name} of the pool: {what}")]
     Label {

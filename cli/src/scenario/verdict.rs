@@ -428,7 +428,7 @@ mod tests {
         assert_eq!(
             after("", |o| o.memory[0].ended = ProcessEnd::Signal(9)),
             memory,
-            "nobody killed it"
+            "no fault of the scenario killed it"
         );
         assert_eq!(after("", |o| o.memory[0].panic = Some("panicked at".to_owned())), memory);
         let killed = ["memory-1 ends by signal 9"];
@@ -468,7 +468,7 @@ mod tests {
             });
             report(o, "/journal", numbers);
         };
-        assert_eq!(after("", nothing), missing, "nobody died, and nothing was done");
+        assert_eq!(after("", nothing), missing, "no process died, and nothing was done");
         assert_eq!(after(KILL, nothing), missing);
         // Where nothing is expected to go on, everything may be lost; but then it was tried.
         let hopeless = format!("{KILL}[expect]\nrecovers = 0\n");

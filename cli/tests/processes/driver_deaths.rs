@@ -64,7 +64,7 @@ fn driver_is_killed(over: Over) {
     victim.kill();
     recovers(&pool, node, own);
     if over == Over::Shm {
-        until("nobody has files of the dead node", || {
+        until("the files of the dead node are gone", || {
             (!has_segment_of(&pool, node) && files_of(&survivor, node) == 0).then_some(())
         });
     }

@@ -301,6 +301,7 @@ impl Core {
         changes: &Changes,
         images: &[JournalImage],
     ) -> Result<bool, EngineError> {
+        self.panic_if_planted("redo of a page");
         // The log still has changes that were being written home. Without such, home is complete.
         if changes.has_changes_of(addr) || images.iter().any(|image| image.attempt.addr == addr) {
             let Some(mut line) = self.home_line(addr, images).await? else { return Ok(false) };

@@ -61,7 +61,7 @@ fn churn_neither_leaks_nor_reuses_under_a_pin() {
         }
         let ripe = |engine: &Engine| {
             let (fresh, free, hold) = engine.unused_lines();
-            assert_eq!(hold, 0, "lines stay on hold that nobody holds back");
+            assert_eq!(hold, 0, "lines stay on hold that no node holds back");
             fresh + free
         };
         let (mut a, mut b) = (&cluster.engines[0], &cluster.engines[1]);

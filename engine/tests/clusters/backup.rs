@@ -97,7 +97,7 @@ impl Pairs {
         let known = (0..PAIRS).map(|_| AtomicU64::new(0)).collect();
         let (changes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
         let pairs = Arc::new(Self { addrs, known, changes, stop });
-        // Of the others nobody has changed anything as yet.
+        // The others have changed nothing yet.
         for pair in 0..PAIRS * 3 / 4 {
             pairs.change(&site.engines[0], pair).await.unwrap();
         }

@@ -52,8 +52,8 @@ fn try_is_busy_exactly_when_somebody_is_in_the_way() {
             busy(engine.try_exclusive(addr).await.unwrap_err());
         }
         drop(held);
-        drop(b.try_exclusive(addr).await.expect("nobody is in the way"));
-        drop(a.try_exclusive(addr).await.expect("nobody is in the way"));
+        drop(b.try_exclusive(addr).await.expect("no other access is in the way"));
+        drop(a.try_exclusive(addr).await.expect("no other access is in the way"));
     });
     cluster.close_and_check();
 }
@@ -76,7 +76,7 @@ fn a_cancelled_intent_leaves_readers_and_later_writers_unharmed() {
         while let Err(error) = cluster.engines[0].try_exclusive(addr).await {
             assert!(matches!(error, EngineError::Busy { .. }));
             refused += 1;
-            assert!(refused < 10_000, "nobody uses the page any more");
+            assert!(refused < 10_000, "no access uses the page any more");
             yield_now().await;
         }
     });

@@ -40,7 +40,7 @@ async fn poll_times<F: Future>(future: F, polls: usize) -> Option<F::Output> {
         left -= 1;
         match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Some(output)),
-            // Without a poll left nobody need wake us.
+            // Without a poll left no waker is needed.
             Poll::Pending if left == 0 => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         }
@@ -105,7 +105,7 @@ fn accesses_dropped_at_every_await_point_leave_nothing_behind() {
                     live += 1;
                     prepare(&cluster, addr, before).await;
                     let done = poll_times(take(&cluster.engines[0], addr, step), polls).await;
-                    // Whatever was left under way, everybody still gets the page.
+                    // Whatever was left under way, every node still gets the page.
                     for engine in &cluster.engines {
                         drop(engine.exclusive(addr).await.unwrap());
                     }
@@ -164,7 +164,7 @@ fn waiters_that_go_away_do_not_hold_up_those_behind_them() {
         let mut reader = Box::pin(engine.shared(addr));
         assert!(poll_once(reader.as_mut()).await.is_none(), "a writer is ahead");
         drop(writer);
-        drop(reader.await.expect("nobody is ahead any more"));
+        drop(reader.await.expect("no writer is ahead any more"));
         drop(held);
     });
     cluster.close_and_check();

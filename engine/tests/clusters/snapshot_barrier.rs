@@ -139,14 +139,14 @@ fn what_is_changed_after_a_moment_stays_until_it_is_over() {
         write(two, addrs[0], 3).await;
         apart.ways[0].cut(false);
         env.sleep(ms(50)).await;
-        assert!(!reading.is_over(), "nobody has said that all have marked");
+        assert!(!reading.is_over(), "no node has said that all have marked");
         write(two, addrs[0], 2).await;
         let ended = env.now();
         assert!(apart.pools[2].end_barrier(first).await.unwrap());
         assert!(!apart.pools[2].end_barrier(first).await.unwrap(), "it is over");
         assert!(reading.at().await - ended < ms(100));
 
-        // Nobody ends it.
+        // No node ends it.
         let (second, _) = apart.pools[2].begin_barrier(by).await.unwrap().unwrap();
         let begun = env.now();
         env.sleep(ms(100)).await;
@@ -283,7 +283,7 @@ fn a_moment_that_is_not_marked_in_time_is_followed_by_another() {
         let values = [value(&addrs[0]), value(&addrs[1])];
         assert!(values[0] >= values[1] && values[1] > 0, "{values:?}");
 
-        // Whoever wants it goes away.
+        // The node that wants it goes away.
         apart.ways[1].cut(true);
         let to = at("dropped");
         let made = maker.backup(&to, &|_, _| ());

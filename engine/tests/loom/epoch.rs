@@ -1,5 +1,5 @@
 //! Stands in for crossbeam-epoch, as far as the engine uses it: a collector that destroys what it
-//! was given at the first moment at which nobody is pinned.
+//! was given at the first moment at which no reader is pinned.
 //!
 //! What is destroyed is marked and kept, so that a test sees who looks at it all the same.
 
@@ -50,7 +50,7 @@ pub(crate) fn pin() -> Guard {
 
 impl Guard {
     /// # Safety
-    /// Nobody finds the value any more.
+    /// No new reader finds the value.
     pub(crate) unsafe fn defer_destroy<T: 'static>(&self, value: Shared<'_, T>) {
         // SAFETY: the caller's; all values come from boxes.
         let block = unsafe { Box::from_raw(value.0) };
@@ -60,7 +60,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Release and Acquire pair with each other: nobody looks any more at what is destroyed.
+        // Release and Acquire pair with each other: no reader looks at what is destroyed.
         if GUARDS.fetch_sub(1, Ordering::AcqRel) == 1 {
             let mut retired = RETIRED.lock().unwrap();
             let destroyed: Vec<_> = retired.waiting.drain(..).map(Block::destroy).collect();
@@ -119,7 +119,7 @@ impl<T> Atomic<T> {
     }
 
     /// # Safety
-    /// Nobody else has the value.
+    /// No other reference to the value is left.
     pub(crate) unsafe fn into_owned(self) -> Owned<T> {
         // SAFETY: the caller's; all values come from boxes.
         Owned(unsafe { Box::from_raw(self.0.into_inner()) })

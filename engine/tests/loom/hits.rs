@@ -19,11 +19,11 @@ impl Cached {
             return None;
         }
         let value = (frame.addr() == addr).then(|| frame.page.read());
-        assert_eq!(frame.latch.unlock_shared(), Released::Quiet, "nobody waits");
+        assert_eq!(frame.latch.unlock_shared(), Released::Quiet, "there is no waiter");
         value
     }
 
-    /// Takes a line out of its frame if nobody is in. As `PageCache::vacate`.
+    /// Takes a line out of its frame if no access holds it. As `PageCache::vacate`.
     fn vacate(&self, addr: GAddr, id: FrameId) -> bool {
         let frame = self.frames.get(id);
         if frame.latch.seal() != LocalUse::Idle {

@@ -76,7 +76,7 @@ impl Line {
         }
     }
 
-    /// The holders are gone, all of them, and nobody waits.
+    /// The holders are gone, all of them, and there is no waiter.
     fn assert_free(&self) {
         assert_eq!(self.latch.in_use(), LocalUse::Idle);
         assert!(self.latch.try_exclusive_fast(), "a count was lost");
@@ -110,7 +110,7 @@ fn readers_are_in_together_and_are_counted() {
     model(3, || {
         let line = Line::allowing(true, false);
         let others = [on(&line, Line::read), on(&line, Line::read)];
-        assert!(line.read(), "nobody writes");
+        assert!(line.read(), "there is no writer");
         assert!(joined(others).iter().all(|is_in| *is_in));
         assert_eq!(line.latch.in_use(), LocalUse::Idle);
     });

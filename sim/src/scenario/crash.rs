@@ -90,7 +90,7 @@ impl LogPlace {
 /// Which node dies after the first, while the pool recovers from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum LaterDeath {
-    Nobody,
+    NoDeath,
     /// The one that sweeps the latch words.
     Sweeper,
     /// Any of the others.
@@ -102,7 +102,7 @@ enum LaterDeath {
 impl LaterDeath {
     fn of(seed: u64) -> Self {
         match SplitMix::of_stream(seed, LATER_STREAM).below(12) {
-            0..=5 => Self::Nobody,
+            0..=5 => Self::NoDeath,
             6..=7 => Self::Sweeper,
             8..=9 => Self::Other,
             _ => Self::All,
@@ -282,7 +282,7 @@ impl<'d> Deaths<'d> {
         let span = spans.get(random.below(3) as usize).copied().unwrap_or(SPAN);
         let after = nanos_below(random, span);
         match later {
-            LaterDeath::Nobody => {}
+            LaterDeath::NoDeath => {}
             LaterDeath::Sweeper => self.strike(cluster, after / 10, |state| {
                 state.lost.values().find_map(|lost| lost.sweeper)
             }),

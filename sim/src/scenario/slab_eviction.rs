@@ -62,7 +62,7 @@ const MOST_LOOKS: usize = 100;
 /// Who dies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum DeathVariant {
-    Nobody,
+    NoDeath,
     /// A compute node at any time.
     WriterDies,
     /// A compute node in the middle of a write-back.
@@ -80,7 +80,7 @@ impl DeathVariant {
             1 | 2 => Self::MoverDies,
             3 | 4 => Self::MemoryDies,
             5 => Self::InWriteBack,
-            _ => Self::Nobody,
+            _ => Self::NoDeath,
         }
     }
 }
@@ -102,7 +102,7 @@ pub(super) fn lose_nodes(case: Case, plan: &mut Plan) {
                 plan.troubles.push((at(), Trouble::Crash(PeerId::memory(node))));
             }
         }
-        DeathVariant::Nobody | DeathVariant::InWriteBack | DeathVariant::MoverDies => {}
+        DeathVariant::NoDeath | DeathVariant::InWriteBack | DeathVariant::MoverDies => {}
     }
     plan.troubles.sort_by_key(|(at, _)| *at);
 }
@@ -280,8 +280,10 @@ struct EvictionRun<'c> {
 
 impl EvictionRun<'_> {
     fn load(&mut self, pages: &CounterPages, span: Duration, round: usize) -> Result<(), SimError> {
-        let lost =
-            !matches!(DeathVariant::of(self.case), DeathVariant::Nobody | DeathVariant::MemoryDies);
+        let lost = !matches!(
+            DeathVariant::of(self.case),
+            DeathVariant::NoDeath | DeathVariant::MemoryDies
+        );
         let load = PageLoad {
             seed: self.case.seed,
             steps: STEPS,

@@ -121,7 +121,7 @@ impl ReadBalances {
         found.add(FOUND, balance);
         let at = customer.checked_sub(self.first).and_then(|at| usize::try_from(at).ok());
         let Some(place) = at.and_then(|at| self.balances.get_mut(at)) else {
-            found.expect(false, ROWS, || format!("{title} of {customer}, who is nobody"));
+            found.expect(false, ROWS, || format!("{title} of {customer}, which does not exist"));
             return;
         };
         let before = place.replace(balance);

@@ -89,7 +89,7 @@ pub fn measure<'a>(
             let commits = commits.clone();
             let partitions = partitions.clone();
             async move {
-                let mut worker = Worker::new(&config, &seat, &partitions, commits);
+                let mut worker = Worker::new(&config, &seat, &partitions, commits)?;
                 work(&mut worker, seat.node.engine.env(), &control).await?;
                 records.lock().add(worker.into_records());
                 Ok(())

@@ -52,7 +52,7 @@ impl<'a> Worker<'a> {
         seat: &'a WorkerIdentity<Tables>,
         partitions: &[Partition<PartitionProcedures>],
         commits: Option<CommitFile>,
-    ) -> Self {
+    ) -> Result<Self, TpccError> {
         let node = &seat.node;
         let (index, ordinal) = (node.engine.node().index(), seat.ordinal());
         let random = Random::stream(config.seed, WORKER_STREAMS + ordinal);
@@ -71,10 +71,11 @@ impl<'a> Worker<'a> {
         let recorder =
             CommitRecorder::new(workers, Random::stream(config.seed, JOURNAL_STREAMS + ordinal))
                 .noting_in(commits);
-        let writer = writer(ordinal, seat.incarnation);
+        let writer = writer(ordinal, seat.incarnation)?;
         let session = Session::new(&node.db, node.tables, writer)
             .with_access_time(config.network.access_time());
-        Self { session, route, writer, source, recorder, only: config.only, think: config.think }
+        let (only, think) = (config.only, config.think);
+        Ok(Self { session, route, writer, source, recorder, only, think })
     }
 
     /// The records of what it committed.
@@ -193,10 +194,13 @@ impl Terminal for Worker<'_> {
 
 /// The number of a worker among all workers that the database ever has: no two have the same one.
 /// The loader's rows have number 0.
-#[expect(clippy::expect_used, reason = "two workers with one number would write the same keys")]
-fn writer(ordinal: u64, incarnation: u32) -> i32 {
+///
+/// # Errors
+/// [`TpccError::WriterNumbersExhausted`]: two workers with one number would write the same keys.
+fn writer(ordinal: u64, incarnation: u32) -> Result<i32, TpccError> {
     let before = u64::from(incarnation.saturating_sub(1)) * WORKERS_OF_ALL_NODES as u64;
-    i32::try_from(before + ordinal + 1).expect("the number of a worker has 31 bits")
+    let number = i32::try_from(before + ordinal + 1);
+    number.map_err(|_| TpccError::WriterNumbersExhausted { incarnation })
 }
 
 /// Delivers in all ten districts. Returns how many had nothing to deliver, and whether a district
@@ -234,8 +238,13 @@ mod tests {
     #[test]
     fn no_two_workers_have_one_number() {
         let last = (WORKERS_OF_ALL_NODES - 1) as u64;
-        assert_eq!((writer(0, 1), writer(last, 1)), (1, WORKERS_OF_ALL_NODES as i32));
-        assert_eq!(writer(0, 2), writer(last, 1) + 1);
-        assert_eq!(writer(0, 0), 1, "in a pool of one process nobody counts");
+        let number = |ordinal, incarnation| writer(ordinal, incarnation).unwrap();
+        assert_eq!((number(0, 1), number(last, 1)), (1, WORKERS_OF_ALL_NODES as i32));
+        assert_eq!(number(0, 2), number(last, 1) + 1);
+        assert_eq!(number(0, 0), 1, "a pool of one process does not count incarnations");
+        let incarnations = i32::MAX as u32 / WORKERS_OF_ALL_NODES as u32;
+        assert!(number(last, incarnations) > number(0, incarnations));
+        let error = writer(last, incarnations + 1).unwrap_err();
+        assert!(error.to_string().contains("load a new pool"), "{error}");
     }
 }

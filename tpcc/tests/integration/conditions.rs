@@ -15,7 +15,7 @@ use crate::setup::{silent, small, with_loaded};
 /// Numbers of the conditions that do not hold.
 async fn broken(cluster: &TpccCluster, config: &Config) -> Vec<u8> {
     let facts = check::collect(&cluster.nodes, 1, 1, &silent()).await.unwrap();
-    assert_eq!(facts.lost_pages(), 0, "nobody died");
+    assert_eq!(facts.lost_pages(), 0, "no node died");
     check::check(&facts, &config.scale).iter().map(|broken| broken.condition).collect()
 }
 

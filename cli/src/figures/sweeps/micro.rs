@@ -27,7 +27,7 @@ pub(in crate::figures) fn scalability_claims() -> Vec<Claim> {
                     ("write-intensive, shared 100 %", "1"),
                 )
             },
-            why: "One node alone meets nobody, but pays the atomics at its one home. Among sixteen most \
+            why: "One node alone meets no other, but pays the atomics at its one home. Among sixteen most \
                   pages pass from node to node, one atomic each.",
         },
         Claim {

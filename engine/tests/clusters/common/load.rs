@@ -169,7 +169,7 @@ impl<F: Fn(&Migration) + Send + Sync> Observer for AtStage<F> {
 
     fn gone(&self, _: ComputeIndex) {}
 
-    // Whoever goes on to a stage hears of it here first, in the call by which it does.
+    // A load that advances to a stage is told here first, in the call that advances it.
     fn changed(&self, state: &PoolState) -> bool {
         let task = state.migration.filter(|task| task.stage == self.stage);
         if let Some(task) = task

@@ -235,7 +235,7 @@ fn a_log_directory_that_is_gone_for_a_while_stops_writers_and_loses_nothing() {
         assert_eq!(go_on(false).await, 200);
         std::fs::rename(&here, &away).unwrap();
         let stopped = go_on(true).await;
-        assert!(stopped < 10_000, "nobody was refused");
+        assert!(stopped < 10_000, "no access was refused");
         std::fs::rename(&away, &here).unwrap();
         let last = go_on(false).await;
         assert!(last > stopped, "it does not go on");

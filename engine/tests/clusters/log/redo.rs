@@ -84,7 +84,7 @@ fn redone(cluster: &Logged, valve: Option<&Valve>, memory_dies: Option<u16>) {
         }
         let lsn = two.shared(addrs[39]).await.unwrap().lsn();
         two.until_durable(lsn).await.unwrap();
-        // Of what is not durable nobody may have heard.
+        // A change that is not durable was acknowledged to no caller.
         if let Some(valve) = valve {
             valve.shut.store(true, Ordering::SeqCst);
             write(two, last, 78).await;

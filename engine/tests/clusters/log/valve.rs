@@ -139,7 +139,7 @@ impl LogStore for Valves {
                 valve.shut.store(false, Ordering::SeqCst);
                 let started = std::time::Instant::now();
                 while valve.appends.load(Ordering::SeqCst) == appends {
-                    assert!(started.elapsed() < Duration::from_secs(10), "nobody waits");
+                    assert!(started.elapsed() < Duration::from_secs(10), "no append waits");
                     selkie_fabric::env::yield_now().await;
                 }
             }

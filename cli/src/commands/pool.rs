@@ -373,3 +373,24 @@ async fn status(name: &Place, tls: &TlsArguments, as_json: bool) -> Result<(), S
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct CommandLine {
+        #[command(flatten)]
+        pool: Arguments,
+    }
+
+    /// Help has them as text, so they are written twice.
+    #[test]
+    fn lease_and_heartbeat_of_a_pool_are_those_of_the_library_unless_given() {
+        let CommandLine { pool } = CommandLine::parse_from(["selkie", "create", "name"]);
+        let Command::Create { lease, heartbeat, .. } = pool.command else { panic!("it creates") };
+        assert_eq!(Timing { lease, heartbeat }, Timing::default());
+    }
+}

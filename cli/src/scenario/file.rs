@@ -6,6 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use selkie::pool::Coding;
+use selkie::pool::control::Timing;
 use selkie_tpcc::MAX_DURATION;
 use serde::Deserialize;
 
@@ -105,8 +106,9 @@ pub(crate) struct PoolSection {
 
 impl Default for PoolSection {
     fn default() -> Self {
-        let span = |millis| Text(Span(Duration::from_millis(millis)));
-        Self { lease: span(2000), heartbeat: span(250), gcl: 2048, coding: Coding::PLAIN }
+        let Timing { lease, heartbeat } = Timing::default();
+        let span = |time| Text(Span(time));
+        Self { lease: span(lease), heartbeat: span(heartbeat), gcl: 2048, coding: Coding::PLAIN }
     }
 }
 

@@ -20,6 +20,8 @@ pub const MAX_COMPUTE_NODES: usize = HOLDER_SHIFT as usize;
 
 // Node ids plus one must fit the six holder bits.
 const _: () = assert!(MAX_COMPUTE_NODES < 1 << (64 - HOLDER_SHIFT));
+// Pools are created for as many nodes as a word has reader bits.
+const _: () = assert!(MAX_COMPUTE_NODES == selkie_pool::layout::MAX_COMPUTE_NODES);
 
 /// Identity of a compute node in a pool: 0..=57.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -16,7 +16,7 @@ impl<const N: usize> ProtocolModel<N> {
         let mut event = |what, event| {
             self.drive(world, node, event, |_, after| {
                 if after != *world {
-                    out.push(ModelStep { node, what, after });
+                    out.push(ModelStep::new(node, what, after));
                 }
             });
         };
@@ -45,7 +45,7 @@ impl<const N: usize> ProtocolModel<N> {
             let mut after = world.clone();
             change(&mut after);
             if after != *world {
-                out.push(ModelStep { node, what, after });
+                out.push(ModelStep::new(node, what, after));
             }
         };
         let explicit = self.latching == Latching::Explicit;

@@ -1,24 +1,29 @@
 //! The checker's view of a model: first states, next steps, properties.
 
+use std::sync::atomic::Ordering;
+
 use stateright::{Model, Property};
 
 use super::properties;
 use super::protocol::{ModelStep, ProtocolModel};
-use super::world::ModelWorld;
+use super::world::{ModelWorld, StoredWorld};
 
 impl<const N: usize> Model for ProtocolModel<N> {
-    type State = ModelWorld<N>;
+    type State = StoredWorld<N>;
     type Action = ModelStep<N>;
 
-    fn init_states(&self) -> Vec<ModelWorld<N>> {
+    fn init_states(&self) -> Vec<StoredWorld<N>> {
         let class = |node| {
             let mortal = if self.mortal && node == Self::MORTAL { 100 } else { 0 };
             mortal + if self.symmetric { self.callers[node] as u8 } else { node as u8 }
         };
-        vec![ModelWorld::new(std::array::from_fn(class))]
+        vec![Box::new(ModelWorld::new(std::array::from_fn(class)))]
     }
 
-    fn actions(&self, world: &ModelWorld<N>, out: &mut Vec<ModelStep<N>>) {
+    fn actions(&self, world: &StoredWorld<N>, out: &mut Vec<ModelStep<N>>) {
+        if self.homeless && !world.home_lost {
+            self.with_home.fetch_add(1, Ordering::Relaxed);
+        }
         if world.fault.is_some() {
             return;
         }
@@ -37,7 +42,7 @@ impl<const N: usize> Model for ProtocolModel<N> {
         }
     }
 
-    fn next_state(&self, _: &ModelWorld<N>, step: ModelStep<N>) -> Option<ModelWorld<N>> {
+    fn next_state(&self, _: &Self::State, step: ModelStep<N>) -> Option<Self::State> {
         Some(step.after)
     }
 

@@ -84,7 +84,7 @@ impl<const N: usize> ProtocolModel<N> {
             for split in 0..SPLITS {
                 let mut after = world.clone();
                 (after.store.bereft, after.store.lost) = (true, Some(split));
-                out.push(ModelStep { node: 0, what: ModelEvent::SplitLost(split), after });
+                out.push(ModelStep::new(0, ModelEvent::SplitLost(split), after));
             }
         }
         for (node, own) in world.nodes.iter().enumerate() {
@@ -100,7 +100,7 @@ impl<const N: usize> ProtocolModel<N> {
             if world.store.writer.is_some() || !world.home_fresh {
                 after.fault = Some(ModelFault::Torn);
             }
-            out.push(ModelStep { node, what: ModelEvent::SplitMade, after });
+            out.push(ModelStep::new(node, ModelEvent::SplitMade, after));
         }
     }
 

@@ -50,7 +50,7 @@ impl<const N: usize> ProtocolModel<N> {
         let mut plain = |node, what, change: &dyn Fn(&mut ModelWorld<N>)| {
             let mut after = world.clone();
             change(&mut after);
-            out.push(ModelStep { node, what, after });
+            out.push(ModelStep::new(node, what, after));
         };
         let dead = || world.places(|node| node.life == NodeLife::Dead);
         match world.stage {
@@ -100,7 +100,7 @@ impl<const N: usize> ProtocolModel<N> {
             if !world.wires[from][node].packets().is_empty() {
                 let mut after = world.clone();
                 after.wires[from][node].lose_last();
-                out.push(ModelStep { node, what: ModelEvent::MailLost { from }, after });
+                out.push(ModelStep::new(node, ModelEvent::MailLost { from }, after));
             }
         }
     }
@@ -136,7 +136,7 @@ impl<const N: usize> ProtocolModel<N> {
                 DeathKnowledge::Passed => state.untold,
                 _ => NodeSet::EMPTY,
             };
-            out.push(ModelStep { node, what: ModelEvent::Knows(knowledge), after });
+            out.push(ModelStep::new(node, ModelEvent::Knows(knowledge), after));
         };
         let owes = state.claimed && state.line.phase == Phase::Modified && !self.keeps_claimed;
         let told = if owes { DeathKnowledge::Due } else { DeathKnowledge::Told };
@@ -190,7 +190,7 @@ impl<const N: usize> ProtocolModel<N> {
                 state.knowledge = if waits { DeathKnowledge::Due } else { DeathKnowledge::Told };
             }
             self.drive(&before, node, Event::Lost { node: dead }, |_, after| {
-                out.push(ModelStep { node, what: ModelEvent::Lost(place(dead)), after });
+                out.push(ModelStep::new(node, ModelEvent::Lost(place(dead)), after));
             });
         }
     }

@@ -100,33 +100,43 @@ impl<const N: usize> ProtocolModel<N> {
         let at = world.site(node);
         let mut outcomes: SmallVec<[(LocalUse, (Line, Actions)); 5]> = SmallVec::new();
         for local in self.uses(world, node) {
-            let mut after = world.clone();
-            let Some(actions) = self.run(&mut after.nodes[node].line, at, event, local) else {
+            let mut line = world.nodes[node].line.clone();
+            let Some(actions) = self.run(&mut line, at, event, local) else {
                 // Under weakened rules the message is ignored: the word is damaged anyway.
                 if !self.published() {
+                    let mut after = world.clone();
+                    after.nodes[node].line = line;
                     after.fault = Some(ModelFault::Violation);
                     then(local, after);
                 }
                 return;
             };
-            let outcome = (after.nodes[node].line.clone(), actions.clone());
-            if outcomes.iter().any(|(use_, o)| stands_for(*use_, local) && *o == outcome) {
+            let same = |use_: LocalUse, (other, done): &(Line, Actions)| {
+                stands_for(use_, local) && *other == line && *done == actions
+            };
+            if outcomes.iter().any(|(use_, outcome)| same(*use_, outcome)) {
                 continue;
             }
+            // Only now: most of the time of a search is the copying of worlds.
+            let mut after = world.clone();
+            after.nodes[node].line = line.clone();
             if !after.nodes[node].line.deferred.is_empty() {
                 after.nodes[node].latch = local;
             }
             after.fault = self.fault(world, &after, node, event, &actions);
-            for action in actions {
-                if !self.carry_out(&mut after, node, action) {
+            for action in &actions {
+                if !self.carry_out(&mut after, node, *action) {
                     after.fault = Some(ModelFault::Action);
                 }
             }
             if self.published() {
                 after.fault = None;
             }
-            self.met.fetch_or(1 << phase_tag(outcome.0.phase), Ordering::Relaxed);
-            outcomes.push((local, outcome));
+            let met = 1 << phase_tag(line.phase);
+            if self.met.load(Ordering::Relaxed) & met == 0 {
+                self.met.fetch_or(met, Ordering::Relaxed);
+            }
+            outcomes.push((local, (line, actions)));
             after.see_through(node, self.keeps_claimed);
             after.forget(node);
             then(local, after);

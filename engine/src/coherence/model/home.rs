@@ -69,6 +69,6 @@ impl<const N: usize> ProtocolModel<N> {
             }
             after.forget(node);
         }
-        out.push(ModelStep { node: 0, what: ModelEvent::HomeLost, after });
+        out.push(ModelStep::new(0, ModelEvent::HomeLost, after));
     }
 }

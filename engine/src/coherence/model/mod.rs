@@ -21,7 +21,7 @@
 //! | --- | --- |
 //! | B B, latches as steps of their own | 72,225 |
 //! | B B | 14,499 |
-//! | W W W | 5,960,314 |
+//! | W W W, searched as a part of that with a home to lose | 5,960,314 |
 //! | W W D, behind an ignored test | 28,092,048 |
 //! | W D D, behind an ignored test | 38,518,168 |
 //! | D D D | 15,407,258 |

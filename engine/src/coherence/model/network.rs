@@ -8,11 +8,11 @@ use crate::coherence::machine::{Event, Inquiry, Message, Phase};
 
 impl<const N: usize> ProtocolModel<N> {
     pub(super) fn system(&self, world: &ModelWorld<N>, node: usize, out: &mut Vec<ModelStep<N>>) {
-        let mut before = world.clone();
         if world.nodes[node].free_due && Self::runs(world, node) {
+            let mut before = world.clone();
             before.nodes[node].free_due = false;
             self.drive(&before, node, Event::LocalFree, |local, after| {
-                out.push(ModelStep { node, what: ModelEvent::Freed(local), after });
+                out.push(ModelStep::new(node, ModelEvent::Freed(local), after));
             });
         }
         let Some(chain) = world.nodes[node].chain else { return };
@@ -31,7 +31,7 @@ impl<const N: usize> ProtocolModel<N> {
                 before.nodes[node].fresh = chain.data;
             }
             self.drive(&before, node, Event::Completed { old: chain.old }, |local, after| {
-                out.push(ModelStep { node, what: ModelEvent::Complete(local), after });
+                out.push(ModelStep::new(node, ModelEvent::Complete(local), after));
             });
             return;
         };
@@ -68,7 +68,7 @@ impl<const N: usize> ProtocolModel<N> {
         if !Self::runs(world, node) {
             before.forget_chain(node);
         }
-        out.push(ModelStep { node, what: ModelEvent::Home(verb), after: before });
+        out.push(ModelStep::new(node, ModelEvent::Home(verb), before));
     }
 
     pub(super) fn mail(
@@ -88,14 +88,14 @@ impl<const N: usize> ProtocolModel<N> {
         let event = Event::Received { from: id(from), message };
         self.drive(&before, node, event, |local, after| {
             let newcomer = after.nodes[node].line.deferred.len() > older;
-            for overtakes in 0..=if newcomer { older } else { 0 } {
+            for overtakes in 1..=if newcomer { older } else { 0 } {
                 let mut after = after.clone();
-                if newcomer {
-                    after.nodes[node].line.deferred[older - overtakes..].rotate_right(1);
-                }
+                after.nodes[node].line.deferred[older - overtakes..].rotate_right(1);
                 let what = ModelEvent::Receive { from, message, local, overtakes };
-                out.push(ModelStep { node, what, after });
+                out.push(ModelStep::new(node, what, after));
             }
+            let what = ModelEvent::Receive { from, message, local, overtakes: 0 };
+            out.push(ModelStep::new(node, what, after));
         });
     }
 }

@@ -5,7 +5,7 @@ use stateright::Property;
 use super::death::{lost_only_without_copies, swept};
 use super::protocol::ProtocolModel;
 use super::wire::id;
-use super::world::{ModelFault, ModelWorld, NodeLife};
+use super::world::{ModelFault, ModelWorld, NodeLife, StoredWorld};
 use crate::coherence::machine::{LocalUse, Message, Phase};
 use crate::coherence::word::{LatchDelta, LatchWord};
 
@@ -16,19 +16,19 @@ pub(super) const TWO_WRITERS: &str = "single writer";
 /// Safety: the properties that the published rules break.
 pub(super) fn safety<const N: usize>() -> Vec<Property<ProtocolModel<N>>> {
     vec![
-        Property::always(STALE_READ, |_, world: &ModelWorld<N>| {
+        Property::always(STALE_READ, |_, world: &StoredWorld<N>| {
             world.nodes.iter().all(|node| node.fresh || !node.line.readable())
         }),
-        Property::always(TWO_WRITERS, single_writer),
-        Property::always("sweeps the dead", |_, world: &ModelWorld<N>| swept(world)),
-        Property::always("judges by fresh pages", |_, world: &ModelWorld<N>| {
+        Property::always(TWO_WRITERS, |_, world: &StoredWorld<N>| single_writer(world)),
+        Property::always("sweeps the dead", |_, world: &StoredWorld<N>| swept(world)),
+        Property::always("judges by fresh pages", |_, world: &StoredWorld<N>| {
             world.fault != Some(ModelFault::Judgement)
         }),
-        Property::always(TORN, |_, world: &ModelWorld<N>| world.fault != Some(ModelFault::Torn)),
-        Property::always("can be redone", |_, world: &ModelWorld<N>| {
+        Property::always(TORN, |_, world: &StoredWorld<N>| world.fault != Some(ModelFault::Torn)),
+        Property::always("can be redone", |_, world: &StoredWorld<N>| {
             world.fault != Some(ModelFault::Unhomed)
         }),
-        Property::always("loses no copy", |_, world: &ModelWorld<N>| {
+        Property::always("loses no copy", |_, world: &StoredWorld<N>| {
             lost_only_without_copies(world)
         }),
     ]
@@ -37,28 +37,28 @@ pub(super) fn safety<const N: usize>() -> Vec<Property<ProtocolModel<N>>> {
 /// Properties that need rules which keep the word correct.
 pub(super) fn answers_and_rest<const N: usize>() -> Vec<Property<ProtocolModel<N>>> {
     vec![
-        Property::always("no violation", |_, world: &ModelWorld<N>| {
+        Property::always("no violation", |_, world: &StoredWorld<N>| {
             world.fault != Some(ModelFault::Violation)
         }),
-        Property::always("no impossible action", |_, world: &ModelWorld<N>| {
+        Property::always("no impossible action", |_, world: &StoredWorld<N>| {
             world.fault != Some(ModelFault::Action)
         }),
-        Property::always("no lost right", |_, world: &ModelWorld<N>| {
+        Property::always("no lost right", |_, world: &StoredWorld<N>| {
             world.fault != Some(ModelFault::RightLost)
         }),
-        Property::always("no lost wake-up", |_, world: &ModelWorld<N>| {
+        Property::always("no lost wake-up", |_, world: &StoredWorld<N>| {
             world.fault != Some(ModelFault::WakeLost)
         }),
-        Property::always("one answer a request", |_, world: &ModelWorld<N>| {
+        Property::always("one answer a request", |_, world: &StoredWorld<N>| {
             world.fault.is_some() || one_answer(world)
         }),
-        Property::always("comes to rest", |model: &ProtocolModel<N>, world: &ModelWorld<N>| {
+        Property::always("comes to rest", |model: &ProtocolModel<N>, world: &StoredWorld<N>| {
             let latched = world.nodes.iter().any(|node| node.latch != LocalUse::Idle);
             world.fault.is_some() || latched || !quiet(world) || at_rest(model, world)
         }),
         Property::always(
             "nowait waits for no latch",
-            |model: &ProtocolModel<N>, world: &ModelWorld<N>| {
+            |model: &ProtocolModel<N>, world: &StoredWorld<N>| {
                 world.fault.is_some() || !quiet(world) || nowait_is_over(model, world)
             },
         ),
@@ -70,7 +70,7 @@ fn quiet<const N: usize>(world: &ModelWorld<N>) -> bool {
     ProtocolModel::is_over(world) && world.quiet()
 }
 
-fn single_writer<const N: usize>(_: &ProtocolModel<N>, world: &ModelWorld<N>) -> bool {
+fn single_writer<const N: usize>(world: &ModelWorld<N>) -> bool {
     let readable = world.nodes.iter().filter(|node| node.line.readable()).count();
     readable <= 1 || !world.nodes.iter().any(|node| node.line.writable())
 }

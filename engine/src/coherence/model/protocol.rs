@@ -1,11 +1,11 @@
 //! A model to check: its settings, and the steps that it can take.
 
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicUsize};
 
 use super::chain::ChainVerb;
 use super::omissions::{RecoveryOmission, RegenerationOmission, RelocationOmission};
 use super::wire::place;
-use super::world::{DeathKnowledge, ModelWorld};
+use super::world::{DeathKnowledge, ModelWorld, StoredWorld};
 use crate::coherence::machine::{LocalUse, Message, Phase, Rules};
 
 /// How local latches are modelled.
@@ -64,6 +64,8 @@ pub(super) struct ProtocolModel<const N: usize> {
     pub(super) symmetric: bool,
     /// The phases met in the search, by tag, to show that it covers the machine.
     pub(super) met: AtomicU32,
+    /// With `homeless`: the states whose home is not lost, which are those of the model without.
+    pub(super) with_home: AtomicUsize,
 }
 
 /// The cause of a step.
@@ -117,7 +119,13 @@ pub(super) enum ModelEvent {
 pub(super) struct ModelStep<const N: usize> {
     pub(super) node: usize,
     pub(super) what: ModelEvent,
-    pub(super) after: ModelWorld<N>,
+    pub(super) after: StoredWorld<N>,
+}
+
+impl<const N: usize> ModelStep<N> {
+    pub(super) fn new(node: usize, what: ModelEvent, after: ModelWorld<N>) -> Self {
+        ModelStep { node, what, after: Box::new(after) }
+    }
 }
 
 impl<const N: usize> ProtocolModel<N> {
@@ -125,7 +133,6 @@ impl<const N: usize> ProtocolModel<N> {
         // Priority only orders deferred requests; here a deferred request overtakes any number of
         // older ones instead, so every order that priorities could make is searched.
         let rules = Rules { max_priority: 0, ..Rules::DESIGNED };
-        let met = AtomicU32::new(0);
         ProtocolModel {
             rules,
             latching,
@@ -139,7 +146,8 @@ impl<const N: usize> ProtocolModel<N> {
             coded: false,
             careless: None,
             symmetric: true,
-            met,
+            met: AtomicU32::new(0),
+            with_home: AtomicUsize::new(0),
         }
     }
 
@@ -155,7 +163,7 @@ impl<const N: usize> ProtocolModel<N> {
 
 /// One line of a trace.
 pub(super) fn describe<const N: usize>(step: &ModelStep<N>) -> String {
-    let ModelWorld { word, nodes, home_fresh, .. } = &step.after;
+    let ModelWorld { word, nodes, home_fresh, .. } = &*step.after;
     let phases: Vec<Phase> = nodes.iter().map(|n| n.line.phase).collect();
     let readers: Vec<usize> = word.readers().iter().map(place).collect();
     let holder = word.holder().ok().flatten().map(place);

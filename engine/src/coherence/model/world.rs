@@ -117,6 +117,9 @@ pub(super) struct ModelWorld<const N: usize> {
     pub(super) class: [u8; N],
 }
 
+/// A state as the checker has it: on the heap, because a search moves each state several times.
+pub(super) type StoredWorld<const N: usize> = Box<ModelWorld<N>>;
+
 impl<const N: usize> ModelWorld<N> {
     pub(super) fn new(class: [u8; N]) -> Self {
         let node = ModelNode {

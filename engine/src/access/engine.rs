@@ -134,16 +134,15 @@ impl Engine {
     /// # Errors
     /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may still become
     /// durable later. The node's error as soon as the node has failed.
-    pub fn until_durable(&self, lsn: Lsn) -> BoxFuture<'_, Result<(), EngineError>> {
-        Box::pin(async move {
-            let Some(log) = &self.0.log else { return Ok(()) };
-            #[cfg(feature = "planted")]
-            if self.0.config.planted == crate::Planted::EarlyCommit {
-                self.0.write_log(log);
-                return Ok(());
-            }
-            self.0.until_durable(log, lsn).await
-        })
+    pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
+        let Some(log) = &self.0.log else { return Ok(()) };
+        #[cfg(feature = "planted")]
+        if self.0.config.planted == crate::Planted::EarlyCommit {
+            self.0.write_log(log);
+            return Ok(());
+        }
+        // Not a part of the future of every transaction.
+        Box::pin(self.0.until_durable(log, lsn)).await
     }
 
     /// Waits until this node's log has room for changes. The caller should hold no latch: a latched

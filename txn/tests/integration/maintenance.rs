@@ -4,7 +4,7 @@
 use selkie_btree::TreeStats;
 use selkie_txn::{Database, Source, Table, key};
 
-use crate::common::{Account, Cluster, accounts, check, insert};
+use crate::common::{Account, Cluster, accounts, check, insert, with_each_protocol};
 
 const ROWS: i32 = 200;
 
@@ -32,16 +32,16 @@ async fn shapes(db: &Database) -> Vec<TreeStats> {
 
 #[test]
 fn commits_post_their_splits_and_give_empty_leaves_back() {
-    let cluster = Cluster::start(1, 512);
-    let databases = cluster.create(vec![accounts()]);
-    let db = &databases[0];
-    let table = db.table("account").unwrap();
-    cluster.runtime.block_on(async {
+    with_each_protocol(1, async |protocol, databases, table| {
+        let db = &databases[0];
         let mut txn = db.begin();
         insert_all(db, &mut txn, table).await;
         txn.commit().await.unwrap();
         let full = shapes(db).await;
-        assert!(full.iter().all(|shape| shape.leaves > 5 && shape.unposted == 0), "{full:?}");
+        assert!(
+            full.iter().all(|shape| shape.leaves > 5 && shape.unposted == 0),
+            "{protocol}: {full:?}"
+        );
 
         let mut txn = db.begin();
         for id in 0..ROWS {
@@ -58,11 +58,10 @@ fn commits_post_their_splits_and_give_empty_leaves_back() {
         insert_all(db, &mut txn, table).await;
         txn.rollback().await;
         for (empty, after) in empty.iter().zip(shapes(db).await) {
-            assert_eq!(after.entries, 0);
+            assert_eq!(after.entries, 0, "{protocol}");
             assert!(after.leaves <= empty.leaves * 2, "{after:?}");
         }
     });
-    cluster.close();
 }
 
 #[test]

@@ -151,6 +151,20 @@ pub(crate) fn bank(protocol: Protocol) -> (Cluster, Vec<Database>, Table) {
     (cluster, databases, table)
 }
 
+/// Runs a test for each protocol, on the accounts of a new cluster of this many nodes.
+pub(crate) fn with_each_protocol(nodes: usize, test: impl AsyncFn(Protocol, &[Database], Table)) {
+    for protocol in Protocol::ALL {
+        let cluster = Cluster::start(nodes, 512);
+        let databases = cluster.create(DatabaseSchema::from(vec![accounts()]).protocol(protocol));
+        let with = |db: Database| db.with_protocol(protocol).unwrap();
+        let databases: Vec<_> = databases.into_iter().map(with).collect();
+        let table = databases[0].table("account").unwrap();
+        cluster.runtime.block_on(test(protocol, &databases, table));
+        drop(databases);
+        cluster.close();
+    }
+}
+
 /// A change that adds to the balance.
 pub(crate) fn add(by: i64) -> impl FnOnce(&mut RowMut<'_>) -> Result<(), TxnError> + Send {
     move |row| Ok(row.set_i64(BALANCE, row.i64(BALANCE)? + by)?)

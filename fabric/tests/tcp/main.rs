@@ -1,0 +1,17 @@
+//! The `tcp` fabric between nodes that do not share a `TcpFabric`, and against peers that do not
+//! play by the rules: what conformance cannot show.
+
+#![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "helpers of tests may fail like tests")]
+
+mod access;
+mod admission;
+#[path = "../certificates/mod.rs"]
+mod certificates;
+mod chains;
+mod common;
+mod connections;
+mod deaths;
+mod fencing;
+mod other_protocols;
+mod wakers;

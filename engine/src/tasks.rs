@@ -314,7 +314,8 @@ mod tests {
             other.close().await.unwrap();
         });
     }
-    /// Damage in the log of a dead node costs the page that it is in.
+
+    /// As for damage in a log that nothing else finds.
     #[test]
     fn a_panic_while_a_page_is_redone_loses_that_page_alone() {
         run_with(Some(LogTo::Memory), async |two| {

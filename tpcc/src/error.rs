@@ -48,9 +48,10 @@ pub enum TpccError {
     /// Another driver has replaced the database while this one was about to use it.
     #[error("another driver replaces the database: start again")]
     DatabaseReplaced,
-    /// Drivers have come and gone so often that no worker's number is left for the rows of History.
+    /// The compute node has been started so often that no worker's number is left for the rows of
+    /// History.
     #[error(
-        "drivers have come and gone {incarnation} times: no number is left for the workers of another; load a new pool"
+        "the compute node has been started {incarnation} times: no number is left for its workers; load a new pool"
     )]
     WriterNumbersExhausted {
         /// The incarnation of the compute node.

@@ -11,8 +11,8 @@ pub(crate) const LOADING: RetryPolicy =
     RetryPolicy { attempts: 500, base: Duration::from_micros(10), cap: Duration::from_millis(64) };
 
 /// For all other transactions. A conflict ends when the other transaction does, so many attempts
-/// only mean many others. A node that dies ends its transactions with its lease and the recovery
-/// from it: seconds by default, and more on a busy machine. After some twenty it is an error.
+/// only mean many others. That of a node that dies ends after its lease and the recovery from it:
+/// seconds with the default lease, and more on a busy machine. After some twenty it is an error.
 pub(crate) const PATIENCE: RetryPolicy = RetryPolicy {
     attempts: 10_000,
     base: Duration::from_micros(10),

@@ -50,7 +50,8 @@ fn two_nodes_are_safe_and_come_to_rest() {
 
 /// Run this and the next with `cargo test --release -p selkie-engine nowait_are_safe -- --ignored`.
 /// Every run of the tests searches three nodes of one kind, and two nodes of both kinds. Three that
-/// wait are searched with a home to lose, which may be lost never or after any of their steps.
+/// wait are searched with a home to lose, which may be lost after
+/// any step, or never.
 #[test]
 #[ignore = "minutes; to be run by hand"]
 fn three_nodes_one_of_them_nowait_are_safe_and_come_to_rest() {

@@ -169,7 +169,7 @@ impl<F: Fn(&Migration) + Send + Sync> Observer for AtStage<F> {
 
     fn gone(&self, _: ComputeIndex) {}
 
-    // A load that advances to a stage is told here first, in the call that advances it.
+    // The process that moves a migration on to a stage is told here first, in the same call.
     fn changed(&self, state: &PoolState) -> bool {
         let task = state.migration.filter(|task| task.stage == self.stage);
         if let Some(task) = task

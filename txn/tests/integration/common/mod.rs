@@ -154,6 +154,7 @@ pub(crate) fn bank(protocol: Protocol) -> (Cluster, Vec<Database>, Table) {
 /// Runs a test for each protocol, on the accounts of a new cluster of this many nodes.
 pub(crate) fn with_each_protocol(nodes: usize, test: impl AsyncFn(Protocol, &[Database], Table)) {
     for protocol in Protocol::ALL {
+        println!("{protocol}");
         let cluster = Cluster::start(nodes, 512);
         let databases = cluster.create(DatabaseSchema::from(vec![accounts()]).protocol(protocol));
         let with = |db: Database| db.with_protocol(protocol).unwrap();

@@ -88,3 +88,21 @@ fn seeds_that_found_something_hold() {
         run(Case::of(scenario, seed), None).unwrap_or_else(|failure| panic!("{failure}"));
     }
 }
+
+/// Seeds of coded pools that once found something, by a coding that is not drawn by default.
+#[test]
+fn seeds_of_coded_pools_that_found_something_hold() {
+    let full = "a pool of k + r memory nodes could not grow once one had died";
+    let epochs = "a node left while the memory node with the epochs was dying";
+    for (scenario, coding, seed, _found) in [
+        (Scenario::Bank, "2+1", 76, full),
+        (Scenario::Bank, "2+1", 108, epochs),
+        (Scenario::Bank, "2+1", 394, epochs),
+        (Scenario::Bank, "2+1", 910_089, epochs),
+        (Scenario::Counter, "2+1", 145, epochs),
+        (Scenario::Tree, "4+2", 910_089, epochs),
+    ] {
+        let case = Case::of(scenario, seed).coded(coding.parse().unwrap()).unwrap();
+        run(case, None).unwrap_or_else(|failure| panic!("{failure}"));
+    }
+}

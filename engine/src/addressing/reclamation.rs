@@ -57,10 +57,16 @@ impl Core {
         stored: u64,
     ) -> Result<(), EngineError> {
         let offset = layout::node_epoch_offset(node.index());
-        let Some((node, at)) = self.epoch_word(offset) else { return Ok(()) };
-        let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
-        self.memory.queue_pair(node).post(chain).await.map_err(|e| e.error)?;
-        Ok(())
+        loop {
+            let Some((memory, at)) = self.epoch_word(offset) else { return Ok(()) };
+            let chain = Chain::from([Verb::write(at, Buf::copy_of(&stored.to_le_bytes()))]);
+            let Err(lost) = self.memory.queue_pair(memory).post(chain).await else { return Ok(()) };
+            if self.memory.coded.is_none() {
+                return Err(lost.error.into());
+            }
+            // The pool outlives it, and has its epochs at another memory node then.
+            self.confirm_memory_death(lost.error).await?;
+        }
     }
 
     /// Follows, publishes, ripens freed lines and, if it waits for some, moves the global epoch.

@@ -156,6 +156,46 @@ fn what_a_pool_has_lost_is_made_again_on_one_that_joins() {
     });
 }
 
+/// The next growth was "pool full", and all writers ended, though the other memory nodes had
+/// room.
+#[test]
+fn a_pool_that_has_lost_what_it_may_lose_gets_ranges_and_makes_them_whole_later() {
+    for (coding, nodes, lost) in [("2+1", 3, &[1][..]), ("2+2", 4, &[0, 2]), ("2+2", 4, &[3])] {
+        let (mem, cluster) = cluster(2, nodes, coding);
+        let env = cluster.runtime.env();
+        cluster.run(async {
+            let mut all = pages(&cluster.engines[0], 500).await;
+            let before = cluster.pool.state().ranges.len();
+            lost.iter().for_each(|node| mem.kill(PeerId::memory(*node)));
+            // Both nodes until the pool has two ranges more.
+            while cluster.pool.state().ranges.len() < before + 2 {
+                for engine in &cluster.engines {
+                    all.extend(pages(engine, 50).await);
+                }
+            }
+            for (number, addr) in all.iter().enumerate() {
+                write(&cluster.engines[number % 2], *addr, 2).await;
+            }
+            for engine in &cluster.engines {
+                for addr in &all {
+                    assert_eq!(check(&engine.shared(*addr).await.unwrap(), *addr), 2);
+                }
+            }
+            assert!(!is_whole(&cluster.pool), "there is no room for what was lost");
+            for _ in lost {
+                grow(&cluster, LENT).await;
+            }
+            until(&env, &cluster, "is regenerated", || is_whole(&cluster.pool)).await;
+            // It may lose as many again.
+            let others = (0..nodes as u16).filter(|node| !lost.contains(node)).take(lost.len());
+            others.for_each(|node| mem.kill(PeerId::memory(node)));
+            for addr in &all {
+                assert_eq!(check(&cluster.engines[0].shared(*addr).await.unwrap(), *addr), 2);
+            }
+        });
+    }
+}
+
 #[test]
 fn a_full_pool_gets_room_from_one_that_joins() {
     let (_, cluster) = cluster(1, 3, "2+1");

@@ -7,7 +7,7 @@
 //! are in one failure domain.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::failure_domain::FailureDomain;
 
@@ -107,6 +107,29 @@ pub fn place_range(places: &[MemoryNodeLoad], splits: usize, spare: usize) -> Op
     });
     let load = |group: &Vec<&MemoryNodeLoad>| group.iter().map(|place| place.used).sum::<u32>();
     let best = choices.min_by_key(load)?;
+    Some(best.iter().map(|place| place.node).collect())
+}
+
+/// As [`place_range`], if no group has enough living nodes with room: of the nodes of `places`
+/// those in `dead` may have up to `parity` of the slabs, as few as possible. Their slabs are lost
+/// from the beginning, as if the nodes had died after it.
+pub(crate) fn place_degraded_range(
+    places: &[MemoryNodeLoad],
+    dead: &BTreeSet<u16>,
+    (splits, parity): (usize, usize),
+    spare: usize,
+) -> Option<Vec<u16>> {
+    let lost =
+        |group: &[&MemoryNodeLoad]| group.iter().filter(|place| dead.contains(&place.node)).count();
+    let groups = extended_groups(places, splits, spare);
+    let choices = groups.into_iter().filter_map(|mut group| {
+        group.retain(|place| place.free() > 0);
+        group.sort_by_key(|place| (dead.contains(&place.node), place.used, place.node));
+        group.truncate(splits);
+        (group.len() == splits && lost(&group) <= parity).then_some(group)
+    });
+    let load = |group: &Vec<&MemoryNodeLoad>| group.iter().map(|place| place.used).sum::<u32>();
+    let best = choices.min_by_key(|group| (lost(group), load(group)))?;
     Some(best.iter().map(|place| place.node).collect())
 }
 

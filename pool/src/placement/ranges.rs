@@ -3,9 +3,21 @@
 use std::collections::BTreeSet;
 
 use super::coding_sets::{self, MemoryNodeLoad, SPARE_NODES};
-use crate::document::{MAX_RANGES, MemoryMember, PoolState, RangePlace, Slab};
+use crate::document::{MAX_RANGES, MemoryMember, PoolState, RangePlace, Residency, Slab};
 use crate::error::PoolError;
 use crate::layout::MAX_RANGE_BYTES;
+
+/// A memory node with `used` slabs in use as a place for slabs.
+fn load_of(member: &MemoryMember, used: u32, has_room: bool) -> MemoryNodeLoad {
+    let withdrawn = u32::try_from(member.reclaim.withdrawn.len()).unwrap_or(u32::MAX);
+    let capacity = member.descriptor.ranges.saturating_sub(withdrawn);
+    MemoryNodeLoad {
+        node: member.descriptor.peer.index(),
+        domain: member.domain.clone(),
+        used,
+        slabs: if has_room { capacity } else { used },
+    }
+}
 
 impl PoolState {
     /// The living memory nodes as places for slabs. Those that are to leave, or that evict slabs,
@@ -20,12 +32,8 @@ impl PoolState {
         living
             .map(|member| {
                 let node = member.descriptor.peer.index();
-                let used = used(node);
                 let has_room = self.stays(node) && member.reclaim.evicting.is_empty();
-                let withdrawn = u32::try_from(member.reclaim.withdrawn.len()).unwrap_or(u32::MAX);
-                let capacity = member.descriptor.ranges.saturating_sub(withdrawn);
-                let slabs = if has_room { capacity } else { used };
-                MemoryNodeLoad { node, domain: member.domain.clone(), used, slabs }
+                load_of(member, used(node), has_room)
             })
             .collect()
     }
@@ -48,19 +56,54 @@ impl PoolState {
         Slab { node, slab }
     }
 
+    /// The memory nodes for the slabs of a new range. A pool that has lost memory nodes, no more
+    /// than its coding allows for, and in which too few failure domains are left, gets a range that
+    /// has lost slabs already: they are regenerated once there is room for them, as those of other
+    /// ranges are. Where enough are left and are full, that room is for what was lost before.
+    fn place_range(&self, places: &[MemoryNodeLoad]) -> Option<Vec<u16>> {
+        let coding = (self.coding.splits(), self.coding.parity());
+        let whole: Vec<_> = places.iter().filter(|place| self.lives(place.node)).cloned().collect();
+        coding_sets::place_range(&whole, coding.0, SPARE_NODES).or_else(|| {
+            let stays = |member: &&MemoryMember| self.stays(member.descriptor.peer.index());
+            if Self::domains(self.memory_nodes.iter().flatten().filter(stays)) >= coding.0 {
+                return None;
+            }
+            let nodes = places.iter().map(|place| place.node);
+            let dead = nodes.filter(|node| !self.lives(*node)).collect();
+            coding_sets::place_degraded_range(places, &dead, coding, SPARE_NODES)
+        })
+    }
+
+    /// The places for slabs of new ranges: memory nodes that are to stay, and those that died.
+    fn places_for_ranges(&self) -> Vec<MemoryNodeLoad> {
+        let mut places = self.staying_places();
+        let slabs = self.slabs_by_node();
+        let has_died = |member: &&MemoryMember| member.dead && member.stay == Residency::Stays;
+        let dead = self.memory_nodes.iter().flatten().filter(has_died);
+        places.extend(dead.map(|member| {
+            let node = member.descriptor.peer.index();
+            let used = slabs.get(&node).map_or(0, BTreeSet::len);
+            load_of(member, u32::try_from(used).unwrap_or(u32::MAX), true)
+        }));
+        places
+    }
+
     /// Appends a range to a coded pool; `false` if there is no room for one, or there are
     /// [`MAX_RANGES`].
     pub(crate) fn add_range(&mut self) -> bool {
         if self.ranges.len() >= MAX_RANGES {
             return false;
         }
-        let places = self.staying_places();
-        let Some(nodes) = coding_sets::place_range(&places, self.coding.splits(), SPARE_NODES)
-        else {
-            return false;
+        let Some(nodes) = self.place_range(&self.places_for_ranges()) else { return false };
+        // Headers lie where they would have been moved to had the memory node died later.
+        let next_living = |position: usize| {
+            let on = (0..=self.coding.parity()).find(|on| {
+                nodes.get((position + on) % nodes.len()).is_some_and(|n| self.lives(*n))
+            });
+            on.and_then(|on| u8::try_from(on).ok())
         };
-        let slabs: Vec<_> = nodes.into_iter().map(|node| self.free_slab(node)).collect();
-        let homes = vec![0; slabs.len()];
+        let Some(homes) = (0..nodes.len()).map(next_living).collect() else { return false };
+        let slabs = nodes.iter().map(|node| self.free_slab(*node)).collect();
         self.ranges.push(RangePlace { slabs, homes, moving: None });
         true
     }
@@ -138,10 +181,10 @@ impl PoolState {
     /// Ranges that a coded pool has and may still get.
     #[must_use]
     pub fn most_ranges(&self) -> usize {
-        let (mut places, splits) = (self.staying_places(), self.coding.splits());
+        let mut places = self.places_for_ranges();
         let mut ranges = self.ranges.len();
         while ranges < MAX_RANGES
-            && let Some(nodes) = coding_sets::place_range(&places, splits, SPARE_NODES)
+            && let Some(nodes) = self.place_range(&places)
         {
             let taken = places.iter_mut().filter(|place| nodes.contains(&place.node));
             taken.for_each(|place| place.used += 1);

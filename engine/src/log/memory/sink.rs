@@ -92,11 +92,20 @@ impl MemorySink {
             if let Some(from) = copies.first() {
                 self.copy(core, (*from, *memory), end).await.map_err(failed)?;
             }
+            let mut said = self.kept();
             for number in 0..2 {
-                let head = (self.kept(), number);
+                let head = (said, number);
                 core.write_head(self.owner, *memory, head).await.map_err(failed)?;
             }
             self.copies.lock().push(*memory);
+            // A truncation meanwhile may not have known this copy: its head would lead to records
+            // that are overwritten. One that is over has moved `kept`; one that is not looks for
+            // new copies itself.
+            while said != self.kept() {
+                said = self.kept();
+                let head = (said, self.heads.fetch_add(1, Ordering::Relaxed));
+                core.write_head(self.owner, *memory, head).await.map_err(failed)?;
+            }
         }
         Ok(())
     }
@@ -126,6 +135,17 @@ impl MemorySink {
         work: impl Fn(usize) -> F,
     ) -> Result<(), LogError> {
         let copies = self.copies.lock().clone();
+        self.at_these(core, copies, what, work).await
+    }
+
+    /// Does the same at these copies; those that died are copies no more.
+    async fn at_these<F: Future<Output = Result<(), EngineError>>>(
+        &self,
+        core: &Core,
+        copies: Vec<usize>,
+        what: &'static str,
+        work: impl Fn(usize) -> F,
+    ) -> Result<(), LogError> {
         let all = all_of(copies.iter().map(|memory| work(*memory))).await;
         for (memory, done) in copies.into_iter().zip(all) {
             let Err(error) = done else { continue };
@@ -180,11 +200,20 @@ impl Sink for MemorySink {
             let anew = if lsn >= before.anew { 0 } else { before.anew };
             let kept = RingHead { start: lsn.max(before.start), anew };
             let say = |memory| core.write_head(self.owner, memory, (kept, number));
-            self.at_all(core, "cut", say).await?;
-            self.start.fetch_max(kept.start, Ordering::Relaxed);
-            let _ =
-                self.anew.compare_exchange(before.anew, anew, Ordering::Relaxed, Ordering::Relaxed);
-            Ok(kept.start)
+            let mut told = Vec::new();
+            loop {
+                let mut new = self.copies.lock().clone();
+                new.retain(|memory| !told.contains(memory));
+                if new.is_empty() && !told.is_empty() {
+                    return Ok(kept.start);
+                }
+                told.extend(&new);
+                self.at_these(core, new, "cut", say).await?;
+                // Before the next look: a copy that is made later has this start.
+                self.start.fetch_max(kept.start, Ordering::Relaxed);
+                let (old, new) = (before.anew, anew);
+                let _ = self.anew.compare_exchange(old, new, Ordering::Relaxed, Ordering::Relaxed);
+            }
         })
     }
 

@@ -18,7 +18,7 @@ use crate::coherence::machine::{Event, LocalUse, Phase};
 use crate::coherence::open_line::OpenLine;
 use crate::core::Core;
 use crate::telemetry::stats::Counters;
-use crate::{EngineError, GAddr};
+use crate::{Coherence, EngineError, GAddr};
 
 /// How long a caller that finds no frame, or a node that is suspended, pauses before it looks
 /// again.
@@ -298,7 +298,11 @@ impl Acquisition<'_> {
             return busy_or_wait();
         }
         if nowait && open.line.refuses_nowait() {
-            return Some(Some(Attempt::Busy));
+            // Busy as soon as the line waits for another node. Where directories keep pages, the
+            // wait for them is part of the acquisition.
+            let asks = self.core.config.coherence == Coherence::Selcc;
+            let is_fetched = asks && open.line.phase.acquires();
+            return Some((!is_fetched).then_some(Attempt::Busy));
         }
         if !nowait && open.waiters.goes_first(self.ticket, exclusive) {
             // The line is fetched for the waiter that is next: a right that no waiter in turn can

@@ -93,12 +93,25 @@ impl Waiters {
         self.queue.iter().find(waits).map(|w| w.exclusive)
     }
 
-    /// Tells everybody to look again; those who rather have Busy get it when `refuse`.
-    pub(crate) fn signal_all(&mut self, refuse: bool) {
-        for waiter in &mut self.queue {
-            if refuse && waiter.nowait {
+    /// Tells those that do not wait for other nodes that the attempt has ended in Busy.
+    pub(crate) fn refuse_nowait(&mut self) {
+        for waiter in self.queue.iter_mut().filter(|waiter| waiter.nowait) {
+            if !matches!(waiter.signal, Signal::Failed(_)) {
                 waiter.signal = Signal::Refused;
-            } else if matches!(waiter.signal, Signal::None) {
+            }
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Tells all to look again; those that do not wait for other nodes get Busy when `refuse`.
+    pub(crate) fn signal_all(&mut self, refuse: bool) {
+        if refuse {
+            self.refuse_nowait();
+        }
+        for waiter in &mut self.queue {
+            if matches!(waiter.signal, Signal::None) {
                 waiter.signal = Signal::Retry;
             }
             if let Some(waker) = waiter.waker.take() {

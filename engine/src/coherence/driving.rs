@@ -79,6 +79,10 @@ impl Core {
                 open.effects.woken = true;
                 open.waiters.signal_all(open.effects.refused);
             }
+            if open.line.refuses_nowait() && !open.line.phase.acquires() {
+                // It waits for another node now.
+                open.waiters.refuse_nowait();
+            }
         }
     }
 

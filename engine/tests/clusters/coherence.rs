@@ -3,11 +3,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use selkie_engine::{Engine, EngineError, GAddr};
 use selkie_fabric::env::yield_now;
 use selkie_fabric::mem::MemFabric;
 
+use crate::common::processes::in_virtual_time;
 use crate::common::{Cluster, GCL, PAGE, engine_config, get, page, pool_config};
 
 #[test]
@@ -56,6 +58,41 @@ fn try_is_busy_exactly_when_somebody_is_in_the_way() {
         drop(a.try_exclusive(addr).await.expect("no other access is in the way"));
     });
     cluster.close_and_check();
+}
+
+/// It was Busy while the page was only on its way from its home, fetched for another caller.
+#[test]
+fn try_joins_a_fetch_and_is_busy_once_that_waits_for_another_node() {
+    in_virtual_time(1, Duration::from_millis(200), async |processes, env, _| {
+        let [a, b] = processes.engines.clone();
+        let addr = page(&b).await;
+        b.evict(addr).await.unwrap();
+        let fetched = env.spawn("fetch", {
+            let a = a.clone();
+            async move { drop(a.shared(addr).await.unwrap()) }
+        });
+        yield_now().await;
+        drop(a.try_shared(addr).await.expect("no other node has the page"));
+        fetched.join().await.unwrap();
+
+        // A page that it has never had: that another node holds it is found at its home.
+        let addr = page(&b).await;
+        let held = b.exclusive(addr).await.unwrap();
+        let waits = env.spawn("wait", {
+            let a = a.clone();
+            async move { drop(a.shared(addr).await.unwrap()) }
+        });
+        yield_now().await;
+        let began = env.now();
+        for _ in 0..2 {
+            let error = a.try_shared(addr).await.unwrap_err();
+            assert!(matches!(error, EngineError::Busy { .. }), "{error}");
+        }
+        assert!(env.now() - began < Duration::from_millis(1), "it waits for no other node");
+        drop(held);
+        waits.join().await.unwrap();
+        processes.close().await;
+    });
 }
 
 #[test]
@@ -255,7 +292,7 @@ fn addresses_outside_the_pool_are_refused() {
 #[test]
 fn waits_end_with_an_error_that_names_the_page() {
     let mut config = engine_config();
-    config.request_timeout = std::time::Duration::from_millis(50);
+    config.request_timeout = Duration::from_millis(50);
     let cluster = Cluster::with(2, |_| MemFabric::new(), pool_config(1, 4 << 20), config);
     cluster.run(async {
         let addr = page(&cluster.engines[0]).await;

@@ -118,8 +118,9 @@ impl Line {
             && matches!(self.upgrade, UpgradeHope::Open)
     }
 
-    /// Whether a `nowait` caller must not join the current acquisition. That one waits for latches
-    /// at other nodes, and the caller may hold a latch that closes a circle of waits.
+    /// Whether the current acquisition waits for latches at other nodes, or may come to that. A
+    /// `nowait` caller may hold a latch that closes a circle of waits: it joins only as long as the
+    /// line's home alone is waited for (`Phase::acquires`).
     pub const fn refuses_nowait(&self) -> bool {
         !self.nowait
             && (self.phase.acquires()

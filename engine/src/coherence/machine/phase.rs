@@ -173,7 +173,7 @@ impl Phase {
     }
 
     /// Whether the outstanding operation acquires the line: the word cannot name this node then.
-    pub(super) const fn acquires(self) -> bool {
+    pub(crate) const fn acquires(self) -> bool {
         matches!(
             self,
             Phase::Look { .. }

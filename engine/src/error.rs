@@ -74,6 +74,13 @@ pub enum EngineError {
     /// it lives.
     #[error("this node was declared dead by the others, and serves nothing more")]
     Expelled,
+    /// The node could not make sure that it is still in the pool: what it has read may be old, and
+    /// what it has changed lost.
+    #[error("no sign from the control plane for {waited:?} that this node is still in the pool")]
+    LeaseUncertain {
+        /// How long the caller had waited.
+        waited: Duration,
+    },
     /// A latch or an answer did not come within the configured bound.
     #[error("{addr}: gave up after waiting {waited:?}")]
     Timeout {
@@ -128,6 +135,17 @@ pub enum EngineError {
     /// The log has no room, and the caller does not wait.
     #[error("log: full")]
     LogFull,
+    /// Changes that are to be recorded together are more than the log can take.
+    #[error(
+        "log: changes of {need} bytes or more, recorded together, are beyond the {limit} bytes that \
+         this log takes at once"
+    )]
+    ChangeTooLarge {
+        /// Bytes that are needed at least.
+        need: u64,
+        /// Most bytes.
+        limit: u64,
+    },
     /// What was recorded in the log did not become durable within the configured bound; it may
     /// later.
     #[error("log: not durable after {waited:?}")]
@@ -201,6 +219,7 @@ impl EngineError {
             | EngineError::Log(_)
             | EngineError::LogFull
             | EngineError::LogTimeout { .. }
+            | EngineError::LeaseUncertain { .. }
             | EngineError::CacheFull { .. } => true,
             EngineError::Fabric(e) => e.is_retryable(),
             _ => false,

@@ -1,7 +1,8 @@
 //! Whether a node serves: from its entry into the pool to its failure, suspension, close and leave.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use selkie_fabric::Doorbell;
 
@@ -12,6 +13,12 @@ use crate::EngineError;
 #[derive(Default)]
 struct Suspended(AtomicBool);
 
+/// Up to when the node is known to be in the pool, nanoseconds of the environment's clock. Read by
+/// every commit, written by the lease task: on a cache line of its own.
+#[repr(align(64))]
+#[derive(Default)]
+struct MemberUntil(AtomicU64);
+
 /// The stages of a node's life.
 #[derive(Default)]
 pub(crate) struct Lifecycle {
@@ -20,6 +27,7 @@ pub(crate) struct Lifecycle {
     /// The node serves no cached page until it knows that it is in the pool
     /// ([`crate::recovery::lease`]).
     suspended: Suspended,
+    member_until: MemberUntil,
     /// How many nodes have had this node's index, itself included; unset before the node is in the
     /// pool.
     incarnation: OnceLock<u32>,
@@ -91,6 +99,19 @@ impl Lifecycle {
     pub(crate) fn set_suspended(&self, suspended: bool) {
         // Relaxed: as above.
         self.suspended.0.store(suspended, Ordering::Relaxed);
+    }
+
+    /// Whether it is known that no node had declared this node dead at a time.
+    #[inline]
+    pub(crate) fn was_member_at(&self, time: Duration) -> bool {
+        // Acquire pairs with the Release below: what was known then has happened.
+        Duration::from_nanos(self.member_until.0.load(Ordering::Acquire)) >= time
+    }
+
+    /// No node can have declared this node dead before `until`.
+    pub(crate) fn set_member_until(&self, until: Duration) {
+        let nanos = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
+        self.member_until.0.fetch_max(nanos, Ordering::Release);
     }
 
     /// The node's incarnation, once it is in the pool.

@@ -41,6 +41,12 @@ impl Engine {
         self.0.cache.gcl_bytes() - PSN_BYTES
     }
 
+    /// Pages that the cache holds.
+    #[must_use]
+    pub fn cache_frames(&self) -> usize {
+        self.0.cache.frames.count()
+    }
+
     /// The well-known page that is zero when the pool starts and never allocated: for a catalogue.
     pub fn superblock(&self) -> GAddr {
         GAddr::from_u64(self.0.cache.gcl_bytes() as u64)
@@ -128,14 +134,21 @@ impl Engine {
         })
     }
 
-    /// Waits until this node's log is durable up to an LSN. Without a log nothing is durable, and
-    /// the call returns at once.
+    /// Waits until this node's log is durable up to an LSN, and until it is known that no node had
+    /// declared this node dead before: what it has read since may be old. Without a log, and for a
+    /// node that only reads, the second alone. Nothing is waited for while the node's lease lasts
+    /// and the log is durable.
     ///
     /// # Errors
-    /// `Log` if it cannot be written, `LogTimeout` after the request timeout. It may still become
-    /// durable later. The node's error as soon as the node has failed.
+    /// `LeaseUncertain` or `LogTimeout` after the request timeout; `Log` if the log cannot be
+    /// written. It may still become durable later. The node's error as soon as the node has failed.
     pub async fn until_durable(&self, lsn: Lsn) -> Result<(), EngineError> {
-        let Some(log) = &self.0.log else { return Ok(()) };
+        let Some(log) = &self.0.log else {
+            if self.0.lifecycle.was_member_at(self.0.env.now()) {
+                return self.0.lifecycle.check_failed();
+            }
+            return Box::pin(self.0.until_member()).await;
+        };
         #[cfg(feature = "planted")]
         if self.0.config.planted == crate::Planted::EarlyCommit {
             self.0.write_log(log);
@@ -145,8 +158,9 @@ impl Engine {
         Box::pin(self.0.until_durable(log, lsn)).await
     }
 
-    /// Waits until this node's log has room for changes. The caller should hold no latch: a latched
-    /// page cannot be written home, which would free room.
+    /// Waits until this node's log has room for changes, reserved room taken off. The caller should
+    /// hold no latch and no reservation: a latched page cannot be written home, which would free
+    /// room.
     ///
     /// # Errors
     /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full. The
@@ -156,7 +170,8 @@ impl Engine {
             let core = &self.0;
             match &core.log {
                 Some(log) => {
-                    log.until_room(&core.lifecycle, &core.env, core.config.request_timeout).await
+                    let bound = core.config.request_timeout;
+                    log.until_reservable(&core.lifecycle, &core.env, bound).await
                 }
                 None => Ok(()),
             }

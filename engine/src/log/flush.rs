@@ -96,7 +96,7 @@ impl Core {
         loop {
             let seen = log.moved.count();
             if log.durable() >= lsn {
-                return self.until_sure(started).await;
+                return self.until_member().await;
             }
             // Whether the rest becomes durable a node that has failed cannot tell.
             self.lifecycle.check_failed()?;
@@ -104,28 +104,6 @@ impl Core {
             self.write_log(log);
             if log.durable() < lsn {
                 log.wait_past(&self.env, seen, started, self.config.request_timeout).await?;
-            }
-        }
-    }
-
-    /// Waits until it is sure that no node has declared this node dead.
-    async fn until_sure(&self, started: Duration) -> Result<(), EngineError> {
-        loop {
-            self.lifecycle.check_failed()?;
-            let (now, lease) = (self.env.now(), self.pool.state().timing.lease);
-            let is_known = self.pool.signs_of_life(now).silent_for <= lease * 3 / 4;
-            if is_known && !self.lifecycle.is_suspended() {
-                return Ok(());
-            }
-            let waited = now - started;
-            if waited > self.config.request_timeout {
-                return Err(EngineError::LogTimeout { waited });
-            }
-            // The lease task judges again meanwhile: the node may continue without the control
-            // plane.
-            self.env.sleep(2 * self.config.tick).await;
-            if !is_known && !self.lifecycle.is_suspended() {
-                return self.lifecycle.check_failed();
             }
         }
     }

@@ -34,9 +34,10 @@
 //! results are valid for three sixteenths of a lease. A node that was silent for too long before,
 //! and has not renewed since, does not resume for that reason.
 //!
-//! Not done: hits do not read the clock. A process that pauses while it serves continues to serve
-//! for one tick after it wakes up; on a host whose clock paused as well (a suspended machine) until
-//! its next read of the plane.
+//! *Acknowledgements.* Hits do not read the clock: a process that pauses while it serves continues
+//! to serve for one tick after it wakes up. So a transaction is acknowledged only when it is known
+//! that the node was in the pool after its last access ([`Core::until_member`]): by the clock, and
+//! by a time that only this task moves on.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -154,6 +155,10 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
     let watch = PlaneWatch::default();
     let mut probed = Duration::ZERO;
     let mut service = ServiceState::On { silences: pool.signs_of_life(env.now()).silences };
+    if let Some(core) = core.upgrade() {
+        let now = env.now();
+        core.note_membership(service, core.known(&watch, now), now);
+    }
     drop(pool);
     loop {
         env.sleep(tick).await;
@@ -189,6 +194,7 @@ pub(crate) async fn run_lease(core: Weak<Core>, tick: Duration) {
                 service
             }
         };
+        core.note_membership(service, known, now);
         let silent_for = core.pool.signs_of_life(now).silent_for;
         if silent_for < timing.lease / 4 {
             watch.lock().clear();
@@ -224,6 +230,50 @@ impl Core {
             LeaseKnowledge::PlaneIsAway { silences }
         } else {
             LeaseKnowledge::Nothing
+        }
+    }
+
+    /// Notes up to when no node can have declared this node dead, by what was known at `now`.
+    fn note_membership(&self, service: ServiceState, known: LeaseKnowledge, now: Duration) {
+        let until = match (service, known) {
+            (ServiceState::On { silences: sure }, LeaseKnowledge::Lasts { silences })
+                if sure == silences =>
+            {
+                // One look: a beat after a pause moves both, and then nothing is known.
+                let SignsOfLife { silent_for, silences } = self.pool.signs_of_life(now);
+                if sure != silences {
+                    return;
+                }
+                now.saturating_sub(silent_for) + self.pool.state().timing.lease * 3 / 4
+            }
+            (ServiceState::On { silences: sure }, LeaseKnowledge::PlaneIsAway { silences })
+                if sure == silences =>
+            {
+                now
+            }
+            _ => return,
+        };
+        self.lifecycle.set_member_until(until);
+    }
+
+    /// Waits until it is known that no node had declared this node dead when the call began: what
+    /// the caller has read or made durable before is valid then.
+    ///
+    /// # Errors
+    /// `LeaseUncertain` after the request timeout; the node's error as soon as it has failed.
+    pub(crate) async fn until_member(&self) -> Result<(), EngineError> {
+        let started = self.env.now();
+        loop {
+            self.lifecycle.check_failed()?;
+            if self.lifecycle.was_member_at(started) {
+                return Ok(());
+            }
+            let waited = self.env.now() - started;
+            if waited > self.config.request_timeout {
+                return Err(EngineError::LeaseUncertain { waited });
+            }
+            // The lease task judges again meanwhile.
+            self.env.sleep(self.config.tick).await;
         }
     }
 

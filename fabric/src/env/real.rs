@@ -7,7 +7,7 @@ use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{BoxFuture, Env, Environment, SplitMix, TaskError};
 
@@ -71,7 +71,7 @@ impl RealRuntime {
             .build()?;
         let environment = RealEnvironment {
             handle: runtime.handle().clone(),
-            started: Instant::now(),
+            started: boot_time(),
             // Each `RandomState` carries fresh keys of the system, and hashes nothing to a number.
             random: SplitMix::new(
                 config.seed.unwrap_or_else(|| RandomState::new().build_hasher().finish()),
@@ -96,16 +96,31 @@ impl RealRuntime {
     }
 }
 
+/// Time since the process first asked. Pools that machines share need Linux.
+#[cfg(not(target_os = "linux"))]
+fn boot_time() -> Duration {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed()
+}
+
+/// Time since the machine started. It goes on while the machine is suspended: a lease does too.
+#[cfg(target_os = "linux")]
+fn boot_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    // The system counts both up from zero.
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
+}
+
 struct RealEnvironment {
     handle: tokio::runtime::Handle,
-    started: Instant,
+    started: Duration,
     random: SplitMix,
     on_panic: Option<PanicHook>,
 }
 
 impl Environment for RealEnvironment {
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        boot_time().saturating_sub(self.started)
     }
 
     fn sleep(&self, duration: Duration) -> BoxFuture<'static, ()> {

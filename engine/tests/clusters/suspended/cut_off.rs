@@ -3,9 +3,11 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
-use selkie_engine::{Engine, GAddr};
+use parking_lot::Mutex;
+use selkie_engine::{Engine, EngineError, GAddr};
 
 use super::reader::{LEASE, is_recovered_from, ms, read, renewals, silent_for, until};
 use crate::common::processes::{in_virtual_time, value, write};
@@ -56,6 +58,55 @@ fn a_node_that_is_cut_off_for_longer_than_a_lease_is_expelled_and_serves_nothing
             processes.ways[0].cut(!is_healed);
             reader.ends_expelled(&env).await;
             assert_eq!(value(two, addr).await.unwrap(), 2);
+            two.close().await.unwrap();
+        });
+    }
+}
+
+/// A node without a log, or one that only reads, acknowledged what it had read from its cache
+/// whatever had become of its lease.
+#[test]
+fn nothing_is_acknowledged_beyond_the_lease() {
+    for is_healed in [true, false] {
+        in_virtual_time(1, LEASE, async |processes, env, _| {
+            let [one, two] = processes.engines.clone();
+            let before = env.now();
+            one.until_durable(0).await.unwrap();
+            assert_eq!(env.now(), before, "no wait while the lease lasts");
+            processes.ways[0].cut(true);
+            // When it acknowledged last, and the error that ended it.
+            let seen = Arc::new(Mutex::new((env.now(), None)));
+            drop(env.spawn("acknowledges", {
+                let (one, env, seen) = (one.clone(), env.clone(), Arc::clone(&seen));
+                async move {
+                    while seen.lock().1.is_none() {
+                        match one.until_durable(0).await {
+                            Ok(()) => seen.lock().0 = env.now(),
+                            Err(error) => seen.lock().1 = Some(error),
+                        }
+                        env.sleep(ms(1)).await;
+                    }
+                }
+            }));
+            let latest = || seen.lock().0;
+            let shown = env.now() - silent_for(&processes, &env);
+            if is_healed {
+                let is_late = || silent_for(&processes, &env) > LEASE * 4 / 5;
+                until(&env, "it is suspended", is_late).await;
+                assert!(latest() <= shown + LEASE * 3 / 4, "{:?}", latest());
+                let healed = env.now();
+                processes.ways[0].cut(false);
+                until(&env, "it resumes", || latest() > healed).await;
+                until(&env, "it has made sure", || renewals(&processes) == 1).await;
+                seen.lock().1 = Some(EngineError::Closed);
+                one.close().await.unwrap();
+            } else {
+                is_recovered_from(&env, &processes.pools[1]).await;
+                until(&env, "it ends", || seen.lock().1.is_some()).await;
+                let (ended, error) = (latest(), seen.lock().1.clone().unwrap());
+                assert!(matches!(error, EngineError::Expelled), "{error}");
+                assert!(ended > shown + LEASE / 2 && ended <= shown + LEASE * 3 / 4, "{ended:?}");
+            }
             two.close().await.unwrap();
         });
     }

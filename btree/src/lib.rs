@@ -106,13 +106,16 @@ mod post;
 mod reclaim;
 mod scan;
 mod split;
+mod sweep;
 mod tree;
 mod verify;
 
 pub use error::{NoRoom, TreeError};
 pub use leaf::{KeyLocation, LeafView, leaf_insert, leaf_remove, leaf_replace, leaf_stamp};
 pub use page::{Stamp, Stamps, max_entry, max_key};
+pub use reclaim::Reclaimed;
 pub use scan::Direction;
 pub use split::PendingPost;
+pub use sweep::Swept;
 pub use tree::Tree;
 pub use verify::TreeStats;

@@ -71,7 +71,7 @@ impl Tree {
     /// As [`Tree::insert`], without `Duplicate`.
     pub async fn upsert(&self, engine: &Engine, key: &[u8], value: &[u8]) -> Result<(), TreeError> {
         let policy = WritePolicy { insert: true, replace: true };
-        self.write(engine, key, value, policy).await.map(|_| ())
+        self.write(engine, key, value, policy).await.map(drop)
     }
 
     /// Replaces the value of a row; `false` if there is no such row.
@@ -102,7 +102,7 @@ impl Tree {
         leaf_remove(&mut leaf, slot)?;
         drop(leaf);
         if rows == 1 {
-            tidied(self.reclaim(engine, addr).await.map(|_| ()))?;
+            tidied(self.reclaim(engine, addr).await.map(drop))?;
         }
         Ok(true)
     }

@@ -28,6 +28,12 @@ pub struct PendingPost {
 }
 
 impl PendingPost {
+    /// The low fence of the page.
+    #[must_use]
+    pub fn separator(&self) -> &[u8] {
+        &self.separator
+    }
+
     /// For a leaf that was reached by a right link instead of from its parent.
     pub(crate) fn found_missing(low_fence: &[u8]) -> Self {
         Self { level: 1, separator: low_fence.to_vec(), child: GAddr::NULL, seen: None }

@@ -21,6 +21,10 @@ pub enum AbortCause {
     TooLate,
     /// The log of the node had no room for changes.
     LogFull,
+    /// Large transactions hold all leaves that the cache has frames for.
+    CacheFull,
+    /// The transaction is larger than the cache or the log allows.
+    TooLarge,
     /// A page or an answer did not come in time.
     Timeout,
     /// The caller rolled back, or dropped the transaction.
@@ -33,12 +37,14 @@ pub enum AbortCause {
 
 impl AbortCause {
     /// All causes, in the order of their statistics.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Conflict,
         Self::UpgradeConflict,
         Self::Stale,
         Self::TooLate,
         Self::LogFull,
+        Self::CacheFull,
+        Self::TooLarge,
         Self::Timeout,
         Self::Requested,
         Self::Interrupted,
@@ -54,6 +60,8 @@ impl AbortCause {
             Self::Stale => "stale",
             Self::TooLate => "too_late",
             Self::LogFull => "log_full",
+            Self::CacheFull => "cache_full",
+            Self::TooLarge => "too_large",
             Self::Timeout => "timeout",
             Self::Requested => "requested",
             Self::Interrupted => "interrupted",
@@ -70,8 +78,9 @@ impl AbortCause {
             | Self::Stale
             | Self::TooLate
             | Self::LogFull
+            | Self::CacheFull
             | Self::Timeout => true,
-            Self::Requested | Self::Interrupted | Self::Failure => false,
+            Self::TooLarge | Self::Requested | Self::Interrupted | Self::Failure => false,
         }
     }
 }
@@ -108,6 +117,24 @@ pub enum TxnError {
     TooLate {
         /// The leaf.
         leaf: GAddr,
+    },
+    /// The transaction changes, or reads to change, more leaves than it may keep latched at a time.
+    #[error(
+        "the transaction is too large: it would hold {need} pages latched, and the cache of this \
+         node allows {limit}"
+    )]
+    TooManyLeaves {
+        /// Leaves that it would hold at least.
+        need: usize,
+        /// Most leaves: half the frames of the cache.
+        limit: usize,
+    },
+    /// Other large transactions hold most of the leaves that may be latched at a time. Run the
+    /// transaction again.
+    #[error("large transactions hold the {limit} pages that the cache of this node allows")]
+    CacheFull {
+        /// Most leaves: half the frames of the cache.
+        limit: usize,
     },
     /// All timestamps of the pool are used up.
     #[error("there are no timestamps left in this pool: the last is {last}")]
@@ -220,6 +247,12 @@ impl TxnError {
             | Self::Tree(TreeError::Engine(EngineError::Busy { .. })) => AbortCause::Conflict,
             Self::Engine(EngineError::LogFull)
             | Self::Tree(TreeError::Engine(EngineError::LogFull)) => AbortCause::LogFull,
+            Self::TooManyLeaves { .. }
+            | Self::Engine(EngineError::ChangeTooLarge { .. })
+            | Self::Tree(TreeError::Engine(EngineError::ChangeTooLarge { .. })) => {
+                AbortCause::TooLarge
+            }
+            Self::CacheFull { .. } => AbortCause::CacheFull,
             Self::Engine(error) if error.is_retryable() => AbortCause::Timeout,
             Self::Tree(error) if error.is_retryable() => AbortCause::Timeout,
             Self::NoStableLeaf { .. } => AbortCause::Timeout,

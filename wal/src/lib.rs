@@ -51,7 +51,8 @@ pub use pages::Pages;
 pub use place::open_store;
 pub use psn::{PSN_BYTES, psn_of};
 pub use record::{
-    Change, Format, NoRecord, RECORD_HEADER_BYTES, Record, Redo, encode_as, encode_mark,
+    Change, Format, NoRecord, RECORD_HEADER_BYTES, Record, Redo, change_bytes, encode_as,
+    encode_mark,
 };
 pub use scan::{LogDamage, LogEnd, scan};
 pub use sink::{Sink, Written};

@@ -63,6 +63,12 @@ pub struct Change<'a> {
     pub line: &'a [u8],
 }
 
+/// Bytes that the change of a page takes in a record, if lines have `line_bytes`.
+#[must_use]
+pub const fn change_bytes(pieces: Dirty, line_bytes: usize) -> usize {
+    PAGE_BYTES + pieces.bits().count_ones() as usize * (line_bytes / PIECES as usize)
+}
+
 /// As [`encode_as`], of changes that are no full-page image.
 #[cfg(test)]
 pub(crate) fn encode(

@@ -289,11 +289,22 @@ pub(crate) fn split(
     Ok(())
 }
 
-/// Extends a page over the range of its empty right neighbour. The page's prefix may shrink, so it
-/// is re-encoded; [`Damage`] also when that does not fit. On an error the page is unchanged.
+/// Extends a page over the range of its right neighbour, of which one is empty: the entries of the
+/// other are those of the page then. Its prefix may shrink, so it is re-encoded; [`Damage`] also
+/// when that does not fit. On an error the page is unchanged.
 pub(crate) fn absorb(page: &mut impl PageMut, neighbour: &PageView<'_>) -> Result<(), Damage> {
-    let whole = PageSpec::of(&PageView::parse(page)?);
+    let view = PageView::parse(page)?;
+    let whole = PageSpec::of(&view);
+    let source = match (view.len(), neighbour.len()) {
+        (_, 0) => &view,
+        (0, _) => neighbour,
+        _ => return Err(Damage("two pages with entries")),
+    };
     let Header { right, stamps, .. } = *neighbour.header();
     let (high, stamps) = (neighbour.high().to_vec(), whole.stamps.latest(stamps));
-    rebuild(page, &PageSpec { high, right, stamps, ..whole }, None)
+    let mut image = vec![0; page.len()];
+    let spec = PageSpec { high, right, stamps, ..whole };
+    copy_entries(&mut image, &spec, source, 0..source.len(), None)?;
+    page.change(0..image.len()).copy_from_slice(&image);
+    Ok(())
 }

@@ -4,7 +4,8 @@
 use std::ops::Bound;
 
 use selkie_btree::{
-    Direction, KeyLocation, LeafView, NoRoom, Tree, leaf_insert, leaf_remove, leaf_replace,
+    Direction, KeyLocation, LeafView, NoRoom, Reclaimed, Swept, Tree, leaf_insert, leaf_remove,
+    leaf_replace,
 };
 use selkie_engine::{Engine, GAddr};
 
@@ -45,7 +46,7 @@ fn an_unposted_split_is_valid_and_posting_is_idempotent() {
         backward.reverse();
         assert_eq!(forward, backward);
         assert_eq!(tree.locate(engine, &[255]).await.unwrap(), left, "by the right link only");
-        assert!(!tree.reclaim(engine, right_addr).await.unwrap(), "not empty");
+        assert_eq!(tree.reclaim(engine, right_addr).await.unwrap(), Reclaimed::Stays, "not empty");
 
         for _ in 0..3 {
             tree.post(engine, post.clone()).await.unwrap();
@@ -72,7 +73,11 @@ fn a_post_for_a_leaf_that_died_does_nothing() {
             leaf_remove(&mut right, 0).unwrap();
         }
         drop((guard, right));
-        assert!(!tree.reclaim(engine, right_addr).await.unwrap(), "its parent does not know it");
+        assert_eq!(
+            tree.reclaim(engine, right_addr).await.unwrap(),
+            Reclaimed::Stays,
+            "its parent does not know it"
+        );
         // A writer reaches the right leaf by its link and posts it; then it is emptied and
         // reclaimed.
         tree.insert(engine, &[255], b"x").await.unwrap();
@@ -104,15 +109,31 @@ fn reclaim_gives_up_on_leaves_in_use() {
         }
         let mut guard = engine.exclusive(leaves[1]).await.unwrap();
         leaf_remove(&mut guard, 0).unwrap();
-        assert!(!tree.reclaim(engine, leaves[1]).await.unwrap(), "the leaf is latched");
+        assert_eq!(
+            tree.reclaim(engine, leaves[1]).await.unwrap(),
+            Reclaimed::InUse,
+            "the leaf is latched"
+        );
         drop(guard);
         let reader = engine.shared(leaves[0]).await.unwrap();
-        assert!(!tree.reclaim(engine, leaves[1]).await.unwrap(), "its left sibling is latched");
+        assert_eq!(
+            tree.reclaim(engine, leaves[1]).await.unwrap(),
+            Reclaimed::InUse,
+            "its left sibling is latched"
+        );
         drop(reader);
-        assert!(!tree.reclaim(engine, leaves[0]).await.unwrap(), "not empty");
-        assert!(!tree.reclaim(engine, tree.root()).await.unwrap(), "not a leaf");
-        assert!(tree.reclaim(engine, leaves[1]).await.unwrap());
-        assert!(!tree.reclaim(engine, leaves[1]).await.unwrap(), "already gone");
+        assert_eq!(tree.reclaim(engine, leaves[0]).await.unwrap(), Reclaimed::Stays, "not empty");
+        assert_eq!(
+            tree.reclaim(engine, tree.root()).await.unwrap(),
+            Reclaimed::Stays,
+            "not a leaf"
+        );
+        assert_eq!(tree.reclaim(engine, leaves[1]).await.unwrap(), Reclaimed::Freed);
+        assert_eq!(
+            tree.reclaim(engine, leaves[1]).await.unwrap(),
+            Reclaimed::Stays,
+            "already gone"
+        );
         assert_eq!(tree.verify(engine).await.unwrap().leaves, 2);
         assert_eq!(tree.locate(engine, &[1]).await.unwrap(), leaves[0]);
         let keys: Vec<_> =
@@ -142,18 +163,18 @@ fn reclaim_checks_the_pages_it_changes() {
         drop(guard);
 
         // An address from another tree, as a stale one may be: the leaf here has rows.
-        assert!(!other.reclaim(engine, right).await.unwrap());
+        assert_eq!(other.reclaim(engine, right).await.unwrap(), Reclaimed::Stays);
         assert_eq!(other.verify(engine).await.unwrap().entries, 3);
 
         // A leaf between the two that the parent does not know yet.
         let mut guard = engine.exclusive(left).await.unwrap();
         let (middle, post) = tree.split_leaf(engine, &mut guard, b"aa").await.unwrap();
         drop((guard, middle));
-        assert!(!tree.reclaim(engine, right).await.unwrap());
+        assert_eq!(tree.reclaim(engine, right).await.unwrap(), Reclaimed::Stays);
         let stats = tree.verify(engine).await.unwrap();
         assert_eq!((stats.leaves, stats.unposted, stats.entries), (3, 1, 2));
         tree.post(engine, post).await.unwrap();
-        assert!(tree.reclaim(engine, right).await.unwrap());
+        assert_eq!(tree.reclaim(engine, right).await.unwrap(), Reclaimed::Freed);
         let stats = tree.verify(engine).await.unwrap();
         assert_eq!((stats.leaves, stats.unposted, stats.entries), (2, 0, 2));
     });
@@ -248,6 +269,120 @@ fn values_of_the_same_length_are_written_in_place() {
         let changed = (0..old.len()).filter(|at| old[*at] != guard[*at]);
         assert!(changed.clone().count() > 0 && changed.into_iter().all(|at| range.contains(&at)));
         assert_eq!(leaf_replace(&mut guard, 9, b"x"), Err(NoRoom));
+    });
+    cluster.stop();
+}
+
+/// The first leaf under its parent has no left sibling there: it takes over the right one.
+#[test]
+fn the_first_leaf_of_a_parent_is_merged_with_the_next() {
+    let cluster = Cluster::start(1, 512, FRAMES);
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let tree = Tree::create(engine, 2).await.unwrap();
+        for number in 0..6_u8 {
+            tree.insert(engine, &[number], &[number; 9]).await.unwrap();
+        }
+        let before = tree.verify(engine).await.unwrap();
+        let first = tree.locate(engine, &[0]).await.unwrap();
+        let mut guard = engine.exclusive(first).await.unwrap();
+        while !LeafView::new(&guard).unwrap().is_empty() {
+            leaf_remove(&mut guard, 0).unwrap();
+        }
+        drop(guard);
+        assert_eq!(tree.reclaim(engine, first).await.unwrap(), Reclaimed::Freed);
+        let after = tree.verify(engine).await.unwrap();
+        assert_eq!((after.leaves, after.unposted), (before.leaves - 1, 0));
+        assert_eq!(tree.locate(engine, &[0]).await.unwrap(), first, "it has the rows of the next");
+        let found = rows(tree, engine, ALL, Direction::Forward).await;
+        let kept = (6 - found.len() as u8..6).map(|number| (vec![number], vec![number; 9]));
+        assert_eq!(found, kept.collect::<Vec<_>>());
+        tree.insert(engine, &[0], b"again").await.unwrap();
+        assert_eq!(tree.get(engine, &[0]).await.unwrap().unwrap(), b"again");
+    });
+    cluster.stop();
+}
+
+/// Separators that were never posted, as after the death of a node, and empty leaves.
+#[test]
+fn a_sweep_posts_what_is_missing_and_frees_what_is_empty() {
+    const ROWS: u32 = 3_000;
+    let cluster = Cluster::start(1, 512, FRAMES);
+    let engine = &cluster.engines[0];
+    cluster.runtime.block_on(async {
+        let tree = Tree::create(engine, 4).await.unwrap();
+        for number in 0..ROWS {
+            let key = number.to_be_bytes();
+            let _pin = engine.pin();
+            let mut addr = tree.locate(engine, &key).await.unwrap();
+            loop {
+                let mut guard = engine.exclusive(addr).await.unwrap();
+                let right = LeafView::new(&guard).unwrap().right();
+                if !right.is_null() {
+                    addr = right;
+                } else if leaf_insert(&mut guard, &key, b"row").is_err() {
+                    let (right, lost) = tree.split_leaf(engine, &mut guard, &key).await.unwrap();
+                    addr = right.addr();
+                    drop(lost);
+                } else {
+                    break;
+                }
+            }
+        }
+        let before = tree.verify(engine).await.unwrap();
+        assert!(before.unposted > 700 && before.unposted == before.leaves - 1, "{before:?}");
+
+        // All leaves but every tenth are empty.
+        for number in 0..ROWS {
+            let key = number.to_be_bytes();
+            if number / 4 % 10 != 0 {
+                let mut addr = tree.locate(engine, &key).await.unwrap();
+                let (mut guard, slot) = loop {
+                    let guard = engine.exclusive(addr).await.unwrap();
+                    match LeafView::new(&guard).unwrap().where_is(&key).unwrap() {
+                        KeyLocation::Here(slot) => break (guard, slot.unwrap()),
+                        KeyLocation::Right(next) => addr = next,
+                        KeyLocation::Elsewhere => panic!("the leaf was freed"),
+                    }
+                };
+                leaf_remove(&mut guard, slot).unwrap();
+            }
+        }
+
+        // One leaf at a time up to the middle, though the parent knows none further right.
+        let middle = (ROWS / 2).to_be_bytes();
+        let (mut from, mut sweeps) = (Vec::new(), 0);
+        while let Swept::More(next) = tree.sweep(engine, &from, &middle, 1).await.unwrap() {
+            assert!(next > from, "it comes on");
+            (from, sweeps) = (next, sweeps + 1);
+        }
+        let half = tree.verify(engine).await.unwrap();
+        assert!(half.unposted > before.unposted / 3 && half.unposted < before.unposted * 2 / 3);
+        assert!(sweeps < before.leaves, "{sweeps}");
+        let mut sweeps = 0;
+        while let Swept::More(next) = tree.sweep(engine, &from, &[255; 4], 64).await.unwrap() {
+            assert!(next > from, "it comes on");
+            (from, sweeps) = (next, sweeps + 1);
+        }
+        let after = tree.verify(engine).await.unwrap();
+        assert!(sweeps >= before.leaves / 2 / 64 && sweeps < before.leaves / 32, "{sweeps}");
+        assert_eq!((after.entries, after.unposted), (ROWS as usize / 10, 0));
+        // One for each that has rows, and the last of a parent's that came before its others.
+        assert!(after.leaves < before.leaves / 5, "{before:?} {after:?}");
+
+        // A leaf in use ends the sweep, which may be tried again.
+        let (key, end) = (200_u32.to_be_bytes(), ROWS.to_be_bytes());
+        let guard = engine.exclusive(tree.locate(engine, &key).await.unwrap()).await.unwrap();
+        let low = LeafView::new(&guard).unwrap().low_fence().to_vec();
+        let swept = tree.sweep(engine, &[], &end, 64).await.unwrap();
+        assert_eq!(swept, Swept::InUse(low.clone()));
+        // One beyond the range is no concern of it.
+        let last = tree.locate_before(engine, Bound::Excluded(&low)).await.unwrap();
+        let within =
+            LeafView::new(&engine.shared(last).await.unwrap()).unwrap().low_fence().to_vec();
+        assert_eq!(tree.sweep(engine, &[], &within, 64).await.unwrap(), Swept::Done);
+        drop(guard);
+        assert_eq!(tree.sweep(engine, &low, &end, 5_000).await.unwrap(), Swept::Done);
     });
     cluster.stop();
 }

@@ -173,6 +173,18 @@ impl<'e> ExclusiveGuard<'e> {
         &mut self.line_mut()[range]
     }
 
+    /// Bytes that the changes made through this guard will take in the log, at most.
+    #[inline]
+    #[must_use]
+    pub fn change_bytes(&self) -> usize {
+        if self.changed.is_empty() {
+            return 0;
+        }
+        // With the number, which changes on release.
+        let pieces = self.changed.union(Dirty::of(&(0..PSN_BYTES), self.core.cache.gcl_bytes()));
+        selkie_wal::change_bytes(pieces, self.core.cache.gcl_bytes())
+    }
+
     fn line_mut(&mut self) -> &mut [u8] {
         // SAFETY: the line has gcl_bytes bytes, and the exclusive latch is held until the guard
         // drops; the borrow is `&mut self`'s.

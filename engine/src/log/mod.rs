@@ -22,7 +22,8 @@
 //! Contents: `recording` (from changed pages to records), `state` (the log while the node runs),
 //! `flush` (making records durable), `memory` (logs in memory nodes), `snapshot_barrier` (up to
 //! where the logs are one state), `checkpoint` (how far a log is kept), `archive` (what was
-//! truncated, for a restore into another pool), `redo` (the changes of a dead node), `restore`
+//! truncated, for a restore into another pool), `reservation`
+//! (room for changes that are not recorded yet), `redo` (the changes of a dead node), `restore`
 //! (putting pages into a new pool). The bytes of records, files and merging are in `selkie_wal`.
 //!
 //! [`home_first`]: crate::coherence::machine::Rules::home_first
@@ -34,6 +35,7 @@ mod flush;
 mod memory;
 mod recording;
 mod redo;
+mod reservation;
 mod restore;
 mod snapshot_barrier;
 pub(crate) mod state;
@@ -43,6 +45,7 @@ pub(crate) use checkpoint::run_checkpoints;
 pub use destination::LogTo;
 pub(crate) use flush::run_log;
 pub(crate) use recording::ChangedPage;
+pub use reservation::LogReservation;
 pub use selkie_wal::{
     FIRST_LSN, Format, Joined, Labels, LogDamage, LogEnd, LogError, LogFiles, LogObjects, LogOwner,
     LogRange, LogStore, Lsn, MergeConflict, MergeError, MergedLog, NoRecord, Pages, Piece,

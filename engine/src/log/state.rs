@@ -63,6 +63,8 @@ pub(crate) struct Log {
     marked: Mutex<Marked>,
     /// Changes recorded from there on stay on this node.
     withheld_from: AtomicU64,
+    /// Bytes of changes that are made and not recorded yet.
+    pub(super) reserved: AtomicU64,
 }
 
 /// Records that were not given to the sink yet.
@@ -92,6 +94,7 @@ impl Log {
             last_error: Mutex::default(),
             marked: Mutex::default(),
             withheld_from: AtomicU64::new(Lsn::MAX),
+            reserved: AtomicU64::new(0),
         }
     }
 
@@ -202,7 +205,7 @@ impl Log {
     }
 
     /// The capacity in bytes.
-    fn capacity(&self) -> u64 {
+    pub(super) fn capacity(&self) -> u64 {
         self.sink.get().map_or(u64::MAX, |sink| sink.capacity())
     }
 
@@ -259,10 +262,30 @@ impl Log {
         env: &Env,
         bound: Duration,
     ) -> Result<(), EngineError> {
+        self.until(|log| !log.is_full(), lifecycle, env, bound).await
+    }
+
+    /// As [`Log::until_room`], and until changes may be reserved room for.
+    pub(crate) async fn until_reservable(
+        &self,
+        lifecycle: &Lifecycle,
+        env: &Env,
+        bound: Duration,
+    ) -> Result<(), EngineError> {
+        self.until(|log| !log.is_full() && !log.is_reserved(), lifecycle, env, bound).await
+    }
+
+    async fn until(
+        &self,
+        has_room: impl Fn(&Self) -> bool,
+        lifecycle: &Lifecycle,
+        env: &Env,
+        bound: Duration,
+    ) -> Result<(), EngineError> {
         let started = env.now();
         loop {
             let seen = self.moved.count();
-            if !self.is_full() {
+            if has_room(self) {
                 return Ok(());
             }
             lifecycle.check_failed()?;

@@ -17,10 +17,9 @@ use std::ops::{Bound, Range};
 
 use selkie_btree::{Direction, KeyLocation, LeafView};
 use selkie_engine::{GAddr, SharedGuard};
-use selkie_fabric::env::yield_now;
 
 use crate::access::leaf::{
-    KeyPosition, LOCATE_ATTEMPTS, LatchedLeaf, LeafRef, RIGHT_HOPS, no_stable_leaf,
+    KeyPosition, LOCATE_ATTEMPTS, LatchedLeaf, LeafRef, RightWay, no_stable_leaf,
 };
 use crate::catalogue::table_info::IndexInfo;
 use crate::encoding::key::KeyRange;
@@ -28,9 +27,6 @@ use crate::error::TxnError;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
 use crate::protocol::write_set::WrittenEntry;
 use crate::transaction::txn::Txn;
-
-/// Leaves after which a walk lets other tasks run: walking over cached leaves never suspends.
-const LEAVES_AT_ONCE: u32 = 64;
 
 /// The leaf a cursor stands on.
 enum CursorLeaf<'db> {
@@ -66,8 +62,6 @@ pub(crate) struct Cursor<'r, 'db> {
     merged: Option<VecDeque<EntryPosition>>,
     /// Whether no further leaf has entries in the range.
     last_leaf: bool,
-    /// Leaves walked over.
-    leaves: u32,
 }
 
 impl<'r, 'db> Cursor<'r, 'db> {
@@ -79,18 +73,7 @@ impl<'r, 'db> Cursor<'r, 'db> {
     ) -> Self {
         let last_leaf = range.is_empty();
         let (leaf_now, passed, slots, merged) = (None, None, 0..0, None);
-        Self {
-            index,
-            range,
-            direction,
-            mode,
-            leaf_now,
-            passed,
-            slots,
-            merged,
-            last_leaf,
-            leaves: 0,
-        }
+        Self { index, range, direction, mode, leaf_now, passed, slots, merged, last_leaf }
     }
 
     /// Moves to the next entry.
@@ -108,10 +91,7 @@ impl<'r, 'db> Cursor<'r, 'db> {
             if at.is_some() || self.last_leaf {
                 return Ok(at);
             }
-            self.leaves += 1;
-            if self.leaves.is_multiple_of(LEAVES_AT_ONCE) {
-                yield_now().await;
-            }
+            txn.yield_now_and_then().await;
             match self.direction {
                 Direction::Forward => self.move_right(txn).await?,
                 Direction::Reverse => self.move_left(txn).await?,
@@ -301,16 +281,25 @@ impl<'r, 'db> Cursor<'r, 'db> {
         for _ in 0..LOCATE_ATTEMPTS {
             let _pin = engine.pin();
             let mut addr = self.index.tree.locate_before(engine, below).await?;
-            for _ in 0..RIGHT_HOPS {
+            let mut way = RightWay::default();
+            loop {
                 let latched = txn.latch(addr, self.mode).await?;
                 match LeafView::new(txn.latched_bytes(&latched))?.where_is_before(below)? {
                     KeyLocation::Here(slot) => {
                         let end = slot.map_or(0, |last| last + 1);
                         return self.land(txn, addr, latched, end).await;
                     }
-                    KeyLocation::Right(next) => addr = next,
+                    KeyLocation::Right(next) => {
+                        addr = txn.follow_right(self.index, below, &latched, next)?;
+                    }
                     KeyLocation::Elsewhere => break,
                 }
+                drop(latched);
+                let key = match below {
+                    Bound::Included(key) | Bound::Excluded(key) => key,
+                    Bound::Unbounded => self.range.low(),
+                };
+                txn.count_hop(self.index, key, &mut way).await?;
             }
         }
         Err(no_stable_leaf(self.index))

@@ -1,21 +1,40 @@
 //! Finding and latching the leaf for a key.
 
+use std::ops::Bound;
+
 use selkie_btree::{KeyLocation, LeafView, Stamp};
 use selkie_engine::{EngineError, GAddr};
+use selkie_fabric::env::yield_now;
 
 use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
 use crate::protocol::choice::ReadRule;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
+use crate::transaction::leaf_budget::LATCHED_READS;
+use crate::transaction::maintenance::MaintenanceTask;
 use crate::transaction::txn::Txn;
 
 /// How often a leaf is located anew after it was split, emptied or given back before it was
 /// latched.
 pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
 
-/// How many right links are followed after one descent: splits whose separators are not posted yet,
-/// also the many that one large transaction may have made itself.
-pub(crate) const RIGHT_HOPS: u32 = 4096;
+/// How many right links are followed after one descent: more leaves than a pool has, unless damage
+/// made the way a circle.
+const RIGHT_HOPS: u32 = 1 << 30;
+
+/// Right links on one way after which the separators that are missing above are posted. They belong
+/// to a transaction that is about to post them, unless its node died or a page was in use.
+const MISSING_SEPARATORS: u32 = 8;
+
+/// Leaves after which an operation lets other tasks run: on cached pages nothing else suspends it,
+/// and the node's lease is renewed on the same threads.
+const LEAVES_AT_ONCE: u32 = 64;
+
+/// What a way along right links has come to.
+#[derive(Default)]
+pub(crate) struct RightWay {
+    hops: u32,
+}
 
 /// A leaf that an operation reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +77,7 @@ impl<'db> Txn<'db> {
     ) -> Result<KeyPosition, TxnError> {
         // While it waits for a leaf, a transaction latches none that is not in its lock set.
         self.work.last_read = None;
+        self.yield_now_and_then().await;
         if let Some((held, slot)) = self.find_recent(index, key)? {
             self.ensure(held, mode).await?;
             return Ok(KeyPosition { leaf: LeafRef::Held(held), slot });
@@ -67,7 +87,8 @@ impl<'db> Txn<'db> {
             // Pages named by a page read under the pin are not reused for other data meanwhile.
             let _pin = engine.pin();
             let mut addr = index.tree.locate(engine, key).await?;
-            for _ in 0..RIGHT_HOPS {
+            let mut way = RightWay::default();
+            loop {
                 let latched = self.latch(addr, mode).await?;
                 match LeafView::new(self.latched_bytes(&latched))?.where_is(key)? {
                     #[cfg(feature = "planted")]
@@ -78,18 +99,70 @@ impl<'db> Txn<'db> {
                         let leaf = self.keep(index, addr, latched, mode).await?;
                         return Ok(KeyPosition { leaf, slot });
                     }
-                    KeyLocation::Right(next) => addr = next,
+                    KeyLocation::Right(next) => {
+                        addr = self.follow_right(index, Bound::Included(key), &latched, next)?;
+                    }
                     KeyLocation::Elsewhere => break,
                 }
+                drop(latched);
+                self.count_hop(index, key, &mut way).await?;
             }
         }
         Err(no_stable_leaf(index))
     }
 
-    /// Searches for `key` in the leaves of the tree that were latched last.
+    /// The next leaf on the way to the last key within a bound, to the right of a latched leaf, of
+    /// which `next` is the neighbour: skips the leaves that the transaction has split off itself.
+    pub(crate) fn follow_right(
+        &self,
+        index: &IndexInfo,
+        up_to: Bound<&[u8]>,
+        latched: &LatchedLeaf<'db>,
+        next: GAddr,
+    ) -> Result<GAddr, TxnError> {
+        let locks = &self.work.locks;
+        let (LatchedLeaf::Held(held), Some(made)) = (latched, locks.last_made(index.number, up_to))
+        else {
+            return Ok(next);
+        };
+        let low_fence = |at| Ok::<_, TxnError>(LeafView::new(locks.bytes(at))?.low_fence());
+        let is_further = low_fence(made)? > low_fence(*held)?;
+        Ok(if is_further { locks.latch(made).addr() } else { next })
+    }
+
+    /// Counts a right link that was followed to find `key`. The caller holds no latch but those of
+    /// the lock set.
+    pub(crate) async fn count_hop(
+        &mut self,
+        index: &IndexInfo,
+        key: &[u8],
+        way: &mut RightWay,
+    ) -> Result<(), TxnError> {
+        way.hops += 1;
+        if way.hops == MISSING_SEPARATORS {
+            self.work.maintenance.push_back(MaintenanceTask::sweep_before(index.tree, key));
+        }
+        if way.hops == RIGHT_HOPS {
+            return Err(no_stable_leaf(index));
+        }
+        self.yield_now_and_then().await;
+        Ok(())
+    }
+
+    /// Lets other tasks run if enough leaves were looked at.
+    pub(crate) async fn yield_now_and_then(&mut self) {
+        self.leaves_seen += 1;
+        if self.leaves_seen.is_multiple_of(LEAVES_AT_ONCE) {
+            yield_now().await;
+        }
+    }
+
+    /// Searches for `key` in the leaves of the tree that were latched last, and in those that the
+    /// transaction has split off.
     fn find_recent(&self, index: &IndexInfo, key: &[u8]) -> Result<Option<HeldPosition>, TxnError> {
         let locks = &self.work.locks;
-        for held in locks.recent(index.number) {
+        let made = locks.last_made(index.number, Bound::Included(key));
+        for held in locks.recent(index.number).chain(made) {
             if let KeyLocation::Here(slot) = LeafView::new(locks.bytes(held))?.where_is(key)? {
                 return Ok(Some((held, slot)));
             }
@@ -144,6 +217,14 @@ impl<'db> Txn<'db> {
                 });
                 Ok(LeafRef::LastRead)
             }
+            LatchedLeaf::Fresh(LeafLatch::Shared(guard))
+                if self.holds_reads()
+                    && (self.work.locks.len() >= LATCHED_READS || self.admit_leaf().is_err()) =>
+            {
+                self.record_read(addr, guard.psn(), guard.lsn()).await?;
+                self.work.last_read = Some(LeafImage::Latched(guard));
+                Ok(LeafRef::LastRead)
+            }
             LatchedLeaf::Fresh(LeafLatch::Shared(guard)) if !self.holds_reads() => {
                 self.work.reads.rely_on(guard.lsn());
                 self.work.last_read = Some(LeafImage::Latched(guard));
@@ -156,6 +237,7 @@ impl<'db> Txn<'db> {
                 Ok(LeafRef::LastRead)
             }
             LatchedLeaf::Fresh(latch) => {
+                self.admit_leaf()?;
                 Ok(LeafRef::Held(self.work.locks.add(index.number, addr, latch)))
             }
         }

@@ -8,7 +8,7 @@ use crate::access::cursor::{Cursor, EntryPosition};
 use crate::access::leaf::{KeyPosition, LeafRef};
 use crate::catalogue::handles::{Index, Source, Table};
 use crate::catalogue::table_info::{IndexInfo, TableInfo};
-use crate::encoding::key::KeyRange;
+use crate::encoding::key::{KeyBuf, KeyRange};
 use crate::encoding::row_ref::RowRef;
 use crate::error::TxnError;
 use crate::protocol::leaf_latch::LatchMode;
@@ -211,18 +211,22 @@ impl<'db> Txn<'db> {
         // An index entry leads to the row but is not what will be changed.
         let index_mode = if is_table { mode } else { LatchMode::Shared };
         let mut cursor = Cursor::new(index, range, direction, index_mode);
-        let Some(at) = cursor.next(self).await? else { return Ok(None) };
-        if is_table {
-            return Ok(Some(match at {
-                EntryPosition::Slot(slot) => RowPosition::Leaf(cursor.into_leaf(self), slot),
-                EntryPosition::WriteSet(key) => RowPosition::WriteSet(key),
-            }));
+        while let Some(at) = cursor.next(self).await? {
+            if is_table {
+                return Ok(Some(match at {
+                    EntryPosition::Slot(slot) => RowPosition::Leaf(cursor.into_leaf(self), slot),
+                    EntryPosition::WriteSet(key) => RowPosition::WriteSet(key),
+                }));
+            }
+            cursor.release_latch(self);
+            let mut entry = std::mem::take(&mut self.work.entry);
+            let position = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
+            self.work.entry = entry;
+            if let Some(position) = position? {
+                return Ok(Some(position));
+            }
         }
-        cursor.release_latch(self);
-        let mut entry = std::mem::take(&mut self.work.entry);
-        let position = self.follow(info, index, &cursor, &at, &mut entry, mode).await;
-        self.work.entry = entry;
-        position.map(Some)
+        Ok(None)
     }
 
     async fn scan_rows(
@@ -243,8 +247,10 @@ impl<'db> Txn<'db> {
             } else {
                 cursor.release_latch(self);
                 let mode = LatchMode::Shared;
-                let position = self.follow(info, index, &cursor, &at, entry, mode).await?;
-                visit(self.row_at(info, position)?)?
+                match self.follow(info, index, &cursor, &at, entry, mode).await? {
+                    Some(position) => visit(self.row_at(info, position)?)?,
+                    None => ControlFlow::Continue(()),
+                }
             };
             if flow.is_break() {
                 break;
@@ -274,7 +280,8 @@ impl<'db> Txn<'db> {
         Ok(())
     }
 
-    /// From an index entry to its row. `entry` is a buffer.
+    /// From an index entry to its row; `None` if the row has changed since the entry was read,
+    /// which is no error where reads need not be of one state. `entry` is a buffer.
     #[expect(clippy::indexing_slicing, reason = "the primary key is the end of the entry")]
     async fn follow(
         &mut self,
@@ -284,7 +291,7 @@ impl<'db> Txn<'db> {
         at: &EntryPosition,
         entry: &mut Vec<u8>,
         mode: LatchMode,
-    ) -> Result<RowPosition, TxnError> {
+    ) -> Result<Option<RowPosition>, TxnError> {
         self.work.last_read = None;
         let start = if index.unique {
             entry.clear();
@@ -295,9 +302,37 @@ impl<'db> Txn<'db> {
             let primary = index.primary_key(entry, &[]).map(<[u8]>::len);
             entry.len() - primary.ok_or_else(|| info.inconsistent(index))?
         };
-        match self.find_row_position(info, &entry[start..], mode).await? {
-            Some(position) => Ok(position),
-            None => Err(self.error_of_valid_reads(info.inconsistent(index)).await),
+        let found = self.find_row_position(info, &entry[start..], mode).await?;
+        match found {
+            None if self.is_serializable() => {
+                Err(self.error_of_valid_reads(info.inconsistent(index)).await)
+            }
+            Some(position) if !self.is_serializable() => {
+                let mut of_row = KeyBuf::new();
+                let row = RowRef::new(&info.layout, self.row_bytes(info, &position)?);
+                index.encode(row, &mut of_row)?;
+                if !index.unique {
+                    of_row.push_encoded(&entry[start..]);
+                }
+                cursor.key_into(self, at, entry)?;
+                Ok((of_row[..] == entry[..]).then_some(position))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// The bytes of the row at a position that the current operation has found.
+    fn row_bytes(&self, info: &TableInfo, position: &RowPosition) -> Result<&[u8], TxnError> {
+        match position {
+            RowPosition::Leaf(leaf, slot) => {
+                Ok(LeafView::new(self.leaf_bytes(*leaf))?.value(*slot)?)
+            }
+            RowPosition::WriteSet(key) => match self.work.writes.get(info.primary.number, key) {
+                WrittenEntry::Present(value) => Ok(value),
+                WrittenEntry::Removed | WrittenEntry::Unchanged => {
+                    unreachable!("no operation changes the write set while another reads it")
+                }
+            },
         }
     }
 
@@ -325,24 +360,14 @@ impl<'db> Txn<'db> {
         // Where changes are deferred no latch outlives the operation: the row is copied.
         let must_copy = self.defers_writes();
         let image = self.work.last_read.take_if(|_| must_copy);
-        let value = match (position, image) {
+        let value = match (&position, image) {
             (RowPosition::Leaf(LeafRef::LastRead, slot), Some(image)) => {
                 let leaf = LeafView::new(&image)?;
                 self.work.copied_row.clear();
-                self.work.copied_row.extend_from_slice(leaf.value(slot)?);
+                self.work.copied_row.extend_from_slice(leaf.value(*slot)?);
                 &self.work.copied_row
             }
-            (RowPosition::Leaf(leaf, slot), _) => {
-                LeafView::new(self.leaf_bytes(leaf))?.value(slot)?
-            }
-            (RowPosition::WriteSet(key), _) => {
-                match self.work.writes.get(info.primary.number, &key) {
-                    WrittenEntry::Present(value) => value,
-                    WrittenEntry::Removed | WrittenEntry::Unchanged => {
-                        unreachable!("no operation changes the write set while another reads it")
-                    }
-                }
-            }
+            _ => self.row_bytes(info, &position)?,
         };
         Ok(RowRef::new(&info.layout, value))
     }

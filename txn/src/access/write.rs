@@ -168,7 +168,7 @@ impl Txn<'_> {
             self.remove_entry(info, index, entry, key).await?;
         }
         match position {
-            ChangedRow::Held(leaf, slot) => self.remove(&info.primary, leaf, slot, key).await,
+            ChangedRow::Held(leaf, slot) => self.remove(leaf, slot, key),
             ChangedRow::Deferred => {
                 self.work.writes.set(info.primary.number, key, None);
                 Ok(())
@@ -228,7 +228,7 @@ impl Txn<'_> {
         let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
             return Err(info.inconsistent(index));
         };
-        self.remove(index, leaf, slot, &key).await
+        self.remove(leaf, slot, &key)
     }
 
     /// Adds an entry to any tree.

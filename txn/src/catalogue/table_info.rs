@@ -30,8 +30,6 @@ pub(crate) struct IndexInfo {
     pub(crate) parts: Vec<KeyColumn>,
     /// Whether the key stands for itself; else the primary key follows it.
     pub(crate) unique: bool,
-    /// Longest key in the tree.
-    pub(crate) max_key_bytes: usize,
 }
 
 /// A table.
@@ -110,7 +108,6 @@ impl IndexInfo {
             columns: index.columns.clone(),
             parts,
             unique: index.unique,
-            max_key_bytes: max_key_bytes(table, index),
         }
     }
 

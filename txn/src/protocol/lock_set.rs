@@ -1,14 +1,16 @@
 //! The leaves that a transaction holds latched to its end: the lock set of two-phase locking.
 //!
-//! A leaf is found by its address, or among the leaves of its tree that were added last. Positions
-//! are stable: leaves are only added, until the transaction ends and releases all of them. The
-//! vectors survive the transaction (see [`LockSet::emptied`]), so holding a leaf allocates nothing
-//! once they have grown.
+//! A leaf is found by its address, or among the leaves of its tree that were added last. The leaves
+//! that the transaction has split off are found by their low fence too: no parent knows them before
+//! commit, and a way along the right links would pass all of them. Positions are stable: only undo
+//! of a split takes a leaf out, and leaves its position vacant. The vectors survive the transaction
+//! (see [`LockSet::emptied`]), so holding a leaf allocates nothing once they have grown.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Bound;
 
-use selkie_btree::{KeyLocation, LeafView};
+use selkie_btree::{KeyLocation, LeafView, TreeError};
 use selkie_engine::log::Lsn;
 use selkie_engine::{ExclusiveGuard, GAddr, SharedGuard, change_together};
 
@@ -28,22 +30,42 @@ struct HeldLeaf<'db> {
     tree: usize,
     /// The leaf of the same tree that was added before this one.
     earlier: usize,
-    /// `None` only while the latch is being upgraded.
+    /// Bytes that its changes take in the log.
+    change_bytes: u64,
+    /// `None` while the latch is being upgraded, and for a right half whose split was undone.
     latch: Option<LeafLatch<'db>>,
+}
+
+/// What is known of the held leaves of one tree.
+struct TreeLeaves {
+    /// The leaf added last.
+    latest: usize,
+    /// The leaves that the transaction has split off, by their low fence.
+    made: BTreeMap<Box<[u8]>, usize>,
+}
+
+impl Default for TreeLeaves {
+    fn default() -> Self {
+        Self { latest: NO_LEAF, made: BTreeMap::new() }
+    }
 }
 
 /// All leaves held by one transaction.
 #[derive(Default)]
 pub(crate) struct LockSet<'db> {
     leaves: Vec<HeldLeaf<'db>>,
-    /// For each tree, the leaf added last.
-    latest: Vec<usize>,
+    trees: Vec<TreeLeaves>,
     by_addr: HashMap<u64, usize, BuildHasherDefault<AddrHasher>>,
+    /// Bytes that all changes take in the log.
+    change_bytes: u64,
+    /// Positions of right halves whose splits were undone.
+    vacant: usize,
 }
 
 impl<'db> LockSet<'db> {
+    /// Leaves that are held.
     pub(crate) fn len(&self) -> usize {
-        self.leaves.len()
+        self.leaves.len() - self.vacant
     }
 
     pub(crate) fn position(&self, addr: GAddr) -> Option<usize> {
@@ -54,24 +76,77 @@ impl<'db> LockSet<'db> {
         }
     }
 
+    /// Bytes that all changes made in the leaves take in the log.
+    pub(crate) fn change_bytes(&self) -> u64 {
+        self.change_bytes
+    }
+
+    /// Counts what was changed in the leaf at this position.
+    pub(crate) fn note_change(&mut self, position: usize) {
+        let Some(leaf) = self.leaves.get_mut(position) else { return };
+        let Some(LeafLatch::Exclusive(guard)) = &leaf.latch else { return };
+        let now = guard.change_bytes() as u64;
+        self.change_bytes = self.change_bytes - leaf.change_bytes + now;
+        leaf.change_bytes = now;
+    }
+
     /// Adds a leaf and returns its position.
     pub(crate) fn add(&mut self, tree: usize, addr: GAddr, latch: LeafLatch<'db>) -> usize {
         let position = self.leaves.len();
-        if self.latest.len() <= tree {
-            self.latest.resize(tree + 1, NO_LEAF);
+        if self.trees.len() <= tree {
+            self.trees.resize_with(tree + 1, TreeLeaves::default);
         }
+        let of_tree = self.trees.get_mut(tree);
         let earlier =
-            self.latest.get_mut(tree).map_or(NO_LEAF, |latest| std::mem::replace(latest, position));
-        self.leaves.push(HeldLeaf { addr, tree, earlier, latch: Some(latch) });
+            of_tree.map_or(NO_LEAF, |of_tree| std::mem::replace(&mut of_tree.latest, position));
+        self.leaves.push(HeldLeaf { addr, tree, earlier, change_bytes: 0, latch: Some(latch) });
         if self.leaves.len() > LINEAR_SEARCH_LEAVES {
             if self.by_addr.is_empty() {
-                let all = self.leaves.iter().enumerate();
+                let all = self.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.addr.is_null());
                 self.by_addr.extend(all.map(|(position, leaf)| (leaf.addr.to_u64(), position)));
             } else {
                 self.by_addr.insert(addr.to_u64(), position);
             }
         }
         position
+    }
+
+    /// Adds the right half of a split that the transaction has made.
+    pub(crate) fn add_made(
+        &mut self,
+        tree: usize,
+        latch: ExclusiveGuard<'db>,
+    ) -> Result<usize, TreeError> {
+        let low: Box<[u8]> = LeafView::new(&latch)?.low_fence().into();
+        let position = self.add(tree, latch.addr(), LeafLatch::Exclusive(latch));
+        if let Some(of_tree) = self.trees.get_mut(tree) {
+            of_tree.made.insert(low, position);
+        }
+        Ok(position)
+    }
+
+    /// Takes out the right half of a split that was undone. Its position stays vacant.
+    pub(crate) fn take_made(&mut self, position: usize) -> Option<ExclusiveGuard<'db>> {
+        let leaf = self.leaves.get_mut(position)?;
+        let Some(LeafLatch::Exclusive(guard)) = leaf.latch.take() else { return None };
+        let addr = std::mem::replace(&mut leaf.addr, GAddr::NULL);
+        self.change_bytes -= std::mem::take(&mut leaf.change_bytes);
+        self.vacant += 1;
+        if let Some(of_tree) = self.trees.get_mut(leaf.tree)
+            && let Ok(view) = LeafView::new(&guard)
+        {
+            of_tree.made.remove(view.low_fence());
+        }
+        self.by_addr.remove(&addr.to_u64());
+        Some(guard)
+    }
+
+    /// Among the leaves of a tree that the transaction has split off, the last that begins within
+    /// the bound.
+    pub(crate) fn last_made(&self, tree: usize, up_to: Bound<&[u8]>) -> Option<usize> {
+        let made = &self.trees.get(tree)?.made;
+        let made = made.range::<[u8], _>((Bound::Unbounded, up_to)).next_back();
+        made.map(|(_, position)| *position)
     }
 
     /// The latch of the leaf at this position, which [`add`](Self::add) or
@@ -114,9 +189,10 @@ impl<'db> LockSet<'db> {
     /// Positions of the leaves of `tree` added last, the latest first.
     pub(crate) fn recent(&self, tree: usize) -> impl Iterator<Item = usize> + '_ {
         // A tree has no latest leaf until one of its leaves is held.
-        let first = self.latest.get(tree).copied().unwrap_or(NO_LEAF);
+        let first = self.trees.get(tree).map_or(NO_LEAF, |of_tree| of_tree.latest);
         let chain = std::iter::successors(Some(first), |&at| Some(self.leaves.get(at)?.earlier));
-        chain.take_while(|&at| at != NO_LEAF).take(RECENT_LEAVES)
+        let is_held = |at: &usize| self.leaves.get(*at).is_some_and(|leaf| leaf.latch.is_some());
+        chain.take_while(|&at| at != NO_LEAF).take(RECENT_LEAVES).filter(is_held)
     }
 
     /// The position of the leaf that `key` is in now, and its slot there or the slot where it would
@@ -124,17 +200,15 @@ impl<'db> LockSet<'db> {
     /// leaves that the transaction holds because it made them.
     pub(crate) fn locate(
         &self,
-        mut position: usize,
+        position: usize,
         key: &[u8],
     ) -> Option<(usize, Result<usize, usize>)> {
-        for _ in 0..=self.len() {
-            match LeafView::new(self.bytes(position)).ok()?.where_is(key).ok()? {
-                KeyLocation::Here(slot) => return Some((position, slot)),
-                KeyLocation::Right(next) => position = self.position(next)?,
-                KeyLocation::Elsewhere => return None,
-            }
-        }
-        None
+        let here = |at: usize| match LeafView::new(self.bytes(at)).ok()?.where_is(key).ok()? {
+            KeyLocation::Here(slot) => Some((at, slot)),
+            KeyLocation::Right(_) | KeyLocation::Elsewhere => None,
+        };
+        let tree = self.leaves.get(position)?.tree;
+        here(position).or_else(|| here(self.last_made(tree, Bound::Included(key))?))
     }
 
     /// Every leaf held exclusively, with its tree.
@@ -174,11 +248,13 @@ impl<'db> LockSet<'db> {
     /// Releases every latch.
     pub(crate) fn release(&mut self) {
         for leaf in self.leaves.drain(..) {
-            if let Some(latest) = self.latest.get_mut(leaf.tree) {
-                *latest = NO_LEAF;
+            if let Some(of_tree) = self.trees.get_mut(leaf.tree) {
+                of_tree.latest = NO_LEAF;
+                of_tree.made.clear();
             }
         }
         self.by_addr.clear();
+        (self.change_bytes, self.vacant) = (0, 0);
     }
 
     /// The same memory, empty, for a transaction with another lifetime.
@@ -186,7 +262,7 @@ impl<'db> LockSet<'db> {
         self.release();
         // Collecting an empty vector into one of the same layout reuses its allocation.
         let leaves = self.leaves.into_iter().map(|_| unreachable!("it is empty")).collect();
-        LockSet { leaves, latest: self.latest, by_addr: self.by_addr }
+        LockSet { leaves, trees: self.trees, by_addr: self.by_addr, change_bytes: 0, vacant: 0 }
     }
 }
 

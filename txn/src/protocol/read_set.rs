@@ -11,7 +11,7 @@ use crate::error::TxnError;
 use crate::protocol::lock_set::{AddrHasher, LockSet};
 
 /// A read set of up to so many leaves is validated as a whole whenever another leaf is read; of a
-/// larger one, so many leaves in turn.
+/// larger one, so many leaves in turn, if they are cached. Commit validates all.
 const VALIDATED_AT_ONCE: usize = 64;
 
 /// What was read: each leaf with its page sequence number.
@@ -55,7 +55,11 @@ impl ReadSet {
             Some(_) => return Err(TxnError::Stale { leaf: addr }),
             None => {}
         }
-        self.validate_next(engine, locks, self.leaves.len().min(VALIDATED_AT_ONCE)).await?;
+        if self.leaves.len() <= VALIDATED_AT_ONCE {
+            self.validate(engine, locks).await?;
+        } else {
+            self.validate_cached(engine, locks)?;
+        }
         self.insert(addr, psn);
         Ok(())
     }
@@ -65,33 +69,36 @@ impl ReadSet {
     /// # Errors
     /// As [`add`](Self::add).
     pub(crate) async fn validate(
-        &mut self,
+        &self,
         engine: &Engine,
         locks: &LockSet<'_>,
     ) -> Result<(), TxnError> {
-        self.validate_next(engine, locks, self.leaves.len()).await
+        for (addr, psn) in &self.leaves {
+            let now = match psn_if_here(engine, locks, *addr) {
+                Some(now) => now,
+                None => engine.try_shared(*addr).await?.psn(),
+            };
+            unchanged(*addr, *psn, now)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if one of the leaves next in turn is cached and has changed. Fetches none: a
+    /// transaction that reads more leaves than the cache holds would fetch each of them many times.
+    fn validate_cached(&mut self, engine: &Engine, locks: &LockSet<'_>) -> Result<(), TxnError> {
+        for _ in 0..VALIDATED_AT_ONCE {
+            let Some((addr, psn)) = self.next() else { return Ok(()) };
+            if let Some(now) = psn_if_here(engine, locks, addr) {
+                unchanged(addr, psn, now)?;
+            }
+        }
+        Ok(())
     }
 
     pub(crate) fn clear(&mut self) {
         self.leaves.clear();
         self.by_addr.clear();
         (self.next, self.lsn) = (0, 0);
-    }
-
-    /// Validates so many leaves, in turn.
-    async fn validate_next(
-        &mut self,
-        engine: &Engine,
-        locks: &LockSet<'_>,
-        count: usize,
-    ) -> Result<(), TxnError> {
-        for _ in 0..count {
-            let Some((addr, psn)) = self.next() else { return Ok(()) };
-            if !is_unchanged(engine, locks, addr, psn).await? {
-                return Err(TxnError::Stale { leaf: addr });
-            }
-        }
-        Ok(())
     }
 
     fn psn_of(&self, addr: GAddr) -> Option<u64> {
@@ -111,20 +118,16 @@ impl ReadSet {
     }
 }
 
-/// Whether a leaf still has this page sequence number.
-async fn is_unchanged(
-    engine: &Engine,
-    locks: &LockSet<'_>,
-    addr: GAddr,
-    psn: u64,
-) -> Result<bool, TxnError> {
-    if let Some(held) = locks.position(addr) {
-        return Ok(locks.latch(held).psn() == psn);
+/// The page sequence number of a leaf that is held or cached.
+fn psn_if_here(engine: &Engine, locks: &LockSet<'_>, addr: GAddr) -> Option<u64> {
+    match locks.position(addr) {
+        Some(held) => Some(locks.latch(held).psn()),
+        None => engine.psn_if_cached(addr),
     }
-    if let Some(now) = engine.psn_if_cached(addr) {
-        return Ok(now == psn);
-    }
-    Ok(engine.try_shared(addr).await?.psn() == psn)
+}
+
+fn unchanged(leaf: GAddr, before: u64, now: u64) -> Result<(), TxnError> {
+    if before == now { Ok(()) } else { Err(TxnError::Stale { leaf }) }
 }
 
 #[cfg(test)]

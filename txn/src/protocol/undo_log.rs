@@ -1,17 +1,21 @@
 //! The undo log: what to do, in reverse order, to take a transaction's changes back.
 //!
-//! Undo is logical by key: a record names the leaf the change was made in, and if that leaf was
-//! split since, the right links lead to where the key is now. All those leaves are held
-//! exclusively, so undo fetches nothing, waits for nothing and cannot fail, and no other
-//! transaction saw the change.
+//! Undo is logical by key, within the leaf the change was made in. A split is a change too: its
+//! record has the whole page as it was before, and undo frees the right half. So each state that
+//! undo returns to has been in that very page, and fits. All those leaves are held exclusively, so
+//! undo fetches nothing, waits for nothing and cannot fail, and no other transaction saw the
+//! change.
 //!
 //! A record holds only what its kind needs: the key for an insert, key and value for a delete or a
-//! replacement, key and the changed bytes for a change in place. Keys and images share one byte
-//! arena that is kept for the next transaction.
+//! replacement, key and the changed bytes for a change in place, the page for a split. Keys and
+//! images share one byte arena that is kept for the next transaction.
 
 use std::ops::Range;
 
-use selkie_btree::{LeafView, leaf_insert, leaf_remove, leaf_replace};
+use selkie_btree::{
+    KeyLocation, LeafView, PendingPost, Tree, leaf_insert, leaf_remove, leaf_replace,
+};
+use selkie_engine::Engine;
 
 use crate::protocol::lock_set::LockSet;
 
@@ -29,6 +33,17 @@ pub(crate) enum EntryChange {
         /// Offset in the value.
         offset: usize,
     },
+    /// The leaf was split: free the right half and put the page back.
+    Split,
+}
+
+/// A split that a transaction made and has not undone.
+#[derive(Debug)]
+pub(crate) struct MadeSplit {
+    /// Position of the right half in the lock set.
+    right: usize,
+    /// What is to be posted when the transaction commits, and the tree.
+    pub(crate) post: (Tree, PendingPost),
 }
 
 #[derive(Clone, Debug)]
@@ -53,6 +68,8 @@ pub(crate) struct UndoEntry<'a> {
 pub(crate) struct UndoLog {
     records: Vec<UndoRecord>,
     bytes: Vec<u8>,
+    /// One for each record of a split, in their order.
+    splits: Vec<MadeSplit>,
 }
 
 impl UndoLog {
@@ -66,6 +83,23 @@ impl UndoLog {
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(image);
         self.records.push(UndoRecord { change, leaf, key: start..start + key.len() });
+    }
+
+    /// Adds a split: `image` is the page before.
+    pub(crate) fn push_split(
+        &mut self,
+        left: usize,
+        right: usize,
+        image: &[u8],
+        post: (Tree, PendingPost),
+    ) {
+        self.push(EntryChange::Split, left, &[], image);
+        self.splits.push(MadeSplit { right, post });
+    }
+
+    /// Takes out the splits that were not undone: the transaction has committed.
+    pub(crate) fn take_splits(&mut self) -> impl Iterator<Item = MadeSplit> + '_ {
+        self.splits.drain(..)
     }
 
     /// The latest change.
@@ -83,37 +117,50 @@ impl UndoLog {
         }
     }
 
-    /// Takes the latest changes back until `mark` are left. Returns whether entries were removed,
-    /// so that a leaf may be empty now.
+    /// Takes the latest changes back until `mark` are left.
     ///
     /// # Panics
     /// If a held leaf is not in the state that the log describes, so its bytes were damaged
     /// meanwhile: half a transaction would become visible.
-    pub(crate) fn undo_to(&mut self, locks: &mut LockSet<'_>, mark: usize) -> bool {
-        let mut has_removed = false;
+    pub(crate) fn undo_to(&mut self, engine: &Engine, locks: &mut LockSet<'_>, mark: usize) {
         while self.len() > mark {
             let Some(entry) = self.last() else { break };
-            has_removed |= entry.change == EntryChange::Inserted;
+            let (change, leaf) = (entry.change, entry.leaf);
+            let reverted = revert(locks, &entry);
             assert!(
-                revert(locks, &entry).is_some(),
-                "undo of {:?} found another leaf than the one it left",
-                entry.change
+                reverted.is_some(),
+                "undo of {change:?} found another leaf than the one it left"
             );
+            // Undo may have moved other rows of the page.
+            locks.note_change(leaf);
             self.pop();
+            if change == EntryChange::Split
+                && let Some(split) = self.splits.pop()
+                && let Some(right) = locks.take_made(split.right)
+            {
+                engine.free(right);
+            }
         }
-        has_removed
     }
 
     pub(crate) fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();
+        self.splits.clear();
     }
 }
 
-/// Takes one change back, in the leaf where its key is now; `None` if that is impossible.
+/// Takes one change back in its leaf; `None` if that is impossible.
 fn revert(locks: &mut LockSet<'_>, entry: &UndoEntry<'_>) -> Option<()> {
-    let (leaf, slot) = locks.locate(entry.leaf, entry.key)?;
-    let guard = locks.exclusive_mut(leaf);
+    let guard = locks.exclusive_mut(entry.leaf);
+    if entry.change == EntryChange::Split {
+        let page = guard.bytes_mut(0..entry.image.len());
+        page.copy_from_slice(entry.image);
+        return Some(());
+    }
+    let KeyLocation::Here(slot) = LeafView::new(guard).ok()?.where_is(entry.key).ok()? else {
+        return None;
+    };
     match (entry.change, slot) {
         (EntryChange::Inserted, Ok(slot)) => leaf_remove(guard, slot).ok(),
         (EntryChange::Removed, Err(_)) => leaf_insert(guard, entry.key, entry.image).ok(),

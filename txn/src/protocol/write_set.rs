@@ -22,6 +22,13 @@ struct EarlierEntry {
 pub(crate) struct WriteSet {
     trees: Vec<BTreeMap<Box<[u8]>, EntryValue>>,
     earlier: Vec<EarlierEntry>,
+    /// Bytes of the changed entries, keys included.
+    bytes: u64,
+}
+
+/// Bytes of an entry.
+fn entry_bytes(key: &[u8], value: &EntryValue) -> u64 {
+    (key.len() + value.as_ref().map_or(0, |value| value.len())) as u64
 }
 
 /// An entry as a write set has it.
@@ -50,6 +57,11 @@ impl WriteSet {
         self.earlier.len()
     }
 
+    /// Bytes of the changed entries, keys included.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Whether no entry of a tree was changed.
     pub(crate) fn is_tree_unchanged(&self, tree: usize) -> bool {
         self.trees.get(tree).is_none_or(BTreeMap::is_empty)
@@ -66,7 +78,11 @@ impl WriteSet {
         }
         let entries = self.entries_mut(tree);
         let key: Box<[u8]> = key.into();
-        let before = entries.insert(key.clone(), value.map(Box::from));
+        let value = value.map(Box::from);
+        let added = entry_bytes(&key, &value);
+        let before = entries.insert(key.clone(), value);
+        self.bytes += added;
+        self.bytes -= before.as_ref().map_or(0, |before| entry_bytes(&key, before));
         self.earlier.push(EarlierEntry { tree, key, before });
     }
 
@@ -75,10 +91,13 @@ impl WriteSet {
         while self.earlier.len() > mark {
             let Some(EarlierEntry { tree, key, before }) = self.earlier.pop() else { return };
             let entries = self.entries_mut(tree);
-            match before {
-                Some(value) => drop(entries.insert(key, value)),
-                None => drop(entries.remove(&key)),
-            }
+            let restored = before.as_ref().map_or(0, |before| entry_bytes(&key, before));
+            let taken = match before {
+                Some(value) => entries.insert(key.clone(), value),
+                None => entries.remove(&key),
+            };
+            self.bytes += restored;
+            self.bytes -= taken.as_ref().map_or(0, |taken| entry_bytes(&key, taken));
         }
     }
 
@@ -115,6 +134,7 @@ impl WriteSet {
     pub(crate) fn clear(&mut self) {
         self.trees.iter_mut().for_each(BTreeMap::clear);
         self.earlier.clear();
+        self.bytes = 0;
     }
 }
 

@@ -37,27 +37,35 @@ impl<'db> Txn<'db> {
     ///
     /// # Errors
     /// [`TxnError::RolledBack`] if an earlier error rolled it back, or an operation was dropped
-    /// half-way. Where changes are deferred also [`TxnError::Stale`] or [`TxnError::TooLate`],
-    /// [`TxnError::Conflict`] and the other errors that roll back. [`TxnError::Undetermined`] if
-    /// the node's log cannot be written: it has committed, but may be gone if the node ends now.
-    /// Nothing else: maintenance that fails is left for later.
+    /// half-way. Where changes are deferred, or leaves were read without keeping them latched, also
+    /// [`TxnError::Stale`] or [`TxnError::TooLate`], [`TxnError::Conflict`] and the other errors
+    /// that roll back. [`TxnError::Undetermined`] if the node's log cannot be written, or the node
+    /// may have been declared dead: it has committed, but may be gone if the node ends now.
+    /// [`TxnError::Engine`] instead if it has changed nothing: what it has read may be old. Nothing
+    /// else: maintenance that fails is left for later.
     pub async fn commit(mut self) -> Result<(), TxnError> {
         self.check_active()?;
-        if self.defers_writes()
-            && let Err(error) = self.apply().await
-        {
+        let is_valid = match self.defers_writes() {
+            true => self.apply().await,
+            false => self.validate_to_commit().await,
+        };
+        if let Err(error) = is_valid {
             // An error of the caller's, which would leave the transaction usable, cannot come here.
             self.abort(error.abort_cause().unwrap_or(AbortCause::Failure));
             self.maintain().await;
             return Err(self.wait_if_log_full(error).await);
         }
         self.phase = TxnPhase::Committed;
-        self.work.queue_empty_leaves(&self.db.directory);
-        let lsn = self.work.release();
+        self.work.queue_maintenance(&self.db.directory);
+        let has_changed = self.work.locks.change_bytes() > 0;
+        let lsn = self.release_all();
         self.db.stats.committed(self.shard);
         let durable = self.db.engine.until_durable(lsn).await;
         self.maintain().await;
-        durable.map_err(|source| TxnError::Undetermined { source })
+        durable.map_err(|source| match has_changed {
+            true => TxnError::Undetermined { source },
+            false => TxnError::Engine(source),
+        })
     }
 
     /// Makes the changes of the write set. After an error some may be made, which the undo log
@@ -138,7 +146,7 @@ impl<'db> Txn<'db> {
                 }
                 self.replace(index, leaf, slot, key, value).await
             }
-            (Ok(slot), None) => self.remove(index, leaf, slot, key).await,
+            (Ok(slot), None) => self.remove(leaf, slot, key),
             // It was added and removed again.
             (Err(_), None) => Ok(()),
         }
@@ -153,6 +161,7 @@ impl<'db> Txn<'db> {
         key: &[u8],
         value: &[u8],
     ) -> Result<(), TxnError> {
+        self.admit_change()?;
         let work = &mut self.work;
         let guard = work.locks.exclusive_mut(leaf);
         let range = LeafView::new(guard)?.value_range(slot)?;
@@ -163,6 +172,7 @@ impl<'db> Txn<'db> {
         let target = guard.bytes_mut(range.start + first..range.start + last + 1);
         work.undo.push(EntryChange::Patched { offset: first }, leaf, key, target);
         target.copy_from_slice(&value[first..=last]);
+        work.locks.note_change(leaf);
         Ok(())
     }
 }

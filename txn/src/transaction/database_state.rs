@@ -7,7 +7,8 @@ use selkie_engine::Engine;
 use crate::catalogue::directory::TableDirectory;
 use crate::protocol::clock::Clock;
 use crate::stats::StatsShards;
-use crate::transaction::maintenance::{MaintenanceBacklog, MaintenanceTask};
+use crate::transaction::leaf_budget::LeafBudget;
+use crate::transaction::maintenance::MaintenanceBacklog;
 use crate::transaction::workspace::WorkspacePool;
 
 pub(crate) struct DatabaseState {
@@ -18,6 +19,7 @@ pub(crate) struct DatabaseState {
     pub(crate) stats: StatsShards,
     pub(crate) workspaces: WorkspacePool,
     pub(crate) backlog: MaintenanceBacklog,
+    pub(crate) leaf_budget: LeafBudget,
     /// The number of the next savepoint: no transaction takes one for another's. Handles of other
     /// nodes begin elsewhere.
     next_savepoint: AtomicU64,
@@ -33,6 +35,7 @@ impl DatabaseState {
             stats: StatsShards::default(),
             workspaces: WorkspacePool::default(),
             backlog: MaintenanceBacklog::default(),
+            leaf_budget: LeafBudget::new(engine),
             next_savepoint: AtomicU64::new(first_savepoint),
         }
     }
@@ -40,13 +43,5 @@ impl DatabaseState {
     pub(crate) fn savepoint_number(&self) -> u64 {
         // Relaxed: only that no number is given twice.
         self.next_savepoint.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// Runs a maintenance task, or keeps it for later where a page is busy. The caller holds no
-    /// latch.
-    pub(crate) async fn maintain(&self, task: MaintenanceTask) {
-        if let Some(again) = task.run(&self.engine).await {
-            self.backlog.push(again);
-        }
     }
 }

@@ -1,79 +1,263 @@
 //! Work on trees that a transaction leaves behind, done once it holds no latch.
 //!
 //! Splits leave separators to be posted to parents, removals leave empty leaves. Neither is needed
-//! for correctness: a tree with missing separators and empty leaves is valid. Posting waits for
-//! latches, so it is done after the transaction has ended; what cannot be done then is kept for a
-//! later transaction of this database.
+//! for correctness: a tree with missing separators and empty leaves is valid, only slower. Posting
+//! waits for latches, so it is done after the transaction has ended; what cannot be done then is
+//! kept for a later transaction of this database. Single tasks beyond a bound become one sweep of a
+//! range for each tree. A search that meets leaves without separators, or an
+//! empty leaf, adds a task too: they may come from a node that is gone.
 
+use std::cmp::Ordering as Order;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use selkie_btree::{PendingPost, Tree};
+use selkie_btree::{LeafView, PendingPost, Reclaimed, Swept, Tree};
 use selkie_engine::{Engine, GAddr};
 
-/// Most tasks kept for later. Later traversals of the trees do what does not fit.
+/// Most single tasks kept for later.
 const BACKLOG_TASKS: usize = 1024;
+
+/// Tasks looked at for one that may be tried.
+const TASKS_LOOKED_AT: usize = 16;
+
+/// Pause before a task that found a page in use is tried again; it doubles with each attempt.
+const FIRST_PAUSE: Duration = Duration::from_micros(500);
+/// The longest such pause.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Leaves looked at by one run of a sweep.
+const SWEPT_AT_ONCE: usize = 64;
 
 /// One task on a tree.
 pub(crate) enum MaintenanceTask {
     /// Post the separator of a split to the parent.
     PostSeparator(Tree, PendingPost),
-    /// Give an empty leaf back.
-    ReclaimLeaf(Tree, GAddr),
+    /// Give the empty leaf with this low fence back.
+    ReclaimLeaf(Tree, GAddr, Box<[u8]>),
+    /// Post every missing separator of a range, and give its empty leaves back.
+    Sweep(Sweep),
+}
+
+/// A range of a tree to be swept.
+pub(crate) struct Sweep {
+    tree: Tree,
+    from: Box<[u8]>,
+    /// The last leaf is that of this key.
+    to: Box<[u8]>,
+}
+
+/// How a run of a task ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum TaskEnd {
+    Done,
+    /// A sweep has more to do.
+    More,
+    /// A page was in use: another attempt may succeed.
+    InUse,
 }
 
 impl MaintenanceTask {
-    /// Runs the task, waiting for inner pages; the caller holds no latch. Returns it if a page
-    /// stayed busy and the task is worth another attempt.
-    ///
-    /// Other failures are left to later traversals: the transaction that the task comes from has
-    /// ended, and the tree is valid.
-    pub(crate) async fn run(self, engine: &Engine) -> Option<Self> {
-        let (result, again) = match self {
-            Self::PostSeparator(tree, post) => {
-                let result = tree.post(engine, post.clone()).await;
-                (result, Some(Self::PostSeparator(tree, post)))
-            }
-            // A leaf that another transaction uses stays: that one needs it.
-            Self::ReclaimLeaf(tree, leaf) => (tree.reclaim(engine, leaf).await.map(drop), None),
+    /// A sweep of the leaves between the one that the parent knows for `key` and the leaf of `key`.
+    pub(crate) fn sweep_before(tree: Tree, key: &[u8]) -> Self {
+        Self::Sweep(Sweep::of_key(tree, key))
+    }
+
+    /// Giving back a leaf that is latched and has no entries.
+    pub(crate) fn reclaim(tree: Tree, leaf: GAddr, view: &LeafView<'_>) -> Self {
+        Self::ReclaimLeaf(tree, leaf, view.low_fence().into())
+    }
+
+    /// The tree, and the key of the page that the task is about.
+    fn key(&self) -> (u64, &[u8]) {
+        let (tree, key) = match self {
+            Self::PostSeparator(tree, post) => (tree, post.separator()),
+            Self::ReclaimLeaf(tree, _, low) => (tree, &**low),
+            Self::Sweep(sweep) => (&sweep.tree, &*sweep.from),
         };
-        let error = result.err()?;
-        if error.is_retryable() {
-            return again;
-        }
-        tracing::debug!(%error, "maintenance of a tree failed");
-        None
+        (tree.root().to_u64(), key)
+    }
+
+    pub(crate) fn compare_keys(&self, other: &Self) -> Order {
+        self.key().cmp(&other.key())
+    }
+
+    /// Runs the task, waiting for inner pages; the caller holds no latch. May be dropped at any
+    /// await and run again.
+    ///
+    /// Failures are left to later traversals: the transaction that the task comes from has ended,
+    /// and the tree is valid.
+    pub(crate) async fn run(&mut self, engine: &Engine) -> TaskEnd {
+        let end = match self {
+            Self::PostSeparator(tree, post) => {
+                tree.post(engine, post.clone()).await.map(|()| TaskEnd::Done)
+            }
+            Self::ReclaimLeaf(tree, leaf, _) => {
+                tree.reclaim(engine, *leaf).await.map(|reclaimed| match reclaimed {
+                    Reclaimed::InUse => TaskEnd::InUse,
+                    Reclaimed::Freed | Reclaimed::Stays => TaskEnd::Done,
+                })
+            }
+            Self::Sweep(Sweep { tree, from, to }) => {
+                tree.sweep(engine, from, to, SWEPT_AT_ONCE).await.map(|swept| {
+                    let (next, end) = match swept {
+                        Swept::Done => return TaskEnd::Done,
+                        Swept::More(next) => (next, TaskEnd::More),
+                        Swept::InUse(next) => (next, TaskEnd::InUse),
+                    };
+                    *from = next.into();
+                    end
+                })
+            }
+        };
+        end.unwrap_or_else(|error| {
+            if error.is_retryable() {
+                return TaskEnd::InUse;
+            }
+            tracing::debug!(%error, "maintenance of a tree failed");
+            TaskEnd::Done
+        })
     }
 }
 
-/// Tasks that wait for a later transaction, oldest first.
+impl Sweep {
+    /// A sweep of what a single task is about.
+    fn of_key(tree: Tree, key: &[u8]) -> Self {
+        Self { tree, from: key.into(), to: key.into() }
+    }
+
+    /// Extends the range to another of the same tree.
+    fn extend(&mut self, from: &[u8], to: &[u8]) {
+        if from < &*self.from {
+            self.from = from.into();
+        }
+        if to > &*self.to {
+            self.to = to.into();
+        }
+    }
+}
+
+/// A task that waits for a later transaction.
+struct PostponedTask {
+    task: MaintenanceTask,
+    /// How often a page was in use.
+    attempts: u32,
+    /// When it may be tried again.
+    due: Duration,
+}
+
+/// What waits for a later transaction.
+#[derive(Default)]
+struct Postponed {
+    /// The first is tried first.
+    tasks: VecDeque<PostponedTask>,
+    /// At most one for each tree.
+    sweeps: VecDeque<Sweep>,
+}
+
+impl Postponed {
+    fn push(&mut self, task: PostponedTask) {
+        match task.task {
+            MaintenanceTask::Sweep(sweep) if task.attempts == 0 => self.push_sweep(sweep),
+            _ if self.tasks.len() < BACKLOG_TASKS => self.tasks.push_back(task),
+            MaintenanceTask::Sweep(sweep) => self.push_sweep(sweep),
+            MaintenanceTask::PostSeparator(tree, post) => {
+                self.push_sweep(Sweep::of_key(tree, post.separator()));
+            }
+            MaintenanceTask::ReclaimLeaf(tree, _, low) => {
+                self.push_sweep(Sweep::of_key(tree, &low));
+            }
+        }
+    }
+
+    fn push_sweep(&mut self, sweep: Sweep) {
+        match self.sweeps.iter_mut().find(|other| other.tree == sweep.tree) {
+            Some(other) => other.extend(&sweep.from, &sweep.to),
+            None => self.sweeps.push_back(sweep),
+        }
+    }
+
+    fn pop(&mut self, now: Duration) -> Option<PostponedTask> {
+        let first_due = self.tasks.iter().take(TASKS_LOOKED_AT).position(|task| task.due <= now);
+        if let Some(task) = first_due.and_then(|at| self.tasks.remove(at)) {
+            return Some(task);
+        }
+        let task = self.sweeps.pop_front().map(MaintenanceTask::Sweep)?;
+        Some(PostponedTask { task, attempts: 0, due: now })
+    }
+}
+
+/// Tasks that wait for a later transaction.
 #[derive(Default)]
 pub(crate) struct MaintenanceBacklog {
-    tasks: Mutex<VecDeque<MaintenanceTask>>,
+    postponed: Mutex<Postponed>,
     /// How many there are, to be read without the lock.
     len: AtomicUsize,
 }
 
 impl MaintenanceBacklog {
-    /// Keeps a task for a later transaction, if there is room.
+    /// Keeps a task for a later transaction.
     pub(crate) fn push(&self, task: MaintenanceTask) {
-        let mut tasks = self.tasks.lock();
-        if tasks.len() < BACKLOG_TASKS {
-            tasks.push_back(task);
-        }
-        self.len.store(tasks.len(), Ordering::Relaxed);
+        self.push_task(PostponedTask { task, attempts: 0, due: Duration::ZERO });
     }
 
-    /// Takes the oldest task.
-    pub(crate) fn pop(&self) -> Option<MaintenanceTask> {
-        // Relaxed: a task that is missed here is taken by a later transaction.
-        if self.len.load(Ordering::Relaxed) == 0 {
-            return None;
+    fn push_task(&self, task: PostponedTask) {
+        let mut postponed = self.postponed.lock();
+        postponed.push(task);
+        self.set_len(&postponed);
+    }
+
+    fn set_len(&self, postponed: &Postponed) {
+        // Relaxed: a task that is missed is taken by a later transaction.
+        self.len.store(postponed.tasks.len() + postponed.sweeps.len(), Ordering::Relaxed);
+    }
+
+    /// How many tasks there are, or were a moment ago.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Runs the first task that may be tried. Returns whether there was one. If the future is
+    /// dropped the task is kept.
+    pub(crate) async fn run_one(&self, engine: &Engine) -> bool {
+        if self.len() == 0 {
+            return false;
         }
-        let mut tasks = self.tasks.lock();
-        let task = tasks.pop_front();
-        self.len.store(tasks.len(), Ordering::Relaxed);
-        task
+        let now = engine.env().now();
+        let taken = {
+            let mut postponed = self.postponed.lock();
+            let taken = postponed.pop(now);
+            self.set_len(&postponed);
+            taken
+        };
+        let Some(taken) = taken else { return false };
+        let mut held = HeldTask { backlog: self, task: Some(taken) };
+        let Some(task) = &mut held.task else { return false };
+        let end = task.task.run(engine).await;
+        match end {
+            TaskEnd::Done => held.task = None,
+            TaskEnd::More => task.attempts = 0,
+            TaskEnd::InUse => {
+                let pause = FIRST_PAUSE.saturating_mul(1 << task.attempts.min(20));
+                task.attempts += 1;
+                task.due = engine.env().now() + pause.min(LONGEST_PAUSE);
+            }
+        }
+        true
+    }
+}
+
+/// A task that is run, which goes back if it is not done.
+struct HeldTask<'b> {
+    backlog: &'b MaintenanceBacklog,
+    task: Option<PostponedTask>,
+}
+
+impl Drop for HeldTask<'_> {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            self.backlog.push_task(task);
+        }
     }
 }

@@ -4,10 +4,13 @@
 //! handle. A transaction ([`txn`]) has a [`workspace`] with the state of its protocol. [`commit`]
 //! and [`rollback`] end it, [`savepoint`] marks points inside it, [`maintenance`] is the work on
 //! trees that it leaves behind, and [`retry`](mod@retry) runs a failed one again.
+//! [`leaf_budget`] and [`limits`] bound what one transaction may hold.
 
 mod commit;
 pub(crate) mod database;
 pub(crate) mod database_state;
+pub(crate) mod leaf_budget;
+mod limits;
 pub(crate) mod maintenance;
 pub(crate) mod retry;
 mod rollback;

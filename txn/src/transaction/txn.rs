@@ -21,7 +21,7 @@
 //! *Rollback is exact and cannot fail.* Every change is logged in memory together with the change
 //! itself, with no suspension point in between. Undo changes leaves that are held exclusively, so
 //! it needs no latch, no memory from the pool and no await: dropping a transaction rolls it back at
-//! once. Why a removed entry fits back is shown in [`leaf_write`](crate::access::leaf_write).
+//! once, splits included. Why there is room is said in [`leaf_write`](crate::access::leaf_write).
 //!
 //! *Cancellation.* A future dropped at a suspension point drops what it was about to latch; what
 //! was latched is in the transaction. If the operation was changing something, the transaction is
@@ -43,11 +43,17 @@ use crate::protocol::choice::{Isolation, Protocol, ProtocolRules, WriteRule};
 use crate::protocol::leaf_latch::{LatchMode, LeafImage};
 use crate::protocol::timestamp_order::TimestampOrder;
 use crate::transaction::database_state::DatabaseState;
+use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
+use crate::transaction::maintenance::TaskEnd;
 use crate::transaction::savepoint::Savepoints;
 use crate::transaction::workspace::Workspace;
 
-/// Postponed maintenance tasks run by one ending transaction, beside its own.
+/// Least number of postponed maintenance tasks that one ending transaction runs, beside its own.
 const POSTPONED_AT_ONCE: usize = 4;
+
+/// Maintenance tasks after which other tasks of the thread run once, and the most postponed ones
+/// that one ending transaction runs.
+const TASKS_AT_ONCE: usize = 32;
 
 /// A transaction. Dropping it without [`commit`](Self::commit) rolls it back.
 pub struct Txn<'db> {
@@ -65,6 +71,8 @@ pub struct Txn<'db> {
     /// An operation that changes something has begun and not ended.
     changing: bool,
     pub(super) savepoints: Savepoints,
+    /// Leaves looked at, to let other tasks run now and then.
+    pub(crate) leaves_seen: u32,
     pub(crate) work: Workspace<'db>,
 }
 
@@ -94,6 +102,7 @@ impl<'db> Txn<'db> {
             applies: false,
             changing: false,
             savepoints: Savepoints::default(),
+            leaves_seen: 0,
             work: db.workspaces.take(shard),
         }
     }
@@ -169,7 +178,7 @@ impl<'db> Txn<'db> {
         if self.defers_writes() {
             self.work.writes.take_back(mark);
         } else {
-            self.work.undo_to(mark);
+            self.work.undo_to(&self.db.engine, mark);
         }
     }
 
@@ -220,7 +229,8 @@ impl<'db> Txn<'db> {
     ) -> Result<T, TxnError> {
         self.changing = false;
         self.work.last_read = None;
-        match result {
+        let fits = |changed| self.check_write_set().map(|()| changed);
+        match result.and_then(fits) {
             Ok(changed) => Ok(changed),
             Err(error) => {
                 match error.abort_cause() {
@@ -279,24 +289,44 @@ impl<'db> Txn<'db> {
             return;
         }
         self.phase = TxnPhase::RolledBack(cause);
-        self.work.undo_to(0);
-        self.work.queue_empty_leaves(&self.db.directory);
+        self.work.undo_to(&self.db.engine, 0);
         // A rollback promises nothing that would have to be durable.
-        let _ = self.work.release();
+        let _ = self.release_all();
         self.db.stats.aborted(self.shard, cause);
+    }
+
+    /// Releases every latch, the room for them and for changes in the log, and forgets all changes
+    /// and reads. Returns up to where the log has to be durable before the caller may report a
+    /// commit.
+    pub(super) fn release_all(&mut self) -> Lsn {
+        let lsn = self.work.release();
+        let room = std::mem::replace(&mut self.work.leaf_room, UNCOUNTED_LEAVES);
+        self.db.leaf_budget.give_back(room);
+        self.work.log_room.release();
+        lsn
     }
 
     /// Runs the maintenance tasks of this transaction and some that others left, then lets other
     /// tasks run.
     pub(super) async fn maintain(&mut self) {
-        // Oldest first: a leaf is only given back once its parent knows it.
-        self.work.maintenance.reverse();
-        while let Some(task) = self.work.maintenance.pop() {
-            self.db.maintain(task).await;
+        let engine = &self.db.engine;
+        let mut ran = 0;
+        while let Some(task) = self.work.maintenance.front_mut() {
+            // In the queue while it runs, which is kept if this future is dropped.
+            let end = task.run(engine).await;
+            let task = self.work.maintenance.pop_front();
+            if let Some(task) = task.filter(|_| end != TaskEnd::Done) {
+                self.db.backlog.push(task);
+            }
+            ran += 1;
+            if ran % TASKS_AT_ONCE == 0 {
+                yield_now().await;
+            }
         }
-        for _ in 0..POSTPONED_AT_ONCE {
-            let Some(task) = self.db.backlog.pop() else { break };
-            self.db.maintain(task).await;
+        for _ in 0..(self.db.backlog.len() / 16).clamp(POSTPONED_AT_ONCE, TASKS_AT_ONCE) {
+            if !self.db.backlog.run_one(engine).await {
+                break;
+            }
         }
         yield_now().await;
     }

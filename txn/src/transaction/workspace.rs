@@ -1,9 +1,12 @@
 //! The state that a transaction's operations work on, and its memory, which later transactions use
 //! again.
 
+use std::collections::VecDeque;
+
 use parking_lot::Mutex;
 use selkie_btree::LeafView;
-use selkie_engine::log::Lsn;
+use selkie_engine::Engine;
+use selkie_engine::log::{LogReservation, Lsn};
 
 use crate::catalogue::directory::TableDirectory;
 use crate::protocol::leaf_latch::LeafImage;
@@ -12,13 +15,13 @@ use crate::protocol::read_set::ReadSet;
 use crate::protocol::undo_log::UndoLog;
 use crate::protocol::write_set::WriteSet;
 use crate::stats::SHARDS;
+use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
 use crate::transaction::maintenance::MaintenanceTask;
 
 /// Most workspaces kept in a shard: about the transactions open at once on one thread.
 const POOLED_WORKSPACES: usize = 64;
 
 /// What a transaction holds, has read and has changed.
-#[derive(Default)]
 pub(crate) struct Workspace<'db> {
     /// Leaves held to the end.
     pub(crate) locks: LockSet<'db>,
@@ -30,7 +33,11 @@ pub(crate) struct Workspace<'db> {
     pub(crate) reads: ReadSet,
     /// The leaf last read whose latch is not held to the end, until the next operation.
     pub(crate) last_read: Option<LeafImage<'db>>,
-    pub(crate) maintenance: Vec<MaintenanceTask>,
+    pub(crate) maintenance: VecDeque<MaintenanceTask>,
+    /// Leaves that may be held.
+    pub(crate) leaf_room: usize,
+    /// Room in the log for the changes.
+    pub(crate) log_room: LogReservation,
     /// Entries were removed, so a held leaf may be empty.
     pub(crate) has_removed: bool,
     /// Buffer for the row that an update changes.
@@ -39,6 +46,25 @@ pub(crate) struct Workspace<'db> {
     pub(crate) copied_row: Vec<u8>,
     /// Buffer for the key of the index entry that a row is fetched for.
     pub(crate) entry: Vec<u8>,
+}
+
+impl Default for Workspace<'_> {
+    fn default() -> Self {
+        Self {
+            locks: LockSet::default(),
+            undo: UndoLog::default(),
+            writes: WriteSet::default(),
+            reads: ReadSet::default(),
+            last_read: None,
+            maintenance: VecDeque::new(),
+            leaf_room: UNCOUNTED_LEAVES,
+            log_room: LogReservation::default(),
+            has_removed: false,
+            row: Vec::new(),
+            copied_row: Vec::new(),
+            entry: Vec::new(),
+        }
+    }
 }
 
 impl<'db> Workspace<'db> {
@@ -55,6 +81,8 @@ impl<'db> Workspace<'db> {
             reads: self.reads,
             last_read: None,
             maintenance: self.maintenance,
+            leaf_room: UNCOUNTED_LEAVES,
+            log_room: LogReservation::default(),
             has_removed: false,
             row: self.row,
             copied_row: self.copied_row,
@@ -63,19 +91,27 @@ impl<'db> Workspace<'db> {
     }
 
     /// Takes back the latest changes in held leaves until `mark` are left.
-    pub(crate) fn undo_to(&mut self, mark: usize) {
-        self.has_removed |= self.undo.undo_to(&mut self.locks, mark);
+    pub(crate) fn undo_to(&mut self, engine: &Engine, mark: usize) {
+        self.undo.undo_to(engine, &mut self.locks, mark);
     }
 
-    /// Queues held leaves without entries, to be reclaimed once they are released.
-    pub(crate) fn queue_empty_leaves(&mut self, directory: &TableDirectory) {
+    /// Queues what the trees need once the leaves of a transaction that commits are released:
+    /// separators of splits, then held leaves without entries.
+    pub(crate) fn queue_maintenance(&mut self, directory: &TableDirectory) {
+        let splits = self.undo.take_splits().map(|split| split.post);
+        let posts = splits.map(|(tree, post)| MaintenanceTask::PostSeparator(tree, post));
+        self.maintenance.extend(posts);
+        // By their keys, so that each leaf lies next to one that its parent knows already.
+        self.maintenance.make_contiguous().sort_by(MaintenanceTask::compare_keys);
         if !std::mem::take(&mut self.has_removed) {
             return;
         }
         for (tree, guard) in self.locks.exclusive() {
-            if LeafView::new(guard).is_ok_and(|leaf| leaf.is_empty()) {
-                let task = MaintenanceTask::ReclaimLeaf(directory.tree(tree), guard.addr());
-                self.maintenance.push(task);
+            if let Ok(leaf) = LeafView::new(guard)
+                && leaf.is_empty()
+            {
+                let task = MaintenanceTask::reclaim(directory.tree(tree), guard.addr(), &leaf);
+                self.maintenance.push_back(task);
             }
         }
     }

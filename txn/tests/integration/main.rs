@@ -4,6 +4,7 @@ mod cancel;
 mod catalogue;
 mod common;
 mod deferred_writes;
+mod large;
 mod logged;
 mod maintenance;
 mod optimistic;

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use selkie_txn::{Direction, KeyRange, Protocol, RetryPolicy, Table, Txn, TxnError, key, retry};
+use selkie_txn::{
+    Direction, Isolation, KeyRange, Protocol, RetryPolicy, Table, Txn, TxnError, key, retry,
+};
 
 use crate::common::{ACCOUNTS, BALANCE, OPENING, account, add, bank, check, insert, transfer};
 
@@ -120,6 +122,56 @@ fn what_is_read_was_there_together() {
             enough.store(true, Ordering::Relaxed);
             for mover in movers {
                 mover.join().await.unwrap();
+            }
+        });
+        cluster.close();
+    }
+}
+
+/// Rows that no longer matched were shown, and a row that was deleted meanwhile was the final error
+/// "index disagrees with the rows".
+#[test]
+fn a_read_committed_index_scan_shows_rows_that_match_and_skips_those_that_are_gone() {
+    for protocol in Protocol::ALL {
+        let (cluster, databases, table) = bank(protocol);
+        cluster.runtime.block_on(async {
+            let db = &databases[0];
+            let owner = db.index("account", "by_owner").unwrap();
+            // The accounts of one owner, in the order of their entries: balance, then number.
+            let theirs = KeyRange::prefix(&key!["4"]);
+            let change = async || {
+                let mut txn = db.begin();
+                txn.delete(table, &key![13]).await?;
+                // The balance is a column of the index: this moves the entry behind the others.
+                txn.update(table, &key![22], add(5)).await?;
+                txn.commit().await
+            };
+            let (mut changed, mut seen) = (None, Vec::new());
+            let visit = |row: selkie_txn::RowRef<'_>| {
+                if changed.is_none() {
+                    let other = || cluster.runtime.block_on(change());
+                    changed = Some(std::thread::scope(|scope| scope.spawn(other).join().unwrap()));
+                }
+                seen.push((row.i64(BALANCE)?, row.i32(0)?));
+                Ok(ControlFlow::Continue(()))
+            };
+            let mut txn = db.begin_with(Isolation::ReadCommitted);
+            txn.scan(owner, &theirs, Direction::Forward, visit).await.unwrap();
+            txn.commit().await.unwrap();
+            let all = [4, 13, 22, 31, 40, 49, 58].map(|id| (OPENING, id));
+            match changed.unwrap() {
+                Ok(()) => {
+                    seen.retain(|row| *row != (OPENING + 5, 22));
+                    assert_eq!(seen, [all[0], all[3], all[4], all[5], all[6]], "{protocol}");
+                    let mut txn = db.begin_with(Isolation::ReadCommitted);
+                    let last = txn.last(owner, &theirs).await.unwrap().unwrap();
+                    assert_eq!(last.i32(0).unwrap(), 22);
+                }
+                // The walk has the leaf of the index latched.
+                Err(error) => {
+                    assert!(protocol == Protocol::TwoPhase && error.is_retryable(), "{error}");
+                    assert_eq!(seen, all);
+                }
             }
         });
         cluster.close();

@@ -244,7 +244,7 @@ fn a_walk_meets_each_row_once_though_leaves_are_given_back_on_the_way() {
                         let reclaim = || cluster.runtime.block_on(tree.reclaim(db.engine(), empty));
                         scope.spawn(reclaim).join().unwrap()
                     });
-                    assert!(reclaimed.unwrap());
+                    assert_eq!(reclaimed.unwrap(), selkie_btree::Reclaimed::Freed);
                 }
                 Ok(ControlFlow::Continue(()))
             };

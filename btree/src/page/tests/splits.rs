@@ -70,16 +70,29 @@ fn split_once(rng: &mut SmallRng, bytes: usize, low: &[u8], high: &[u8]) {
         insert(side, slot, &new_key, &new_value).unwrap();
         remove(side, slot).unwrap();
     }
-    // Empty the right page, absorb it, and put its entries back.
-    let mut small = entries(&page);
-    while small.len() > 1 {
-        remove(&mut page, small.len() - 1).unwrap();
-        small.pop_last();
+    // Either page has an entry and the other none: they are one page again. The prefix may be
+    // shorter than that of the halves.
+    let shorten = |page: &mut Vec<u8>, rows: usize| {
+        while view(page).len() > rows {
+            remove(page, view(page).len() - 1).unwrap();
+        }
+    };
+    for rows in [[1, 0], [0, 1], [0, 0]] {
+        let (mut page, mut right) = (page.clone(), right.clone());
+        shorten(&mut page, rows[0]);
+        shorten(&mut right, rows[1]);
+        let mut both = entries(&page);
+        both.extend(entries(&right));
+        absorb(&mut page, &view(&right)).unwrap();
+        assert_eq!(view(&page).high(), high);
+        assert_eq!(view(&page).prefix(), prefix);
+        assert_same(&page, &both);
     }
-    absorb(&mut page, &view(&right)).unwrap();
-    assert_eq!(view(&page).high(), high);
-    assert_eq!(view(&page).prefix(), prefix);
-    assert_same(&page, &small);
+    shorten(&mut page, 1);
+    shorten(&mut right, 1);
+    if view(&page).len() + view(&right).len() == 2 {
+        assert!(absorb(&mut page, &view(&right)).is_err(), "neither is empty");
+    }
 }
 
 fn stamps(read: u64, write: u64) -> Stamps {

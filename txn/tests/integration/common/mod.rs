@@ -17,6 +17,25 @@ use selkie_txn::{
     RowMut, Source, Table, TableSchema, Txn, TxnError, key,
 };
 
+/// What a [`Cluster`] is made of.
+pub(crate) struct ClusterOptions {
+    /// The log of each compute node.
+    pub(crate) logs: Vec<Option<LogTo>>,
+    pub(crate) gcl_bytes: usize,
+    /// Pages that each cache holds.
+    pub(crate) cache_pages: u64,
+    /// Room for the log of a node in each memory node.
+    pub(crate) log_bytes: u64,
+}
+
+impl ClusterOptions {
+    /// One node without a log, with the smallest cache allowed.
+    pub(crate) fn new(gcl_bytes: usize) -> Self {
+        let cache_pages = EngineConfig::min_cache_bytes(gcl_bytes) / gcl_bytes as u64;
+        Self { logs: vec![None], gcl_bytes, cache_pages, log_bytes: 0 }
+    }
+}
+
 /// Compute nodes on one pool of two memory nodes, with the smallest cache allowed.
 pub(crate) struct Cluster {
     pub(crate) runtime: RealRuntime,
@@ -31,6 +50,11 @@ impl Cluster {
 
     /// As above, where nodes may have logs.
     pub(crate) fn start_with_logs(logs: &[Option<LogTo>], gcl_bytes: usize) -> Self {
+        Self::start_as(ClusterOptions { logs: logs.to_vec(), ..ClusterOptions::new(gcl_bytes) })
+    }
+
+    pub(crate) fn start_as(options: ClusterOptions) -> Self {
+        let ClusterOptions { logs, gcl_bytes, cache_pages, log_bytes } = options;
         let nodes = logs.len();
         let runtime = RealRuntime::new(2).unwrap();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
@@ -41,10 +65,10 @@ impl Cluster {
             range_bytes: 4 << 20,
             max_compute_nodes: nodes,
             coding: Coding::PLAIN,
-            log_bytes: 0,
+            log_bytes,
         };
         let memory = EmbeddedPool::start(&fabric, config).unwrap();
-        let cache_bytes = EngineConfig::min_cache_bytes(gcl_bytes);
+        let cache_bytes = cache_pages * gcl_bytes as u64;
         let engines = runtime.block_on(async {
             let mut engines = Vec::new();
             for (node, log) in logs.iter().enumerate() {

@@ -1,0 +1,44 @@
+//! What one transaction may hold: leaves in the cache, changes for the log.
+//!
+//! Leaves that a transaction changes stay latched until it ends, so their frames are not evicted,
+//! and its changes are one record of the log. A transaction beyond either limit is refused by the
+//! operation that goes beyond, while it can still roll back.
+
+use selkie_engine::EngineError;
+
+use crate::error::TxnError;
+use crate::transaction::txn::Txn;
+
+impl Txn<'_> {
+    /// Makes sure that the transaction may hold one more leaf.
+    #[inline]
+    pub(crate) fn admit_leaf(&mut self) -> Result<(), TxnError> {
+        let held = self.work.locks.len();
+        if held >= self.work.leaf_room {
+            self.work.leaf_room = self.db.leaf_budget.grow(self.work.leaf_room, held + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Makes sure that the log has room for what was changed, and for what one step of an operation
+    /// changes at most: both halves of a split, whole. Another page is for the headers in the
+    /// record.
+    #[inline]
+    pub(crate) fn admit_change(&mut self) -> Result<(), TxnError> {
+        let need = self.work.locks.change_bytes() + 3 * self.db.engine.gcl_bytes() as u64;
+        if need > self.work.log_room.bytes() {
+            self.db.engine.reserve_log(&mut self.work.log_room, need)?;
+        }
+        Ok(())
+    }
+
+    /// Fails if the entries of the write set alone are more than the log can take together. The
+    /// pages that commit changes may take more.
+    pub(crate) fn check_write_set(&self) -> Result<(), TxnError> {
+        let (need, limit) = (self.work.writes.bytes(), self.db.engine.largest_change());
+        if need > limit {
+            return Err(EngineError::ChangeTooLarge { need, limit }.into());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,352 @@
+//! Transactions far larger than those of TPC-C: thousands of splits, more leaves than the cache
+//! has, more changes than the log takes.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "test code")]
+
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+use selkie_btree::TreeStats;
+use selkie_engine::EngineError;
+use selkie_engine::log::LogTo;
+use selkie_txn::{
+    AbortCause, ColumnType, Database, DatabaseSchema, KeyRange, Protocol, RetryPolicy, Table,
+    TableSchema, TxnError, key, retry,
+};
+
+use crate::common::{Cluster, ClusterOptions, dump, poll_times};
+
+/// Numbers coprime to it, multiplied by this and taken modulo, come in an order like a random one.
+const STRIDE: i64 = 7_919;
+
+fn items() -> TableSchema {
+    TableSchema::new("item")
+        .column("id", ColumnType::I64)
+        .column("text", ColumnType::Text(100))
+        .primary_key([0])
+}
+
+/// A cluster of one node with a table, and the database by each protocol that is asked for.
+fn with_items(options: ClusterOptions, protocol: Protocol, test: impl AsyncFn(&Database, Table)) {
+    let cluster = Cluster::start_as(options);
+    let schema = DatabaseSchema::from(vec![items()]).protocol(protocol);
+    let db = cluster.create(schema).remove(0).with_protocol(protocol).unwrap();
+    let table = db.table("item").unwrap();
+    cluster.runtime.block_on(test(&db, table));
+    drop(db);
+    cluster.close();
+}
+
+/// Pages of 512 bytes, and room for so many of them.
+fn small_pages(cache_pages: u64) -> ClusterOptions {
+    ClusterOptions { cache_pages, ..ClusterOptions::new(512) }
+}
+
+async fn insert(
+    db: &Database,
+    txn: &mut selkie_txn::Txn<'_>,
+    table: Table,
+    id: i64,
+) -> Result<(), TxnError> {
+    let text = format!("{id:0100}");
+    txn.insert(table, db.row(table)?.i64(id).text(&text).finish()?).await
+}
+
+async fn shape(db: &Database, table: Table) -> TreeStats {
+    db.tree(table).unwrap().verify(db.engine()).await.unwrap()
+}
+
+/// Inserts rows, each in a transaction of its own, to show that the table takes them.
+async fn takes_rows(db: &Database, table: Table, ids: impl IntoIterator<Item = i64>) {
+    let (env, policy) = (db.engine().env(), RetryPolicy::default());
+    for id in ids {
+        let attempt = async || {
+            let mut txn = db.begin();
+            insert(db, &mut txn, table, id).await?;
+            txn.commit().await
+        };
+        retry(env, &policy, attempt).await.unwrap();
+    }
+}
+
+/// The inserts failed with "no leaf for the key" after 8,919 rows, and the table took none any
+/// more: more leaves of the transaction's own lay on the way than it followed.
+#[test]
+fn twenty_thousand_rows_in_random_order_are_one_transaction() {
+    const ROWS: i64 = 20_000;
+    for protocol in Protocol::ALL {
+        with_items(small_pages(40_000), protocol, async |db, table| {
+            let mut txn = db.begin();
+            for number in 0..ROWS {
+                insert(db, &mut txn, table, number * STRIDE % ROWS).await.unwrap();
+            }
+            txn.commit().await.unwrap();
+            let shape = shape(db, table).await;
+            assert_eq!((shape.entries, shape.unposted), (ROWS as usize, 0), "{protocol}");
+            takes_rows(db, table, [ROWS, ROWS + 1, -1]).await;
+        });
+    }
+}
+
+/// The table was unusable for good: thousands of empty leaves stayed, and few of their separators
+/// were posted later.
+#[test]
+fn a_large_transaction_that_is_dropped_leaves_nothing() {
+    const ROWS: i64 = 30_000;
+    with_items(small_pages(40_000), Protocol::TwoPhase, async |db, table| {
+        takes_rows(db, table, (0..50).map(|number| number * 1_000)).await;
+        let (before, rows) = (shape(db, table).await, dump(db).await);
+        for is_ascending in [true, false] {
+            let mut txn = db.begin();
+            for number in 0..ROWS {
+                let id = if is_ascending { number } else { ROWS - number };
+                match insert(db, &mut txn, table, id * 1_000 + 1).await {
+                    Ok(()) => {}
+                    Err(error) => panic!("{number}: {error}"),
+                }
+            }
+            assert!(txn.latched_leaves() > 5_000, "{}", txn.latched_leaves());
+            drop(txn);
+            assert_eq!(shape(db, table).await, before, "splits are undone, too");
+            assert_eq!(dump(db).await, rows);
+        }
+        takes_rows(db, table, 1..50).await;
+    });
+}
+
+/// The same for a savepoint, and for inserts that failed half-way.
+#[test]
+fn going_back_to_a_savepoint_undoes_its_splits() {
+    // The cache allows 512 leaves to be held; each round splits off some 300.
+    with_items(small_pages(1_024), Protocol::TwoPhase, async |db, table| {
+        let mut txn = db.begin();
+        for id in 0..100 {
+            insert(db, &mut txn, table, id * 10).await.unwrap();
+        }
+        let (savepoint, held) = (txn.savepoint().unwrap(), txn.latched_leaves());
+        for _ in 0..8 {
+            for id in 0..900 {
+                if id % 10 != 0 {
+                    insert(db, &mut txn, table, id).await.unwrap();
+                }
+            }
+            let again = insert(db, &mut txn, table, 500).await;
+            assert!(matches!(again, Err(TxnError::Duplicate { .. })), "{again:?}");
+            assert!(txn.latched_leaves() > held * 4);
+            txn.rollback_to(savepoint).unwrap();
+            assert_eq!(txn.latched_leaves(), held, "the right halves are freed");
+        }
+        for id in 0..100 {
+            assert!(txn.get(table, &key![id * 10i64]).await.unwrap().is_some());
+            assert!(txn.get(table, &key![id * 10i64 + 1]).await.unwrap().is_none());
+        }
+        txn.commit().await.unwrap();
+        let shape = shape(db, table).await;
+        assert_eq!((shape.entries, shape.unposted), (100, 0));
+        assert!(shape.leaves < 50, "{shape:?}");
+    });
+}
+
+#[test]
+fn a_transaction_beyond_the_cache_is_refused_where_it_goes_beyond() {
+    for protocol in Protocol::ALL {
+        with_items(small_pages(1_024), protocol, async |db, table| {
+            takes_rows(db, table, 0..100).await;
+            let rows = dump(db).await;
+            let mut txn = db.begin();
+            let mut refused = Ok(());
+            for number in 0..20_000 {
+                refused = insert(db, &mut txn, table, 1_000 + number * STRIDE % 20_000).await;
+                if refused.is_err() {
+                    break;
+                }
+            }
+            // Where changes are deferred the leaves are latched by commit.
+            let refused = match refused {
+                Ok(()) => txn.commit().await,
+                Err(error) => {
+                    txn.rollback().await;
+                    Err(error)
+                }
+            };
+            let error = refused.unwrap_err();
+            assert!(
+                matches!(error, TxnError::TooManyLeaves { need: 513, limit: 512 }),
+                "{protocol}: {error:?}"
+            );
+            assert_eq!(
+                (error.abort_cause(), error.is_retryable()),
+                (Some(AbortCause::TooLarge), false)
+            );
+            assert_eq!(dump(db).await, rows, "{protocol}");
+            takes_rows(db, table, 200..300).await;
+        });
+    }
+}
+
+/// Each leaf that was read stayed latched, until the cache was full; by the optimistic protocol,
+/// each further read fetched 64 leaves again.
+#[test]
+fn a_transaction_reads_a_table_that_is_larger_than_the_cache() {
+    const ROWS: i64 = 12_000;
+    for protocol in Protocol::ALL {
+        with_items(small_pages(1_024), protocol, async |db, table| {
+            for first in (0..ROWS).step_by(100) {
+                let mut txn = db.begin();
+                for id in first..first + 100 {
+                    insert(db, &mut txn, table, id).await.unwrap();
+                }
+                txn.commit().await.unwrap();
+            }
+            assert!(shape(db, table).await.leaves > 2_000);
+            let before = db.engine().stats();
+            let mut txn = db.begin();
+            let mut count = 0;
+            let visit = |_: selkie_txn::RowRef<'_>| {
+                count += 1;
+                Ok(std::ops::ControlFlow::Continue(()))
+            };
+            txn.scan(table, &KeyRange::all(), selkie_txn::Direction::Forward, visit).await.unwrap();
+            assert_eq!(count, ROWS);
+            insert(db, &mut txn, table, ROWS).await.unwrap();
+            txn.commit().await.unwrap();
+            // A leaf is fetched by the scan and to be validated, and inner pages are few.
+            let misses = db.engine().stats().misses - before.misses;
+            assert!(misses < 4 * 4_000, "{protocol}: {misses} misses");
+
+            // What was read and not kept latched is validated.
+            if protocol != Protocol::Timestamp {
+                let mut txn = db.begin();
+                let all = KeyRange::all();
+                let visit = |_: selkie_txn::RowRef<'_>| Ok(std::ops::ControlFlow::Continue(()));
+                txn.scan(table, &all, selkie_txn::Direction::Forward, visit).await.unwrap();
+                insert(db, &mut txn, table, ROWS + 2).await.unwrap();
+                let mut other = db.begin();
+                let deleted = other.delete(table, &key![ROWS / 2]).await;
+                deleted.and(other.commit().await).unwrap();
+                let error = txn.commit().await.unwrap_err();
+                assert_eq!(error.abort_cause(), Some(AbortCause::Stale), "{protocol}: {error}");
+            }
+        });
+    }
+}
+
+/// The commit waited for room in the log that it prevented itself, and with it everything else.
+#[test]
+fn a_transaction_beyond_the_log_is_refused_where_it_goes_beyond() {
+    for protocol in Protocol::ALL {
+        let options = ClusterOptions {
+            logs: vec![Some(LogTo::Memory)],
+            log_bytes: 1 << 20,
+            ..small_pages(40_000)
+        };
+        with_items(options, protocol, async |db, table| {
+            takes_rows(db, table, 0..100).await;
+            let rows = dump(db).await;
+            for _ in 0..4 {
+                let mut txn = db.begin();
+                let mut number = 0;
+                let (number, error) = loop {
+                    let id = 1_000 + number * STRIDE % 20_000;
+                    match insert(db, &mut txn, table, id).await {
+                        Ok(()) => {}
+                        // What was rolled back is in the log, until its pages are home.
+                        Err(error) if error.is_retryable() => {
+                            assert_eq!(error.abort_cause(), Some(AbortCause::LogFull));
+                            txn = db.begin();
+                            number = -1;
+                        }
+                        Err(error) => break (number, error),
+                    }
+                    number += 1;
+                };
+                assert!(number > 1_000, "{protocol}: {number}");
+                let TxnError::Engine(EngineError::ChangeTooLarge { need, limit }) = error else {
+                    panic!("{protocol}: {error:?}");
+                };
+                assert!(need > limit && limit > (1 << 20) / 3, "{need} {limit}");
+                assert_eq!(error.abort_cause(), Some(AbortCause::TooLarge));
+                drop(txn);
+                assert_eq!(dump(db).await, rows, "{protocol}");
+            }
+            takes_rows(db, table, 200..300).await;
+        });
+    }
+}
+
+/// Many transactions that fit one by one, at a time: together they would fill the log.
+#[test]
+fn transactions_that_fill_the_log_together_take_turns() {
+    for protocol in Protocol::ALL {
+        let options = ClusterOptions {
+            logs: vec![Some(LogTo::Memory)],
+            log_bytes: 1 << 17,
+            ..small_pages(40_000)
+        };
+        with_items(options, protocol, async |db, table| {
+            let started = db.engine().env().now();
+            let work = async |worker: i64| {
+                for round in 0..6 {
+                    loop {
+                        let mut txn = db.begin();
+                        let mut done = Ok(());
+                        for number in 0..150 {
+                            let id = (worker * 6 + round) * 1_000 + number;
+                            done = insert(db, &mut txn, table, id).await;
+                            if done.is_err() {
+                                break;
+                            }
+                        }
+                        let done = match done {
+                            Ok(()) => txn.commit().await,
+                            Err(error) => Err(error),
+                        };
+                        let waited = db.engine().env().now() - started;
+                        assert!(waited < Duration::from_secs(60), "{protocol}: {done:?}");
+                        match done {
+                            Ok(()) => break,
+                            Err(error) => assert!(error.is_retryable(), "{protocol}: {error}"),
+                        }
+                        db.engine().env().pause(Duration::from_micros(300)).await;
+                    }
+                }
+            };
+            let all = [work(0), work(1), work(2), work(3), work(4), work(5), work(6), work(7)];
+            let mut all: Vec<_> = all.into_iter().map(|work| Some(Box::pin(work))).collect();
+            poll_fn(|cx| {
+                for work in &mut all {
+                    if work.as_mut().is_some_and(|work| work.as_mut().poll(cx).is_ready()) {
+                        *work = None;
+                    }
+                }
+                if all.iter().all(Option::is_none) { Poll::Ready(()) } else { Poll::Pending }
+            })
+            .await;
+            assert_eq!(shape(db, table).await.entries, 8 * 6 * 150);
+        });
+    }
+}
+
+/// A commit that is dropped while it posts separators leaves them to later transactions, however
+/// many they are.
+#[test]
+fn separators_of_a_dropped_commit_are_posted_later() {
+    const ROWS: i64 = 20_000;
+    with_items(small_pages(40_000), Protocol::TwoPhase, async |db, table| {
+        let mut txn = db.begin();
+        for number in 0..ROWS {
+            insert(db, &mut txn, table, number * STRIDE % ROWS).await.unwrap();
+        }
+        assert!(poll_times(txn.commit(), 1).await.is_none(), "it yields between posts");
+        assert!(shape(db, table).await.unposted > 2_000);
+        let mut transactions = 0;
+        while shape(db, table).await.unposted > 0 {
+            for _ in 0..20 {
+                db.begin().commit().await.unwrap();
+            }
+            transactions += 20;
+            assert!(transactions < 2_000, "{:?}", shape(db, table).await);
+        }
+        assert_eq!(shape(db, table).await.entries, ROWS as usize);
+    });
+}

@@ -22,10 +22,10 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, SamplingMode, Throughput};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
-use selkie_engine::{ComputeId, Engine, EngineConfig, GAddr, PSN_BYTES};
-use selkie_fabric::Fabric;
+use selkie_engine::{ComputeId, Engine, EngineConfig, EngineError, GAddr, PSN_BYTES};
 use selkie_fabric::env::{Env, RealRuntime};
 use selkie_fabric::shm::ShmFabric;
+use selkie_fabric::{Fabric, FabricError};
 use selkie_memnode::EmbeddedPool;
 use selkie_pool::{Coding, Pool, PoolConfig};
 
@@ -91,8 +91,19 @@ fn first_word(page: &[u8]) -> u64 {
 
 async fn start(pool: &Arc<Pool>, fabric: &Arc<dyn Fabric>, env: &Env, node: usize) -> Engine {
     let id = ComputeId::new(node).expect("few nodes");
-    let config = EngineConfig { cache_bytes: 32 << 20, ..EngineConfig::default() };
-    Engine::start(pool, fabric, env, id, config).await.expect("an engine")
+    let config = || EngineConfig { cache_bytes: 32 << 20, ..EngineConfig::default() };
+    let started = env.now();
+    loop {
+        match Engine::start(pool, fabric, env, id, config()).await {
+            // Tasks of the engine before end with their next tick.
+            Err(EngineError::Fabric(FabricError::AlreadyJoined { .. }))
+                if env.now() - started < Duration::from_secs(5) =>
+            {
+                env.sleep(Duration::from_millis(1)).await;
+            }
+            started => return started.expect("an engine"),
+        }
+    }
 }
 
 /// Reads every page once; how long that takes, and the sum of their first words.

@@ -333,15 +333,16 @@ mod tests {
             let gone = ComputeIndex::new(0);
             let recovered = || !two.pool.is_member(gone) && two.pool.lost().is_empty();
             two.until("the other node recovers", recovered).await;
-            let mut lost = 0;
+            let mut lost = Vec::new();
             for (addr, value) in pages.iter().zip(1..) {
                 match recovers.shared(*addr).await {
                     Ok(page) => assert_eq!(page[0], value, "{addr}"),
-                    Err(EngineError::PageLost { node: 0, .. }) => lost += 1,
+                    Err(EngineError::PageLost { node: 0, .. }) => lost.push(addr.to_u64()),
                     Err(error) => panic!("{addr}: {error}"),
                 }
             }
-            assert_eq!(lost, 1);
+            assert_eq!(lost.len(), 1);
+            assert_eq!(two.pool.lost_pages(), lost);
             recovers.close().await.unwrap();
         });
     }

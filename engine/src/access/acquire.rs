@@ -114,6 +114,16 @@ impl Core {
             self.config.check_writes()?;
             self.until_log_takes(nowait).await?;
         }
+        self.latch(addr, access, nowait).await
+    }
+
+    /// As [`Core::acquire`], whether the log has room or not.
+    pub(crate) async fn latch(
+        &self,
+        addr: GAddr,
+        access: Access,
+        nowait: bool,
+    ) -> Result<FrameId, EngineError> {
         if self.memory.placement.home(addr).is_none() {
             return Err(EngineError::BadAddress { addr });
         }

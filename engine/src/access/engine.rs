@@ -158,20 +158,20 @@ impl Engine {
         Box::pin(self.0.until_durable(log, lsn)).await
     }
 
-    /// Waits until this node's log has room for changes, reserved room taken off. The caller should
-    /// hold no latch and no reservation: a latched page cannot be written home, which would free
-    /// room.
+    /// Waits until it is the caller's turn to make changes of `need` bytes, for which this node's log
+    /// had no room; callers have their turns in the order of their calls. The caller should hold no
+    /// latch and no reservation: a latched page cannot be written home, which would free room.
     ///
     /// # Errors
     /// After the request timeout: `Log` if it cannot be written, `LogTimeout` if it is full. The
     /// node's error as soon as the node has failed.
-    pub fn until_room(&self) -> BoxFuture<'_, Result<(), EngineError>> {
+    pub fn until_room(&self, need: u64) -> BoxFuture<'_, Result<(), EngineError>> {
         Box::pin(async move {
             let core = &self.0;
             match &core.log {
                 Some(log) => {
                     let bound = core.config.request_timeout;
-                    log.until_reservable(&core.lifecycle, &core.env, bound).await
+                    log.until_turn(need, &core.lifecycle, &core.env, bound).await
                 }
                 None => Ok(()),
             }
@@ -344,7 +344,8 @@ impl Engine {
         })
     }
 
-    /// A new page, zero, latched exclusively.
+    /// A new page, zero, latched exclusively. Does not wait for room in the log: the caller may have
+    /// latched pages for whose sake the log is kept, and then waits for itself.
     ///
     /// # Errors
     /// `PoolFull`; else as [`Engine::shared`]. On an error or a dropped future nothing is leaked.
@@ -354,7 +355,7 @@ impl Engine {
             loop {
                 let grant = Taken { core: &self.0, grant: Some(self.0.grant(false).await?) };
                 let (addr, reused) = grant.parts();
-                let mut guard = match self.exclusive(addr).await {
+                let mut guard = match self.latch_allocated(addr).await {
                     // A line that cannot be latched for good is leaked: each node has finitely
                     // many.
                     Err(EngineError::PageLost { .. } | EngineError::PageDamaged { .. }) => {
@@ -371,6 +372,14 @@ impl Engine {
                 return Ok(guard);
             }
         })
+    }
+
+    async fn latch_allocated(&self, addr: GAddr) -> Result<ExclusiveGuard<'_>, EngineError> {
+        if let Some(guard) = self.exclusive_hit(addr) {
+            return Ok(guard);
+        }
+        let frame = self.0.latch(addr, Access::Exclusive, false).await?;
+        Ok(ExclusiveGuard::new(&self.0, frame))
     }
 
     /// Returns the page to the pool. It keeps its bytes for readers with old pointers, and

@@ -4,14 +4,24 @@
 //! So recorded changes that do not fit the log would wait for room that they prevent themselves.
 //! A transaction reserves room before it changes pages, and is refused while it can still roll
 //! back.
+//!
+//! *Turns.* Large transactions that run at a time may all be refused, each for the room that the
+//! others hold; tried again at a time, all would be refused again. So those that were refused wait
+//! in a queue, without room and without latches. The first goes when the log has the room that it
+//! needs. For [`TURN`] that room counts as taken, as the caller has yet to ask for it.
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use selkie_fabric::env::Env;
 
 use super::state::Log;
 use crate::access::engine::Engine;
 use crate::error::EngineError;
+use crate::lifecycle::Lifecycle;
 
 /// Least room asked for at once.
 const STEP: u64 = 8 << 10;
@@ -23,6 +33,40 @@ const LARGEST_CHANGE: u64 = 3;
 const RESERVED: u64 = 7;
 /// The same for reservations of more than [`STEP`], so that small ones have room beside them.
 const RESERVED_BY_LARGE: u64 = 6;
+/// For how long the room of a transaction that has its turn counts as taken.
+pub(super) const TURN: Duration = Duration::from_millis(20);
+
+/// The queue of those that were refused room.
+#[derive(Default)]
+pub(super) struct Turns {
+    next: u64,
+    waiting: VecDeque<u64>,
+    /// When those that went got their turn, and the room they need.
+    given: VecDeque<(Duration, u64)>,
+}
+
+impl Turns {
+    /// Room that counts as taken.
+    fn given_bytes(&mut self, now: Duration) -> u64 {
+        while self.given.front().is_some_and(|(at, _)| now.saturating_sub(*at) >= TURN) {
+            self.given.pop_front();
+        }
+        self.given.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// A place in the queue.
+struct Place<'l> {
+    log: &'l Log,
+    number: u64,
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.log.turns.lock().waiting.retain(|number| *number != self.number);
+        self.log.moved.ring();
+    }
+}
 
 /// Reserved room, given back on drop.
 #[derive(Default)]
@@ -44,6 +88,7 @@ impl LogReservation {
         if let Some(log) = self.log.take() {
             log.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
             if self.bytes > STEP {
+                log.turns.lock().given.pop_front();
                 log.moved.ring();
             }
         }
@@ -103,11 +148,39 @@ impl Log {
         self.capacity() / 8 * LARGEST_CHANGE
     }
 
-    /// Whether large changes have to wait for others to be recorded or undone.
-    pub(super) fn is_reserved(&self) -> bool {
-        let (kept, capacity) = self.kept();
-        let reserved = self.reserved.load(Ordering::Relaxed);
-        kept.saturating_add(reserved) > capacity / 8 * RESERVED_BY_LARGE
+    /// Waits until it is the caller's turn, and there is room for `need` bytes of changes.
+    ///
+    /// # Errors
+    /// As [`Log::until_room`].
+    pub(crate) async fn until_turn(
+        &self,
+        need: u64,
+        lifecycle: &Lifecycle,
+        env: &Env,
+        bound: Duration,
+    ) -> Result<(), EngineError> {
+        let place = {
+            let mut turns = self.turns.lock();
+            let number = turns.next;
+            turns.next += 1;
+            turns.waiting.push_back(number);
+            Place { log: self, number }
+        };
+        let has_turn = |log: &Self| {
+            let (kept, capacity) = log.kept();
+            let taken = kept.saturating_add(log.reserved.load(Ordering::Relaxed));
+            let (mut turns, now) = (log.turns.lock(), env.now());
+            let taken = taken.saturating_add(turns.given_bytes(now));
+            // With nothing but what is kept at rest, even the largest change has its turn.
+            let has_room = taken <= capacity / 8 * LARGEST_CHANGE
+                || taken.saturating_add(need) <= capacity / 8 * RESERVED_BY_LARGE;
+            let goes = turns.waiting.front() == Some(&place.number) && has_room && !log.is_full();
+            if goes {
+                turns.given.push_back((now, need));
+            }
+            goes
+        };
+        self.until(has_turn, lifecycle, env, bound).await
     }
 
     /// Makes a reservation of `held` bytes one of `bytes` if there is room.

@@ -15,6 +15,7 @@ use crate::GAddr;
 use crate::error::EngineError;
 use crate::join::either;
 use crate::lifecycle::Lifecycle;
+use crate::log::reservation::{TURN, Turns};
 
 /// Bytes that may wait to become durable before writers wait.
 pub(super) const MAX_WAITING_BYTES: usize = 16 << 20;
@@ -65,6 +66,8 @@ pub(crate) struct Log {
     withheld_from: AtomicU64,
     /// Bytes of changes that are made and not recorded yet.
     pub(super) reserved: AtomicU64,
+    /// Those that wait for room for large changes.
+    pub(super) turns: Mutex<Turns>,
 }
 
 /// Records that were not given to the sink yet.
@@ -95,6 +98,7 @@ impl Log {
             marked: Mutex::default(),
             withheld_from: AtomicU64::new(Lsn::MAX),
             reserved: AtomicU64::new(0),
+            turns: Mutex::default(),
         }
     }
 
@@ -265,17 +269,9 @@ impl Log {
         self.until(|log| !log.is_full(), lifecycle, env, bound).await
     }
 
-    /// As [`Log::until_room`], and until changes may be reserved room for.
-    pub(crate) async fn until_reservable(
-        &self,
-        lifecycle: &Lifecycle,
-        env: &Env,
-        bound: Duration,
-    ) -> Result<(), EngineError> {
-        self.until(|log| !log.is_full() && !log.is_reserved(), lifecycle, env, bound).await
-    }
-
-    async fn until(
+    /// Waits until `has_room` says so, which is asked whenever the log has moved, and every
+    /// [`TURN`] at least.
+    pub(super) async fn until(
         &self,
         has_room: impl Fn(&Self) -> bool,
         lifecycle: &Lifecycle,
@@ -290,10 +286,15 @@ impl Log {
             }
             lifecycle.check_failed()?;
             self.wanted.ring();
-            if let Err(error) = self.wait_past(env, seen, started, bound).await {
+            let waited = env.now() - started;
+            if waited >= bound {
                 self.check()?;
-                return Err(error);
+                return Err(EngineError::LogTimeout { waited });
             }
+            let moved = async {
+                self.moved.wait_past(seen).await;
+            };
+            either(moved, env.sleep((bound - waited).min(TURN))).await;
         }
     }
 

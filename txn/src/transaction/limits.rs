@@ -25,11 +25,17 @@ impl Txn<'_> {
     /// record.
     #[inline]
     pub(crate) fn admit_change(&mut self) -> Result<(), TxnError> {
-        let need = self.work.locks.change_bytes() + 3 * self.db.engine.gcl_bytes() as u64;
+        let need = self.log_need();
         if need > self.work.log_room.bytes() {
             self.db.engine.reserve_log(&mut self.work.log_room, need)?;
         }
         Ok(())
+    }
+
+    /// Room in the log for what was changed and for one more step.
+    #[inline]
+    pub(super) fn log_need(&self) -> u64 {
+        self.work.locks.change_bytes() + 3 * self.db.engine.gcl_bytes() as u64
     }
 
     /// Fails if the entries of the write set alone are more than the log can take together. The

@@ -71,6 +71,8 @@ pub struct Txn<'db> {
     /// An operation that changes something has begun and not ended.
     changing: bool,
     pub(super) savepoints: Savepoints,
+    /// Room in the log that the changes took which were rolled back.
+    log_need: u64,
     /// Leaves looked at, to let other tasks run now and then.
     pub(crate) leaves_seen: u32,
     pub(crate) work: Workspace<'db>,
@@ -102,6 +104,7 @@ impl<'db> Txn<'db> {
             applies: false,
             changing: false,
             savepoints: Savepoints::default(),
+            log_need: 0,
             leaves_seen: 0,
             work: db.workspaces.take(shard),
         }
@@ -248,7 +251,7 @@ impl<'db> Txn<'db> {
         if error.abort_cause() != Some(AbortCause::LogFull) {
             return error;
         }
-        self.db.engine.until_room().await.map_or_else(TxnError::from, |()| error)
+        self.db.engine.until_room(self.log_need).await.map_or_else(TxnError::from, |()| error)
     }
 
     /// Marks the transaction for the time of an await that it cannot survive being dropped in;
@@ -289,6 +292,7 @@ impl<'db> Txn<'db> {
             return;
         }
         self.phase = TxnPhase::RolledBack(cause);
+        self.log_need = self.log_need();
         self.work.undo_to(&self.db.engine, 0);
         // A rollback promises nothing that would have to be durable.
         let _ = self.release_all();

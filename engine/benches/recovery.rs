@@ -192,7 +192,7 @@ async fn work(engine: &Engine, addrs: &[GAddr], size: &Size) -> (u64, Vec<u64>) 
                 Err(EngineError::Busy { .. }) => continue,
                 Err(EngineError::LogFull) => {
                     drop(std::mem::take(&mut guards));
-                    engine.until_room().await.expect("room in the log");
+                    engine.until_room(0).await.expect("room in the log");
                     continue;
                 }
                 Err(error) => panic!("a page: {error}"),

@@ -44,8 +44,10 @@ fn a_beat_that_is_damaged_hides_no_other() {
     for node in 0..3 {
         block_on(plane.beat(beat_of(node, 5, "report".repeat(200)))).unwrap();
     }
-    let path = directory.path().join("beats").join(format!("{}.json", PeerId::compute(1)));
-    let good = std::fs::read(&path).unwrap();
+    let path = |file: usize| {
+        directory.path().join("beats").join(format!("{}.{file}.json", PeerId::compute(1)))
+    };
+    let good = std::fs::read(path(0)).unwrap();
     let nodes = || {
         let beats = block_on(plane.beats()).unwrap();
         let mut nodes: Vec<_> = beats.iter().map(|(beat, _)| beat.node.index()).collect();
@@ -55,12 +57,20 @@ fn a_beat_that_is_damaged_hides_no_other() {
     let mut flipped = good.clone();
     flipped[100] ^= 1;
     for bad in [&good[..200], b"", b"{}", &flipped, &b"zzzzzzzzzzzzzzzz"[..], &[0; 64]] {
-        std::fs::write(&path, bad).unwrap();
+        std::fs::write(path(0), bad).unwrap();
         assert_eq!(nodes(), [0, 2]);
     }
-    // The next beat of the node is written over it.
-    block_on(plane.beat(beat_of(1, 6, String::new()))).unwrap();
-    assert_eq!(nodes(), [0, 1, 2]);
+    // The next beat of the node is in its other file, and the next but one is written over this.
+    for seen in [6, 7, 8] {
+        block_on(plane.beat(beat_of(1, seen, String::new()))).unwrap();
+        let beats = block_on(plane.beats()).unwrap();
+        assert_eq!(beats.len(), 3);
+        assert!(beats.iter().any(|(beat, _)| (beat.node, beat.seen) == (PeerId::compute(1), seen)));
+    }
+    // A beat that is written half leaves the one before it.
+    std::fs::write(path(1), &good[..100]).unwrap();
+    let beats = block_on(plane.beats()).unwrap();
+    assert!(beats.iter().any(|(beat, _)| (beat.node, beat.seen) == (PeerId::compute(1), 7)));
 }
 
 /// Beats are written in place, so a reader may meet one half-way.

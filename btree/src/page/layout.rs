@@ -11,8 +11,8 @@ pub(crate) const MAX_PAGE: usize = 8192 - PSN_BYTES;
 
 /// Marks a page of this tree; a zeroed or foreign page does not carry it.
 const MAGIC: u16 = 0x4c42;
-/// Header bytes before the slot array.
-pub(crate) const HEADER: usize = 44;
+/// Header bytes of a page, before the slot array.
+pub const HEADER: usize = 44;
 /// Where in it the stamps are.
 pub(crate) const STAMPS_AT: usize = 28;
 /// Bytes of one slot.

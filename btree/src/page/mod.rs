@@ -54,7 +54,7 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use layout::{max_entry, max_key};
+pub use layout::{HEADER, max_entry, max_key};
 pub use stamps::{Stamp, Stamps};
 
 pub(crate) use edit::{NoRoomOr, bump_removals, insert, mark_dead, remove, replace, stamp};

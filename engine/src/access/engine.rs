@@ -171,6 +171,7 @@ impl Engine {
             match &core.log {
                 Some(log) => {
                     let bound = core.config.request_timeout;
+                    let need = (need, core.log_step());
                     log.until_turn(need, &core.lifecycle, &core.env, bound).await
                 }
                 None => Ok(()),

@@ -173,16 +173,26 @@ impl<'e> ExclusiveGuard<'e> {
         &mut self.line_mut()[range]
     }
 
-    /// Bytes that the changes made through this guard will take in the log, at most.
+    /// Bytes that the changes made through this guard will take in the log, at most, with those of
+    /// the first `header` bytes of the page, which the caller may change yet. None if nothing was
+    /// changed.
     #[inline]
     #[must_use]
-    pub fn change_bytes(&self) -> usize {
+    pub fn change_bytes(&self, header: usize) -> usize {
         if self.changed.is_empty() {
             return 0;
         }
         // With the number, which changes on release.
-        let pieces = self.changed.union(Dirty::of(&(0..PSN_BYTES), self.core.cache.gcl_bytes()));
-        selkie_wal::change_bytes(pieces, self.core.cache.gcl_bytes())
+        let gcl_bytes = self.core.cache.gcl_bytes();
+        let pieces = self.changed.union(Dirty::of(&(0..PSN_BYTES + header), gcl_bytes));
+        selkie_wal::change_bytes(pieces, gcl_bytes)
+    }
+
+    /// Bytes that this page takes in the log if all of it is changed.
+    #[inline]
+    #[must_use]
+    pub fn whole_change_bytes(&self) -> usize {
+        selkie_wal::change_bytes(Dirty::ALL, self.core.cache.gcl_bytes())
     }
 
     fn line_mut(&mut self) -> &mut [u8] {

@@ -118,10 +118,12 @@ pub(crate) async fn run_checkpoints(core: Weak<Core>) {
         }
         let (kept, capacity) = log.kept();
         let grown = (capacity / 8 * GROWN).min(LONG);
-        if core.lifecycle.has_failed() || kept <= grown {
+        // Where callers wait for room, most of the log.
+        let most = if log.turns.lock().is_waited_for() { grown / GROWN } else { grown };
+        if core.lifecycle.has_failed() || kept <= most {
             continue;
         }
-        let start = log.end() - kept;
+        let start = log.start();
         core.write_home_before(start + (1 + in_vain) * (grown / GROWN)).await;
         env.sleep(HOME_WITHIN).await;
         match log.truncate(core.needed_from(log)).await {

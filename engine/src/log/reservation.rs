@@ -20,18 +20,19 @@ use selkie_fabric::env::Env;
 
 use super::state::Log;
 use crate::access::engine::Engine;
+use crate::core::Core;
 use crate::error::EngineError;
 use crate::lifecycle::Lifecycle;
 
-/// Least room asked for at once.
-const STEP: u64 = 8 << 10;
+/// Lines whose changes are the least room asked for at once.
+const STEP_LINES: u64 = 8;
 /// Eighths of a log's capacity that changes made together may take. Checkpoints keep as much of the
 /// log at rest, so that these fit, if no others are as large.
 const LARGEST_CHANGE: u64 = 3;
 /// Eighths of a log's capacity up to which room is reserved; the rest is for changes that reserve
 /// none, such as separators and freed pages.
 const RESERVED: u64 = 7;
-/// The same for reservations of more than [`STEP`], so that small ones have room beside them.
+/// The same for reservations of more than [`STEP_LINES`], so that small ones have room beside them.
 const RESERVED_BY_LARGE: u64 = 6;
 /// For how long the room of a transaction that has its turn counts as taken.
 pub(super) const TURN: Duration = Duration::from_millis(20);
@@ -46,6 +47,19 @@ pub(super) struct Turns {
 }
 
 impl Turns {
+    /// Whether callers wait for room.
+    pub(super) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// A caller that had its turn has reserved room.
+    fn take(&mut self, held: u64, bytes: u64) {
+        let taken = self.given.iter().position(|(_, need)| (held + 1..=bytes).contains(need));
+        if let Some(at) = taken {
+            self.given.remove(at);
+        }
+    }
+
     /// Room that counts as taken.
     fn given_bytes(&mut self, now: Duration) -> u64 {
         while self.given.front().is_some_and(|(at, _)| now.saturating_sub(*at) >= TURN) {
@@ -73,6 +87,8 @@ impl Drop for Place<'_> {
 pub struct LogReservation {
     log: Option<Arc<Log>>,
     bytes: u64,
+    /// Reservations up to here are small.
+    step: u64,
 }
 
 impl LogReservation {
@@ -87,8 +103,7 @@ impl LogReservation {
     pub fn release(&mut self) {
         if let Some(log) = self.log.take() {
             log.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
-            if self.bytes > STEP {
-                log.turns.lock().given.pop_front();
+            if self.bytes > self.step && log.turns.lock().is_waited_for() {
                 log.moved.ring();
             }
         }
@@ -126,11 +141,13 @@ impl Engine {
         if need > limit {
             return Err(EngineError::ChangeTooLarge { need, limit });
         }
-        // Doubled, so that a large transaction asks seldom.
-        let wished = need.max(room.bytes.saturating_mul(2)).max(STEP).min(limit);
-        let has_room = |bytes: &u64| log.reserve(room.bytes, *bytes);
+        let step = self.core().log_step();
+        // Half as much more, so that a large transaction asks seldom.
+        let wished = need.max(room.bytes.saturating_mul(3) / 2).max(step).min(limit);
+        let has_room = |bytes: &u64| log.reserve(room.bytes, *bytes, step);
         let taken = [wished, need].into_iter().find(has_room);
         room.bytes = taken.ok_or(EngineError::LogFull)?;
+        room.step = step;
         room.log.get_or_insert_with(|| Arc::clone(log));
         Ok(())
     }
@@ -143,18 +160,26 @@ impl Engine {
     }
 }
 
+impl Core {
+    /// Reservations of the log up to here are small.
+    pub(crate) fn log_step(&self) -> u64 {
+        STEP_LINES * self.cache.gcl_bytes() as u64
+    }
+}
+
 impl Log {
     fn largest_change(&self) -> u64 {
         self.capacity() / 8 * LARGEST_CHANGE
     }
 
-    /// Waits until it is the caller's turn, and there is room for `need` bytes of changes.
+    /// Waits until it is the caller's turn, and there is room for `need` bytes of changes. Up to
+    /// `step` bytes have their turn when there is room.
     ///
     /// # Errors
     /// As [`Log::until_room`].
     pub(crate) async fn until_turn(
         &self,
-        need: u64,
+        (need, step): (u64, u64),
         lifecycle: &Lifecycle,
         env: &Env,
         bound: Duration,
@@ -171,10 +196,13 @@ impl Log {
             let taken = kept.saturating_add(log.reserved.load(Ordering::Relaxed));
             let (mut turns, now) = (log.turns.lock(), env.now());
             let taken = taken.saturating_add(turns.given_bytes(now));
+            // A small change needs not wait behind a large one.
+            let is_small = need <= step && taken.saturating_add(need) <= capacity / 8 * RESERVED;
             // With nothing but what is kept at rest, even the largest change has its turn.
             let has_room = taken <= capacity / 8 * LARGEST_CHANGE
                 || taken.saturating_add(need) <= capacity / 8 * RESERVED_BY_LARGE;
-            let goes = turns.waiting.front() == Some(&place.number) && has_room && !log.is_full();
+            let is_first = turns.waiting.front() == Some(&place.number);
+            let goes = (is_small || is_first && has_room) && !log.is_full();
             if goes {
                 turns.given.push_back((now, need));
             }
@@ -184,12 +212,16 @@ impl Log {
     }
 
     /// Makes a reservation of `held` bytes one of `bytes` if there is room.
-    fn reserve(&self, held: u64, bytes: u64) -> bool {
+    fn reserve(&self, held: u64, bytes: u64, step: u64) -> bool {
         let more = bytes - held;
         let before = self.reserved.fetch_add(more, Ordering::Relaxed);
         // After the addition: of two that ask at once, the later sees the other.
         let (kept, capacity) = self.kept();
-        let share = if bytes > STEP { RESERVED_BY_LARGE } else { RESERVED };
+        let is_large = bytes > step;
+        if is_large {
+            self.turns.lock().take(held, bytes);
+        }
+        let share = if is_large { RESERVED_BY_LARGE } else { RESERVED };
         let has_room = kept.saturating_add(before).saturating_add(more) <= capacity / 8 * share;
         if !has_room {
             self.reserved.fetch_sub(more, Ordering::Relaxed);

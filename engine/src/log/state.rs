@@ -41,6 +41,8 @@ pub(crate) struct Log {
     /// The log is kept from here.
     start: AtomicU64,
     tail: Mutex<Tail>,
+    /// The end of the tail, to be read without its lock.
+    recorded: AtomicU64,
     /// All records before it are durable.
     durable: AtomicU64,
     /// A caller writes to the sink.
@@ -86,6 +88,7 @@ impl Log {
             salt: OnceLock::new(),
             start: AtomicU64::new(FIRST_LSN),
             tail: Mutex::new(Tail { end: FIRST_LSN, bytes: Vec::new(), has_changes: false }),
+            recorded: AtomicU64::new(FIRST_LSN),
             durable: AtomicU64::new(FIRST_LSN),
             is_flushing: AtomicBool::new(false),
             is_broken: AtomicBool::new(false),
@@ -131,7 +134,8 @@ impl Log {
     /// Bytes that are kept, and the capacity.
     pub(crate) fn kept(&self) -> (u64, u64) {
         let capacity = self.capacity();
-        (self.end().saturating_sub(self.start()), capacity)
+        // Relaxed: a bound that no other data depends on.
+        (self.recorded.load(Ordering::Relaxed).saturating_sub(self.start()), capacity)
     }
 
     /// Truncates the log: no record before `lsn` is needed for this node's pages. Returns from
@@ -197,6 +201,7 @@ impl Log {
             encode_as(&mut tail.bytes, salt, (start, self.durable()), (changes, begins));
             tail.end += (tail.bytes.len() - before) as u64;
             tail.has_changes = true;
+            self.recorded.store(tail.end, Ordering::Relaxed);
             (tail.bytes.len(), tail.end)
         };
         // Relaxed: a bound that no other data depends on.
@@ -403,6 +408,7 @@ impl Log {
             self.withheld_from(start);
             encode_mark(&mut tail.bytes, salt, (start, self.durable()), number);
             tail.end += (tail.bytes.len() - before) as u64;
+            self.recorded.store(tail.end, Ordering::Relaxed);
         }
         drop(marked);
         self.wanted.ring();

@@ -4,20 +4,15 @@
 //! directory/state.json     {"version": n, "change": m, "state": {...}}, replaced as a whole by
 //!                          renaming
 //! directory/state.lock     held by the process that replaces it
-//! directory/beats/cn3.json the newest beat of compute node 3, written in place, with a checksum
+//! directory/beats/         the newest beats of all nodes
 //! ```
 //! A crash at any time leaves the old state or the new one. A beat carries the time since the host
 //! started, without the time it was suspended. All processes of the host share that clock, and it
 //! cannot be set.
-//!
-//! A beat without a report needs no room that its file has not got already, where a file system
-//! writes in place, as shared memory does: a full one refuses changes of the state, and no node is
-//! taken for dead because it could not write that it lives. A beat that cannot be read counts as
-//! none, and hides no other.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -32,9 +27,9 @@ use selkie_fabric::BoxFuture;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::beat_files::{BeatFiles, StoredBeat};
 use super::error::ControlError;
 use super::plane::{Beat, Change, ControlPlane, Version, Versioned};
-use crate::checksum::checksum;
 use crate::document::{FORMAT, PoolState};
 
 /// Bound of the wait for others who replace the state.
@@ -43,6 +38,7 @@ const LOCK_PATIENCE: Duration = Duration::from_secs(5);
 /// Keeps the state in a directory. Calls block for a few small files.
 pub struct FilePlane {
     directory: PathBuf,
+    beats: BeatFiles,
     /// The text that was read last, and what it says.
     latest: Mutex<Option<(Vec<u8>, Found)>>,
 }
@@ -62,17 +58,12 @@ struct Found {
     change: Option<Change>,
 }
 
-#[derive(Serialize, Deserialize)]
-struct StoredBeat {
-    beat: Beat,
-    /// Nanoseconds since the host started.
-    at: u64,
-}
-
 impl FilePlane {
     /// The plane in `directory`, which is made when a pool is created in it, closed to other users.
     pub fn at(directory: impl Into<PathBuf>) -> Self {
-        Self { directory: directory.into(), latest: Mutex::default() }
+        let directory = directory.into();
+        let beats = BeatFiles::at(directory.join("beats"));
+        Self { directory, beats, latest: Mutex::default() }
     }
 
     fn state_path(&self) -> PathBuf {
@@ -130,7 +121,7 @@ impl ControlPlane for FilePlane {
     fn create(&self, state: PoolState) -> BoxFuture<'_, Result<Version, ControlError>> {
         Box::pin(async {
             let mut builder = DirBuilder::new();
-            let made = builder.recursive(true).mode(0o700).create(self.directory.join("beats"));
+            let made = builder.recursive(true).mode(0o700).create(self.beats.directory());
             made.map_err(|error| unavailable(&self.directory, &error))?;
             let _lock = self.lock()?;
             match self.read_state() {
@@ -165,46 +156,15 @@ impl ControlPlane for FilePlane {
     }
 
     fn beat(&self, beat: Beat) -> BoxFuture<'_, Result<(), ControlError>> {
-        Box::pin(async move {
-            let path = self.directory.join("beats").join(format!("{}.json", beat.node));
-            let Err(error) =
-                write_beat(&path, &StoredBeat { beat: beat.clone(), at: since_start() })
-            else {
-                return Ok(());
-            };
-            if error.raw_os_error() != Some(Errno::NOSPC.raw_os_error()) {
-                return Err(unavailable(&path, &error));
-            }
-            // That the node lives takes less room than its report.
-            let beat = Beat { report: String::new(), ..beat };
-            write_beat(&path, &StoredBeat { beat, at: since_start() })
-                .map_err(|error| unavailable(&path, &error))
-        })
+        Box::pin(async move { self.beats.write(&beat, since_start()) })
     }
 
     fn beats(&self) -> BoxFuture<'_, Result<Vec<(Beat, Duration)>, ControlError>> {
         Box::pin(async {
-            let directory = self.directory.join("beats");
-            let failed = |error| unavailable(&directory, &error);
             let now = since_start();
-            let mut beats = Vec::new();
-            for entry in fs::read_dir(&directory).map_err(failed)? {
-                let path = entry.map_err(failed)?.path();
-                if path.extension().is_none_or(|extension| extension != "json") {
-                    continue;
-                }
-                let stored = match read_beat(&path) {
-                    Ok(Some(stored)) => stored,
-                    Ok(None) => continue,
-                    Err(error) => {
-                        tracing::warn!(%error, "a beat cannot be read");
-                        continue;
-                    }
-                };
-                let age = Duration::from_nanos(now.saturating_sub(stored.at));
-                beats.push((stored.beat, age));
-            }
-            Ok(beats)
+            let age = |at: u64| Duration::from_nanos(now.saturating_sub(at));
+            let stored = self.beats.read()?;
+            Ok(stored.into_iter().map(|StoredBeat { beat, at }| (beat, age(at))).collect())
         })
     }
 
@@ -249,58 +209,6 @@ fn decode<T: DeserializeOwned>(path: &Path, text: &[u8]) -> Result<T, ControlErr
     serde_json::from_slice(text).map_err(damaged)
 }
 
-/// Bytes of a new file of beats: most reports fit.
-const BEAT_BYTES: usize = 8 << 10;
-/// Reads of a beat, which may be written meanwhile, before it is taken for damaged.
-const BEAT_READS: u32 = 20;
-/// Pause between two reads of a beat.
-const BEAT_PAUSE: Duration = Duration::from_millis(1);
-
-/// Writes a beat over the one before it: its checksum and its length, in sixteen digits, then its
-/// text. What stands behind is of earlier beats.
-fn write_beat(path: &Path, beat: &StoredBeat) -> io::Result<()> {
-    let text = serde_json::to_vec(beat)?;
-    let mut bytes = format!("{:08x}{:08x}", checksum(&text), text.len()).into_bytes();
-    bytes.extend_from_slice(&text);
-    let mut options = OpenOptions::new();
-    let file = match options.write(true).mode(0o600).open(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            bytes.resize(bytes.len().max(BEAT_BYTES), b' ');
-            options.create(true).open(path)?
-        }
-        opened => opened?,
-    };
-    file.write_all_at(&bytes, 0)
-}
-
-/// `None` if there is no such file.
-fn read_beat(path: &Path) -> Result<Option<StoredBeat>, ControlError> {
-    let mut before = None;
-    for _ in 0..BEAT_READS {
-        let Some(bytes) = read_text(path)? else { return Ok(None) };
-        if let Some(text) = beat_text(&bytes) {
-            return decode(path, text).map(Some);
-        }
-        // What is being written changes from one read to the next.
-        if before.as_ref() == Some(&bytes) {
-            break;
-        }
-        before = Some(bytes);
-        thread::sleep(BEAT_PAUSE);
-    }
-    let what = "its checksum is wrong".to_owned();
-    Err(ControlError::Damaged { place: path.display().to_string(), what })
-}
-
-/// The text of a beat, if it is whole.
-fn beat_text(bytes: &[u8]) -> Option<&[u8]> {
-    let number = |digits: &[u8]| u32::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok();
-    let (sum, rest) = bytes.split_at_checked(8)?;
-    let (length, rest) = rest.split_at_checked(8)?;
-    let text = rest.get(..number(length)? as usize)?;
-    (checksum(text) == number(sum)?).then_some(text)
-}
-
 /// Replaces a file as a whole; it is safe from a crash when this returns.
 fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ControlError> {
     static WRITES: AtomicU64 = AtomicU64::new(0);
@@ -321,6 +229,6 @@ fn write<T: Serialize>(path: &Path, value: &T) -> Result<(), ControlError> {
     written().map_err(|error| unavailable(path, &error))
 }
 
-fn unavailable(place: &Path, error: &io::Error) -> ControlError {
+pub(super) fn unavailable(place: &Path, error: &io::Error) -> ControlError {
     ControlError::Unavailable { place: place.display().to_string(), what: error.to_string() }
 }

@@ -12,6 +12,7 @@
 //! | `EtcdPlane` | hosts that share an etcd; needs the feature `etcd` |
 //! | [`RemotePlane`] | other processes: they ask a [`Relay`] to one of the planes above |
 
+mod beat_files;
 mod error;
 #[cfg(feature = "etcd")]
 mod etcd;

@@ -294,10 +294,16 @@ impl<'r, 'db> Cursor<'r, 'db> {
                     }
                     KeyLocation::Elsewhere => break,
                 }
+                let passed = match below {
+                    Bound::Included(_) | Bound::Excluded(_) => Vec::new(),
+                    Bound::Unbounded => {
+                        LeafView::new(txn.latched_bytes(&latched))?.low_fence().to_vec()
+                    }
+                };
                 drop(latched);
                 let key = match below {
                     Bound::Included(key) | Bound::Excluded(key) => key,
-                    Bound::Unbounded => self.range.low(),
+                    Bound::Unbounded => &passed,
                 };
                 txn.count_hop(self.index, key, &mut way).await?;
             }

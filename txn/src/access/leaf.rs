@@ -10,7 +10,6 @@ use crate::catalogue::table_info::IndexInfo;
 use crate::error::TxnError;
 use crate::protocol::choice::ReadRule;
 use crate::protocol::leaf_latch::{LatchMode, LeafImage, LeafLatch};
-use crate::transaction::leaf_budget::LATCHED_READS;
 use crate::transaction::maintenance::MaintenanceTask;
 use crate::transaction::txn::Txn;
 
@@ -18,9 +17,9 @@ use crate::transaction::txn::Txn;
 /// latched.
 pub(crate) const LOCATE_ATTEMPTS: u32 = 16;
 
-/// How many right links are followed after one descent: more leaves than a pool has, unless damage
-/// made the way a circle.
-const RIGHT_HOPS: u32 = 1 << 30;
+/// How many right links are followed after one descent: more leaves than lie behind each other
+/// without separators, unless damage made the way a circle.
+const RIGHT_HOPS: u32 = 1 << 22;
 
 /// Right links on one way after which the separators that are missing above are posted. They belong
 /// to a transaction that is about to post them, unless its node died or a page was in use.
@@ -140,7 +139,7 @@ impl<'db> Txn<'db> {
     ) -> Result<(), TxnError> {
         way.hops += 1;
         if way.hops == MISSING_SEPARATORS {
-            self.work.maintenance.push_back(MaintenanceTask::sweep_before(index.tree, key));
+            self.db.backlog.push(MaintenanceTask::sweep_before(index.tree, key));
         }
         if way.hops == RIGHT_HOPS {
             return Err(no_stable_leaf(index));
@@ -219,7 +218,8 @@ impl<'db> Txn<'db> {
             }
             LatchedLeaf::Fresh(LeafLatch::Shared(guard))
                 if self.holds_reads()
-                    && (self.work.locks.len() >= LATCHED_READS || self.admit_leaf().is_err()) =>
+                    && (self.work.locks.len() >= self.db.leaf_budget.latched_reads()
+                        || self.admit_leaf().is_err()) =>
             {
                 self.record_read(addr, guard.psn(), guard.lsn()).await?;
                 self.work.last_read = Some(LeafImage::Latched(guard));

@@ -75,7 +75,7 @@ impl Txn<'_> {
         work.undo.push(EntryChange::Replaced, leaf, key, LeafView::new(guard)?.value(slot)?);
         let is_replaced = leaf_replace(guard, slot, row).is_ok();
         if is_replaced {
-            work.locks.note_change(leaf);
+            work.locks.note_shrinking_change(leaf);
         } else {
             work.undo.pop();
         }
@@ -112,7 +112,7 @@ impl Txn<'_> {
         let guard = work.locks.exclusive_mut(leaf);
         work.undo.push(EntryChange::Removed, leaf, key, LeafView::new(guard)?.value(slot)?);
         leaf_remove(guard, slot)?;
-        work.locks.note_change(leaf);
+        work.locks.note_shrinking_change(leaf);
         work.has_removed = true;
         Ok(())
     }

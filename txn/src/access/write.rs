@@ -189,7 +189,7 @@ impl Txn<'_> {
         }
         let found = self.find(&info.primary, key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
-            return Err(info.not_found());
+            return Err(self.error_of_valid_reads(info.not_found()).await);
         };
         row.clear();
         row.extend_from_slice(LeafView::new(self.work.locks.bytes(leaf))?.value(slot)?);
@@ -226,7 +226,7 @@ impl Txn<'_> {
         }
         let found = self.find(index, &key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Ok(slot)) = (found.leaf, found.slot) else {
-            return Err(info.inconsistent(index));
+            return Err(self.error_of_valid_reads(info.inconsistent(index)).await);
         };
         self.remove(leaf, slot, &key)
     }
@@ -244,7 +244,7 @@ impl Txn<'_> {
         }
         let found = self.find(index, key, LatchMode::Exclusive).await?;
         let (LeafRef::Held(leaf), Err(_)) = (found.leaf, found.slot) else {
-            return Err(info.duplicate(index));
+            return Err(self.error_of_valid_reads(info.duplicate(index)).await);
         };
         self.add_at(index, leaf, key, value).await
     }

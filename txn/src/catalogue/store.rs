@@ -113,7 +113,10 @@ async fn write(
         next = page.addr();
     }
     put_page(superblock.bytes_mut(0..HEADER_BYTES + first.len()), first, total, next);
-    Ok(())
+    drop(superblock);
+    // Beyond that, and beyond a lease that is over, the caller is told of no database.
+    let lsn = engine.shared(engine.superblock()).await?.lsn();
+    Ok(engine.until_durable(lsn).await?)
 }
 
 /// Reads and checks the whole catalogue.

@@ -122,7 +122,9 @@ async fn prepare<P: Procedures>(
     let mut forced = state.member.db.begin();
     record(ledger, &mut forced, id, LedgerState::Prepared, requests).await?;
     forced.commit().await?;
-    record(ledger, txn, id, LedgerState::Committed, &[]).await
+    record(ledger, txn, id, LedgerState::Committed, &[]).await?;
+    // After the vote it can fail no more. All participants have executed all requests by now.
+    txn.validate_for_good().await
 }
 
 fn refusal(error: &(impl Retryable + std::error::Error)) -> FinalReply {

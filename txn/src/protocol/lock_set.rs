@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::ops::Bound;
 
-use selkie_btree::{KeyLocation, LeafView, TreeError};
+use selkie_btree::{KeyLocation, LEAF_HEADER_BYTES, LeafView, TreeError};
 use selkie_engine::log::Lsn;
 use selkie_engine::{ExclusiveGuard, GAddr, SharedGuard, change_together};
 
@@ -30,8 +30,10 @@ struct HeldLeaf<'db> {
     tree: usize,
     /// The leaf of the same tree that was added before this one.
     earlier: usize,
-    /// Bytes that its changes take in the log.
+    /// Bytes that its changes and their undo take in the log.
     change_bytes: u64,
+    /// Undo may rebuild the page.
+    is_rebuilt_by_undo: bool,
     /// `None` while the latch is being upgraded, and for a right half whose split was undone.
     latch: Option<LeafLatch<'db>>,
 }
@@ -81,13 +83,25 @@ impl<'db> LockSet<'db> {
         self.change_bytes
     }
 
-    /// Counts what was changed in the leaf at this position.
+    /// Counts what was changed in the leaf at this position, and the header, which may get a stamp.
     pub(crate) fn note_change(&mut self, position: usize) {
         let Some(leaf) = self.leaves.get_mut(position) else { return };
         let Some(LeafLatch::Exclusive(guard)) = &leaf.latch else { return };
-        let now = guard.change_bytes() as u64;
+        let now = match leaf.is_rebuilt_by_undo {
+            true => guard.whole_change_bytes(),
+            false => guard.change_bytes(LEAF_HEADER_BYTES),
+        } as u64;
         self.change_bytes = self.change_bytes - leaf.change_bytes + now;
         leaf.change_bytes = now;
+    }
+
+    /// As [`note_change`](Self::note_change), of a change whose undo needs room in the page: it may
+    /// have to rebuild the page for that, which changes all of it.
+    pub(crate) fn note_shrinking_change(&mut self, position: usize) {
+        if let Some(leaf) = self.leaves.get_mut(position) {
+            leaf.is_rebuilt_by_undo = true;
+        }
+        self.note_change(position);
     }
 
     /// Adds a leaf and returns its position.
@@ -99,7 +113,9 @@ impl<'db> LockSet<'db> {
         let of_tree = self.trees.get_mut(tree);
         let earlier =
             of_tree.map_or(NO_LEAF, |of_tree| std::mem::replace(&mut of_tree.latest, position));
-        self.leaves.push(HeldLeaf { addr, tree, earlier, change_bytes: 0, latch: Some(latch) });
+        let (change_bytes, is_rebuilt_by_undo, latch) = (0, false, Some(latch));
+        let leaf = HeldLeaf { addr, tree, earlier, change_bytes, is_rebuilt_by_undo, latch };
+        self.leaves.push(leaf);
         if self.leaves.len() > LINEAR_SEARCH_LEAVES {
             if self.by_addr.is_empty() {
                 let all = self.leaves.iter().enumerate().filter(|(_, leaf)| !leaf.addr.is_null());
@@ -130,12 +146,17 @@ impl<'db> LockSet<'db> {
         let leaf = self.leaves.get_mut(position)?;
         let Some(LeafLatch::Exclusive(guard)) = leaf.latch.take() else { return None };
         let addr = std::mem::replace(&mut leaf.addr, GAddr::NULL);
-        self.change_bytes -= std::mem::take(&mut leaf.change_bytes);
+        // What is freed is in the log, whole: that stays counted.
+        let whole = guard.whole_change_bytes() as u64;
+        self.change_bytes += whole - std::mem::replace(&mut leaf.change_bytes, whole).min(whole);
         self.vacant += 1;
         if let Some(of_tree) = self.trees.get_mut(leaf.tree)
             && let Ok(view) = LeafView::new(&guard)
         {
             of_tree.made.remove(view.low_fence());
+            if of_tree.latest == position {
+                of_tree.latest = leaf.earlier;
+            }
         }
         self.by_addr.remove(&addr.to_u64());
         Some(guard)
@@ -192,7 +213,8 @@ impl<'db> LockSet<'db> {
         let first = self.trees.get(tree).map_or(NO_LEAF, |of_tree| of_tree.latest);
         let chain = std::iter::successors(Some(first), |&at| Some(self.leaves.get(at)?.earlier));
         let is_held = |at: &usize| self.leaves.get(*at).is_some_and(|leaf| leaf.latch.is_some());
-        chain.take_while(|&at| at != NO_LEAF).take(RECENT_LEAVES).filter(is_held)
+        let looked_at = chain.take_while(|&at| at != NO_LEAF).take(4 * RECENT_LEAVES);
+        looked_at.filter(is_held).take(RECENT_LEAVES)
     }
 
     /// The position of the leaf that `key` is in now, and its slot there or the slot where it would

@@ -143,6 +143,13 @@ impl UndoLog {
         }
     }
 
+    /// Gives back memory of an empty log beyond so many bytes.
+    pub(crate) fn shrink_to(&mut self, bytes: usize) {
+        self.bytes.shrink_to(bytes);
+        self.records.shrink_to(bytes / size_of::<UndoRecord>());
+        self.splits.shrink_to(bytes / size_of::<MadeSplit>());
+    }
+
     pub(crate) fn clear(&mut self) {
         self.records.clear();
         self.bytes.clear();

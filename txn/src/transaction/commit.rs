@@ -59,8 +59,10 @@ impl<'db> Txn<'db> {
         self.work.queue_maintenance(&self.db.directory);
         let has_changed = self.work.locks.change_bytes() > 0;
         let lsn = self.release_all();
-        self.db.stats.committed(self.shard);
         let durable = self.db.engine.until_durable(lsn).await;
+        if durable.is_ok() || has_changed {
+            self.db.stats.committed(self.shard);
+        }
         self.maintain().await;
         durable.map_err(|source| match has_changed {
             true => TxnError::Undetermined { source },
@@ -102,11 +104,21 @@ impl<'db> Txn<'db> {
 
     /// Fails unless every leaf in the read set is unchanged.
     async fn validate_to_commit(&mut self) -> Result<(), TxnError> {
+        if self.is_validated {
+            return Ok(());
+        }
         #[cfg(feature = "planted")]
         if self.db.engine.planted() == selkie_engine::Planted::UncheckedReads {
             return Ok(());
         }
         self.validate_reads().await
+    }
+
+    /// Fails unless every leaf in the read set is unchanged; commit does not look again.
+    pub(crate) async fn validate_for_good(&mut self) -> Result<(), TxnError> {
+        let validated = self.validate_to_commit().await;
+        self.is_validated = validated.is_ok();
+        validated
     }
 
     /// Latches the leaves of all changes. Returns for each change its index, and its leaf's

@@ -202,7 +202,8 @@ impl Database {
     /// [`Protocol::TwoPhase`] to the end of that transaction, which must not be one of the same
     /// task. It ends in [`TxnError::Stale`] if what it has read was changed before its end. A long
     /// scan of rows that change all the time may never succeed; one of [`begin`](Self::begin) under
-    /// [`Protocol::TwoPhase`] keeps others out.
+    /// [`Protocol::TwoPhase`] keeps others out, of as many leaves as it may
+    /// [keep latched](Self::set_latched_reads).
     ///
     /// Under [`Protocol::Timestamp`] it leaves its timestamp at what it reads, for which it briefly
     /// latches the leaf exclusively. It ends in [`TxnError::TooLate`] where a later transaction has
@@ -214,6 +215,13 @@ impl Database {
     pub fn begin_to_read(&self) -> Txn<'_> {
         let protocol = self.protocol.rules().for_reading();
         self.begin_by(protocol, Isolation::Serializable).read_only()
+    }
+
+    /// Leaves that a two-phase locked transaction holds beyond which it keeps no more latches of
+    /// leaves that it only reads: it validates these at commit, and so may end in
+    /// [`TxnError::Stale`]. A quarter of the cache unless set.
+    pub fn set_latched_reads(&self, leaves: usize) {
+        self.state.leaf_budget.set_latched_reads(leaves);
     }
 
     fn begin_by(&self, protocol: Protocol, isolation: Isolation) -> Txn<'_> {

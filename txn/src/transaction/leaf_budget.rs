@@ -14,20 +14,31 @@ const STEP: usize = 64;
 /// for what is being evicted.
 const SHARE: usize = 2;
 
-/// Leaves a transaction holds beyond which it keeps no more latches of leaves that it only reads:
-/// it records their sequence numbers, and validates them at commit.
-pub(crate) const LATCHED_READS: usize = 256;
-
-/// Leaves held by large transactions of one database handle.
+/// Leaves held by large transactions of one database handle, beside the first
+/// [`UNCOUNTED_LEAVES`] of each.
 #[derive(Debug)]
 pub(crate) struct LeafBudget {
     held: AtomicUsize,
     limit: usize,
+    latched_reads: AtomicUsize,
 }
 
 impl LeafBudget {
     pub(crate) fn new(engine: &Engine) -> Self {
-        Self { held: AtomicUsize::new(0), limit: engine.cache_frames() / SHARE }
+        let limit = engine.cache_frames() / SHARE;
+        // So that what it reads leaves room for what it changes.
+        Self { held: AtomicUsize::new(0), limit, latched_reads: AtomicUsize::new(limit / 2) }
+    }
+
+    /// Leaves a transaction holds beyond which it keeps no more latches of leaves that it only
+    /// reads: it records their sequence numbers, and validates them at commit.
+    pub(crate) fn latched_reads(&self) -> usize {
+        // Relaxed: a bound on a number, no data depends on it.
+        self.latched_reads.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_latched_reads(&self, leaves: usize) {
+        self.latched_reads.store(leaves, Ordering::Relaxed);
     }
 
     /// Room for `need` leaves of one transaction, which has room for `room`.

@@ -4,8 +4,8 @@
 //! for correctness: a tree with missing separators and empty leaves is valid, only slower. Posting
 //! waits for latches, so it is done after the transaction has ended; what cannot be done then is
 //! kept for a later transaction of this database. Single tasks beyond a bound become one sweep of a
-//! range for each tree. A search that meets leaves without separators, or an
-//! empty leaf, adds a task too: they may come from a node that is gone.
+//! few ranges of each tree. A search that meets leaves without separators
+//! adds a sweep too: they may come from a node that is gone.
 
 use std::cmp::Ordering as Order;
 use std::collections::VecDeque;
@@ -26,6 +26,9 @@ const TASKS_LOOKED_AT: usize = 16;
 const FIRST_PAUSE: Duration = Duration::from_micros(500);
 /// The longest such pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Most ranges of a tree that wait to be swept.
+const RANGES_A_TREE: usize = 16;
 
 /// Leaves looked at by one run of a sweep.
 const SWEPT_AT_ONCE: usize = 64;
@@ -127,6 +130,11 @@ impl Sweep {
         Self { tree, from: key.into(), to: key.into() }
     }
 
+    /// Whether a range of the same tree has leaves in common with this one.
+    fn meets(&self, other: &Self) -> bool {
+        self.tree == other.tree && self.from <= other.to && other.from <= self.to
+    }
+
     /// Extends the range to another of the same tree.
     fn extend(&mut self, from: &[u8], to: &[u8]) {
         if from < &*self.from {
@@ -152,7 +160,7 @@ struct PostponedTask {
 struct Postponed {
     /// The first is tried first.
     tasks: VecDeque<PostponedTask>,
-    /// At most one for each tree.
+    /// Of each tree at most [`RANGES_A_TREE`], which have nothing in common.
     sweeps: VecDeque<Sweep>,
 }
 
@@ -171,11 +179,19 @@ impl Postponed {
         }
     }
 
-    fn push_sweep(&mut self, sweep: Sweep) {
-        match self.sweeps.iter_mut().find(|other| other.tree == sweep.tree) {
-            Some(other) => other.extend(&sweep.from, &sweep.to),
-            None => self.sweeps.push_back(sweep),
+    fn push_sweep(&mut self, mut sweep: Sweep) {
+        let of_tree = self.sweeps.iter().filter(|other| other.tree == sweep.tree).count();
+        let mut joins_any = of_tree >= RANGES_A_TREE;
+        while let Some(at) = self
+            .sweeps
+            .iter()
+            .position(|other| other.meets(&sweep) || joins_any && other.tree == sweep.tree)
+        {
+            let Some(other) = self.sweeps.remove(at) else { return };
+            sweep.extend(&other.from, &other.to);
+            joins_any = false;
         }
+        self.sweeps.push_back(sweep);
     }
 
     fn pop(&mut self, now: Duration) -> Option<PostponedTask> {
@@ -218,11 +234,10 @@ impl MaintenanceBacklog {
         self.len.load(Ordering::Relaxed)
     }
 
-    /// Runs the first task that may be tried. Returns whether there was one. If the future is
-    /// dropped the task is kept.
-    pub(crate) async fn run_one(&self, engine: &Engine) -> bool {
+    /// Runs the first task that may be tried. If the future is dropped the task is kept.
+    pub(crate) async fn run_one(&self, engine: &Engine) -> RanTask {
         if self.len() == 0 {
-            return false;
+            return RanTask::None;
         }
         let now = engine.env().now();
         let taken = {
@@ -231,9 +246,13 @@ impl MaintenanceBacklog {
             self.set_len(&postponed);
             taken
         };
-        let Some(taken) = taken else { return false };
+        let Some(taken) = taken else { return RanTask::None };
         let mut held = HeldTask { backlog: self, task: Some(taken) };
-        let Some(task) = &mut held.task else { return false };
+        let Some(task) = &mut held.task else { return RanTask::None };
+        let ran = match task.task {
+            MaintenanceTask::Sweep(_) => RanTask::Sweep,
+            _ => RanTask::Single,
+        };
         let end = task.task.run(engine).await;
         match end {
             TaskEnd::Done => held.task = None,
@@ -244,8 +263,18 @@ impl MaintenanceBacklog {
                 task.due = engine.env().now() + pause.min(LONGEST_PAUSE);
             }
         }
-        true
+        ran
     }
+}
+
+/// What kind of task was run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RanTask {
+    /// There was none that may be tried.
+    None,
+    Single,
+    /// A part of a sweep.
+    Sweep,
 }
 
 /// A task that is run, which goes back if it is not done.

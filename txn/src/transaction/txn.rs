@@ -44,7 +44,7 @@ use crate::protocol::leaf_latch::{LatchMode, LeafImage};
 use crate::protocol::timestamp_order::TimestampOrder;
 use crate::transaction::database_state::DatabaseState;
 use crate::transaction::leaf_budget::UNCOUNTED_LEAVES;
-use crate::transaction::maintenance::TaskEnd;
+use crate::transaction::maintenance::{RanTask, TaskEnd};
 use crate::transaction::savepoint::Savepoints;
 use crate::transaction::workspace::Workspace;
 
@@ -71,6 +71,8 @@ pub struct Txn<'db> {
     /// An operation that changes something has begun and not ended.
     changing: bool,
     pub(super) savepoints: Savepoints,
+    /// Its reads were validated for the last time.
+    pub(super) is_validated: bool,
     /// Room in the log that the changes took which were rolled back.
     log_need: u64,
     /// Leaves looked at, to let other tasks run now and then.
@@ -104,6 +106,7 @@ impl<'db> Txn<'db> {
             applies: false,
             changing: false,
             savepoints: Savepoints::default(),
+            is_validated: false,
             log_need: 0,
             leaves_seen: 0,
             work: db.workspaces.take(shard),
@@ -167,8 +170,13 @@ impl<'db> Txn<'db> {
 
     /// For an error that depends on the data: that error if the reads are consistent with each
     /// other, else the error of validation. The read set is empty where reads need no validation.
+    /// No wait while the node's lease lasts.
     pub(crate) async fn error_of_valid_reads(&mut self, error: TxnError) -> TxnError {
-        self.validate_reads().await.err().unwrap_or(error)
+        if let Err(stale) = self.validate_reads().await {
+            return stale;
+        }
+        // A caller acts upon it without a commit: it must not come from a node that was expelled.
+        self.db.engine.until_durable(0).await.err().map_or(error, TxnError::from)
     }
 
     /// How many changes there were: a mark to roll back to.
@@ -328,7 +336,8 @@ impl<'db> Txn<'db> {
             }
         }
         for _ in 0..(self.db.backlog.len() / 16).clamp(POSTPONED_AT_ONCE, TASKS_AT_ONCE) {
-            if !self.db.backlog.run_one(engine).await {
+            // A part of a sweep is enough for one transaction.
+            if self.db.backlog.run_one(engine).await != RanTask::Single {
                 break;
             }
         }

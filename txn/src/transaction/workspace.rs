@@ -20,6 +20,8 @@ use crate::transaction::maintenance::MaintenanceTask;
 
 /// Most workspaces kept in a shard: about the transactions open at once on one thread.
 const POOLED_WORKSPACES: usize = 64;
+/// Bytes of undo that a workspace keeps for the next transaction.
+const KEPT_UNDO_BYTES: usize = 64 << 10;
 
 /// What a transaction holds, has read and has changed.
 pub(crate) struct Workspace<'db> {
@@ -71,6 +73,7 @@ impl<'db> Workspace<'db> {
     /// The same memory with nothing in it.
     fn emptied<'other>(mut self) -> Workspace<'other> {
         self.undo.clear();
+        self.undo.shrink_to(KEPT_UNDO_BYTES);
         self.writes.clear();
         self.reads.clear();
         self.maintenance.clear();

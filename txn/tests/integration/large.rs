@@ -339,3 +339,80 @@ fn separators_of_a_dropped_commit_are_posted_later() {
         assert_eq!(shape(db, table).await.entries, ROWS as usize);
     });
 }
+
+/// What was deleted goes back into pages that are rebuilt for it: the rollback took ten times what
+/// the changes had taken in the log, and more than it has, so that nothing became durable any more.
+#[test]
+fn a_rollback_fits_the_log_too() {
+    const LEAVES: i64 = 2_500;
+    let log = vec![Some(LogTo::Memory)];
+    let options = ClusterOptions { logs: log, log_bytes: 1 << 20, ..small_pages(40_000) };
+    with_items(options, Protocol::TwoPhase, async |db, table| {
+        for first in (0..LEAVES * 4).step_by(40) {
+            let attempt = async || {
+                let mut txn = db.begin();
+                for id in first..first + 40 {
+                    insert(db, &mut txn, table, id).await?;
+                }
+                txn.commit().await
+            };
+            retry(db.engine().env(), &RetryPolicy::default(), attempt).await.unwrap();
+        }
+        let rows = dump(db).await;
+        let mut is_refused = false;
+        for _ in 0..3 {
+            let mut txn = db.begin();
+            for leaf in 0..LEAVES {
+                match txn.delete(table, &key![leaf * 4]).await {
+                    Ok(()) => {}
+                    Err(TxnError::Engine(EngineError::ChangeTooLarge { .. })) => {
+                        is_refused = true;
+                        break;
+                    }
+                    Err(error) => {
+                        assert_eq!(error.abort_cause(), Some(AbortCause::LogFull), "{error}");
+                        break;
+                    }
+                }
+            }
+            drop(txn);
+            assert_eq!(dump(db).await, rows);
+            takes_rows(db, table, [-1]).await;
+            let mut txn = db.begin();
+            txn.delete(table, &key![-1i64]).await.unwrap();
+            txn.commit().await.unwrap();
+        }
+        assert!(is_refused, "its rollback would not fit");
+    });
+}
+
+/// A row that another transaction had inserted after this one had seen that there was none was the
+/// final error that the key is there.
+#[test]
+fn what_is_there_or_not_is_validated_where_reads_are_not_latched() {
+    with_items(small_pages(1_024), Protocol::TwoPhase, async |db, table| {
+        takes_rows(db, table, (0..400).map(|id| id * 2)).await;
+        db.set_latched_reads(0);
+        let stale = |error: TxnError| assert_eq!(error.abort_cause(), Some(AbortCause::Stale));
+        for is_inserted in [true, false] {
+            let mut txn = db.begin();
+            let mut count = 0;
+            let visit = |_: selkie_txn::RowRef<'_>| {
+                count += 1;
+                Ok(std::ops::ControlFlow::Continue(()))
+            };
+            txn.scan(table, &KeyRange::all(), selkie_txn::Direction::Forward, visit).await.unwrap();
+            assert_eq!((count, txn.latched_leaves()), (400 + i32::from(!is_inserted), 0));
+            let mut other = db.begin();
+            if is_inserted {
+                insert(db, &mut other, table, 301).await.unwrap();
+                other.commit().await.unwrap();
+                stale(insert(db, &mut txn, table, 301).await.unwrap_err());
+            } else {
+                other.delete(table, &key![301i64]).await.unwrap();
+                other.commit().await.unwrap();
+                stale(txn.delete(table, &key![301i64]).await.unwrap_err());
+            }
+        }
+    });
+}

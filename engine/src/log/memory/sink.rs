@@ -92,19 +92,20 @@ impl MemorySink {
             if let Some(from) = copies.first() {
                 self.copy(core, (*from, *memory), end).await.map_err(failed)?;
             }
-            let mut said = self.kept();
-            for number in 0..2 {
-                let head = (said, number);
-                core.write_head(self.owner, *memory, head).await.map_err(failed)?;
-            }
-            self.copies.lock().push(*memory);
-            // A truncation meanwhile may not have known this copy: its head would lead to records
-            // that are overwritten. One that is over has moved `kept`; one that is not looks for
-            // new copies itself.
-            while said != self.kept() {
-                said = self.kept();
-                let head = (said, self.heads.fetch_add(1, Ordering::Relaxed));
-                core.write_head(self.owner, *memory, head).await.map_err(failed)?;
+            // A truncation meanwhile does not know this copy, whose head would lead to records that
+            // are overwritten. One that is over has moved `kept`; one that is not looks for new
+            // copies itself.
+            loop {
+                let said = self.kept();
+                for number in 0..2 {
+                    let head = (said, number);
+                    core.write_head(self.owner, *memory, head).await.map_err(failed)?;
+                }
+                let mut copies = self.copies.lock();
+                if said == self.kept() {
+                    copies.push(*memory);
+                    break;
+                }
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Engines with logs: a change is durable before it leaves its node, and logs redo lost pages.
 
 mod cluster;
+mod copies;
 mod damage;
 mod durability;
 mod merging;

@@ -110,27 +110,26 @@ pub fn place_range(places: &[MemoryNodeLoad], splits: usize, spare: usize) -> Op
     Some(best.iter().map(|place| place.node).collect())
 }
 
-/// As [`place_range`], if no group has enough living nodes with room: of the nodes of `places`
-/// those in `dead` may have up to `parity` of the slabs, as few as possible. Their slabs are lost
-/// from the beginning, as if the nodes had died after it.
+/// The nodes for the slabs of a new range where fewer failure domains live than a range has
+/// splits: one of each, the least loaded with room, and of domains that have none up to `parity` of
+/// the nodes in `dead`. Their slabs are lost from the beginning, as if the nodes had died after it.
+/// Groups mean nothing among so few nodes.
 pub(crate) fn place_degraded_range(
     places: &[MemoryNodeLoad],
     dead: &BTreeSet<u16>,
     (splits, parity): (usize, usize),
-    spare: usize,
 ) -> Option<Vec<u16>> {
-    let lost =
-        |group: &[&MemoryNodeLoad]| group.iter().filter(|place| dead.contains(&place.node)).count();
-    let groups = extended_groups(places, splits, spare);
-    let choices = groups.into_iter().filter_map(|mut group| {
-        group.retain(|place| place.free() > 0);
-        group.sort_by_key(|place| (dead.contains(&place.node), place.used, place.node));
-        group.truncate(splits);
-        (group.len() == splits && lost(&group) <= parity).then_some(group)
-    });
-    let load = |group: &Vec<&MemoryNodeLoad>| group.iter().map(|place| place.used).sum::<u32>();
-    let best = choices.min_by_key(|group| (lost(group), load(group)))?;
-    Some(best.iter().map(|place| place.node).collect())
+    let mut candidates: Vec<_> = places.iter().filter(|place| place.free() > 0).collect();
+    candidates.sort_by_key(|place| (dead.contains(&place.node), place.used, place.node));
+    let mut range: Vec<&MemoryNodeLoad> = Vec::new();
+    for place in candidates {
+        if range.len() < splits && !range.iter().any(|own| own.shares_domain(place)) {
+            range.push(place);
+        }
+    }
+    let lost = range.iter().filter(|place| dead.contains(&place.node)).count();
+    (range.len() == splits && lost <= parity)
+        .then(|| range.iter().map(|place| place.node).collect())
 }
 
 /// The node that takes over a slab of a range whose other slabs lie on `kept`: of the nodes that
@@ -197,6 +196,24 @@ mod tests {
         }
         let two: Vec<_> = (0..6).map(|n| place(n, ["x", "y"][usize::from(n % 2)], 0)).collect();
         assert!(extended_groups(&two, 3, 0).is_empty(), "three splits, two racks");
+    }
+
+    /// Dead nodes took the places of living ones in groups, and too many were lost then.
+    #[test]
+    fn a_degraded_range_has_all_domains_that_live() {
+        let degraded = |racks: &[&str], dead: &[u16], coding| {
+            let places: Vec<_> = (0..).zip(racks).map(|(n, rack)| place(n, rack, 0)).collect();
+            place_degraded_range(&places, &dead.iter().copied().collect(), coding)
+        };
+        assert_eq!(degraded(&["a", "a", "b", "c"], &[0, 3], (3, 1)), Some(vec![1, 2, 3]));
+        let six_died = degraded(&[""; 8], &[0, 1, 2, 3, 5, 6], (3, 1));
+        assert_eq!(six_died, Some(vec![4, 7, 0]));
+        assert_eq!(degraded(&["a", "b", "c"], &[1, 2], (3, 1)), None, "too many are lost");
+        assert_eq!(degraded(&["a", "a", "b"], &[1], (3, 1)), None, "two domains");
+        let mut full = [place(0, "", 10), place(1, "", 0), place(2, "", 0)];
+        assert_eq!(place_degraded_range(&full, &[2].into(), (3, 1)), None, "one has no room");
+        full[0].used = 9;
+        assert_eq!(place_degraded_range(&full, &[2].into(), (3, 1)), Some(vec![1, 0, 2]));
     }
 
     #[test]

@@ -270,6 +270,26 @@ mod tests {
         }
     }
 
+    /// A pool grew into the room of a node that had joined to make it whole.
+    #[test]
+    fn growth_leaves_the_room_in_which_lost_slabs_are_regenerated() {
+        let mut state = pool(&[10, 10, 10, 0]);
+        state.ranges.clear();
+        assert!((0..6).all(|_| state.add_range()));
+        state.memory_nodes[2].as_mut().unwrap().dead = true;
+        state.memory_nodes[3].as_mut().unwrap().descriptor.ranges = 8;
+        let most = state.most_ranges();
+        assert_eq!(most, 8, "of eight slabs six are for those that were lost");
+        assert_eq!((0..100).take_while(|_| state.add_range()).count(), most - 6);
+        let mut free = state.free_slabs().unwrap();
+        for range in 0..state.ranges.len() {
+            let slabs = state.ranges[range].slabs.clone();
+            for (position, _) in slabs.iter().enumerate().filter(|(_, slab)| slab.node == 2) {
+                assert!(free.take(state.kept(range, position)).is_some(), "range {range}");
+            }
+        }
+    }
+
     #[test]
     fn all_slabs_of_a_node_that_is_to_leave_are_counted_in_one_pass() {
         let mut state = pool(&[RANGES, RANGES, RANGES, RANGES - 1]);

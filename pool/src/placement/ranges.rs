@@ -70,11 +70,12 @@ impl PoolState {
             }
             let nodes = places.iter().map(|place| place.node);
             let dead = nodes.filter(|node| !self.lives(*node)).collect();
-            coding_sets::place_degraded_range(places, &dead, coding, SPARE_NODES)
+            coding_sets::place_degraded_range(places, &dead, coding)
         })
     }
 
-    /// The places for slabs of new ranges: memory nodes that are to stay, and those that died.
+    /// The places for slabs of new ranges: memory nodes that are to stay, and those that died. Room
+    /// in which lost slabs are to be regenerated is taken.
     fn places_for_ranges(&self) -> Vec<MemoryNodeLoad> {
         let mut places = self.staying_places();
         let slabs = self.slabs_by_node();
@@ -85,7 +86,28 @@ impl PoolState {
             let used = slabs.get(&node).map_or(0, BTreeSet::len);
             load_of(member, u32::try_from(used).unwrap_or(u32::MAX), true)
         }));
+        self.take_room_for_lost_slabs(&mut places);
         places
+    }
+
+    fn take_room_for_lost_slabs(&self, places: &mut [MemoryNodeLoad]) {
+        let lost: Vec<_> = (0..)
+            .zip(&self.ranges)
+            .flat_map(|(range, place)| {
+                let slabs = (0..).zip(&place.slabs).filter(|(_, slab)| !self.lives(slab.node));
+                slabs.map(move |(position, _)| (range, position))
+            })
+            .collect();
+        if lost.is_empty() {
+            return;
+        }
+        let Some(mut free) = self.free_slabs() else { return };
+        for (range, position) in lost {
+            let Some(slab) = free.take(self.kept(range, position)) else { continue };
+            if let Some(place) = places.iter_mut().find(|place| place.node == slab.node) {
+                place.used += 1;
+            }
+        }
     }
 
     /// Appends a range to a coded pool; `false` if there is no room for one, or there are

@@ -76,9 +76,11 @@ pub enum EngineError {
     Expelled,
     /// The node could not make sure that it is still in the pool: what it has read may be old, and
     /// what it has changed lost.
-    #[error("no sign from the control plane for {waited:?} that this node is still in the pool")]
+    #[error(
+        "waited {waited:?} to learn from the control plane that this node is still in the pool"
+    )]
     LeaseUncertain {
-        /// How long the caller had waited.
+        /// How long the caller has waited.
         waited: Duration,
     },
     /// A latch or an answer did not come within the configured bound.

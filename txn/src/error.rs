@@ -205,7 +205,8 @@ pub enum TxnError {
         cause: AbortCause,
     },
     /// The transaction has committed, others may have seen it, and it is not known whether it will
-    /// last: the log of its node could not be written in time. It is not to be run again.
+    /// last: the log of its node could not be written in time, or the node may have been declared
+    /// dead before. It is not to be run again.
     #[error("committed, but it is not known whether that lasts: {source}")]
     Undetermined {
         /// Why.

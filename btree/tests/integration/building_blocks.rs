@@ -303,6 +303,25 @@ fn the_first_leaf_of_a_parent_is_merged_with_the_next() {
     cluster.stop();
 }
 
+/// Appends a row; the separator of a split is lost.
+async fn append_unposted(tree: Tree, engine: &Engine, key: &[u8]) {
+    let _pin = engine.pin();
+    let mut addr = tree.locate(engine, key).await.unwrap();
+    loop {
+        let mut guard = engine.exclusive(addr).await.unwrap();
+        let right = LeafView::new(&guard).unwrap().right();
+        if !right.is_null() {
+            addr = right;
+        } else if leaf_insert(&mut guard, key, b"row").is_err() {
+            let (right, lost) = tree.split_leaf(engine, &mut guard, key).await.unwrap();
+            addr = right.addr();
+            drop(lost);
+        } else {
+            return;
+        }
+    }
+}
+
 /// Separators that were never posted, as after the death of a node, and empty leaves.
 #[test]
 fn a_sweep_posts_what_is_missing_and_frees_what_is_empty() {
@@ -312,22 +331,7 @@ fn a_sweep_posts_what_is_missing_and_frees_what_is_empty() {
     cluster.runtime.block_on(async {
         let tree = Tree::create(engine, 4).await.unwrap();
         for number in 0..ROWS {
-            let key = number.to_be_bytes();
-            let _pin = engine.pin();
-            let mut addr = tree.locate(engine, &key).await.unwrap();
-            loop {
-                let mut guard = engine.exclusive(addr).await.unwrap();
-                let right = LeafView::new(&guard).unwrap().right();
-                if !right.is_null() {
-                    addr = right;
-                } else if leaf_insert(&mut guard, &key, b"row").is_err() {
-                    let (right, lost) = tree.split_leaf(engine, &mut guard, &key).await.unwrap();
-                    addr = right.addr();
-                    drop(lost);
-                } else {
-                    break;
-                }
-            }
+            append_unposted(tree, engine, &number.to_be_bytes()).await;
         }
         let before = tree.verify(engine).await.unwrap();
         assert!(before.unposted > 700 && before.unposted == before.leaves - 1, "{before:?}");

@@ -38,6 +38,9 @@
 //! to serve for one tick after it wakes up. So a transaction is acknowledged only when it is known
 //! that the node was in the pool after its last access ([`Core::until_member`]): by the clock, and
 //! by a time that only this task moves on.
+//!
+//! Not done: a virtual machine that its host pauses, or moves to another, sees no clock go on. It
+//! serves and acknowledges for one tick after it wakes up.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -267,6 +270,10 @@ impl Core {
             self.lifecycle.check_failed()?;
             if self.lifecycle.was_member_at(started) {
                 return Ok(());
+            }
+            if self.lifecycle.is_leaving() && !self.is_member_itself() {
+                // The lease task notes no more.
+                return Err(EngineError::Closed);
             }
             let waited = self.env.now() - started;
             if waited > self.config.request_timeout {

@@ -58,7 +58,8 @@ impl<'db> Txn<'db> {
     }
 
     /// Shows `visit` every row of a key range, in the order of the table's primary key or of the
-    /// index, until it breaks or the range ends. Every leaf crossed stays latched (under
+    /// index, until it breaks or the range ends. Every leaf crossed stays latched, up to
+    /// [a bound](crate::Database::set_latched_reads) (under
     /// [`ReadCommitted`](crate::Isolation::ReadCommitted) and
     /// [`Protocol::Optimistic`](crate::Protocol::Optimistic): one at a time; under
     /// [`Protocol::Timestamp`](crate::Protocol::Timestamp): none). An index scan fetches each row

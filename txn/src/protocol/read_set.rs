@@ -1,5 +1,6 @@
 //! The leaves that a transaction has read and does not hold, and whether they are unchanged since:
-//! the read set of optimistic concurrency control.
+//! the read set of optimistic concurrency control, and of two-phase locked transactions that read
+//! more leaves than they may keep latched.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

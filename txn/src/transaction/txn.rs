@@ -9,7 +9,11 @@
 //! a conflicting mode is a conflict: the transaction is rolled back on the spot, so its latches are
 //! free before the caller even sees the error. No transaction waits for a leaf while it holds one,
 //! so there is no deadlock. A leaf is latched even when the key is not in it, and a scan latches
-//! every leaf it crosses: the gaps between keys are locked too, hence no phantoms.
+//! every leaf it crosses: the gaps between keys are locked too, hence no phantoms. A transaction
+//! that reads more leaves than it may keep latched
+//! ([`LeafBudget`](crate::transaction::leaf_budget)) records the page sequence numbers of the
+//! others, and commit validates them, while all leaves that change are held: as optimistic
+//! transactions do ([`commit`](crate::transaction::commit)).
 //!
 //! ```text
 //!            error that rolls back, future dropped half-way, rollback(), drop

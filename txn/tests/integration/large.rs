@@ -416,3 +416,56 @@ fn what_is_there_or_not_is_validated_where_reads_are_not_latched() {
         }
     });
 }
+
+/// It fits, or is refused where it goes beyond and leaves the table as it was; so does one that is
+/// dropped.
+#[test]
+#[ignore = "takes minutes and two gigabytes"]
+fn a_million_rows_are_one_transaction_or_are_refused() {
+    const ROWS: i64 = 1_000_000;
+    for (cache_mib, log_mib) in [(64, 64), (64, 0), (512, 0), (512, 1_024)] {
+        for protocol in Protocol::ALL {
+            let options = ClusterOptions {
+                logs: vec![(log_mib > 0).then_some(LogTo::Memory)],
+                log_bytes: log_mib << 20,
+                cache_pages: (cache_mib << 20) / 2_048,
+                bytes_per_node: (512 + log_mib) << 20,
+                ..ClusterOptions::new(2_048)
+            };
+            with_items(options, protocol, async |db, table| {
+                takes_rows(db, table, -10..0).await;
+                for ends_in_drop in [true, false] {
+                    let mut txn = db.begin();
+                    let mut done = Ok(());
+                    for number in 0..ROWS {
+                        done = insert(db, &mut txn, table, number * STRIDE % ROWS).await;
+                        if done.is_err() {
+                            break;
+                        }
+                    }
+                    if ends_in_drop {
+                        drop(txn);
+                        assert_eq!(shape(db, table).await.entries, 10);
+                        continue;
+                    }
+                    let done = match done {
+                        Ok(()) => txn.commit().await,
+                        Err(error) => Err(error),
+                    };
+                    let rows = shape(db, table).await.entries;
+                    let case = format!("{protocol}, cache {cache_mib} MiB, log {log_mib} MiB");
+                    println!("{case}: {done:?}");
+                    match done {
+                        Ok(()) => assert_eq!(rows as i64, ROWS + 10),
+                        Err(error) => {
+                            assert_eq!(error.abort_cause(), Some(AbortCause::TooLarge), "{error}");
+                            assert!(cache_mib == 64, "{case}: {error}");
+                            assert_eq!(rows, 10);
+                        }
+                    }
+                }
+                takes_rows(db, table, -20..-10).await;
+            });
+        }
+    }
+}

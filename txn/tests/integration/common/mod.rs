@@ -26,13 +26,16 @@ pub(crate) struct ClusterOptions {
     pub(crate) cache_pages: u64,
     /// Room for the log of a node in each memory node.
     pub(crate) log_bytes: u64,
+    /// Memory of each memory node.
+    pub(crate) bytes_per_node: u64,
 }
 
 impl ClusterOptions {
     /// One node without a log, with the smallest cache allowed.
     pub(crate) fn new(gcl_bytes: usize) -> Self {
         let cache_pages = EngineConfig::min_cache_bytes(gcl_bytes) / gcl_bytes as u64;
-        Self { logs: vec![None], gcl_bytes, cache_pages, log_bytes: 0 }
+        let (log_bytes, bytes_per_node) = (0, 64 << 20);
+        Self { logs: vec![None], gcl_bytes, cache_pages, log_bytes, bytes_per_node }
     }
 }
 
@@ -54,13 +57,13 @@ impl Cluster {
     }
 
     pub(crate) fn start_as(options: ClusterOptions) -> Self {
-        let ClusterOptions { logs, gcl_bytes, cache_pages, log_bytes } = options;
+        let ClusterOptions { logs, gcl_bytes, cache_pages, log_bytes, bytes_per_node } = options;
         let nodes = logs.len();
         let runtime = RealRuntime::new(2).unwrap();
         let fabric: Arc<dyn Fabric> = MemFabric::new();
         let config = PoolConfig {
             memory_nodes: 2,
-            bytes_per_node: 64 << 20,
+            bytes_per_node,
             gcl_bytes,
             range_bytes: 4 << 20,
             max_compute_nodes: nodes,
